@@ -1,0 +1,57 @@
+import type { SuggestedAction } from '../../../src/assistants/suggested-action.ts';
+
+/** A knowledge entry as an engine sees it: one question (with other wordings) and its answer. */
+export type KnowledgeEntry = {
+  entryId: string;
+  question: string;
+  variants: string[];
+  answer: string;
+  /** BCP 47 tag of question and answer; null when the author did not say. */
+  language: string | null;
+  actions: SuggestedAction[];
+  tags: string[];
+};
+
+/** What an assistant brings to every reply; `version` changes whenever anything an engine may have indexed does. */
+export type AssistantProfile = {
+  assistantId: string;
+  version: string;
+  name: string;
+  instructions: string;
+  /** Languages the assistant speaks, first one preferred; empty = any. */
+  languages: string[];
+  /** Confidence from which an answer is given without hedging; null = the engine's calibrated default. */
+  threshold: number | null;
+  knowledge: KnowledgeEntry[];
+};
+
+export type TurnContext = {
+  assistant: AssistantProfile;
+  /** The visitor's text, exactly as sent. */
+  message: string;
+  /** Canonical BCP 47 tag decided when the turn was accepted. */
+  language: string;
+  /** Earlier messages of the conversation, oldest first; everything with a smaller seq that the window holds. */
+  history: { role: 'user' | 'assistant' | 'operator' | 'system'; content: string; why?: unknown }[];
+  signal: AbortSignal;
+};
+
+export type EngineReply = {
+  text: string;
+  suggestedActions: SuggestedAction[];
+  /** 0–1; below the assistant's threshold `low` is set and the text hedges. */
+  confidence: number;
+  low: boolean;
+  /** Set when the assistant should hand over to a person. */
+  escalate?: 'user_requested';
+  /** Language of the reply text. */
+  language: string;
+  /** Why this reply: compact, JSON, never shown to visitors, carries no visitor text. */
+  why: Record<string, unknown>;
+};
+
+/** The one door to whatever makes replies (design: retrieval offline, or an OpenAI-compatible provider). */
+export type AssistantEngine = {
+  name: string;
+  reply: (turn: TurnContext) => Promise<EngineReply>;
+};
