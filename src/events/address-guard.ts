@@ -1,0 +1,135 @@
+import { lookup as osLookup, Resolver } from 'node:dns/promises';
+import { BlockList, isIP, type LookupFunction } from 'node:net';
+
+/** Where an endpoint may lead. The same functions serve at save, at test and at each delivery (contract §6). */
+export const URL_REFUSALS = ['not_a_url', 'too_long', 'not_https', 'userinfo', 'port', 'private_address'] as const;
+export type UrlRefusal = (typeof URL_REFUSALS)[number];
+export type UrlCheck = { ok: true; url: URL } | { ok: false; reason: UrlRefusal };
+export type EndpointCheck =
+  | { ok: true; url: URL; addresses: string[] }
+  | { ok: false; reason: UrlRefusal | 'unresolved' };
+
+/** Every address of a name, in any order; the guard judges them all. */
+export type Resolve = (hostname: string) => Promise<string[]>;
+export interface GuardOptions {
+  allowPrivate: boolean;
+  resolver?: Resolve | undefined;
+}
+
+export class AddressRefused extends Error {
+  override name = 'AddressRefused';
+}
+export class NameUnresolved extends Error {
+  override name = 'NameUnresolved';
+}
+
+const MAX_URL_LENGTH = 2048;
+const LOCAL_NAME = /(^|\.)localhost\.*$/i;
+
+const blocked = new BlockList();
+// BlockList lets an IPv4 rule match the IPv4-mapped forms too, so ::ffff:a.b.c.d is judged as a.b.c.d.
+for (const range of [
+  '0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.2.0/24',
+  '192.88.99.0/24 192.168.0.0/16 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4',
+  '168.63.129.16/32', // Azure's host service: a public number that never leaves the machine's own host
+  '::/96 64:ff9b::/96 64:ff9b:1::/48 100::/64 2001::/23 2001:db8::/32 2002::/16 3fff::/20 5f00::/16',
+  'fc00::/7 fe80::/10 fec0::/10 ff00::/8',
+].flatMap((line) => line.split(' '))) {
+  const [network = '', prefix] = range.split('/');
+  blocked.addSubnet(network, Number(prefix), network.includes(':') ? 'ipv6' : 'ipv4');
+}
+// Of IPv6 only global unicast is handed out, so what is not listed above and not in here is refused as well.
+const reachable = new BlockList();
+reachable.addSubnet('2000::', 3, 'ipv6');
+reachable.addSubnet('::ffff:0:0', 96, 'ipv6');
+
+export const isPublicAddress = (ip: string): boolean => {
+  const family = isIP(ip);
+  if (family === 4) return !blocked.check(ip, 'ipv4');
+  // A zone (fe80::1%eth0) only makes sense on a local link.
+  if (family === 6) return !ip.includes('%') && reachable.check(ip, 'ipv6') && !blocked.check(ip, 'ipv6');
+  return false;
+};
+
+/** The host as a socket wants it: IPv6 without its brackets. */
+export const socketHost = (url: URL): string =>
+  url.hostname.startsWith('[') ? url.hostname.slice(1, -1) : url.hostname;
+
+const portAllowed = (port: string): boolean => port === '' || port === '80' || Number(port) >= 1024;
+
+/** What can be said without a look-up. `new URL` has turned 0x7f.1, 2130706433 and the like into 127.0.0.1 by here. */
+export const checkEndpointUrl = (text: string, { allowPrivate }: { allowPrivate: boolean }): UrlCheck => {
+  if (text.length > MAX_URL_LENGTH) return { ok: false, reason: 'too_long' };
+  const url = URL.parse(text);
+  if (!url || url.hostname === '' || /[\s\p{Cc}]/u.test(text)) return { ok: false, reason: 'not_a_url' };
+  if (url.href.length > MAX_URL_LENGTH) return { ok: false, reason: 'too_long' };
+  const plain = allowPrivate && url.protocol === 'http:';
+  if (url.protocol !== 'https:' && !plain) return { ok: false, reason: 'not_https' };
+  if (url.username !== '' || url.password !== '') return { ok: false, reason: 'userinfo' };
+  if (allowPrivate) return { ok: true, url };
+  if (!portAllowed(url.port)) return { ok: false, reason: 'port' };
+  const host = socketHost(url);
+  const refused = isIP(host) === 0 ? LOCAL_NAME.test(host) : !isPublicAddress(host);
+  return refused ? { ok: false, reason: 'private_address' } : { ok: true, url };
+};
+
+// getaddrinfo works in four threads that all names share: one name server that never answers would hold up every
+// endpoint. So public names are asked for over the wire, and only development reads the hosts file.
+const wire = new Resolver({ timeout: 1000, tries: 2 });
+const resolvePublic: Resolve = async (hostname) => {
+  const [four, six] = await Promise.allSettled([wire.resolve4(hostname), wire.resolve6(hostname)]);
+  if (four.status === 'rejected' && six.status === 'rejected') throw four.reason;
+  return [four, six].flatMap((answer) => (answer.status === 'fulfilled' ? answer.value : []));
+};
+const resolveAny: Resolve = async (hostname) => (await osLookup(hostname, { all: true })).map(({ address }) => address);
+
+/** One private answer refuses the whole name: which answer is used would otherwise be the attacker's choice. */
+export const resolveGuarded = async (hostname: string, { allowPrivate, resolver }: GuardOptions): Promise<string[]> => {
+  const resolve = resolver ?? (allowPrivate ? resolveAny : resolvePublic);
+  const addresses = await resolve(hostname).catch((cause: unknown) => {
+    throw new NameUnresolved(`${hostname} was not found`, { cause });
+  });
+  if (addresses.length === 0) throw new NameUnresolved(`${hostname} has no address`);
+  for (const address of addresses) {
+    if (isIP(address) === 0) throw new NameUnresolved(`${hostname} has an answer that is no address`);
+    if (!allowPrivate && !isPublicAddress(address)) throw new AddressRefused(`${hostname} leads to ${address}`);
+  }
+  return addresses;
+};
+
+/** For `net.connect`: what was checked is what is connected to, so a name cannot change its mind in between. */
+export const guardedLookup = (options: GuardOptions): LookupFunction => {
+  const answer = async (...[hostname, { all, family }, callback]: Parameters<LookupFunction>): Promise<void> => {
+    try {
+      const found = await resolveGuarded(hostname, options);
+      const wanted = family === 4 || family === 6 ? found.filter((ip) => isIP(ip) === family) : found;
+      const [first] = wanted;
+      if (first === undefined) throw new NameUnresolved(`${hostname} has no IPv${String(family)} address`);
+      const answers = wanted.map((address) => ({ address, family: isIP(address) }));
+      // Outside of the promise, so that what the socket throws is not taken for a failed look-up.
+      process.nextTick(() => (all ? callback(null, answers) : callback(null, first, isIP(first))));
+    } catch (error) {
+      process.nextTick(callback, error, []);
+    }
+  };
+  return (hostname, lookupOptions, callback) => void answer(hostname, lookupOptions, callback);
+};
+
+/** Asked once connected. A literal never passes a look-up, and a socket may have come about in some other way. */
+export const isAllowedPeer = (ip: string | undefined, { allowPrivate }: { allowPrivate: boolean }): boolean =>
+  ip !== undefined && (allowPrivate || isPublicAddress(ip));
+
+/** The rules and the look-up together: what is asked when an endpoint is saved or tested. */
+export const checkEndpoint = async (text: string, options: GuardOptions): Promise<EndpointCheck> => {
+  const checked = checkEndpointUrl(text, options);
+  if (!checked.ok) return checked;
+  const host = socketHost(checked.url);
+  if (isIP(host) !== 0) return { ok: true, url: checked.url, addresses: [host] };
+  try {
+    return { ok: true, url: checked.url, addresses: await resolveGuarded(host, options) };
+  } catch (error) {
+    if (error instanceof AddressRefused) return { ok: false, reason: 'private_address' };
+    if (error instanceof NameUnresolved) return { ok: false, reason: 'unresolved' };
+    throw error;
+  }
+};

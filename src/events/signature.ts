@@ -1,0 +1,20 @@
+import { createHmac, randomBytes } from 'node:crypto';
+
+export interface SignedEvent {
+  body: Buffer | string;
+  /** One secret, or two while a rotation overlaps: the new one first. */
+  secrets: readonly string[];
+  timestamp: number;
+}
+
+/** `X-Factory-Signature`. The key is the whole secret as it was shown, `whsec_` included: what people copy is what works. */
+export const signEvent = ({ body, secrets, timestamp }: SignedEvent): string => {
+  if (secrets.length === 0) throw new Error('an event is signed with at least one secret');
+  let header = `t=${timestamp}`;
+  for (const secret of secrets) {
+    header += `,v1=${createHmac('sha256', secret).update(`${timestamp}.`).update(body).digest('hex')}`;
+  }
+  return header;
+};
+
+export const newWebhookSecret = (): string => `whsec_${randomBytes(32).toString('base64url')}`;
