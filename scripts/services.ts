@@ -1,0 +1,55 @@
+import { join } from 'node:path';
+import { startMongod } from './services/mongod.ts';
+import type { Service } from './services/process.ts';
+import { startRedis } from './services/redis.ts';
+
+export { startMongod } from './services/mongod.ts';
+export type { Service, ServiceOptions } from './services/process.ts';
+export { freePort } from './services/process.ts';
+export { type RedisOptions, startRedis } from './services/redis.ts';
+
+export type Services = {
+  redisUrl: string;
+  mongodbUrl: string;
+  /** Of the services started here; those given by their URL have none. */
+  pids: { redis?: number; mongod?: number };
+  stop: () => Promise<void>;
+};
+
+/**
+ * A Redis and a MongoDB for one whole run: those named by REDIS_URL and MONGODB_URL, else started here on free ports.
+ * With `dataDir` what they store is kept there for the next run.
+ */
+export const startServices = async ({
+  dataDir,
+  env = process.env,
+}: {
+  dataDir?: string;
+  env?: Record<string, string | undefined>;
+} = {}): Promise<Services> => {
+  const kept = (name: string) => (dataDir === undefined ? {} : { dataDir: join(dataDir, name) });
+  const none = Promise.resolve(undefined);
+  const [redis, mongod] = await Promise.allSettled([
+    env['REDIS_URL'] ? none : startRedis({ ...kept('redis'), persistent: dataDir !== undefined }),
+    env['MONGODB_URL'] ? none : startMongod(kept('mongodb')),
+  ]);
+  const started = [redis, mongod].flatMap((one): Service[] =>
+    one.status === 'fulfilled' && one.value ? [one.value] : [],
+  );
+  const stop = async (): Promise<void> => {
+    await Promise.all(started.map((service) => service.dispose()));
+  };
+  if (redis.status === 'rejected' || mongod.status === 'rejected') {
+    await stop();
+    throw redis.status === 'rejected' ? redis.reason : (mongod as PromiseRejectedResult).reason; // one of the two was;
+  }
+  return {
+    redisUrl: redis.value?.url ?? env['REDIS_URL'] ?? '',
+    mongodbUrl: mongod.value?.url ?? env['MONGODB_URL'] ?? '',
+    pids: {
+      ...(redis.value?.pid === undefined ? {} : { redis: redis.value.pid }),
+      ...(mongod.value?.pid === undefined ? {} : { mongod: mongod.value.pid }),
+    },
+    stop,
+  };
+};

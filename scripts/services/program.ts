@@ -1,0 +1,26 @@
+import { spawn } from 'node:child_process';
+import { programFor, type ServiceName } from './found.ts';
+
+export type Place = { port: number; dir: string; bind: string };
+export type StartCommand = { command: string[]; kill?: () => void };
+
+/**
+ * How a service is started: as a program, or as a container in the foreground, so that it lives and dies like one. The
+ * container listens on the very port it is published at, since a replica set's member must have one address on both
+ * sides. SIGTERM reaches it through `docker run`, SIGKILL would only reach the client: hence `kill`.
+ */
+export const startCommand = (
+  { service, program, settings }: { service: ServiceName; program: string; settings: (place: Place) => string[] },
+  { port, dataDir }: { port: number; dataDir: string },
+): StartCommand => {
+  const found = programFor(service);
+  if ('program' in found) return { command: [found.program, ...settings({ port, dir: dataDir, bind: '127.0.0.1' })] };
+  const name = `parley-${service}-${process.pid}-${port}`;
+  const user = process.getuid && process.getgid ? ['--user', `${process.getuid()}:${process.getgid()}`] : [];
+  const shared = ['--volume', `${dataDir}:/data`, '--publish', `127.0.0.1:${port}:${port}`];
+  const run = ['docker', 'run', '--rm', '--name', name, ...user, ...shared, '--entrypoint', program, found.image];
+  return {
+    command: [...run, ...settings({ port, dir: '/data', bind: '0.0.0.0' })],
+    kill: () => void spawn('docker', ['kill', name], { stdio: 'ignore' }).on('error', () => undefined),
+  };
+};

@@ -1,0 +1,40 @@
+import { connect } from 'node:net';
+import { type Service, type ServiceOptions, startService } from './process.ts';
+import { type Place, startCommand } from './program.ts';
+
+export type RedisOptions = ServiceOptions & {
+  /** Keeps an append-only file, so that data outlives a stop and a kill. Default: false, nothing is written. */
+  persistent?: boolean;
+};
+
+const ping = ({ port }: { port: number }): Promise<void> =>
+  new Promise((resolve, reject) => {
+    const socket = connect({ host: '127.0.0.1', port, timeout: 1000 }, () => socket.write('PING\r\n'));
+    const end = (cause?: Error): void => {
+      socket.destroy();
+      if (cause) reject(cause);
+      else resolve();
+    };
+    socket.on('error', end).on('timeout', () => end(new Error('no answer')));
+    // "-LOADING" while it reads its file: not yet.
+    socket.on('data', (data) => (data.toString().startsWith('+PONG') ? end() : end(new Error(data.toString().trim()))));
+  });
+
+/** A Redis of our own on 127.0.0.1; `noeviction`, since a queue must never lose a key to make room. */
+export const startRedis = ({ persistent = false, ...options }: RedisOptions = {}): Promise<Service> => {
+  const settings = ({ port, dir, bind }: Place): string[] => {
+    const network = ['--port', String(port), '--bind', bind, '--protected-mode', 'no'];
+    const storage = ['--dir', dir, '--appendonly', persistent ? 'yes' : 'no', '--save', ''];
+    return [...network, ...storage, '--maxmemory-policy', 'noeviction', '--logfile', `${dir}/redis.log`];
+  };
+  return startService(
+    {
+      name: 'redis',
+      logFile: 'redis.log',
+      url: (port) => `redis://127.0.0.1:${port}`,
+      ready: ping,
+      start: (where) => startCommand({ service: 'redis', program: 'redis-server', settings }, where),
+    },
+    options,
+  );
+};

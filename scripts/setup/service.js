@@ -1,0 +1,136 @@
+import { existsSync } from 'node:fs';
+import { connect } from 'node:net';
+import { delimiter, join } from 'node:path';
+import { run } from './command.js';
+import { SetupError } from './report.js';
+
+const atLeast = (version, needed) => {
+  const [major = 0, minor = 0] = version.split('.').map(Number);
+  const [neededMajor = 0, neededMinor = 0] = needed.split('.').map(Number);
+  return major > neededMajor || (major === neededMajor && minor >= neededMinor);
+};
+
+/** Whether this program runs here and is new enough: `{version}`, or `{why}` it cannot be used. */
+export const tryProgram = async (kind, path) => {
+  const asked = await run(path, ['--version'], { timeoutMs: 10_000 });
+  if (!asked.ok) return { why: `${path} does not run here: ${asked.reason}` };
+  const version = kind.versionPattern.exec(asked.output)?.[1];
+  if (version === undefined) return { why: `${path} does not tell its version` };
+  return atLeast(version, kind.minimum) ? { version } : { why: `${path} is ${version}, ${kind.minimum} is needed` };
+};
+
+const onPath = (names, env) =>
+  (env.PATH ?? '')
+    .split(delimiter)
+    .filter(Boolean)
+    .flatMap((folder) => names.map((name) => join(folder, name)))
+    .filter((path) => existsSync(path));
+
+const answers = (url, defaultPort) =>
+  new Promise((resolve) => {
+    // The first host of a list will do; a `+srv` name has no address to knock at.
+    const [, host, port] = /^[a-z]+:\/\/(?:[^@/]*@)?(\[[^\]]+\]|[^:,/?]+)(?::(\d+))?/.exec(url) ?? [];
+    if (host === undefined) return resolve(url.includes('+srv://'));
+    const socket = connect({ host: host.replace(/^\[|\]$/g, ''), port: Number(port ?? defaultPort), timeout: 3000 });
+    const end = (reached) => {
+      socket.destroy();
+      resolve(reached);
+    };
+    socket
+      .on('connect', () => end(true))
+      .on('error', () => end(false))
+      .on('timeout', () => end(false));
+  });
+
+const byUrl = async (kind, { env }) => {
+  const url = env[kind.urlName];
+  if (!url) return { why: `${kind.urlName} is not set` };
+  if (await answers(url, kind.port)) return { found: { way: 'url' }, text: `${kind.urlName}` };
+  // Named but away: starting another one would hide the mistake.
+  throw new SetupError(
+    `${kind.urlName} is set, but nothing answers there. Start that ${kind.title}, or unset ${kind.urlName}.`,
+  );
+};
+
+const byPath = async (kind, { env }) => {
+  let why = `no ${kind.programs.join(' or ')} on PATH`;
+  for (const path of onPath(kind.programs, env)) {
+    const tried = await tryProgram(kind, path);
+    if (tried.version) return { found: { way: 'path', program: path }, text: `${tried.version} (${path})` };
+    why = tried.why;
+  }
+  return { why };
+};
+
+const byOwnProgram =
+  (way) =>
+  async (kind, { root }) => {
+    const program = join(root, kind.own[way]);
+    if (!existsSync(program)) return { why: `not yet in ${kind.own[way]}` };
+    const tried = await tryProgram(kind, program);
+    return tried.version ? { found: { way, program }, text: `${tried.version} (${kind.own[way]})` } : tried;
+  };
+
+const byDocker = async (kind, { env }) => {
+  const engine = await run('docker', ['version', '--format', '{{.Server.Version}}'], { env, timeoutMs: 5000 });
+  if (!engine.ok) return { why: 'no Docker engine answers' };
+  const image = await run('docker', ['image', 'inspect', kind.image], { env, timeoutMs: 10_000 });
+  if (!image.ok) return { why: `the image ${kind.image} is not here yet` };
+  return { found: { way: 'docker', image: kind.image }, text: `${kind.image} (Docker)` };
+};
+
+const look = {
+  url: byUrl,
+  path: byPath,
+  wheel: byOwnProgram('wheel'),
+  download: byOwnProgram('download'),
+  docker: byDocker,
+  apt: byPath,
+};
+
+const find = async (kind, context, ways) => {
+  for (const way of ways) {
+    const { found, text } = await look[way](kind, context);
+    if (found) return { text, found };
+  }
+  return undefined;
+};
+
+/**
+ * How a service comes to this machine. `find` only looks (what an earlier start has fetched is taken before anything is
+ * fetched anew); `make` then goes through the ways that fetch, in the design's order, until one of them works.
+ */
+export const serviceStep = (kind) => {
+  const forced = (env) => {
+    const way = env[kind.setting];
+    if (way && !(way in look && kind.ways.includes(way))) {
+      throw new SetupError(`${kind.setting}=${way}: must be one of ${kind.ways.join(', ')}`);
+    }
+    return way || undefined;
+  };
+  return {
+    name: kind.title,
+    key: kind.key,
+    doing: 'looking for a way to have it',
+    find: (context) => {
+      const way = forced(context.env);
+      return find(kind, context, way ? [way] : kind.ways.filter((one) => one !== 'apt').toSorted(ownFirst));
+    },
+    make: async (context, onLine) => {
+      const way = forced(context.env);
+      const reasons = [];
+      for (const one of way ? [way] : kind.ways) {
+        const why = kind.fetch[one] ? await kind.fetch[one](context, onLine) : null;
+        const seen = why === null ? await look[one](kind, context) : { why };
+        if (seen.found) return;
+        reasons.push(`  ${one}: ${seen.why}`);
+      }
+      throw new SetupError(
+        `${kind.title} ${kind.minimum} or later could not be had:\n${reasons.join('\n')}\n${kind.advice}`,
+      );
+    },
+  };
+};
+
+const LOOK_ORDER = ['url', 'path', 'wheel', 'download', 'docker'];
+const ownFirst = (a, b) => LOOK_ORDER.indexOf(a) - LOOK_ORDER.indexOf(b);

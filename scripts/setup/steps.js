@@ -1,0 +1,48 @@
+import { join } from 'node:path';
+import { withLock } from './lock.js';
+import { mongodbStep } from './mongodb.js';
+import { nodeStep } from './node.js';
+import { packagesStep } from './packages.js';
+import { redisStep } from './redis.js';
+import { SetupError, createReport } from './report.js';
+
+const STEPS = { node: nodeStep, packages: packagesStep, redis: redisStep, mongodb: mongodbStep };
+
+/**
+ * Has everything named in `needs` (Node always) on this machine, and hands back the environment to start the real thing
+ * with: the right Node first on PATH, and `SETUP_FOUND` saying how Redis and MongoDB are to be started.
+ */
+export const setUp = async ({ root, needs, talkative }) => {
+  const report = createReport();
+  const since = Date.now();
+  const context = { root, env: { ...process.env } };
+  const found = {};
+  const texts = [];
+  for (const step of ['node', ...needs].map((name) => STEPS[name])) {
+    const result = (await step.find(context)) ?? (await fetchIt(step, context, report));
+    if (result.env) context.env = result.env;
+    if (result.found) found[step.key] = result.found;
+    texts.push(`${step.name} ${result.text}`);
+  }
+  if (talkative || report.didAnything()) {
+    report.note(`ready in ${((Date.now() - since) / 1000).toFixed(1)} s: ${texts.join(', ')}`);
+  }
+  return { found, env: { ...context.env, SETUP_FOUND: JSON.stringify(found) } };
+};
+
+const fetchIt = (step, context, report) =>
+  withLock(
+    join(context.root, '.local/setup.lock'),
+    () => report.note(`${step.name}: another command is setting up this folder, waiting for it`),
+    async () => {
+      let result = await step.find(context); // whoever held the lock before may have done it
+      if (result) return result;
+      await report.step(step.name, step.doing, async (onLine) => {
+        await step.make(context, onLine);
+        result = await step.find(context);
+        if (!result) throw new SetupError(`${step.name}: fetched, but still not usable`);
+        return result.text;
+      });
+      return result;
+    },
+  );

