@@ -1,0 +1,70 @@
+/**
+ * Spares a dead endpoint, and us, the connecting: so many connection failures in a row pause it, then one probe at a
+ * time goes out until one gets through. A receiver that is merely slow is not paused: its in-flight cap holds it.
+ */
+export interface Breaker {
+  /** True is a permit: of a paused endpoint, the first to ask after the pause is the probe. Record how it went. */
+  mayStart(endpointId: string): boolean;
+  record(endpointId: string, result: { outcome: string; errorKind: string | null }): void;
+  /** On `now`'s clock; null when the endpoint is not paused. */
+  pausedUntil(endpointId: string): number | null;
+}
+export interface BreakerOptions {
+  threshold?: number;
+  pauseMs?: number;
+  now?: () => number;
+}
+interface Trouble {
+  failures: number;
+  pausedUntil: number | null;
+  probeSince: number | null;
+}
+
+const CONNECTION_FAILURES: ReadonlySet<string | null> = new Set(['dns', 'connect', 'tls']);
+
+export const createBreaker = ({
+  threshold = 5,
+  pauseMs = 30_000,
+  now = () => performance.now(),
+}: BreakerOptions = {}): Breaker => {
+  const troubled = new Map<string, Trouble>();
+
+  const mayStart = (endpointId: string): boolean => {
+    const trouble = troubled.get(endpointId);
+    if (!trouble || trouble.pausedUntil === null) return true;
+    const time = now();
+    if (time < trouble.pausedUntil) return false;
+    // A probe that was never recorded must not pause the endpoint for ever.
+    if (trouble.probeSince !== null && time - trouble.probeSince < pauseMs) return false;
+    trouble.probeSince = time;
+    return true;
+  };
+
+  const recordFailure = (endpointId: string): void => {
+    const trouble = troubled.get(endpointId) ?? { failures: 0, pausedUntil: null, probeSince: null };
+    troubled.set(endpointId, trouble);
+    trouble.failures += 1;
+    // What was already under way when the pause began does not lengthen it.
+    const waiting = trouble.pausedUntil !== null && trouble.probeSince === null;
+    if (waiting || trouble.failures < threshold) return;
+    trouble.pausedUntil = now() + pauseMs;
+    trouble.probeSince = null;
+  };
+
+  const record = (endpointId: string, { outcome, errorKind }: { outcome: string; errorKind: string | null }): void => {
+    if (outcome !== 'not_sent') troubled.delete(endpointId);
+    else if (CONNECTION_FAILURES.has(errorKind)) recordFailure(endpointId);
+    else {
+      // Refused, too late, removed: nothing was learnt about the connection, so the probe is still to be made.
+      const trouble = troubled.get(endpointId);
+      if (trouble) trouble.probeSince = null;
+    }
+  };
+
+  const pausedUntil = (endpointId: string): number | null => {
+    const until = troubled.get(endpointId)?.pausedUntil ?? null;
+    return until !== null && until > now() ? until : null;
+  };
+
+  return { mayStart, record, pausedUntil };
+};

@@ -1,0 +1,217 @@
+import { performance } from 'node:perf_hooks';
+import { checkEndpointUrl } from '../../../src/events/address-guard.ts';
+import { type Connection, type DialSettings, type Listener, openConnection, type Trace } from './connection.ts';
+import type { Pool } from './pool.ts';
+import { ResponseReader } from './response-reader.ts';
+import {
+  connectionFailure,
+  describe,
+  type ErrorKind,
+  retryAfterOf,
+  type SendResult,
+  timingsOf,
+  tlsOf,
+} from './result.ts';
+
+export interface SendRequest {
+  endpointId: string;
+  url: string;
+  body: Buffer;
+  /** A function is called when all is ready to be written, so that a signature carries the time of sending. */
+  headers: Record<string, string> | ((timestampSeconds: number) => Record<string, string>);
+  deadlineMs?: number;
+  /** On `performance.now()`'s clock: past it, nothing may be written any more. */
+  notAfter?: number;
+}
+export interface AttemptSettings extends DialSettings {
+  userAgent: string;
+  deadlineMs: number;
+  bodyGraceMs: number;
+  maxSockets: number;
+}
+
+const UNSAFE = /[^\t\x20-\x7e]/;
+const NAME = /^[\w-]+$/;
+
+/**
+ * One request, once. The steps only lead forward: an idle connection found closed before the write is replaced, but
+ * after the write there is no way back to here, so no failure whatever can send the bytes a second time.
+ */
+export class Attempt implements Listener {
+  private readonly trace: Trace;
+  private readonly reader = new ResponseReader();
+  private readonly request: SendRequest;
+  private readonly settings: AttemptSettings;
+  private readonly pool: Pool;
+  private readonly settled: (result: SendResult) => void;
+  private connection: Connection | null = null;
+  private giveUp: (() => void) | null = null;
+  private timer: NodeJS.Timeout | undefined;
+  private key = '';
+  private requestHeaders: Record<string, string> = {};
+  private wroteAt: number | null = null;
+  private firstByteAt: number | null = null;
+  private over = false;
+  private graceRuns = false;
+
+  constructor(request: SendRequest, settings: AttemptSettings, pool: Pool, settled: (result: SendResult) => void) {
+    this.request = request;
+    this.settings = settings;
+    this.pool = pool;
+    this.settled = settled;
+    const startedAt = performance.now();
+    this.trace = { phase: 'dns', startedAt, resolvedAt: null, connectedAt: null, securedAt: null };
+  }
+
+  start(): void {
+    const checked = checkEndpointUrl(this.request.url, this.settings);
+    if (!checked.ok) return this.settle('address_refused', checked.reason);
+    if (this.late()) return this.settle('too_late');
+    this.timer = setTimeout(() => this.timeUp(), this.request.deadlineMs ?? this.settings.deadlineMs);
+    this.key = `${this.request.endpointId} ${checked.url.origin}`;
+    this.findConnection(checked.url);
+  }
+
+  settle(kind: ErrorKind | null, detail: string | null = null): void {
+    if (this.over) return;
+    this.over = true;
+    clearTimeout(this.timer);
+    this.release(kind);
+    this.settled(this.result(kind, detail));
+  }
+
+  onData(bytes: Buffer): void {
+    this.firstByteAt ??= performance.now();
+    this.reader.push(bytes);
+    if (this.reader.done) this.finish();
+    else if (this.reader.status !== 0 && !this.graceRuns) this.startGrace();
+  }
+
+  onClose(error: Error | null): void {
+    this.reader.end();
+    if (this.reader.status !== 0) this.settle(null);
+    else this.settle('reset', error ? describe(error) : this.reader.failure);
+  }
+
+  private findConnection(url: URL): void {
+    const idle = this.pool.take(this.key);
+    if (!idle) return this.connect(url);
+    // One turn of the event loop, so that a close which has already arrived is seen before the write, not after.
+    idle.listener = { onData: () => idle.close(false), onClose: () => {} };
+    setImmediate(() => {
+      if (this.over) return idle.close(false);
+      if (idle.alive) this.write(idle, url);
+      else this.findConnection(url);
+    });
+  }
+
+  private connect(url: URL): void {
+    const opened = (error: Error | null, connection: Connection | null) => {
+      this.giveUp = null;
+      if (connection && !this.over) return this.write(connection, url);
+      connection?.close(true);
+      if (!error) return;
+      const { kind, detail } = connectionFailure(error, this.trace.phase);
+      this.settle(kind, detail);
+    };
+    try {
+      this.giveUp = openConnection(url, this.trace, this.settings, opened);
+    } catch (error) {
+      this.settle('internal', describe(error));
+    }
+  }
+
+  private write(connection: Connection, url: URL): void {
+    this.connection = connection;
+    connection.listener = this;
+    try {
+      const bytes = this.compose(url);
+      if (this.late()) return this.settle('too_late');
+      this.wroteAt = performance.now();
+      connection.socket.write(bytes);
+    } catch (error) {
+      this.settle('internal', describe(error));
+    }
+  }
+
+  private compose(url: URL): Buffer {
+    const { body, headers } = this.request;
+    const own = typeof headers === 'function' ? headers(Math.floor(Date.now() / 1000)) : headers;
+    this.requestHeaders = {
+      Host: url.host,
+      'User-Agent': this.settings.userAgent,
+      'Accept-Encoding': 'identity',
+      ...own,
+      'Content-Length': String(body.length),
+    };
+    let head = `POST ${url.pathname}${url.search} HTTP/1.1\r\n`;
+    for (const [name, value] of Object.entries(this.requestHeaders)) {
+      if (!NAME.test(name) || UNSAFE.test(value)) throw new Error(`header ${name} cannot be sent`);
+      head += `${name}: ${value}\r\n`;
+    }
+    head += '\r\n';
+    const bytes = Buffer.allocUnsafe(head.length + body.length);
+    bytes.write(head, 0, 'latin1');
+    body.copy(bytes, head.length);
+    return bytes;
+  }
+
+  private late(): boolean {
+    return this.request.notAfter !== undefined && performance.now() > this.request.notAfter;
+  }
+
+  /** The status is known: the rest of the body is worth a moment, not the whole deadline. */
+  private startGrace(): void {
+    this.graceRuns = true;
+    const spent = performance.now() - this.trace.startedAt;
+    const left = (this.request.deadlineMs ?? this.settings.deadlineMs) - spent;
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.timeUp(), Math.max(0, Math.min(left, this.settings.bodyGraceMs)));
+  }
+
+  private timeUp(): void {
+    if (this.reader.status !== 0) {
+      this.reader.cut();
+      this.settle(null);
+    } else if (this.wroteAt !== null) this.settle('timeout');
+    else this.settle(this.trace.phase, 'no answer within the deadline');
+  }
+
+  private finish(): void {
+    if (this.reader.failure === null) this.settle(null);
+    else this.settle('bad_response', this.reader.failure);
+  }
+
+  private release(kind: ErrorKind | null): void {
+    this.giveUp?.();
+    const { connection } = this;
+    if (!connection) return;
+    connection.listener = null;
+    const unused = this.wroteAt === null && kind === 'too_late';
+    const answered = kind === null && this.reader.done && this.reader.reusable;
+    if ((unused || answered) && connection.reusable) this.pool.put(this.key, connection);
+    else connection.close(true);
+  }
+
+  private result(kind: ErrorKind | null, detail: string | null): SendResult {
+    const { reader, wroteAt, connection } = this;
+    const wrote = wroteAt !== null;
+    const answered = kind === null;
+    const fine = reader.status >= 200 && reader.status < 300;
+    return {
+      outcome: answered ? (fine ? 'delivered' : 'rejected') : wrote ? 'unknown' : 'not_sent',
+      errorKind: kind,
+      errorDetail: detail,
+      wrote,
+      status: answered ? reader.status : null,
+      responseHeaders: reader.headers,
+      responseBody: answered ? reader.text() : null,
+      truncated: reader.truncated,
+      timings: timingsOf(this.trace, wroteAt, this.firstByteAt, performance.now()),
+      remoteAddress: connection?.remoteAddress ?? null,
+      requestHeaders: this.requestHeaders,
+      tls: connection ? tlsOf(connection) : null,
+      retryAfterSeconds: answered ? retryAfterOf(reader) : null,
+    };
+  }
+}

@@ -1,0 +1,152 @@
+import { isIP, type LookupFunction, connect as netConnect, type Socket, type TcpNetConnectOpts } from 'node:net';
+import { performance } from 'node:perf_hooks';
+import { connect as tlsConnect, type TLSSocket } from 'node:tls';
+import { AddressRefused, isAllowedPeer, socketHost } from '../../../src/events/address-guard.ts';
+
+/** What is being waited for; when the wait fails, it names the failure. */
+export type Phase = 'dns' | 'connect' | 'tls';
+export type Dial = (options: TcpNetConnectOpts) => Socket;
+export interface Listener {
+  onData(bytes: Buffer): void;
+  onClose(error: Error | null): void;
+}
+/** When each step of one attempt was over. */
+export interface Trace {
+  phase: Phase;
+  startedAt: number;
+  resolvedAt: number | null;
+  connectedAt: number | null;
+  securedAt: number | null;
+}
+export interface DialSettings {
+  allowPrivate: boolean;
+  lookup: LookupFunction;
+  ca?: string | Buffer | (string | Buffer)[] | undefined;
+  /** Opens the TCP connection; tests give one that maps public addresses to their own listener. */
+  dial?: Dial | undefined;
+}
+type Opened = (error: Error | null, connection: Connection | null) => void;
+
+// Well below the 2 s after which the hastiest common servers drop an idle connection: a request that meets the
+// closing would end `unknown`.
+export const IDLE_MS = 1500;
+// A busy connection is given up now and then, so that a moved name is followed.
+const MAX_AGE_MS = 60_000;
+// Time for one address before the next is tried as well; the default of 250 ms gives up on distant hosts.
+const NEXT_ADDRESS_AFTER_MS = 1000;
+
+/** One socket, and whoever reads from it now. Nobody may speak on an idle one: a response without a request ends it. */
+export class Connection {
+  alive = true;
+  idleSince = 0;
+  listener: Listener | null = null;
+  readonly bornAt = performance.now();
+  readonly socket: Socket | TLSSocket;
+  readonly remoteAddress: string | null;
+  readonly tls: { version: string; validTo: number } | null;
+  private readonly raw: Socket;
+
+  constructor(socket: Socket | TLSSocket, raw: Socket) {
+    this.socket = socket;
+    this.raw = raw;
+    this.remoteAddress = raw.remoteAddress ?? null;
+    this.tls = 'encrypted' in socket ? describeTls(socket) : null;
+    let failure: Error | null = null;
+    const over = () => this.over(failure);
+    socket.on('data', (bytes: Buffer) => (this.listener ? this.listener.onData(bytes) : this.close(false)));
+    socket.on('error', (error) => {
+      failure = error;
+    });
+    socket.on('end', over).on('close', over);
+  }
+
+  get reusable(): boolean {
+    return this.alive && performance.now() - this.bornAt < MAX_AGE_MS;
+  }
+
+  /** With `reset`, the kernel drops what it still holds to send instead of delivering it late. */
+  close(reset: boolean): void {
+    this.alive = false;
+    this.listener = null;
+    hangUp(this.raw, reset);
+    this.socket.destroy();
+  }
+
+  private over(error: Error | null): void {
+    if (!this.alive) return;
+    this.alive = false;
+    const { listener } = this;
+    listener?.onClose(error);
+    this.close(false);
+  }
+}
+
+const hangUp = (raw: Socket, reset: boolean): void => {
+  if (reset && !raw.destroyed && !raw.connecting) raw.resetAndDestroy();
+  else raw.destroy();
+};
+
+const describeTls = (socket: TLSSocket) => ({
+  version: socket.getProtocol() ?? 'unknown',
+  validTo: Date.parse(socket.getPeerCertificate().valid_to),
+});
+
+const secure = (raw: Socket, host: string, { ca }: DialSettings): TLSSocket => {
+  // An address is not sent as a server name, and a certificate does not carry the trailing dot.
+  const servername = isIP(host) === 0 ? host.replace(/\.$/, '') : '';
+  return tlsConnect({
+    socket: raw,
+    host,
+    servername,
+    ...(ca === undefined ? {} : { ca }),
+    minVersion: 'TLSv1.3',
+    ALPNProtocols: ['http/1.1'],
+    rejectUnauthorized: true, // said aloud, so that NODE_TLS_REJECT_UNAUTHORIZED has no say
+  });
+};
+
+/** Connects, checks the peer before a byte is sent to it, and secures the line. Returns what gives it up. */
+export const openConnection = (url: URL, trace: Trace, settings: DialSettings, opened: Opened): (() => void) => {
+  const host = socketHost(url);
+  const { allowPrivate, lookup, dial = netConnect } = settings;
+  let finished = false;
+  const finish = (error: Error | null, socket: Socket | TLSSocket | null) => {
+    if (finished) return;
+    finished = true;
+    if (error) hangUp(raw, true);
+    opened(error, socket && new Connection(socket, raw));
+  };
+
+  trace.phase = isIP(host) === 0 ? 'dns' : 'connect';
+  const raw = dial({
+    host,
+    port: url.port === '' ? (url.protocol === 'https:' ? 443 : 80) : Number(url.port),
+    noDelay: true,
+    autoSelectFamily: true,
+    autoSelectFamilyAttemptTimeout: NEXT_ADDRESS_AFTER_MS,
+    lookup: (name, options, callback) =>
+      lookup(name, options, (error, ...answer) => {
+        trace.resolvedAt = performance.now();
+        if (!error) trace.phase = 'connect';
+        callback(error, ...answer);
+      }),
+  });
+  raw.on('error', (error) => finish(error, null));
+  raw.once('close', () => finish(new Error('closed while connecting'), null));
+  raw.once('connect', () => {
+    if (finished) return;
+    trace.connectedAt = performance.now();
+    if (!isAllowedPeer(raw.remoteAddress, { allowPrivate })) {
+      return finish(new AddressRefused(`connected to ${raw.remoteAddress}`), null);
+    }
+    if (url.protocol === 'http:') return finish(null, raw);
+    trace.phase = 'tls';
+    const socket = secure(raw, host, settings);
+    socket.on('error', (error) => finish(error, null));
+    socket.once('secureConnect', () => {
+      trace.securedAt = performance.now();
+      finish(null, socket);
+    });
+  });
+  return () => finish(new Error('given up'), null);
+};
