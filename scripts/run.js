@@ -1,9 +1,8 @@
-import { spawn } from 'node:child_process';
-import { constants } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { stopCommands } from './setup/command.js';
 import { SetupError } from './setup/report.js';
+import { onStop, start, statusOf } from './setup/start.js';
 import { setUp } from './setup/steps.js';
 
 // The launcher behind every npm script: sets up what the script needs, then starts the real thing on the right Node. Plain
@@ -41,51 +40,6 @@ const TARGETS = {
   'delivery-worker': { needs: CODE, commands: (args) => [['node', 'workers/delivery/main.ts', ...args]] },
 };
 
-/** How long a command that was left behind by a killed launcher may take to end. */
-const GUARD_SECONDS = '20';
-const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'];
-
-/**
- * A terminal sends Ctrl-C to the whole group, so the command mostly has it already, and a second one means "at once" to
- * many programs. It is passed on only when the command is still there after a second (the signal was for us alone).
- */
-const PASS_ON_AFTER_MS = { SIGINT: 1000, SIGTERM: 0, SIGHUP: 0 };
-
-const statusOf = (code, signal) => code ?? 128 + (constants.signals[signal] ?? 0);
-
-const start = ([command, ...args], env) =>
-  new Promise((resolve) => {
-    const child = spawn(command, args, { cwd: root, env, stdio: 'inherit' });
-    const guard = spawn('sh', [join(root, 'scripts/setup/guard.sh'), GUARD_SECONDS], {
-      detached: true, // else a signal to the group would end the guard together with what it guards
-      stdio: ['pipe', 'ignore', 'ignore'],
-    });
-    guard.on('error', () => undefined);
-    guard.stdin.on('error', () => undefined);
-    guard.stdin.write(`${child.pid ?? '-'}\n`);
-    const timers = new Map();
-    const passOn = (signal) => {
-      if (timers.has(signal)) return;
-      const send = () => {
-        timers.delete(signal);
-        child.kill(signal);
-      };
-      timers.set(signal, setTimeout(send, PASS_ON_AFTER_MS[signal]));
-    };
-    for (const signal of SIGNALS) process.on(signal, passOn);
-    const end = (status, signalled) => {
-      for (const signal of SIGNALS) process.off(signal, passOn);
-      for (const timer of timers.values()) clearTimeout(timer);
-      guard.stdin.end('done\n');
-      resolve({ status, stop: signalled || timers.size > 0 });
-    };
-    child.on('error', (cause) => {
-      console.error(`${command}: ${cause.message}`);
-      end(1, false);
-    });
-    child.on('close', (code, signal) => end(statusOf(code, signal), signal !== null));
-  });
-
 const interruptedSetUp = (signal) => {
   stopCommands('SIGTERM');
   setTimeout(() => {
@@ -100,17 +54,17 @@ const main = async () => {
   const target = locate ? { needs: args.length > 0 ? args : ['redis', 'mongodb'] } : TARGETS[name];
   if (!target) throw new SetupError(`usage: node scripts/run.js ${Object.keys(TARGETS).join('|')} [arguments]`);
 
-  for (const signal of SIGNALS) process.on(signal, interruptedSetUp);
+  const stopListening = onStop(interruptedSetUp);
   const { found, env } = await setUp({ root, needs: target.needs, talkative: target.talkative });
-  for (const signal of SIGNALS) process.off(signal, interruptedSetUp);
+  stopListening();
 
   if (locate) {
     console.log(JSON.stringify(found));
     return 0;
   }
   for (const command of target.commands(args)) {
-    const { status, stop } = await start(command, env);
-    if (status !== 0 || stop) return status;
+    const { status, stopped } = await start(command, { root, env });
+    if (status !== 0 || stopped) return status;
   }
   return 0;
 };

@@ -5,7 +5,7 @@ import { startRedis } from './services/redis.ts';
 
 export { startMongod } from './services/mongod.ts';
 export type { Service, ServiceOptions } from './services/process.ts';
-export { freePort } from './services/process.ts';
+export { freePort } from './services/place.ts';
 export { type RedisOptions, startRedis } from './services/redis.ts';
 
 export type Services = {

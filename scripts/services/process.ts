@@ -1,11 +1,9 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdirSync, readFileSync, rmSync } from 'node:fs';
-import { mkdtemp, statfs } from 'node:fs/promises';
-import { createServer } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
-import { ROOT } from './found.ts';
+import { startGuard } from './guard.ts';
+import { freePort, temporaryFolder } from './place.ts';
 import type { StartCommand } from './program.ts';
 
 export type ServiceOptions = {
@@ -45,38 +43,6 @@ export type ServiceKind = {
 
 const START_MS = 30_000;
 const STOP_MS = 10_000;
-const ROOMY = 4 * 1024 ** 3;
-
-export const freePort = (): Promise<number> =>
-  new Promise((resolve, reject) => {
-    const server = createServer().unref();
-    server.on('error', reject);
-    server.listen(0, '127.0.0.1', () => {
-      const address = server.address();
-      server.close(() =>
-        typeof address === 'object' && address ? resolve(address.port) : reject(new Error('no port')),
-      );
-    });
-  });
-
-/** In memory where there is plenty: a test run then need not wait for the disk at each commit. */
-const temporaryFolder = async (name: string): Promise<string> => {
-  const memory = await statfs('/dev/shm').catch(() => undefined);
-  const base = memory && memory.bavail * memory.bsize > ROOMY ? '/dev/shm' : tmpdir();
-  return mkdtemp(join(base, `parley-${name}-`));
-};
-
-const startGuard = (folder: string | undefined): ChildProcess => {
-  const script = join(ROOT, 'scripts/setup/guard.sh');
-  const guard = spawn('sh', [script, String(STOP_MS / 1000), ...(folder === undefined ? [] : [folder])], {
-    detached: true,
-    stdio: ['pipe', 'ignore', 'ignore'],
-  });
-  guard.on('error', () => undefined);
-  guard.stdin?.on('error', () => undefined);
-  guard.unref();
-  return guard;
-};
 
 const tailOf = (file: string): string => {
   try {
@@ -91,12 +57,15 @@ export const startService = async (kind: ServiceKind, options: ServiceOptions): 
   const dataDir = options.dataDir ?? (await temporaryFolder(kind.name));
   mkdirSync(dataDir, { recursive: true });
   const port = options.port ?? (await freePort());
-  const guard = startGuard(options.dataDir === undefined ? dataDir : undefined);
+  const temporary = options.dataDir === undefined;
+  const { command, kill } = kind.start({ port, dataDir });
+  // A program with temporary data has nothing to put in order; a container must hear SIGTERM to go.
+  const seconds = temporary && !kill ? 0 : STOP_MS / 1000;
+  const guard = startGuard({ seconds, ...(temporary ? { folder: dataDir } : {}) });
   const log = join(dataDir, kind.logFile);
   let current: { child: ChildProcess; ended: Promise<void>; kill: () => void } | undefined;
 
   const launch = async (): Promise<void> => {
-    const { command, kill } = kind.start({ port, dataDir });
     const [program = '', ...args] = command;
     // In a session of its own: Ctrl-C is for the processes that use it, which want to end their work first.
     const child = spawn(program, args, { detached: true, stdio: 'ignore' });
@@ -107,14 +76,14 @@ export const startService = async (kind: ServiceKind, options: ServiceOptions): 
         over = true;
         if (current?.child === child) {
           current = undefined;
-          guard.stdin?.write('-\n');
+          guard.watch(undefined);
         }
         resolve();
       };
       child.on('exit', end).on('error', end);
     });
     current = { child, ended, kill: kill ?? (() => child.kill('SIGKILL')) };
-    guard.stdin?.write(`${child.pid ?? '-'}\n`);
+    guard.watch(child.pid);
     const deadline = Date.now() + START_MS;
     while (true) {
       if (over) throw new Error(`${kind.name} ended while starting:\n${tailOf(log)}`);
@@ -143,9 +112,8 @@ export const startService = async (kind: ServiceKind, options: ServiceOptions): 
   };
 
   const dispose = async (): Promise<void> => {
-    const temporary = options.dataDir === undefined;
     await end(temporary ? 'SIGKILL' : 'SIGTERM'); // nothing to put in order where all of it goes
-    guard.stdin?.end('done\n');
+    guard.done();
     if (temporary) rmSync(dataDir, { recursive: true, force: true });
   };
 

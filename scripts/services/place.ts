@@ -1,0 +1,35 @@
+import { randomInt } from 'node:crypto';
+import { mkdtemp, statfs } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+const ROOMY = 4 * 1024 ** 3;
+const PORTS = { from: 20_000, to: 32_000 };
+const TRIES = 100;
+
+const isFree = (port: number): Promise<boolean> =>
+  new Promise((resolve) => {
+    const server = createServer().unref();
+    server.on('error', () => resolve(false));
+    server.listen(port, '127.0.0.1', () => server.close(() => resolve(true)));
+  });
+
+/**
+ * A free port below those the system gives to outgoing connections. From among those, a client that keeps trying to
+ * reach a stopped service could be given the very port, connect to itself, and block the restart.
+ */
+export const freePort = async (): Promise<number> => {
+  for (let tries = 0; tries < TRIES; tries++) {
+    const port = randomInt(PORTS.from, PORTS.to);
+    if (await isFree(port)) return port;
+  }
+  throw new Error(`no free port between ${PORTS.from} and ${PORTS.to}`);
+};
+
+/** In memory where there is plenty: a test run then need not wait for the disk at each commit. */
+export const temporaryFolder = async (name: string): Promise<string> => {
+  const memory = await statfs('/dev/shm').catch(() => undefined);
+  const base = memory && memory.bavail * memory.bsize > ROOMY ? '/dev/shm' : tmpdir();
+  return mkdtemp(join(base, `parley-${name}-`));
+};

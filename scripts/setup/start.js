@@ -1,0 +1,86 @@
+import { spawn } from 'node:child_process';
+import { constants } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
+
+/** How long a command may take to end when its launcher was killed; longer than a quickstart's own deadline. */
+const GUARD_SECONDS = '25';
+const LEFTOVER_MS = 2000;
+const SAME_SIGNAL_MS = 1000;
+const PARENT_CHECK_MS = 250;
+const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'];
+
+export const statusOf = (code, signal) => code ?? 128 + (constants.signals[signal] ?? 0);
+
+/**
+ * Calls `stop` for a signal, and when npm (whose shell passes no signal on) was killed above us. Ctrl-C comes twice, from
+ * the terminal and from npm: the same signal within a second is one. Hands back how to stop listening.
+ */
+export const onStop = (stop) => {
+  const last = {};
+  const hear = (signal) => {
+    if (Date.now() - (last[signal] ?? 0) < SAME_SIGNAL_MS) return;
+    last[signal] = Date.now();
+    stop(signal);
+  };
+  for (const signal of SIGNALS) process.on(signal, hear);
+  const parent = process.ppid;
+  const orphaned = () => process.env.npm_lifecycle_event !== undefined && process.ppid !== parent;
+  const check = setInterval(() => orphaned() && hear('SIGTERM'), PARENT_CHECK_MS);
+  return () => {
+    for (const signal of SIGNALS) process.off(signal, hear);
+    clearInterval(check);
+  };
+};
+
+const signalGroup = (group, signal) => {
+  try {
+    process.kill(-group, signal);
+    return true;
+  } catch {
+    return false; // nobody of the group is left
+  }
+};
+
+/** A command may be gone before its own children: they go too, so that nothing works on behind the prompt. */
+const endGroup = async (group) => {
+  const deadline = Date.now() + LEFTOVER_MS;
+  signalGroup(group, 'SIGTERM');
+  while (signalGroup(group, 0)) {
+    if (Date.now() > deadline) signalGroup(group, 'SIGKILL');
+    if (Date.now() > deadline + LEFTOVER_MS) return; // only zombies that nobody collects
+    await pause(20);
+  }
+};
+
+/**
+ * Runs one command in a process group of its own, to its end: `{status, stopped}`. Signals reach the group through us,
+ * once; if we are killed, the guard ends the group.
+ */
+export const start = ([command, ...args], { root, env }) =>
+  new Promise((resolve) => {
+    const child = spawn(command, args, { cwd: root, env, stdio: 'inherit', detached: true });
+    const guard = spawn('sh', [join(root, 'scripts/setup/guard.sh'), GUARD_SECONDS], {
+      detached: true,
+      stdio: ['pipe', 'ignore', 'ignore'],
+    });
+    guard.on('error', () => undefined);
+    guard.stdin.on('error', () => undefined);
+    guard.stdin.write(child.pid === undefined ? 'none\n' : `-${child.pid}\n`);
+    let stopped = false;
+    const forget = onStop((signal) => {
+      stopped = true;
+      if (child.pid !== undefined) signalGroup(child.pid, signal);
+    });
+    const end = async (status) => {
+      if (child.pid !== undefined) await endGroup(child.pid);
+      forget();
+      guard.stdin.end('done\n');
+      resolve({ status, stopped });
+    };
+    child.on('error', (cause) => {
+      console.error(`${command}: ${cause.message}`);
+      if (child.pid === undefined) void end(1);
+    });
+    child.on('exit', (code, signal) => void end(statusOf(code, signal)));
+  });
