@@ -1,0 +1,67 @@
+import { detectAll } from 'tinyld/heavy';
+import { tallyWords } from './language/tally.ts';
+import { readScript } from './language/scripts.ts';
+
+/** Why a language was chosen; kept with the turn, so that every decision can be explained. */
+export type LanguageDecision = {
+  language: string;
+  by: 'given' | 'script' | 'lexicon' | 'detector' | 'previous' | 'default';
+  /** The message alone (or its sender) said so; false: the conversation's language should be looked up first. */
+  decided: boolean;
+};
+
+export type LanguageEvidence = {
+  /** Canonical BCP 47 tag sent with the message. */
+  given?: string | null | undefined;
+  message: string;
+  /** Languages of the assistant, first one preferred; empty = any. */
+  allowed?: readonly string[] | undefined;
+  /** The conversation's language so far. */
+  previous?: string | null | undefined;
+};
+
+/** Enough to tell a language by; the rest of a long message would only cost time. */
+const SAMPLE_LENGTH = 500;
+const NOT_LANGUAGE = /https?:\/\/\S+|www\.\S+|\S+@\S+\.\S+|[@#]\w+|\d+/gu;
+
+/** The language without region or script: `pt-BR` → `pt`. Bokmål and Nynorsk share one table. */
+export const baseLanguage = (tag: string): string => {
+  const base = (tag.split('-', 1)[0] ?? tag).toLowerCase();
+  return base === 'nb' || base === 'nn' ? 'no' : base;
+};
+
+/** The tag the assistant (or the conversation) itself uses for a base language. */
+const asSpoken = (base: string, { allowed = [], previous }: LanguageEvidence): string => {
+  if (previous && baseLanguage(previous) === base) return previous;
+  return allowed.find((tag) => baseLanguage(tag) === base) ?? base;
+};
+
+const fallBack = (
+  evidence: LanguageEvidence,
+  guess: { base: string; by: 'script' | 'lexicon' | 'detector' } | null,
+): LanguageDecision => {
+  if (evidence.previous) return { language: evidence.previous, by: 'previous', decided: false };
+  if (guess) return { language: asSpoken(guess.base, evidence), by: guess.by, decided: false };
+  return { language: evidence.allowed?.[0] ?? 'en', by: 'default', decided: false };
+};
+
+/** The language of a message: what the sender says, else script, chat words and a detector, else the conversation's. */
+export const decideLanguage = (evidence: LanguageEvidence): LanguageDecision => {
+  if (evidence.given) return { language: evidence.given, by: 'given', decided: true };
+  const sample = evidence.message.slice(0, SAMPLE_LENGTH).replace(NOT_LANGUAGE, ' ');
+  const script = readScript(sample);
+  if (script && 'certain' in script) {
+    return { language: asSpoken(script.certain, evidence), by: 'script', decided: true };
+  }
+
+  const tally = tallyWords(sample, {
+    among: script?.among ?? null,
+    hint: script?.hint ?? null,
+    allowed: evidence.allowed ?? [],
+    detect: (text, only) => detectAll(text, { only }),
+  });
+  if (tally.best === null) return fallBack(evidence, null);
+  const guess = { base: tally.best, by: tally.by };
+  if (!tally.clear) return fallBack(evidence, guess);
+  return { language: asSpoken(guess.base, evidence), by: guess.by, decided: true };
+};

@@ -1,0 +1,75 @@
+import { fold, UNSPACED, words } from '../../../../src/turns/language/fold.ts';
+import { conceptOf, phraseConcept } from './concepts.ts';
+import { stemmingOf } from './stemming.ts';
+
+/** One thing a text speaks of: a word's stem, and what the word means in any language where that is known. */
+export type Term = {
+  stem: string;
+  /** The folded word, as written. */
+  word: string;
+  concept: string | null;
+};
+
+/** A question fits many times; longer messages are cut, so that no visitor can make a turn expensive. */
+const MAX_LENGTH = 2000;
+const MAX_TERMS = 48;
+const HANGUL = /\p{Script=Hangul}/u;
+
+const segmenters = new Map<string, Intl.Segmenter>();
+const segmenterFor = (language: string): Intl.Segmenter => {
+  const known = segmenters.get(language);
+  if (known) return known;
+  const made = new Intl.Segmenter(language, { granularity: 'word' });
+  segmenters.set(language, made);
+  return made;
+};
+
+/** Languages whose words need a dictionary; any other tag takes the general one, so that the cache stays small. */
+const SEGMENTED = new Set(['zh', 'ja', 'th', 'lo', 'km', 'my']);
+
+/** Korean glues its particles to the word: pairs of syllables match where whole words would not. */
+const syllablePairs = (word: string): string[] =>
+  word.length < 3 ? [word] : Array.from({ length: word.length - 1 }, (_, at) => word.slice(at, at + 2));
+
+const splitWords = (text: string, language: string): string[] => {
+  if (UNSPACED.test(text)) {
+    const parts: string[] = [];
+    const segmenter = segmenterFor(SEGMENTED.has(language) ? language : 'zh');
+    for (const { segment, isWordLike } of segmenter.segment(text)) if (isWordLike) parts.push(segment);
+    return parts;
+  }
+  return HANGUL.test(text)
+    ? words(text).flatMap((word) => (HANGUL.test(word) ? syllablePairs(word) : [word]))
+    : words(text);
+};
+
+const LONGEST_PHRASE = 3;
+
+/** Terms of a text in a language, stop words left out unless nothing else is there. */
+export const readTerms = (text: string, language: string): Term[] => {
+  const { stem, stopWords } = stemmingOf(language);
+  const written = splitWords(text.slice(0, MAX_LENGTH).normalize('NFKC').toLowerCase(), language).slice(
+    0,
+    MAX_TERMS * 2,
+  );
+  const folded = written.map(fold);
+  const terms: Term[] = [];
+  const stops: Term[] = [];
+  for (let at = 0; at < written.length; at += 1) {
+    let concept: string | null = null;
+    let taken = 1;
+    for (let length = Math.min(LONGEST_PHRASE, written.length - at); length > 1; length -= 1) {
+      concept = phraseConcept(folded.slice(at, at + length).join(' '));
+      if (concept) {
+        taken = length;
+        break;
+      }
+    }
+    const word = folded.slice(at, at + taken).join(' ');
+    concept ??= conceptOf(word);
+    const term = { stem: taken > 1 ? word : fold(stem(written[at] ?? word)), word, concept };
+    (concept === null && stopWords.has(word) ? stops : terms).push(term);
+    at += taken - 1;
+  }
+  return (terms.length > 0 ? terms : stops).slice(0, MAX_TERMS);
+};
