@@ -63,7 +63,7 @@ const main = async () => {
     return 0;
   }
   for (const command of target.commands(args)) {
-    const { status, stopped } = await start(command, { root, env });
+    const { status, stopped } = await start(command, { cwd: root, env });
     if (status !== 0 || stopped) return status;
   }
   return 0;

@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process';
+import { guard } from './guard.js';
 
 /** What the set-up has started and must not leave behind when it is told to stop. */
 const running = new Set();
@@ -16,10 +17,13 @@ export const run = (command, args, { env, cwd, timeoutMs, onLine } = {}) =>
     let output = '';
     const child = spawn(command, args, { env, cwd, stdio: ['ignore', 'pipe', 'pipe'] });
     running.add(child);
+    // Half an installation that goes on alone would get in the way of the next start.
+    const unguard = onLine && child.pid !== undefined ? guard(child.pid, 2) : () => undefined;
     const timer = timeoutMs === undefined ? undefined : setTimeout(() => child.kill('SIGKILL'), timeoutMs);
     const end = (ok, reason) => {
       clearTimeout(timer);
       running.delete(child);
+      unguard();
       resolve({ ok, output, reason });
     };
     const read = (chunk) => {

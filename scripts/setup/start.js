@@ -1,10 +1,10 @@
 import { spawn } from 'node:child_process';
 import { constants } from 'node:os';
-import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
+import { guard } from './guard.js';
 
 /** How long a command may take to end when its launcher was killed; longer than a quickstart's own deadline. */
-const GUARD_SECONDS = '25';
+const GUARD_SECONDS = 25;
 const LEFTOVER_MS = 2000;
 const SAME_SIGNAL_MS = 1000;
 const PARENT_CHECK_MS = 250;
@@ -57,16 +57,10 @@ const endGroup = async (group) => {
  * Runs one command in a process group of its own, to its end: `{status, stopped}`. Signals reach the group through us,
  * once; if we are killed, the guard ends the group.
  */
-export const start = ([command, ...args], { root, env }) =>
+export const start = ([command, ...args], { cwd, env }) =>
   new Promise((resolve) => {
-    const child = spawn(command, args, { cwd: root, env, stdio: 'inherit', detached: true });
-    const guard = spawn('sh', [join(root, 'scripts/setup/guard.sh'), GUARD_SECONDS], {
-      detached: true,
-      stdio: ['pipe', 'ignore', 'ignore'],
-    });
-    guard.on('error', () => undefined);
-    guard.stdin.on('error', () => undefined);
-    guard.stdin.write(child.pid === undefined ? 'none\n' : `-${child.pid}\n`);
+    const child = spawn(command, args, { cwd, env, stdio: 'inherit', detached: true });
+    const unguard = guard(child.pid === undefined ? 'none' : -child.pid, GUARD_SECONDS);
     let stopped = false;
     const forget = onStop((signal) => {
       stopped = true;
@@ -75,7 +69,7 @@ export const start = ([command, ...args], { root, env }) =>
     const end = async (status) => {
       if (child.pid !== undefined) await endGroup(child.pid);
       forget();
-      guard.stdin.end('done\n');
+      unguard();
       resolve({ status, stopped });
     };
     child.on('error', (cause) => {
