@@ -1,0 +1,14 @@
+import { spawn } from 'node:child_process';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const SCRIPT = join(dirname(fileURLToPath(import.meta.url)), 'guard.sh');
+
+/** Ends `target` (a process id, or a group's id with a minus) if this process is killed before it calls the result. */
+export const guard = (target, seconds) => {
+  const watcher = spawn('sh', [SCRIPT, String(seconds)], { detached: true, stdio: ['pipe', 'ignore', 'ignore'] });
+  watcher.on('error', () => undefined);
+  watcher.stdin.on('error', () => undefined);
+  watcher.stdin.write(`${target}\n`);
+  return () => watcher.stdin.end('done\n');
+};
