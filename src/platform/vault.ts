@@ -7,8 +7,8 @@ export interface VaultKey {
 
 export interface Vault {
   /** `context` says what the secret belongs to; a sealed text moved to another place does not open there. */
-  seal(plain: string, context: string): string;
-  open(sealed: string, context: string): string;
+  seal: (plain: string, context: string) => string;
+  open: (sealed: string, context: string) => string;
 }
 
 export class VaultError extends Error {

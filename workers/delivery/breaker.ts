@@ -4,10 +4,10 @@
  */
 export interface Breaker {
   /** True is a permit: of a paused endpoint, the first to ask after the pause is the probe. Record how it went. */
-  mayStart(endpointId: string): boolean;
-  record(endpointId: string, result: { outcome: string; errorKind: string | null }): void;
+  mayStart: (endpointId: string) => boolean;
+  record: (endpointId: string, result: { outcome: string; errorKind: string | null }) => void;
   /** On `now`'s clock; null when the endpoint is not paused. */
-  pausedUntil(endpointId: string): number | null;
+  pausedUntil: (endpointId: string) => number | null;
 }
 export interface BreakerOptions {
   threshold?: number;

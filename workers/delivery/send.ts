@@ -22,9 +22,9 @@ export interface SenderOptions {
 }
 export interface Sender {
   /** Never throws and never writes a request twice. Waiting for a free connection is no part of the deadline. */
-  send(request: SendRequest): Promise<SendResult>;
+  send: (request: SendRequest) => Promise<SendResult>;
   /** Lets what is under way end; what has not begun ends `not_sent: shutdown`. */
-  close(): Promise<void>;
+  close: () => Promise<void>;
 }
 
 /**

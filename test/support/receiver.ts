@@ -1,0 +1,103 @@
+import { createServer, type IncomingMessage, type RequestListener, type ServerResponse } from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
+import type { AddressInfo } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { verifyWebhook, type WebhookVerdict } from '../../packages/client/src/verify-webhook.ts';
+import { KEY, VALID } from './certificates.ts';
+
+export interface Received {
+  method: string;
+  path: string;
+  headers: IncomingMessage['headers'];
+  /** The bytes as they came. */
+  body: Buffer;
+  json: unknown;
+  at: number;
+  /** What `verifyWebhook` says; null when the receiver was given no secret. */
+  verdict: WebhookVerdict | null;
+}
+export interface Answer {
+  status?: number;
+  headers?: Record<string, string>;
+  body?: string | Buffer;
+  delayMs?: number;
+}
+export interface ReceiverOptions {
+  secret?: string | string[];
+  /** May wait for as long as it likes: a promise of the test's holds the delivery in flight. */
+  respond?: (request: Received, nth: number) => Answer | Promise<Answer>;
+  tls?: boolean | { key: string; cert: string };
+}
+export interface Receiver {
+  url: string;
+  port: number;
+  received: Received[];
+  /** Until the predicate holds for what has been received so far. */
+  waitFor: (predicate: (received: Received[]) => boolean, timeoutMs?: number) => Promise<Received[]>;
+  close: () => Promise<void>;
+}
+
+const parseJson = (body: Buffer): unknown => {
+  try {
+    return JSON.parse(body.toString('utf8'));
+  } catch {
+    return undefined;
+  }
+};
+
+const read = async (request: IncomingMessage): Promise<Buffer> => {
+  const chunks: Buffer[] = [];
+  for await (const chunk of request) chunks.push(chunk as Buffer);
+  return Buffer.concat(chunks);
+};
+
+/** A customer's server: real HTTP(S) on a free port of 127.0.0.1, which keeps all it is sent. */
+export const openReceiver = async ({ secret, respond = () => ({}), tls }: ReceiverOptions = {}): Promise<Receiver> => {
+  const received: Received[] = [];
+  const waiters = new Set<() => void>();
+
+  const handle = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+    const body = await read(request);
+    const verdict = secret && verifyWebhook(body, request.headers['x-factory-signature'], secret);
+    const { method = '', url: path = '', headers } = request;
+    const entry = { method, path, headers, body, json: parseJson(body), at: Date.now(), verdict: verdict || null };
+    received.push(entry);
+    for (const check of waiters) check();
+    const answer = await respond(entry, received.length);
+    if (answer.delayMs) await sleep(answer.delayMs);
+    response.writeHead(answer.status ?? 200, answer.headers).end(answer.body ?? 'ok');
+  };
+  const listener: RequestListener = (request, response) => {
+    // A sender that gives up breaks the request; that is part of what is tested.
+    handle(request, response).catch(() => response.destroy());
+  };
+
+  const identity = tls === true ? { key: KEY, cert: VALID } : tls;
+  const server = identity ? createTlsServer({ ...identity, minVersion: 'TLSv1.3' }, listener) : createServer(listener);
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as AddressInfo;
+
+  const waitFor: Receiver['waitFor'] = (predicate, timeoutMs = 10_000) =>
+    new Promise((resolve, reject) => {
+      const check = () => {
+        if (!predicate(received)) return;
+        clearTimeout(timer);
+        waiters.delete(check);
+        resolve(received);
+      };
+      const timer = setTimeout(() => {
+        waiters.delete(check);
+        reject(new Error(`the receiver waited ${timeoutMs} ms in vain; it has ${received.length} requests`));
+      }, timeoutMs);
+      waiters.add(check);
+      check();
+    });
+
+  const close = (): Promise<void> =>
+    new Promise((resolve) => {
+      server.close(() => resolve());
+      server.closeAllConnections();
+    });
+
+  return { url: `${identity ? 'https' : 'http'}://127.0.0.1:${port}`, port, received, waitFor, close };
+};
