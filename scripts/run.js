@@ -34,6 +34,7 @@ const TARGETS = {
     needs: CODE,
     commands: (args) => [[tool('biome'), 'format', '--write', ...(args.length > 0 ? args : ['.'])]],
   },
+  eval: { needs: CODE, commands: (args) => [['node', 'scripts/eval.ts', ...args]] },
   admin: { needs: CODE, commands: (args) => [['node', 'scripts/admin.ts', ...args]] },
   api: { needs: CODE, commands: (args) => [['node', 'src/main.ts', ...args]] },
   'reply-worker': { needs: CODE, commands: (args) => [['node', 'workers/reply/main.ts', ...args]] },
@@ -55,8 +56,7 @@ const main = async () => {
   if (!target) throw new SetupError(`usage: node scripts/run.js ${Object.keys(TARGETS).join('|')} [arguments]`);
 
   const stopListening = onStop(interruptedSetUp);
-  const { found, env } = await setUp({ root, needs: target.needs, talkative: target.talkative });
-  stopListening();
+  const { found, env } = await setUp({ root, needs: target.needs, talkative: target.talkative }).finally(stopListening);
 
   if (locate) {
     console.log(JSON.stringify(found));

@@ -6,6 +6,7 @@ import { guard } from './guard.js';
 /** How long a command may take to end when its launcher was killed; longer than a quickstart's own deadline. */
 const GUARD_SECONDS = 25;
 const LEFTOVER_MS = 2000;
+const KILLED_MS = 300;
 const SAME_SIGNAL_MS = 1000;
 const PARENT_CHECK_MS = 250;
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'];
@@ -48,7 +49,7 @@ const endGroup = async (group) => {
   signalGroup(group, 'SIGTERM');
   while (signalGroup(group, 0)) {
     if (Date.now() > deadline) signalGroup(group, 'SIGKILL');
-    if (Date.now() > deadline + LEFTOVER_MS) return; // only zombies that nobody collects
+    if (Date.now() > deadline + KILLED_MS) return; // only zombies that nobody collects
     await pause(20);
   }
 };

@@ -1,0 +1,15 @@
+# One image for the API and both workers; what a container runs is its command.
+FROM node:24-slim AS packages
+WORKDIR /app
+COPY package.json package-lock.json .npmrc ./
+RUN npm ci --omit=dev --no-audit --no-fund && npm cache clean --force
+
+FROM node:24-slim
+ENV NODE_ENV=production
+WORKDIR /app
+COPY --from=packages /app/node_modules ./node_modules
+COPY . .
+# Nothing here is written to while it runs, so the files stay root's and the process is somebody else.
+USER node
+EXPOSE 3000
+CMD ["node", "src/main.ts"]

