@@ -2,7 +2,8 @@
 FROM node:24-slim AS packages
 WORKDIR /app
 COPY package.json package-lock.json .npmrc ./
-RUN npm ci --omit=dev --no-audit --no-fund && npm cache clean --force
+# Not `npm ci`, which wants other platforms' optional binaries in the lock; versions come from the lock all the same.
+RUN npm install --omit=dev --no-save --no-audit --no-fund && npm cache clean --force
 
 FROM node:24-slim
 ENV NODE_ENV=production

@@ -45,7 +45,9 @@ export const run = (command, args, { env, cwd, timeoutMs, onLine } = {}) =>
 /** The lines of a tool's output that most likely say what went wrong. */
 const lastWords = (output) => {
   const lines = output.split(/[\r\n]+/).map((line) => line.trim());
-  const telling = lines.filter((line) => /error|failed|cannot|refused|denied|not found/i.test(line));
+  const plain = lines.filter((line) => /^(\w*error\b|npm error|e:)/i.test(line));
+  const telling =
+    plain.length > 0 ? plain : lines.filter((line) => /failed|cannot|refused|denied|not found/i.test(line));
   const words = telling.length > 0 ? telling.slice(0, 3).join('; ') : lines.filter(Boolean).at(-1);
   return words?.slice(0, 400);
 };

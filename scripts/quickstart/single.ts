@@ -1,0 +1,53 @@
+import { execFileSync } from 'node:child_process';
+import { linkSync, mkdirSync, readFileSync, rmSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { writePrivately } from './private-file.ts';
+
+export type Claim = { mine: true; release: () => void } | { mine: false; pid: number };
+
+/** What a process was started as; empty if there is none. Tells a living owner from a stranger given the same number. */
+const commandOf = (pid: number): string => {
+  try {
+    if (process.platform === 'linux') return readFileSync(`/proc/${pid}/cmdline`, 'utf8').replaceAll('\0', ' ');
+    return execFileSync('ps', ['-o', 'args=', '-p', String(pid)], { encoding: 'utf8' });
+  } catch {
+    return '';
+  }
+};
+
+const ownerOf = (file: string): number | undefined => {
+  try {
+    const pid = Number(readFileSync(file, 'utf8'));
+    return Number.isInteger(pid) && pid > 0 ? pid : undefined;
+  } catch {
+    return undefined;
+  }
+};
+
+const tryToTake = (file: string): boolean => {
+  const own = `${file}.${process.pid}`;
+  writePrivately(own, String(process.pid));
+  try {
+    linkSync(own, file); // appears with its content, and only where there is none
+    return true;
+  } catch {
+    return false;
+  } finally {
+    rmSync(own, { force: true });
+  }
+};
+
+/**
+ * One quickstart per clone: two would share data and one state file. `mark` is a word of the owner's command line; a file
+ * left by one that was killed is taken over.
+ */
+export const claimSingle = (file: string, mark: string): Claim => {
+  mkdirSync(dirname(file), { recursive: true });
+  for (let tries = 0; tries < 3; tries++) {
+    if (tryToTake(file)) return { mine: true, release: () => rmSync(file, { force: true }) };
+    const pid = ownerOf(file);
+    if (pid !== undefined && pid !== process.pid && commandOf(pid).includes(mark)) return { mine: false, pid };
+    rmSync(file, { force: true });
+  }
+  throw new Error(`${file} cannot be written`);
+};

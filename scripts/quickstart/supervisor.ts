@@ -1,0 +1,147 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { closeSync, mkdirSync, openSync } from 'node:fs';
+import { join } from 'node:path';
+import { type Guard, startGuard } from '../services/guard.ts';
+
+export type ChildSpec = {
+  /** Unique, and the name of its log file: `api-1`. */
+  name: string;
+  /** What it is counted under in `pids`: `api`. */
+  kind: string;
+  /** Arguments for this very Node: `['src/main.ts']`. */
+  args: string[];
+  env?: Record<string, string>;
+  /** Asked until it says yes, after each start. Left out: it counts as ready when started. */
+  isReady?: () => Promise<boolean>;
+};
+
+export type SupervisorOptions = {
+  cwd: string;
+  env: NodeJS.ProcessEnv;
+  logDir: string;
+  /** One line for the person at the terminal. */
+  say: (line: string) => void;
+  /** The process ids have changed: keep `.local/quickstart.json` true. */
+  onChange: (pids: Record<string, number[]>) => void;
+  /** From SIGTERM to SIGKILL when stopping. */
+  stopMs?: number;
+  readyMs?: number;
+};
+
+export type Supervisor = {
+  /** Starts one, and resolves once it is ready; from then on it is started again whenever it ends. */
+  start: (spec: ChildSpec) => Promise<void>;
+  pids: () => Record<string, number[]>;
+  /** Ends all of them, all at once; true if every one ended by itself in time. */
+  stop: () => Promise<boolean>;
+};
+
+type Child = { spec: ChildSpec; process?: ChildProcess; guard: Guard; startedAt: number; delayMs: number };
+
+const FIRST_DELAY_MS = 200;
+const LONGEST_DELAY_MS = 5000;
+const STEADY_MS = 10_000;
+
+const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+const isRunning = (child: Child): boolean =>
+  child.process !== undefined && child.process.exitCode === null && child.process.signalCode === null;
+
+/**
+ * Keeps a set of processes alive until told to stop. Each runs in a session of its own, so that Ctrl-C reaches only us and
+ * they are stopped in order; a guard ends each of them if we are killed.
+ */
+export const createSupervisor = (options: SupervisorOptions): Supervisor => {
+  const { cwd, env, logDir, say, onChange, stopMs = 20_000, readyMs = 30_000 } = options;
+  const children = new Map<string, Child>();
+  let stopping = false;
+
+  const pids = (): Record<string, number[]> => {
+    const byKind: Record<string, number[]> = {};
+    for (const { spec, process } of children.values()) {
+      const list = (byKind[spec.kind] ??= []);
+      if (process?.pid !== undefined) list.push(process.pid);
+    }
+    return byKind;
+  };
+
+  const launch = (child: Child): void => {
+    const { spec } = child;
+    const log = openSync(join(logDir, `${spec.name}.log`), 'a');
+    const started = spawn(process.execPath, spec.args, {
+      cwd,
+      env: { ...env, ...spec.env },
+      stdio: ['ignore', log, log],
+      detached: true,
+    });
+    closeSync(log);
+    child.process = started;
+    child.startedAt = Date.now();
+    child.guard.watch(started.pid);
+    started.on('error', (cause) => say(`${spec.name} could not be started: ${cause.message}`));
+    started.on('exit', (code, signal) => {
+      child.guard.watch(undefined);
+      if (stopping) return;
+      delete child.process;
+      onChange(pids());
+      void startAgain(child, `${spec.name} (pid ${started.pid}) ended by ${signal ?? `itself with status ${code}`}`);
+    });
+    onChange(pids());
+  };
+
+  const startAgain = async (child: Child, what: string): Promise<void> => {
+    // One that dies right after its start would otherwise keep the machine busy with dying.
+    const steady = Date.now() - child.startedAt > STEADY_MS;
+    child.delayMs = steady ? FIRST_DELAY_MS : Math.min(child.delayMs * 2, LONGEST_DELAY_MS);
+    await pause(child.delayMs);
+    if (stopping) return;
+    launch(child);
+    say(`${what}; started again as pid ${child.process?.pid}`);
+  };
+
+  const untilReady = async (child: Child): Promise<void> => {
+    const { spec } = child;
+    const deadline = Date.now() + readyMs;
+    while (spec.isReady && !(await spec.isReady().catch(() => false))) {
+      const log = join(logDir, `${spec.name}.log`);
+      if (stopping) throw new Error('stopped before everything was started');
+      if (!isRunning(child)) throw new Error(`${spec.name} ended while starting: see ${log}`);
+      if (Date.now() > deadline) throw new Error(`${spec.name} was not ready within ${readyMs / 1000} s: see ${log}`);
+      await pause(50);
+    }
+  };
+
+  const stopOne = async (child: Child): Promise<boolean> => {
+    const { process: running, guard, spec } = child;
+    let inTime = true;
+    if (running && isRunning(child)) {
+      const ended = new Promise<void>((resolve) => running.once('exit', () => resolve()));
+      const timer = setTimeout(() => {
+        inTime = false;
+        say(`${spec.name} (pid ${running.pid}) did not end within ${stopMs / 1000} s: killed`);
+        running.kill('SIGKILL');
+      }, stopMs);
+      running.kill('SIGTERM');
+      await ended;
+      clearTimeout(timer);
+    }
+    guard.done();
+    return inTime;
+  };
+
+  return {
+    pids,
+    start: async (spec) => {
+      mkdirSync(logDir, { recursive: true });
+      const guard = startGuard({ seconds: Math.ceil(stopMs / 1000) });
+      const child: Child = { spec, guard, startedAt: 0, delayMs: FIRST_DELAY_MS / 2 };
+      children.set(spec.name, child);
+      launch(child);
+      await untilReady(child);
+    },
+    stop: async () => {
+      stopping = true;
+      const inTime = await Promise.all([...children.values()].map(stopOne));
+      return inTime.every(Boolean);
+    },
+  };
+};
