@@ -94,7 +94,7 @@ describe('the supervisor', () => {
   });
 
   test('its processes end when it is killed itself', async () => {
-    const owner = spawn(process.execPath, ['--input-type=module-typescript', '--eval', OWNER], {
+    const owner = spawn(process.execPath, ['--input-type=module-typescript', '--eval', OWNER, aFolder()], {
       cwd: join(import.meta.dirname, '..'),
       stdio: ['ignore', 'pipe', 'inherit'],
     });
@@ -109,7 +109,7 @@ describe('the supervisor', () => {
 
 const OWNER = `
 import { createSupervisor } from './scripts/quickstart/supervisor.ts';
-const logDir = ${JSON.stringify(tmpdir())};
+const logDir = process.argv.at(-1);
 const s = createSupervisor({ cwd: '.', logDir, env: process.env, say: () => {}, onChange: () => {} });
 await s.start({ name: 'parley-owned', kind: 'worker', args: ['--eval', 'setInterval(() => {}, 1000)'] });
 console.log(s.pids().worker[0]);`;

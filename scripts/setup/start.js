@@ -5,7 +5,7 @@ import { guard } from './guard.js';
 
 /** How long a command may take to end when its launcher was killed; longer than a quickstart's own deadline. */
 const GUARD_SECONDS = 25;
-const LEFTOVER_MS = 2000;
+const LEFTOVER_MS = 1000;
 const KILLED_MS = 300;
 const SAME_SIGNAL_MS = 1000;
 const PARENT_CHECK_MS = 250;
