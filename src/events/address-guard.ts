@@ -75,8 +75,8 @@ export const checkEndpointUrl = (text: string, { allowPrivate }: { allowPrivate:
 
 // getaddrinfo works in four threads that all names share: one name server that never answers would hold up every
 // endpoint. So public names are asked for over the wire, and only development reads the hosts file.
-const wire = new Resolver({ timeout: 1000, tries: 2 });
 const resolvePublic: Resolve = async (hostname) => {
+  const wire = new Resolver({ timeout: 1000, tries: 2 });
   const [four, six] = await Promise.allSettled([wire.resolve4(hostname), wire.resolve6(hostname)]);
   if (four.status === 'rejected' && six.status === 'rejected') throw four.reason;
   return [four, six].flatMap((answer) => (answer.status === 'fulfilled' ? answer.value : []));

@@ -1,12 +1,14 @@
 import { performance } from 'node:perf_hooks';
+import { createSecureContext } from 'node:tls';
 import { guardedLookup, type Resolve } from '../../src/events/address-guard.ts';
-import { Attempt, type AttemptSettings, type SendRequest } from './send/attempt.ts';
-import type { Dial, DialSettings } from './send/connection.ts';
+import { Attempt, type AttemptSettings } from './send/attempt.ts';
+import type { Dial } from './send/connection.ts';
 import { createPool } from './send/pool.ts';
+import type { SendRequest } from './send/request.ts';
 import type { SendResult } from './send/result.ts';
 import { createSlots } from './send/slots.ts';
 
-export type { SendRequest } from './send/attempt.ts';
+export type { SendRequest } from './send/request.ts';
 export { ERROR_KINDS, type ErrorKind, type SendResult, type Timings } from './send/result.ts';
 
 export interface SenderOptions {
@@ -17,7 +19,9 @@ export interface SenderOptions {
   deadlineMs?: number;
   bodyGraceMs?: number;
   resolver?: Resolve;
-  ca?: DialSettings['ca'];
+  /** Authorities in place of the public ones. */
+  ca?: string;
+  /** Opens TCP connections; tests give one that maps public addresses to their own listener. */
   dial?: Dial;
 }
 export interface Sender {
@@ -39,9 +43,9 @@ export const createSender = (options: SenderOptions): Sender => {
     allowPrivate,
     deadlineMs: options.deadlineMs ?? 5000,
     bodyGraceMs: options.bodyGraceMs ?? 1000,
-    maxSockets,
     lookup: guardedLookup({ allowPrivate, resolver }),
-    ca: options.ca,
+    // Made once: it reads every authority there is.
+    secureContext: createSecureContext({ minVersion: 'TLSv1.3', ...(options.ca && { ca: options.ca }) }),
     dial: options.dial,
   };
   const pool = createPool();

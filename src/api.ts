@@ -1,0 +1,55 @@
+import { createApp } from './app.ts';
+import { createAccess } from './assistants/access.ts';
+import { createRateLimiter } from './assistants/rate-limit.ts';
+import type { Config } from './platform/config.ts';
+import { createReadiness } from './platform/health.ts';
+import { newToken } from './platform/ids.ts';
+import type { Lifecycle } from './platform/lifecycle.ts';
+import type { Logger } from './platform/logger.ts';
+import { closeRedis, openRedis } from './platform/redis.ts';
+import { closeWebServer, createWebServer, listen } from './platform/tls.ts';
+import { openService } from './service.ts';
+import { openReplies } from './turns/replies.ts';
+import { createSubmit, storedReplyOf } from './turns/submit.ts';
+
+/** The API process, assembled and listening; tests start it as `main.ts` does. Answers with the port. */
+export const openApi = async ({ config, logger, lifecycle }: { config: Config; logger: Logger; lifecycle: Lifecycle }) => {
+  const service = await openService({ config, logger, lifecycle, redisRole: 'api' });
+  const { redis, partitions, conversations, assistants, endpoints, hints, turnQueue, deliveryQueue } = service;
+
+  const subscriber = await openRedis({ url: config.REDIS_URL, role: 'subscriber' }, logger);
+  lifecycle.add('redis subscriber', subscriber, closeRedis);
+  const replies = await openReplies({
+    subscriber,
+    channel: `${partitions.tags[0]}:replies:${newToken()}`,
+    findTurn: conversations.findTurn,
+    storedReply: storedReplyOf(conversations),
+    logger,
+  });
+  lifecycle.add('replies', replies, (opened) => opened.close());
+
+  const app = createApp({
+    access: createAccess({ assistants, rateLimiter: createRateLimiter(redis, config.REDIS_PREFIX) }),
+    conversations,
+    endpoints,
+    deliveryQueue,
+    submit: createSubmit({
+      conversations,
+      endpoints,
+      hints,
+      turnQueue,
+      deliveryQueue,
+      replies,
+      replyTimeoutMs: config.REPLY_TIMEOUT_MS,
+      logger,
+    }),
+    readiness: createReadiness({ mongo: service.mongo, redis, draining: lifecycle.draining }),
+    draining: lifecycle.draining,
+    trustProxy: config.TRUST_PROXY,
+    logger,
+  });
+  const server = createWebServer(config, app);
+  const port = await listen(server, { host: config.HOST, port: config.PORT });
+  lifecycle.add('web server', server, (opened) => closeWebServer(opened, config.SHUTDOWN_DEADLINE_MS * 0.8));
+  return { ...service, port };
+};

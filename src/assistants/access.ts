@@ -1,0 +1,68 @@
+import type { Request, RequestHandler, Response } from 'express';
+import { ApiError, type ErrorCode, notFound } from '../platform/errors.ts';
+import { isUuid } from '../platform/ids.ts';
+import type { Assistant } from './assistant.ts';
+import { isTokenAccepted } from './channel.ts';
+import { type RateLimiter, rateLimitHeaders } from './rate-limit.ts';
+import type { AssistantStore } from './store.ts';
+
+/** Who is calling, once let in: found in `res.locals.caller`. */
+export type Caller = { assistant: Assistant; channel: 'api' | 'webhook'; keyId: string | null; limitPerMinute: number };
+
+export const callerOf = (res: Response): Caller => res.locals.caller as Caller;
+
+const bearerOf = (req: Request): string | null => {
+  const match = /^Bearer +(\S+) *$/i.exec(req.headers.authorization ?? '');
+  return match?.[1] ?? null;
+};
+
+const unauthorized = (code: ErrorCode): ApiError => new ApiError(code, { headers: { 'WWW-Authenticate': 'Bearer' } });
+
+type Dependencies = { assistants: AssistantStore; rateLimiter: RateLimiter };
+
+/**
+ * The doors of contract §1, in its order: 404 (channel), 401, 429; what follows reads the body. A request that fails here
+ * counts against its client address, and beyond that limit gets 429 in place of its own error.
+ */
+export const createAccess = ({ assistants, rateLimiter }: Dependencies) => {
+  const refuse = async (req: Request, error: ApiError): Promise<never> => {
+    await rateLimiter.forFailing(req.ip ?? 'unknown');
+    throw error;
+  };
+
+  const letIn = async (res: Response, caller: Caller, limited: Promise<Parameters<typeof rateLimitHeaders>[0]>) => {
+    const state = await limited;
+    res.set(rateLimitHeaders(state));
+    res.locals.caller = caller;
+  };
+
+  /** Bearer API key: chat API and conversation endpoints. `longPoll` counts into a window of its own. */
+  const byApiKey: RequestHandler = async (req, res, next) => {
+    const bearer = bearerOf(req);
+    if (bearer === null) return refuse(req, unauthorized('missing_api_key'));
+    const key = await assistants.findApiKey(bearer);
+    const assistant = key && (await assistants.findAssistant(key.assistantId));
+    if (!key || !assistant) return refuse(req, unauthorized('invalid_api_key'));
+    const limit = key.limitPerMinute;
+    const longPoll = Number(req.query.wait ?? 0) > 0;
+    const limited = longPoll ? rateLimiter.forLongPoll(key.keyId, limit) : rateLimiter.forApiKey(key.keyId, limit);
+    await letIn(res, { assistant, channel: 'api', keyId: key.keyId, limitPerMinute: limit }, limited);
+    next();
+  };
+
+  /** The inbound webhook channel: unknown or not connected is 404 before any look at the token. */
+  const byChannel: RequestHandler = async (req, res, next) => {
+    const assistantId = String(req.params.assistantId);
+    const assistant = isUuid(assistantId) ? await assistants.findAssistant(assistantId) : null;
+    if (!assistant?.channel.connected) return refuse(req, notFound());
+    if (!isTokenAccepted(assistant.channel, bearerOf(req))) return refuse(req, unauthorized('invalid_verify_token'));
+    const limit = assistant.channel.limitPerMinute;
+    const limited = rateLimiter.forChannel(assistantId, limit);
+    await letIn(res, { assistant, channel: 'webhook', keyId: null, limitPerMinute: limit }, limited);
+    next();
+  };
+
+  return { byApiKey, byChannel };
+};
+
+export type Access = ReturnType<typeof createAccess>;

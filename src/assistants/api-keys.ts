@@ -1,0 +1,68 @@
+import { createHash, randomBytes } from 'node:crypto';
+import { type Connection, Schema } from 'mongoose';
+
+const BASE62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
+const BODY_LENGTH = 43; // 32 bytes in base 62
+const CHECKSUM_LENGTH = 6;
+
+const toBase62 = (bytes: Buffer, length: number): string => {
+  let value = BigInt(`0x${bytes.toString('hex')}`);
+  let text = '';
+  for (let index = 0; index < length; index += 1) {
+    text = BASE62[Number(value % 62n)] + text;
+    value /= 62n;
+  }
+  return text;
+};
+
+const checksumOf = (body: string): string =>
+  toBase62(createHash('sha256').update(body).digest().subarray(0, 5), CHECKSUM_LENGTH);
+
+/** `sk_` + 32 random bytes in base 62 + checksum (contract §7): shown once, kept only as its hash. */
+export const newApiKey = (): string => {
+  const body = toBase62(randomBytes(32), BODY_LENGTH);
+  return `sk_${body}${checksumOf(body)}`;
+};
+
+const SHAPE = new RegExp(`^sk_([0-9A-Za-z]{${BODY_LENGTH}})([0-9A-Za-z]{${CHECKSUM_LENGTH}})$`);
+
+/** A mistyped or invented key is refused by its checksum, without a look into the store. */
+export const isWellFormedApiKey = (apiKey: string): boolean => {
+  const match = SHAPE.exec(apiKey);
+  return match !== null && checksumOf(match[1] as string) === match[2];
+};
+
+/** High-entropy secrets need no slow hash; SHA-256 keeps them unreadable at rest. */
+export const hashSecret = (secret: string): string => createHash('sha256').update(secret).digest('base64url');
+
+export type ApiKey = {
+  keyId: string;
+  assistantId: string;
+  name: string;
+  lastFour: string;
+  limitPerMinute: number;
+  createdAt: Date;
+  lastUsedAt: Date | null;
+  revokedAt: Date | null;
+};
+
+export type StoredApiKey = Omit<ApiKey, 'keyId'> & { _id: string; hash: string };
+
+const apiKeySchema = new Schema<StoredApiKey>(
+  {
+    _id: { type: String, required: true },
+    hash: { type: String, required: true },
+    assistantId: { type: String, required: true },
+    name: { type: String, required: true },
+    lastFour: { type: String, required: true },
+    limitPerMinute: { type: Number, required: true },
+    createdAt: { type: Date, required: true },
+    lastUsedAt: { type: Date, default: null },
+    revokedAt: { type: Date, default: null },
+  },
+  { collection: 'apiKeys', versionKey: false, strictQuery: 'throw' },
+);
+apiKeySchema.index({ hash: 1 }, { unique: true });
+apiKeySchema.index({ assistantId: 1, createdAt: -1 });
+
+export const apiKeyModel = (connection: Connection) => connection.model<StoredApiKey>('ApiKey', apiKeySchema);

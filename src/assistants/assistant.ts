@@ -1,0 +1,109 @@
+import { type Connection, Schema } from 'mongoose';
+import * as z from 'zod';
+import { SuggestedAction } from './suggested-action.ts';
+
+export const DEFAULT_LIMIT_PER_MINUTE = 60;
+export const DEFAULT_DEDUPE_WINDOW_S = 60;
+
+const canonicalLanguage = (value: string): string | null => {
+  try {
+    return Intl.getCanonicalLocales(value)[0] ?? null;
+  } catch {
+    return null;
+  }
+};
+
+const MAX_LANGUAGE_LENGTH = 35;
+
+/** A well-formed BCP 47 tag of at most 35 characters, canonical (contract §1). */
+export const LanguageTag = z.string().transform((value, context) => {
+  const canonical = value.length <= MAX_LANGUAGE_LENGTH ? canonicalLanguage(value) : null;
+  if (canonical === null) {
+    context.addIssue({ code: 'custom', message: 'must be a well-formed BCP 47 language tag of at most 35 characters' });
+    return z.NEVER;
+  }
+  return canonical;
+});
+
+const line = (max: number) => z.string().trim().min(1).max(max);
+
+/** One question with its other wordings and its answer, as imported or written in the dashboard. */
+export const KnowledgeInput = z.object({
+  question: line(500),
+  variants: z.array(line(500)).max(50).default([]),
+  answer: line(4000),
+  language: LanguageTag.nullish().transform((value) => value ?? null),
+  actions: z.array(SuggestedAction).max(5).default([]),
+  tags: z.array(line(50)).max(20).default([]),
+});
+export type KnowledgeInput = z.infer<typeof KnowledgeInput>;
+
+export type KnowledgeEntry = KnowledgeInput & { entryId: string };
+
+export const AssistantInput = z.object({
+  name: line(100),
+  instructions: z.string().max(8000).default(''),
+  languages: z.array(LanguageTag).max(50).default([]),
+  holdingText: z.string().trim().max(1000).nullish().transform((value) => value || null),
+  threshold: z.number().min(0).max(1).nullable().default(null),
+  dedupeWindowSeconds: z.number().int().min(0).max(600).default(DEFAULT_DEDUPE_WINDOW_S),
+});
+export type AssistantInput = z.input<typeof AssistantInput>;
+
+/** The inbound webhook channel of an assistant; `tokenHash` null = open to whoever knows its address. */
+export type Channel = { connected: boolean; tokenHash: string | null; limitPerMinute: number };
+
+export type Assistant = z.infer<typeof AssistantInput> & {
+  assistantId: string;
+  /** Key of the HMAC that names this assistant's sessions; never leaves the service. */
+  sessionKey: string;
+  channel: Channel;
+  /** Counts changes of anything an engine indexes. */
+  version: number;
+  createdAt: Date;
+};
+
+export type StoredAssistant = Omit<Assistant, 'assistantId'> & { _id: string };
+export type StoredKnowledge = KnowledgeInput & { _id: string; assistantId: string; position: number };
+
+const assistantSchema = new Schema<StoredAssistant>(
+  {
+    _id: { type: String, required: true },
+    name: { type: String, required: true },
+    instructions: { type: String, default: '' },
+    languages: { type: [String], default: [] },
+    holdingText: { type: String, default: null },
+    threshold: { type: Number, default: null },
+    dedupeWindowSeconds: { type: Number, required: true },
+    sessionKey: { type: String, required: true },
+    channel: {
+      connected: { type: Boolean, required: true },
+      tokenHash: { type: String, default: null },
+      limitPerMinute: { type: Number, required: true },
+    },
+    version: { type: Number, required: true },
+    createdAt: { type: Date, required: true },
+  },
+  { collection: 'assistants', versionKey: false, strictQuery: 'throw' },
+);
+
+const knowledgeSchema = new Schema<StoredKnowledge>(
+  {
+    _id: { type: String, required: true },
+    assistantId: { type: String, required: true },
+    position: { type: Number, required: true },
+    question: { type: String, required: true },
+    variants: { type: [String], default: [] },
+    answer: { type: String, required: true },
+    language: { type: String, default: null },
+    actions: { type: [Schema.Types.Mixed], default: [] },
+    tags: { type: [String], default: [] },
+  } as never,
+  { collection: 'knowledge', versionKey: false, strictQuery: 'throw' },
+);
+knowledgeSchema.index({ assistantId: 1, position: 1 });
+
+export const assistantModels = (connection: Connection) => ({
+  assistants: connection.model<StoredAssistant>('Assistant', assistantSchema),
+  knowledge: connection.model<StoredKnowledge>('Knowledge', knowledgeSchema),
+});

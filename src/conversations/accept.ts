@@ -1,0 +1,294 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Connection, mongo } from 'mongoose';
+import { createBatcher } from '../platform/batch.ts';
+import { ApiError, unavailable } from '../platform/errors.ts';
+import { collectionOf, DUPLICATE_KEY, DURABLE, isConnectionFailure, updateMany, wasNeverSent } from '../platform/mongo.ts';
+import { truncateContent } from '../events/event.ts';
+import {
+  type ChannelName,
+  conversationModels,
+  MAX_WAITING,
+  type OutboxEvent,
+  type RecentTurn,
+  REOPENED,
+  type StoredConversation,
+  type WaitingTurn,
+} from './conversation.ts';
+import type { Hints } from './hints.ts';
+import { type Decision, decide } from './line.ts';
+import type { Messages } from './messages.ts';
+import { newOutboxEvent, type ReceiversOf } from './outbox.ts';
+
+/** How long an accept whose outcome is unknown is looked for before the caller is told 500. */
+const ACCEPT_DEADLINE_MS = 5_000;
+const LOOK_AGAIN_MS = 50;
+
+export type NewTurn = {
+  key: string;
+  /** Becomes the conversation's id if this turn opens it. */
+  conversationId: string;
+  assistantId: string;
+  sessionId: string;
+  channel: ChannelName;
+  turnId: string;
+  messageId: string;
+  message: string;
+  language: string;
+  dedupeKey: string | null;
+  /** The turn id was reserved by an `Idempotency-Key`: by this request, or by an earlier one under the same key. */
+  reservation: 'new' | 'known' | null;
+  async: boolean;
+  replyTo: string;
+  acceptedAt: Date;
+};
+
+export type AcceptOptions = {
+  receiversOf: ReceiversOf;
+  windowMs: number;
+  /** Called before a join is written, so that no answer can come between. */
+  watch: (turnId: string) => void;
+};
+
+export type Accepted =
+  | { kind: 'accepted'; conversationId: string; turnId: string; head: boolean; announced: boolean }
+  | { kind: 'joined'; conversationId: string; turnId: string }
+  | { kind: 'replayed'; conversation: StoredConversation; turn: RecentTurn }
+  | { kind: 'busy' };
+
+type Upserted = { conversationId: string; waiting: { turnId: string }[] } | null;
+
+const toWaiting = (turn: NewTurn): WaitingTurn => ({
+  turnId: turn.turnId,
+  messageId: turn.messageId,
+  message: turn.message,
+  language: turn.language,
+  ...(turn.dedupeKey !== null && { dedupeKey: turn.dedupeKey }),
+  replyTo: [turn.replyTo],
+  acceptedAt: turn.acceptedAt,
+  ...(turn.async && { async: true }),
+});
+
+const received = ({ message, language, acceptedAt }: NewTurn, receiversOf: ReceiversOf): OutboxEvent | null =>
+  newOutboxEvent(
+    { event: 'message.received', payload: { role: 'user', content: truncateContent(message), language } },
+    receiversOf,
+    acceptedAt,
+  );
+
+/** Facts of a conversation at its birth, so that no later write needs to ask whether a field is there. */
+const newborn = (turn: NewTurn, receiversOf: ReceiversOf) => {
+  const opening = newOutboxEvent(
+    { event: 'conversation.created', payload: { language: turn.language } },
+    receiversOf,
+    turn.acceptedAt,
+  );
+  const { conversationId, assistantId, sessionId, channel, acceptedAt } = turn;
+  return {
+    conversationId,
+    assistantId,
+    sessionId,
+    channel,
+    ...REOPENED,
+    leadScore: 0,
+    leadBecause: [],
+    tags: [],
+    seq: 0,
+    recent: [],
+    texts: {},
+    headSince: acceptedAt,
+    createdAt: acceptedAt,
+    ...(opening && { opening }),
+  };
+};
+
+/** Absence of what would make this turn a repetition, or one too many. Plain operators only: it is an upsert's filter. */
+const untouchedBy = ({ turnId, dedupeKey }: NewTurn) => ({
+  'waiting.turnId': { $ne: turnId },
+  'recent.turnId': { $ne: turnId },
+  ...(dedupeKey !== null && { 'waiting.dedupeKey': { $ne: dedupeKey } }),
+  [`waiting.${MAX_WAITING - 1}`]: { $exists: false },
+});
+
+const pushTurn = (waiting: WaitingTurn, announcement: OutboxEvent | null) => ({
+  $push: { waiting, ...(announcement && { outbox: announcement }) },
+  $currentDate: { updatedAt: true },
+});
+
+/** Refused by the server itself, with certainty: it is not the primary now. */
+const NOT_PRIMARY = new Set([10107, 13435]);
+
+/**
+ * The conversation takes the turn: one atomic upsert, batched with what arrives beside it. Its duplicate-key error is the
+ * sign that the document says more than the filter could; then it is read, and a compare-and-set on all that was read
+ * decides (design §2).
+ */
+export const createAccept = ({ connection, hints, messages }: { connection: Connection; hints: Hints; messages: Messages }) => {
+  const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
+
+  const upsert = createBatcher<{ turn: NewTurn; receiversOf: ReceiversOf }, Upserted>(async (items) => {
+    const { writeErrors = [] } = await updateMany(
+      connection,
+      'conversations',
+      items.map(({ turn, receiversOf }) => {
+        const { $push, $currentDate } = pushTurn(toWaiting(turn), received(turn, receiversOf));
+        return {
+          q: {
+            _id: turn.key,
+            ...untouchedBy(turn),
+            ...(turn.dedupeKey !== null && { 'recent.dedupeKey': { $ne: turn.dedupeKey } }),
+            status: { $ne: 'resolved' },
+          },
+          u: { $push, $set: { language: turn.language }, $setOnInsert: newborn(turn, receiversOf), $currentDate },
+          upsert: true,
+        };
+      }),
+    );
+    const refused = new Set<number>();
+    for (const { index, code } of writeErrors) {
+      if (code !== DUPLICATE_KEY) throw new Error(`a turn could not be stored (code ${code})`);
+      refused.add(index);
+    }
+    const keys = [...new Set(items.filter((_, index) => !refused.has(index)).map(({ turn }) => turn.key))];
+    const rows = await conversations
+      .find({ _id: { $in: keys } }, { projection: { conversationId: 1, 'waiting.turnId': 1 } })
+      .toArray();
+    const byKey = new Map(rows.map((row) => [row._id, row]));
+    return items.map(({ turn }, index) => {
+      if (refused.has(index)) return null;
+      // Gone again already = erased between write and read; the waiting caller will be told 404.
+      return byKey.get(turn.key) ?? { conversationId: turn.conversationId, waiting: [] };
+    });
+  });
+
+  const compareAndSet = async (filter: Record<string, unknown>, update: mongo.UpdateFilter<StoredConversation>) => {
+    const { matchedCount } = await conversations.updateOne(filter as mongo.Filter<StoredConversation>, update, {
+      writeConcern: DURABLE,
+    });
+    return matchedCount === 1;
+  };
+
+  const join = async (conversation: StoredConversation, turnId: string, replyTo: string): Promise<boolean> => {
+    const { _id, conversationId } = conversation;
+    return compareAndSet(
+      { _id, conversationId, 'waiting.turnId': turnId },
+      { $addToSet: { 'waiting.$.replyTo': replyTo } },
+    );
+  };
+
+  const asRead = ({ _id, conversationId, seq, status }: StoredConversation) => ({ _id, conversationId, seq, status });
+  const reopening = ({ status }: StoredConversation) => (status === 'resolved' ? REOPENED : {});
+
+  const pushNew = (conversation: StoredConversation, turn: NewTurn, receiversOf: ReceiversOf): Promise<boolean> => {
+    const { $push, $currentDate } = pushTurn(toWaiting(turn), received(turn, receiversOf));
+    return compareAndSet(
+      { ...asRead(conversation), ...untouchedBy(turn), 'recent.turnId': { $ne: turn.turnId } },
+      { $push, $set: { language: turn.language, ...reopening(conversation) }, $currentDate } as never,
+    );
+  };
+
+  /** Back at the end of the line under its old id, announcing nothing new; its visitor message keeps its seq. */
+  const pushAgain = (conversation: StoredConversation, failed: RecentTurn, turn: NewTurn): Promise<boolean> => {
+    const waiting = { ...toWaiting(turn), turnId: failed.turnId, messageId: failed.messageId, seq: failed.seq };
+    return compareAndSet(
+      {
+        ...asRead(conversation),
+        ...untouchedBy({ ...turn, turnId: failed.turnId }),
+        // Read as failed in `recent`, or, long after, in `messages` alone.
+        ...(conversation.recent.includes(failed)
+          ? { recent: { $elemMatch: { turnId: failed.turnId, outcome: 'failed' } } }
+          : { 'recent.turnId': { $ne: failed.turnId } }),
+      },
+      {
+        $push: { waiting },
+        $pull: { recent: { turnId: failed.turnId } },
+        $set: { headSince: turn.acceptedAt, ...reopening(conversation) },
+        $currentDate: { updatedAt: true },
+      } as never,
+    );
+  };
+
+  const decideOn = async (conversation: StoredConversation, turn: NewTurn, windowMs: number): Promise<Decision> => {
+    const { turnId, dedupeKey, key } = turn;
+    const reserved = turn.reservation === 'known';
+    const similar = conversation.recent.filter((known) => known.dedupeKey === dedupeKey && dedupeKey !== null);
+    const delivered = await hints.findDelivered(similar.map((known) => ({ key, turnId: known.turnId })));
+    const query = { turnId, dedupeKey, reserved, windowMs, now: Date.now() };
+    const decision = decide(conversation, query, (known) => delivered.has(known));
+    const settled = decision.kind === 'new' && reserved ? await messages.findSettledTurn(conversation, turnId) : null;
+    if (!settled) return decision;
+    return settled.outcome === 'failed' ? { kind: 'resume', turn: settled } : { kind: 'replay', turn: settled };
+  };
+
+  /** One try at a conversation that exists; null = it changed in between, decide again. */
+  const settle = async (conversation: StoredConversation, turn: NewTurn, options: AcceptOptions): Promise<Accepted | null> => {
+    const { conversationId, waiting } = conversation;
+    const decision = await decideOn(conversation, turn, options.windowMs);
+    switch (decision.kind) {
+      case 'busy':
+        return { kind: 'busy' };
+      case 'replay':
+        return { kind: 'replayed', conversation, turn: decision.turn };
+      case 'own':
+        return {
+          kind: 'accepted',
+          conversationId,
+          turnId: turn.turnId,
+          head: waiting[0]?.turnId === turn.turnId,
+          announced: true,
+        };
+      case 'join':
+        options.watch(decision.turn.turnId);
+        return (await join(conversation, decision.turn.turnId, turn.replyTo))
+          ? { kind: 'joined', conversationId, turnId: decision.turn.turnId }
+          : null;
+      case 'resume': {
+        const { turnId } = decision.turn;
+        options.watch(turnId);
+        return (await pushAgain(conversation, decision.turn, turn))
+          ? { kind: 'accepted', conversationId, turnId, head: waiting.length === 0, announced: false }
+          : null;
+      }
+      case 'new':
+        return (await pushNew(conversation, turn, options.receiversOf))
+          ? { kind: 'accepted', conversationId, turnId: turn.turnId, head: waiting.length === 0, announced: true }
+          : null;
+    }
+  };
+
+  const tryOnce = async (turn: NewTurn, options: AcceptOptions): Promise<Accepted | null> => {
+    // Under a known key the turn may have left `recent` long ago: the upsert's filter would not see it.
+    const known = turn.reservation === 'known' ? await conversations.findOne({ _id: turn.key }) : null;
+    const upserted = known ? null : await upsert({ turn, receiversOf: options.receiversOf });
+    if (upserted) {
+      const { conversationId, waiting } = upserted;
+      const head = waiting[0]?.turnId === turn.turnId;
+      return { kind: 'accepted', conversationId, turnId: turn.turnId, head, announced: true };
+    }
+    const conversation = known ?? (await conversations.findOne({ _id: turn.key }));
+    return conversation && settle(conversation, turn, options);
+  };
+
+  /**
+   * Accepts a turn, or finds the one it repeats. Throws 503 only for what was surely not accepted; an unknown outcome is
+   * looked for under the same turn id until the deadline, then 500 (contract §5).
+   */
+  return async (turn: NewTurn, options: AcceptOptions): Promise<Accepted> => {
+    const deadline = performance.now() + ACCEPT_DEADLINE_MS;
+    let doubtful = false;
+    for (;;) {
+      try {
+        const accepted = await tryOnce(turn, options);
+        if (accepted) return accepted;
+      } catch (cause) {
+        const refused = NOT_PRIMARY.has((cause as { code?: number }).code ?? 0);
+        if (!doubtful && (refused || wasNeverSent(cause))) throw unavailable(cause);
+        if (!refused && !isConnectionFailure(cause)) throw cause;
+        doubtful = true;
+        await sleep(LOOK_AGAIN_MS);
+      }
+      if (performance.now() > deadline) throw new ApiError('internal_error');
+    }
+  };
+};
+
+export type Accept = ReturnType<typeof createAccept>;

@@ -1,0 +1,145 @@
+import { type Connection, Schema } from 'mongoose';
+import type { SuggestedAction } from '../assistants/suggested-action.ts';
+import type { ConversationEvent } from '../events/event.ts';
+
+export const CHANNELS = ['api', 'webhook', 'web', 'playground'] as const;
+export type ChannelName = (typeof CHANNELS)[number];
+
+export const STATUSES = ['open', 'escalated', 'resolved'] as const;
+export type Status = (typeof STATUSES)[number];
+
+export const ROLES = ['user', 'assistant', 'operator', 'system'] as const;
+export type Role = (typeof ROLES)[number];
+
+/** At most so many turns of a session are unanswered, the one being answered included (contract §2). */
+export const MAX_WAITING = 20;
+/** A failed or undelivered turn can be resumed for so long (contract §3). */
+export const RESUMABLE_FOR_MS = 600_000;
+
+export type Message = {
+  messageId: string;
+  turnId: string | null;
+  role: Role;
+  content: string;
+  language: string | null;
+  suggestedActions?: SuggestedAction[];
+  /** Why this reply; for people of the service, never shown to visitors. */
+  why?: Record<string, unknown>;
+  /** On a visitor message that stands alone: the holding text it was answered with. */
+  heldBy?: { messageId: string; seq: number };
+  createdAt: Date;
+};
+
+/** The messages of one seq: a turn's two, or one standing alone. The unit in which history is stored. */
+export type StoredEntry = { _id: string; conversationId: string; seq: number; messages: Message[] };
+
+/** An accepted turn that has no answer yet. The head of `waiting` is the one being answered. */
+export type WaitingTurn = {
+  turnId: string;
+  messageId: string;
+  message: string;
+  language: string;
+  /** Hash of the exact message; none under an `Idempotency-Key`, since such turns are never matched by content. */
+  dedupeKey?: string;
+  /** Redis channels of the API processes where callers wait. */
+  replyTo: string[];
+  acceptedAt: Date;
+  /** A resumed turn's visitor message keeps the seq it got when the turn failed. */
+  seq?: number;
+  /** Accepted with 202: counts as delivered when answered. */
+  async?: boolean;
+};
+
+/** A finished turn, without its text: enough to replay it, resume it, or know that it was there. */
+export type RecentTurn = {
+  turnId: string;
+  messageId: string;
+  dedupeKey?: string;
+  outcome: 'answered' | 'failed';
+  /** Of the visitor message. */
+  seq: number;
+  /** Where the answer stands: the turn's own seq, a resumed turn's later one, or the holding text's. */
+  replySeq?: number;
+  replyMessageId?: string;
+  finishedAt: Date;
+  async?: boolean;
+};
+
+/** An event not yet ended at every endpoint it goes to. */
+export type OutboxEvent = ConversationEvent & {
+  eventId: string;
+  /** Unix seconds, as the envelope says. */
+  timestamp: number;
+  at: Date;
+  endpoints: string[];
+};
+
+export type Tag = { tag: string; color: string | null };
+
+/** The holding text of this escalation: stored once, answered to every later visitor message. */
+export type Holding = { messageId: string; seq: number; text: string; language: string };
+
+export type StoredConversation = {
+  _id: string;
+  /** This life of the session: an erased conversation's late writes never reach the one begun anew. */
+  conversationId: string;
+  assistantId: string;
+  sessionId: string;
+  channel: ChannelName;
+  language: string;
+  status: Status;
+  escalatedAt: Date | null;
+  escalationReason: string | null;
+  resolvedAt: Date | null;
+  resolvedBy: string | null;
+  leadScore: number;
+  leadBecause: string[];
+  tags: Tag[];
+  lowConfidenceStreak: number;
+  engineErrorStreak: number;
+  holding: Holding | null;
+  /** The last number given. */
+  seq: number;
+  headSince: Date;
+  waiting: WaitingTurn[];
+  recent: RecentTurn[];
+  /** Messages by seq, not yet stored in `messages`. */
+  texts: Record<string, Message[]>;
+  /** `conversation.created`, first in line: an upsert cannot both set and push on one path. */
+  opening?: OutboxEvent;
+  outbox?: OutboxEvent[];
+  createdAt: Date;
+  updatedAt: Date;
+};
+
+// `strict: false`: documents are written by the store's own updates, whose shapes are the types above.
+const conversationSchema = new Schema<StoredConversation>(
+  { _id: { type: String, required: true } },
+  { collection: 'conversations', versionKey: false, strict: false },
+);
+conversationSchema.index({ headSince: 1 }, { name: 'waiting_heads', partialFilterExpression: { 'waiting.0': { $exists: true } } });
+conversationSchema.index({ 'outbox.0.at': 1 }, { name: 'outbox_heads', partialFilterExpression: { 'outbox.0': { $exists: true } } });
+conversationSchema.index({ 'opening.at': 1 }, { name: 'openings', partialFilterExpression: { opening: { $exists: true } } });
+conversationSchema.index({ assistantId: 1, updatedAt: 1, _id: 1 }, { name: 'by_change' });
+
+const entrySchema = new Schema<StoredEntry>(
+  { _id: { type: String, required: true } },
+  { collection: 'messages', versionKey: false, strict: false },
+);
+
+export const conversationModels = (connection: Connection) => ({
+  conversations: connection.model<StoredConversation>('Conversation', conversationSchema),
+  messages: connection.model<StoredEntry>('Message', entrySchema),
+});
+
+/** What opening again clears (contract §4). */
+export const REOPENED = {
+  status: 'open' as const,
+  escalatedAt: null,
+  escalationReason: null,
+  resolvedAt: null,
+  resolvedBy: null,
+  holding: null,
+  lowConfidenceStreak: 0,
+  engineErrorStreak: 0,
+};

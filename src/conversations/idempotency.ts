@@ -1,0 +1,83 @@
+import { type Connection, Schema } from 'mongoose';
+import { collectionOf, DURABLE, isDuplicateKey } from '../platform/mongo.ts';
+import { conversationModels } from './conversation.ts';
+import { dedupeKeyOf } from './line.ts';
+
+const KEPT_S = 86_400;
+
+export type Reservation = { turnId: string; state: 'new' | 'known' } | { state: 'reused' };
+
+/** What an `Idempotency-Key` stands for: one message of one session, and the turn id reserved for it. */
+type StoredKey = {
+  _id: string;
+  conversationKey: string;
+  dedupeKey: string;
+  turnId: string;
+  conversationId: string | null;
+  createdAt: Date;
+};
+
+const keySchema = new Schema<StoredKey>(
+  {
+    _id: { type: String, required: true },
+    conversationKey: { type: String, required: true },
+    dedupeKey: { type: String, required: true },
+    turnId: { type: String, required: true },
+    conversationId: { type: String, default: null },
+    createdAt: { type: Date, required: true },
+  },
+  { collection: 'idempotencyKeys', versionKey: false },
+);
+keySchema.index({ createdAt: 1 }, { expireAfterSeconds: KEPT_S });
+keySchema.index({ conversationId: 1 }, { partialFilterExpression: { conversationId: { $type: 'string' } } });
+
+/** Keys of 24 h, one space for each assistant (contract §3). The reservation is stored before the turn is accepted. */
+export const createIdempotencyKeys = (connection: Connection) => {
+  conversationModels(connection);
+  const model = connection.model<StoredKey>('IdempotencyKey', keySchema);
+  const keys = collectionOf<StoredKey>(model);
+
+  return {
+    models: [model],
+
+    reserve: async (request: {
+      assistantId: string;
+      idempotencyKey: string;
+      conversationKey: string;
+      message: string;
+      turnId: string;
+    }): Promise<Reservation> => {
+      const { assistantId, idempotencyKey, conversationKey, message, turnId } = request;
+      const _id = `${assistantId}:${idempotencyKey}`;
+      const dedupeKey = dedupeKeyOf(message);
+      const createdAt = new Date();
+      try {
+        await keys.insertOne(
+          { _id, conversationKey, dedupeKey, turnId, conversationId: null, createdAt },
+          { writeConcern: DURABLE },
+        );
+        return { turnId, state: 'new' };
+      } catch (cause) {
+        if (!isDuplicateKey(cause)) throw cause;
+      }
+      const known = await keys.findOne({ _id });
+      // Expired between the two: as if it had never been there; the next retry finds its own reservation.
+      if (!known) return { turnId, state: 'new' };
+      if (known.conversationKey !== conversationKey || known.dedupeKey !== dedupeKey) return { state: 'reused' };
+      return { turnId: known.turnId, state: 'known' };
+    },
+
+    /** Once accepted, the key belongs to that life of the conversation, and goes with it. */
+    bind: (assistantId: string, idempotencyKey: string, conversationId: string): void => {
+      keys
+        .updateOne({ _id: `${assistantId}:${idempotencyKey}`, conversationId: null }, { $set: { conversationId } })
+        .catch(() => undefined);
+    },
+
+    erase: async (conversationId: string): Promise<void> => {
+      await keys.deleteMany({ conversationId });
+    },
+  };
+};
+
+export type IdempotencyKeys = ReturnType<typeof createIdempotencyKeys>;

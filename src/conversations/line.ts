@@ -1,0 +1,67 @@
+import { createHash } from 'node:crypto';
+import {
+  MAX_WAITING,
+  type RecentTurn,
+  RESUMABLE_FOR_MS,
+  type StoredConversation,
+  type WaitingTurn,
+} from './conversation.ts';
+
+/** How the exact text of a message is recognised within its session (contract §3). */
+export const dedupeKeyOf = (message: string): string =>
+  createHash('sha256').update(message).digest('base64url').slice(0, 22);
+
+export type DedupeQuery = {
+  turnId: string;
+  /** Null under an `Idempotency-Key`: content matching is off. */
+  dedupeKey: string | null;
+  /** Set where the turn id was reserved by an `Idempotency-Key`: that turn, in whatever state, is the one meant. */
+  reserved: boolean;
+  windowMs: number;
+  now: number;
+};
+
+/**
+ * What a message means for a conversation that already knows something of it. `own` = this very turn, accepted by a write
+ * whose answer was lost. All but `new` and `resume` accept nothing.
+ */
+export type Decision =
+  | { kind: 'own'; turn: WaitingTurn }
+  | { kind: 'join'; turn: WaitingTurn }
+  | { kind: 'replay'; turn: RecentTurn }
+  | { kind: 'resume'; turn: RecentTurn }
+  | { kind: 'busy' }
+  | { kind: 'new' };
+
+type Line = Pick<StoredConversation, 'seq' | 'waiting' | 'recent'>;
+
+const endOf = ({ seq, replySeq }: RecentTurn): number => Math.max(seq, replySeq ?? 0);
+
+/** Nothing came after it: no turn, waiting or answered, and no operator's or system message. */
+const isLatest = (turn: RecentTurn, { seq, waiting, recent }: Line): boolean =>
+  waiting.length === 0 && recent.at(-1)?.turnId === turn.turnId && seq === endOf(turn);
+
+const resumeOr = (turn: RecentTurn, line: Line): Decision =>
+  line.waiting.length >= MAX_WAITING ? { kind: 'busy' } : { kind: 'resume', turn };
+
+/** The decision table of contract §3, in its order. `isDelivered` = some caller is recorded to have got the response. */
+export const decide = (line: Line, query: DedupeQuery, isDelivered: (turnId: string) => boolean): Decision => {
+  const { turnId, dedupeKey, now } = query;
+  const ownWaiting = line.waiting.find((turn) => turn.turnId === turnId);
+  if (ownWaiting) return { kind: query.reserved ? 'join' : 'own', turn: ownWaiting };
+  const ownRecent = line.recent.find((turn) => turn.turnId === turnId);
+  if (ownRecent) return ownRecent.outcome === 'failed' ? resumeOr(ownRecent, line) : { kind: 'replay', turn: ownRecent };
+
+  if (dedupeKey !== null) {
+    const inFlight = line.waiting.find((turn) => turn.dedupeKey === dedupeKey);
+    if (inFlight) return { kind: 'join', turn: inFlight };
+    const known = line.recent.findLast((turn) => turn.dedupeKey === dedupeKey);
+    if (known) {
+      const age = now - known.finishedAt.getTime();
+      if (age <= RESUMABLE_FOR_MS && known.outcome === 'failed') return resumeOr(known, line);
+      if (age <= RESUMABLE_FOR_MS && !known.async && !isDelivered(known.turnId)) return { kind: 'replay', turn: known };
+      if (known.outcome === 'answered' && age <= query.windowMs && isLatest(known, line)) return { kind: 'replay', turn: known };
+    }
+  }
+  return line.waiting.length >= MAX_WAITING ? { kind: 'busy' } : { kind: 'new' };
+};

@@ -1,0 +1,156 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type Request, type RequestHandler, type Response, Router } from 'express';
+import * as z from 'zod';
+import { type Access, callerOf } from '../assistants/access.ts';
+import type { EndpointStore } from '../events/endpoint-store.ts';
+import type { DeliveryQueue } from '../events/queue.ts';
+import { invalid, notFound } from '../platform/errors.ts';
+import { jsonBody, methodNotAllowed, validate } from '../platform/http.ts';
+import { conversationKeyOf } from '../platform/ids.ts';
+import { type ConversationView, toEscalationView, toHistoryView, toView } from './view.ts';
+import type { StoredConversation } from './conversation.ts';
+import { decodePosition, encodePosition, HISTORY_MAX } from './messages.ts';
+import type { ConversationStore } from './store.ts';
+
+const LOOK_EVERY_MS = 200;
+
+const wholeNumber = (min: number, max: number) =>
+  z
+    .string()
+    .regex(/^\d{1,15}$/, `must be a whole number from ${min} to ${max}`)
+    .transform(Number)
+    .refine((value) => value >= min && value <= max, `must be a whole number from ${min} to ${max}`);
+
+const HistoryQuery = z.object({
+  limit: wholeNumber(1, HISTORY_MAX).optional(),
+  cursor: z.string().max(500).optional(),
+  after_seq: wholeNumber(0, Number.MAX_SAFE_INTEGER).optional(),
+  wait: wholeNumber(0, 25).optional(),
+});
+
+const ListQuery = z.object({
+  session_id: z.string().min(1).optional(),
+  updated_after: z.iso.datetime({ offset: true }).optional(),
+  limit: wholeNumber(1, 100).optional(),
+  cursor: z.string().max(500).optional(),
+});
+
+export const EscalateRequest = z
+  .object({
+    reason: z
+      .string()
+      .refine((value) => value.isWellFormed() && !value.includes('\0'), 'must be well-formed Unicode')
+      .refine((value) => value.trim() !== '' && [...value].length <= 500, 'must be 1–500 characters')
+      .nullish(),
+    lead_score: z.number().min(0).max(100).nullish(),
+  })
+  .meta({ id: 'EscalateRequest' });
+
+const badCursor = () => invalid('cursor', 'invalid', 'is not a cursor of this list');
+
+const encodeAfter = ({ updatedAt, key }: { updatedAt: Date; key: string }): string =>
+  Buffer.from(`${updatedAt.getTime()} ${key}`).toString('base64url');
+
+const decodeAfter = (cursor: string): { updatedAt: Date; key: string } => {
+  const match = /^(\d{1,15}) ([0-9a-f]{32})$/.exec(Buffer.from(cursor, 'base64url').toString());
+  if (!match) throw badCursor();
+  return { updatedAt: new Date(Number(match[1])), key: match[2] as string };
+};
+
+type Dependencies = {
+  access: Access;
+  conversations: ConversationStore;
+  endpoints: EndpointStore;
+  deliveryQueue: DeliveryQueue;
+  /** Ends long polls when the process drains. */
+  draining: AbortSignal;
+};
+
+/** The conversation endpoints of contract §4. */
+export const conversationRoutes = ({ access, conversations, endpoints, deliveryQueue, draining }: Dependencies): Router => {
+  const getOwn = async (req: Request, res: Response): Promise<StoredConversation> => {
+    const found = await conversations.findById(String(req.params.id), callerOf(res).assistant.assistantId);
+    if (!found) throw notFound();
+    return found;
+  };
+
+  /** Waits until the conversation has a number above `afterSeq`, the time is up, or the caller has gone. */
+  const waitForNewer = async (
+    read: StoredConversation,
+    { afterSeq, waitMs, res }: { afterSeq: number; waitMs: number; res: Response },
+  ): Promise<StoredConversation> => {
+    const until = performance.now() + waitMs;
+    const { _id: key, conversationId } = read;
+    let seq: number | null = read.seq;
+    while (seq !== null && seq <= afterSeq && performance.now() < until && !res.destroyed && !draining.aborted) {
+      await sleep(LOOK_EVERY_MS, undefined, { signal: draining }).catch(() => undefined);
+      seq = await conversations.findSeq({ key, conversationId });
+    }
+    if (seq === read.seq) return read;
+    const now = await conversations.findById(conversationId);
+    if (!now) throw notFound();
+    return now;
+  };
+
+  const readHistory: RequestHandler = async (req, res) => {
+    const { limit, cursor, after_seq, wait = 0 } = validate(HistoryQuery, req.query);
+    const position = cursor === undefined ? undefined : decodePosition(cursor);
+    if (position === null) throw badCursor();
+    const read = await getOwn(req, res);
+    const newerOnly = after_seq !== undefined;
+    const conversation = newerOnly ? await waitForNewer(read, { afterSeq: after_seq, waitMs: wait * 1000, res }) : read;
+    const from = position ?? (newerOnly ? { seq: after_seq, index: Number.MAX_SAFE_INTEGER, waitingAfter: null } : undefined);
+    const page = await conversations.messages.readPage(conversation, {
+      ...(from && { from }),
+      ...(limit !== undefined && { limit }),
+      finalOnly: newerOnly,
+    });
+    res.json(toHistoryView(conversation, page, page.next && encodePosition(page.next)));
+  };
+
+  const list: RequestHandler = async (req, res) => {
+    const { session_id, updated_after, limit, cursor } = validate(ListQuery, req.query);
+    const { assistantId, sessionKey } = callerOf(res).assistant;
+    const { conversations: rows, next } = await conversations.list({
+      assistantId,
+      ...(session_id !== undefined && { key: conversationKeyOf({ sessionKey, sessionId: session_id, playground: false }) }),
+      ...(updated_after !== undefined && { updatedAfter: new Date(updated_after) }),
+      ...(limit !== undefined && { limit }),
+      ...(cursor !== undefined && { after: decodeAfter(cursor) }),
+    });
+    const views: ConversationView[] = rows.map(toView);
+    res.json({ conversations: views, hasMore: next !== null, nextCursor: next && encodeAfter(next) });
+  };
+
+  const escalate: RequestHandler = async (req, res) => {
+    const { assistantId } = callerOf(res).assistant;
+    // Another's conversation is 404 whatever the body says.
+    await getOwn(req, res);
+    const { reason, lead_score } = validate(EscalateRequest, req.body);
+    const { conversation, announced } = await conversations.transitions.escalate(
+      { conversationId: String(req.params.id), assistantId, receiversOf: endpoints.receivers },
+      { ...(reason != null && { reason }), ...(lead_score != null && { leadScore: lead_score }) },
+    );
+    if (announced) deliveryQueue.wake(conversation._id);
+    res.json(toEscalationView(conversation));
+  };
+
+  const erase: RequestHandler = async (req, res) => {
+    await conversations.erase(await getOwn(req, res));
+    res.status(204).end();
+  };
+
+  const router = Router({ caseSensitive: true });
+  const { byApiKey } = access;
+  router.route('/api/v1/conversations').get(byApiKey, list).all(methodNotAllowed('GET', 'HEAD'));
+  router
+    .route('/api/v1/conversations/:id')
+    .get(byApiKey, readHistory)
+    .delete(byApiKey, erase)
+    .all(methodNotAllowed('GET', 'HEAD', 'DELETE'));
+  router
+    .route('/api/v1/conversations/:id/escalate')
+    .post(byApiKey, jsonBody({ optional: true }), escalate)
+    .all(methodNotAllowed('POST'));
+  return router;
+};

@@ -1,0 +1,141 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Connection, mongo } from 'mongoose';
+import type { ConversationEvent } from '../events/event.ts';
+import { ApiError, invalid, notFound } from '../platform/errors.ts';
+import { newId } from '../platform/ids.ts';
+import { collectionOf, DURABLE } from '../platform/mongo.ts';
+import { handBackMessage, handoffMessage } from './commit.ts';
+import { conversationModels, type Message, REOPENED, type StoredConversation } from './conversation.ts';
+import type { Messages } from './messages.ts';
+import { newOutboxEvent, type ReceiversOf } from './outbox.ts';
+
+const MAX_TRIES = 50;
+const MAX_TAGS = 50;
+
+export const DEFAULT_ESCALATION_REASON = 'manual';
+
+/** What a change leaves: fields set, one message more, an event. Null = the conversation is in that state already. */
+type Change = { set?: Record<string, unknown>; message?: Message; event?: ConversationEvent };
+
+type Changed = { conversation: StoredConversation; announced: boolean };
+
+/**
+ * What people do to a conversation (contract §4). Each is one compare-and-set on the conversation as read; a message it
+ * adds gets the next seq in the same write. A transition to the state it is in changes and announces nothing.
+ */
+export const createTransitions = (dependencies: {
+  connection: Connection;
+  messages: Messages;
+  findById: (conversationId: string, assistantId?: string) => Promise<StoredConversation | null>;
+}) => {
+  const { connection, messages, findById } = dependencies;
+  const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
+
+  const write = async (read: StoredConversation, change: Change, receiversOf: ReceiversOf): Promise<Changed | null> => {
+    const { set = {}, message, event } = change;
+    const announcement = event ? newOutboxEvent(event, receiversOf, new Date()) : null;
+    const stored = message ? await messages.storeTexts(read) : [];
+    const seq = read.seq + 1;
+    const conversation = await conversations.findOneAndUpdate(
+      {
+        _id: read._id,
+        conversationId: read.conversationId,
+        seq: read.seq,
+        status: read.status,
+        leadScore: read.leadScore,
+        tags: read.tags,
+      } as mongo.Filter<StoredConversation>,
+      {
+        $set: { ...set, ...(message && { seq, [`texts.${seq}`]: [message] }) },
+        ...(stored.length > 0 && { $unset: Object.fromEntries(stored.map((number) => [`texts.${number}`, 1])) }),
+        ...(announcement && { $push: { outbox: announcement } }),
+        $currentDate: { updatedAt: true },
+      } as mongo.UpdateFilter<StoredConversation>,
+      { returnDocument: 'after', writeConcern: DURABLE },
+    );
+    return conversation && { conversation, announced: announcement !== null };
+  };
+
+  const apply = async (
+    conversationId: string,
+    options: { assistantId?: string; receiversOf: (assistantId: string) => Promise<ReceiversOf> },
+    changeOf: (conversation: StoredConversation) => Change | null,
+  ): Promise<Changed> => {
+    for (let tries = 0; tries < MAX_TRIES; tries += 1) {
+      const read = await findById(conversationId, options.assistantId);
+      if (!read) throw notFound();
+      const change = changeOf(read);
+      if (!change) return { conversation: read, announced: false };
+      const changed = await write(read, change, await options.receiversOf(read.assistantId));
+      if (changed) return changed;
+      await sleep(tries);
+    }
+    throw new ApiError('internal_error', { cause: new Error('a conversation changed faster than it could be written') });
+  };
+
+  type Where = { conversationId: string; assistantId?: string; receiversOf: (assistantId: string) => Promise<ReceiversOf> };
+
+  return {
+    /** First reason kept; a given lead score replaces the stored one. From `resolved` it opens the conversation again. */
+    escalate: ({ conversationId, ...where }: Where, input: { reason?: string; leadScore?: number }) =>
+      apply(conversationId, where, (read) => {
+        if (read.status === 'escalated') {
+          return input.leadScore === undefined || input.leadScore === read.leadScore ? null : { set: { leadScore: input.leadScore } };
+        }
+        const now = new Date();
+        const reason = input.reason ?? DEFAULT_ESCALATION_REASON;
+        const leadScore = input.leadScore ?? read.leadScore;
+        return {
+          set: { ...REOPENED, status: 'escalated', escalatedAt: now, escalationReason: reason, leadScore },
+          message: handoffMessage(reason, now),
+          event: {
+            event: 'conversation.escalated',
+            payload: { reason, lead_score: leadScore, language: read.language },
+          },
+        };
+      }),
+
+    handBack: ({ conversationId, ...where }: Where) =>
+      apply(conversationId, where, (read) => {
+        if (read.status === 'open') return null;
+        if (read.status === 'resolved') throw invalid('status', 'not_escalated', 'must be escalated to be handed back');
+        return { set: REOPENED, message: handBackMessage(new Date()) };
+      }),
+
+    resolve: ({ conversationId, ...where }: Where, operatorId: string) =>
+      apply(conversationId, where, (read) =>
+        read.status === 'resolved'
+          ? null
+          : {
+              set: { status: 'resolved', resolvedAt: new Date(), resolvedBy: operatorId },
+              event: { event: 'conversation.resolved', payload: { resolved_by: operatorId } },
+            },
+      ),
+
+    reopen: ({ conversationId, ...where }: Where) =>
+      apply(conversationId, where, (read) => (read.status === 'resolved' ? { set: REOPENED } : null)),
+
+    addTag: ({ conversationId, ...where }: Where, { tag, color }: { tag: string; color: string | null }) =>
+      apply(conversationId, where, (read) => {
+        const known = read.tags.find((one) => one.tag === tag);
+        if (known && known.color === color) return null;
+        if (known) return { set: { tags: read.tags.map((one) => (one.tag === tag ? { tag, color } : one)) } };
+        if (read.tags.length >= MAX_TAGS) throw invalid('tag', 'too_many', `a conversation has at most ${MAX_TAGS} tags`);
+        return { set: { tags: [...read.tags, { tag, color }] }, event: { event: 'tag.added', payload: { tag, color } } };
+      }),
+
+    removeTag: ({ conversationId, ...where }: Where, tag: string) =>
+      apply(conversationId, where, (read) =>
+        read.tags.some((one) => one.tag === tag) ? { set: { tags: read.tags.filter((one) => one.tag !== tag) } } : null,
+      ),
+
+    /** A person writes to the visitor; the state stays as it is. */
+    replyAsOperator: async ({ conversationId, ...where }: Where, content: string) => {
+      const message: Message = { messageId: newId(), turnId: null, role: 'operator', content, language: null, createdAt: new Date() };
+      const changed = await apply(conversationId, where, () => ({ message }));
+      return { ...changed, messageId: message.messageId, seq: changed.conversation.seq };
+    },
+  };
+};
+
+export type Transitions = ReturnType<typeof createTransitions>;

@@ -1,0 +1,171 @@
+import { LRUCache } from 'lru-cache';
+import type { Connection } from 'mongoose';
+import { invalid, notFound } from '../platform/errors.ts';
+import { newId } from '../platform/ids.ts';
+import type { Vault } from '../platform/vault.ts';
+import { checkEndpoint, type GuardOptions } from './address-guard.ts';
+import {
+  type Endpoint,
+  EndpointInput,
+  endpointModel,
+  MAX_ENDPOINTS,
+  MAX_OVERLAP_HOURS,
+  type Pause,
+  type StoredEndpoint,
+  wants,
+} from './endpoint.ts';
+import type { EventKind } from './event.ts';
+import { newWebhookSecret } from './signature.ts';
+
+const BELIEVED_FOR_MS = 900;
+const HOUR_MS = 3_600_000;
+
+const toEndpoint = ({ _id, secrets: _secrets, ...stored }: StoredEndpoint): Endpoint => ({ endpointId: _id, ...stored });
+
+const REFUSED: Record<string, string> = {
+  not_a_url: 'must be an absolute URL',
+  too_long: 'must be at most 2,048 characters',
+  not_https: 'must begin with https://',
+  userinfo: 'must not carry a user name or password',
+  port: 'must use port 443, 80, or one of 1024 and above',
+  private_address: 'must not lead to a private or reserved address',
+};
+
+type Dependencies = { connection: Connection; vault: Vault; guard: GuardOptions };
+
+/** The customer's URLs, each with its own secret, event filter and switch (contract §6). */
+export const createEndpointStore = ({ connection, vault, guard }: Dependencies) => {
+  const endpoints = endpointModel(connection);
+
+  const believed = new LRUCache<string, Endpoint[]>({
+    max: 10_000,
+    ttl: BELIEVED_FOR_MS,
+    fetchMethod: async (assistantId) =>
+      (await endpoints.find({ assistantId }).sort({ createdAt: 1 }).lean()).map((row) => toEndpoint(row as StoredEndpoint)),
+  });
+
+  const checkUrl = async (url: string): Promise<void> => {
+    const checked = await checkEndpoint(url, guard);
+    // A name that does not resolve today may tomorrow; each delivery asks again.
+    if (!checked.ok && checked.reason !== 'unresolved') {
+      throw invalid('url', checked.reason, REFUSED[checked.reason] ?? 'is refused');
+    }
+  };
+
+  const getStored = async (endpointId: string): Promise<StoredEndpoint> => {
+    const stored = await endpoints.findById(endpointId).lean();
+    if (!stored) throw notFound();
+    return stored as StoredEndpoint;
+  };
+
+  const change = async (endpointId: string, update: Record<string, unknown>): Promise<Endpoint> => {
+    const stored = await endpoints.findByIdAndUpdate(endpointId, update, { returnDocument: 'after' }).lean();
+    if (!stored) throw notFound();
+    return toEndpoint(stored as StoredEndpoint);
+  };
+
+  return {
+    models: [endpoints],
+
+    /** Who wants which event of this assistant, as known within the last second. */
+    receivers: async (assistantId: string): Promise<(event: EventKind) => string[]> => {
+      const known = believed.get(assistantId) ?? (await believed.fetch(assistantId)) ?? [];
+      return (event) => known.filter((endpoint) => wants(endpoint, event)).map(({ endpointId }) => endpointId);
+    },
+
+    /** Fresh, for deliveries: URL, switch, pause and secrets are those at send. */
+    readForSending: async (endpointIds: string[]): Promise<Map<string, StoredEndpoint>> => {
+      const rows = await endpoints.find({ _id: { $in: endpointIds } }).lean();
+      return new Map(rows.map((row) => [row._id, row as StoredEndpoint]));
+    },
+
+    /** Secrets to sign with, newest first; an old one while its overlap lasts. */
+    openSecrets: (endpoint: StoredEndpoint, now: number): string[] =>
+      endpoint.secrets
+        .filter(({ until }) => until === null || until.getTime() > now)
+        .map(({ sealed }) => vault.open(sealed, endpoint._id)),
+
+    addEndpoint: async (assistantId: string, input: unknown): Promise<{ endpoint: Endpoint; secret: string }> => {
+      const parsed = EndpointInput.parse(input);
+      await checkUrl(parsed.url);
+      if ((await endpoints.countDocuments({ assistantId })) >= MAX_ENDPOINTS) {
+        throw invalid('url', 'too_many', `an assistant has at most ${MAX_ENDPOINTS} endpoints`);
+      }
+      const secret = newWebhookSecret();
+      const endpointId = newId();
+      const now = new Date();
+      const stored: StoredEndpoint = {
+        _id: endpointId,
+        assistantId,
+        url: parsed.url,
+        events: parsed.events,
+        enabled: true,
+        enabledSince: now,
+        pause: null,
+        createdAt: now,
+        secrets: [{ sealed: vault.seal(secret, endpointId), until: null }],
+      };
+      await endpoints.create(stored);
+      believed.delete(assistantId);
+      return { endpoint: toEndpoint(stored), secret };
+    },
+
+    listEndpoints: async (assistantId: string): Promise<Endpoint[]> =>
+      (await endpoints.find({ assistantId }).sort({ createdAt: 1 }).lean()).map((row) => toEndpoint(row as StoredEndpoint)),
+
+    getEndpoint: async (endpointId: string): Promise<Endpoint> => toEndpoint(await getStored(endpointId)),
+
+    updateEndpoint: async (endpointId: string, input: { url?: string; events?: EventKind[] }): Promise<Endpoint> => {
+      const parsed = EndpointInput.partial().parse(input);
+      if (parsed.url !== undefined) await checkUrl(parsed.url);
+      const given = Object.fromEntries(Object.entries(parsed).filter(([name]) => name in input));
+      return change(endpointId, { $set: given });
+    },
+
+    /** Enabling again does not send what happened in between. */
+    setEnabled: async (endpointId: string, enabled: boolean): Promise<Endpoint> => {
+      const { enabled: before } = await getStored(endpointId);
+      if (before === enabled) return toEndpoint(await getStored(endpointId));
+      return change(endpointId, { $set: { enabled, ...(enabled && { enabledSince: new Date(), pause: null }) } });
+    },
+
+    removeEndpoint: async (endpointId: string): Promise<Endpoint> => {
+      const stored = await getStored(endpointId);
+      await endpoints.deleteOne({ _id: endpointId });
+      believed.delete(stored.assistantId);
+      return toEndpoint(stored);
+    },
+
+    /** A new secret; the old one goes on signing beside it for `overlapHours` (0–168, default 0). */
+    rotateSecret: async (endpointId: string, overlapHours = 0): Promise<{ endpoint: Endpoint; secret: string }> => {
+      if (!(overlapHours >= 0 && overlapHours <= MAX_OVERLAP_HOURS)) {
+        throw invalid('overlap_hours', 'out_of_range', `must be 0–${MAX_OVERLAP_HOURS}`);
+      }
+      const { secrets } = await getStored(endpointId);
+      const secret = newWebhookSecret();
+      const current = secrets.find(({ until }) => until === null);
+      const kept = overlapHours > 0 && current ? [{ ...current, until: new Date(Date.now() + overlapHours * HOUR_MS) }] : [];
+      const endpoint = await change(endpointId, {
+        $set: { secrets: [{ sealed: vault.seal(secret, endpointId), until: null }, ...kept] },
+      });
+      return { endpoint, secret };
+    },
+
+    pauseEndpoint: async (endpointId: string, pause: Pause): Promise<void> => {
+      await endpoints.updateOne({ _id: endpointId }, { $set: { pause } });
+    },
+
+    /** Endpoints whose events wait: answered 410, or asked for time that is not over. */
+    listPausedIds: async (): Promise<string[]> => {
+      const rows = await endpoints
+        .find({ pause: { $ne: null }, $or: [{ 'pause.until': null }, { 'pause.until': { $gt: new Date() } }] })
+        .select({ _id: 1 })
+        .lean();
+      return rows.map(({ _id }) => String(_id));
+    },
+
+    resumeEndpoint: (endpointId: string): Promise<Endpoint> => change(endpointId, { $set: { pause: null } }),
+  };
+};
+
+export type EndpointStore = ReturnType<typeof createEndpointStore>;

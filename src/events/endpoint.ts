@@ -1,0 +1,58 @@
+import { type Connection, Schema } from 'mongoose';
+import * as z from 'zod';
+import { EventKind } from './event.ts';
+
+export const MAX_ENDPOINTS = 10;
+export const MAX_OVERLAP_HOURS = 168;
+
+/** Why an endpoint's events wait: the receiver answered 410, or asked for time by Retry-After. */
+export type Pause = { reason: 'gone' | 'retry_after'; until: Date | null };
+
+export type Endpoint = {
+  endpointId: string;
+  assistantId: string;
+  url: string;
+  /** Empty = every event. */
+  events: EventKind[];
+  enabled: boolean;
+  /** Events older than this end `not_sent: disabled`: what happened while it was off is not sent later. */
+  enabledSince: Date;
+  pause: Pause | null;
+  createdAt: Date;
+};
+
+export type StoredEndpoint = Omit<Endpoint, 'endpointId'> & {
+  _id: string;
+  /** Sealed; newest first. `until` null = the current one, else the end of its overlap. */
+  secrets: { sealed: string; until: Date | null }[];
+};
+
+export const EndpointInput = z.object({
+  url: z.string(),
+  events: z.array(EventKind.exclude(['webhook.test'])).default([]),
+});
+
+const endpointSchema = new Schema<StoredEndpoint>(
+  {
+    _id: { type: String, required: true },
+    assistantId: { type: String, required: true },
+    url: { type: String, required: true },
+    events: { type: [String], default: [] },
+    enabled: { type: Boolean, required: true },
+    enabledSince: { type: Date, required: true },
+    pause: { type: Schema.Types.Mixed, default: null },
+    createdAt: { type: Date, required: true },
+    secrets: { type: [{ _id: false, sealed: String, until: Date }], required: true },
+  } as never,
+  { collection: 'endpoints', versionKey: false, strictQuery: 'throw' },
+);
+endpointSchema.index({ assistantId: 1, createdAt: 1 });
+
+export const endpointModel = (connection: Connection) => connection.model<StoredEndpoint>('Endpoint', endpointSchema);
+
+/** A pause that still holds at `now`; without an end it holds until an operator resumes it. */
+export const isPaused = ({ pause }: { pause: Pause | null }, now: number): boolean =>
+  pause !== null && (pause.until === null || pause.until.getTime() > now);
+
+export const wants = (endpoint: Endpoint, event: EventKind): boolean =>
+  endpoint.enabled && (endpoint.events.length === 0 || endpoint.events.includes(event));

@@ -1,0 +1,78 @@
+import * as z from 'zod';
+
+export const EVENT_KINDS = [
+  'conversation.created',
+  'message.received',
+  'conversation.escalated',
+  'conversation.resolved',
+  'tag.added',
+  'webhook.test',
+] as const;
+
+export const EventKind = z.enum(EVENT_KINDS);
+export type EventKind = z.infer<typeof EventKind>;
+
+/** What a conversation can have to say; a test event belongs to none. */
+export type ConversationEventKind = Exclude<EventKind, 'webhook.test'>;
+
+export const CONTENT_MAX_CODE_POINTS = 500;
+
+/** Facts fixed for a conversation's life, added to a payload when its body is composed. */
+export type ConversationFacts = { conversationId: string; sessionId: string; channel: string };
+
+/** Payloads as stored: without what `ConversationFacts` brings. Wire names, as the seed has them. */
+export type EventPayloads = {
+  'conversation.created': { language: string };
+  'message.received': { role: 'user'; content: string; language: string };
+  'conversation.escalated': { reason: string; lead_score: number; language: string };
+  'conversation.resolved': { resolved_by: string };
+  'tag.added': { tag: string; color: string | null };
+};
+
+export type ConversationEvent = {
+  [Kind in ConversationEventKind]: { event: Kind; payload: EventPayloads[Kind] };
+}[ConversationEventKind];
+
+/** The first 500 code points; never half a surrogate pair. */
+export const truncateContent = (content: string): string => {
+  if (content.length <= CONTENT_MAX_CODE_POINTS) return content;
+  let end = 0;
+  for (let codePoints = 0; codePoints < CONTENT_MAX_CODE_POINTS && end < content.length; codePoints += 1) {
+    end += (content.codePointAt(end) as number) > 0xffff ? 2 : 1;
+  }
+  return content.slice(0, end);
+};
+
+const payloadOf = (event: ConversationEvent, facts: ConversationFacts): Record<string, unknown> => {
+  const conversation_id = facts.conversationId;
+  switch (event.event) {
+    case 'conversation.created':
+      return { conversation_id, session_id: facts.sessionId, channel: facts.channel, ...event.payload };
+    case 'message.received': {
+      const { role, content, language } = event.payload;
+      return { conversation_id, role, content, channel: facts.channel, language };
+    }
+    case 'conversation.escalated':
+    case 'conversation.resolved':
+    case 'tag.added':
+      return { conversation_id, ...event.payload };
+  }
+};
+
+/**
+ * The body's bytes, fixed here once: what is signed is what is sent. Envelope and payload fields as in the seed;
+ * `timestamp` in Unix seconds.
+ */
+export const composeBody = (
+  envelope: ConversationEvent & { eventId: string; timestamp: number },
+  facts: ConversationFacts,
+): string =>
+  JSON.stringify({
+    event: envelope.event,
+    event_id: envelope.eventId,
+    timestamp: envelope.timestamp,
+    payload: payloadOf(envelope, facts),
+  });
+
+export const composeTestBody = (eventId: string, timestamp: number): string =>
+  JSON.stringify({ event: 'webhook.test', event_id: eventId, timestamp, payload: { ping: 'pong' } });

@@ -1,0 +1,60 @@
+import * as z from 'zod';
+import { createBatcher } from '../platform/batch.ts';
+import type { Logger } from '../platform/logger.ts';
+import { oldestWaitingAt, type PartitionedQueue } from '../platform/queue.ts';
+
+export const DELIVERIES_QUEUE = 'deliveries';
+
+const LINES_PER_JOB = 50;
+
+/**
+ * A wake-up: conversations that have something to say, and deliveries without a conversation (tests, resends). What
+ * exactly is due, and whether it may be sent, the worker reads from MongoDB.
+ */
+export const WakeUpJob = z.object({
+  conversations: z.array(z.string().length(32)).max(LINES_PER_JOB).default([]),
+  deliveries: z.array(z.string().max(200)).max(LINES_PER_JOB).default([]),
+});
+export type WakeUpJob = z.infer<typeof WakeUpJob>;
+
+/** Hints like all jobs: a lost one is put back by a sweep, so nobody waits for it and nothing depends on it. */
+export const createDeliveryQueue = (queue: PartitionedQueue<WakeUpJob>, logger: Logger) => {
+  const add = createBatcher<string, void>(
+    async (keys) => {
+      for (const [partition, some] of Map.groupBy(new Set(keys), (key) => queue.of(key))) {
+        for (let start = 0; start < some.length; start += LINES_PER_JOB) {
+          await partition.add('wake', { conversations: some.slice(start, start + LINES_PER_JOB), deliveries: [] });
+        }
+      }
+      return keys.map(() => undefined);
+    },
+    { maxInFlight: 8 },
+  );
+
+  const failed = (cause: unknown): void => logger.debug({ err: cause }, 'a wake-up could not be added');
+
+  return {
+    /** A conversation's outbox has a new event. Never throws. */
+    wake: (conversationKey: string): void => {
+      add(conversationKey).catch(failed);
+    },
+
+    /** A test or a resend was queued. Never throws. */
+    wakeDelivery: (deliveryId: string): void => {
+      queue
+        .of(deliveryId)
+        .add('wake', { conversations: [], deliveries: [deliveryId] })
+        .catch(failed);
+    },
+
+    oldestWaitingAt: async (): Promise<number | null> => {
+      const times = await Promise.all(queue.queues.map((partition) => oldestWaitingAt(partition)));
+      const known = times.filter((time) => time !== null);
+      return known.length > 0 ? Math.min(...known) : null;
+    },
+
+    close: queue.close,
+  };
+};
+
+export type DeliveryQueue = ReturnType<typeof createDeliveryQueue>;

@@ -1,0 +1,16 @@
+import { openApi } from './api.ts';
+import { describeConfig, readConfig } from './platform/config.ts';
+import { createLifecycle, requireNode } from './platform/lifecycle.ts';
+import { createLogger } from './platform/logger.ts';
+import { startProcess } from './platform/process.ts';
+
+requireNode();
+await startProcess(async () => {
+  const config = readConfig(process.env);
+  const logger = createLogger({ name: 'parley-api', level: config.LOG_LEVEL });
+  logger.info({ config: describeConfig(config) }, 'starting');
+  const lifecycle = createLifecycle(logger, { deadlineMs: config.SHUTDOWN_DEADLINE_MS });
+  lifecycle.listenToProcess();
+  const { port } = await openApi({ config, logger, lifecycle });
+  logger.info({ port, host: config.HOST }, 'listening');
+});

@@ -1,0 +1,102 @@
+export type ErrorCode =
+  | 'missing_api_key'
+  | 'invalid_api_key'
+  | 'invalid_verify_token'
+  | 'not_signed_in'
+  | 'forbidden'
+  | 'not_found'
+  | 'method_not_allowed'
+  | 'payload_too_large'
+  | 'validation_failed'
+  | 'invalid_json'
+  | 'idempotency_key_reused'
+  | 'rate_limited'
+  | 'session_busy'
+  | 'internal_error'
+  | 'reply_timeout'
+  | 'unavailable';
+
+export type ErrorDetail = { field: string; code: string; message: string };
+
+const STATUS: Record<ErrorCode, number> = {
+  missing_api_key: 401,
+  invalid_api_key: 401,
+  invalid_verify_token: 401,
+  not_signed_in: 401,
+  forbidden: 403,
+  not_found: 404,
+  method_not_allowed: 405,
+  payload_too_large: 413,
+  validation_failed: 422,
+  invalid_json: 422,
+  idempotency_key_reused: 422,
+  rate_limited: 429,
+  session_busy: 429,
+  internal_error: 500,
+  reply_timeout: 500,
+  unavailable: 503,
+};
+
+const MESSAGE: Record<ErrorCode, string> = {
+  missing_api_key: 'Send your API key in the header "Authorization: Bearer <API_KEY>".',
+  invalid_api_key: 'This API key is not valid. It may have been revoked or rotated.',
+  invalid_verify_token: 'This channel needs its verify token in the header "Authorization: Bearer <VERIFY_TOKEN>".',
+  not_signed_in: 'Sign in first.',
+  forbidden: 'Your role does not allow this.',
+  not_found: 'There is nothing here under this address.',
+  method_not_allowed: 'This address does not take this method; see the Allow header.',
+  payload_too_large: 'The request body is larger than 64 KiB.',
+  validation_failed: 'A field of the request is not valid.',
+  invalid_json: 'The body must be one JSON object sent as application/json in UTF-8.',
+  idempotency_key_reused: 'This Idempotency-Key was used with another session_id or message.',
+  rate_limited: 'Too many requests. Wait the number of seconds in Retry-After.',
+  session_busy: 'This session has 20 unanswered messages. Wait for an answer, then send again.',
+  internal_error: 'Something failed on our side. Sending the same request again is safe.',
+  reply_timeout: 'The reply is still being made. Sending the same request again joins it.',
+  unavailable: 'The service cannot take requests right now. Nothing was accepted; try again shortly.',
+};
+
+/**
+ * What a caller can mend, or must be told (contract §5). Messages never quote the input, a stack or an inner name.
+ * `headers` are sent with the answer, `details` list every wrong field, the first of them being `field`.
+ */
+export class ApiError extends Error {
+  readonly code: ErrorCode;
+  readonly status: number;
+  readonly details: ErrorDetail[];
+  readonly headers: Record<string, string>;
+
+  constructor(
+    code: ErrorCode,
+    options: { message?: string; details?: ErrorDetail[]; headers?: Record<string, string>; cause?: unknown } = {},
+  ) {
+    super(options.message ?? MESSAGE[code], { cause: options.cause });
+    this.name = 'ApiError';
+    this.code = code;
+    this.status = STATUS[code];
+    this.details = options.details ?? [];
+    this.headers = options.headers ?? {};
+  }
+
+  toBody(requestId: string) {
+    const first = this.details[0];
+    return {
+      error: {
+        code: this.code,
+        message: first && this.details.length === 1 ? `${first.field} ${first.message}` : this.message,
+        ...(first && { field: first.field }),
+        ...(this.details.length > 0 && { details: this.details }),
+        requestId,
+      },
+    };
+  }
+}
+
+export const invalid = (field: string, code: string, message: string): ApiError =>
+  new ApiError('validation_failed', { details: [{ field, code, message }] });
+
+export const notFound = (): ApiError => new ApiError('not_found');
+
+/** MongoDB or Redis is away: only for what was surely not accepted (contract §5). */
+export const unavailable = (cause?: unknown): ApiError =>
+  new ApiError('unavailable', { cause, headers: { 'Retry-After': '1' } });

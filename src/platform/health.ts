@@ -1,0 +1,79 @@
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import type { Redis } from 'ioredis';
+import type { Connection } from 'mongoose';
+
+const ANSWER_WITHIN_MS = 1_000;
+
+export type Readiness = { ready: boolean; checks: Record<string, string> };
+
+const within = async (check: Promise<unknown>): Promise<string> => {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<string>((resolve) => {
+    timer = setTimeout(() => resolve('no answer'), ANSWER_WITHIN_MS);
+  });
+  const outcome = check.then(
+    () => 'ok',
+    () => 'away',
+  );
+  return Promise.race([outcome, late]).finally(() => clearTimeout(timer));
+};
+
+type Dependencies = {
+  mongo: Connection;
+  redis: Redis;
+  draining: AbortSignal;
+  /** Says what is stuck in this process's own work, or null. */
+  stuck?: () => string | null;
+};
+
+/** MongoDB and Redis answer, the process is not draining, and its work is not stuck. */
+export const createReadiness =
+  ({ mongo, redis, draining, stuck = () => null }: Dependencies) =>
+  async (): Promise<Readiness> => {
+    const ping = mongo.db ? mongo.db.admin().command({ ping: 1 }) : Promise.reject(new Error('not connected'));
+    const [mongodb, redisAnswer] = await Promise.all([
+      within(ping),
+      within(redis.status === 'ready' ? redis.ping() : Promise.reject(new Error('not connected'))),
+    ]);
+    const checks: Record<string, string> = { mongodb, redis: redisAnswer };
+    if (draining.aborted) checks.process = 'draining';
+    const problem = stuck();
+    if (problem !== null) checks.work = problem;
+    return { ready: Object.values(checks).every((value) => value === 'ok'), checks };
+  };
+
+/** A worker's own `/healthz`, `/readyz` and, where given, `/metrics`. */
+export const openHealthServer = async (options: {
+  host: string;
+  port: number;
+  readiness: () => Promise<Readiness>;
+  metrics?: () => Promise<string>;
+}): Promise<{ server: Server; port: number }> => {
+  const server = createServer((req, res) => {
+    const answer = (status: number, body: unknown): void => {
+      res.writeHead(status, { 'Content-Type': 'application/json' }).end(JSON.stringify(body));
+    };
+    if (req.url === '/healthz') return answer(200, { status: 'ok' });
+    if (req.url === '/readyz') {
+      options.readiness().then(
+        (state) => answer(state.ready ? 200 : 503, state),
+        () => answer(503, { ready: false, checks: {} }),
+      );
+      return;
+    }
+    if (req.url === '/metrics' && options.metrics) {
+      options.metrics().then(
+        (text) => res.writeHead(200, { 'Content-Type': 'text/plain; version=0.0.4' }).end(text),
+        () => answer(500, { status: 'failed' }),
+      );
+      return;
+    }
+    answer(404, { status: 'not found' });
+  });
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(options.port, options.host, resolve);
+  });
+  return { server, port: (server.address() as AddressInfo).port };
+};

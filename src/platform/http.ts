@@ -1,0 +1,108 @@
+import { isUtf8 } from 'node:buffer';
+import express, { type ErrorRequestHandler, type Request, type RequestHandler, type Response } from 'express';
+import * as z from 'zod';
+import { newId } from './ids.ts';
+import { ApiError, type ErrorDetail, notFound, unavailable } from './errors.ts';
+import type { Logger } from './logger.ts';
+import { isConnectionFailure, wasNeverSent } from './mongo.ts';
+
+export const BODY_LIMIT = '64kb';
+const REQUEST_ID = /^[\w-]{8,64}$/;
+
+export const requestIdOf = (res: Response): string => res.locals.requestId as string;
+
+/** A caller's own request id if it is well-formed, else a new one; on every response (contract §1). */
+export const requestId: RequestHandler = (req, res, next) => {
+  const given = req.headers['x-request-id'];
+  const id = typeof given === 'string' && REQUEST_ID.test(given) ? given : newId();
+  res.locals.requestId = id;
+  res.setHeader('X-Request-Id', id);
+  next();
+};
+
+const invalidJson = (): ApiError => new ApiError('invalid_json');
+
+const parseJson = express.json({
+  limit: BODY_LIMIT,
+  strict: true,
+  type: 'application/json',
+  verify: (_req, _res, body, encoding) => {
+    if (encoding !== 'utf-8' || !isUtf8(body)) throw invalidJson();
+  },
+});
+
+/**
+ * The body as JSON: at most 64 KiB, `application/json`, UTF-8, an object. Everything else about the body is one error,
+ * `invalid_json`, which never quotes it. `optional`: no body at all counts as `{}`.
+ */
+export const jsonBody =
+  ({ optional = false } = {}): RequestHandler =>
+  (req, res, next) => {
+    const empty = req.headers['content-length'] === '0' || (!req.headers['content-length'] && !req.headers['transfer-encoding']);
+    if (optional && empty) {
+      req.body = {};
+      next();
+      return;
+    }
+    parseJson(req, res, (failure?: unknown) => {
+      if (failure) {
+        const tooLarge = (failure as { type?: string }).type === 'entity.too.large';
+        next(tooLarge ? new ApiError('payload_too_large', { headers: { Connection: 'close' } }) : invalidJson());
+        return;
+      }
+      const body: unknown = req.body;
+      if (typeof body !== 'object' || body === null || Array.isArray(body)) next(invalidJson());
+      else next();
+    });
+  };
+
+const detailOf = (issue: z.core.$ZodIssue): ErrorDetail => {
+  const field = issue.path.map(String).join('.');
+  if (issue.code === 'invalid_type' && issue.input === undefined) return { field, code: 'required', message: 'is required' };
+  const code = issue.code === 'too_big' || issue.code === 'too_small' ? 'out_of_range' : issue.code;
+  const message = issue.code === 'custom' ? issue.message : issue.message.replace(/^Invalid input: /, '').replace(/, received .*$/, '');
+  return { field, code: code === 'custom' ? 'invalid' : code, message };
+};
+
+/** The value in the schema's shape, or 422 naming every wrong field, the first one as `field`. */
+export const validate = <Schema extends z.ZodType>(schema: Schema, value: unknown): z.output<Schema> => {
+  const parsed = schema.safeParse(value, { reportInput: true });
+  if (parsed.success) return parsed.data;
+  throw new ApiError('validation_failed', { details: parsed.error.issues.map(detailOf) });
+};
+
+export const methodNotAllowed =
+  (...allowed: string[]): RequestHandler =>
+  () => {
+    throw new ApiError('method_not_allowed', { headers: { Allow: allowed.join(', ') } });
+  };
+
+export const nothingHere: RequestHandler = () => {
+  throw notFound();
+};
+
+/** An error of Express' own (a malformed path, an aborted body) or ours, as what the caller may know of it. */
+const toApiError = (failure: unknown): ApiError => {
+  if (failure instanceof ApiError) return failure;
+  if (failure instanceof z.ZodError) return new ApiError('validation_failed', { details: failure.issues.map(detailOf) });
+  if (failure instanceof URIError || (failure as { status?: number }).status === 400) return notFound();
+  // Nothing was written yet where a look-up found no server; a lost write is an unknown outcome, never "not accepted".
+  if (wasNeverSent(failure)) return unavailable(failure);
+  return new ApiError('internal_error', { cause: failure });
+};
+
+/** The one place where an error becomes an answer, and the only one where our own faults are logged. */
+export const errorHandler =
+  (logger: Logger): ErrorRequestHandler =>
+  (failure: unknown, req: Request, res: Response, _next) => {
+    const error = toApiError(failure);
+    if (error.code === 'internal_error') {
+      const level = isConnectionFailure(failure) ? 'warn' : 'error';
+      logger[level]({ err: error.cause ?? failure, requestId: requestIdOf(res), path: req.path }, 'request failed');
+    }
+    if (res.headersSent) {
+      res.destroy();
+      return;
+    }
+    res.status(error.status).set(error.headers).json(error.toBody(requestIdOf(res)));
+  };

@@ -1,0 +1,83 @@
+import type { Logger } from './logger.ts';
+
+type Closer = { name: string; close: () => unknown };
+
+/**
+ * What a process has opened, closed last in, first out. A signal and a fatal error take the same road; a deadline ends a
+ * process that hangs, says so, and exits non-zero.
+ */
+export const createLifecycle = (logger: Logger, { deadlineMs }: { deadlineMs: number }) => {
+  const opened: Closer[] = [];
+  const draining = new AbortController();
+  let closing: Promise<void> | null = null;
+
+  const closeAll = async (): Promise<void> => {
+    draining.abort();
+    let first: unknown;
+    for (const { name, close } of opened.toReversed()) {
+      try {
+        await close();
+      } catch (cause) {
+        logger.error({ err: cause, name }, 'closing failed');
+        first ??= cause;
+      }
+    }
+    opened.length = 0;
+    if (first) throw first;
+  };
+
+  const close = (): Promise<void> => {
+    closing ??= closeAll();
+    return closing;
+  };
+
+  const end = (reason: string, code: number): void => {
+    if (closing) return;
+    logger.info({ reason }, 'stopping');
+    const timer = setTimeout(() => {
+      logger.fatal({ deadlineMs }, 'did not stop in time');
+      process.exit(1);
+    }, deadlineMs);
+    timer.unref();
+    close().then(
+      () => process.exit(code),
+      () => process.exit(1),
+    );
+  };
+
+  return {
+    /** Aborted as soon as the process begins to stop. */
+    draining: draining.signal,
+
+    /** Takes something opened onto the list, to be closed before what was opened earlier. */
+    add: <Opened>(name: string, value: Opened, closeIt: (value: Opened) => unknown): Opened => {
+      opened.push({ name, close: () => closeIt(value) });
+      return value;
+    },
+
+    close,
+
+    /** For a `main.ts`: signals drain and exit 0; what nobody caught is logged once, drains and exits 1. */
+    listenToProcess: (): void => {
+      process.on('SIGTERM', () => end('SIGTERM', 0));
+      process.on('SIGINT', () => end('SIGINT', 0));
+      process.on('uncaughtException', (cause) => {
+        logger.fatal({ err: cause }, 'uncaught exception');
+        end('uncaught exception', 1);
+      });
+      process.on('unhandledRejection', (cause) => {
+        logger.fatal({ err: cause }, 'unhandled rejection');
+        end('unhandled rejection', 1);
+      });
+    },
+  };
+};
+
+export type Lifecycle = ReturnType<typeof createLifecycle>;
+
+/** Node 24 runs this project; older ones would fail later and less clearly. */
+export const requireNode = (version = process.versions.node): void => {
+  if (Number(version.split('.')[0]) < 24) {
+    throw new Error(`Node 24 or later is needed, this is ${version}. The npm scripts bring it by themselves.`);
+  }
+};

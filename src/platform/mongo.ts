@@ -1,0 +1,134 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import mongoose, { type Connection, type Model, type mongo } from 'mongoose';
+import type { Logger } from './logger.ts';
+
+/** Every write that decides something: a majority has it in its journal before anybody is told. */
+export const DURABLE = { w: 'majority', j: true } as const;
+
+export const DUPLICATE_KEY = 11000;
+
+const CONNECT_RETRY_MS = 200;
+
+/**
+ * One connection pool per process. Operations fail instead of waiting when no primary answers for 800 ms, so that a
+ * caller hears 503 within a second; a server that stops answering is noticed by its heartbeat. At start the server gets
+ * `timeoutMs` to appear.
+ */
+export const openMongo = async (
+  { url, timeoutMs = 10_000, maxPoolSize = 32 }: { url: string; timeoutMs?: number; maxPoolSize?: number },
+  logger: Logger,
+): Promise<Connection> => {
+  const deadline = Date.now() + timeoutMs;
+  for (;;) {
+    const connection = mongoose.createConnection(url, {
+      bufferCommands: false,
+      autoIndex: false,
+      autoCreate: false,
+      maxPoolSize,
+      serverSelectionTimeoutMS: 800,
+      connectTimeoutMS: 2000,
+      heartbeatFrequencyMS: 2000,
+      writeConcern: DURABLE,
+    });
+    connection.on('error', (cause: unknown) => logger.warn({ err: cause }, 'mongodb connection failed'));
+    try {
+      await connection.asPromise();
+      connection.on('disconnected', () => logger.warn('mongodb is away'));
+      connection.on('reconnected', () => logger.info('mongodb is back'));
+      return connection;
+    } catch (cause) {
+      await connection.destroy().catch(() => undefined);
+      if (Date.now() > deadline) throw cause;
+      await sleep(CONNECT_RETRY_MS);
+    }
+  }
+};
+
+/**
+ * The driver's own collection behind a model: for the hot paths and for updates whose shape mongoose's casting would get
+ * in the way of. Schema and indexes stay with the model.
+ */
+export const collectionOf = <Stored extends { _id: string }>(model: Model<Stored>): mongo.Collection<Stored> =>
+  model.collection as unknown as mongo.Collection<Stored>; // mongoose wraps it, the methods are the driver's
+
+type WriteReply = {
+  n: number;
+  nModified?: number;
+  upserted?: { index: number; _id: unknown }[];
+  writeErrors?: { index: number; code: number; errmsg: string }[];
+};
+
+export type UpdateStatement = {
+  q: Record<string, unknown>;
+  u: Record<string, unknown> | Record<string, unknown>[];
+  upsert?: boolean;
+  arrayFilters?: Record<string, unknown>[];
+};
+
+const failOnConcern = (reply: WriteReply & { writeConcernError?: { errmsg: string } }): WriteReply => {
+  // Applied here, not yet known to a majority: the outcome is unknown and must be read back.
+  if (reply.writeConcernError) throw new Error(`write concern failed: ${reply.writeConcernError.errmsg}`);
+  return reply;
+};
+
+/**
+ * Many updates as one command. Statements stand alone: one refused does not stop the others, and `writeErrors` names it
+ * by index. Written as a raw command since that is measurably cheaper than `bulkWrite`.
+ */
+export const updateMany = async (
+  connection: Connection,
+  collection: string,
+  updates: UpdateStatement[],
+): Promise<WriteReply> =>
+  failOnConcern(
+    (await database(connection).command({
+      update: collection,
+      updates,
+      ordered: false,
+      writeConcern: DURABLE,
+    })) as unknown as WriteReply,
+  );
+
+/** Many inserts as one command; a document whose `_id` exists is reported in `writeErrors`, the others are stored. */
+export const insertMany = async (
+  connection: Connection,
+  collection: string,
+  documents: Record<string, unknown>[],
+): Promise<WriteReply> =>
+  failOnConcern(
+    (await database(connection).command({
+      insert: collection,
+      documents,
+      ordered: false,
+      writeConcern: DURABLE,
+    })) as unknown as WriteReply,
+  );
+
+const database = (connection: Connection) => {
+  if (!connection.db) throw new Error('MongoDB is not connected');
+  return connection.db;
+};
+
+const NEVER_SENT = new Set([
+  'MongoServerSelectionError',
+  'MongoNotConnectedError',
+  'MongoTopologyClosedError',
+  'MongoPoolClearedError',
+  'MongoPoolClosedError',
+  'MongoWaitQueueTimeoutError',
+]);
+
+const LOST_ON_THE_WAY = new Set(['MongoNetworkError', 'MongoNetworkTimeoutError', 'PoolClearedOnNetworkError']);
+
+/** True where the driver never put the command on a wire: surely nothing was written. */
+export const wasNeverSent = (cause: unknown): boolean =>
+  cause instanceof Error &&
+  (NEVER_SENT.has(cause.name) || (cause as { beforeHandshake?: boolean }).beforeHandshake === true);
+
+/** True for a failure of the connection, not of the command; unless `wasNeverSent`, a write's outcome is unknown. */
+export const isConnectionFailure = (cause: unknown): boolean =>
+  wasNeverSent(cause) ||
+  (cause instanceof Error && (LOST_ON_THE_WAY.has(cause.name) || cause.message.startsWith('write concern failed')));
+
+export const isDuplicateKey = (cause: unknown): boolean =>
+  typeof cause === 'object' && cause !== null && (cause as { code?: unknown }).code === DUPLICATE_KEY;

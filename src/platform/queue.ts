@@ -1,0 +1,40 @@
+import { type JobsOptions, Queue } from 'bullmq';
+import type { Redis } from 'ioredis';
+import type { Logger } from './logger.ts';
+import type { Partitions } from './redis.ts';
+
+/** Finished jobs that stay to be looked at. */
+const KEPT: JobsOptions = { attempts: 1, removeOnComplete: { count: 200 }, removeOnFail: { count: 2000 } };
+
+export type PartitionedQueue<Data> = {
+  queues: Queue<Data>[];
+  /** The queue whose partition holds this conversation. */
+  of: (conversationKey: string) => Queue<Data>;
+  close: () => Promise<void>;
+};
+
+/** One BullMQ queue a partition, all keys of it under the partition's hash tag. `attempts: 1` everywhere. */
+export const openQueues = <Data>(
+  name: string,
+  { redis, partitions }: { redis: Redis; partitions: Partitions },
+  logger: Logger,
+): PartitionedQueue<Data> => {
+  const queues = partitions.tags.map((prefix) => {
+    const queue = new Queue<Data>(name, { connection: redis, prefix, defaultJobOptions: KEPT });
+    queue.on('error', (cause) => logger.debug({ err: cause, queue: name }, 'queue connection failed'));
+    return queue;
+  });
+  return {
+    queues,
+    of: (key) => queues[partitions.indexOf(key)] as Queue<Data>,
+    close: async () => {
+      await Promise.allSettled(queues.map((queue) => queue.close()));
+    },
+  };
+};
+
+/** When the job that has waited longest was added, in ms since the epoch; null = none waits. Queues are first in, first out. */
+export const oldestWaitingAt = async (queue: Queue): Promise<number | null> => {
+  const [job] = await queue.getJobs(['waiting'], 0, 0, true);
+  return job?.timestamp ?? null;
+};

@@ -1,0 +1,47 @@
+import { readFileSync } from 'node:fs';
+import { createServer, type RequestListener, type Server } from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
+import type { AddressInfo } from 'node:net';
+import type { Config } from './config.ts';
+
+const BEYOND_BALANCERS_MS = 75_000;
+const IDLE_SWEEP_MS = 100;
+
+/** Plain HTTP, or TLS 1.3 and nothing older where a certificate is configured (contract §7). */
+export const createWebServer = (
+  { TLS_CERT_FILE, TLS_KEY_FILE }: Pick<Config, 'TLS_CERT_FILE' | 'TLS_KEY_FILE'>,
+  listener: RequestListener,
+): Server => {
+  const server =
+    TLS_CERT_FILE && TLS_KEY_FILE
+      ? createTlsServer(
+          { cert: readFileSync(TLS_CERT_FILE), key: readFileSync(TLS_KEY_FILE), minVersion: 'TLSv1.3' },
+          listener,
+        )
+      : createServer(listener);
+  // Above the idle time of common balancers, so that none sends a request into a connection being closed.
+  server.keepAliveTimeout = BEYOND_BALANCERS_MS;
+  return server;
+};
+
+export const listen = (server: Server, { host, port }: { host: string; port: number }): Promise<number> =>
+  new Promise((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(port, host, () => {
+      server.off('error', reject);
+      resolve((server.address() as AddressInfo).port);
+    });
+  });
+
+/** Lets requests under way end; idle connections are closed at once, and the rest when `deadlineMs` is over. */
+export const closeWebServer = (server: Server, deadlineMs: number): Promise<void> =>
+  new Promise((resolve) => {
+    const sweep = setInterval(() => server.closeIdleConnections(), IDLE_SWEEP_MS);
+    const cut = setTimeout(() => server.closeAllConnections(), deadlineMs);
+    server.close(() => {
+      clearInterval(sweep);
+      clearTimeout(cut);
+      resolve();
+    });
+    server.closeIdleConnections();
+  });

@@ -1,0 +1,59 @@
+import type { Redis } from 'ioredis';
+import type { Connection, Model } from 'mongoose';
+import { createAssistantStore } from './assistants/store.ts';
+import { createHints } from './conversations/hints.ts';
+import { createConversationStore } from './conversations/store.ts';
+import { createEndpointStore } from './events/endpoint-store.ts';
+import { createDeliveryQueue, DELIVERIES_QUEUE, type WakeUpJob } from './events/queue.ts';
+import { createDeliveryStore } from './events/store.ts';
+import type { Config } from './platform/config.ts';
+import { newToken } from './platform/ids.ts';
+import type { Lifecycle } from './platform/lifecycle.ts';
+import type { Logger } from './platform/logger.ts';
+import { openMongo } from './platform/mongo.ts';
+import { openQueues } from './platform/queue.ts';
+import { closeRedis, createPartitions, openRedis, type Partitions, type RedisRole } from './platform/redis.ts';
+import { createVault } from './platform/vault.ts';
+import { createTurnQueue, TURNS_QUEUE, type TurnsJob } from './turns/queue.ts';
+
+type Options = { config: Config; logger: Logger; lifecycle: Lifecycle; redisRole: Exclude<RedisRole, 'subscriber'> };
+
+const createIndexes = async (models: Model<never>[]): Promise<void> => {
+  await Promise.all(models.map((model) => model.createIndexes()));
+};
+
+/** What every process shares: its connections, the stores on MongoDB and the queues on Redis. Closed by the lifecycle. */
+export const openService = async ({ config, logger, lifecycle, redisRole }: Options) => {
+  const openings = [
+    openMongo({ url: config.MONGODB_URL }, logger),
+    openRedis({ url: config.REDIS_URL, role: redisRole }, logger),
+  ] as const;
+  const [mongo, redis]: [Connection, Redis] = await Promise.all(openings);
+  lifecycle.add('mongodb', mongo, (connection) => connection.close());
+  lifecycle.add('redis', redis, closeRedis);
+
+  const partitions: Partitions = createPartitions(config.REDIS_PREFIX, config.PARTITIONS);
+  const hints = lifecycle.add('hints', createHints(redis, partitions), (opened) => opened.close());
+  const vault = createVault({ keys: config.ENCRYPTION_KEY });
+  const guard = { allowPrivate: config.WEBHOOK_ALLOW_PRIVATE };
+  const worker = newToken();
+
+  const assistants = createAssistantStore(mongo);
+  const endpoints = createEndpointStore({ connection: mongo, vault, guard });
+  const deliveries = createDeliveryStore({ connection: mongo, worker, retentionDays: config.DELIVERY_RETENTION_DAYS });
+  const conversations = createConversationStore({ connection: mongo, hints, deliveries });
+  await createIndexes(
+    [assistants, endpoints, deliveries, conversations].flatMap(({ models }) => models as unknown as Model<never>[]),
+  );
+
+  const openQueue = <Data>(name: string) => {
+    const queue = openQueues<Data>(name, { redis, partitions }, logger);
+    return lifecycle.add(`queue ${name}`, queue, (opened) => opened.close());
+  };
+  const turnQueue = createTurnQueue(openQueue<TurnsJob>(TURNS_QUEUE), logger);
+  const deliveryQueue = createDeliveryQueue(openQueue<WakeUpJob>(DELIVERIES_QUEUE), logger);
+
+  return { mongo, redis, partitions, hints, vault, assistants, endpoints, deliveries, conversations, turnQueue, deliveryQueue };
+};
+
+export type Service = Awaited<ReturnType<typeof openService>>;

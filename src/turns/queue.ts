@@ -1,0 +1,55 @@
+import * as z from 'zod';
+import type { TurnRef } from '../conversations/hints.ts';
+import { createBatcher } from '../platform/batch.ts';
+import type { Logger } from '../platform/logger.ts';
+import { oldestWaitingAt, type PartitionedQueue } from '../platform/queue.ts';
+
+export const TURNS_QUEUE = 'turns';
+
+/** A job lives as long as its slowest turn, so it names few; alone, a turn has a job to itself. */
+const TURNS_PER_JOB = 16;
+
+export const TurnsJob = z.object({
+  turns: z.array(z.object({ key: z.string().length(32), turnId: z.uuid() })).min(1).max(TURNS_PER_JOB),
+});
+export type TurnsJob = z.infer<typeof TurnsJob>;
+
+/**
+ * Jobs are hints: MongoDB says which turn is head, and what is lost here a sweep puts back. So a failure to add one is
+ * logged, never shown to the caller.
+ */
+export const createTurnQueue = (queue: PartitionedQueue<TurnsJob>, logger: Logger) => {
+  const add = createBatcher<TurnRef, void>(
+    async (heads) => {
+      const byQueue = Map.groupBy(heads, ({ key }) => queue.of(key));
+      for (const [partition, turns] of byQueue) {
+        const jobs = [];
+        for (let start = 0; start < turns.length; start += TURNS_PER_JOB) {
+          jobs.push({ name: 'answer', data: { turns: turns.slice(start, start + TURNS_PER_JOB) } });
+        }
+        if (jobs.length === 1 && jobs[0]) await partition.add(jobs[0].name, jobs[0].data);
+        else await partition.addBulk(jobs);
+      }
+      return heads.map(() => undefined);
+    },
+    { maxInFlight: 8 },
+  );
+
+  return {
+    /** Asks for this head to be answered. Never throws. */
+    enqueue: (head: TurnRef): void => {
+      add(head).catch((cause: unknown) => logger.debug({ err: cause, turnId: head.turnId }, 'a job could not be added'));
+    },
+
+    /** The oldest job not yet begun, over all partitions; a head hinted later than that may still be in line. */
+    oldestWaitingAt: async (): Promise<number | null> => {
+      const times = await Promise.all(queue.queues.map((partition) => oldestWaitingAt(partition)));
+      const known = times.filter((time) => time !== null);
+      return known.length > 0 ? Math.min(...known) : null;
+    },
+
+    close: queue.close,
+  };
+};
+
+export type TurnQueue = ReturnType<typeof createTurnQueue>;

@@ -1,0 +1,58 @@
+import * as z from 'zod';
+import { LanguageTag } from '../assistants/assistant.ts';
+import { SUGGESTED_ACTION_TYPES } from '../assistants/suggested-action.ts';
+
+export const SESSION_ID_MAX = 256;
+export const MESSAGE_MAX = 8_000;
+
+const codePoints = (value: string): number => {
+  let count = 0;
+  for (let index = 0; index < value.length; index += 1) {
+    if ((value.charCodeAt(index) & 0xfc00) !== 0xdc00) count += 1;
+  }
+  return count;
+};
+
+const longest = (max: number) => (value: string) => value.length <= max || codePoints(value) <= max;
+
+/** Every string from outside: a lone surrogate cannot be stored or sent on exactly. */
+export const wellFormed = z.string().refine((value) => value.isWellFormed(), 'must be well-formed Unicode');
+
+const notBlank = (value: string): boolean => value.trim() !== '';
+
+/** Kept exactly, never trimmed or folded (contract §1). Lengths in code points. */
+export const SessionId = wellFormed
+  .refine(notBlank, 'must not be blank')
+  .refine(longest(SESSION_ID_MAX), `must be at most ${SESSION_ID_MAX} characters`)
+  .refine((value) => !/\p{Cc}/u.test(value), 'must not contain control characters')
+  .meta({ description: 'Any stable string for each user. Same value = same conversation.', minLength: 1 });
+
+export const MessageText = wellFormed
+  .refine(notBlank, 'must not be blank')
+  .refine(longest(MESSAGE_MAX), `must be at most ${MESSAGE_MAX} characters`)
+  .refine((value) => !value.includes('\0'), 'must not contain NUL');
+
+/** Chat request of contract §1; unknown fields are ignored. */
+export const ChatRequest = z
+  .object({
+    session_id: SessionId,
+    message: MessageText.meta({ description: "The visitor's text.", minLength: 1 }),
+    language: LanguageTag.nullish().meta({ description: 'BCP 47 tag of the message; detected when left out.' }),
+  })
+  .meta({ id: 'ChatRequest' });
+
+/** 1–255 visible ASCII characters. */
+export const IdempotencyKey = z.string().regex(/^[\x21-\x7e]{1,255}$/, 'must be 1–255 visible ASCII characters');
+
+export const ChatResponse = z
+  .object({
+    reply: z.string(),
+    suggestedActions: z
+      .array(z.object({ label: z.string(), type: z.enum(SUGGESTED_ACTION_TYPES), payload: z.string() }))
+      .max(5)
+      .optional(),
+    conversationId: z.uuid(),
+    messageId: z.uuid(),
+  })
+  .meta({ id: 'ChatResponse' });
+export type ChatResponse = z.infer<typeof ChatResponse>;

@@ -1,0 +1,16 @@
+import { describeConfig, readConfig } from '../../src/platform/config.ts';
+import { createLifecycle, requireNode } from '../../src/platform/lifecycle.ts';
+import { createLogger } from '../../src/platform/logger.ts';
+import { startProcess } from '../../src/platform/process.ts';
+import { openDeliveryWorker } from './worker.ts';
+
+requireNode();
+await startProcess(async () => {
+  const config = readConfig(process.env);
+  const logger = createLogger({ name: 'parley-delivery-worker', level: config.LOG_LEVEL });
+  logger.info({ config: describeConfig(config) }, 'starting');
+  const lifecycle = createLifecycle(logger, { deadlineMs: config.SHUTDOWN_DEADLINE_MS });
+  lifecycle.listenToProcess();
+  const { healthPort } = await openDeliveryWorker({ config, logger, lifecycle });
+  logger.info({ healthPort }, 'delivering events');
+});

@@ -1,0 +1,162 @@
+import type { Assistant } from '../../src/assistants/assistant.ts';
+import type { AssistantStore } from '../../src/assistants/store.ts';
+import type { Committed, TurnEnd } from '../../src/conversations/commit.ts';
+import type { StoredConversation, WaitingTurn } from '../../src/conversations/conversation.ts';
+import type { Hints, TurnRef } from '../../src/conversations/hints.ts';
+import type { ConversationStore } from '../../src/conversations/store.ts';
+import type { EndpointStore } from '../../src/events/endpoint-store.ts';
+import type { DeliveryQueue } from '../../src/events/queue.ts';
+import type { Logger } from '../../src/platform/logger.ts';
+import { isConnectionFailure } from '../../src/platform/mongo.ts';
+import type { TurnQueue } from '../../src/turns/queue.ts';
+import type { Published } from '../../src/turns/replies.ts';
+import type { AssistantEngine, AssistantProfile } from './engines/engine.ts';
+import { endWithApology, endWithReply, holdingTextOf } from './handoff.ts';
+import { scoreLead } from './lead-score.ts';
+
+/** A turn fails only by our fault, after so many tries that were begun (contract §2). */
+const MAX_TRIES = 3;
+/** Turns of one line answered in a row before the line goes back to the queue, so that no session holds a job for ever. */
+const TURNS_IN_A_ROW = 50;
+
+export type Dependencies = {
+  conversations: ConversationStore;
+  assistants: AssistantStore;
+  endpoints: EndpointStore;
+  hints: Hints;
+  engine: AssistantEngine;
+  turnQueue: TurnQueue;
+  deliveryQueue: DeliveryQueue;
+  publish: (channels: string[], published: Published) => void;
+  draining: AbortSignal;
+  logger: Logger;
+};
+
+/** The head's conversation as read; null where this turn is not the head (any more). */
+const headOf = (conversation: StoredConversation | null, turnId: string): WaitingTurn | null => {
+  const head = conversation?.waiting[0];
+  return head?.turnId === turnId ? head : null;
+};
+
+/**
+ * Answers heads of lines. A turn may be answered twice by the queue; it is stored once, since the commit matches only the
+ * conversation that was read, with this turn at its head (design §2).
+ */
+export const createAnswerTurn = (dependencies: Dependencies) => {
+  const { conversations, assistants, endpoints, hints, engine, turnQueue, deliveryQueue, publish, draining, logger } = dependencies;
+
+  const profileOf = async (assistant: Assistant): Promise<AssistantProfile> => ({
+    assistantId: assistant.assistantId,
+    version: String(assistant.version),
+    name: assistant.name,
+    instructions: assistant.instructions,
+    languages: assistant.languages,
+    threshold: assistant.threshold,
+    knowledge: await assistants.findKnowledge(assistant),
+  });
+
+  const askEngine = async (conversation: StoredConversation, turn: WaitingTurn, assistant: Assistant): Promise<TurnEnd> => {
+    const { leadScore, leadBecause, lowConfidenceStreak, engineErrorStreak } = conversation;
+    const scored = scoreLead({ previous: leadScore, explanation: leadBecause, message: turn.message, turnNumber: conversation.seq + 1 });
+    const lead = { leadScore: scored.score, leadBecause: scored.because };
+    const streaks = { lowConfidenceStreak, engineErrorStreak };
+    if (conversation.status === 'escalated') {
+      return { kind: 'held', holdingText: holdingTextOf(assistant, turn.language), ...lead };
+    }
+    const [profile, history] = await Promise.all([
+      profileOf(assistant),
+      conversations.messages.findLatest(conversation, engine.historyEntries),
+    ]);
+    try {
+      const reply = await engine.reply({
+        assistant: profile,
+        message: turn.message,
+        language: turn.language,
+        history: history.map(({ role, content, why }) => ({ role, content, why })),
+        signal: draining,
+      });
+      return endWithReply(reply, { assistant, turn, streaks, canKnow: profile.knowledge.length > 0, lead });
+    } catch (cause) {
+      logger.error({ err: cause, turnId: turn.turnId, engine: engine.name }, 'the engine failed');
+      return endWithApology({ assistant, turn, streaks, lead });
+    }
+  };
+
+  const endOf = async (conversation: StoredConversation, turn: WaitingTurn, tries: number): Promise<TurnEnd> => {
+    if (tries > MAX_TRIES) return { kind: 'failed' };
+    const assistant = await assistants.findAssistant(conversation.assistantId);
+    return assistant ? askEngine(conversation, turn, assistant) : { kind: 'failed' };
+  };
+
+  const announceEnd = (conversation: StoredConversation, turn: WaitingTurn, end: TurnEnd, committed: Committed): void => {
+    const { _id: key, conversationId, assistantId, channel } = conversation;
+    const { turnId, replyTo, language, acceptedAt } = turn;
+    publish(replyTo, { turnId, conversationId, reply: committed.reply });
+    if (committed.announced) deliveryQueue.wake(key);
+    logger.info(
+      {
+        turnId,
+        conversationId,
+        assistantId,
+        channel,
+        language,
+        seq: committed.seq,
+        end: end.kind,
+        ...(end.kind === 'handoff' && { reason: end.reason }),
+        ...(end.kind === 'answered' && { why: end.answer.why }),
+        ms: Date.now() - acceptedAt.getTime(),
+      },
+      'turn ended',
+    );
+  };
+
+  /** Reads, answers, commits; again where the conversation changed in between. The next head, or null. */
+  const answerHead = async ({ key, turnId }: TurnRef, tries: number): Promise<string | null> => {
+    let answered = null as { seq: number; status: string; end: TurnEnd } | null;
+    for (;;) {
+      const conversation = await conversations.findByKey(key);
+      const turn = headOf(conversation, turnId);
+      if (!conversation || !turn) return null;
+      // A waiter that joined meanwhile changes nothing of the answer; a message or a handoff does.
+      const { seq, status } = conversation;
+      if (answered?.seq !== seq || answered.status !== status) {
+        answered = { seq, status, end: await endOf(conversation, turn, tries) };
+      }
+      const receiversOf = conversation.channel === 'playground' ? () => [] : await endpoints.receivers(conversation.assistantId);
+      const committed = await conversations.commit(conversation, answered.end, receiversOf);
+      if (!committed) continue;
+      announceEnd(conversation, turn, answered.end, committed);
+      return committed.nextTurnId;
+    }
+  };
+
+  /** One head under a take. The next head of its line, or null. */
+  const answerTaken = async (ref: TurnRef): Promise<string | null> => {
+    const take = await hints.take(ref);
+    if (!take) return null;
+    let forgetTries = false;
+    try {
+      const next = await answerHead(ref, take.tries);
+      forgetTries = true;
+      return next;
+    } catch (cause) {
+      // A store that is away is nobody's try: the sweep asks again once it is back.
+      forgetTries = isConnectionFailure(cause);
+      logger[forgetTries ? 'warn' : 'error']({ err: cause, turnId: ref.turnId, tries: take.tries }, 'a turn was not answered');
+      return forgetTries ? null : ref.turnId;
+    } finally {
+      hints.release(ref, take.token, forgetTries);
+    }
+  };
+
+  /** Answers a line from this head on. */
+  return async ({ key, turnId }: TurnRef): Promise<void> => {
+    let next: string | null = turnId;
+    for (let count = 0; next !== null && count < TURNS_IN_A_ROW && !draining.aborted; count += 1) {
+      next = await answerTaken({ key, turnId: next });
+    }
+    if (next !== null) turnQueue.enqueue({ key, turnId: next });
+  };
+};
+
+export type AnswerTurn = ReturnType<typeof createAnswerTurn>;

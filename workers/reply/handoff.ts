@@ -1,0 +1,53 @@
+import type { Assistant } from '../../src/assistants/assistant.ts';
+import type { Answer, HandoffReason, TurnEnd } from '../../src/conversations/commit.ts';
+import type { StoredConversation, WaitingTurn } from '../../src/conversations/conversation.ts';
+import type { EngineReply } from './engines/engine.ts';
+import { apologyText, holdingText } from './engines/texts.ts';
+
+/** So many in a row, and a person takes over (contract §4). */
+const STREAK_TO_HAND_OFF = 2;
+
+type Lead = { leadScore: number; leadBecause: string[] };
+type Streaks = Pick<StoredConversation, 'lowConfidenceStreak' | 'engineErrorStreak'>;
+
+export const holdingTextOf = ({ holdingText: own }: Assistant, language: string): string => own ?? holdingText(language);
+
+const handoffReasonOf = (reply: EngineReply, { lowConfidenceStreak }: Streaks, canKnow: boolean): HandoffReason | null => {
+  if (reply.escalate) return reply.escalate;
+  return canKnow && reply.low && lowConfidenceStreak + 1 >= STREAK_TO_HAND_OFF ? 'low_confidence' : null;
+};
+
+/** The turn's end where an engine replied: its answer, or a handoff by the assistant itself. */
+export const endWithReply = (
+  reply: EngineReply,
+  { assistant, turn, streaks, canKnow, lead }: { assistant: Assistant; turn: WaitingTurn; streaks: Streaks; canKnow: boolean; lead: Lead },
+): TurnEnd => {
+  const reason = handoffReasonOf(reply, streaks, canKnow);
+  if (reason) return { kind: 'handoff', reason, holdingText: holdingTextOf(assistant, turn.language), why: reply.why, ...lead };
+  const answer: Answer = {
+    text: reply.text,
+    language: reply.language,
+    suggestedActions: reply.suggestedActions,
+    why: reply.why,
+    lowConfidenceStreak: canKnow && reply.low ? streaks.lowConfidenceStreak + 1 : 0,
+    engineErrorStreak: 0,
+  };
+  return { kind: 'answered', answer, ...lead };
+};
+
+/** The turn's end where even the fall-back failed: a localised apology, the second time in a row a handoff. */
+export const endWithApology = ({ assistant, turn, streaks, lead }: { assistant: Assistant; turn: WaitingTurn; streaks: Streaks; lead: Lead }): TurnEnd => {
+  const why = { engine: 'none', error: 'engine_error' };
+  if (streaks.engineErrorStreak + 1 >= STREAK_TO_HAND_OFF) {
+    return { kind: 'handoff', reason: 'engine_error', holdingText: holdingTextOf(assistant, turn.language), why, ...lead };
+  }
+  const answer: Answer = {
+    text: apologyText(turn.language),
+    language: turn.language,
+    suggestedActions: [],
+    why,
+    lowConfidenceStreak: streaks.lowConfidenceStreak,
+    engineErrorStreak: streaks.engineErrorStreak + 1,
+  };
+  return { kind: 'answered', answer, ...lead };
+};
