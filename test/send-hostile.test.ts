@@ -96,7 +96,7 @@ describe.concurrent('a hostile receiver ends in time, with its outcome, and is s
     await receiver.close();
 
     expect([result.outcome, result.errorKind, result.status]).toEqual(expected);
-    expect(took).toBeLessThan(QUICK.deadlineMs + 500);
+    expect(took).toBeLessThan(QUICK.deadlineMs + 600);
     expect(result.wrote).toBe(true);
     expect(receiver.requests()).toBeLessThanOrEqual(1);
     expect(result.truncated).toBe(TRUNCATED.includes(name));
@@ -139,7 +139,7 @@ describe.concurrent('TLS that does not hold ends not_sent: tls', () => {
       await receiver.close();
 
       expect(result).toMatchObject({ outcome: 'not_sent', errorKind: 'tls', wrote: false });
-      expect(took).toBeLessThan(QUICK.deadlineMs + 500);
+      expect(took).toBeLessThan(QUICK.deadlineMs + 600);
     },
   );
 
@@ -172,7 +172,7 @@ describe.concurrent('the five seconds', () => {
     await receiver.close();
 
     expect(result).toMatchObject({ outcome: 'unknown', errorKind: 'timeout' });
-    expect(took).toBeLessThan(QUICK.deadlineMs + 200);
+    expect(took).toBeLessThan(QUICK.deadlineMs + 600);
     expect(result.timings.dns).toBeGreaterThan(480);
   });
 
@@ -183,7 +183,7 @@ describe.concurrent('the five seconds', () => {
     const { result, took } = await sendOnce(url, { ...QUICK, ...options });
 
     expect(result).toMatchObject({ outcome: 'not_sent', errorKind, wrote: false });
-    expect(took).toBeLessThan(QUICK.deadlineMs + 200);
+    expect(took).toBeLessThan(QUICK.deadlineMs + 600);
   });
 
   it('end with a reset, so that the kernel sends no rest', async ({ expect }) => {

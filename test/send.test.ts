@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, describe, expect, it } from 'vitest';
 import { newWebhookSecret, signEvent } from '../src/events/signature.ts';
 import { createSender, ERROR_KINDS, type SenderOptions, type SendRequest } from '../workers/delivery/send.ts';
-import { AUTHORITY } from './support/certificates.ts';
+import { AUTHORITY, KEY, VALID } from './support/certificates.ts';
 import { type Behaviour, openHostile } from './support/hostile-receiver.ts';
 import { openReceiver, type ReceiverOptions } from './support/receiver.ts';
 
@@ -176,6 +176,32 @@ describe('a request is written once', () => {
     }
 
     expect([receiver.connections(), receiver.requests()]).toEqual([1, 5]);
+  });
+
+  it('over TLS too', async () => {
+    const tls = { key: KEY, cert: VALID };
+    const receiver = await openHostile({ requested: (socket) => socket.write(ANSWER) }, tls);
+    closing.push(receiver.close);
+    const sender = aSender();
+    const request = aRequest({ url: `https://127.0.0.1:${receiver.port}/` });
+
+    const results = [await sender.send(request), await sender.send(request), await sender.send(request)];
+
+    expect(results.map(({ outcome, timings }) => [outcome, timings.tls === null])).toEqual([
+      ['delivered', false],
+      ['delivered', true],
+      ['delivered', true],
+    ]);
+    expect([receiver.connections(), receiver.requests()]).toEqual([1, 3]);
+  });
+
+  it('and a connection that is not to be used again ends politely, without a reset', async () => {
+    const closes = 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok';
+    const receiver = await aHostile({ requested: (socket) => socket.write(closes) });
+
+    await aSender().send(aRequest({ url: receiver.url }));
+
+    await expect.poll(() => receiver.endings).toEqual(['end']);
   });
 
   it('and on a new one when the idle one was closed before the write', async () => {

@@ -91,7 +91,7 @@ const saysAndEnds = (text: string): Behaviour => ({ requested: (socket) => socke
 const OK = 'HTTP/1.1 200 OK\r\n';
 const MEGABYTE = 1024 * 1024;
 let packed: Buffer | undefined;
-const bomb = (): Buffer => (packed ??= gzipSync(Buffer.alloc(64 * MEGABYTE)));
+const bomb = (): Buffer => (packed ??= gzipSync(Buffer.alloc(4 * MEGABYTE)));
 
 export const HOSTILE = {
   silent: {},

@@ -2,6 +2,7 @@ import { performance } from 'node:perf_hooks';
 import { checkEndpointUrl } from '../../../src/events/address-guard.ts';
 import { type Connection, type DialSettings, type Listener, openConnection, type Trace } from './connection.ts';
 import type { Pool } from './pool.ts';
+import { composeRequest, type SendRequest } from './request.ts';
 import { ResponseReader } from './response-reader.ts';
 import {
   connectionFailure,
@@ -13,25 +14,11 @@ import {
   tlsOf,
 } from './result.ts';
 
-export interface SendRequest {
-  endpointId: string;
-  url: string;
-  body: Buffer;
-  /** A function is called when all is ready to be written, so that a signature carries the time of sending. */
-  headers: Record<string, string> | ((timestampSeconds: number) => Record<string, string>);
-  deadlineMs?: number;
-  /** On `performance.now()`'s clock: past it, nothing may be written any more. */
-  notAfter?: number;
-}
 export interface AttemptSettings extends DialSettings {
   userAgent: string;
   deadlineMs: number;
   bodyGraceMs: number;
-  maxSockets: number;
 }
-
-const UNSAFE = /[^\t\x20-\x7e]/;
-const NAME = /^[\w-]+$/;
 
 /**
  * One request, once. The steps only lead forward: an idle connection found closed before the write is replaced, but
@@ -67,7 +54,7 @@ export class Attempt implements Listener {
     const checked = checkEndpointUrl(this.request.url, this.settings);
     if (!checked.ok) return this.settle('address_refused', checked.reason);
     if (this.late()) return this.settle('too_late');
-    this.timer = setTimeout(() => this.timeUp(), this.request.deadlineMs ?? this.settings.deadlineMs);
+    this.timer = setTimeout(() => this.timeUp(), this.deadlineMs);
     this.key = `${this.request.endpointId} ${checked.url.origin}`;
     this.findConnection(checked.url);
   }
@@ -125,7 +112,8 @@ export class Attempt implements Listener {
     this.connection = connection;
     connection.listener = this;
     try {
-      const bytes = this.compose(url);
+      const { headers, bytes } = composeRequest(url, this.settings.userAgent, this.request);
+      this.requestHeaders = headers;
       if (this.late()) return this.settle('too_late');
       this.wroteAt = performance.now();
       connection.socket.write(bytes);
@@ -134,37 +122,21 @@ export class Attempt implements Listener {
     }
   }
 
-  private compose(url: URL): Buffer {
-    const { body, headers } = this.request;
-    const own = typeof headers === 'function' ? headers(Math.floor(Date.now() / 1000)) : headers;
-    this.requestHeaders = {
-      Host: url.host,
-      'User-Agent': this.settings.userAgent,
-      'Accept-Encoding': 'identity',
-      ...own,
-      'Content-Length': String(body.length),
-    };
-    let head = `POST ${url.pathname}${url.search} HTTP/1.1\r\n`;
-    for (const [name, value] of Object.entries(this.requestHeaders)) {
-      if (!NAME.test(name) || UNSAFE.test(value)) throw new Error(`header ${name} cannot be sent`);
-      head += `${name}: ${value}\r\n`;
-    }
-    head += '\r\n';
-    const bytes = Buffer.allocUnsafe(head.length + body.length);
-    bytes.write(head, 0, 'latin1');
-    body.copy(bytes, head.length);
-    return bytes;
+  private get deadlineMs(): number {
+    return this.request.deadlineMs ?? this.settings.deadlineMs;
   }
 
   private late(): boolean {
-    return this.request.notAfter !== undefined && performance.now() > this.request.notAfter;
+    const { notAfter = Number.POSITIVE_INFINITY } = this.request;
+    // The deadline too: a process that was stopped may come here before its timer has rung.
+    return performance.now() > Math.min(notAfter, this.trace.startedAt + this.deadlineMs);
   }
 
   /** The status is known: the rest of the body is worth a moment, not the whole deadline. */
   private startGrace(): void {
     this.graceRuns = true;
     const spent = performance.now() - this.trace.startedAt;
-    const left = (this.request.deadlineMs ?? this.settings.deadlineMs) - spent;
+    const left = this.deadlineMs - spent;
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.timeUp(), Math.max(0, Math.min(left, this.settings.bodyGraceMs)));
   }
@@ -190,7 +162,7 @@ export class Attempt implements Listener {
     const unused = this.wroteAt === null && kind === 'too_late';
     const answered = kind === null && this.reader.done && this.reader.reusable;
     if ((unused || answered) && connection.reusable) this.pool.put(this.key, connection);
-    else connection.close(true);
+    else connection.close(kind !== null || this.reader.truncated);
   }
 
   private result(kind: ErrorKind | null, detail: string | null): SendResult {

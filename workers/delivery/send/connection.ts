@@ -1,6 +1,6 @@
 import { isIP, type LookupFunction, connect as netConnect, type Socket, type TcpNetConnectOpts } from 'node:net';
 import { performance } from 'node:perf_hooks';
-import { connect as tlsConnect, type TLSSocket } from 'node:tls';
+import { type SecureContext, connect as tlsConnect, type TLSSocket } from 'node:tls';
 import { AddressRefused, isAllowedPeer, socketHost } from '../../../src/events/address-guard.ts';
 
 /** What is being waited for; when the wait fails, it names the failure. */
@@ -21,8 +21,7 @@ export interface Trace {
 export interface DialSettings {
   allowPrivate: boolean;
   lookup: LookupFunction;
-  ca?: string | Buffer | (string | Buffer)[] | undefined;
-  /** Opens the TCP connection; tests give one that maps public addresses to their own listener. */
+  secureContext: SecureContext;
   dial?: Dial | undefined;
 }
 type Opened = (error: Error | null, connection: Connection | null) => void;
@@ -91,15 +90,14 @@ const describeTls = (socket: TLSSocket) => ({
   validTo: Date.parse(socket.getPeerCertificate().valid_to),
 });
 
-const secure = (raw: Socket, host: string, { ca }: DialSettings): TLSSocket => {
+const secure = (raw: Socket, host: string, { secureContext }: DialSettings): TLSSocket => {
   // An address is not sent as a server name, and a certificate does not carry the trailing dot.
   const servername = isIP(host) === 0 ? host.replace(/\.$/, '') : '';
   return tlsConnect({
     socket: raw,
     host,
     servername,
-    ...(ca === undefined ? {} : { ca }),
-    minVersion: 'TLSv1.3',
+    secureContext,
     ALPNProtocols: ['http/1.1'],
     rejectUnauthorized: true, // said aloud, so that NODE_TLS_REJECT_UNAUTHORIZED has no say
   });

@@ -1,21 +1,18 @@
-/**
- * Reads one HTTP/1.x response from bytes nobody vouches for. The status decides the delivery, so the head must be
- * whole and sane; what follows is kept as far as it goes, and any oddity in it only costs the connection its reuse.
- */
+import { parseHead } from './response-head.ts';
+
 const MAX_HEAD_BYTES = 32 * 1024;
-const MAX_KEPT_HEADER_BYTES = 16 * 1024;
 const MAX_LINE_BYTES = 1024;
 export const MAX_BODY_BYTES = 16 * 1024;
 
-const STATUS_LINE = /^HTTP\/1\.([01]) +([1-9]\d\d)(?: |$)/;
-const HEADER_NAME = /^[\w!#$%&'*+.^`|~-]+$/;
-const LENGTH = /^\d{1,15}$/;
 const CHUNK_SIZE = /^([\da-f]{1,12})[\t ]*(?:;|$)/i;
-const SERVER_CLOSES_SOON = /(?:^|[,\s])timeout=[01](?:$|\D)/i;
 const NOTHING: Buffer = Buffer.alloc(0);
 
-type Framing = 'head' | 'length' | 'chunk_size' | 'chunk' | 'chunk_end' | 'trailers' | 'until_close' | 'done';
+type Part = 'head' | 'length' | 'chunk_size' | 'chunk' | 'chunk_end' | 'trailers' | 'until_close' | 'done';
 
+/**
+ * Reads one HTTP/1 response from bytes nobody vouches for. The status decides the delivery, so the head must be whole
+ * and sane; what follows is kept as far as it goes, and any oddity in it only costs the connection its reuse.
+ */
 export class ResponseReader {
   /** 0 until a final (not 1xx) head has been read. */
   status = 0;
@@ -23,23 +20,23 @@ export class ResponseReader {
   truncated = false;
   reusable = true;
   failure: string | null = null;
-  private framing: Framing = 'head';
+  private part: Part = 'head';
   private left = 0;
-  private held: Buffer = NOTHING;
+  private held = NOTHING;
   private headBytes = 0;
   private body: Buffer[] = [];
   private bodyBytes = 0;
 
   get done(): boolean {
-    return this.framing === 'done';
+    return this.part === 'done';
   }
 
   push(bytes: Buffer): void {
     let rest = bytes;
-    while (rest.length > 0 && this.framing !== 'done') {
-      if (this.framing === 'head') rest = this.pushHead(rest);
-      else if (this.framing === 'length' || this.framing === 'chunk') rest = this.pushCounted(rest);
-      else if (this.framing === 'until_close') rest = this.keep(rest, rest.length);
+    while (rest.length > 0 && this.part !== 'done') {
+      if (this.part === 'head') rest = this.pushHead(rest);
+      else if (this.part === 'length' || this.part === 'chunk') rest = this.pushCounted(rest);
+      else if (this.part === 'until_close') rest = this.keep(rest, rest.length);
       else rest = this.pushLine(rest);
     }
     // Bytes past the end would be read as the answer to the next request.
@@ -49,17 +46,17 @@ export class ResponseReader {
   /** The peer will say no more. */
   end(): void {
     this.reusable = false;
-    if (this.framing === 'done') return;
-    if (this.status === 0) this.failure ??= 'closed before a whole response';
-    this.truncated ||= this.status !== 0 && this.framing !== 'until_close';
-    this.framing = 'done';
+    if (this.part === 'done') return;
+    if (this.status === 0) this.failure = 'closed before a whole response';
+    else if (this.part !== 'until_close') this.truncated = true;
+    this.part = 'done';
   }
 
   /** Enough has been read, or waited for. */
   cut(): void {
     this.truncated = true;
     this.reusable = false;
-    this.framing = 'done';
+    this.part = 'done';
   }
 
   /** Invalid UTF-8 becomes U+FFFD, except for a character that only the cap has cut. */
@@ -71,7 +68,7 @@ export class ResponseReader {
   private fail(reason: string): Buffer {
     this.failure = reason;
     this.reusable = false;
-    this.framing = 'done';
+    this.part = 'done';
     return NOTHING;
   }
 
@@ -81,113 +78,67 @@ export class ResponseReader {
     // An SSH or SMTP greeting would otherwise be waited on until the deadline.
     if (!'HTTP/'.startsWith(head.toString('latin1', 0, 5))) return this.fail('not an HTTP/1 response');
     const end = endOfHead(head, from);
+    this.held = end === -1 ? head : NOTHING;
     if (this.headBytes + (end === -1 ? head.length : end) > MAX_HEAD_BYTES) return this.fail('headers too large');
-    if (end === -1) {
-      this.held = head;
-      return NOTHING;
-    }
-    this.held = NOTHING;
+    if (end === -1) return NOTHING;
     this.headBytes += end;
     this.readHead(head.toString('latin1', 0, end));
     return head.subarray(end);
   }
 
   private readHead(text: string): void {
-    const lines = text.split('\n');
-    const [, minor, code] = STATUS_LINE.exec((lines[0] ?? '').trimEnd()) ?? [];
-    if (code === undefined) return void this.fail('not an HTTP/1 response');
-    const status = Number(code);
+    const head = parseHead(text);
+    if (!head) return void this.fail('not an HTTP/1 response');
+    const { status, headers, reusable, body } = head;
     if (status < 200 && status !== 101) return; // an interim response: the final one follows
-    const headers = this.readHeaders(lines);
     this.status = status;
     this.headers = headers;
-    const persistent = minor === '1' ? !/\bclose\b/i.test(headers.connection ?? '') : false;
-    if (!persistent || SERVER_CLOSES_SOON.test(headers['keep-alive'] ?? '')) this.reusable = false;
-    this.frame(status, headers['transfer-encoding'], headers['content-length']);
-  }
-
-  private readHeaders(lines: string[]): Record<string, string> {
-    const headers: Record<string, string> = {};
-    let kept = 0;
-    for (const line of lines.slice(1)) {
-      const colon = line.indexOf(':');
-      const name = line.slice(0, Math.max(0, colon)).toLowerCase();
-      if (!HEADER_NAME.test(name)) {
-        if (line.trim() !== '') this.reusable = false;
-        continue;
-      }
-      kept += line.length;
-      if (kept > MAX_KEPT_HEADER_BYTES) {
-        // The framing may be among what is left out.
-        this.reusable = false;
-        break;
-      }
-      const value = line.slice(colon + 1).trim();
-      // A header may be called "constructor".
-      headers[name] = Object.hasOwn(headers, name) ? `${headers[name]}, ${value}` : value;
-    }
-    return headers;
-  }
-
-  private frame(status: number, encoding: string | undefined, length: string | undefined): void {
-    if (status === 204 || status === 304 || status === 101) {
-      if (status === 101 || encoding !== undefined || (length ?? '0') !== '0') this.reusable = false;
-      this.framing = 'done';
-    } else if (encoding !== undefined) {
-      if (length !== undefined) this.reusable = false;
-      this.framing = /(?:^|,)\s*chunked$/i.test(encoding) ? 'chunk_size' : 'until_close';
-    } else if (length !== undefined && LENGTH.test(length)) {
-      this.left = Number(length);
-      this.framing = this.left === 0 ? 'done' : 'length';
-    } else {
-      this.framing = 'until_close';
-    }
-    if (this.framing === 'until_close') this.reusable = false;
+    this.reusable = reusable;
+    if (body.framing === 'length') this.left = body.length;
+    this.part = body.framing === 'none' ? 'done' : body.framing === 'chunked' ? 'chunk_size' : body.framing;
   }
 
   private pushCounted(bytes: Buffer): Buffer {
     const counted = Math.min(this.left, bytes.length);
     const rest = this.keep(bytes, counted);
-    if (this.framing === 'done') return rest;
+    if (this.done) return rest;
     this.left -= counted;
-    if (this.left === 0) this.framing = this.framing === 'length' ? 'done' : 'chunk_end';
-    else if (this.framing === 'length' && this.bodyBytes === MAX_BODY_BYTES) this.cut();
+    if (this.left === 0) this.part = this.part === 'length' ? 'done' : 'chunk_end';
+    else if (this.part === 'length' && this.bodyBytes === MAX_BODY_BYTES) this.cut();
     return rest;
   }
 
   private keep(bytes: Buffer, count: number): Buffer {
     const room = MAX_BODY_BYTES - this.bodyBytes;
-    const part = bytes.subarray(0, Math.min(count, room));
-    if (part.length > 0) this.body.push(part);
-    this.bodyBytes += part.length;
+    const kept = bytes.subarray(0, Math.min(count, room));
+    if (kept.length > 0) this.body.push(kept);
+    this.bodyBytes += kept.length;
     if (count > room) this.cut();
     return bytes.subarray(count);
   }
 
   private pushLine(bytes: Buffer): Buffer {
     const newline = bytes.indexOf(10);
-    const part = newline === -1 ? bytes : bytes.subarray(0, newline + 1);
-    this.held = Buffer.concat([this.held, part]);
+    const piece = newline === -1 ? bytes : bytes.subarray(0, newline + 1);
+    this.held = Buffer.concat([this.held, piece]);
     if (this.held.length > MAX_LINE_BYTES) this.cut();
     else if (newline !== -1) this.readLine(this.held.toString('latin1').trimEnd());
-    return bytes.subarray(part.length);
+    return bytes.subarray(piece.length);
   }
 
   private readLine(line: string): void {
     this.held = NOTHING;
-    if (this.framing === 'trailers') {
-      if (line === '') this.framing = 'done';
-      return;
+    if (this.part === 'trailers') {
+      if (line === '') this.part = 'done';
+    } else if (this.part === 'chunk_end') {
+      if (line === '') this.part = 'chunk_size';
+      else this.cut();
+    } else {
+      const [, size] = CHUNK_SIZE.exec(line) ?? [];
+      if (size === undefined) return this.cut();
+      this.left = Number.parseInt(size, 16);
+      this.part = this.left === 0 ? 'trailers' : 'chunk';
     }
-    if (this.framing === 'chunk_end') {
-      if (line !== '') this.cut();
-      else this.framing = 'chunk_size';
-      return;
-    }
-    const [, hex] = CHUNK_SIZE.exec(line) ?? [];
-    if (hex === undefined) return this.cut();
-    this.left = Number.parseInt(hex, 16);
-    this.framing = this.left === 0 ? 'trailers' : 'chunk';
   }
 }
 
