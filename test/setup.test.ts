@@ -28,6 +28,7 @@ const aClone = async (programs: Record<string, string> = {}) => {
 const launch = (root: string, args: string[], settings: Record<string, string> = {}) => {
   const PATH = [join(root, 'fakes'), dirname(process.execPath), '/usr/bin', '/bin'].join(':');
   const child = spawn(process.execPath, [join(root, 'scripts/run.js'), ...args], { env: { PATH, ...settings } });
+  onTestFinished(() => void child.kill('SIGKILL'));
   const run: Run = { status: null, stdout: '', stderr: '' };
   child.stdout.on('data', (data) => (run.stdout += data));
   child.stderr.on('data', (data) => (run.stderr += data));
