@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process';
+import { readFileSync, readdirSync } from 'node:fs';
 import { constants } from 'node:os';
 import { setTimeout as pause } from 'node:timers/promises';
 import { guard } from './guard.js';
@@ -43,13 +44,28 @@ const signalGroup = (group, signal) => {
   }
 };
 
+/** Whether anyone of the group still runs; the dead whom nobody has collected yet (a slow process 1) do not count. */
+const groupLives = (group) => {
+  if (!signalGroup(group, 0)) return false;
+  if (process.platform !== 'linux') return true;
+  return readdirSync('/proc').some((name) => {
+    if (!/^\d+$/.test(name)) return false;
+    try {
+      const [state, , pgrp] = readFileSync(`/proc/${name}/stat`, 'utf8').split(') ').at(-1).split(' ');
+      return Number(pgrp) === group && state !== 'Z' && state !== 'X';
+    } catch {
+      return false; // gone while we looked
+    }
+  });
+};
+
 /** A command may be gone before its own children: they go too, so that nothing works on behind the prompt. */
 const endGroup = async (group) => {
+  if (!signalGroup(group, 'SIGTERM')) return;
   const deadline = Date.now() + LEFTOVER_MS;
-  signalGroup(group, 'SIGTERM');
-  while (signalGroup(group, 0)) {
+  while (groupLives(group)) {
     if (Date.now() > deadline) signalGroup(group, 'SIGKILL');
-    if (Date.now() > deadline + KILLED_MS) return; // only zombies that nobody collects
+    if (Date.now() > deadline + KILLED_MS) return;
     await pause(20);
   }
 };
