@@ -13,7 +13,15 @@ import { openReplies } from './turns/replies.ts';
 import { createSubmit, storedReplyOf } from './turns/submit.ts';
 
 /** The API process, assembled and listening; tests start it as `main.ts` does. Answers with the port. */
-export const openApi = async ({ config, logger, lifecycle }: { config: Config; logger: Logger; lifecycle: Lifecycle }) => {
+export const openApi = async ({
+  config,
+  logger,
+  lifecycle,
+}: {
+  config: Config;
+  logger: Logger;
+  lifecycle: Lifecycle;
+}) => {
   const service = await openService({ config, logger, lifecycle, redisRole: 'api' });
   const { redis, partitions, conversations, assistants, endpoints, hints, turnQueue, deliveryQueue } = service;
 

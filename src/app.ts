@@ -34,7 +34,8 @@ const refuseWhileDraining =
 
 /** The API as one Express app: routers, not-found, the one error handler. Opens nothing. */
 export const createApp = (dependencies: AppDependencies): Express => {
-  const { access, conversations, endpoints, deliveryQueue, submit, readiness, draining, trustProxy, logger } = dependencies;
+  const { access, conversations, endpoints, deliveryQueue, submit, readiness, draining, trustProxy, logger } =
+    dependencies;
   const app = express();
   app.set('trust proxy', trustProxy);
   app.disable('x-powered-by');

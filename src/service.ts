@@ -53,7 +53,19 @@ export const openService = async ({ config, logger, lifecycle, redisRole }: Opti
   const turnQueue = createTurnQueue(openQueue<TurnsJob>(TURNS_QUEUE), logger);
   const deliveryQueue = createDeliveryQueue(openQueue<WakeUpJob>(DELIVERIES_QUEUE), logger);
 
-  return { mongo, redis, partitions, hints, vault, assistants, endpoints, deliveries, conversations, turnQueue, deliveryQueue };
+  return {
+    mongo,
+    redis,
+    partitions,
+    hints,
+    vault,
+    assistants,
+    endpoints,
+    deliveries,
+    conversations,
+    turnQueue,
+    deliveryQueue,
+  };
 };
 
 export type Service = Awaited<ReturnType<typeof openService>>;

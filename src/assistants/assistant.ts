@@ -44,7 +44,12 @@ export const AssistantInput = z.object({
   name: line(100),
   instructions: z.string().max(8000).default(''),
   languages: z.array(LanguageTag).max(50).default([]),
-  holdingText: z.string().trim().max(1000).nullish().transform((value) => value || null),
+  holdingText: z
+    .string()
+    .trim()
+    .max(1000)
+    .nullish()
+    .transform((value) => value || null),
   threshold: z.number().min(0).max(1).nullable().default(null),
   dedupeWindowSeconds: z.number().int().min(0).max(600).default(DEFAULT_DEDUPE_WINDOW_S),
 });

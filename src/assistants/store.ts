@@ -130,10 +130,18 @@ export const createAssistantStore = (connection: Connection) => {
     addKnowledge: async (assistantId: string, entries: KnowledgeInput[]): Promise<KnowledgeEntry[]> => {
       await getAssistant(assistantId);
       const position = (await knowledge.findOne({ assistantId }).sort({ position: -1 }).lean())?.position ?? 0;
-      const rows = entries.map((entry, index) => ({ _id: newId(), assistantId, position: position + index + 1, ...entry }));
+      const rows = entries.map((entry, index) => ({
+        _id: newId(),
+        assistantId,
+        position: position + index + 1,
+        ...entry,
+      }));
       await knowledge.insertMany(rows);
       await changeAssistant(assistantId, { $inc: { version: 1 } });
-      return rows.map(({ _id, assistantId: _assistant, position: _position, ...entry }) => ({ ...entry, entryId: _id }));
+      return rows.map(({ _id, assistantId: _assistant, position: _position, ...entry }) => ({
+        ...entry,
+        entryId: _id,
+      }));
     },
 
     removeKnowledge: async (assistantId: string, entryIds?: string[]): Promise<void> => {
@@ -150,7 +158,11 @@ export const createAssistantStore = (connection: Connection) => {
     },
 
     /** The key in full is in this answer and nowhere else, ever again. */
-    createApiKey: async ({ assistantId, name, limitPerMinute }: NewApiKey): Promise<{ key: ApiKey; apiKey: string }> => {
+    createApiKey: async ({
+      assistantId,
+      name,
+      limitPerMinute,
+    }: NewApiKey): Promise<{ key: ApiKey; apiKey: string }> => {
       await getAssistant(assistantId);
       const apiKey = newApiKey();
       const stored: StoredApiKey = {
@@ -169,7 +181,9 @@ export const createAssistantStore = (connection: Connection) => {
     },
 
     listApiKeys: async (assistantId: string): Promise<ApiKey[]> =>
-      (await apiKeys.find({ assistantId }).sort({ createdAt: -1 }).lean()).map((stored) => toApiKey(stored as StoredApiKey)),
+      (await apiKeys.find({ assistantId }).sort({ createdAt: -1 }).lean()).map((stored) =>
+        toApiKey(stored as StoredApiKey),
+      ),
 
     /** Revoking twice is a no-op. */
     revokeApiKey: async (keyId: string): Promise<ApiKey> => {

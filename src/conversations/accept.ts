@@ -2,7 +2,14 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Connection, mongo } from 'mongoose';
 import { createBatcher } from '../platform/batch.ts';
 import { ApiError, unavailable } from '../platform/errors.ts';
-import { collectionOf, DUPLICATE_KEY, DURABLE, isConnectionFailure, updateMany, wasNeverSent } from '../platform/mongo.ts';
+import {
+  collectionOf,
+  DUPLICATE_KEY,
+  DURABLE,
+  isConnectionFailure,
+  updateMany,
+  wasNeverSent,
+} from '../platform/mongo.ts';
 import { truncateContent } from '../events/event.ts';
 import {
   type ChannelName,
@@ -122,7 +129,15 @@ const NOT_PRIMARY = new Set([10107, 13435]);
  * sign that the document says more than the filter could; then it is read, and a compare-and-set on all that was read
  * decides (design §2).
  */
-export const createAccept = ({ connection, hints, messages }: { connection: Connection; hints: Hints; messages: Messages }) => {
+export const createAccept = ({
+  connection,
+  hints,
+  messages,
+}: {
+  connection: Connection;
+  hints: Hints;
+  messages: Messages;
+}) => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
   const upsert = createBatcher<{ turn: NewTurn; receiversOf: ReceiversOf }, Upserted>(async (items) => {
@@ -180,10 +195,11 @@ export const createAccept = ({ connection, hints, messages }: { connection: Conn
 
   const pushNew = (conversation: StoredConversation, turn: NewTurn, receiversOf: ReceiversOf): Promise<boolean> => {
     const { $push, $currentDate } = pushTurn(toWaiting(turn), received(turn, receiversOf));
-    return compareAndSet(
-      { ...asRead(conversation), ...untouchedBy(turn), 'recent.turnId': { $ne: turn.turnId } },
-      { $push, $set: { language: turn.language, ...reopening(conversation) }, $currentDate } as never,
-    );
+    return compareAndSet({ ...asRead(conversation), ...untouchedBy(turn), 'recent.turnId': { $ne: turn.turnId } }, {
+      $push,
+      $set: { language: turn.language, ...reopening(conversation) },
+      $currentDate,
+    } as never);
   };
 
   /** Back at the end of the line under its old id, announcing nothing new; its visitor message keeps its seq. */
@@ -220,7 +236,11 @@ export const createAccept = ({ connection, hints, messages }: { connection: Conn
   };
 
   /** One try at a conversation that exists; null = it changed in between, decide again. */
-  const settle = async (conversation: StoredConversation, turn: NewTurn, options: AcceptOptions): Promise<Accepted | null> => {
+  const settle = async (
+    conversation: StoredConversation,
+    turn: NewTurn,
+    options: AcceptOptions,
+  ): Promise<Accepted | null> => {
     const { conversationId, waiting } = conversation;
     const decision = await decideOn(conversation, turn, options.windowMs);
     switch (decision.kind) {

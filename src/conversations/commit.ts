@@ -37,7 +37,14 @@ export type Answer = {
  */
 export type TurnEnd =
   | { kind: 'answered'; answer: Answer; leadScore: number; leadBecause: string[] }
-  | { kind: 'handoff'; reason: HandoffReason; holdingText: string; leadScore: number; leadBecause: string[]; why: Record<string, unknown> }
+  | {
+      kind: 'handoff';
+      reason: HandoffReason;
+      holdingText: string;
+      leadScore: number;
+      leadBecause: string[];
+      why: Record<string, unknown>;
+    }
   | { kind: 'held'; holdingText: string; leadScore: number; leadBecause: string[] }
   | { kind: 'failed' };
 
@@ -226,12 +233,21 @@ export const createCommit = (dependencies: { connection: Connection; messages: M
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
   const write = createBatcher<Prepared, { won: boolean; nextTurnId: string | null }>(async (items) => {
-    const { n } = await updateMany(connection, 'conversations', items.map(({ statement }) => statement));
+    const { n } = await updateMany(
+      connection,
+      'conversations',
+      items.map(({ statement }) => statement),
+    );
     const allWon = n === items.length;
     const rows = await conversations
       .find(
         { _id: { $in: items.map(({ key }) => key) } },
-        { projection: { 'waiting.turnId': 1, ...(!allWon && { 'recent.turnId': 1, 'recent.finishedAt': 1, 'recent.replyMessageId': 1 }) } },
+        {
+          projection: {
+            'waiting.turnId': 1,
+            ...(!allWon && { 'recent.turnId': 1, 'recent.finishedAt': 1, 'recent.replyMessageId': 1 }),
+          },
+        },
       )
       .toArray();
     const byKey = new Map(rows.map((row) => [row._id, row]));
@@ -249,7 +265,11 @@ export const createCommit = (dependencies: { connection: Connection; messages: M
     });
   });
 
-  return async (conversation: StoredConversation, end: TurnEnd, receiversOf: ReceiversOf): Promise<Committed | null> => {
+  return async (
+    conversation: StoredConversation,
+    end: TurnEnd,
+    receiversOf: ReceiversOf,
+  ): Promise<Committed | null> => {
     const { _id: key, recent } = conversation;
     const falling = recent.length < RECENT_MIN ? [] : recent.slice(0, recent.length + 1 - RECENT_MIN);
     const [storedSeqs, delivered] = await Promise.all([

@@ -117,9 +117,18 @@ const conversationSchema = new Schema<StoredConversation>(
   { _id: { type: String, required: true } },
   { collection: 'conversations', versionKey: false, strict: false },
 );
-conversationSchema.index({ headSince: 1 }, { name: 'waiting_heads', partialFilterExpression: { 'waiting.0': { $exists: true } } });
-conversationSchema.index({ 'outbox.0.at': 1 }, { name: 'outbox_heads', partialFilterExpression: { 'outbox.0': { $exists: true } } });
-conversationSchema.index({ 'opening.at': 1 }, { name: 'openings', partialFilterExpression: { opening: { $exists: true } } });
+conversationSchema.index(
+  { headSince: 1 },
+  { name: 'waiting_heads', partialFilterExpression: { 'waiting.0': { $exists: true } } },
+);
+conversationSchema.index(
+  { 'outbox.0.at': 1 },
+  { name: 'outbox_heads', partialFilterExpression: { 'outbox.0': { $exists: true } } },
+);
+conversationSchema.index(
+  { 'opening.at': 1 },
+  { name: 'openings', partialFilterExpression: { opening: { $exists: true } } },
+);
 conversationSchema.index({ assistantId: 1, updatedAt: 1, _id: 1 }, { name: 'by_change' });
 
 const entrySchema = new Schema<StoredEntry>(

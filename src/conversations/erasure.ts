@@ -23,7 +23,12 @@ const tombstoneSchema = new Schema<StoredTombstone>(
 );
 tombstoneSchema.index({ purgeAt: 1 });
 
-type Dependencies = { connection: Connection; messages: Messages; idempotencyKeys: IdempotencyKeys; deliveries: DeliveryStore };
+type Dependencies = {
+  connection: Connection;
+  messages: Messages;
+  idempotencyKeys: IdempotencyKeys;
+  deliveries: DeliveryStore;
+};
 
 /** Hard deletion (contract §4): the document first, so that the session may begin anew at once. */
 export const createErasure = ({ connection, messages, idempotencyKeys, deliveries }: Dependencies) => {
@@ -53,7 +58,10 @@ export const createErasure = ({ connection, messages, idempotencyKeys, deliverie
 
     /** Again after a minute and after a day: for writes that were under way when the conversation was erased. */
     purgeAgain: async (): Promise<number> => {
-      const due = await tombstones.find({ purgeAt: { $lte: new Date() } }).limit(500).toArray();
+      const due = await tombstones
+        .find({ purgeAt: { $lte: new Date() } })
+        .limit(500)
+        .toArray();
       for (const { _id, erasedAt, purgesLeft } of due) {
         // An erasure cut short before it removed the document is finished here.
         await conversations.deleteOne({ _id: homeRange(_id), conversationId: _id }, { writeConcern: DURABLE });

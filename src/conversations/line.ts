@@ -50,7 +50,8 @@ export const decide = (line: Line, query: DedupeQuery, isDelivered: (turnId: str
   const ownWaiting = line.waiting.find((turn) => turn.turnId === turnId);
   if (ownWaiting) return { kind: query.reserved ? 'join' : 'own', turn: ownWaiting };
   const ownRecent = line.recent.find((turn) => turn.turnId === turnId);
-  if (ownRecent) return ownRecent.outcome === 'failed' ? resumeOr(ownRecent, line) : { kind: 'replay', turn: ownRecent };
+  if (ownRecent)
+    return ownRecent.outcome === 'failed' ? resumeOr(ownRecent, line) : { kind: 'replay', turn: ownRecent };
 
   if (dedupeKey !== null) {
     const inFlight = line.waiting.find((turn) => turn.dedupeKey === dedupeKey);
@@ -60,7 +61,8 @@ export const decide = (line: Line, query: DedupeQuery, isDelivered: (turnId: str
       const age = now - known.finishedAt.getTime();
       if (age <= RESUMABLE_FOR_MS && known.outcome === 'failed') return resumeOr(known, line);
       if (age <= RESUMABLE_FOR_MS && !known.async && !isDelivered(known.turnId)) return { kind: 'replay', turn: known };
-      if (known.outcome === 'answered' && age <= query.windowMs && isLatest(known, line)) return { kind: 'replay', turn: known };
+      if (known.outcome === 'answered' && age <= query.windowMs && isLatest(known, line))
+        return { kind: 'replay', turn: known };
     }
   }
   return line.waiting.length >= MAX_WAITING ? { kind: 'busy' } : { kind: 'new' };

@@ -1,7 +1,13 @@
 import type { Connection } from 'mongoose';
 import { createBatcher } from '../platform/batch.ts';
 import { collectionOf, insertMany } from '../platform/mongo.ts';
-import { conversationModels, type Message, type RecentTurn, type StoredConversation, type StoredEntry } from './conversation.ts';
+import {
+  conversationModels,
+  type Message,
+  type RecentTurn,
+  type StoredConversation,
+  type StoredEntry,
+} from './conversation.ts';
 
 export const HISTORY_MAX = 1000;
 const LAST_SEQ = 999_999_999_999;
@@ -27,7 +33,9 @@ export const decodePosition = (cursor: string): HistoryPosition | null => {
   try {
     const [seq, index, waitingAfter] = JSON.parse(Buffer.from(cursor, 'base64url').toString()) as unknown[];
     const valid =
-      Number.isSafeInteger(seq) && Number.isSafeInteger(index) && (waitingAfter === null || typeof waitingAfter === 'string');
+      Number.isSafeInteger(seq) &&
+      Number.isSafeInteger(index) &&
+      (waitingAfter === null || typeof waitingAfter === 'string');
     return valid ? { seq: seq as number, index: index as number, waitingAfter: waitingAfter as string | null } : null;
   } catch {
     return null;
@@ -66,7 +74,10 @@ export const createMessages = (connection: Connection) => {
 
   return {
     /** Stores what stands in `texts`; idempotent. Every write that adds a text first awaits this for the older ones. */
-    storeTexts: async ({ conversationId, texts }: Pick<StoredConversation, 'conversationId' | 'texts'>): Promise<string[]> => {
+    storeTexts: async ({
+      conversationId,
+      texts,
+    }: Pick<StoredConversation, 'conversationId' | 'texts'>): Promise<string[]> => {
       const seqs = Object.keys(texts);
       await Promise.all(
         seqs.map((seq) => {
@@ -87,7 +98,10 @@ export const createMessages = (connection: Connection) => {
       texts[String(seq)] ?? (await entries.findOne({ _id: entryIdOf(conversationId, seq) }))?.messages ?? null,
 
     /** A finished turn that left `recent` long ago, as it would stand there; null = never finished here. */
-    findSettledTurn: async ({ conversationId }: Pick<StoredConversation, 'conversationId'>, turnId: string): Promise<RecentTurn | null> => {
+    findSettledTurn: async (
+      { conversationId }: Pick<StoredConversation, 'conversationId'>,
+      turnId: string,
+    ): Promise<RecentTurn | null> => {
       const found = await entries
         .find({ ...entryRange(conversationId, { after: 0, upTo: LAST_SEQ }), 'messages.turnId': turnId })
         .sort({ _id: -1 })
@@ -116,12 +130,18 @@ export const createMessages = (connection: Connection) => {
       limit: number,
     ): Promise<Message[]> => {
       const { conversationId, texts, seq } = conversation;
-      const inDocument = Object.keys(texts).map(Number).toSorted((a, b) => a - b);
+      const inDocument = Object.keys(texts)
+        .map(Number)
+        .toSorted((a, b) => a - b);
       const upTo = (inDocument[0] ?? seq + 1) - 1;
       const wanted = limit - inDocument.length;
       const stored =
         wanted > 0 && upTo > 0
-          ? await entries.find(entryRange(conversationId, { after: 0, upTo })).sort({ _id: -1 }).limit(wanted).toArray()
+          ? await entries
+              .find(entryRange(conversationId, { after: 0, upTo }))
+              .sort({ _id: -1 })
+              .limit(wanted)
+              .toArray()
           : [];
       return [
         ...stored.toReversed().flatMap(({ messages }) => messages),
@@ -135,7 +155,11 @@ export const createMessages = (connection: Connection) => {
      */
     readPage: async (
       conversation: StoredConversation,
-      { from = START, limit = HISTORY_MAX, finalOnly = false }: { from?: HistoryPosition; limit?: number; finalOnly?: boolean } = {},
+      {
+        from = START,
+        limit = HISTORY_MAX,
+        finalOnly = false,
+      }: { from?: HistoryPosition; limit?: number; finalOnly?: boolean } = {},
     ): Promise<HistoryPage> => {
       const { conversationId, texts, seq: upTo } = conversation;
       // From the entry the last page ended in: part of it may be left.

@@ -28,7 +28,10 @@ export type Outbox = Pick<
 >;
 
 /** A line's unsent events, oldest first: `opening`, then those of the outbox that name the endpoint. */
-export const lineOf = ({ opening, outbox = [] }: Pick<Outbox, 'opening' | 'outbox'>, endpointId: string): OutboxEvent[] =>
+export const lineOf = (
+  { opening, outbox = [] }: Pick<Outbox, 'opening' | 'outbox'>,
+  endpointId: string,
+): OutboxEvent[] =>
   [...(opening ? [opening] : []), ...outbox].filter(({ endpoints }) => endpoints.includes(endpointId));
 
 export const endpointsOf = ({ opening, outbox = [] }: Pick<Outbox, 'opening' | 'outbox'>): string[] => [
@@ -86,12 +89,23 @@ export const createOutbox = (connection: Connection) => {
      * Conversations with an unsent event older than `olderThanMs` by the server's clock, oldest first. `leaveOut`:
      * endpoints whose lines rest for a known reason; a conversation with nothing else to say is not found.
      */
-    findStale: async ({ olderThanMs, leaveOut, limit }: { olderThanMs: number; leaveOut: string[]; limit: number }): Promise<Outbox[]> => {
+    findStale: async ({
+      olderThanMs,
+      leaveOut,
+      limit,
+    }: {
+      olderThanMs: number;
+      leaveOut: string[];
+      limit: number;
+    }): Promise<Outbox[]> => {
       const older = (path: string) => ({ $expr: { $lt: [path, { $subtract: ['$$NOW', olderThanMs] }] } });
       const others = { $elemMatch: { $nin: leaveOut } };
       const [openings, outboxes] = await Promise.all([
         conversations
-          .find({ opening: { $exists: true }, 'opening.endpoints': others, ...older('$opening.at') }, { projection: PROJECTION })
+          .find(
+            { opening: { $exists: true }, 'opening.endpoints': others, ...older('$opening.at') },
+            { projection: PROJECTION },
+          )
           .hint('openings')
           .limit(limit)
           .toArray(),

@@ -67,7 +67,13 @@ type Dependencies = {
 };
 
 /** The conversation endpoints of contract §4. */
-export const conversationRoutes = ({ access, conversations, endpoints, deliveryQueue, draining }: Dependencies): Router => {
+export const conversationRoutes = ({
+  access,
+  conversations,
+  endpoints,
+  deliveryQueue,
+  draining,
+}: Dependencies): Router => {
   const getOwn = async (req: Request, res: Response): Promise<StoredConversation> => {
     const found = await conversations.findById(String(req.params.id), callerOf(res).assistant.assistantId);
     if (!found) throw notFound();
@@ -99,7 +105,8 @@ export const conversationRoutes = ({ access, conversations, endpoints, deliveryQ
     const read = await getOwn(req, res);
     const newerOnly = after_seq !== undefined;
     const conversation = newerOnly ? await waitForNewer(read, { afterSeq: after_seq, waitMs: wait * 1000, res }) : read;
-    const from = position ?? (newerOnly ? { seq: after_seq, index: Number.MAX_SAFE_INTEGER, waitingAfter: null } : undefined);
+    const from =
+      position ?? (newerOnly ? { seq: after_seq, index: Number.MAX_SAFE_INTEGER, waitingAfter: null } : undefined);
     const page = await conversations.messages.readPage(conversation, {
       ...(from && { from }),
       ...(limit !== undefined && { limit }),
@@ -113,7 +120,9 @@ export const conversationRoutes = ({ access, conversations, endpoints, deliveryQ
     const { assistantId, sessionKey } = callerOf(res).assistant;
     const { conversations: rows, next } = await conversations.list({
       assistantId,
-      ...(session_id !== undefined && { key: conversationKeyOf({ sessionKey, sessionId: session_id, playground: false }) }),
+      ...(session_id !== undefined && {
+        key: conversationKeyOf({ sessionKey, sessionId: session_id, playground: false }),
+      }),
       ...(updated_after !== undefined && { updatedAfter: new Date(updated_after) }),
       ...(limit !== undefined && { limit }),
       ...(cursor !== undefined && { after: decodeAfter(cursor) }),

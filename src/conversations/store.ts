@@ -28,7 +28,11 @@ export type StaleHead = { key: string; turnId: string; headSince: Date; hintedAt
 export type ConversationList = { conversations: StoredConversation[]; next: { updatedAt: Date; key: string } | null };
 
 /** The one door to stored conversations; each verb is a file of its own. */
-export const createConversationStore = (dependencies: { connection: Connection; hints: Hints; deliveries: DeliveryStore }) => {
+export const createConversationStore = (dependencies: {
+  connection: Connection;
+  hints: Hints;
+  deliveries: DeliveryStore;
+}) => {
   const { connection, hints, deliveries } = dependencies;
   const { conversations: model, messages: messageModel } = conversationModels(connection);
   const conversations = collectionOf<StoredConversation>(model);
@@ -70,7 +74,10 @@ export const createConversationStore = (dependencies: { connection: Connection; 
     /** Where a turn is: waiting, finished, or (null) nowhere, as after an erasure. */
     findTurn: async (turnId: string, assistantId?: string): Promise<FoundTurn | null> => {
       const candidates = await conversations
-        .find({ _id: homeRange(turnId), ...(assistantId !== undefined && { assistantId }) }, { projection: WITHOUT_EVENTS })
+        .find(
+          { _id: homeRange(turnId), ...(assistantId !== undefined && { assistantId }) },
+          { projection: WITHOUT_EVENTS },
+        )
         .toArray();
       for (const conversation of candidates) {
         const index = conversation.waiting.findIndex((turn) => turn.turnId === turnId);
@@ -109,7 +116,9 @@ export const createConversationStore = (dependencies: { connection: Connection; 
         .limit(limit)
         .toArray();
       return rows.flatMap(({ _id: key, headSince, waiting: [head] }) =>
-        head ? [{ key, turnId: head.turnId, headSince, hintedAt: new Date(Math.max(+headSince, +head.acceptedAt)) }] : [],
+        head
+          ? [{ key, turnId: head.turnId, headSince, hintedAt: new Date(Math.max(+headSince, +head.acceptedAt)) }]
+          : [],
       );
     },
 

@@ -70,17 +70,25 @@ export const createTransitions = (dependencies: {
       if (changed) return changed;
       await sleep(tries);
     }
-    throw new ApiError('internal_error', { cause: new Error('a conversation changed faster than it could be written') });
+    throw new ApiError('internal_error', {
+      cause: new Error('a conversation changed faster than it could be written'),
+    });
   };
 
-  type Where = { conversationId: string; assistantId?: string; receiversOf: (assistantId: string) => Promise<ReceiversOf> };
+  type Where = {
+    conversationId: string;
+    assistantId?: string;
+    receiversOf: (assistantId: string) => Promise<ReceiversOf>;
+  };
 
   return {
     /** First reason kept; a given lead score replaces the stored one. From `resolved` it opens the conversation again. */
     escalate: ({ conversationId, ...where }: Where, input: { reason?: string; leadScore?: number }) =>
       apply(conversationId, where, (read) => {
         if (read.status === 'escalated') {
-          return input.leadScore === undefined || input.leadScore === read.leadScore ? null : { set: { leadScore: input.leadScore } };
+          return input.leadScore === undefined || input.leadScore === read.leadScore
+            ? null
+            : { set: { leadScore: input.leadScore } };
         }
         const now = new Date();
         const reason = input.reason ?? DEFAULT_ESCALATION_REASON;
@@ -120,8 +128,12 @@ export const createTransitions = (dependencies: {
         const known = read.tags.find((one) => one.tag === tag);
         if (known && known.color === color) return null;
         if (known) return { set: { tags: read.tags.map((one) => (one.tag === tag ? { tag, color } : one)) } };
-        if (read.tags.length >= MAX_TAGS) throw invalid('tag', 'too_many', `a conversation has at most ${MAX_TAGS} tags`);
-        return { set: { tags: [...read.tags, { tag, color }] }, event: { event: 'tag.added', payload: { tag, color } } };
+        if (read.tags.length >= MAX_TAGS)
+          throw invalid('tag', 'too_many', `a conversation has at most ${MAX_TAGS} tags`);
+        return {
+          set: { tags: [...read.tags, { tag, color }] },
+          event: { event: 'tag.added', payload: { tag, color } },
+        };
       }),
 
     removeTag: ({ conversationId, ...where }: Where, tag: string) =>
@@ -131,7 +143,14 @@ export const createTransitions = (dependencies: {
 
     /** A person writes to the visitor; the state stays as it is. */
     replyAsOperator: async ({ conversationId, ...where }: Where, content: string) => {
-      const message: Message = { messageId: newId(), turnId: null, role: 'operator', content, language: null, createdAt: new Date() };
+      const message: Message = {
+        messageId: newId(),
+        turnId: null,
+        role: 'operator',
+        content,
+        language: null,
+        createdAt: new Date(),
+      };
       const changed = await apply(conversationId, where, () => ({ message }));
       return { ...changed, messageId: message.messageId, seq: changed.conversation.seq };
     },

@@ -26,7 +26,8 @@ const toMessageView = (message: NumberedMessage) => ({
   role: message.role,
   content: message.content,
   language: message.language,
-  ...(message.suggestedActions && message.suggestedActions.length > 0 && { suggestedActions: message.suggestedActions }),
+  ...(message.suggestedActions &&
+    message.suggestedActions.length > 0 && { suggestedActions: message.suggestedActions }),
   createdAt: message.createdAt,
 });
 

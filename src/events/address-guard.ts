@@ -92,7 +92,10 @@ export const resolveGuarded = async (hostname: string, { allowPrivate, resolver 
   if (addresses.length === 0) throw new NameUnresolved(`${hostname} has no address`);
   for (const address of addresses) {
     if (isIP(address) === 0) throw new NameUnresolved(`${hostname} has an answer that is no address`);
-    if (!allowPrivate && !isPublicAddress(address)) throw new AddressRefused(`${hostname} leads to ${address}`);
+    if (!allowPrivate && !isPublicAddress(address)) {
+      // The address is not named: whoever registers a URL must not learn what our own name server knows.
+      throw new AddressRefused(`${hostname} leads to an address that is not public`);
+    }
   }
   return addresses;
 };

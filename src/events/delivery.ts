@@ -70,4 +70,3 @@ deliverySchema.index({ createdAt: 1 }, { partialFilterExpression: { outcome: 'qu
 deliverySchema.index({ expiresAt: 1 }, { expireAfterSeconds: 0 });
 
 export const deliveryModel = (connection: Connection) => connection.model<StoredDelivery>('Delivery', deliverySchema);
-

@@ -20,7 +20,10 @@ import { newWebhookSecret } from './signature.ts';
 const BELIEVED_FOR_MS = 900;
 const HOUR_MS = 3_600_000;
 
-const toEndpoint = ({ _id, secrets: _secrets, ...stored }: StoredEndpoint): Endpoint => ({ endpointId: _id, ...stored });
+const toEndpoint = ({ _id, secrets: _secrets, ...stored }: StoredEndpoint): Endpoint => ({
+  endpointId: _id,
+  ...stored,
+});
 
 const REFUSED: Record<string, string> = {
   not_a_url: 'must be an absolute URL',
@@ -41,7 +44,9 @@ export const createEndpointStore = ({ connection, vault, guard }: Dependencies) 
     max: 10_000,
     ttl: BELIEVED_FOR_MS,
     fetchMethod: async (assistantId) =>
-      (await endpoints.find({ assistantId }).sort({ createdAt: 1 }).lean()).map((row) => toEndpoint(row as StoredEndpoint)),
+      (await endpoints.find({ assistantId }).sort({ createdAt: 1 }).lean()).map((row) =>
+        toEndpoint(row as StoredEndpoint),
+      ),
   });
 
   const checkUrl = async (url: string): Promise<void> => {
@@ -111,7 +116,9 @@ export const createEndpointStore = ({ connection, vault, guard }: Dependencies) 
     },
 
     listEndpoints: async (assistantId: string): Promise<Endpoint[]> =>
-      (await endpoints.find({ assistantId }).sort({ createdAt: 1 }).lean()).map((row) => toEndpoint(row as StoredEndpoint)),
+      (await endpoints.find({ assistantId }).sort({ createdAt: 1 }).lean()).map((row) =>
+        toEndpoint(row as StoredEndpoint),
+      ),
 
     getEndpoint: async (endpointId: string): Promise<Endpoint> => toEndpoint(await getStored(endpointId)),
 
@@ -144,7 +151,8 @@ export const createEndpointStore = ({ connection, vault, guard }: Dependencies) 
       const { secrets } = await getStored(endpointId);
       const secret = newWebhookSecret();
       const current = secrets.find(({ until }) => until === null);
-      const kept = overlapHours > 0 && current ? [{ ...current, until: new Date(Date.now() + overlapHours * HOUR_MS) }] : [];
+      const kept =
+        overlapHours > 0 && current ? [{ ...current, until: new Date(Date.now() + overlapHours * HOUR_MS) }] : [];
       const endpoint = await change(endpointId, {
         $set: { secrets: [{ sealed: vault.seal(secret, endpointId), until: null }, ...kept] },
       });

@@ -22,7 +22,9 @@ export type Claim = {
   happenedAt: Date;
 };
 
-export type ClaimResult = { won: true; deliveryId: string; token: string } | { won: false; found: StoredDelivery | null };
+export type ClaimResult =
+  | { won: true; deliveryId: string; token: string }
+  | { won: false; found: StoredDelivery | null };
 
 type Ended = { deliveryId: string; token: string; exchange: Exchange };
 
@@ -142,10 +144,20 @@ export const createDeliveryStore = ({ connection, worker, retentionDays }: Depen
     queueTest: async (endpoint: { endpointId: string; assistantId: string; url: string }): Promise<string> => {
       const eventId = newId();
       const body = composeTestBody(eventId, Math.floor(Date.now() / 1000));
-      const queued = newRecord({ ...endpoint, eventId, conversationId: null, event: 'webhook.test', body, happenedAt: new Date() });
-      await deliveries.insertOne({ ...queued, outcome: 'queued', token: null, worker: null }, {
-        writeConcern: DURABLE,
+      const queued = newRecord({
+        ...endpoint,
+        eventId,
+        conversationId: null,
+        event: 'webhook.test',
+        body,
+        happenedAt: new Date(),
       });
+      await deliveries.insertOne(
+        { ...queued, outcome: 'queued', token: null, worker: null },
+        {
+          writeConcern: DURABLE,
+        },
+      );
       return queued._id;
     },
 
@@ -158,10 +170,15 @@ export const createDeliveryStore = ({ connection, worker, retentionDays }: Depen
       if (!original) throw notFound();
       const { body } = original;
       if (original.outcome === 'queued' || original.outcome === 'sending' || !body) {
-        throw new ApiError('validation_failed', { message: 'Only an ended delivery whose body is kept can be sent again.' });
+        throw new ApiError('validation_failed', {
+          message: 'Only an ended delivery whose body is kept can be sent again.',
+        });
       }
       const { eventId, endpointId, assistantId, conversationId, event, happenedAt } = original;
-      const queued = newRecord({ eventId, endpointId, assistantId, conversationId, event, url, body, happenedAt }, number);
+      const queued = newRecord(
+        { eventId, endpointId, assistantId, conversationId, event, url, body, happenedAt },
+        number,
+      );
       await deliveries
         .insertOne({ ...queued, outcome: 'queued', token: null, worker: null }, { writeConcern: DURABLE })
         .catch((cause: unknown) => {
@@ -188,7 +205,9 @@ export const createDeliveryStore = ({ connection, worker, retentionDays }: Depen
     },
 
     /** Newest first, by cursor. */
-    listDeliveries: async (filter: DeliveryFilter): Promise<{ deliveries: StoredDelivery[]; nextCursor: string | null }> => {
+    listDeliveries: async (
+      filter: DeliveryFilter,
+    ): Promise<{ deliveries: StoredDelivery[]; nextCursor: string | null }> => {
       const { assistantId, eventId, from, to, limit = 50, cursor, ...exact } = filter;
       const given = Object.entries(exact).filter(([, value]) => value !== undefined);
       const query: Record<string, unknown> = { assistantId, ...Object.fromEntries(given) };
@@ -217,8 +236,14 @@ export const createDeliveryStore = ({ connection, worker, retentionDays }: Depen
       const ended = { $set: { endedAt: new Date() }, $unset: texts };
       const update = (outcome: Record<string, unknown>, change: Record<string, unknown>) =>
         deliveries.updateMany({ conversationId, ...outcome }, change, { writeConcern: DURABLE });
-      await update({ outcome: 'queued' }, { ...ended, $set: { ...ended.$set, outcome: 'not_sent', errorKind: 'erased' } });
-      await update({ outcome: 'sending' }, { ...ended, $set: { ...ended.$set, outcome: 'unknown', errorKind: 'erased' } });
+      await update(
+        { outcome: 'queued' },
+        { ...ended, $set: { ...ended.$set, outcome: 'not_sent', errorKind: 'erased' } },
+      );
+      await update(
+        { outcome: 'sending' },
+        { ...ended, $set: { ...ended.$set, outcome: 'unknown', errorKind: 'erased' } },
+      );
       await update({}, { $unset: texts });
     },
 
@@ -245,14 +270,24 @@ export const createDeliveryStore = ({ connection, worker, retentionDays }: Depen
     },
 
     /** Tests and resends that no worker took: ids to wake again, once the too old ones have ended. */
-    sweepQueued: async ({ wakeAfterMs, expireAfterMs }: { wakeAfterMs: number; expireAfterMs: number }): Promise<string[]> => {
+    sweepQueued: async ({
+      wakeAfterMs,
+      expireAfterMs,
+    }: {
+      wakeAfterMs: number;
+      expireAfterMs: number;
+    }): Promise<string[]> => {
       const older = (ms: number) => ({ $expr: { $lt: ['$createdAt', { $subtract: ['$$NOW', ms] }] } });
       await deliveries.updateMany(
         { outcome: 'queued', ...older(expireAfterMs) },
         { $set: { outcome: 'not_sent', errorKind: 'expired', endedAt: new Date() } },
         { writeConcern: DURABLE },
       );
-      const rows = await deliveries.find({ outcome: 'queued', ...older(wakeAfterMs) }).project<{ _id: string }>({ _id: 1 }).limit(500).toArray();
+      const rows = await deliveries
+        .find({ outcome: 'queued', ...older(wakeAfterMs) })
+        .project<{ _id: string }>({ _id: 1 })
+        .limit(500)
+        .toArray();
       return rows.map(({ _id }) => _id);
     },
   };

@@ -11,7 +11,10 @@ const encryptionKeys = z.string().transform((value, context) => {
     return { id: id.trim(), key: Buffer.from(encoded, 'base64') };
   });
   if (keys.some(({ key }) => key.length !== 32)) {
-    context.addIssue({ code: 'custom', message: 'must be 32 bytes in base64, or a list id:base64,id:base64 (newest first)' });
+    context.addIssue({
+      code: 'custom',
+      message: 'must be 32 bytes in base64, or a list id:base64,id:base64 (newest first)',
+    });
   }
   return keys;
 });
@@ -33,7 +36,10 @@ const Environment = z.object({
   PUBLIC_URL: z.url({ protocol: /^https?$/ }).optional(),
   MONGODB_URL: text.default('mongodb://127.0.0.1:27017/parley?replicaSet=rs0'),
   REDIS_URL: text.default('redis://127.0.0.1:6379'),
-  REDIS_PREFIX: z.string().regex(/^[a-z0-9-]{1,40}$/, 'must be 1–40 of a–z, 0–9 and -').default('parley'),
+  REDIS_PREFIX: z
+    .string()
+    .regex(/^[a-z0-9-]{1,40}$/, 'must be 1–40 of a–z, 0–9 and -')
+    .default('parley'),
   PARTITIONS: count(1, 1, 256),
   ENCRYPTION_KEY: encryptionKeys.optional(),
   TLS_CERT_FILE: text.optional(),

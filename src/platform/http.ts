@@ -38,7 +38,8 @@ const parseJson = express.json({
 export const jsonBody =
   ({ optional = false } = {}): RequestHandler =>
   (req, res, next) => {
-    const empty = req.headers['content-length'] === '0' || (!req.headers['content-length'] && !req.headers['transfer-encoding']);
+    const empty =
+      req.headers['content-length'] === '0' || (!req.headers['content-length'] && !req.headers['transfer-encoding']);
     if (optional && empty) {
       req.body = {};
       next();
@@ -58,9 +59,13 @@ export const jsonBody =
 
 const detailOf = (issue: z.core.$ZodIssue): ErrorDetail => {
   const field = issue.path.map(String).join('.');
-  if (issue.code === 'invalid_type' && issue.input === undefined) return { field, code: 'required', message: 'is required' };
+  if (issue.code === 'invalid_type' && issue.input === undefined)
+    return { field, code: 'required', message: 'is required' };
   const code = issue.code === 'too_big' || issue.code === 'too_small' ? 'out_of_range' : issue.code;
-  const message = issue.code === 'custom' ? issue.message : issue.message.replace(/^Invalid input: /, '').replace(/, received .*$/, '');
+  const message =
+    issue.code === 'custom'
+      ? issue.message
+      : issue.message.replace(/^Invalid input: /, '').replace(/, received .*$/, '');
   return { field, code: code === 'custom' ? 'invalid' : code, message };
 };
 
@@ -84,7 +89,8 @@ export const nothingHere: RequestHandler = () => {
 /** An error of Express' own (a malformed path, an aborted body) or ours, as what the caller may know of it. */
 const toApiError = (failure: unknown): ApiError => {
   if (failure instanceof ApiError) return failure;
-  if (failure instanceof z.ZodError) return new ApiError('validation_failed', { details: failure.issues.map(detailOf) });
+  if (failure instanceof z.ZodError)
+    return new ApiError('validation_failed', { details: failure.issues.map(detailOf) });
   if (failure instanceof URIError || (failure as { status?: number }).status === 400) return notFound();
   // Nothing was written yet where a look-up found no server; a lost write is an unknown outcome, never "not accepted".
   if (wasNeverSent(failure)) return unavailable(failure);
@@ -104,5 +110,8 @@ export const errorHandler =
       res.destroy();
       return;
     }
-    res.status(error.status).set(error.headers).json(error.toBody(requestIdOf(res)));
+    res
+      .status(error.status)
+      .set(error.headers)
+      .json(error.toBody(requestIdOf(res)));
   };

@@ -7,11 +7,7 @@ import { createHmac, randomBytes, randomUUID } from 'node:crypto';
 const PREFIX_HEX = 12;
 
 /** The key of a session's conversation: 128 bits in hex, unique by construction and evenly spread. Inner, never shown. */
-export const conversationKeyOf = (session: {
-  sessionKey: string;
-  sessionId: string;
-  playground: boolean;
-}): string =>
+export const conversationKeyOf = (session: { sessionKey: string; sessionId: string; playground: boolean }): string =>
   createHmac('sha256', session.sessionKey)
     .update(`${session.playground ? 'playground' : 'live'}\0${session.sessionId}`)
     .digest('hex')

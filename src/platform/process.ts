@@ -5,7 +5,8 @@ export const startProcess = async (start: () => Promise<void>): Promise<void> =>
   try {
     await start();
   } catch (cause) {
-    const text = cause instanceof ConfigError ? `The configuration is not valid:\n${cause.message}` : `${(cause as Error).stack}`;
+    const text =
+      cause instanceof ConfigError ? `The configuration is not valid:\n${cause.message}` : `${(cause as Error).stack}`;
     process.stderr.write(`${text}\n`);
     process.exit(1);
   }

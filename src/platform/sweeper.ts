@@ -28,9 +28,12 @@ export const startSweeper = (
   };
 
   const schedule = (): void => {
-    timer = setTimeout(() => {
-      running = once();
-    }, everyMs * (0.5 + Math.random() / 2));
+    timer = setTimeout(
+      () => {
+        running = once();
+      },
+      everyMs * (0.5 + Math.random() / 2),
+    );
   };
   schedule();
 

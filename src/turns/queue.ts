@@ -10,7 +10,10 @@ export const TURNS_QUEUE = 'turns';
 const TURNS_PER_JOB = 16;
 
 export const TurnsJob = z.object({
-  turns: z.array(z.object({ key: z.string().length(32), turnId: z.uuid() })).min(1).max(TURNS_PER_JOB),
+  turns: z
+    .array(z.object({ key: z.string().length(32), turnId: z.uuid() }))
+    .min(1)
+    .max(TURNS_PER_JOB),
 });
 export type TurnsJob = z.infer<typeof TurnsJob>;
 
@@ -38,7 +41,9 @@ export const createTurnQueue = (queue: PartitionedQueue<TurnsJob>, logger: Logge
   return {
     /** Asks for this head to be answered. Never throws. */
     enqueue: (head: TurnRef): void => {
-      add(head).catch((cause: unknown) => logger.debug({ err: cause, turnId: head.turnId }, 'a job could not be added'));
+      add(head).catch((cause: unknown) =>
+        logger.debug({ err: cause, turnId: head.turnId }, 'a job could not be added'),
+      );
     },
 
     /** The oldest job not yet begun, over all partitions; a head hinted later than that may still be in line. */

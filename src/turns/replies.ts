@@ -77,7 +77,9 @@ export const openReplies = async ({ subscriber, channel, findTurn, storedReply, 
       const due = [...entries].filter(({ armed, since }) => armed && now - since > LOOK_AFTER_MS);
       if (due.length === 0) continue;
       for (const entry of due) entry.since = now;
-      look(turnId).catch((cause: unknown) => logger.debug({ err: cause, turnId }, 'a waiting turn could not be looked up'));
+      look(turnId).catch((cause: unknown) =>
+        logger.debug({ err: cause, turnId }, 'a waiting turn could not be looked up'),
+      );
     }
   };
 

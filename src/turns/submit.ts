@@ -88,7 +88,11 @@ export const createSubmit = (dependencies: Dependencies) => {
     return decideLanguage({ ...evidence, previous: conversation?.language ?? null }).language;
   };
 
-  const reserve = async (request: TurnRequest, key: string, turnId: string): Promise<Pick<NewTurn, 'turnId' | 'reservation'>> => {
+  const reserve = async (
+    request: TurnRequest,
+    key: string,
+    turnId: string,
+  ): Promise<Pick<NewTurn, 'turnId' | 'reservation'>> => {
     const { assistant, idempotencyKey, message } = request;
     if (idempotencyKey === null) return { turnId, reservation: null };
     const reserved = await conversations.idempotencyKeys.reserve({
@@ -106,7 +110,10 @@ export const createSubmit = (dependencies: Dependencies) => {
     const { assistant, channel, sessionId, message, idempotencyKey } = request;
     const { assistantId, sessionKey } = assistant;
     const key = conversationKeyOf({ sessionKey, sessionId, playground: channel === 'playground' });
-    const [language, reservation] = await Promise.all([languageOf(request, key), reserve(request, key, newHomedId(key))]);
+    const [language, reservation] = await Promise.all([
+      languageOf(request, key),
+      reserve(request, key, newHomedId(key)),
+    ]);
     return {
       key,
       conversationId: newHomedId(key),

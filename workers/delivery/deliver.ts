@@ -47,9 +47,30 @@ const neverSent = (errorKind: string): Exchange => ({
 });
 
 const toExchange = (result: SendResult): Exchange => {
-  const { outcome, errorKind, status, requestHeaders, responseHeaders, responseBody, truncated, timings, remoteAddress, tls } =
-    result;
-  return { outcome, errorKind, status, requestHeaders, responseHeaders, responseBody, truncated, timings, remoteAddress, tls };
+  const {
+    outcome,
+    errorKind,
+    status,
+    requestHeaders,
+    responseHeaders,
+    responseBody,
+    truncated,
+    timings,
+    remoteAddress,
+    tls,
+  } = result;
+  return {
+    outcome,
+    errorKind,
+    status,
+    requestHeaders,
+    responseHeaders,
+    responseBody,
+    truncated,
+    timings,
+    remoteAddress,
+    tls,
+  };
 };
 
 /** Nothing was written, and nothing was learnt: the event is as unsent as before. */
@@ -76,7 +97,12 @@ export const createDeliver = (dependencies: Dependencies) => {
     return ids.map((id) => found.get(id) ?? null);
   });
 
-  const headersOf = (event: { event: string; eventId: string }, endpoint: StoredEndpoint, body: string, redelivery: boolean) => {
+  const headersOf = (
+    event: { event: string; eventId: string },
+    endpoint: StoredEndpoint,
+    body: string,
+    redelivery: boolean,
+  ) => {
     const secrets = endpoints.openSecrets(endpoint, Date.now());
     return (timestamp: number): Record<string, string> => ({
       'Content-Type': 'application/json',
@@ -92,11 +118,17 @@ export const createDeliver = (dependencies: Dependencies) => {
     if (status === 410) return endpoints.pauseEndpoint(endpointId, { reason: 'gone', until: null });
     if ((status === 429 || status === 503) && retryAfterSeconds !== null) {
       const seconds = Math.min(retryAfterSeconds, RETRY_AFTER_MAX_S);
-      await endpoints.pauseEndpoint(endpointId, { reason: 'retry_after', until: new Date(Date.now() + seconds * 1000) });
+      await endpoints.pauseEndpoint(endpointId, {
+        reason: 'retry_after',
+        until: new Date(Date.now() + seconds * 1000),
+      });
     }
   };
 
-  const logEnd = (claim: { eventId: string; endpointId: string; event: string; conversationId: string | null }, exchange: Exchange) =>
+  const logEnd = (
+    claim: { eventId: string; endpointId: string; event: string; conversationId: string | null },
+    exchange: Exchange,
+  ) =>
     logger.info(
       {
         eventId: claim.eventId,
@@ -155,7 +187,11 @@ export const createDeliver = (dependencies: Dependencies) => {
   };
 
   /** Ends an event without sending it. Null: the line is somebody else's now. */
-  const endUnsent = async (reading: Reading, event: OutboxEvent, { endpointId, errorKind }: { endpointId: string; errorKind: string }) => {
+  const endUnsent = async (
+    reading: Reading,
+    event: OutboxEvent,
+    { endpointId, errorKind }: { endpointId: string; errorKind: string },
+  ) => {
     const claim = claimOf(reading, event, endpointId);
     const exchange = neverSent(errorKind);
     const claimed = await deliveries.claimEnded(claim, exchange);

@@ -38,6 +38,8 @@ export interface Sender {
  */
 export const createSender = (options: SenderOptions): Sender => {
   const { perEndpointConnections, maxSockets = 512, resolver, allowPrivate } = options;
+  const pool = createPool();
+  const slots = createSlots({ perEndpoint: perEndpointConnections, total: maxSockets });
   const settings: AttemptSettings = {
     userAgent: options.userAgent,
     allowPrivate,
@@ -47,9 +49,9 @@ export const createSender = (options: SenderOptions): Sender => {
     // Made once: it reads every authority there is.
     secureContext: createSecureContext({ minVersion: 'TLSv1.3', ...(options.ca && { ca: options.ca }) }),
     dial: options.dial,
+    // Of the sockets there may be, those under way come first.
+    makeRoom: () => slots.inUse + pool.size > maxSockets && pool.dropOne(),
   };
-  const pool = createPool();
-  const slots = createSlots({ perEndpoint: perEndpointConnections, total: maxSockets });
   const waiting = new Set<() => void>();
   let drained: (() => void) | null = null;
   let closing = false;
@@ -60,7 +62,6 @@ export const createSender = (options: SenderOptions): Sender => {
       slots.leave(request.endpointId);
       if (closing && slots.inUse === 0) drained?.();
     });
-    if (slots.inUse + pool.size > maxSockets) pool.dropOne();
     attempt.start();
   };
 
@@ -88,7 +89,7 @@ export const createSender = (options: SenderOptions): Sender => {
         timer = setTimeout(abandon, Math.max(0, request.notAfter - performance.now()));
     });
 
-  const close = async (): Promise<void> => {
+  const finishAll = async (): Promise<void> => {
     closing = true;
     for (const abandon of waiting) abandon();
     if (slots.inUse > 0) {
@@ -98,6 +99,7 @@ export const createSender = (options: SenderOptions): Sender => {
     }
     pool.close();
   };
+  let closed: Promise<void> | null = null;
 
-  return { send, close };
+  return { send, close: () => (closed ??= finishAll()) };
 };

@@ -42,7 +42,16 @@ export const openDeliveryWorker = async ({ config, logger, lifecycle, sending = 
   lifecycle.add('sender', sender, (opened) => opened.close());
   const slots = createSlots({ perEndpoint: config.ENDPOINT_CONCURRENCY, total: config.DELIVERY_CONCURRENCY });
   const breaker = createBreaker();
-  const deliver = createDeliver({ conversations, endpoints, deliveries, sender, breaker, slots, eventMaxAgeMs, logger });
+  const deliver = createDeliver({
+    conversations,
+    endpoints,
+    deliveries,
+    sender,
+    breaker,
+    slots,
+    eventMaxAgeMs,
+    logger,
+  });
   const lines = lifecycle.add('lines', createLines({ conversations, deliver, logger }), (opened) => {
     slots.close();
     return opened.close();
@@ -70,13 +79,11 @@ export const openDeliveryWorker = async ({ config, logger, lifecycle, sending = 
 
   const turnSweep = createTurnSweep({ conversations, hints, turnQueue });
   const deliverySweep = createDeliverySweep({ conversations, deliveries, endpoints, deliveryQueue, eventMaxAgeMs });
-  const sweeps = [
-    startSweeper('turns', turnSweep, { logger }),
-    startSweeper('deliveries', deliverySweep, { logger }),
-  ];
+  const sweeps = [startSweeper('turns', turnSweep, { logger }), startSweeper('deliveries', deliverySweep, { logger })];
   lifecycle.add('sweeps', sweeps, (opened) => Promise.all(opened.map((sweep) => sweep.stop())));
 
-  const stuck = () => (sweeps.some((sweep) => performance.now() - sweep.lastEndedAt() > SWEEP_STUCK_MS) ? 'sweep is stuck' : null);
+  const stuck = () =>
+    sweeps.some((sweep) => performance.now() - sweep.lastEndedAt() > SWEEP_STUCK_MS) ? 'sweep is stuck' : null;
   const readiness = createReadiness({ mongo: service.mongo, redis, draining: lifecycle.draining, stuck });
   const health = await openHealthServer({ host: config.HOST, port: config.WORKER_HEALTH_PORT, readiness });
   lifecycle.add('health server', health.server, (server) => void server.close());

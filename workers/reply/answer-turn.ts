@@ -43,7 +43,8 @@ const headOf = (conversation: StoredConversation | null, turnId: string): Waitin
  * conversation that was read, with this turn at its head (design §2).
  */
 export const createAnswerTurn = (dependencies: Dependencies) => {
-  const { conversations, assistants, endpoints, hints, engine, turnQueue, deliveryQueue, publish, draining, logger } = dependencies;
+  const { conversations, assistants, endpoints, hints, engine, turnQueue, deliveryQueue, publish, draining, logger } =
+    dependencies;
 
   const profileOf = async (assistant: Assistant): Promise<AssistantProfile> => ({
     assistantId: assistant.assistantId,
@@ -55,9 +56,18 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
     knowledge: await assistants.findKnowledge(assistant),
   });
 
-  const askEngine = async (conversation: StoredConversation, turn: WaitingTurn, assistant: Assistant): Promise<TurnEnd> => {
+  const askEngine = async (
+    conversation: StoredConversation,
+    turn: WaitingTurn,
+    assistant: Assistant,
+  ): Promise<TurnEnd> => {
     const { leadScore, leadBecause, lowConfidenceStreak, engineErrorStreak } = conversation;
-    const scored = scoreLead({ previous: leadScore, explanation: leadBecause, message: turn.message, turnNumber: conversation.seq + 1 });
+    const scored = scoreLead({
+      previous: leadScore,
+      explanation: leadBecause,
+      message: turn.message,
+      turnNumber: conversation.seq + 1,
+    });
     const lead = { leadScore: scored.score, leadBecause: scored.because };
     const streaks = { lowConfidenceStreak, engineErrorStreak };
     if (conversation.status === 'escalated') {
@@ -88,7 +98,12 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
     return assistant ? askEngine(conversation, turn, assistant) : { kind: 'failed' };
   };
 
-  const announceEnd = (conversation: StoredConversation, turn: WaitingTurn, end: TurnEnd, committed: Committed): void => {
+  const announceEnd = (
+    conversation: StoredConversation,
+    turn: WaitingTurn,
+    end: TurnEnd,
+    committed: Committed,
+  ): void => {
     const { _id: key, conversationId, assistantId, channel } = conversation;
     const { turnId, replyTo, language, acceptedAt } = turn;
     publish(replyTo, { turnId, conversationId, reply: committed.reply });
@@ -122,7 +137,8 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
       if (answered?.seq !== seq || answered.status !== status) {
         answered = { seq, status, end: await endOf(conversation, turn, tries) };
       }
-      const receiversOf = conversation.channel === 'playground' ? () => [] : await endpoints.receivers(conversation.assistantId);
+      const receiversOf =
+        conversation.channel === 'playground' ? () => [] : await endpoints.receivers(conversation.assistantId);
       const committed = await conversations.commit(conversation, answered.end, receiversOf);
       if (!committed) continue;
       announceEnd(conversation, turn, answered.end, committed);
@@ -142,7 +158,10 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
     } catch (cause) {
       // A store that is away is nobody's try: the sweep asks again once it is back.
       forgetTries = isConnectionFailure(cause);
-      logger[forgetTries ? 'warn' : 'error']({ err: cause, turnId: ref.turnId, tries: take.tries }, 'a turn was not answered');
+      logger[forgetTries ? 'warn' : 'error'](
+        { err: cause, turnId: ref.turnId, tries: take.tries },
+        'a turn was not answered',
+      );
       return forgetTries ? null : ref.turnId;
     } finally {
       hints.release(ref, take.token, forgetTries);

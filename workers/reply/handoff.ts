@@ -10,9 +10,14 @@ const STREAK_TO_HAND_OFF = 2;
 type Lead = { leadScore: number; leadBecause: string[] };
 type Streaks = Pick<StoredConversation, 'lowConfidenceStreak' | 'engineErrorStreak'>;
 
-export const holdingTextOf = ({ holdingText: own }: Assistant, language: string): string => own ?? holdingText(language);
+export const holdingTextOf = ({ holdingText: own }: Assistant, language: string): string =>
+  own ?? holdingText(language);
 
-const handoffReasonOf = (reply: EngineReply, { lowConfidenceStreak }: Streaks, canKnow: boolean): HandoffReason | null => {
+const handoffReasonOf = (
+  reply: EngineReply,
+  { lowConfidenceStreak }: Streaks,
+  canKnow: boolean,
+): HandoffReason | null => {
   if (reply.escalate) return reply.escalate;
   return canKnow && reply.low && lowConfidenceStreak + 1 >= STREAK_TO_HAND_OFF ? 'low_confidence' : null;
 };
@@ -20,10 +25,17 @@ const handoffReasonOf = (reply: EngineReply, { lowConfidenceStreak }: Streaks, c
 /** The turn's end where an engine replied: its answer, or a handoff by the assistant itself. */
 export const endWithReply = (
   reply: EngineReply,
-  { assistant, turn, streaks, canKnow, lead }: { assistant: Assistant; turn: WaitingTurn; streaks: Streaks; canKnow: boolean; lead: Lead },
+  {
+    assistant,
+    turn,
+    streaks,
+    canKnow,
+    lead,
+  }: { assistant: Assistant; turn: WaitingTurn; streaks: Streaks; canKnow: boolean; lead: Lead },
 ): TurnEnd => {
   const reason = handoffReasonOf(reply, streaks, canKnow);
-  if (reason) return { kind: 'handoff', reason, holdingText: holdingTextOf(assistant, turn.language), why: reply.why, ...lead };
+  if (reason)
+    return { kind: 'handoff', reason, holdingText: holdingTextOf(assistant, turn.language), why: reply.why, ...lead };
   const answer: Answer = {
     text: reply.text,
     language: reply.language,
@@ -36,10 +48,26 @@ export const endWithReply = (
 };
 
 /** The turn's end where even the fall-back failed: a localised apology, the second time in a row a handoff. */
-export const endWithApology = ({ assistant, turn, streaks, lead }: { assistant: Assistant; turn: WaitingTurn; streaks: Streaks; lead: Lead }): TurnEnd => {
+export const endWithApology = ({
+  assistant,
+  turn,
+  streaks,
+  lead,
+}: {
+  assistant: Assistant;
+  turn: WaitingTurn;
+  streaks: Streaks;
+  lead: Lead;
+}): TurnEnd => {
   const why = { engine: 'none', error: 'engine_error' };
   if (streaks.engineErrorStreak + 1 >= STREAK_TO_HAND_OFF) {
-    return { kind: 'handoff', reason: 'engine_error', holdingText: holdingTextOf(assistant, turn.language), why, ...lead };
+    return {
+      kind: 'handoff',
+      reason: 'engine_error',
+      holdingText: holdingTextOf(assistant, turn.language),
+      why,
+      ...lead,
+    };
   }
   const answer: Answer = {
     text: apologyText(turn.language),

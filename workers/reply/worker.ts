@@ -58,13 +58,11 @@ export const openReplyWorker = async ({ config, logger, lifecycle, engine = crea
     deliveryQueue,
     eventMaxAgeMs: config.EVENT_MAX_AGE_S * 1000,
   });
-  const sweeps = [
-    startSweeper('turns', turnSweep, { logger }),
-    startSweeper('deliveries', deliverySweep, { logger }),
-  ];
+  const sweeps = [startSweeper('turns', turnSweep, { logger }), startSweeper('deliveries', deliverySweep, { logger })];
   lifecycle.add('sweeps', sweeps, (opened) => Promise.all(opened.map((sweep) => sweep.stop())));
 
-  const stuck = () => (sweeps.some((sweep) => performance.now() - sweep.lastEndedAt() > SWEEP_STUCK_MS) ? 'sweep is stuck' : null);
+  const stuck = () =>
+    sweeps.some((sweep) => performance.now() - sweep.lastEndedAt() > SWEEP_STUCK_MS) ? 'sweep is stuck' : null;
   const readiness = createReadiness({ mongo: service.mongo, redis, draining: lifecycle.draining, stuck });
   const health = await openHealthServer({ host: config.HOST, port: config.WORKER_HEALTH_PORT, readiness });
   lifecycle.add('health server', health.server, (server) => void server.close());

@@ -1,0 +1,123 @@
+import { Writable } from 'node:stream';
+import { afterAll, beforeAll, inject } from 'vitest';
+import { openApi } from '../../src/api.ts';
+import { readConfig } from '../../src/platform/config.ts';
+import { newToken } from '../../src/platform/ids.ts';
+import { createLifecycle, type Lifecycle } from '../../src/platform/lifecycle.ts';
+import { createLogger, type Logger } from '../../src/platform/logger.ts';
+import type { Service } from '../../src/service.ts';
+import { openDeliveryWorker } from '../../workers/delivery/worker.ts';
+import type { SenderOptions } from '../../workers/delivery/send.ts';
+import type { AssistantEngine } from '../../workers/reply/engines/engine.ts';
+import { openReplyWorker } from '../../workers/reply/worker.ts';
+
+export type StackOptions = {
+  env?: Record<string, string>;
+  engine?: AssistantEngine;
+  sending?: Partial<SenderOptions>;
+  apis?: number;
+  replyWorkers?: number;
+  deliveryWorkers?: number;
+};
+
+type Running = { close: () => Promise<void> };
+
+/** The service as its mains start it, in this process, on a database and a prefix of its own. */
+export type Stack = {
+  url: string;
+  urls: string[];
+  env: Record<string, string>;
+  service: Service;
+  /** Every log line so far, parsed. */
+  logs: Record<string, unknown>[];
+  startReplyWorker: (engine?: AssistantEngine) => Promise<Running>;
+  startDeliveryWorker: () => Promise<Running>;
+  startApi: () => Promise<Running & { url: string }>;
+  close: () => Promise<void>;
+};
+
+const collectLogs = (): { logger: Logger; logs: Record<string, unknown>[] } => {
+  const logs: Record<string, unknown>[] = [];
+  const destination = new Writable({
+    write: (chunk: Buffer, _encoding, done) => {
+      for (const line of chunk.toString().split('\n')) if (line) logs.push(JSON.parse(line) as Record<string, unknown>);
+      done();
+    },
+  });
+  return { logger: createLogger({ name: 'test', level: 'debug' }, destination), logs };
+};
+
+export const newEnvironment = (): Record<string, string> => {
+  const name = `t-${newToken()
+    .toLowerCase()
+    .replace(/[^a-z0-9]/g, 'x')}`;
+  const mongodb = new URL(inject('mongodbUrl'));
+  mongodb.pathname = `/${name}`;
+  return {
+    NODE_ENV: 'test',
+    MONGODB_URL: mongodb.href,
+    REDIS_URL: inject('redisUrl'),
+    REDIS_PREFIX: name,
+    WEBHOOK_ALLOW_PRIVATE: 'true',
+    PORT: '0',
+  };
+};
+
+export const openStack = async (options: StackOptions = {}): Promise<Stack> => {
+  const env = { ...newEnvironment(), ...options.env };
+  const { logger, logs } = collectLogs();
+  const running: Lifecycle[] = [];
+
+  const start = async <Opened>(open: (lifecycle: Lifecycle) => Promise<Opened>): Promise<Opened & Running> => {
+    const lifecycle = createLifecycle(logger, { deadlineMs: 10_000 });
+    running.push(lifecycle);
+    return { ...(await open(lifecycle)), close: lifecycle.close };
+  };
+  const config = readConfig(env);
+  const startApi = async () => {
+    const api = await start((lifecycle) => openApi({ config, logger, lifecycle }));
+    return { ...api, url: `http://127.0.0.1:${api.port}` };
+  };
+  const startReplyWorker = (engine = options.engine) =>
+    start((lifecycle) => openReplyWorker({ config, logger, lifecycle, ...(engine && { engine }) }));
+  const startDeliveryWorker = () =>
+    start((lifecycle) =>
+      openDeliveryWorker({ config, logger, lifecycle, ...(options.sending && { sending: options.sending }) }),
+    );
+
+  const first = await startApi();
+  const urls = [first.url];
+  for (let count = 1; count < (options.apis ?? 1); count += 1) urls.push((await startApi()).url);
+  for (let count = 0; count < (options.replyWorkers ?? 1); count += 1) await startReplyWorker();
+  for (let count = 0; count < (options.deliveryWorkers ?? 1); count += 1) await startDeliveryWorker();
+
+  return {
+    url: first.url,
+    urls,
+    env,
+    service: first,
+    logs,
+    startApi,
+    startReplyWorker,
+    startDeliveryWorker,
+    close: async () => {
+      await first.mongo.dropDatabase();
+      for (const lifecycle of running.toReversed()) await lifecycle.close();
+    },
+  };
+};
+
+/** One stack for a file, opened before its tests and closed after them. */
+export const useStack = (options: StackOptions = {}): Stack => {
+  let opened: Stack | undefined;
+  beforeAll(async () => {
+    opened = await openStack(options);
+  });
+  afterAll(async () => opened?.close());
+  return new Proxy({} as Stack, {
+    get: (_target, name) => {
+      if (!opened) throw new Error('the stack is not open yet');
+      return Reflect.get(opened, name);
+    },
+  });
+};
