@@ -143,6 +143,15 @@ describe.concurrent('TLS that does not hold ends not_sent: tls', () => {
     },
   );
 
+  it('a server that speaks HTTP/2 only', async ({ expect }) => {
+    const receiver = await openHostile(HOSTILE.http2, { key: KEY, cert: VALID, ALPNProtocols: ['h2'] });
+
+    const { result } = await sendOnce(`https://127.0.0.1:${receiver.port}/`);
+    await receiver.close();
+
+    expect(result).toMatchObject({ outcome: 'not_sent', errorKind: 'tls', wrote: false, remoteAddress: '127.0.0.1' });
+  });
+
   it('and one that resets during the handshake', async ({ expect }) => {
     const receiver = await openHostile({ connected: (socket) => socket.once('data', () => socket.resetAndDestroy()) });
 

@@ -1,3 +1,4 @@
+import { connect, type TcpNetConnectOpts } from 'node:net';
 import { performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, describe, expect, it } from 'vitest';
@@ -43,6 +44,12 @@ const held = () => {
   const { promise: gate, resolve: open } = Promise.withResolvers<void>();
   return { gate, open };
 };
+const stall = (ms: number) => {
+  const until = performance.now() + ms;
+  while (performance.now() < until);
+};
+/** Connected, then held up while no timer can ring. */
+const stalledDial = (options: TcpNetConnectOpts) => connect(options).prependOnceListener('connect', () => stall(300));
 const answerAfter = (ms: number) => () => sleep(ms, ['127.0.0.1']);
 
 describe('what arrives', () => {
@@ -277,6 +284,14 @@ describe('past its time', () => {
 
     expect(late).toMatchObject({ outcome: 'not_sent', errorKind: 'too_late', wrote: false });
     expect([written, next.outcome, receiver.connections()]).toEqual([0, 'delivered', 1]);
+  });
+
+  it('nothing is written by a process that was stopped in between', async () => {
+    const receiver = await aHostile({});
+    const result = await aSender({ dial: stalledDial, deadlineMs: 200 }).send(aRequest({ url: receiver.url }));
+
+    expect(result).toMatchObject({ outcome: 'not_sent', errorKind: 'too_late', wrote: false });
+    expect(receiver.requests()).toBe(0);
   });
 
   it('a place in line is given up', async () => {

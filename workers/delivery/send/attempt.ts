@@ -18,6 +18,8 @@ export interface AttemptSettings extends DialSettings {
   userAgent: string;
   deadlineMs: number;
   bodyGraceMs: number;
+  /** Called before a socket is opened. */
+  makeRoom: () => void;
 }
 
 /**
@@ -47,7 +49,8 @@ export class Attempt implements Listener {
     this.pool = pool;
     this.settled = settled;
     const startedAt = performance.now();
-    this.trace = { phase: 'dns', startedAt, resolvedAt: null, connectedAt: null, securedAt: null };
+    const step = { resolvedAt: null, connectedAt: null, securedAt: null };
+    this.trace = { phase: 'dns', startedAt, remoteAddress: null, ...step };
   }
 
   start(): void {
@@ -101,6 +104,7 @@ export class Attempt implements Listener {
       const { kind, detail } = connectionFailure(error, this.trace.phase);
       this.settle(kind, detail);
     };
+    this.settings.makeRoom();
     try {
       this.giveUp = openConnection(url, this.trace, this.settings, opened);
     } catch (error) {
@@ -180,7 +184,7 @@ export class Attempt implements Listener {
       responseBody: answered ? reader.text() : null,
       truncated: reader.truncated,
       timings: timingsOf(this.trace, wroteAt, this.firstByteAt, performance.now()),
-      remoteAddress: connection?.remoteAddress ?? null,
+      remoteAddress: connection?.remoteAddress ?? this.trace.remoteAddress,
       requestHeaders: this.requestHeaders,
       tls: connection ? tlsOf(connection) : null,
       retryAfterSeconds: answered ? retryAfterOf(reader) : null,

@@ -14,6 +14,7 @@ export interface Listener {
 export interface Trace {
   phase: Phase;
   startedAt: number;
+  remoteAddress: string | null;
   resolvedAt: number | null;
   connectedAt: number | null;
   securedAt: number | null;
@@ -135,8 +136,9 @@ export const openConnection = (url: URL, trace: Trace, settings: DialSettings, o
     if (finished) return;
     trace.connectedAt = performance.now();
     if (!isAllowedPeer(raw.remoteAddress, { allowPrivate })) {
-      return finish(new AddressRefused(`connected to ${raw.remoteAddress}`), null);
+      return finish(new AddressRefused('connected to an address that is not public'), null);
     }
+    trace.remoteAddress = raw.remoteAddress ?? null;
     if (url.protocol === 'http:') return finish(null, raw);
     trace.phase = 'tls';
     const socket = secure(raw, host, settings);
