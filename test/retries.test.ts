@@ -36,7 +36,7 @@ test('200 identical requests at once over two API processes are one turn, announ
   const release = hold(message);
 
   const sent = Array.from({ length: 200 }, (_, index) =>
-    request<ChatBody>(`${stack.urls[index % 2]}/api/v1/chat`, { body, bearer: apiKey }),
+    request(`${stack.urls[index % 2]}/api/v1/chat`, { body, bearer: apiKey }),
   );
   await eventually(async () => {
     const { conversations } = await stack.service.conversations.list({ assistantId });

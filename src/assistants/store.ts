@@ -48,12 +48,12 @@ export const createAssistantStore = (connection: Connection) => {
 
   const findAssistant = remember(async (assistantId: string) => {
     const stored = await assistants.findById(assistantId).lean();
-    return stored && toAssistant(stored as StoredAssistant);
+    return stored && toAssistant(stored);
   });
 
   const findByHash = remember(async (hash: string) => {
     const stored = await apiKeys.findOne({ hash, revokedAt: null }).lean();
-    return stored && toApiKey(stored as StoredApiKey);
+    return stored && toApiKey(stored);
   });
 
   const knowledgeByVersion = new LRUCache<string, { version: number; entries: KnowledgeEntry[] }>({ max: 1000 });
@@ -61,15 +61,15 @@ export const createAssistantStore = (connection: Connection) => {
   const loadKnowledge = async (assistantId: string): Promise<KnowledgeEntry[]> => {
     const rows = await knowledge.find({ assistantId }).sort({ position: 1 }).lean();
     return rows.map(({ _id, assistantId: _assistant, position: _position, ...entry }) => ({
-      ...(entry as KnowledgeInput),
-      entryId: _id as string,
+      ...entry,
+      entryId: _id,
     }));
   };
 
   const getAssistant = async (assistantId: string): Promise<Assistant> => {
     const found = await assistants.findById(assistantId).lean();
     if (!found) throw notFound();
-    return toAssistant(found as StoredAssistant);
+    return toAssistant(found);
   };
 
   const changeAssistant = async (assistantId: string, change: Record<string, unknown>): Promise<void> => {
@@ -117,7 +117,7 @@ export const createAssistantStore = (connection: Connection) => {
     },
 
     listAssistants: async (): Promise<Assistant[]> =>
-      (await assistants.find().sort({ createdAt: 1 }).lean()).map((stored) => toAssistant(stored as StoredAssistant)),
+      (await assistants.find().sort({ createdAt: 1 }).lean()).map((stored) => toAssistant(stored)),
 
     updateAssistant: async (assistantId: string, input: Partial<AssistantInput>): Promise<Assistant> => {
       const parsed = AssistantInput.partial().parse(input);
@@ -181,16 +181,14 @@ export const createAssistantStore = (connection: Connection) => {
     },
 
     listApiKeys: async (assistantId: string): Promise<ApiKey[]> =>
-      (await apiKeys.find({ assistantId }).sort({ createdAt: -1 }).lean()).map((stored) =>
-        toApiKey(stored as StoredApiKey),
-      ),
+      (await apiKeys.find({ assistantId }).sort({ createdAt: -1 }).lean()).map((stored) => toApiKey(stored)),
 
     /** Revoking twice is a no-op. */
     revokeApiKey: async (keyId: string): Promise<ApiKey> => {
       await apiKeys.updateOne({ _id: keyId, revokedAt: null }, { revokedAt: new Date() });
       const stored = await apiKeys.findById(keyId).lean();
       if (!stored) throw notFound();
-      return toApiKey(stored as StoredApiKey);
+      return toApiKey(stored);
     },
   };
 };

@@ -176,7 +176,7 @@ export const createAccept = ({
   });
 
   const compareAndSet = async (filter: Record<string, unknown>, update: mongo.UpdateFilter<StoredConversation>) => {
-    const { matchedCount } = await conversations.updateOne(filter as mongo.Filter<StoredConversation>, update, {
+    const { matchedCount } = await conversations.updateOne(filter, update, {
       writeConcern: DURABLE,
     });
     return matchedCount === 1;

@@ -36,7 +36,7 @@ export const decodePosition = (cursor: string): HistoryPosition | null => {
       Number.isSafeInteger(seq) &&
       Number.isSafeInteger(index) &&
       (waitingAfter === null || typeof waitingAfter === 'string');
-    return valid ? { seq: seq as number, index: index as number, waitingAfter: waitingAfter as string | null } : null;
+    return valid ? { seq: seq as number, index: index as number, waitingAfter: waitingAfter } : null;
   } catch {
     return null;
   }

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Connection, mongo } from 'mongoose';
+import type { Connection } from 'mongoose';
 import type { ConversationEvent } from '../events/event.ts';
 import { ApiError, invalid, notFound } from '../platform/errors.ts';
 import { newId } from '../platform/ids.ts';
@@ -44,13 +44,13 @@ export const createTransitions = (dependencies: {
         status: read.status,
         leadScore: read.leadScore,
         tags: read.tags,
-      } as mongo.Filter<StoredConversation>,
+      },
       {
         $set: { ...set, ...(message && { seq, [`texts.${seq}`]: [message] }) },
         ...(stored.length > 0 && { $unset: Object.fromEntries(stored.map((number) => [`texts.${number}`, 1])) }),
         ...(announcement && { $push: { outbox: announcement } }),
         $currentDate: { updatedAt: true },
-      } as mongo.UpdateFilter<StoredConversation>,
+      },
       { returnDocument: 'after', writeConcern: DURABLE },
     );
     return conversation && { conversation, announced: announcement !== null };

@@ -44,9 +44,7 @@ export const createEndpointStore = ({ connection, vault, guard }: Dependencies) 
     max: 10_000,
     ttl: BELIEVED_FOR_MS,
     fetchMethod: async (assistantId) =>
-      (await endpoints.find({ assistantId }).sort({ createdAt: 1 }).lean()).map((row) =>
-        toEndpoint(row as StoredEndpoint),
-      ),
+      (await endpoints.find({ assistantId }).sort({ createdAt: 1 }).lean()).map((row) => toEndpoint(row)),
   });
 
   const checkUrl = async (url: string): Promise<void> => {
@@ -60,13 +58,13 @@ export const createEndpointStore = ({ connection, vault, guard }: Dependencies) 
   const getStored = async (endpointId: string): Promise<StoredEndpoint> => {
     const stored = await endpoints.findById(endpointId).lean();
     if (!stored) throw notFound();
-    return stored as StoredEndpoint;
+    return stored;
   };
 
   const change = async (endpointId: string, update: Record<string, unknown>): Promise<Endpoint> => {
     const stored = await endpoints.findByIdAndUpdate(endpointId, update, { returnDocument: 'after' }).lean();
     if (!stored) throw notFound();
-    return toEndpoint(stored as StoredEndpoint);
+    return toEndpoint(stored);
   };
 
   return {
@@ -81,7 +79,7 @@ export const createEndpointStore = ({ connection, vault, guard }: Dependencies) 
     /** Fresh, for deliveries: URL, switch, pause and secrets are those at send. */
     readForSending: async (endpointIds: string[]): Promise<Map<string, StoredEndpoint>> => {
       const rows = await endpoints.find({ _id: { $in: endpointIds } }).lean();
-      return new Map(rows.map((row) => [row._id, row as StoredEndpoint]));
+      return new Map(rows.map((row) => [row._id, row]));
     },
 
     /** Secrets to sign with, newest first; an old one while its overlap lasts. */
@@ -116,9 +114,7 @@ export const createEndpointStore = ({ connection, vault, guard }: Dependencies) 
     },
 
     listEndpoints: async (assistantId: string): Promise<Endpoint[]> =>
-      (await endpoints.find({ assistantId }).sort({ createdAt: 1 }).lean()).map((row) =>
-        toEndpoint(row as StoredEndpoint),
-      ),
+      (await endpoints.find({ assistantId }).sort({ createdAt: 1 }).lean()).map((row) => toEndpoint(row)),
 
     getEndpoint: async (endpointId: string): Promise<Endpoint> => toEndpoint(await getStored(endpointId)),
 
@@ -169,7 +165,7 @@ export const createEndpointStore = ({ connection, vault, guard }: Dependencies) 
         .find({ pause: { $ne: null }, $or: [{ 'pause.until': null }, { 'pause.until': { $gt: new Date() } }] })
         .select({ _id: 1 })
         .lean();
-      return rows.map(({ _id }) => String(_id));
+      return rows.map(({ _id }) => _id);
     },
 
     resumeEndpoint: (endpointId: string): Promise<Endpoint> => change(endpointId, { $set: { pause: null } }),

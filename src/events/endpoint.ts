@@ -43,7 +43,7 @@ const endpointSchema = new Schema<StoredEndpoint>(
     pause: { type: Schema.Types.Mixed, default: null },
     createdAt: { type: Date, required: true },
     secrets: { type: [{ _id: false, sealed: String, until: Date }], required: true },
-  } as never,
+  },
   { collection: 'endpoints', versionKey: false, strictQuery: 'throw' },
 );
 endpointSchema.index({ assistantId: 1, createdAt: 1 });
