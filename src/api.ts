@@ -9,7 +9,7 @@ import type { Logger } from './platform/logger.ts';
 import { closeRedis, openRedis } from './platform/redis.ts';
 import { closeWebServer, createWebServer, listen } from './platform/tls.ts';
 import { openService } from './service.ts';
-import { openReplies } from './turns/replies.ts';
+import { openReplies, publishReply } from './turns/replies.ts';
 import { createSubmit, storedReplyOf } from './turns/submit.ts';
 
 /** The API process, assembled and listening; tests start it as `main.ts` does. Answers with the port. */
@@ -52,6 +52,11 @@ export const openApi = async ({
       logger,
     }),
     readiness: createReadiness({ mongo: service.mongo, redis, draining: lifecycle.draining }),
+    onErased: ({ conversationId, waiting }) => {
+      for (const { turnId, replyTo } of waiting) {
+        publishReply(redis, replyTo, { turnId, conversationId, reply: { outcome: 'erased' } });
+      }
+    },
     draining: lifecycle.draining,
     trustProxy: config.TRUST_PROXY,
     logger,

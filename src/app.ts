@@ -1,6 +1,7 @@
 import express, { type Express, type RequestHandler } from 'express';
 import helmet from 'helmet';
 import type { Access } from './assistants/access.ts';
+import type { StoredConversation } from './conversations/conversation.ts';
 import { conversationRoutes } from './conversations/routes.ts';
 import type { ConversationStore } from './conversations/store.ts';
 import type { EndpointStore } from './events/endpoint-store.ts';
@@ -19,6 +20,7 @@ export type AppDependencies = {
   deliveryQueue: DeliveryQueue;
   submit: Submit;
   readiness: () => Promise<Readiness>;
+  onErased: (conversation: StoredConversation) => void;
   draining: AbortSignal;
   trustProxy: boolean | number | string;
   logger: Logger;
@@ -34,7 +36,7 @@ const refuseWhileDraining =
 
 /** The API as one Express app: routers, not-found, the one error handler. Opens nothing. */
 export const createApp = (dependencies: AppDependencies): Express => {
-  const { access, conversations, endpoints, deliveryQueue, submit, readiness, draining, trustProxy, logger } =
+  const { access, conversations, endpoints, deliveryQueue, submit, readiness, onErased, draining, trustProxy, logger } =
     dependencies;
   const app = express();
   app.set('trust proxy', trustProxy);
@@ -53,7 +55,7 @@ export const createApp = (dependencies: AppDependencies): Express => {
 
   app.use(refuseWhileDraining(draining));
   app.use(turnRoutes({ access, submit }));
-  app.use(conversationRoutes({ access, conversations, endpoints, deliveryQueue, draining }));
+  app.use(conversationRoutes({ access, conversations, endpoints, deliveryQueue, onErased, draining }));
 
   app.use(nothingHere);
   app.use(errorHandler(logger));

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
-import { anAssistant, aTurn, type ChatBody, type ErrorBody, request } from './support/builders.ts';
+import { anAssistant, aTurn, type ErrorBody, request } from './support/builders.ts';
 import { eventually } from './support/eventually.ts';
 import { openReceiver } from './support/receiver.ts';
 import { useStack } from './support/stack.ts';

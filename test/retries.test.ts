@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
 import type { AssistantEngine } from '../workers/reply/engines/engine.ts';
-import { anAssistant, aTurn, type ChatBody, request } from './support/builders.ts';
+import { anAssistant, aTurn, request } from './support/builders.ts';
 import { eventually } from './support/eventually.ts';
 import { openReceiver } from './support/receiver.ts';
 import { useStack } from './support/stack.ts';

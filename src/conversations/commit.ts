@@ -279,7 +279,10 @@ export const createCommit = (dependencies: { connection: Connection; messages: M
     const keepRecent = countRecent(recent, (turnId) => delivered.has(turnId), Date.now());
     const prepared = prepareCommit(conversation, end, { receiversOf, storedSeqs, keepRecent });
     const { won, nextTurnId } = await write(prepared);
-    if (!won) return null;
+    if (!won) {
+      await messages.eraseIfGone(conversation);
+      return null;
+    }
     return { reply: prepared.reply, seq: prepared.mark.seq, nextTurnId, announced: prepared.announced };
   };
 };

@@ -45,15 +45,20 @@ export const createErasure = ({ connection, messages, idempotencyKeys, deliverie
   return {
     models: [model],
 
-    erase: async ({ _id, conversationId }: Pick<StoredConversation, '_id' | 'conversationId'>): Promise<void> => {
+    /** Answers with the conversation as it was, whose waiting callers are to be told; null = gone already. */
+    erase: async ({
+      _id,
+      conversationId,
+    }: Pick<StoredConversation, '_id' | 'conversationId'>): Promise<StoredConversation | null> => {
       const now = Date.now();
       await tombstones.updateOne(
         { _id: conversationId },
         { $setOnInsert: { erasedAt: new Date(now), purgeAt: new Date(now + FIRST_PURGE_MS), purgesLeft: 2 } },
         { upsert: true, writeConcern: DURABLE },
       );
-      await conversations.deleteOne({ _id, conversationId }, { writeConcern: DURABLE });
+      const erased = await conversations.findOneAndDelete({ _id, conversationId }, { writeConcern: DURABLE });
       await purge(conversationId);
+      return erased;
     },
 
     /** Again after a minute and after a day: for writes that were under way when the conversation was erased. */

@@ -60,7 +60,13 @@ const waitingMessages = ({ waiting }: Pick<StoredConversation, 'waiting'>): Numb
 
 /** History by seq. Entries wait in the conversation document (`texts`) until a later write stores them here. */
 export const createMessages = (connection: Connection) => {
-  const entries = collectionOf<StoredEntry>(conversationModels(connection).messages);
+  const models = conversationModels(connection);
+  const entries = collectionOf<StoredEntry>(models.messages);
+  const conversations = collectionOf<StoredConversation>(models.conversations);
+
+  const erase = async (conversationId: string): Promise<void> => {
+    await entries.deleteMany(entryRange(conversationId, { after: -1, upTo: LAST_SEQ }));
+  };
 
   const store = createBatcher<StoredEntry, void>(async (items) => {
     const { writeErrors = [] } = await insertMany(connection, 'messages', items);
@@ -189,8 +195,15 @@ export const createMessages = (connection: Connection) => {
       return { messages, hasMore, next: hasMore ? next : null };
     },
 
-    erase: async (conversationId: string): Promise<void> => {
-      await entries.deleteMany(entryRange(conversationId, { after: -1, upTo: LAST_SEQ }));
+    erase,
+
+    /** After a write that matched nothing: texts stored for it must not outlive a conversation erased meanwhile. */
+    eraseIfGone: async ({
+      _id,
+      conversationId,
+    }: Pick<StoredConversation, '_id' | 'conversationId'>): Promise<void> => {
+      const still = await conversations.findOne({ _id, conversationId }, { projection: { _id: 1 } });
+      if (!still) await erase(conversationId);
     },
   };
 };

@@ -62,6 +62,8 @@ type Dependencies = {
   conversations: ConversationStore;
   endpoints: EndpointStore;
   deliveryQueue: DeliveryQueue;
+  /** Tells those who wait for an answer of it that there will be none. */
+  onErased: (conversation: StoredConversation) => void;
   /** Ends long polls when the process drains. */
   draining: AbortSignal;
 };
@@ -72,6 +74,7 @@ export const conversationRoutes = ({
   conversations,
   endpoints,
   deliveryQueue,
+  onErased,
   draining,
 }: Dependencies): Router => {
   const getOwn = async (req: Request, res: Response): Promise<StoredConversation> => {
@@ -145,7 +148,8 @@ export const conversationRoutes = ({
   };
 
   const erase: RequestHandler = async (req, res) => {
-    await conversations.erase(await getOwn(req, res));
+    const erased = await conversations.erase(await getOwn(req, res));
+    if (erased) onErased(erased);
     res.status(204).end();
   };
 

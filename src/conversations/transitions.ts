@@ -53,7 +53,9 @@ export const createTransitions = (dependencies: {
       },
       { returnDocument: 'after', writeConcern: DURABLE },
     );
-    return conversation && { conversation, announced: announcement !== null };
+    if (conversation) return { conversation, announced: announcement !== null };
+    if (message) await messages.eraseIfGone(read);
+    return null;
   };
 
   const apply = async (

@@ -1,0 +1,67 @@
+import type * as z from 'zod';
+import { KnowledgeInput } from './assistant.ts';
+import { readCsv } from './knowledge-import/csv.ts';
+import { readJson } from './knowledge-import/json.ts';
+import { readMarkdown } from './knowledge-import/markdown.ts';
+import type { Row } from './knowledge-import/row.ts';
+
+export const KNOWLEDGE_FORMATS = ['json', 'csv', 'markdown'] as const;
+export type KnowledgeFormat = (typeof KNOWLEDGE_FORMATS)[number];
+
+export type Refusal = { line: number; reason: string };
+export type ParsedKnowledge = { entries: KnowledgeInput[]; refused: Refusal[] };
+
+const READ: Record<KnowledgeFormat, (text: string) => Row[]> = { json: readJson, csv: readCsv, markdown: readMarkdown };
+
+const EXTENSIONS: Record<string, KnowledgeFormat> = {
+  json: 'json',
+  csv: 'csv',
+  tsv: 'csv',
+  md: 'markdown',
+  markdown: 'markdown',
+};
+
+/** By the file's name; null for one that does not tell. */
+export const knowledgeFormatOf = (fileName: string): KnowledgeFormat | null =>
+  EXTENSIONS[/\.([a-z]+)$/i.exec(fileName)?.[1]?.toLowerCase() ?? ''] ?? null;
+
+const isStorable = (value: unknown): boolean =>
+  typeof value === 'string'
+    ? value.isWellFormed() && !value.includes('\0')
+    : Object.values(value ?? {}).every(isStorable);
+
+const reasonOf = ({ code, path, message, input }: z.core.$ZodIssue): string => {
+  const field = path.map(String).join('.');
+  if (code === 'invalid_type' && input === undefined) return `${field} is required`;
+  const text = code === 'custom' ? message : message.replace(/^Invalid input: /, '').replace(/, received .*$/, '');
+  return field === '' ? text : `${field}: ${text}`;
+};
+
+const judge = (fields: unknown): { entry: KnowledgeInput } | { reason: string } => {
+  if (typeof fields !== 'object' || fields === null || Array.isArray(fields)) {
+    return { reason: 'must be an object with question and answer' };
+  }
+  if (!isStorable(fields)) return { reason: 'contains a character that is not well-formed Unicode' };
+  const given = Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null));
+  const parsed = KnowledgeInput.safeParse(given, { reportInput: true });
+  return parsed.success ? { entry: parsed.data } : { reason: parsed.error.issues.map(reasonOf).join('; ') };
+};
+
+/**
+ * Questions and answers from a file's text. A bad row is refused with the line it begins on and the reason, the others are
+ * kept. Throws only where the file as a whole is not of the format.
+ */
+export const parseKnowledge = (format: KnowledgeFormat, text: string): ParsedKnowledge => {
+  const entries: KnowledgeInput[] = [];
+  const refused: Refusal[] = [];
+  for (const [index, row] of READ[format](text.replace(/^\uFEFF/, '')).entries()) {
+    const judged = 'reason' in row ? row : judge(row.fields);
+    if ('entry' in judged) entries.push(judged.entry);
+    else {
+      // A JSON file may be one long line: the entry's number tells more than its line.
+      const reason = format === 'json' ? `entry ${index + 1}: ${judged.reason}` : judged.reason;
+      refused.push({ line: row.line, reason });
+    }
+  }
+  return { entries, refused };
+};

@@ -1,0 +1,60 @@
+import { invalid } from '../../platform/errors.ts';
+import { countLineEnds, type Row } from './row.ts';
+
+type Element = { start: number; end: number };
+
+/** Ends of the elements of a top-level array, found without believing that each of them is JSON. */
+const elementsOf = (text: string, open: number): { elements: Element[]; closedAt: number | null } => {
+  const elements: Element[] = [];
+  let start = open + 1;
+  let depth = 0;
+  let inString = false;
+  for (let at = start; at < text.length; at += 1) {
+    const char = text[at];
+    if (inString) {
+      if (char === '\\') at += 1;
+      else if (char === '"') inString = false;
+    } else if (char === '"') inString = true;
+    else if (char === '{' || char === '[') depth += 1;
+    else if (depth > 0 && (char === '}' || char === ']')) depth -= 1;
+    else if (depth === 0 && (char === ',' || char === ']')) {
+      elements.push({ start, end: at });
+      if (char === ']') return { elements, closedAt: at };
+      start = at + 1;
+    }
+  }
+  return { elements: [...elements, { start, end: text.length }], closedAt: null };
+};
+
+const parse = (text: string): { fields: unknown } | { reason: string } => {
+  try {
+    return { fields: JSON.parse(text) };
+  } catch {
+    return { reason: 'is not valid JSON' };
+  }
+};
+
+/** A JSON array; an element that is not JSON is refused alone, as far as brackets and quotes still tell them apart. */
+export const readJson = (text: string): Row[] => {
+  const open = text.search(/\S/);
+  if (text[open] !== '[') throw invalid('file', 'invalid', 'must be a JSON array of questions');
+  const { elements, closedAt } = elementsOf(text, open);
+  if (closedAt !== null && text.slice(closedAt + 1).trim() !== '') {
+    throw invalid('file', 'invalid', 'must be one JSON array, and nothing after it');
+  }
+  let line = 1;
+  let counted = 0;
+  const lineOf = (at: number): number => {
+    line += countLineEnds(text.slice(counted, at));
+    counted = at;
+    return line;
+  };
+  const rows = elements.flatMap(({ start, end }): Row[] => {
+    const element = text.slice(start, end);
+    if (element.trim() === '') return []; // a comma too many, or an empty array
+    return [{ line: lineOf(start + element.search(/\S/)), ...parse(element) }];
+  });
+  if (closedAt === null)
+    rows.push({ line: lineOf(text.trimEnd().length), reason: 'the file ends before the closing ]' });
+  return rows;
+};
