@@ -1,14 +1,12 @@
-import { type CsvError, parse } from 'csv-parse/sync';
+import { type Options, parse } from 'csv-parse/sync';
 import { invalid } from '../../platform/errors.ts';
-import { countLineEnds, type Row } from './row.ts';
+import type { Row } from './row.ts';
 
 const COLUMNS = ['question', 'variants', 'answer', 'language', 'actions', 'tags'] as const;
 type Column = (typeof COLUMNS)[number];
 
-/** A quote that is never closed swallows the rest of a file; so many times reading goes on behind such a line. */
+/** Each broken row costs a reading of what follows it. */
 const MAX_RESTARTS = 100;
-
-type Raw = { record: string[]; raw: string; info: { lines: number } };
 
 const splitCell = (cell: string, by: RegExp): string[] =>
   cell
@@ -26,14 +24,14 @@ const fromJson = (cell: string): unknown => {
 
 /** `label | type | payload`, one action a line. */
 const actionsOf = (cell: string) =>
-  splitCell(cell, /[\r\n]+/).map((line) => {
+  splitCell(cell, /\n+/).map((line) => {
     const [label, type, ...payload] = line.split('|').map((part) => part.trim());
     return { label, type, payload: payload.join('|') };
   });
 
 const LISTS: Partial<Record<Column, (cell: string) => unknown>> = {
-  variants: (cell) => splitCell(cell, /[|\r\n]+/),
-  tags: (cell) => splitCell(cell, /[|;,\r\n]+/),
+  variants: (cell) => splitCell(cell, /[|\n]+/),
+  tags: (cell) => splitCell(cell, /[|;,\n]+/),
   actions: actionsOf,
 };
 
@@ -63,50 +61,71 @@ const delimiterOf = (text: string): string => {
   return [',', ';', '\t'].reduce((best, one) => (heading.split(one).length > heading.split(best).length ? one : best));
 };
 
-const readRecords = (text: string, delimiter: string) => {
-  let broken: { line: number; rest: string; restLine: number } | null = null;
-  const raws = parse(text, {
-    delimiter,
-    info: true,
-    raw: true,
+const parseRecords = (text: string, options: Options, each: (cells: string[], endLine: number) => void): void => {
+  parse(text, {
     relax_column_count: true,
-    relax_quotes: true,
     skip_empty_lines: true,
-    skip_records_with_error: true,
-    on_skip: (failure: CsvError | undefined, raw: string | undefined) => {
-      const body = (raw ?? '').trimStart();
-      const line = Number(failure?.['lines'] ?? 1) - countLineEnds(body);
-      const rest = body.replace(/^[^\r\n]*(\r\n|\n|\r)?/, '');
-      broken = { line, rest, restLine: line + 1 };
+    ...options,
+    on_record: (cells: string[], { lines }: { lines: number }) => {
+      each(cells, lines);
+      return cells;
     },
-  }) as unknown as Raw[]; // `info` and `raw` together give this shape
-  const records = raws.map(({ record, raw, info }) => ({
-    cells: record,
-    line: info.lines - countLineEnds(raw.trim()),
-  }));
-  return { records, broken: broken as { line: number; rest: string; restLine: number } | null };
+  });
+};
+
+const readAlone = (line: string, delimiter: string): string[] | null => {
+  const records: string[][] = [];
+  try {
+    parseRecords(line, { delimiter, relax_quotes: true }, (cells) => records.push(cells));
+  } catch {
+    return null;
+  }
+  return records[0] ?? null;
+};
+
+type Read = { line: number; cells: string[] } | { line: number; reason: string };
+
+/**
+ * Strict about quotes, since a stray one may swallow good rows; where reading fails, that one line is tried alone and
+ * leniently (`5" wide`), refused if that fails too, and reading goes on behind it.
+ */
+const readRecords = (text: string, delimiter: string): Read[] => {
+  const lines = text.split('\n');
+  const read: Read[] = [];
+  const beginAfter = (index: number): number => {
+    const found = lines.findIndex((line, at) => at >= index && line.trim() !== '');
+    return found === -1 ? index : found;
+  };
+  let unread = 0;
+  for (let restarts = 0; ; restarts += 1) {
+    const from = unread;
+    try {
+      parseRecords(lines.slice(from).join('\n'), { delimiter }, (cells, endLine) => {
+        read.push({ line: beginAfter(unread) + 1, cells });
+        unread = from + endLine;
+      });
+      return read;
+    } catch {
+      const bad = beginAfter(unread);
+      const cells = readAlone(lines[bad] ?? '', delimiter);
+      const reason = 'has a quote that is not closed, or not doubled inside a quoted cell';
+      read.push(cells ? { line: bad + 1, cells } : { line: bad + 1, reason });
+      unread = bad + 1;
+      if (restarts >= MAX_RESTARTS) {
+        return [...read, { line: unread + 1, reason: 'not read, nor what follows: too many rows with broken quotes' }];
+      }
+    }
+  }
 };
 
 /** CSV with a heading line; headings in any order and case, unknown ones are passed over. */
 export const readCsv = (text: string): Row[] => {
-  const delimiter = delimiterOf(text);
-  let { records, broken } = readRecords(text, delimiter);
-  const [heading, ...first] = records;
-  const columns = (heading?.cells ?? []).map(
-    (name) => COLUMNS.find((column) => column === name.trim().toLowerCase()) ?? null,
-  );
-  const missing = ['question', 'answer'].filter((name) => !columns.some((column) => column === name));
-  if (missing.length > 0)
+  const [heading, ...rows] = readRecords(text.replace(/\r\n?/g, '\n'), delimiterOf(text));
+  const names = heading && 'cells' in heading ? heading.cells.map((name) => name.trim().toLowerCase()) : [];
+  const columns = names.map((name) => COLUMNS.find((column) => column === name) ?? null);
+  const missing = ['question', 'answer'].filter((name) => !names.includes(name));
+  if (missing.length > 0) {
     throw invalid('file', 'invalid', `needs a first line with the heading ${missing.join(' and ')}`);
-
-  const rows = first.map(({ cells, line }) => toRow(line, cells, columns));
-  for (let restarts = 0; broken && restarts < MAX_RESTARTS; restarts += 1) {
-    rows.push({ line: broken.line, reason: 'has a quote that is never closed' });
-    const { rest, restLine } = broken;
-    ({ records, broken } = readRecords(rest, delimiter));
-    rows.push(...records.map(({ cells, line }) => toRow(restLine + line - 1, cells, columns)));
-    if (broken) broken = { ...broken, line: restLine + broken.line - 1, restLine: restLine + broken.restLine - 1 };
   }
-  if (broken) rows.push({ line: broken.line, reason: 'too many quotes are never closed: the rest was not read' });
-  return rows;
+  return rows.map((row) => ('reason' in row ? row : toRow(row.line, row.cells, columns)));
 };

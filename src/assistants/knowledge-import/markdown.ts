@@ -2,10 +2,8 @@ import { Lexer, type Token, type Tokens } from 'marked';
 import { invalid } from '../../platform/errors.ts';
 import { countLineEnds, type Row } from './row.ts';
 
+// Tokens are cast by their `type`: marked's union leaves room for extensions' own, and none is installed.
 type Section = { line: number; level: number; question: string; blocks: Token[] };
-
-/** marked's own union leaves room for extensions' tokens; with none of these installed, `type` tells. */
-const as = <Kind extends Token>(token: Token): Kind => token as Kind;
 
 /** What a reader sees: a chat reply is plain text, so marks go and a link shows its address. */
 const inline = (tokens: Token[] = []): string =>
@@ -14,7 +12,7 @@ const inline = (tokens: Token[] = []): string =>
       if (token.type === 'br') return '\n';
       if (token.type === 'html') return '';
       if (token.type === 'link') {
-        const { href, tokens: label } = as<Tokens.Link>(token);
+        const { href, tokens: label } = token as Tokens.Link;
         const text = inline(label);
         return text === href || `mailto:${text}` === href ? text : `${text} (${href})`;
       }
@@ -26,7 +24,7 @@ const inline = (tokens: Token[] = []): string =>
 const list = ({ items, ordered, start }: Tokens.List): string =>
   items
     .map((item, index) => {
-      const mark = ordered ? `${Number(start || 1) + index}.` : '-';
+      const mark = ordered ? `${(start || 1) + index}.` : '-';
       return `${mark} ${blocks(item.tokens).replaceAll('\n\n', '\n').replaceAll('\n', '\n  ')}`;
     })
     .join('\n');
@@ -37,13 +35,13 @@ const table = ({ header, rows }: Tokens.Table): string =>
 const block = (token: Token): string => {
   switch (token.type) {
     case 'list':
-      return list(as<Tokens.List>(token));
+      return list(token as Tokens.List);
     case 'table':
-      return table(as<Tokens.Table>(token));
+      return table(token as Tokens.Table);
     case 'blockquote':
-      return blocks(as<Tokens.Blockquote>(token).tokens);
+      return blocks((token as Tokens.Blockquote).tokens);
     case 'code':
-      return as<Tokens.Code>(token).text;
+      return (token as Tokens.Code).text;
     case 'paragraph':
     case 'text':
       return inline([token]);
@@ -64,7 +62,7 @@ const sectionsOf = (text: string): Section[] => {
   let line = 1;
   for (const token of new Lexer().lex(text)) {
     if (token.type === 'heading') {
-      const { depth, tokens } = as<Tokens.Heading>(token);
+      const { depth, tokens } = token as Tokens.Heading;
       sections.push({ line, level: depth, question: inline(tokens).trim(), blocks: [] });
     } else sections.at(-1)?.blocks.push(token);
     line += countLineEnds(token.raw);
