@@ -1,28 +1,67 @@
-/** What a word means whatever the language: `versand`, `shipping` and `envío` are one concept. Words ending in `*` match by beginning. */
-const CONCEPTS: Readonly<Record<string, string>> = {
-  price: 'price* cost* preis* kosten kostet prix precio* cuesta',
-};
+import { LRUCache } from 'lru-cache';
+import SearchableMap from 'minisearch/SearchableMap';
+import { SERVICE } from './concepts-service.ts';
+import { SOFTWARE } from './concepts-software.ts';
+import { TRADE } from './concepts-trade.ts';
+
+/**
+ * What a word means whatever its language: `versand`, `shipping` and `envío` are one concept, so that other words than
+ * the stored ones, and other languages, find their answer. In the tables `*` stands for any ending, `_` for a space;
+ * words are folded; a word belongs to the first concept that names it.
+ */
+const CONCEPTS: Readonly<Record<string, string>> = { ...TRADE, ...SERVICE, ...SOFTWARE };
 
 const exact = new Map<string, string>();
 const beginnings = new Map<string, string>();
-const phrases = new Map<string, string>();
-const SHORTEST_BEGINNING = 3;
 for (const [concept, list] of Object.entries(CONCEPTS)) {
   for (const entry of list.split(' ')) {
     const word = entry.replaceAll('_', ' ');
-    if (word.endsWith('*')) beginnings.set(word.slice(0, -1), concept);
-    else (word.includes(' ') ? phrases : exact).set(word, concept);
+    const [table, key] = word.endsWith('*') ? [beginnings, word.slice(0, -1)] : [exact, word];
+    if (!table.has(key)) table.set(key, concept);
   }
 }
-
-export const phraseConcept = (phrase: string): string | null => phrases.get(phrase) ?? null;
+const longest = Math.max(...[...beginnings.keys()].map((beginning) => beginning.length));
+const SHORTEST_BEGINNING = 2;
 
 export const conceptOf = (word: string): string | null => {
   const known = exact.get(word);
   if (known) return known;
-  for (let length = word.length; length >= SHORTEST_BEGINNING; length -= 1) {
+  for (let length = Math.min(word.length, longest); length >= SHORTEST_BEGINNING; length -= 1) {
     const found = beginnings.get(word.slice(0, length));
     if (found) return found;
   }
   return null;
+};
+
+/** Only whole phrases: every two words that begin like one would otherwise be a phrase. */
+export const phraseConcept = (phrase: string): string | null => exact.get(phrase) ?? null;
+
+const SHORTEST_FUZZY = 6;
+const spelled = new SearchableMap<string>();
+for (const [word, concept] of [...beginnings, ...exact]) {
+  if (word.length >= SHORTEST_FUZZY - 1 && !word.includes(' ')) spelled.set(word, concept);
+}
+const NO_CONCEPT = '';
+const guesses = new LRUCache<string, string>({ max: 5000 });
+
+/** The concept of a misspelt word: one letter off a word, or off the beginning of one. */
+export const nearConcept = (word: string): string | null => {
+  if (word.length < SHORTEST_FUZZY) return null;
+  const known = guesses.get(word);
+  if (known !== undefined) return known === NO_CONCEPT ? null : known;
+  let guess = NO_CONCEPT;
+  for (
+    let length = word.length;
+    guess === NO_CONCEPT && length >= Math.max(SHORTEST_FUZZY, word.length - 3);
+    length -= 1
+  ) {
+    for (const [near, [concept]] of spelled.fuzzyGet(word.slice(0, length), 1)) {
+      if (near.slice(0, 2) !== word.slice(0, 2) || near.length < SHORTEST_FUZZY - 1) continue;
+      if (length < word.length && !beginnings.has(near)) continue;
+      guess = concept;
+      break;
+    }
+  }
+  guesses.set(word, guess);
+  return guess === NO_CONCEPT ? null : guess;
 };

@@ -1,6 +1,6 @@
 const EMAIL = /[\p{L}\p{N}._%+-]{1,64}@[\p{L}\p{N}-]{1,63}(?:\.[\p{L}\p{N}-]{1,63}){0,4}\.\p{L}{2,24}/u;
 /** Seven to fifteen digits as people write a number; an order number (digits alone, no plus, no gaps) needs nine. */
-const PHONE = /(?<![\p{L}\p{N}#])(?:\+|00)?\(?\d[\d\s().\/-]{5,22}\d(?![\p{L}\p{N}])/u;
+const PHONE = /(?<![\p{L}\p{N}#])(?:\+|00)?\(?\d[\d\s()./-]{5,22}\d(?![\p{L}\p{N}])/u;
 
 export type ContactDetails = { email: boolean; phone: boolean };
 
@@ -19,3 +19,7 @@ export const findContactDetails = (message: string): ContactDetails | null => {
   const details = { email: EMAIL.test(text), phone: looksLikePhone(text) };
   return details.email || details.phone ? details : null;
 };
+
+/** What else the message says. */
+export const withoutContactDetails = (message: string): string =>
+  message.slice(0, 2000).normalize('NFKC').replace(EMAIL, ' ').replace(PHONE, ' ');

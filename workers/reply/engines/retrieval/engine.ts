@@ -1,35 +1,62 @@
 import { LRUCache } from 'lru-cache';
 import { baseLanguage } from '../../../../src/turns/language.ts';
-import { MAX_SUGGESTED_ACTIONS, type SuggestedAction } from '../../../../src/assistants/suggested-action.ts';
 import type { AssistantEngine, AssistantProfile, EngineReply, TurnContext } from '../engine.ts';
-import { otherLanguageText, text, type TextKey } from '../texts.ts';
-import { findContactDetails } from './contact-details.ts';
-import { asksForHuman } from './human-request.ts';
+import { findContactDetails, withoutContactDetails } from './contact-details.ts';
+import { findAnswer, type Hit } from './find-answer.ts';
+import { followUp, lastWord, LOOK_BACK } from './follow-up.ts';
+import { asksForHuman, asksWhoThisIs } from './human-request.ts';
 import { buildIndex, type KnowledgeIndex } from './knowledge-index.ts';
-import { type Found, searchGroup } from './search.ts';
+import { askBack, handOver, type Making, sayAnswer, sayText, sayUnsure } from './replies.ts';
 import { readSmallTalk } from './small-talk.ts';
 
-/** Confidence from which an answer is given; tuned on the tune half of the evaluation set. */
-export const DEFAULT_THRESHOLD = 0.55;
+/** Confidence from which an answer is given; chosen on the tune half of the evaluation set. */
+export const DEFAULT_THRESHOLD = 0.65;
+/** From this share of the threshold on, the likely questions are offered. */
+const ASK_BACK_SHARE = 0.5;
+/** Two answers this close together are a question, not an answer. */
+const CLOSE = 0.03;
+/** What is offered beside the best candidate must be about as good. */
+const ABOUT_AS_GOOD = 0.6;
 
 export type RetrievalOptions = {
   /** Assistants whose index is kept. */
   maxIndexes?: number;
-  /** Entries all kept indexes may hold together. */
+  /** Entries that all kept indexes may hold together. */
   maxEntries?: number;
 };
 
-type Kind = 'answer' | 'askBack' | 'unsure' | 'human' | 'contact' | 'noKnowledge' | 'failed' | TextKey;
+const isClose = (best: Hit, second: Hit | undefined): second is Hit =>
+  second !== undefined && best.confidence < 1 && best.rank - second.rank < CLOSE;
 
-export const createRetrievalEngine = (options: RetrievalOptions = {}): AssistantEngine => {
+const choose = (making: Making, contact: boolean): EngineReply => {
+  const { hits, threshold } = making;
+  const [best, second] = hits;
+  if (best && best.confidence >= threshold) {
+    return isClose(best, second) ? askBack(making, [best, second]) : sayAnswer(making, best);
+  }
+  if (contact) return sayText(making, 'contactNoted', 'contact');
+  if (best && best.confidence >= threshold * ASK_BACK_SHARE) {
+    return askBack(
+      making,
+      hits.filter(({ rank }) => rank >= best.rank * ABOUT_AS_GOOD),
+    );
+  }
+  return sayUnsure(making);
+};
+
+/** Answers from the assistant's own entries, without network or key. */
+export const createRetrievalEngine = ({
+  maxIndexes = 200,
+  maxEntries = 100_000,
+}: RetrievalOptions = {}): AssistantEngine => {
   const indexes = new LRUCache<string, KnowledgeIndex>({
-    max: options.maxIndexes ?? 200,
-    maxSize: options.maxEntries ?? 100_000,
-    sizeCalculation: (index) => 1 + index.groups.reduce((sum, group) => sum + group.entries.length, 0),
+    max: maxIndexes,
+    maxSize: maxEntries,
+    sizeCalculation: ({ groups }) => 1 + groups.reduce((sum, { entries }) => sum + entries.length, 0),
   });
 
   const indexOf = (assistant: AssistantProfile): KnowledgeIndex => {
-    const key = `${assistant.assistantId}:${assistant.version}`;
+    const key = JSON.stringify([assistant.assistantId, assistant.version]);
     const known = indexes.get(key);
     if (known) return known;
     const built = buildIndex(assistant);
@@ -37,74 +64,46 @@ export const createRetrievalEngine = (options: RetrievalOptions = {}): Assistant
     return built;
   };
 
-  const answerTurn = (turn: TurnContext, startedAt: number): EngineReply => {
-    const { assistant, message, language } = turn;
-    const threshold = assistant.threshold ?? DEFAULT_THRESHOLD;
-    let hits: { entryId: string; score: number }[] = [];
-    const say = (kind: Kind, reply: Partial<EngineReply> & { text: string }): EngineReply => ({
-      suggestedActions: [],
-      confidence: 1,
-      low: false,
-      language,
-      why: {
-        engine: 'retrieval',
-        kind,
-        language: reply.language ?? language,
-        hits,
-        threshold,
-        ms: Math.round((performance.now() - startedAt) * 1000) / 1000,
-      },
-      ...reply,
-    });
-
-    if (asksForHuman(message)) return say('human', { text: text(language, 'holding'), escalate: 'user_requested' });
-    const smallTalk = readSmallTalk(message, baseLanguage(language));
-    if (smallTalk) return say(smallTalk, { text: text(language, smallTalk) });
-
-    const contact = findContactDetails(message);
-    if (assistant.knowledge.length === 0) {
-      return contact
-        ? say('contact', { text: text(language, 'contactNoted') })
-        : say('noKnowledge', { text: text(language, 'noKnowledge') });
-    }
-
-    const { groups } = indexOf(assistant);
-    const own = groups.filter((group) => group.language === baseLanguage(language));
-    const others = groups.filter((group) => group.language !== baseLanguage(language));
-    let found: Found | null = null;
-    for (const group of [...own, ...others]) {
-      const next = searchGroup(message, group);
-      if ((next.hits[0]?.score ?? 0) > (found?.hits[0]?.score ?? 0)) found = next;
-      if ((found?.hits[0]?.score ?? 0) >= threshold) break;
-    }
-    const best = found?.hits[0];
-    const entry = best ? found?.group.entries[best.entry] : undefined;
-    hits = (found?.hits ?? []).map((hit) => ({
-      entryId: found?.group.entries[hit.entry]?.entryId ?? '',
-      score: Math.round(hit.score * 100) / 100,
-    }));
-    const confidence = best?.score ?? 0;
-    if (entry && confidence >= threshold) {
-      const answerLanguage = entry.language ?? found?.group.language ?? language;
-      const foreign = baseLanguage(answerLanguage) !== baseLanguage(language);
-      return say('answer', {
-        text: foreign ? `${otherLanguageText(language, answerLanguage)}\n${entry.answer}` : entry.answer,
-        suggestedActions: entry.actions.slice(0, MAX_SUGGESTED_ACTIONS),
-        confidence,
-        language: answerLanguage,
-      });
-    }
-    if (contact) return say('contact', { text: text(language, 'contactNoted') });
-    const escalate: SuggestedAction = {
-      label: text(language, 'talkToPerson'),
-      type: 'escalate',
-      payload: 'user_requested',
+  const answerTurn = (turn: TurnContext): EngineReply => {
+    const { assistant, message } = turn;
+    const spoken = baseLanguage(turn.language);
+    const making: Making = {
+      turn,
+      threshold: assistant.threshold ?? DEFAULT_THRESHOLD,
+      startedAt: performance.now(),
+      hits: [],
     };
-    return say('unsure', { text: text(language, 'unsure'), suggestedActions: [escalate], confidence, low: true });
+    const index = assistant.knowledge.length > 0 ? indexOf(assistant) : null;
+
+    // What an entry says in so many words goes before everything: the author knew why.
+    const contact = findContactDetails(message) !== null;
+    const question = contact ? withoutContactDetails(message) : message;
+    const hits = index ? findAnswer(question, index, spoken, making.threshold) : [];
+    if (hits[0]?.confidence === 1) return sayAnswer({ ...making, hits }, hits[0]);
+
+    if (asksForHuman(message)) return handOver(making);
+    if (asksWhoThisIs(message)) return sayText(making, 'whoAmI');
+    const smallTalk = readSmallTalk(message, spoken);
+    if (smallTalk) {
+      const last = lastWord(turn.history);
+      if (smallTalk === 'yes' && last?.kind === 'unsure') return handOver(making);
+      if (smallTalk === 'yes' && last?.kind === 'askBack') {
+        const meant = assistant.knowledge.find(({ entryId }) => entryId === last.entryIds[0]);
+        const group = index?.groups.find(({ entries }) => meant !== undefined && entries.includes(meant));
+        if (meant && group) {
+          const hit = { entry: meant, group, confidence: 1, rank: 1 };
+          return sayAnswer({ ...making, hits: [hit] }, hit);
+        }
+      }
+      return sayText(making, smallTalk);
+    }
+    if (!index) return sayText(making, contact ? 'contactNoted' : 'noKnowledge', contact ? 'contact' : 'noKnowledge');
+
+    const sure = (hits[0]?.confidence ?? 0) >= making.threshold;
+    const continued = sure ? [] : followUp(turn, index, spoken);
+    const better = (continued[0]?.confidence ?? 0) > (hits[0]?.confidence ?? 0);
+    return choose({ ...making, hits: better ? continued : hits }, contact);
   };
 
-  return {
-    name: 'retrieval',
-    reply: async (turn) => answerTurn(turn, performance.now()),
-  };
+  return { name: 'retrieval', historyEntries: LOOK_BACK, reply: async (turn) => answerTurn(turn) };
 };

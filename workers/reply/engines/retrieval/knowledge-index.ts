@@ -4,92 +4,101 @@ import { fold } from '../../../../src/turns/language/fold.ts';
 import type { AssistantProfile, KnowledgeEntry } from '../engine.ts';
 import { readTerms, type Term } from './terms.ts';
 
-/** A question or one of its other wordings. */
-export type Wording = { entry: number; terms: Set<number>; mass: number };
+/** A question or one of its other wordings: what it speaks of, and how much that tells in all. */
+export type Wording = { entry: number; mass: number };
 
-/** All entries of one language: their terms, where those stand, and how much each tells. */
+/** Where a key stands: wordings by number, and entries whose answer or tags hold it. */
+export type Postings = { wordings: number[]; answers: number[]; weight: number };
+
+/** All entries of one language. A key is a stem, or `§` and a concept. */
 export type KnowledgeGroup = {
   language: string;
   entries: KnowledgeEntry[];
   wordings: Wording[];
-  /** term → its number; concepts stand here too, as `§name`. */
-  vocabulary: SearchableMap<number>;
-  numberOf: Map<string, number>;
-  /** How much a term tells, by number. */
-  idf: number[];
-  /** term number → wordings that hold it. */
-  inWordings: number[][];
-  /** term number → entries whose answer or tags hold it. */
-  inAnswers: number[][];
+  postings: Map<string, Postings>;
+  /** The stems, for words that are misspelt or cut short. */
+  stems: SearchableMap<string>;
   /** folded word → stem, as the knowledge spells it: a word typed without diacritics finds the right stem. */
   spellings: Map<string, string>;
-  maxIdf: number;
-  /** folded, word by word → entry: what was asked exactly as it is stored. */
+  /** What a word that the knowledge does not have would tell. */
+  strangeWeight: number;
+  /** What was asked exactly as it is stored. */
   exact: Map<string, number>;
 };
 
+/** Question words tell a little: they may settle a tie, never carry an answer. */
+const WEAK_CONCEPTS = new Set(['time', 'where', 'today', 'what', 'item']);
+const WEAK_SHARE = 0.4;
+
 export const conceptKey = (concept: string): string => `§${concept}`;
+export const unitKey = (term: Term): string => (term.concept === null ? term.stem : conceptKey(term.concept));
+export const shareOf = (term: Term): number =>
+  term.concept !== null && WEAK_CONCEPTS.has(term.concept) ? WEAK_SHARE : 1;
 
 export const plain = (text: string): string =>
-  fold(text)
+  fold(text.slice(0, 1000))
     .replace(/[^\p{L}\p{M}\p{N}]+/gu, ' ')
     .trim();
 
-const keysOf = (term: Term): string[] => (term.concept === null ? [term.stem] : [term.stem, conceptKey(term.concept)]);
+const informationOf = (holding: number, all: number): number => Math.log(1 + (all - holding + 0.5) / (holding + 0.5));
 
 const buildGroup = (language: string, entries: KnowledgeEntry[]): KnowledgeGroup => {
   const group: KnowledgeGroup = {
     language,
     entries,
     wordings: [],
-    vocabulary: new SearchableMap<number>(),
-    numberOf: new Map(),
-    idf: [],
-    inWordings: [],
-    inAnswers: [],
+    postings: new Map(),
+    stems: new SearchableMap<string>(),
     spellings: new Map(),
-    maxIdf: Math.log(1 + (entries.length + 0.5) / 0.5),
+    strangeWeight: informationOf(0, entries.length),
     exact: new Map(),
   };
-  const base = baseLanguage(language);
-  const number = (key: string): number => {
-    const known = group.numberOf.get(key);
-    if (known !== undefined) return known;
-    const next = group.inWordings.length;
-    group.numberOf.set(key, next);
-    if (!key.startsWith('§')) group.vocabulary.set(key, next);
-    group.inWordings.push([]);
-    group.inAnswers.push([]);
-    return next;
+  const at = (key: string): Postings => {
+    const known = group.postings.get(key);
+    if (known) return known;
+    const made: Postings = { wordings: [], answers: [], weight: 0 };
+    group.postings.set(key, made);
+    return made;
   };
-  const entriesWith: Set<number>[] = [];
-  const numbersIn = (text: string, entry: number): Set<number> => {
-    const numbers = new Set<number>();
-    for (const term of readTerms(text, base)) {
+  const push = (list: number[], item: number): void => {
+    if (list.at(-1) !== item) list.push(item);
+  };
+  const read = (text: string): Term[] => {
+    const terms = readTerms(text, language);
+    for (const term of terms) {
       if (!group.spellings.has(term.word)) group.spellings.set(term.word, term.stem);
-      for (const key of keysOf(term)) numbers.add(number(key));
+      group.stems.set(term.stem, term.stem);
     }
-    for (const each of numbers) (entriesWith[each] ??= new Set()).add(entry);
-    return numbers;
+    return terms;
   };
 
-  for (const [at, entry] of entries.entries()) {
+  const unitsOf: Term[][] = [];
+  for (const [number, entry] of entries.entries()) {
     for (const wording of [entry.question, ...entry.variants]) {
       const asked = plain(wording);
-      if (asked !== '' && !group.exact.has(asked)) group.exact.set(asked, at);
-      const terms = numbersIn(wording, at);
-      for (const term of terms) group.inWordings[term]?.push(group.wordings.length);
-      group.wordings.push({ entry: at, terms, mass: 0 });
+      if (asked !== '' && !group.exact.has(asked)) group.exact.set(asked, number);
+      const terms = read(wording);
+      for (const term of terms)
+        for (const key of new Set([term.stem, unitKey(term)])) push(at(key).wordings, group.wordings.length);
+      unitsOf.push(terms);
+      group.wordings.push({ entry: number, mass: 0 });
     }
-    for (const term of numbersIn(`${entry.tags.join(' ')} ${entry.answer}`, at)) group.inAnswers[term]?.push(at);
+    for (const term of read(`${entry.tags.join(' ')} ${entry.answer}`)) {
+      for (const key of new Set([term.stem, unitKey(term)])) push(at(key).answers, number);
+    }
   }
 
-  const count = entries.length;
-  group.idf = group.inWordings.map((_, term) => {
-    const holding = entriesWith[term]?.size ?? 0;
-    return Math.log(1 + (count - holding + 0.5) / (holding + 0.5));
-  });
-  for (const wording of group.wordings) for (const term of wording.terms) wording.mass += group.idf[term] ?? 0;
+  for (const postings of group.postings.values()) {
+    const holding = new Set(postings.wordings.map((wording) => group.wordings[wording]?.entry));
+    for (const entry of postings.answers) holding.add(entry);
+    // Half a look at answers: a word in many answers and few questions still tells questions apart.
+    const asked = new Set(postings.wordings.map((wording) => group.wordings[wording]?.entry)).size;
+    postings.weight = informationOf((asked + holding.size) / 2, entries.length);
+  }
+  for (const [number, wording] of group.wordings.entries()) {
+    for (const term of unitsOf[number] ?? [])
+      wording.mass += (group.postings.get(unitKey(term))?.weight ?? 0) * shareOf(term);
+  }
   return group;
 };
 
@@ -97,13 +106,6 @@ export type KnowledgeIndex = { groups: KnowledgeGroup[] };
 
 /** Entries are grouped by language, because a stem means something in one language only. */
 export const buildIndex = ({ knowledge, languages }: AssistantProfile): KnowledgeIndex => {
-  const byLanguage = new Map<string, KnowledgeEntry[]>();
-  for (const entry of knowledge) {
-    const language = entry.language ?? languages[0] ?? 'en';
-    const base = baseLanguage(language);
-    const group = byLanguage.get(base);
-    if (group) group.push(entry);
-    else byLanguage.set(base, [entry]);
-  }
+  const byLanguage = Map.groupBy(knowledge, (entry) => baseLanguage(entry.language ?? languages[0] ?? 'en'));
   return { groups: [...byLanguage].map(([language, entries]) => buildGroup(language, entries)) };
 };

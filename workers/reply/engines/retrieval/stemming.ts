@@ -50,6 +50,7 @@ import { stopwords as turkishStops } from '@orama/stopwords/turkish';
 import { stopwords as ukrainianStops } from '@orama/stopwords/ukrainian';
 import { fold } from '../../../../src/turns/language/fold.ts';
 import { LEXICON } from '../../../../src/turns/lexicon.ts';
+import { FILLERS } from './fillers.ts';
 
 type Stemming = { stem: (word: string) => string; stopWords: ReadonlySet<string> };
 
@@ -91,6 +92,9 @@ const whole = (word: string): string => word;
 const chatWords = (language: string): string[] =>
   (Object.hasOwn(LEXICON, language) ? (LEXICON[language]?.common ?? '') : '').split('|');
 
+const fillers = (language: string): string[] =>
+  (Object.hasOwn(FILLERS, language) ? (FILLERS[language] ?? '') : '').split(' ');
+
 const ready = new Map<string, Stemming>();
 
 /** Stemmer and stop words of a base language; made when first asked for. */
@@ -100,7 +104,7 @@ export const stemmingOf = (language: string): Stemming => {
   const [stem, stops] = Object.hasOwn(PACKAGED, language) ? (PACKAGED[language] ?? []) : [];
   const made: Stemming = {
     stem: stem ?? (NO_STEMS.has(language) ? whole : clip),
-    stopWords: new Set([...(stops ?? []), ...chatWords(language)].map(fold)),
+    stopWords: new Set([...(stops ?? []), ...chatWords(language), ...fillers(language)].map(fold)),
   };
   ready.set(language, made);
   return made;

@@ -11,8 +11,10 @@ export type Term = {
 };
 
 /** A question fits many times; longer messages are cut, so that no visitor can make a turn expensive. */
-const MAX_LENGTH = 2000;
-const MAX_TERMS = 48;
+const MAX_LENGTH = 1000;
+const MAX_WORDS = 100;
+const MAX_TERMS = 32;
+const LONGEST_PHRASE = 4;
 const HANGUL = /\p{Script=Hangul}/u;
 
 const segmenters = new Map<string, Intl.Segmenter>();
@@ -43,33 +45,51 @@ const splitWords = (text: string, language: string): string[] => {
     : words(text);
 };
 
-const LONGEST_PHRASE = 3;
+const COMPOUNDING = new Set(['de', 'nl', 'sv', 'da', 'no', 'fi', 'hu', 'et']);
+const SHORTEST_PART = 4;
 
-/** Terms of a text in a language, stop words left out unless nothing else is there. */
-export const readTerms = (text: string, language: string): Term[] => {
+/** What the second half of a compound means: `Versandkosten` speaks of shipping and of its price. */
+const secondPart = (word: string, first: string | null): { word: string; concept: string } | null => {
+  for (let at = SHORTEST_PART; at <= word.length - SHORTEST_PART; at += 1) {
+    const rest = word.slice(at);
+    const concept = conceptOf(rest);
+    if (concept && concept !== first && (first === null || conceptOf(word.slice(0, at)) === first))
+      return { word: rest, concept };
+  }
+  return null;
+};
+
+/**
+ * Terms of a text as a language stems them, stop words left out unless nothing else is there. What a visitor writes in
+ * another language has the stop words of that language, too.
+ */
+export const readTerms = (text: string, language: string, spoken: string = language): Term[] => {
   const { stem, stopWords } = stemmingOf(language);
-  const written = splitWords(text.slice(0, MAX_LENGTH).normalize('NFKC').toLowerCase(), language).slice(
-    0,
-    MAX_TERMS * 2,
-  );
+  const spokenStops = stemmingOf(spoken).stopWords;
+  const plain = text.slice(0, MAX_LENGTH).normalize('NFKC').toLowerCase().replaceAll('’', "'");
+  const written = splitWords(plain, language).slice(0, MAX_WORDS);
   const folded = written.map(fold);
-  const terms: Term[] = [];
-  const stops: Term[] = [];
-  for (let at = 0; at < written.length; at += 1) {
-    let concept: string | null = null;
+  const terms = new Map<string, Term>();
+  const stops = new Map<string, Term>();
+  const keep = (table: Map<string, Term>, term: Term): void => {
+    if (!table.has(term.stem)) table.set(term.stem, term);
+  };
+  for (let at = 0; at < written.length && terms.size < MAX_TERMS; at += 1) {
     let taken = 1;
-    for (let length = Math.min(LONGEST_PHRASE, written.length - at); length > 1; length -= 1) {
+    let concept: string | null = null;
+    for (let length = Math.min(LONGEST_PHRASE, written.length - at); length > 1 && concept === null; length -= 1) {
       concept = phraseConcept(folded.slice(at, at + length).join(' '));
-      if (concept) {
-        taken = length;
-        break;
-      }
+      if (concept) taken = length;
     }
     const word = folded.slice(at, at + taken).join(' ');
     concept ??= conceptOf(word);
     const term = { stem: taken > 1 ? word : fold(stem(written[at] ?? word)), word, concept };
-    (concept === null && stopWords.has(word) ? stops : terms).push(term);
+    keep(concept === null && (stopWords.has(word) || spokenStops.has(word)) ? stops : terms, term);
+    if (taken === 1 && word.length >= 2 * SHORTEST_PART && COMPOUNDING.has(spoken)) {
+      const part = secondPart(word, concept);
+      if (part) keep(terms, { stem: `…${part.word}`, ...part });
+    }
     at += taken - 1;
   }
-  return (terms.length > 0 ? terms : stops).slice(0, MAX_TERMS);
+  return [...(terms.size > 0 ? terms : stops).values()];
 };

@@ -1,0 +1,22 @@
+import type { Evidence } from './search.ts';
+
+/** What the fit looks at; the first stands for the bias. */
+export const featuresOf = ({ covered, asked, wording, strange, matched, lead }: Evidence): number[] => [
+  1,
+  covered,
+  asked,
+  wording,
+  strange,
+  Math.min(3, matched),
+  Math.min(0.4, lead),
+  covered * wording,
+];
+
+/** Fitted by `test/eval/fit.ts` to the tune half of the evaluation set. */
+const WEIGHTS = [-2.81, 1.94, 0.42, 0.52, -0.99, 0.64, 2.76, 1.98];
+
+/** How likely an entry is the answer, given what speaks for it. */
+export const confidenceOf = (evidence: Evidence): number => {
+  const sum = featuresOf(evidence).reduce((total, feature, at) => total + feature * (WEIGHTS[at] ?? 0), 0);
+  return 1 / (1 + Math.exp(-sum));
+};

@@ -1,0 +1,35 @@
+import { confidenceOf } from './confidence.ts';
+import type { KnowledgeGroup, KnowledgeIndex } from './knowledge-index.ts';
+import { type Candidate, searchGroup } from './search.ts';
+import type { KnowledgeEntry } from '../engine.ts';
+
+/** An entry that may be the answer, and how likely it is. */
+export type Hit = { entry: KnowledgeEntry; group: KnowledgeGroup; confidence: number; rank: number };
+
+const MAX_HITS = 3;
+
+export const toHits = (
+  candidates: Candidate[],
+  group: KnowledgeGroup,
+  confidence = (of: Candidate): number => confidenceOf(of.evidence),
+): Hit[] =>
+  candidates.slice(0, MAX_HITS).flatMap((candidate) => {
+    const entry = group.entries[candidate.entry];
+    return entry ? [{ entry, group, confidence: confidence(candidate), rank: candidate.rank }] : [];
+  });
+
+/** The groups of an index, the visitor's language first. */
+export const inSpokenOrder = ({ groups }: KnowledgeIndex, spoken: string): KnowledgeGroup[] =>
+  [...groups].sort((a, b) => Number(b.language === spoken) - Number(a.language === spoken));
+
+/** The best hits of one language: the visitor's own if it is sure enough, else the surest. */
+export const findAnswer = (message: string, index: KnowledgeIndex, spoken: string, threshold: number): Hit[] => {
+  let best: Hit[] = [];
+  for (const group of inSpokenOrder(index, spoken)) {
+    const { candidates, exact } = searchGroup(message, group, spoken);
+    const hits = toHits(candidates, group, exact ? () => 1 : undefined);
+    if ((hits[0]?.confidence ?? 0) > (best[0]?.confidence ?? 0)) best = hits;
+    if ((best[0]?.confidence ?? 0) >= threshold) break;
+  }
+  return best;
+};

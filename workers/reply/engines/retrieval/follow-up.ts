@@ -1,0 +1,83 @@
+import { fold, words } from '../../../../src/turns/language/fold.ts';
+import type { TurnContext } from '../engine.ts';
+import { type Hit, inSpokenOrder, toHits } from './find-answer.ts';
+import type { KnowledgeIndex } from './knowledge-index.ts';
+import { rankEntries } from './search.ts';
+import { readTerms, type Term } from './terms.ts';
+
+/** What the assistant said last, as far as its `why` tells. */
+export type LastWord = { kind: string; entryIds: string[] };
+
+/** Messages back to the subject of a conversation. */
+export const LOOK_BACK = 6;
+/** Kinds that leave the subject as it was. */
+const ASIDES = new Set(['greeting', 'thanks', 'yes', 'no', 'contact', 'whoAmI']);
+
+const wordOf = (why: unknown): LastWord | null => {
+  if (typeof why !== 'object' || why === null) return null;
+  const { kind, hits } = why as { kind?: unknown; hits?: unknown };
+  const entryIds = (Array.isArray(hits) ? hits : []).flatMap((hit: unknown) => {
+    const entryId = typeof hit === 'object' && hit !== null ? (hit as { entryId?: unknown }).entryId : null;
+    return typeof entryId === 'string' ? [entryId] : [];
+  });
+  return { kind: typeof kind === 'string' ? kind : 'answer', entryIds };
+};
+
+/** The assistant's last message. */
+export const lastWord = (history: TurnContext['history']): LastWord | null => {
+  const last = history.findLast(({ role }) => role === 'assistant');
+  return last ? wordOf(last.why) : null;
+};
+
+/** The entry the conversation is about; small talk in between does not change the subject. */
+const subjectOf = (history: TurnContext['history']): string | null => {
+  for (const message of history.slice(-LOOK_BACK).reverse()) {
+    const word = message.role === 'assistant' ? wordOf(message.why) : null;
+    if (!word || ASIDES.has(word.kind)) continue;
+    return word.kind === 'answer' ? (word.entryIds[0] ?? null) : null;
+  }
+  return null;
+};
+
+/** How people go on: "and on Sundays?" */
+const CUES = new Set(
+  'and what_about how_about also or but then und auch oder was_ist_mit wie_ist_es et aussi ou y tambien o que_tal e anche ed invece en ook och aussi og ja a_co a oraz i также и а і а_що ve peki ya ayrica kaj in in_kaj si dar es och_sa at och_om og_hva og_hvad και y_que e_se e_per und_wie und_was dan bagaimana_dengan con_y_si con và còn thế_còn'
+    .split(' ')
+    .map((cue) => fold(cue.replaceAll('_', ' '))),
+);
+const CUE_PATTERN = /^(?:那|那么|那麼|还有|還有|じゃあ|では|それで|그럼|그리고|แล้ว|و(?!\p{L}{4})|और|ו)/u;
+
+const goesOn = (message: string): boolean => {
+  const folded = fold(message.slice(0, 200)).trim();
+  const tokens = words(folded);
+  return [1, 2, 3].some((length) => CUES.has(tokens.slice(0, length).join(' '))) || CUE_PATTERN.test(folded);
+};
+
+const SHORT = 3;
+const SUBJECT_SHARE = 0.5;
+const LEAST_NEW = 0.5;
+const CUED_CONFIDENCE = 0.6;
+const UNCUED_CONFIDENCE = 0.5;
+const NEW_CONFIDENCE = 0.35;
+
+/** A question that leans on the one before: the old subject counts for half, and most of what is new must be found. */
+export const followUp = (turn: TurnContext, index: KnowledgeIndex, spoken: string): Hit[] => {
+  const subject = subjectOf(turn.history);
+  if (subject === null) return [];
+  const cued = goesOn(turn.message);
+  for (const group of inSpokenOrder(index, spoken)) {
+    const previous = group.entries.find(({ entryId }) => entryId === subject);
+    if (!previous) continue;
+    const fresh = readTerms(turn.message, group.language, spoken);
+    if (fresh.length === 0 || fresh.length > (cued ? 2 * SHORT : SHORT)) return [];
+    const known = new Set(fresh.map(({ stem }) => stem));
+    const subjectTerms: Term[] = [previous.question, ...previous.variants]
+      .flatMap((wording) => readTerms(wording, group.language))
+      .filter(({ stem }) => !known.has(stem) && known.add(stem));
+    const candidates = rankEntries(fresh, group, { terms: subjectTerms, share: SUBJECT_SHARE });
+    const found = candidates.filter(({ evidence }) => evidence.fresh >= LEAST_NEW);
+    const base = cued ? CUED_CONFIDENCE : UNCUED_CONFIDENCE;
+    return toHits(found, group, ({ evidence }) => Math.min(0.95, base + NEW_CONFIDENCE * evidence.fresh));
+  }
+  return [];
+};

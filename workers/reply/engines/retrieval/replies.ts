@@ -1,0 +1,91 @@
+import { MAX_SUGGESTED_ACTIONS, type SuggestedAction } from '../../../../src/assistants/suggested-action.ts';
+import { baseLanguage, decideLanguage } from '../../../../src/turns/language.ts';
+import type { EngineReply, TurnContext } from '../engine.ts';
+import { otherLanguageText, text, type TextKey } from '../texts.ts';
+import type { Hit } from './find-answer.ts';
+
+const MAX_LABEL = 80;
+const MAX_PAYLOAD = 2048;
+
+export type ReplyKind = TextKey | 'answer' | 'human' | 'contact';
+
+/** Everything a reply's `why` needs, whatever was said. */
+export type Making = { turn: TurnContext; threshold: number; startedAt: number; hits: Hit[] };
+
+const rounded = (value: number, digits: number): number => Number(value.toFixed(digits));
+
+const make = (
+  { turn, threshold, startedAt, hits }: Making,
+  kind: ReplyKind,
+  reply: Partial<EngineReply> & { text: string },
+): EngineReply => ({
+  suggestedActions: [],
+  confidence: 1,
+  low: false,
+  language: turn.language,
+  ...reply,
+  why: {
+    engine: 'retrieval',
+    kind,
+    language: reply.language ?? turn.language,
+    hits: hits.map(({ entry, confidence }) => ({ entryId: entry.entryId, score: rounded(confidence, 2) })),
+    threshold,
+    ms: rounded(performance.now() - startedAt, 3),
+  },
+});
+
+/** One of the default texts. */
+export const sayText = (making: Making, key: TextKey, kind: ReplyKind = key): EngineReply =>
+  make(making, kind, { text: text(making.turn.language, key) });
+
+/** Hands over to a person; the handoff's holding text is what the visitor will read. */
+export const handOver = (making: Making): EngineReply =>
+  make(making, 'human', { text: text(making.turn.language, 'holding'), escalate: 'user_requested' });
+
+/** A visitor whose language was only guessed may well have written in the answer's language. */
+const isForeign = (answerLanguage: string, { message, language }: TurnContext): boolean => {
+  const base = baseLanguage(answerLanguage);
+  if (base === baseLanguage(language)) return false;
+  const written = decideLanguage({ message, allowed: [answerLanguage, language] });
+  return !(written.decided && baseLanguage(written.language) === base);
+};
+
+export const sayAnswer = (making: Making, hit: Hit): EngineReply => {
+  const { entry, group, confidence } = hit;
+  const language = entry.language ?? group.language;
+  const note = isForeign(language, making.turn) ? `${otherLanguageText(making.turn.language, language)}\n` : '';
+  return make(making, 'answer', {
+    text: `${note}${entry.answer}`,
+    suggestedActions: entry.actions.slice(0, MAX_SUGGESTED_ACTIONS),
+    confidence,
+    language,
+  });
+};
+
+const asReply = ({ entry }: Hit): SuggestedAction => ({
+  label:
+    [...entry.question].length > MAX_LABEL
+      ? `${[...entry.question].slice(0, MAX_LABEL - 1).join('')}…`
+      : entry.question,
+  type: 'reply',
+  payload: entry.question.slice(0, MAX_PAYLOAD),
+});
+
+/** Offers the likely questions instead of guessing between them. */
+export const askBack = (making: Making, hits: Hit[]): EngineReply =>
+  make(making, 'askBack', {
+    text: text(making.turn.language, 'askBack'),
+    suggestedActions: hits.map(asReply),
+    confidence: hits[0]?.confidence ?? 0,
+  });
+
+/** Not sure enough: another wording, contact details, or a person. */
+export const sayUnsure = (making: Making): EngineReply =>
+  make(making, 'unsure', {
+    text: text(making.turn.language, 'unsure'),
+    suggestedActions: [
+      { label: text(making.turn.language, 'talkToPerson'), type: 'escalate', payload: 'user_requested' },
+    ],
+    confidence: making.hits[0]?.confidence ?? 0,
+    low: true,
+  });
