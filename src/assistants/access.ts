@@ -36,17 +36,27 @@ export const createAccess = ({ assistants, rateLimiter }: Dependencies) => {
     res.locals.caller = caller;
   };
 
-  /** Bearer API key: chat API and conversation endpoints. `longPoll` counts into a window of its own. */
-  const byApiKey: RequestHandler = async (req, res, next) => {
+  const withKey = async (req: Request, res: Response, limitOf: RateLimiter['forApiKey']): Promise<void> => {
     const bearer = bearerOf(req);
     if (bearer === null) return refuse(req, unauthorized('missing_api_key'));
     const key = await assistants.findApiKey(bearer);
     const assistant = key && (await assistants.findAssistant(key.assistantId));
     if (!key || !assistant) return refuse(req, unauthorized('invalid_api_key'));
     const limit = key.limitPerMinute;
+    const caller: Caller = { assistant, channel: 'api', keyId: key.keyId, limitPerMinute: limit };
+    await letIn(res, caller, limitOf(key.keyId, limit));
+  };
+
+  /** Bearer API key: chat API and conversation endpoints. */
+  const byApiKey: RequestHandler = async (req, res, next) => {
+    await withKey(req, res, rateLimiter.forApiKey);
+    next();
+  };
+
+  /** The same where a caller may wait for what is new: a long poll counts into a window of its own. */
+  const byApiKeyOrPoll: RequestHandler = async (req, res, next) => {
     const longPoll = Number(req.query.wait ?? 0) > 0;
-    const limited = longPoll ? rateLimiter.forLongPoll(key.keyId, limit) : rateLimiter.forApiKey(key.keyId, limit);
-    await letIn(res, { assistant, channel: 'api', keyId: key.keyId, limitPerMinute: limit }, limited);
+    await withKey(req, res, longPoll ? rateLimiter.forLongPoll : rateLimiter.forApiKey);
     next();
   };
 
@@ -62,7 +72,7 @@ export const createAccess = ({ assistants, rateLimiter }: Dependencies) => {
     next();
   };
 
-  return { byApiKey, byChannel };
+  return { byApiKey, byApiKeyOrPoll, byChannel };
 };
 
 export type Access = ReturnType<typeof createAccess>;

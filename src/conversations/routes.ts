@@ -5,8 +5,9 @@ import { type Access, callerOf } from '../assistants/access.ts';
 import type { EndpointStore } from '../events/endpoint-store.ts';
 import type { DeliveryQueue } from '../events/queue.ts';
 import { invalid, notFound } from '../platform/errors.ts';
-import { jsonBody, methodNotAllowed, validate } from '../platform/http.ts';
+import { methodNotAllowed, validate } from '../platform/http.ts';
 import { conversationKeyOf } from '../platform/ids.ts';
+import { jsonBody } from '../platform/json-body.ts';
 import { type ConversationView, toEscalationView, toHistoryView, toView } from './view.ts';
 import type { StoredConversation } from './conversation.ts';
 import { decodePosition, encodePosition, HISTORY_MAX } from './messages.ts';
@@ -154,11 +155,11 @@ export const conversationRoutes = ({
   };
 
   const router = Router({ caseSensitive: true });
-  const { byApiKey } = access;
+  const { byApiKey, byApiKeyOrPoll } = access;
   router.route('/api/v1/conversations').get(byApiKey, list).all(methodNotAllowed('GET', 'HEAD'));
   router
     .route('/api/v1/conversations/:id')
-    .get(byApiKey, readHistory)
+    .get(byApiKeyOrPoll, readHistory)
     .delete(byApiKey, erase)
     .all(methodNotAllowed('GET', 'HEAD', 'DELETE'));
   router

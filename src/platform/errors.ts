@@ -14,7 +14,11 @@ export type ErrorCode =
   | 'session_busy'
   | 'internal_error'
   | 'reply_timeout'
-  | 'unavailable';
+  | 'unavailable'
+  // Below the table: bytes that never became a request.
+  | 'malformed_request'
+  | 'request_timeout'
+  | 'headers_too_large';
 
 export type ErrorDetail = { field: string; code: string; message: string };
 
@@ -35,6 +39,9 @@ const STATUS: Record<ErrorCode, number> = {
   internal_error: 500,
   reply_timeout: 500,
   unavailable: 503,
+  malformed_request: 400,
+  request_timeout: 408,
+  headers_too_large: 431,
 };
 
 const MESSAGE: Record<ErrorCode, string> = {
@@ -54,6 +61,9 @@ const MESSAGE: Record<ErrorCode, string> = {
   internal_error: 'Something failed on our side. Sending the same request again is safe.',
   reply_timeout: 'The reply is still being made. Sending the same request again joins it.',
   unavailable: 'The service cannot take requests right now. Nothing was accepted; try again shortly.',
+  malformed_request: 'These bytes are not an HTTP/1.1 request.',
+  request_timeout: 'The request did not arrive in time.',
+  headers_too_large: 'The request line and headers are larger than 16 KiB.',
 };
 
 /**

@@ -1,12 +1,10 @@
-import { isUtf8 } from 'node:buffer';
-import express, { type ErrorRequestHandler, type Request, type RequestHandler, type Response } from 'express';
+import type { ErrorRequestHandler, Request, RequestHandler, Response } from 'express';
 import * as z from 'zod';
 import { newId } from './ids.ts';
 import { ApiError, type ErrorDetail, notFound, unavailable } from './errors.ts';
 import type { Logger } from './logger.ts';
 import { isConnectionFailure, wasNeverSent } from './mongo.ts';
 
-export const BODY_LIMIT = '64kb';
 const REQUEST_ID = /^[\w-]{8,64}$/;
 
 export const requestIdOf = (res: Response): string => res.locals.requestId as string;
@@ -19,43 +17,6 @@ export const requestId: RequestHandler = (req, res, next) => {
   res.setHeader('X-Request-Id', id);
   next();
 };
-
-const invalidJson = (): ApiError => new ApiError('invalid_json');
-
-const parseJson = express.json({
-  limit: BODY_LIMIT,
-  strict: true,
-  type: 'application/json',
-  verify: (_req, _res, body, encoding) => {
-    if (encoding !== 'utf-8' || !isUtf8(body)) throw invalidJson();
-  },
-});
-
-/**
- * The body as JSON: at most 64 KiB, `application/json`, UTF-8, an object. Everything else about the body is one error,
- * `invalid_json`, which never quotes it. `optional`: no body at all counts as `{}`.
- */
-export const jsonBody =
-  ({ optional = false } = {}): RequestHandler =>
-  (req, res, next) => {
-    const empty =
-      req.headers['content-length'] === '0' || (!req.headers['content-length'] && !req.headers['transfer-encoding']);
-    if (optional && empty) {
-      req.body = {};
-      next();
-      return;
-    }
-    parseJson(req, res, (failure?: unknown) => {
-      if (failure) {
-        const tooLarge = (failure as { type?: string }).type === 'entity.too.large';
-        next(tooLarge ? new ApiError('payload_too_large', { headers: { Connection: 'close' } }) : invalidJson());
-        return;
-      }
-      const body: unknown = req.body;
-      if (typeof body !== 'object' || body === null || Array.isArray(body)) next(invalidJson());
-      else next();
-    });
-  };
 
 const detailOf = (issue: z.core.$ZodIssue): ErrorDetail => {
   const field = issue.path.map(String).join('.');

@@ -3,9 +3,12 @@ import { createServer, type RequestListener, type Server } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import type { Config } from './config.ts';
+import { answerMalformed } from './malformed.ts';
 
 const BEYOND_BALANCERS_MS = 75_000;
 const IDLE_SWEEP_MS = 100;
+/** Nothing here depends on the host, and Node would refuse its absence with an empty body. */
+const OPTIONS = { requireHostHeader: false };
 
 /** Plain HTTP, or TLS 1.3 and nothing older where a certificate is configured (contract §7). */
 export const createWebServer = (
@@ -15,12 +18,13 @@ export const createWebServer = (
   const server =
     TLS_CERT_FILE && TLS_KEY_FILE
       ? createTlsServer(
-          { cert: readFileSync(TLS_CERT_FILE), key: readFileSync(TLS_KEY_FILE), minVersion: 'TLSv1.3' },
+          { ...OPTIONS, cert: readFileSync(TLS_CERT_FILE), key: readFileSync(TLS_KEY_FILE), minVersion: 'TLSv1.3' },
           listener,
         )
-      : createServer(listener);
+      : createServer(OPTIONS, listener);
   // Above the idle time of common balancers, so that none sends a request into a connection being closed.
   server.keepAliveTimeout = BEYOND_BALANCERS_MS;
+  answerMalformed(server);
   return server;
 };
 

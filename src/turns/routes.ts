@@ -1,7 +1,8 @@
 import { type RequestHandler, Router } from 'express';
 import { type Access, callerOf } from '../assistants/access.ts';
 import { invalid } from '../platform/errors.ts';
-import { jsonBody, methodNotAllowed, validate } from '../platform/http.ts';
+import { methodNotAllowed, validate } from '../platform/http.ts';
+import { jsonBody } from '../platform/json-body.ts';
 import type { Submit } from './submit.ts';
 import { ChatRequest, IdempotencyKey } from './turn.ts';
 

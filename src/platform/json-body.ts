@@ -1,0 +1,110 @@
+import type { Readable } from 'node:stream';
+import { MIMEType } from 'node:util';
+import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
+import type { Request, RequestHandler, Response } from 'express';
+import { ApiError } from './errors.ts';
+
+export const BODY_LIMIT_BYTES = 65_536;
+/** What is left of an upload that was refused is read and dropped for so long, so that its sender sees the answer. */
+const LINGER_MS = 2_000;
+
+const DECODERS: Record<string, () => NodeJS.ReadWriteStream & Readable> = {
+  gzip: createGunzip,
+  'x-gzip': createGunzip,
+  deflate: createInflate,
+  br: createBrotliDecompress,
+};
+
+const invalidJson = (): ApiError => new ApiError('invalid_json');
+const tooLarge = (): ApiError => new ApiError('payload_too_large');
+
+const hasBody = ({ headers }: Request): boolean =>
+  headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0;
+
+const isJson = (contentType: string | undefined): boolean => {
+  if (contentType === 'application/json') return true;
+  try {
+    const { essence, params } = new MIMEType(contentType ?? '');
+    return essence === 'application/json' && /^utf-?8$/i.test(params.get('charset') ?? 'utf-8');
+  } catch {
+    return false;
+  }
+};
+
+const decoded = (req: Request): Readable => {
+  const coding = (req.headers['content-encoding'] ?? 'identity').trim().toLowerCase();
+  if (coding === 'identity') return req;
+  const decoder = Object.hasOwn(DECODERS, coding) ? DECODERS[coding] : undefined;
+  if (!decoder) throw invalidJson();
+  return req.pipe(decoder());
+};
+
+/** At most 64 KiB, counted after decoding: what a few bytes unpack to is never held. */
+const readAll = (stream: Readable): Promise<Buffer> =>
+  new Promise((resolve, reject) => {
+    const chunks: Buffer[] = [];
+    let size = 0;
+    const collect = (chunk: Buffer): void => {
+      size += chunk.length;
+      chunks.push(chunk);
+      if (size <= BODY_LIMIT_BYTES) return;
+      stream.off('data', collect);
+      reject(tooLarge());
+    };
+    stream.on('data', collect);
+    stream.once('end', () => resolve(Buffer.concat(chunks)));
+    // Undecodable, or the caller has gone: nobody may be left to read this answer.
+    stream.on('error', () => reject(invalidJson()));
+    stream.once('close', () => reject(invalidJson()));
+  });
+
+const dropTheRest = (req: Request, res: Response): void => {
+  req.unpipe();
+  req.resume();
+  res.once('finish', () => {
+    const timer = setTimeout(() => void (req.complete || req.destroy()), LINGER_MS);
+    timer.unref();
+  });
+};
+
+const utf8 = new TextDecoder('utf-8', { fatal: true });
+
+const parseObject = (bytes: Buffer): object => {
+  let value: unknown;
+  try {
+    value = JSON.parse(utf8.decode(bytes));
+  } catch {
+    throw invalidJson();
+  }
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw invalidJson();
+  return value;
+};
+
+/** Size before form (contract §1): a body too large is 413 whatever else is wrong with it. */
+const readObject = async (req: Request): Promise<object> => {
+  if (Number(req.headers['content-length']) > BODY_LIMIT_BYTES) throw tooLarge();
+  const bytes = await readAll(decoded(req));
+  if (!isJson(req.headers['content-type'])) throw invalidJson();
+  return parseObject(bytes);
+};
+
+/**
+ * The body as JSON: at most 64 KiB, `application/json`, UTF-8, an object. Everything else about the body is one error,
+ * `invalid_json`, which never quotes it. `optional`: no body at all counts as `{}`.
+ */
+export const jsonBody =
+  ({ optional = false } = {}): RequestHandler =>
+  async (req, res, next) => {
+    if (!hasBody(req)) {
+      if (!optional) throw invalidJson();
+      req.body = {};
+      return next();
+    }
+    try {
+      req.body = await readObject(req);
+    } catch (cause) {
+      dropTheRest(req, res);
+      throw cause;
+    }
+    next();
+  };

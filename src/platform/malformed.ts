@@ -1,0 +1,49 @@
+import { type Server, STATUS_CODES, type ServerResponse } from 'node:http';
+import type { Duplex } from 'node:stream';
+import { ApiError, type ErrorCode, notFound } from './errors.ts';
+import { newId } from './ids.ts';
+
+/** How long a connection that is no use any more may stay for its last answer to be read. */
+const LINGER_MS = 1_000;
+
+const CODE_OF: Record<string, ErrorCode> = {
+  HPE_HEADER_OVERFLOW: 'headers_too_large',
+  HPE_CHUNK_EXTENSIONS_OVERFLOW: 'payload_too_large',
+  ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout',
+};
+
+const codeOf = ({ code = '' }: NodeJS.ErrnoException): ErrorCode | null =>
+  CODE_OF[code] ?? (code.startsWith('HPE_') ? 'malformed_request' : null);
+
+const writeError = (socket: Duplex, error: ApiError): void => {
+  const requestId = newId();
+  const body = JSON.stringify(error.toBody(requestId));
+  const head = [
+    `HTTP/1.1 ${error.status} ${STATUS_CODES[error.status]}`,
+    'Content-Type: application/json; charset=utf-8',
+    `Content-Length: ${Buffer.byteLength(body)}`,
+    `X-Request-Id: ${requestId}`,
+    'Connection: close',
+  ];
+  socket.end(`${head.join('\r\n')}\r\n\r\n${body}`);
+  setTimeout(() => socket.destroy(), LINGER_MS).unref();
+};
+
+/**
+ * What Node would answer by itself, with an empty body or by hanging up: bytes that are no HTTP request, CONNECT, an
+ * unknown `Expect`. The parser has given the connection up, so the answer is written to the socket, unless it would land
+ * in the middle of another.
+ */
+export const answerMalformed = (server: Server): void => {
+  const answering = new WeakMap<Duplex, ServerResponse>();
+  server.on('request', (req, res) => answering.set(req.socket, res));
+  server.on('checkExpectation', (req, res) => server.emit('request', req, res));
+  server.on('connect', (_req, socket) => writeError(socket, notFound()));
+  server.on('clientError', (failure: NodeJS.ErrnoException, socket) => {
+    const code = codeOf(failure);
+    const current = answering.get(socket);
+    const midway = current !== undefined && current.headersSent && !current.writableFinished;
+    if (code === null || !socket.writable || midway) socket.destroy();
+    else writeError(socket, new ApiError(code));
+  });
+};

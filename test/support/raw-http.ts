@@ -1,0 +1,25 @@
+import { connect } from 'node:net';
+
+export type RawAnswer = { status: number; headers: Headers; body: string };
+
+const parse = (bytes: Buffer): RawAnswer => {
+  const text = bytes.toString('latin1');
+  const end = text.indexOf('\r\n\r\n');
+  const [statusLine = '', ...lines] = text.slice(0, end).split('\r\n');
+  const headers = new Headers(
+    lines.map((line) => [line.slice(0, line.indexOf(':')), line.slice(line.indexOf(':') + 1).trim()]),
+  );
+  return { status: Number(statusLine.split(' ')[1]), headers, body: bytes.subarray(end + 4).toString() };
+};
+
+/** Sends bytes as they are and gives all that came back once the server has closed; what no HTTP client would send. */
+export const sendRaw = (url: string, bytes: string | Buffer, timeoutMs = 5_000): Promise<RawAnswer> =>
+  new Promise((resolve, reject) => {
+    const { hostname, port } = new URL(url);
+    const received: Buffer[] = [];
+    const socket = connect(Number(port), hostname, () => socket.write(bytes));
+    socket.setTimeout(timeoutMs, () => socket.destroy(new Error('the server neither answered nor closed')));
+    socket.on('data', (chunk: Buffer) => received.push(chunk));
+    socket.on('error', (cause) => (received.length > 0 ? undefined : reject(cause)));
+    socket.on('close', () => resolve(parse(Buffer.concat(received))));
+  });
