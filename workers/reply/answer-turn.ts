@@ -75,7 +75,7 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
     }
     const [profile, history] = await Promise.all([
       profileOf(assistant),
-      conversations.messages.findLatest(conversation, engine.historyEntries),
+      conversations.messages.findLatest(conversation, engine.historyEntries ?? 2),
     ]);
     try {
       const reply = await engine.reply({

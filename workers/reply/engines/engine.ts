@@ -53,7 +53,7 @@ export type EngineReply = {
 /** The one door to whatever makes replies (design: retrieval offline, or an OpenAI-compatible provider). */
 export type AssistantEngine = {
   name: string;
-  /** How many of the latest entries of the history it wants to see. */
-  historyEntries: number;
+  /** How many of the latest entries of the history it wants to see; 2 where it does not say. */
+  historyEntries?: number;
   reply: (turn: TurnContext) => Promise<EngineReply>;
 };

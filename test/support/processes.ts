@@ -1,0 +1,53 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { createServer } from 'node:net';
+import type { AddressInfo } from 'node:net';
+import { eventually } from './eventually.ts';
+
+const MAINS = { api: 'src/main.ts', reply: 'workers/reply/main.ts', delivery: 'workers/delivery/main.ts' } as const;
+
+export type Kind = keyof typeof MAINS;
+export type RealProcess = {
+  kind: Kind;
+  child: ChildProcess;
+  url: string;
+  kill: (signal?: NodeJS.Signals) => Promise<void>;
+};
+
+export const freePort = async (): Promise<number> => {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  await once(server, 'close');
+  return port;
+};
+
+/** A `main.ts` as an operator starts it: a process of its own, ready when `/readyz` says so. */
+export const startRealProcess = async (
+  kind: Kind,
+  env: Record<string, string>,
+  port?: number,
+): Promise<RealProcess> => {
+  const listen = port ?? (await freePort());
+  const child = spawn(process.execPath, [MAINS[kind]], {
+    env: { ...process.env, LOG_LEVEL: 'warn', ...env, PORT: String(listen), WORKER_HEALTH_PORT: String(listen) },
+    stdio: ['ignore', 'ignore', process.env.SHOW_LOGS ? 'inherit' : 'ignore'],
+  });
+  const url = `http://127.0.0.1:${listen}`;
+  await eventually(async () => {
+    if (child.exitCode !== null) throw new Error(`${kind} ended with ${child.exitCode}`);
+    if (!(await fetch(`${url}/readyz`)).ok) throw new Error(`${kind} is not ready`);
+  }, 20_000);
+  return {
+    kind,
+    child,
+    url,
+    kill: async (signal = 'SIGKILL') => {
+      if (child.exitCode !== null || child.signalCode !== null) return;
+      const ended = once(child, 'exit');
+      child.kill(signal);
+      await ended;
+    },
+  };
+};
