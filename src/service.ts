@@ -16,17 +16,24 @@ import { closeRedis, createPartitions, openRedis, type Partitions, type RedisRol
 import { createVault } from './platform/vault.ts';
 import { createTurnQueue, TURNS_QUEUE, type TurnsJob } from './turns/queue.ts';
 
-type Options = { config: Config; logger: Logger; lifecycle: Lifecycle; redisRole: Exclude<RedisRole, 'subscriber'> };
+type Options = {
+  config: Config;
+  logger: Logger;
+  lifecycle: Lifecycle;
+  redisRole: Exclude<RedisRole, 'subscriber'>;
+  /** How long MongoDB and Redis may take to appear; a person at a terminal waits less than a process that starts. */
+  startWithinMs?: number;
+};
 
 const createIndexes = async (models: Model<never>[]): Promise<void> => {
   await Promise.all(models.map((model) => model.createIndexes()));
 };
 
 /** What every process shares: its connections, the stores on MongoDB and the queues on Redis. Closed by the lifecycle. */
-export const openService = async ({ config, logger, lifecycle, redisRole }: Options) => {
+export const openService = async ({ config, logger, lifecycle, redisRole, startWithinMs: timeoutMs }: Options) => {
   const openings = [
-    openMongo({ url: config.MONGODB_URL }, logger),
-    openRedis({ url: config.REDIS_URL, role: redisRole }, logger),
+    openMongo({ url: config.MONGODB_URL, timeoutMs }, logger),
+    openRedis({ url: config.REDIS_URL, role: redisRole, timeoutMs }, logger),
   ] as const;
   const [mongo, redis]: [Connection, Redis] = await Promise.all(openings);
   lifecycle.add('mongodb', mongo, (connection) => connection.close());

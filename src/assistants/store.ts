@@ -183,6 +183,16 @@ export const createAssistantStore = (connection: Connection) => {
     listApiKeys: async (assistantId: string): Promise<ApiKey[]> =>
       (await apiKeys.find({ assistantId }).sort({ createdAt: -1 }).lean()).map((stored) => toApiKey(stored)),
 
+    /** A new secret under the same id, name and limit; the old one ends in the same write. A revoked key stays revoked. */
+    rotateApiKey: async (keyId: string): Promise<{ key: ApiKey; apiKey: string }> => {
+      const apiKey = newApiKey();
+      const change = { hash: hashSecret(apiKey), lastFour: apiKey.slice(-4), lastUsedAt: null };
+      const options = { returnDocument: 'after' } as const;
+      const stored = await apiKeys.findOneAndUpdate({ _id: keyId, revokedAt: null }, change, options).lean();
+      if (!stored) throw notFound();
+      return { key: toApiKey(stored as StoredApiKey), apiKey };
+    },
+
     /** Revoking twice is a no-op. */
     revokeApiKey: async (keyId: string): Promise<ApiKey> => {
       await apiKeys.updateOne({ _id: keyId, revokedAt: null }, { revokedAt: new Date() });

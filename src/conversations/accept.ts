@@ -108,10 +108,9 @@ const newborn = (turn: NewTurn, receiversOf: ReceiversOf) => {
   };
 };
 
-/** Absence of what would make this turn a repetition, or one too many. Plain operators only: it is an upsert's filter. */
+/** Not waiting already, by id or by content, and room in the line. Plain operators only: it is an upsert's filter. */
 const untouchedBy = ({ turnId, dedupeKey }: NewTurn) => ({
   'waiting.turnId': { $ne: turnId },
-  'recent.turnId': { $ne: turnId },
   ...(dedupeKey !== null && { 'waiting.dedupeKey': { $ne: dedupeKey } }),
   [`waiting.${MAX_WAITING - 1}`]: { $exists: false },
 });
@@ -150,6 +149,7 @@ export const createAccept = ({
           q: {
             _id: turn.key,
             ...untouchedBy(turn),
+            'recent.turnId': { $ne: turn.turnId },
             ...(turn.dedupeKey !== null && { 'recent.dedupeKey': { $ne: turn.dedupeKey } }),
             status: { $ne: 'resolved' },
           },

@@ -58,6 +58,8 @@ const Environment = z.object({
   SHUTDOWN_DEADLINE_MS: count(15_000, 100),
 });
 
+export const CONFIG_NAMES: readonly string[] = Object.keys(Environment.shape);
+
 export type Config = Omit<z.infer<typeof Environment>, 'ENCRYPTION_KEY' | 'HOST'> & {
   ENCRYPTION_KEY: { id: string; key: Buffer }[];
   HOST: string;

@@ -93,8 +93,9 @@ const readRecords = (text: string, delimiter: string): Read[] => {
   const lines = text.split('\n');
   const read: Read[] = [];
   const beginAfter = (index: number): number => {
-    const found = lines.findIndex((line, at) => at >= index && line.trim() !== '');
-    return found === -1 ? index : found;
+    let at = index;
+    while (at < lines.length && lines[at]?.trim() === '') at += 1;
+    return at;
   };
   let unread = 0;
   for (let restarts = 0; ; restarts += 1) {
@@ -127,5 +128,7 @@ export const readCsv = (text: string): Row[] => {
   if (missing.length > 0) {
     throw invalid('file', 'invalid', `needs a first line with the heading ${missing.join(' and ')}`);
   }
-  return rows.map((row) => ('reason' in row ? row : toRow(row.line, row.cells, columns)));
+  return rows
+    .filter((row) => 'reason' in row || row.cells.some((cell) => cell.trim() !== '')) // spreadsheets end in empty rows
+    .map((row) => ('reason' in row ? row : toRow(row.line, row.cells, columns)));
 };
