@@ -11,6 +11,30 @@ import { TRADE } from './concepts-trade.ts';
  */
 const CONCEPTS: Readonly<Record<string, string>> = { ...TRADE, ...SERVICE, ...SOFTWARE };
 
+/** What usually goes with what: a car wants to be parked, a day asks for opening hours. Looser than a concept. */
+const RELATED: Readonly<Record<string, readonly string[]>> = {
+  time: ['hours'],
+  day: ['hours'],
+  today: ['hours'],
+  where: ['place'],
+  train: ['place'],
+  car: ['parking'],
+  medicine: ['prescription'],
+  money: ['refund', 'price'],
+  phone: ['app', 'contact'],
+  doctor: ['appointment'],
+  arrive: ['delivery', 'track'],
+  parcel: ['delivery', 'order'],
+  duration: ['time'],
+  spreadsheet: ['file'],
+  login: ['password', 'account'],
+  vaccination: ['flu'],
+  flu: ['vaccination'],
+  used: [],
+};
+
+export const relatedTo = (concept: string): readonly string[] => RELATED[concept] ?? [];
+
 const exact = new Map<string, string>();
 const beginnings = new Map<string, string>();
 for (const [concept, list] of Object.entries(CONCEPTS)) {

@@ -13,7 +13,7 @@ export const featuresOf = ({ covered, asked, wording, strange, matched, lead }: 
 ];
 
 /** Fitted by `test/eval/fit.ts` to the tune half of the evaluation set. */
-const WEIGHTS = [-2.81, 1.94, 0.42, 0.52, -0.99, 0.64, 2.76, 1.98];
+const WEIGHTS = [-3.18, 1.76, 0.98, 0.81, -1.31, 0.93, 3.21, 1.19];
 
 /** How likely an entry is the answer, given what speaks for it. */
 export const confidenceOf = (evidence: Evidence): number => {

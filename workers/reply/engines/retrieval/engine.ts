@@ -10,7 +10,7 @@ import { askBack, handOver, type Making, sayAnswer, sayText, sayUnsure } from '.
 import { readSmallTalk } from './small-talk.ts';
 
 /** Confidence from which an answer is given; chosen on the tune half of the evaluation set. */
-export const DEFAULT_THRESHOLD = 0.65;
+export const DEFAULT_THRESHOLD = 0.8;
 /** From this share of the threshold on, the likely questions are offered. */
 const ASK_BACK_SHARE = 0.5;
 /** Two answers this close together are a question, not an answer. */

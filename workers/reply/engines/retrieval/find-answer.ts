@@ -7,6 +7,8 @@ import type { KnowledgeEntry } from '../engine.ts';
 export type Hit = { entry: KnowledgeEntry; group: KnowledgeGroup; confidence: number; rank: number };
 
 const MAX_HITS = 3;
+/** Where the visitor's language knows something of the matter, another one must know clearly more. */
+const FOREIGN_SHARE = 0.75;
 
 export const toHits = (
   candidates: Candidate[],
@@ -27,7 +29,8 @@ export const findAnswer = (message: string, index: KnowledgeIndex, spoken: strin
   let best: Hit[] = [];
   for (const group of inSpokenOrder(index, spoken)) {
     const { candidates, exact } = searchGroup(message, group, spoken);
-    const hits = toHits(candidates, group, exact ? () => 1 : undefined);
+    const share = best.length > 0 && group.language !== spoken ? FOREIGN_SHARE : 1;
+    const hits = toHits(candidates, group, (candidate) => (exact ? 1 : share * confidenceOf(candidate.evidence)));
     if ((hits[0]?.confidence ?? 0) > (best[0]?.confidence ?? 0)) best = hits;
     if ((best[0]?.confidence ?? 0) >= threshold) break;
   }

@@ -29,11 +29,31 @@ export type KnowledgeGroup = {
 /** Question words tell a little: they may settle a tie, never carry an answer. */
 const WEAK_CONCEPTS = new Set(['time', 'where', 'today', 'what', 'item']);
 const WEAK_SHARE = 0.4;
+/** What is done tells less than what it is done to. */
+const VERB_CONCEPTS = new Set([
+  'sell',
+  'buy',
+  'create',
+  'add',
+  'change',
+  'connect',
+  'stop',
+  'access',
+  'keep',
+  'forgot',
+  'bring',
+  'test',
+  'used',
+]);
+const VERB_SHARE = 0.65;
 
 export const conceptKey = (concept: string): string => `§${concept}`;
 export const unitKey = (term: Term): string => (term.concept === null ? term.stem : conceptKey(term.concept));
-export const shareOf = (term: Term): number =>
-  term.concept !== null && WEAK_CONCEPTS.has(term.concept) ? WEAK_SHARE : 1;
+export const shareOf = ({ concept }: Term): number => {
+  if (concept === null) return 1;
+  if (WEAK_CONCEPTS.has(concept)) return WEAK_SHARE;
+  return VERB_CONCEPTS.has(concept) ? VERB_SHARE : 1;
+};
 
 export const plain = (text: string): string =>
   fold(text.slice(0, 1000))
@@ -42,7 +62,8 @@ export const plain = (text: string): string =>
 
 const informationOf = (holding: number, all: number): number => Math.log(1 + (all - holding + 0.5) / (holding + 0.5));
 
-const buildGroup = (language: string, entries: KnowledgeEntry[]): KnowledgeGroup => {
+/** `all` entries of the assistant set the scale: what is rare in a small language is not rarer than in a large one. */
+const buildGroup = (language: string, entries: KnowledgeEntry[], all: number): KnowledgeGroup => {
   const group: KnowledgeGroup = {
     language,
     entries,
@@ -50,7 +71,7 @@ const buildGroup = (language: string, entries: KnowledgeEntry[]): KnowledgeGroup
     postings: new Map(),
     stems: new SearchableMap<string>(),
     spellings: new Map(),
-    strangeWeight: informationOf(0, entries.length),
+    strangeWeight: informationOf(0, all),
     exact: new Map(),
   };
   const at = (key: string): Postings => {
@@ -93,7 +114,7 @@ const buildGroup = (language: string, entries: KnowledgeEntry[]): KnowledgeGroup
     for (const entry of postings.answers) holding.add(entry);
     // Half a look at answers: a word in many answers and few questions still tells questions apart.
     const asked = new Set(postings.wordings.map((wording) => group.wordings[wording]?.entry)).size;
-    postings.weight = informationOf((asked + holding.size) / 2, entries.length);
+    postings.weight = informationOf((asked + holding.size) / 2, all);
   }
   for (const [number, wording] of group.wordings.entries()) {
     for (const term of unitsOf[number] ?? [])
@@ -107,5 +128,5 @@ export type KnowledgeIndex = { groups: KnowledgeGroup[] };
 /** Entries are grouped by language, because a stem means something in one language only. */
 export const buildIndex = ({ knowledge, languages }: AssistantProfile): KnowledgeIndex => {
   const byLanguage = Map.groupBy(knowledge, (entry) => baseLanguage(entry.language ?? languages[0] ?? 'en'));
-  return { groups: [...byLanguage].map(([language, entries]) => buildGroup(language, entries)) };
+  return { groups: [...byLanguage].map(([language, entries]) => buildGroup(language, entries, knowledge.length)) };
 };

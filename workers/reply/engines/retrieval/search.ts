@@ -1,4 +1,4 @@
-import { conceptOf, nearConcept } from './concepts.ts';
+import { conceptOf, nearConcept, relatedTo } from './concepts.ts';
 import { conceptKey, type KnowledgeGroup, type Postings, plain, shareOf } from './knowledge-index.ts';
 import { readTerms, type Term } from './terms.ts';
 
@@ -14,7 +14,7 @@ export type Evidence = {
   strange: number;
   /** Things of the message that were found. */
   matched: number;
-  /** Lead over the next entry. */
+  /** Lead over the best of the others; negative for all but the first. */
   lead: number;
   /** Share of the message's own information found, the subject of a follow-up left out. */
   fresh: number;
@@ -23,6 +23,7 @@ export type Candidate = { entry: number; rank: number; evidence: Evidence };
 export type Found = { candidates: Candidate[]; group: KnowledgeGroup; exact: boolean };
 
 const CONCEPT_LIKENESS = 0.85;
+const RELATED_LIKENESS = 0.45;
 const TYPO_LIKENESS = 0.85;
 const SECOND_TYPO_LIKENESS = 0.7;
 const PREFIX_LIKENESS = 0.7;
@@ -39,6 +40,9 @@ const expand = (term: Term, { postings, spellings, stems }: KnowledgeGroup): Map
   if (term.concept !== null) {
     const key = conceptKey(term.concept);
     if (postings.has(key)) found.set(key, CONCEPT_LIKENESS);
+    for (const related of relatedTo(term.concept)) {
+      if (postings.has(conceptKey(related))) found.set(conceptKey(related), RELATED_LIKENESS);
+    }
   }
   if (found.size > 0 || term.concept !== null || term.stem.length < SHORTEST_FUZZY) return found;
   const plainVowels = term.word.replace(/([aou])e/g, '$1');
@@ -149,7 +153,9 @@ export const rankEntries = (
   });
   candidates.sort((a, b) => b.rank - a.rank || a.entry - b.entry);
   const best = candidates.slice(0, MAX_CANDIDATES);
-  for (const [place, candidate] of best.entries())
-    candidate.evidence.lead = candidate.rank - (best[place + 1]?.rank ?? 0);
+  for (const candidate of best) {
+    const rival = best.find((other) => other !== candidate);
+    candidate.evidence.lead = candidate.rank - (rival?.rank ?? 0);
+  }
   return best;
 };
