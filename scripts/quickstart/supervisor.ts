@@ -13,6 +13,8 @@ export type ChildSpec = {
   env?: Record<string, string>;
   /** Asked until it says yes, after each start. Left out: it counts as ready when started. */
   isReady?: () => Promise<boolean>;
+  /** What it writes to standard output goes to ours, not to its log. */
+  talks?: boolean;
 };
 
 export type SupervisorOptions = {
@@ -34,6 +36,8 @@ export type Supervisor = {
   pids: () => Record<string, number[]>;
   /** Ends all of them, all at once; true if every one ended by itself in time. */
   stop: () => Promise<boolean>;
+  /** Ends a stop that takes too long for the person who waits: SIGKILL for all that still run. */
+  kill: () => void;
 };
 
 type Child = { spec: ChildSpec; process?: ChildProcess; guard: Guard; startedAt: number; delayMs: number };
@@ -54,6 +58,7 @@ export const createSupervisor = (options: SupervisorOptions): Supervisor => {
   const { cwd, env, logDir, say, onChange, stopMs = 20_000, readyMs = 30_000 } = options;
   const children = new Map<string, Child>();
   let stopping = false;
+  let stopped: Promise<boolean> | undefined;
 
   const pids = (): Record<string, number[]> => {
     const byKind: Record<string, number[]> = {};
@@ -70,7 +75,7 @@ export const createSupervisor = (options: SupervisorOptions): Supervisor => {
     const started = spawn(process.execPath, spec.args, {
       cwd,
       env: { ...env, ...spec.env },
-      stdio: ['ignore', log, log],
+      stdio: ['ignore', spec.talks ? 'inherit' : log, log],
       detached: true,
     });
     closeSync(log);
@@ -131,6 +136,7 @@ export const createSupervisor = (options: SupervisorOptions): Supervisor => {
   return {
     pids,
     start: async (spec) => {
+      if (stopping) throw new Error('stopped before everything was started');
       mkdirSync(logDir, { recursive: true });
       const guard = startGuard({ seconds: Math.ceil(stopMs / 1000) });
       const child: Child = { spec, guard, startedAt: 0, delayMs: FIRST_DELAY_MS / 2 };
@@ -138,10 +144,14 @@ export const createSupervisor = (options: SupervisorOptions): Supervisor => {
       launch(child);
       await untilReady(child);
     },
-    stop: async () => {
+    stop: () => {
       stopping = true;
-      const inTime = await Promise.all([...children.values()].map(stopOne));
-      return inTime.every(Boolean);
+      stopped ??= Promise.all([...children.values()].map(stopOne)).then((inTime) => inTime.every(Boolean));
+      return stopped;
+    },
+    kill: () => {
+      stopping = true;
+      for (const { process } of children.values()) process?.kill('SIGKILL');
     },
   };
 };

@@ -1,0 +1,96 @@
+import { constants } from 'node:os';
+import { join, relative } from 'node:path';
+import { parseArgs } from 'node:util';
+import { ConfigError } from '../src/platform/config.ts';
+import { requireNode } from '../src/platform/lifecycle.ts';
+import { openQuickstart } from './quickstart/open.ts';
+import { filesIn, readSettings, StartError } from './quickstart/settings.ts';
+import { claimSingle } from './quickstart/single.ts';
+import type { Supervisor } from './quickstart/supervisor.ts';
+import { createTerminal } from './quickstart/terminal.ts';
+import { refusal, welcome } from './quickstart/words.ts';
+
+const ROOT = join(import.meta.dirname, '..');
+const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+
+const terminal = createTerminal(process.stdout);
+const stopping = new AbortController();
+let supervisor: Supervisor | undefined;
+let asked: (typeof SIGNALS)[number] | undefined;
+
+const onSignal = (signal: (typeof SIGNALS)[number]): void => {
+  if (asked) {
+    supervisor?.kill(); // the second Ctrl-C of somebody who does not want to wait for what is being finished
+    return;
+  }
+  asked = signal;
+  stopping.abort();
+  void supervisor?.stop();
+};
+
+const whenAsked = (): Promise<void> =>
+  new Promise((resolve) => {
+    const wait = setInterval(() => undefined, 60_000); // nothing else need keep this process
+    const end = (): void => {
+      clearInterval(wait);
+      resolve();
+    };
+    if (stopping.signal.aborted) end();
+    stopping.signal.addEventListener('abort', end);
+  });
+
+const explain = (cause: unknown): string => {
+  if (cause instanceof ConfigError) return `The configuration is not valid:\n${cause.message}`;
+  return cause instanceof StartError ? cause.message : `${(cause as Error).stack}`;
+};
+
+const main = async (): Promise<number> => {
+  const { values } = parseArgs({ options: { exit: { type: 'boolean', default: false } } });
+  const settings = readSettings(process.env);
+  const files = filesIn(settings.dir);
+  const claim = claimSingle(files.lock, 'quickstart.ts');
+  if (!claim.mine) {
+    process.stderr.write(`${refusal(files.state, claim.pid)}\n`);
+    return 1;
+  }
+  for (const signal of SIGNALS) process.on(signal, onSignal);
+  const undo: (() => unknown)[] = [claim.release];
+  try {
+    const opened = await openQuickstart({
+      root: ROOT,
+      env: process.env,
+      settings,
+      terminal,
+      signal: stopping.signal,
+      defer: (one) => undo.push(one),
+      onSupervisor: (made) => {
+        supervisor = made;
+      },
+    });
+    terminal.show(await welcome({ ...opened, dir: relative(ROOT, settings.dir) || '.', stays: !values.exit }));
+    if (!values.exit) await whenAsked();
+    return 0;
+  } catch (cause) {
+    if (asked) return 128 + constants.signals[asked];
+    process.stderr.write(`${explain(cause)}\n${supervisor ? `The logs are in ${files.logs}.\n` : ''}`);
+    return 1;
+  } finally {
+    const since = performance.now();
+    for (const one of undo.toReversed()) {
+      try {
+        await one();
+      } catch (cause) {
+        process.stderr.write(`${explain(cause)}\n`);
+      }
+    }
+    terminal.say(`stopped in ${((performance.now() - since) / 1000).toFixed(1)} s`);
+  }
+};
+
+requireNode();
+try {
+  process.exit(await main());
+} catch (cause) {
+  process.stderr.write(`${explain(cause)}\n`);
+  process.exit(1);
+}

@@ -1,0 +1,86 @@
+import { randomBytes } from 'node:crypto';
+import { existsSync, readFileSync } from 'node:fs';
+import * as z from 'zod';
+import { readConfig } from '../../src/platform/config.ts';
+import { createLifecycle } from '../../src/platform/lifecycle.ts';
+import { createLogger } from '../../src/platform/logger.ts';
+import { openService, type Service } from '../../src/service.ts';
+import { writeJsonPrivately } from './private-file.ts';
+import { SHOP } from './shop.ts';
+
+/** What an earlier start left beside the data: a key in full is nowhere else, the service keeps only its hash. */
+const Kept = z.object({ assistantId: z.string(), apiKey: z.string(), verifyToken: z.string(), endpointId: z.string() });
+type Kept = z.infer<typeof Kept>;
+
+export type Demo = Omit<Kept, 'endpointId'> & { webhookSecret: string; isNew: boolean };
+
+const readKept = (file: string): Partial<Kept> => {
+  if (!existsSync(file)) return {};
+  return Kept.safeParse(JSON.parse(readFileSync(file, 'utf8'))).data ?? {};
+};
+
+const makeAssistant = async ({ assistants }: Service): Promise<string> => {
+  const { assistantId } = await assistants.createAssistant(SHOP.assistant);
+  await assistants.addKnowledge(assistantId, SHOP.knowledge);
+  return assistantId;
+};
+
+/** The endpoint of the demo receiver, whose address is another one at each start. */
+const pointEndpoint = async (
+  { endpoints }: Service,
+  demo: { assistantId: string; endpointId?: string; url: string },
+) => {
+  const known = (await endpoints.listEndpoints(demo.assistantId)).find((one) => one.endpointId === demo.endpointId);
+  if (!known) {
+    const { endpoint, secret } = await endpoints.addEndpoint(demo.assistantId, { url: demo.url });
+    return { endpointId: endpoint.endpointId, webhookSecret: secret };
+  }
+  const { endpointId } = known;
+  await endpoints.updateEndpoint(endpointId, { url: demo.url, events: [] });
+  await endpoints.setEnabled(endpointId, true);
+  const stored = (await endpoints.readForSending([endpointId])).get(endpointId);
+  try {
+    const [secret] = stored ? endpoints.openSecrets(stored, Date.now()) : [];
+    if (secret !== undefined) return { endpointId, webhookSecret: secret };
+  } catch {
+    // Sealed with an ENCRYPTION_KEY that is no longer ours: only a new secret helps.
+  }
+  return { endpointId, webhookSecret: (await endpoints.rotateSecret(endpointId)).secret };
+};
+
+const seed = async (service: Service, { file, receiverUrl }: { file: string; receiverUrl: string }): Promise<Demo> => {
+  const { assistants } = service;
+  const kept = readKept(file);
+  // Kept data may be another database's (MONGODB_URL), or a person may have removed a part of it: each part is looked at.
+  const there = kept.assistantId === undefined ? null : await assistants.findAssistant(kept.assistantId);
+  const assistantId = there?.assistantId ?? (await makeAssistant(service));
+  const verifyToken = kept.verifyToken ?? `vt_${randomBytes(24).toString('base64url')}`;
+  await assistants.setChannel(assistantId, { connected: true, token: verifyToken });
+  const live = kept.apiKey === undefined ? null : await assistants.findApiKey(kept.apiKey);
+  const apiKey =
+    kept.apiKey !== undefined && live?.assistantId === assistantId
+      ? kept.apiKey
+      : (await assistants.createApiKey({ assistantId, name: 'quickstart' })).apiKey;
+  const { endpointId, webhookSecret } = await pointEndpoint(service, {
+    assistantId,
+    url: `${receiverUrl}/events`,
+    ...(kept.endpointId === undefined ? {} : { endpointId: kept.endpointId }),
+  });
+  writeJsonPrivately(file, { assistantId, apiKey, verifyToken, endpointId } satisfies Kept);
+  return { assistantId, apiKey, verifyToken, webhookSecret, isNew: !there };
+};
+
+/** A demo assistant with knowledge, key, channel and endpoint: made at the first start, found again at the next ones. */
+export const seedDemo = async (
+  env: NodeJS.ProcessEnv,
+  options: { file: string; receiverUrl: string },
+): Promise<Demo> => {
+  const config = readConfig(env);
+  const logger = createLogger({ name: 'parley-quickstart', level: 'error' }, process.stderr);
+  const lifecycle = createLifecycle(logger, { deadlineMs: config.SHUTDOWN_DEADLINE_MS });
+  try {
+    return await seed(await openService({ config, logger, lifecycle, redisRole: 'api' }), options);
+  } finally {
+    await lifecycle.close();
+  }
+};

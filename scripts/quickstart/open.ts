@@ -1,0 +1,125 @@
+import { rmSync } from 'node:fs';
+import { seedDemo } from './demo.ts';
+import { type FirstTurn, tryFirstTurn } from './first-turn.ts';
+import { writeJsonPrivately } from './private-file.ts';
+import { planProcesses, receiverSpec } from './processes.ts';
+import { keepSecrets } from './secrets.ts';
+import { filesIn, type Settings } from './settings.ts';
+import { SHOP } from './shop.ts';
+import { openStores } from './stores.ts';
+import { createSupervisor, type Supervisor } from './supervisor.ts';
+import type { Terminal } from './terminal.ts';
+
+/** `.local/quickstart.json`: what other commands of this clone need to reach what runs. */
+export type QuickstartState = {
+  baseUrl: string;
+  /** One for each API process, the first of them `baseUrl`. */
+  baseUrls: string[];
+  dashboardUrl: string;
+  assistantId: string;
+  apiKey: string;
+  verifyToken: string;
+  webhookSecret: string;
+  receiverUrl: string;
+  operator: { email: string; password: string } | null;
+  mongodbUrl: string;
+  redisUrl: string;
+  pids: { api: number[]; replyWorker: number[]; deliveryWorker: number[] };
+};
+
+type Options = {
+  root: string;
+  env: NodeJS.ProcessEnv;
+  settings: Settings;
+  terminal: Terminal;
+  signal: AbortSignal;
+  /** Takes what is to be undone at the end, last in, first out. */
+  defer: (undo: () => unknown) => void;
+  onSupervisor: (supervisor: Supervisor) => void;
+};
+
+/** Without user and password; a list of hosts is no URL to the standard parser. */
+const hostOf = (url: string): string => /\/\/(?:[^@/]*@)?([^/?]+)/.exec(url)?.[1] ?? 'its URL';
+const plural = (count: number, what: string): string => `${count} ${what}${count === 1 ? '' : 's'}`;
+
+/** Services, demo, processes, first turn: all there is between an installed clone and a service one can talk to. */
+export const openQuickstart = async (options: Options): Promise<{ state: QuickstartState; firstTurn: FirstTurn }> => {
+  const { root, settings, terminal, signal, defer } = options;
+  const { counts } = settings;
+  const files = filesIn(settings.dir);
+  rmSync(files.state, { force: true }); // one that was killed could not take its own away
+
+  const told = { ...options.env, ...keepSecrets(files.secrets, options.env), WEBHOOK_ALLOW_PRIVATE: 'true' };
+  const plan = await planProcesses({ env: told, counts }, terminal.say); // first: a bad setting is told at once
+
+  const stores = await terminal.step(
+    'services',
+    async () => {
+      const opened = await openStores({ dataDir: files.data, env: told, say: terminal.say });
+      defer(opened.stop);
+      return opened;
+    },
+    ({ mongodbUrl, redisUrl }) => `MongoDB at ${hostOf(mongodbUrl)}, Redis at ${hostOf(redisUrl)}`,
+  );
+  signal.throwIfAborted();
+
+  const env = { ...told, MONGODB_URL: stores.mongodbUrl, REDIS_URL: stores.redisUrl };
+  const demo = await terminal.step(
+    'demo assistant',
+    () => seedDemo(env, { file: files.demo, receiverUrl: plan.receiverUrl }),
+    ({ isNew }) => (isNew ? `made, with ${SHOP.knowledge.length} answers of a coffee roaster` : 'found again, as kept'),
+  );
+  signal.throwIfAborted();
+
+  let published = false;
+  const state: QuickstartState = {
+    baseUrl: plan.baseUrls[0],
+    baseUrls: plan.baseUrls,
+    dashboardUrl: `${plan.baseUrls[0]}/operator`,
+    assistantId: demo.assistantId,
+    apiKey: demo.apiKey,
+    verifyToken: demo.verifyToken,
+    webhookSecret: demo.webhookSecret,
+    receiverUrl: plan.receiverUrl,
+    operator: null,
+    mongodbUrl: stores.mongodbUrl,
+    redisUrl: stores.redisUrl,
+    pids: { api: [], replyWorker: [], deliveryWorker: [] },
+  };
+  const publish = (): void => writeJsonPrivately(files.state, state);
+  const supervisor = createSupervisor({
+    cwd: root,
+    // Compiled code is kept: the processes then start in two thirds of the time.
+    env: { NODE_COMPILE_CACHE: files.cache, ...env },
+    logDir: files.logs,
+    say: terminal.say,
+    onChange: ({ api = [], replyWorker = [], deliveryWorker = [] }) => {
+      state.pids = { api, replyWorker, deliveryWorker };
+      if (published) publish();
+    },
+  });
+  options.onSupervisor(supervisor);
+  defer(supervisor.stop);
+  await terminal.step(
+    'processes',
+    () => Promise.all([...plan.workers, receiverSpec(plan, demo.webhookSecret)].map(supervisor.start)),
+    () =>
+      `${plural(counts.api, 'API')}, ${plural(counts.replyWorker, 'reply worker')}, ` +
+      `${plural(counts.deliveryWorker, 'delivery worker')}, demo receiver`,
+  );
+  defer(() => {
+    published = false;
+    rmSync(files.state, { force: true });
+  });
+  published = true;
+  publish();
+
+  const { baseUrl, apiKey, receiverUrl } = state;
+  const firstTurn = await terminal.step(
+    'first turn',
+    () => tryFirstTurn({ baseUrl, apiKey, receiverUrl, question: SHOP.firstQuestion, signal }),
+    ({ answeredMs, eventIds }) =>
+      `answered in ${Math.round(answeredMs)} ms, ${eventIds.length} events received and their signatures verified`,
+  );
+  return { state, firstTurn };
+};

@@ -1,0 +1,63 @@
+import { readConfig } from '../../src/platform/config.ts';
+import { type Counts, choosePort, freePorts, hostToReach } from './settings.ts';
+import type { ChildSpec } from './supervisor.ts';
+
+const ANSWER_WITHIN_MS = 1000;
+
+const isReadyAt = (url: string) => async (): Promise<boolean> =>
+  (await fetch(url, { signal: AbortSignal.timeout(ANSWER_WITHIN_MS) })).ok;
+
+export type Plan = { baseUrls: [string, ...string[]]; receiverUrl: string; receiverPort: number; workers: ChildSpec[] };
+
+/** Every process with its port: a restarted one comes back where its callers look for it. */
+export const planProcesses = async (
+  { env, counts }: { env: NodeJS.ProcessEnv; counts: Counts },
+  say: (line: string) => void,
+): Promise<Plan> => {
+  const { HOST, TLS_CERT_FILE } = readConfig(env);
+  const at = (port: number, scheme = 'http'): string => `${scheme}://${hostToReach(HOST)}:${port}`;
+  const apiAt = (port: number): string => at(port, TLS_CERT_FILE === undefined ? 'http' : 'https');
+
+  const firstPort = await choosePort(env, HOST, say);
+  const free = await freePorts(counts.api + counts.replyWorker + counts.deliveryWorker);
+  const [receiverPort = 0] = free.splice(0, 1);
+  const otherPorts = free.splice(0, counts.api - 1);
+
+  const api = [firstPort, ...otherPorts].map(
+    (port, index): ChildSpec => ({
+      name: `api-${index + 1}`,
+      kind: 'api',
+      args: ['src/main.ts'],
+      env: { PORT: String(port) },
+      isReady: isReadyAt(`${apiAt(port)}/readyz`),
+    }),
+  );
+  const worker = (kind: string, name: string, main: string, count: number): ChildSpec[] =>
+    free.splice(0, count).map((port, index) => ({
+      name: `${name}-${index + 1}`,
+      kind,
+      args: [main],
+      env: { WORKER_HEALTH_PORT: String(port) },
+      isReady: isReadyAt(`${at(port)}/readyz`),
+    }));
+  return {
+    baseUrls: [apiAt(firstPort), ...otherPorts.map(apiAt)],
+    receiverUrl: `http://127.0.0.1:${receiverPort}`,
+    receiverPort,
+    workers: [
+      ...api,
+      ...worker('replyWorker', 'reply-worker', 'workers/reply/main.ts', counts.replyWorker),
+      ...worker('deliveryWorker', 'delivery-worker', 'workers/delivery/main.ts', counts.deliveryWorker),
+    ],
+  };
+};
+
+/** The customer's server of the demo. Its lines go to the terminal: they are what one came to see. */
+export const receiverSpec = ({ receiverPort, receiverUrl }: Plan, webhookSecret: string): ChildSpec => ({
+  name: 'receiver',
+  kind: 'receiver',
+  args: ['scripts/quickstart/receiver.ts'],
+  env: { PORT: String(receiverPort), WEBHOOK_SECRET: webhookSecret, ENCRYPTION_KEY: '' },
+  isReady: isReadyAt(`${receiverUrl}/received`),
+  talks: true,
+});

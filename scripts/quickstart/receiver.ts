@@ -1,0 +1,55 @@
+import { createServer, type IncomingMessage } from 'node:http';
+import { buffer } from 'node:stream/consumers';
+import { verifyWebhook } from '../../packages/client/src/verify-webhook.ts';
+
+// The customer's side of the demo: a server that takes events, checks who signed them, prints a line for each, and tells at
+// GET /received which came last. It shares nothing with the service but the endpoint's secret.
+
+type Received = { receivedAt: string; verified: boolean; reason: string | null; again: boolean; event: unknown };
+
+const REMEMBERED = 200;
+const port = Number(process.env['PORT']);
+const secret = process.env['WEBHOOK_SECRET'] ?? '';
+const received: Received[] = [];
+const seen = new Set<string>();
+
+const remember = (one: Received): Received => {
+  received.push(one);
+  if (received.length > REMEMBERED) received.shift();
+  return one;
+};
+
+const take = async (request: IncomingMessage): Promise<Received> => {
+  const body = await buffer(request);
+  const header = request.headers['x-factory-signature'];
+  const verdict = verifyWebhook(body, header, secret);
+  const eventId = String(request.headers['x-factory-event-id']);
+  const one: Received = {
+    receivedAt: new Date().toISOString(),
+    verified: verdict.ok,
+    reason: verdict.ok ? null : verdict.reason,
+    again: verdict.ok && seen.has(eventId),
+    event: verdict.ok ? JSON.parse(body.toString()) : null, // what nobody vouches for is not read
+  };
+  if (verdict.ok) seen.add(eventId);
+  const kind = String(request.headers['x-factory-event']).padEnd(22);
+  const outcome = verdict.ok ? 'signature verified' : `signature REFUSED (${verdict.reason})`;
+  console.log(`event       ${kind} ${outcome}  ${eventId}${one.again ? '  (again)' : ''}`);
+  return remember(one);
+};
+
+const server = createServer((request, response) => {
+  const answer = (status: number, body?: unknown): void => {
+    response.writeHead(status, { 'Content-Type': 'application/json' }).end(body && JSON.stringify(body));
+  };
+  if (request.method === 'GET') return answer(request.url === '/received' ? 200 : 404, received);
+  if (request.method !== 'POST') return answer(405);
+  take(request).then(
+    ({ verified }) => answer(verified ? 204 : 401),
+    () => answer(400),
+  );
+});
+
+server.listen(port, '127.0.0.1');
+// A sender keeps connections open for the next event; they must not keep us.
+process.on('SIGTERM', () => server.close(() => process.exit(0)).closeAllConnections());

@@ -1,0 +1,55 @@
+import { mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { type Service, startMongod, startRedis } from '../services.ts';
+
+const CHECK_EVERY_MS = 500;
+
+export type Stores = { mongodbUrl: string; redisUrl: string; stop: () => Promise<void> };
+type Options = { dataDir: string; env: NodeJS.ProcessEnv; say: (line: string) => void };
+
+/** Starts a service again, on its port and with its data, whenever it has ended without being asked to. */
+const keepAlive = (name: string, service: Service, say: (line: string) => void): (() => Promise<void>) => {
+  let known = service.pid;
+  let healing: Promise<void> | undefined;
+  const heal = async (): Promise<void> => {
+    try {
+      await service.restart();
+      say(`${name} (pid ${known}) ended; started again as pid ${service.pid}`);
+      known = service.pid;
+    } catch (cause) {
+      say(`${name} (pid ${known}) ended and could not be started again: ${(cause as Error).message}`);
+    }
+    healing = undefined;
+  };
+  const check = setInterval(() => {
+    if (service.pid === undefined) healing ??= heal();
+  }, CHECK_EVERY_MS);
+  return async () => {
+    clearInterval(check);
+    await healing;
+    await service.dispose();
+  };
+};
+
+/** MongoDB and Redis with data that stays: those named by their URLs, else processes of our own on free ports. */
+export const openStores = async ({ dataDir, env, say }: Options): Promise<Stores> => {
+  mkdirSync(dataDir, { recursive: true, mode: 0o700 }); // visitors' words are nobody else's business
+  const own = (url: string | undefined, start: () => Promise<Service>) => (url ? Promise.resolve(undefined) : start());
+  const [mongod, redis] = await Promise.allSettled([
+    own(env['MONGODB_URL'], () => startMongod({ dataDir: join(dataDir, 'mongodb') })),
+    own(env['REDIS_URL'], () => startRedis({ dataDir: join(dataDir, 'redis'), persistent: true })),
+  ]);
+  const stops = Object.entries({ MongoDB: mongod, Redis: redis }).flatMap(([name, one]) =>
+    one.status === 'fulfilled' && one.value ? [keepAlive(name, one.value, say)] : [],
+  );
+  const stop = async (): Promise<void> => void (await Promise.all(stops.map((end) => end())));
+  if (mongod.status === 'rejected' || redis.status === 'rejected') {
+    await stop();
+    throw mongod.status === 'rejected' ? mongod.reason : (redis as PromiseRejectedResult).reason; // one of the two was
+  }
+  return {
+    mongodbUrl: mongod.value?.url ?? env['MONGODB_URL'] ?? '',
+    redisUrl: redis.value?.url ?? env['REDIS_URL'] ?? '',
+    stop,
+  };
+};

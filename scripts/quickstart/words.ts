@@ -1,0 +1,67 @@
+import { readFileSync } from 'node:fs';
+import type { FirstTurn } from './first-turn.ts';
+import type { QuickstartState } from './open.ts';
+
+const isThere = async (url: string): Promise<boolean> => {
+  try {
+    return (await fetch(url)).ok;
+  } catch {
+    return false;
+  }
+};
+
+const curlFor = ({ baseUrl, apiKey }: QuickstartState): string[] => [
+  `curl ${baseUrl}/api/v1/chat \\`,
+  `  -H 'Authorization: Bearer ${apiKey}' -H 'Content-Type: application/json' \\`,
+  `  -d '{"session_id":"me","message":"What does delivery cost?"}'`,
+];
+
+type Opened = { state: QuickstartState; firstTurn: FirstTurn; dir: string; stays: boolean };
+
+/** What a newcomer needs next. Only pages that answer are named. */
+export const welcome = async ({ state, firstTurn, dir, stays }: Opened): Promise<string[]> => {
+  const { baseUrl, dashboardUrl, assistantId, operator } = state;
+  const [dashboard, description] = await Promise.all([isThere(dashboardUrl), isThere(`${baseUrl}/openapi.json`)]);
+  const actions = firstTurn.suggestedActions.map(({ label, type, payload }) => `[${label}: ${type} ${payload}]`);
+  const exchange = [
+    `  visitor    ${firstTurn.question}`,
+    `  assistant  ${firstTurn.reply}`,
+    ...(actions.length > 0 ? [`             ${actions.join(' ')}`] : []),
+  ];
+  const ready = `Ready ${(performance.now() / 1000).toFixed(1)} s after its start.`;
+  if (!stays) return ['', ...exchange, '', ready];
+  const facts = {
+    API: baseUrl,
+    ...(state.baseUrls.length > 1 && { 'more API': state.baseUrls.slice(1).join(' ') }),
+    ...(description && { description: `${baseUrl}/openapi.json` }),
+    ...(dashboard && { dashboard: dashboardUrl }),
+    ...(operator && { 'sign in': `${operator.email}  ${operator.password}` }),
+    'API key': state.apiKey,
+    channel: `${baseUrl}/api/v1/channels/webhook/${assistantId}`,
+    'its token': state.verifyToken,
+    events: `${state.receiverUrl}/received`,
+    'all of it': `${dir}/quickstart.json (logs: ${dir}/logs, data: ${dir}/data)`,
+  };
+  return [
+    '',
+    ...exchange,
+    '',
+    ready,
+    ...Object.entries(facts).map(([name, value]) => `  ${name.padEnd(11)}${value}`),
+    '',
+    ...curlFor(state),
+    '',
+    'Each event is shown here as it arrives. Ctrl-C stops all of it; the data stays.',
+  ];
+};
+
+/** For the second quickstart of a clone: where the first one is. */
+export const refusal = (stateFile: string, pid: number): string => {
+  let where = 'it is still starting';
+  try {
+    where = `it answers at ${(JSON.parse(readFileSync(stateFile, 'utf8')) as QuickstartState).baseUrl}`;
+  } catch {
+    // No file before all of it runs.
+  }
+  return `A quickstart already runs in this clone (pid ${pid}): ${where}. Stop that one with Ctrl-C to start another.`;
+};
