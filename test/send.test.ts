@@ -1,4 +1,4 @@
-import { connect, type TcpNetConnectOpts } from 'node:net';
+import { connect, type Socket, type TcpNetConnectOpts } from 'node:net';
 import { performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, describe, expect, it } from 'vitest';
@@ -173,6 +173,7 @@ describe('what comes back', () => {
 
 describe('a request is written once', () => {
   const ANSWER = 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok';
+  const EARLY = 'HTTP/1.1 500 Early\r\ncontent-length: 0\r\n\r\n';
 
   it('on a connection that is used again', async () => {
     const receiver = await aHostile({ requested: (socket) => socket.write(ANSWER) });
@@ -228,6 +229,22 @@ describe('a request is written once', () => {
     expect([receiver.connections(), receiver.requests()]).toEqual([2, 2]);
   });
 
+  it('also when the close has arrived but no turn of the event loop has seen it', async () => {
+    const sockets: Socket[] = [];
+    const receiver = await aHostile({
+      connected: (socket) => sockets.push(socket),
+      requested: (socket) => socket.write(ANSWER),
+    });
+    const sender = aSender();
+
+    await sender.send(aRequest({ url: receiver.url }));
+    sockets[0]?.resetAndDestroy();
+    const second = await sender.send(aRequest({ url: receiver.url }));
+
+    expect(second.outcome).toBe('delivered');
+    expect([receiver.connections(), receiver.requests()]).toEqual([2, 2]);
+  });
+
   it.each(['end', 'resetAndDestroy', 'destroy'] as const)(
     'and never again when the used connection goes (%s) as it is written',
     async (ending) => {
@@ -249,7 +266,7 @@ describe('a request is written once', () => {
     const receiver = await aHostile({
       requested: (socket, nth) => {
         socket.write(ANSWER);
-        if (nth === 1) setTimeout(() => socket.write('HTTP/1.1 500 Early\r\ncontent-length: 0\r\n\r\n'), 10);
+        if (nth === 1) setTimeout(() => socket.write(EARLY), 10);
       },
     });
     const sender = aSender();
@@ -259,6 +276,18 @@ describe('a request is written once', () => {
     const second = await sender.send(aRequest({ url: receiver.url }));
 
     expect(second).toMatchObject({ outcome: 'delivered', status: 200 });
+    expect(receiver.connections()).toBe(2);
+  });
+
+  it('nor the beginning of one that came with the answer before', async () => {
+    const receiver = await aHostile({
+      requested: (socket, nth) => socket.write(nth === 1 ? ANSWER + EARLY.slice(0, 20) : EARLY.slice(20) + ANSWER),
+    });
+    const sender = aSender();
+
+    await sender.send(aRequest({ url: receiver.url }));
+    await sender.send(aRequest({ url: receiver.url }));
+
     expect(receiver.connections()).toBe(2);
   });
 });

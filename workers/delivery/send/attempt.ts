@@ -86,13 +86,15 @@ export class Attempt implements Listener {
   private findConnection(url: URL): void {
     const idle = this.pool.take(this.key);
     if (!idle) return this.connect(url);
-    // One turn of the event loop, so that a close which has already arrived is seen before the write, not after.
+    // One whole turn of the event loop, so that a close which has already arrived is seen before the write, not after:
+    // the first callback may still run in the turn whose events were fetched before.
     idle.listener = { onData: () => idle.close(false), onClose: () => {} };
-    setImmediate(() => {
+    const use = () => {
       if (this.over) return idle.close(false);
       if (idle.alive) this.write(idle, url);
       else this.findConnection(url);
-    });
+    };
+    setImmediate(() => setImmediate(use));
   }
 
   private connect(url: URL): void {

@@ -51,13 +51,10 @@ export class Connection {
     this.raw = raw;
     this.remoteAddress = raw.remoteAddress ?? null;
     this.tls = 'encrypted' in socket ? describeTls(socket) : null;
-    let failure: Error | null = null;
-    const over = () => this.over(failure);
     socket.on('data', (bytes: Buffer) => (this.listener ? this.listener.onData(bytes) : this.close(false)));
-    socket.on('error', (error) => {
-      failure = error;
-    });
-    socket.on('end', over).on('close', over);
+    // At once, not on the `close` that follows in a later turn: by then an idle connection might have been written to.
+    socket.on('error', (error) => this.over(error));
+    socket.on('end', () => this.over(null)).on('close', () => this.over(null));
   }
 
   get reusable(): boolean {
