@@ -1,6 +1,6 @@
 import { connect } from 'node:net';
 
-export type RawAnswer = { status: number; headers: Headers; body: string };
+export type RawAnswer = { status: number; headers: Headers; body: unknown };
 
 const parse = (bytes: Buffer): RawAnswer => {
   const text = bytes.toString('latin1');
@@ -9,10 +9,11 @@ const parse = (bytes: Buffer): RawAnswer => {
   const headers = new Headers(
     lines.map((line) => [line.slice(0, line.indexOf(':')), line.slice(line.indexOf(':') + 1).trim()]),
   );
-  return { status: Number(statusLine.split(' ')[1]), headers, body: bytes.subarray(end + 4).toString() };
+  const body = bytes.subarray(end + 4).toString();
+  return { status: Number(statusLine.split(' ')[1]), headers, body: body && (JSON.parse(body) as unknown) };
 };
 
-/** Sends bytes as they are and gives all that came back once the server has closed; what no HTTP client would send. */
+/** Sends what no HTTP client would, and gives the answer once the server has closed; JSON, or bytes follow it: throws. */
 export const sendRaw = (url: string, bytes: string | Buffer, timeoutMs = 5_000): Promise<RawAnswer> =>
   new Promise((resolve, reject) => {
     const { hostname, port } = new URL(url);
