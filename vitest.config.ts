@@ -1,5 +1,6 @@
 import { availableParallelism } from 'node:os';
 import { defineConfig } from 'vitest/config';
+import { plantFault } from './test/support/planted.ts';
 
 const NODE_NEEDED = 24;
 
@@ -10,6 +11,7 @@ if (Number(process.versions.node.split('.')[0]) < NODE_NEEDED) {
 }
 
 export default defineConfig({
+  plugins: process.env.PLANT ? [plantFault(process.env.PLANT)] : [],
   test: {
     include: ['test/**/*.test.ts', 'packages/**/*.test.ts'],
     globalSetup: ['test/support/global-setup.ts'],

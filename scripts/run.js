@@ -28,6 +28,7 @@ const TARGETS = {
     talkative: true,
     commands: (args) => (args.length > 0 ? [[...VITEST, ...args]] : [TYPES, ...LINT, VITEST]),
   },
+  planted: { needs: ALL, talkative: true, commands: () => [['node', 'scripts/planted.ts']] },
   typecheck: { needs: CODE, commands: (args) => [[...TYPES, ...args]] },
   lint: { needs: CODE, commands: () => LINT },
   format: {

@@ -1,0 +1,26 @@
+import { spawnSync } from 'node:child_process';
+import { FAULTS } from '../test/support/planted.ts';
+
+/**
+ * Plants each fault of `test/support/planted.ts` in turn and runs the tests that must notice it. Exits 0 only if every
+ * fault makes its tests fail, by an assertion and not by a fault of the run itself.
+ */
+let unnoticed = 0;
+for (const [name, [fault]] of Object.entries(FAULTS)) {
+  if (!fault) continue;
+  const startedAt = performance.now();
+  const run = spawnSync(process.execPath, ['node_modules/vitest/vitest.mjs', 'run', fault.noticedBy], {
+    env: { ...process.env, PLANT: name, NO_COLOR: '1' },
+    encoding: 'utf8',
+    timeout: 180_000,
+  });
+  const failed = /^\s*Tests .*?(\d+) failed/m.exec(run.stdout)?.[1];
+  const noticed = run.status !== 0 && failed !== undefined && !run.stderr.includes('no longer fits');
+  if (!noticed) unnoticed += 1;
+  const seconds = ((performance.now() - startedAt) / 1000).toFixed(1);
+  console.log(
+    `${noticed ? 'noticed' : 'NOT NOTICED'}  ${name} (${fault.noticedBy}: ${failed ?? 0} tests failed, ${seconds} s)`,
+  );
+  if (!noticed) console.log(run.stdout.slice(-2000), run.stderr.slice(-2000));
+}
+process.exitCode = unnoticed === 0 ? 0 : 1;

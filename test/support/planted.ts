@@ -1,0 +1,64 @@
+/**
+ * Faults planted into the running code, one at a time, to show that the tests would notice. They live here, in the tests'
+ * own tooling: `PLANT=name vitest run …` rewrites the source as it is loaded, and the product has no switch for it.
+ */
+export type Fault = { file: string; from: string; to: string; noticedBy: string };
+
+export const FAULTS: Record<string, Fault[]> = {
+  'de-duplication off': [
+    {
+      file: 'src/conversations/line.ts',
+      from: '.update(message)',
+      to: '.update(message + Math.random())',
+      noticedBy: 'test/retries.test.ts',
+    },
+  ],
+  'order off': [
+    {
+      file: 'src/conversations/accept.ts',
+      from: '$push: { waiting, ...(announcement && { outbox: announcement }) },',
+      to: '$push: { waiting: { $each: [waiting], $position: 0 }, ...(announcement && { outbox: announcement }) },',
+      noticedBy: 'test/order.test.ts',
+    },
+  ],
+  'claim off': [
+    {
+      file: 'src/events/store.ts',
+      from: 'const won = refused?.has(index) === false ||',
+      to: 'const won = refused?.has(index) !== null ||',
+      noticedBy: 'test/queue-rules.test.ts',
+    },
+  ],
+  'commit split in two': [
+    {
+      file: 'src/conversations/commit.ts',
+      from: 'items.map(({ statement }) => statement),',
+      to: 'items.map(({ statement: { q, u: { $pop: _, ...u } } }) => ({ q, u })),',
+      noticedBy: 'test/queue-rules.test.ts',
+    },
+    {
+      file: 'src/conversations/commit.ts',
+      from: 'const allWon = n === items.length;',
+      to: "const allWon = n === items.length; await new Promise((done) => setTimeout(done, 5)); await updateMany(connection, 'conversations', items.map(({ key }) => ({ q: { _id: key }, u: { $pop: { waiting: -1 } } })));",
+      noticedBy: 'test/queue-rules.test.ts',
+    },
+  ],
+};
+
+/** The loader's step: fails where the text to replace is no longer there, so that no fault goes stale unseen. */
+export const plantFault = (name: string) => {
+  const faults = FAULTS[name];
+  if (!faults) throw new Error(`there is no fault "${name}"; there are: ${Object.keys(FAULTS).join(', ')}`);
+  return {
+    name: 'plant a fault',
+    enforce: 'pre' as const,
+    transform: (code: string, id: string): string | undefined => {
+      const here = faults.filter(({ file }) => id.endsWith(`/${file}`));
+      if (here.length === 0) return undefined;
+      return here.reduce((text, { file, from, to }) => {
+        if (!text.includes(from)) throw new Error(`"${name}": ${file} has changed, the fault no longer fits`);
+        return text.replace(from, () => to);
+      }, code);
+    },
+  };
+};
