@@ -1,6 +1,7 @@
 import type { Request, RequestHandler, Response } from 'express';
 import { ApiError, type ErrorCode, notFound } from '../platform/errors.ts';
 import { isUuid } from '../platform/ids.ts';
+import { beforeWriting } from '../platform/mongo.ts';
 import type { Assistant } from './assistant.ts';
 import { isTokenAccepted } from './channel.ts';
 import { type RateLimiter, rateLimitHeaders } from './rate-limit.ts';
@@ -39,8 +40,8 @@ export const createAccess = ({ assistants, rateLimiter }: Dependencies) => {
   const withKey = async (req: Request, res: Response, limitOf: RateLimiter['forApiKey']): Promise<void> => {
     const bearer = bearerOf(req);
     if (bearer === null) return refuse(req, unauthorized('missing_api_key'));
-    const key = await assistants.findApiKey(bearer);
-    const assistant = key && (await assistants.findAssistant(key.assistantId));
+    const key = await beforeWriting(assistants.findApiKey(bearer));
+    const assistant = key && (await beforeWriting(assistants.findAssistant(key.assistantId)));
     if (!key || !assistant) return refuse(req, unauthorized('invalid_api_key'));
     const limit = key.limitPerMinute;
     const caller: Caller = { assistant, channel: 'api', keyId: key.keyId, limitPerMinute: limit };
@@ -63,7 +64,7 @@ export const createAccess = ({ assistants, rateLimiter }: Dependencies) => {
   /** The inbound webhook channel: unknown or not connected is 404 before any look at the token. */
   const byChannel: RequestHandler = async (req, res, next) => {
     const assistantId = String(req.params.assistantId);
-    const assistant = isUuid(assistantId) ? await assistants.findAssistant(assistantId) : null;
+    const assistant = isUuid(assistantId) ? await beforeWriting(assistants.findAssistant(assistantId)) : null;
     if (!assistant?.channel.connected) return refuse(req, notFound());
     if (!isTokenAccepted(assistant.channel, bearerOf(req))) return refuse(req, unauthorized('invalid_verify_token'));
     const limit = assistant.channel.limitPerMinute;

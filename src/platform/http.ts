@@ -48,13 +48,14 @@ export const nothingHere: RequestHandler = () => {
 };
 
 /** An error of Express' own (a malformed path, an aborted body) or ours, as what the caller may know of it. */
-const toApiError = (failure: unknown): ApiError => {
+const toApiError = (failure: unknown, { method }: Request): ApiError => {
   if (failure instanceof ApiError) return failure;
   if (failure instanceof z.ZodError)
     return new ApiError('validation_failed', { details: failure.issues.map(detailOf) });
   if (failure instanceof URIError || (failure as { status?: number }).status === 400) return notFound();
   // Nothing was written yet where a look-up found no server; a lost write is an unknown outcome, never "not accepted".
-  if (wasNeverSent(failure)) return unavailable(failure);
+  const onlyRead = method === 'GET' || method === 'HEAD';
+  if (wasNeverSent(failure) || (onlyRead && isConnectionFailure(failure))) return unavailable(failure);
   return new ApiError('internal_error', { cause: failure });
 };
 
@@ -62,7 +63,7 @@ const toApiError = (failure: unknown): ApiError => {
 export const errorHandler =
   (logger: Logger): ErrorRequestHandler =>
   (failure: unknown, req: Request, res: Response, _next) => {
-    const error = toApiError(failure);
+    const error = toApiError(failure, req);
     if (error.code === 'internal_error') {
       const level = isConnectionFailure(failure) ? 'warn' : 'error';
       logger[level]({ err: error.cause ?? failure, requestId: requestIdOf(res), path: req.path }, 'request failed');

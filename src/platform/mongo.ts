@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import mongoose, { type Connection, type Model, type mongo } from 'mongoose';
+import { unavailable } from './errors.ts';
 import type { Logger } from './logger.ts';
 
 /** Every write that decides something: a majority has it in its journal before anybody is told. */
@@ -129,6 +130,15 @@ export const wasNeverSent = (cause: unknown): boolean =>
 export const isConnectionFailure = (cause: unknown): boolean =>
   wasNeverSent(cause) ||
   (cause instanceof Error && (LOST_ON_THE_WAY.has(cause.name) || cause.message.startsWith('write concern failed')));
+
+/** For what runs before anything a caller asked for is written: here every lost connection is 503 (contract §5). */
+export const beforeWriting = async <Value>(work: Promise<Value>): Promise<Value> => {
+  try {
+    return await work;
+  } catch (cause) {
+    throw isConnectionFailure(cause) ? unavailable(cause) : cause;
+  }
+};
 
 export const isDuplicateKey = (cause: unknown): boolean =>
   typeof cause === 'object' && cause !== null && (cause as { code?: unknown }).code === DUPLICATE_KEY;

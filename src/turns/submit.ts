@@ -9,6 +9,7 @@ import type { DeliveryQueue } from '../events/queue.ts';
 import { ApiError, notFound } from '../platform/errors.ts';
 import { conversationKeyOf, newHomedId, newId } from '../platform/ids.ts';
 import type { Logger } from '../platform/logger.ts';
+import { beforeWriting } from '../platform/mongo.ts';
 import { decideLanguage } from './language.ts';
 import type { TurnQueue } from './queue.ts';
 import type { Published, Replies, Reply, Waiter } from './replies.ts';
@@ -140,7 +141,7 @@ export const createSubmit = (dependencies: Dependencies) => {
 
   const accept = async (request: TurnRequest, turn: NewTurn, watch: (turnId: string) => Waiter): Promise<Accepted> => {
     const { assistant, channel, idempotencyKey } = request;
-    const receivers = await endpoints.receivers(assistant.assistantId);
+    const receivers = await beforeWriting(endpoints.receivers(assistant.assistantId));
     const accepted = await conversations.accept(turn, {
       receiversOf: channel === 'playground' ? () => [] : receivers,
       windowMs: assistant.dedupeWindowSeconds * 1000,
@@ -156,7 +157,8 @@ export const createSubmit = (dependencies: Dependencies) => {
 
   return async (request: TurnRequest): Promise<Submitted> => {
     const startedAt = performance.now();
-    const turn = await newTurn(request);
+    // A key reserved for a turn that is not accepted stands for it all the same when the request comes again.
+    const turn = await beforeWriting(newTurn(request));
     const { key } = turn;
     const waiters = new Map<string, Waiter>();
     const watch = (turnId: string): Waiter => {
