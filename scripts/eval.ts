@@ -3,7 +3,7 @@
  * Counted is the report half. `--tune` shows the other half, with every miss, for work on the engine.
  */
 import { parseArgs } from 'node:util';
-import { baseLanguage } from '../src/turns/language.ts';
+import { baseLanguage } from '../src/turns/language/base.ts';
 import { isFar, type Measured, measureAnswers, measureLanguage, type Outcome } from '../test/eval/measure.ts';
 import { loadBase, loadChatMessages, loadQuestions } from '../test/eval/sets.ts';
 

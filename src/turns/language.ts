@@ -1,6 +1,7 @@
 import { detectAll } from 'tinyld/heavy';
-import { tallyWords } from './language/tally.ts';
+import { baseLanguage } from './language/base.ts';
 import { readScript } from './language/scripts.ts';
+import { tally } from './language/tally.ts';
 
 /** Why a language was chosen; kept with the turn, so that every decision can be explained. */
 export type LanguageDecision = {
@@ -22,13 +23,10 @@ export type LanguageEvidence = {
 
 /** Enough to tell a language by; the rest of a long message would only cost time. */
 const SAMPLE_LENGTH = 500;
-const NOT_LANGUAGE = /https?:\/\/\S+|www\.\S+|\S+@\S+\.\S+|[@#]\w+|\d+/gu;
-
-/** The language without region or script: `pt-BR` → `pt`. Bokmål and Nynorsk share one table. */
-export const baseLanguage = (tag: string): string => {
-  const base = (tag.split('-', 1)[0] ?? tag).toLowerCase();
-  return base === 'nb' || base === 'nn' ? 'no' : base;
-};
+/** The detector is slow for its length and sure after a sentence or two. */
+const DETECTOR_LENGTH = 200;
+/** Addresses, links and handles say nothing about the language around them. */
+const NOT_LANGUAGE = /@|:\/\/|^www\.|^#/u;
 
 /** The tag the assistant (or the conversation) itself uses for a base language. */
 const asSpoken = (base: string, { allowed = [], previous }: LanguageEvidence): string => {
@@ -48,20 +46,26 @@ const fallBack = (
 /** The language of a message: what the sender says, else script, chat words and a detector, else the conversation's. */
 export const decideLanguage = (evidence: LanguageEvidence): LanguageDecision => {
   if (evidence.given) return { language: evidence.given, by: 'given', decided: true };
-  const sample = evidence.message.slice(0, SAMPLE_LENGTH).replace(NOT_LANGUAGE, ' ');
+  const sample = evidence.message
+    .slice(0, SAMPLE_LENGTH)
+    .split(/\s+/u)
+    .filter((word) => !NOT_LANGUAGE.test(word))
+    .join(' ')
+    .replace(/\d+/gu, ' ');
   const script = readScript(sample);
   if (script && 'certain' in script) {
     return { language: asSpoken(script.certain, evidence), by: 'script', decided: true };
   }
 
-  const tally = tallyWords(sample, {
+  const counted = tally(sample, {
     among: script?.among ?? null,
     hint: script?.hint ?? null,
     allowed: evidence.allowed ?? [],
-    detect: (text, only) => detectAll(text, { only }),
+    detect: (text, only) => detectAll(text.slice(0, DETECTOR_LENGTH), { only }),
   });
-  if (tally.best === null) return fallBack(evidence, null);
-  const guess = { base: tally.best, by: tally.by };
-  if (!tally.clear) return fallBack(evidence, guess);
+  if (counted.best === null) return fallBack(evidence, null);
+  const guess = { base: counted.best, by: counted.by };
+  // An unsure detector names any language at all; a word that was recognised is still a better guess than none.
+  if (!counted.clear) return fallBack(evidence, counted.by === 'detector' ? null : guess);
   return { language: asSpoken(guess.base, evidence), by: guess.by, decided: true };
 };

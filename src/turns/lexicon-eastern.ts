@@ -149,7 +149,7 @@ export const EASTERN: Record<string, LexiconEntry> = {
     yes: 'ya|baik|betul|boleh|sudah tentu|baiklah|okey|setuju|sudah pasti',
     no: 'tidak|tak|tak nak|tidak terima kasih|belum lagi|taknak|tak payah',
     common:
-      'saya|awak|anda|kami|kita|mereka|apa|adakah|bila|bilakah|di mana|bagaimana|kenapa|mengapa|siapa|yang|mana|berapa|berapakah|harga|boleh|bolehkah|ingin|nak|mahu|perlu|mesti|ini|itu|dan|atau|tidak|tak|dengan|untuk|dari|daripada|ke|di|pada|ada|tolong|bantuan|hari|tetapi|juga|sudah|kalau|jika|pukul|macam|ialah|wang|kedai|pesanan|encik|cik|awak',
+      'saya|awak|anda|kami|kita|mereka|apa|adakah|bila|bilakah|di mana|bagaimana|kenapa|mengapa|siapa|yang|mana|berapa|berapakah|harga|boleh|bolehkah|ingin|nak|mahu|perlu|mesti|ini|itu|dan|atau|tidak|tak|dengan|untuk|dari|daripada|ke|di|pada|ada|tolong|bantuan|hari|tetapi|juga|sudah|kalau|jika|pukul|macam|ialah|wang|kedai|pesanan|encik|cik|awak|harganya|perlukan|dibuka',
   },
   fil: {
     greeting: 'kumusta|kamusta|magandang umaga|magandang hapon|magandang gabi|magandang araw|musta|mabuhay',

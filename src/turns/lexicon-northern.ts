@@ -11,13 +11,13 @@ export const NORTHERN: Record<string, LexiconEntry> = {
       'jag|du|han|hon|vi|ni|är|var|har|hade|vad|när|hur|varför|vem|vilken|vilka|vilket|kan|kunna|vill|ska|måste|det|den|en|ett|och|eller|inte|ingen|med|för|på|till|från|av|om|min|mitt|mina|er|era|ert|din|ditt|finns|skulle|gör|göra|få|får|mycket|många|också|men|att|som|mig|oss|snälla|kostar|behöver|hjälp|idag|någon|något|jobbar|öppet|hos',
   },
   da: {
-    greeting: 'hej|goddag|godmorgen|god morgen|godaften|god aften|hejsa|halløj|hallo|davs|hej med jer|hejsan',
+    greeting: 'hej|goddag|godmorgen|god morgen|godaften|god aften|hejsa|halløj|hallo|davs|hej med jer|dav',
     thanks: 'tak|mange tak|tusind tak|tak skal du have|tak for hjælpen|tak skal i have|takker|tak for det',
     goodbye: 'farvel|hej hej|vi ses|hav en god dag|godnat|ha det godt|ha en god dag|på gensyn|vi tales ved',
     yes: 'ja|jep|selvfølgelig|ja tak|naturligvis|okay|ok|præcis|gerne|bestemt|fint|korrekt|jo|klart|helt sikkert|super',
     no: 'nej|nej tak|ikke endnu|niks|slet ikke|næ|ikke nu|nej ellers tak',
     common:
-      'jeg|du|han|hun|vi|i|er|var|har|havde|hvad|hvornår|hvor|hvordan|hvorfor|hvem|hvilken|hvilke|kan|kunne|vil|skal|må|det|den|en|et|og|eller|ikke|ingen|med|for|på|til|fra|af|om|min|mit|mine|jeres|din|dit|findes|ville|gør|gøre|få|får|meget|mange|også|men|at|som|mig|os|venligst|koster|gerne|hjælp|dag|nogen|noget|åbent|hos|mig|kan|bliver|blive',
+      'jeg|du|han|hun|vi|i|er|var|har|havde|hvad|hvornår|hvor|hvordan|hvorfor|hvem|hvilken|hvilke|kan|kunne|vil|skal|må|det|den|en|et|og|eller|ikke|ingen|med|for|på|til|fra|af|om|min|mit|mine|jeres|din|dit|findes|ville|gør|gøre|få|får|meget|mange|også|men|at|som|mig|os|venligst|koster|gerne|hjælp|dag|nogen|noget|åbent|hos|mig|kan|bliver|blive|virker|åbner|pakke|hvad|jeres|nogle',
   },
   no: {
     greeting: 'hei|hallo|god morgen|god kveld|god dag|heisann|god ettermiddag|hei hei|hei på deg|heia|morn',
@@ -26,7 +26,7 @@ export const NORTHERN: Record<string, LexiconEntry> = {
     yes: 'ja|jepp|selvfølgelig|ja takk|selvsagt|greit|ok|akkurat|gjerne|klart|stemmer|jo|javisst|den er grei|kjempefint|flott',
     no: 'nei|nei takk|ikke ennå|neppe|niks|ikke nå|slett ikke|overhodet ikke',
     common:
-      'jeg|du|han|hun|vi|dere|er|var|har|hadde|hva|når|hvor|hvordan|hvorfor|hvem|hvilken|hvilke|kan|kunne|vil|skal|må|det|den|en|et|ei|og|eller|ikke|ingen|med|for|på|til|fra|av|om|min|mitt|mine|deres|din|ditt|finnes|ville|gjør|gjøre|få|får|mye|mange|også|men|å|som|meg|oss|vennligst|koster|hjelp|dag|noen|noe|åpent|hos|bli|blir|ønsker|trenger',
+      'jeg|du|han|hun|vi|dere|er|var|har|hadde|hva|når|hvor|hvordan|hvorfor|hvem|hvilken|hvilke|kan|kunne|vil|skal|må|det|den|en|et|ei|og|eller|ikke|ingen|med|for|på|til|fra|av|om|min|mitt|mine|deres|din|ditt|finnes|ville|gjør|gjøre|få|får|mye|mange|også|men|å|som|meg|oss|vennligst|koster|hjelp|dag|noen|noe|åpent|hos|bli|blir|ønsker|trenger|fungerer|åpner|pakken|hvilket',
   },
   fi: {
     greeting:
@@ -54,7 +54,7 @@ export const NORTHERN: Record<string, LexiconEntry> = {
     yes: 'jā|protams|jā lūdzu|labi|skaidrs|pareizi|tieši tā|der|lieliski|noteikti',
     no: 'nē|nē paldies|vēl nē|nemaz|pagaidām nē|ne tagad',
     common:
-      'es|tu|viņš|viņa|mēs|jūs|ir|esmu|bija|kas|ko|kad|kur|kā|kāpēc|kurš|kāda|kāds|kādi|var|varu|varat|gribu|vēlos|man|jums|mans|mana|jūsu|šis|un|vai|ne|nav|ar|bet|ka|cik|maksā|par|no|uz|arī|lūdzu|vajag|palīdzību|šodien|līdz|pie|kādas|tiek|vēlētos|nevaru|manu|atvērts|darba|būs|strādājat|pieejams|nepieciešams',
+      'es|tu|viņš|viņa|mēs|jūs|ir|esmu|bija|kas|ko|kad|kur|kā|kāpēc|kurš|kāda|kāds|kādi|var|varu|varat|gribu|vēlos|man|jums|mans|mana|jūsu|šis|un|vai|ne|nav|ar|bet|ka|cik|maksā|par|no|uz|arī|lūdzu|vajag|palīdzību|šodien|līdz|pie|kādas|tiek|vēlētos|nevaru|manu|atvērts|darba|būs|strādājat|pieejams|nepieciešams|atverat|strādā|kāds',
   },
   lt: {
     greeting: 'labas|sveiki|laba diena|labas rytas|labas vakaras|sveikas|sveika|labutis|gera diena|labukas',
@@ -110,7 +110,7 @@ export const NORTHERN: Record<string, LexiconEntry> = {
     yes: 'da|naravno|da molim|može|u redu|točno|svakako|super|odlično|ok|dobro|tako je|nego što',
     no: 'ne|ne hvala|još ne|nikako|ne sada|uopće ne|ma ne',
     common:
-      'ja|ti|on|ona|mi|vi|je|su|sam|ste|bio|što|kada|kad|gdje|kako|zašto|tko|koji|koja|koje|kakav|kakva|koliko|košta|mogu|može|možete|želim|želio|htio|bih|moram|moj|moja|moje|moju|vaš|vaša|vaše|to|taj|ta|i|ili|ne|s|sa|u|na|do|od|za|o|po|se|mi|imam|imate|ima|molim|trebam|pomoć|danas|ali|također|već|jer|kamo|ako|nešto|kod|kao|vam|svoju|nije|li|da|treba|gdje|dostava|tjedan|uvjeti',
+      'ja|ti|on|ona|mi|vi|je|su|sam|ste|bio|što|kada|kad|gdje|kako|zašto|tko|koji|koja|koje|kakav|kakva|koliko|košta|mogu|može|možete|želim|želio|htio|bih|moram|moj|moja|moje|moju|vaš|vaša|vaše|to|taj|ta|i|ili|ne|s|sa|u|na|do|od|za|o|po|se|mi|imam|imate|ima|molim|trebam|pomoć|danas|ali|također|već|jer|kamo|ako|nešto|kod|kao|vam|svoju|nije|li|da|treba|gdje|dostava|tjedan|tjedno|uvjeti|narudžba|nudite',
   },
   hu: {
     greeting:

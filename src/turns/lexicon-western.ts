@@ -81,7 +81,7 @@ export const WESTERN: Record<string, LexiconEntry> = {
     yes: "sí|és clar|clar|d'acord|perfecte|molt bé|sí si us plau|exacte|i tant|val|entesos",
     no: 'no|no gràcies|encara no|no pas|ara no|gens',
     common:
-      'el|la|els|les|un|una|de|del|que|què|com|quan|on|quin|quina|quins|quines|qui|per|amb|és|són|està|tinc|té|teniu|tenen|puc|pot|podeu|vull|voldria|necessito|meu|meva|meus|vostre|vostra|seva|i|o|al|als|no|més|però|perquè|quant|costa|si|us|plau|fer|hi|ha|aquest|aquesta|això|també|jo|som|ajuda|avui|on|fins|vosaltres',
+      'el|la|els|les|un|una|de|del|que|què|com|quan|on|quin|quina|quins|quines|qui|per|amb|és|són|està|tinc|té|teniu|tenen|puc|pot|podeu|vull|voldria|necessito|meu|meva|meus|vostre|vostra|seva|i|o|al|als|no|més|però|perquè|quant|costa|si|us|plau|fer|hi|ha|aquest|aquesta|això|també|jo|som|ajuda|avui|on|fins|vosaltres|hora|obriu|obrir|comanda',
   },
   ro: {
     greeting: 'bună|salut|bună ziua|bună dimineața|bună seara|servus|hei|noroc|bună tuturor|buna ziua|bună tuturor',

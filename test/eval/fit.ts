@@ -3,7 +3,8 @@
  * right answer? Prints them, with the log loss of a ten-fold check, so that anyone can repeat the fit.
  */
 import { readFileSync } from 'node:fs';
-import { baseLanguage, decideLanguage } from '../../src/turns/language.ts';
+import { baseLanguage } from '../../src/turns/language/base.ts';
+import { decideLanguage } from '../../src/turns/language.ts';
 import type { AssistantProfile } from '../../workers/reply/engines/engine.ts';
 import { confidenceOf, featuresOf } from '../../workers/reply/engines/retrieval/confidence.ts';
 import { buildIndex } from '../../workers/reply/engines/retrieval/knowledge-index.ts';

@@ -1,4 +1,5 @@
-import { baseLanguage, decideLanguage } from '../../src/turns/language.ts';
+import { baseLanguage } from '../../src/turns/language/base.ts';
+import { decideLanguage } from '../../src/turns/language.ts';
 import type { AssistantProfile } from '../../workers/reply/engines/engine.ts';
 import { createRetrievalEngine } from '../../workers/reply/engines/retrieval/engine.ts';
 import { readTerms } from '../../workers/reply/engines/retrieval/terms.ts';

@@ -3,6 +3,7 @@ const OWNED: readonly (readonly [RegExp, string])[] = [
   [/\p{Script=Hangul}/gu, 'ko'],
   [/\p{Script=Thai}/gu, 'th'],
   [/\p{Script=Greek}/gu, 'el'],
+  [/\p{Script=Hebrew}/gu, 'he'],
   [/\p{Script=Bengali}/gu, 'bn'],
   [/\p{Script=Tamil}/gu, 'ta'],
   [/\p{Script=Telugu}/gu, 'te'],
@@ -19,19 +20,23 @@ const OWNED: readonly (readonly [RegExp, string])[] = [
   [/\p{Script=Ethiopic}/gu, 'am'],
 ];
 
+const HAN = /\p{Script=Han}/gu;
+const KANA = /[\p{Script=Hiragana}\p{Script=Katakana}]/gu;
+
 /** Scripts several languages share: letters that only one of them uses come first, the first language is the guess. */
 const SHARED: readonly {
   script: RegExp;
   languages: readonly string[];
   letters: readonly (readonly [RegExp, string])[];
 }[] = [
-  { script: /[\p{Script=Hiragana}\p{Script=Katakana}]/gu, languages: ['ja'], letters: [[/./u, 'ja']] },
   {
-    script: /\p{Script=Han}/gu,
+    script: HAN,
     languages: ['zh', 'ja'],
-    letters: [[/[这吗们个谢请问么买对时说东车书钱见嗎們個謝請問麼買對時說東車書錢見您您你哪吧呢啊]/u, 'zh']],
+    letters: [
+      [/[営価駅払円気働込畑]/u, 'ja'],
+      [/[这吗们个谢请问么买对时说东车书钱见嗎們麼對說錢您你哪吧呢啊]/u, 'zh'],
+    ],
   },
-  { script: /\p{Script=Hebrew}/gu, languages: ['he'], letters: [[/./u, 'he']] },
   {
     script: /\p{Script=Cyrillic}/gu,
     languages: ['ru', 'uk', 'bg', 'sr', 'be', 'mk', 'kk'],
@@ -69,20 +74,20 @@ export const readScript = (text: string): ScriptVerdict => {
   if (ONLY_LATIN.test(text)) return null;
   // A product's name in Latin letters is long and says nothing: every other letter counts for three.
   let best = count(text, LATIN) / 3;
+  // Japanese mixes: a few kana among many kanji settle it.
+  const kana = count(text, KANA);
+  if (kana > 0 && kana + count(text, HAN) >= best) return { certain: 'ja' };
   let verdict: ScriptVerdict = null;
   for (const [script, language] of OWNED) {
     const letters = count(text, script);
-    if (letters > best) [best, verdict] = [letters, { certain: language }];
+    if (letters > 0 && letters >= best) [best, verdict] = [letters, { certain: language }];
   }
-  const kana = count(text, /[\p{Script=Hiragana}\p{Script=Katakana}]/gu);
   for (const { script, languages, letters } of SHARED) {
     const found = count(text, script);
-    if (found <= best) continue;
+    if (found < best || found === 0) continue;
     const hint = letters.find(([letter]) => letter.test(text))?.[1] ?? null;
     best = found;
-    verdict = languages.length === 1 ? { certain: languages[0] ?? 'en' } : { among: languages, hint };
+    verdict = { among: languages, hint };
   }
-  // Japanese mixes: a few kana among many kanji settle it.
-  if (kana > 0 && verdict !== null && 'among' in verdict && verdict.among.includes('ja')) return { certain: 'ja' };
   return verdict;
 };

@@ -39,7 +39,7 @@ export const SOFTWARE: Readonly<Record<string, string>> = {
   connect:
     'hook_up plug_in work_with works_with compatible kompatib* anschliess* connect* link linking integrat* sync* verbind* verknupf* anbind* koppel* connecter relier conectar vincular collegar* polacz* pripoj* ansluta подключ* baglan* 連携 连接',
   notworking:
-    "broken_connection connection_broken not_loading no_longer_works error errors fehler fehlermeldung problem problems doesn\'t_load won\'t_load won\'t_open fails failing failed not_working stopped_working not_syncing is_broken isn_t_working isn't_working funktioniert_nicht geht_nicht ne_fonctionne_pas no_funciona nao_funciona non_funziona werkt_niet nie_dziala nefunguje funkar_inte не_работает calismiyor 動かない 不能用",
+    "broken_connection connection_broken not_loading no_longer_works error errors fehler fehlermeldung problem problems doesn't_load won't_load won't_open fails failing failed not_working stopped_working not_syncing is_broken isn_t_working isn't_working funktioniert_nicht geht_nicht ne_fonctionne_pas no_funciona nao_funciona non_funziona werkt_niet nie_dziala nefunguje funkar_inte не_работает calismiyor 動かない 不能用",
   create:
     'write an_invoice draw_up create make new_invoice erstell* anleg* schreib* cree* creer crear crea* criar crio creare aanmaken maak utworz* wystawi* vytvor* skapa* созда* створ* olustur* buat tao 作成 创建',
   recurring:

@@ -40,7 +40,7 @@ export const TRADE: Readonly<Record<string, string>> = {
   exchange:
     'replace replacement* different_size other_size bigger_one smaller_one another_size andere_grosse anderen_grosse ersatz exchange* swap* switch_size umtausch* tausch* umtauschen echang* cambi* troca* trocar cambio ruil* omruilen wymian* wymieni* vymen* byta обмен* degistir* 交換 换货',
   damage:
-    "dent dented scratch* torn leak* smashed shattered not_work doesn\'t_turn_on stopped_working zerbrochen zerkratzt gerissen undicht defekt mangel mangelhaft reklam* damag* broken broke defect* faulty fault crushed cracked crack does_not_work doesn_t_work doesn't_work beschadig* defekt* kaputt* abime* casse* defectue* roto rota danad* quebrad* danificad* rott* danneggiat* difettos* stuk kapot* beschadigd uszkodz* zepsut* poskozen* trasig* сломан* поврежд* defolu bozuk 壊れ* 破損 坏了 损坏",
+    "dent dented scratch* torn leak* smashed shattered not_work doesn't_turn_on stopped_working zerbrochen zerkratzt gerissen undicht defekt mangel mangelhaft reklam* damag* broken broke defect* faulty fault crushed cracked crack does_not_work doesn_t_work doesn't_work beschadig* defekt* kaputt* abime* casse* defectue* roto rota danad* quebrad* danificad* rott* danneggiat* difettos* stuk kapot* beschadigd uszkodz* zepsut* poskozen* trasig* сломан* поврежд* defolu bozuk 壊れ* 破損 坏了 损坏",
   warranty:
     'covered cover gewahr* warrant* guarantee* garant* gewahrleistung* garanzia gwarancj* zaruk* гарант* гаранти* 保証 保修',
   cancel:

@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache';
-import { baseLanguage } from '../../../../src/turns/language.ts';
+import { baseLanguage } from '../../../../src/turns/language/base.ts';
 import type { AssistantEngine, AssistantProfile, EngineReply, TurnContext } from '../engine.ts';
 import { findContactDetails, withoutContactDetails } from './contact-details.ts';
 import { findAnswer, type Hit } from './find-answer.ts';

@@ -1,5 +1,5 @@
 import SearchableMap from 'minisearch/SearchableMap';
-import { baseLanguage } from '../../../../src/turns/language.ts';
+import { baseLanguage } from '../../../../src/turns/language/base.ts';
 import { fold } from '../../../../src/turns/language/fold.ts';
 import type { AssistantProfile, KnowledgeEntry } from '../engine.ts';
 import { readTerms, type Term } from './terms.ts';

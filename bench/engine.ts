@@ -1,0 +1,96 @@
+/** `npm run bench:engine`: time of a turn in the retrieval engine, and memory of its index, with 2,000 entries. */
+import { createRetrievalEngine } from '../workers/reply/engines/retrieval/engine.ts';
+import type { AssistantProfile, KnowledgeEntry } from '../workers/reply/engines/engine.ts';
+import { decideLanguage } from '../src/turns/language.ts';
+import { BASES, loadBase, loadChatMessages, loadQuestions } from '../test/eval/sets.ts';
+
+const ENTRIES = 2000;
+const TURNS = 20_000;
+const LIMITS = { p50: 0.5, p99: 3 };
+
+const SUBJECTS =
+  'bicycle helmet lamp invoice subscription appointment parcel voucher printer router camera jacket battery licence ticket'.split(
+    ' ',
+  );
+const PLACES = 'Berlin Paris Vienna Madrid Rome Oslo Lisbon Prague Athens Dublin'.split(' ');
+
+/** The three evaluation bases, then made-up entries that share their words, as a large catalogue does. */
+const knowledge = (): KnowledgeEntry[] => {
+  const entries = BASES.flatMap((base) =>
+    loadBase(base).knowledge.map((entry) => ({ ...entry, entryId: `${base}-${entry.entryId}` })),
+  );
+  for (let number = entries.length; number < ENTRIES; number += 1) {
+    const subject = SUBJECTS[number % SUBJECTS.length] ?? '';
+    const place = PLACES[Math.floor(number / SUBJECTS.length) % PLACES.length] ?? '';
+    entries.push({
+      entryId: `made-${number}`,
+      question: `How do I order ${subject} model ${number} in ${place}?`,
+      variants: [`Price of ${subject} ${number}`, `Is the ${subject} ${number} available in ${place}`],
+      answer: `The ${subject} ${number} can be ordered online and is delivered to ${place} within ${number % 9} days.`,
+      language: 'en',
+      actions: [],
+      tags: [subject, place],
+    });
+  }
+  return entries;
+};
+
+const megabytes = (): number => {
+  globalThis.gc?.();
+  return process.memoryUsage().heapUsed / 1_000_000;
+};
+
+const assistant: AssistantProfile = {
+  assistantId: 'bench',
+  version: '1',
+  name: 'Bench',
+  instructions: '',
+  languages: ['en', 'de'],
+  threshold: null,
+  knowledge: knowledge(),
+};
+const messages = [
+  ...loadQuestions().map(({ message }) => message),
+  ...loadChatMessages().map(({ message }) => message),
+  'a '.repeat(4000),
+  '😀'.repeat(8000),
+];
+const turns = messages.map((message) => ({
+  assistant,
+  message,
+  language: decideLanguage({ message, allowed: assistant.languages }).language,
+  history: [],
+  signal: new AbortController().signal,
+}));
+
+const engine = createRetrievalEngine();
+const before = megabytes();
+const startedAt = performance.now();
+for (const turn of turns.slice(0, 1)) await engine.reply(turn);
+const built = performance.now() - startedAt;
+const after = megabytes();
+
+const times: number[] = [];
+for (let round = 0; times.length < TURNS; round += 1) {
+  const turn = turns[round % turns.length];
+  if (!turn) break;
+  const from = performance.now();
+  await engine.reply(turn);
+  times.push(performance.now() - from);
+}
+times.sort((a, b) => a - b);
+const at = (share: number): number => times[Math.min(times.length - 1, Math.floor(times.length * share))] ?? 0;
+const [p50, p99] = [at(0.5), at(0.99)];
+console.log(`${assistant.knowledge.length} entries, ${times.length} turns of ${turns.length} different messages`);
+console.log(`p50 ${p50.toFixed(3)} ms, p99 ${p99.toFixed(3)} ms, longest ${at(1).toFixed(1)} ms`);
+console.log(
+  `index built in ${built.toFixed(0)} ms, ${(after - before).toFixed(1)} MB of heap${globalThis.gc ? '' : ' (run with --expose-gc for a true figure)'}`,
+);
+for (const [name, value, limit] of [
+  ['p50', p50, LIMITS.p50],
+  ['p99', p99, LIMITS.p99],
+] as const) {
+  const holds = value <= limit;
+  console.log(`${holds ? 'met   ' : 'MISSED'} ${name} at most ${limit} ms`);
+  if (!holds) process.exitCode = 1;
+}
