@@ -30,8 +30,22 @@ const TEXTS = ['yes', 'no', 'ok'];
 const KEYS = ['k1', 'k2'];
 
 const step = fc.oneof(
-  { weight: 6, arbitrary: fc.record({ kind: fc.constant('say' as const), text: fc.constantFrom(...TEXTS), times: fc.integer({ min: 1, max: 4 }) }) },
-  { weight: 3, arbitrary: fc.record({ kind: fc.constant('keyed' as const), text: fc.constantFrom(...TEXTS), key: fc.constantFrom(...KEYS) }) },
+  {
+    weight: 6,
+    arbitrary: fc.record({
+      kind: fc.constant('say' as const),
+      text: fc.constantFrom(...TEXTS),
+      times: fc.integer({ min: 1, max: 4 }),
+    }),
+  },
+  {
+    weight: 3,
+    arbitrary: fc.record({
+      kind: fc.constant('keyed' as const),
+      text: fc.constantFrom(...TEXTS),
+      key: fc.constantFrom(...KEYS),
+    }),
+  },
   { weight: 1, arbitrary: fc.record({ kind: fc.constant('operator' as const) }) },
   { weight: 1, arbitrary: fc.record({ kind: fc.constant('resolve' as const) }) },
 );
@@ -46,7 +60,7 @@ const send = (run: Run, api: number, text: string, key?: string): Promise<Answer
   });
 
 /** Deliveries are recorded after the response was written; the rules speak of what is recorded. */
-const untilDelivered = async (run: Run, turnId: string): Promise<void> => {
+const untilDelivered = async (turnId: string): Promise<void> => {
   const key = `{${stack.env.REDIS_PREFIX}-0}:delivered:${turnId}`;
   await eventually(async () => expect(await stack.service.redis.exists(key)).toBe(1));
 };
@@ -55,7 +69,7 @@ const settle = async (run: Run, { body }: Answer<ChatBody>): Promise<void> => {
   run.conversationId = body.conversationId;
   const { body: record } = await run.history(body.conversationId);
   const message = record.messages.find(({ messageId }) => messageId === body.messageId);
-  await untilDelivered(run, message?.turnId as string);
+  await untilDelivered(message?.turnId as string);
 };
 
 /** Which turn the rules say this request means; null = a new one. */
@@ -97,7 +111,13 @@ test('random conversations obey the rules of de-duplication', { timeout: 120_000
   await fc.assert(
     fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 14 }), async (steps) => {
       const id = randomUUID();
-      const run: Run = { ...assistant, session_id: id, run: id, conversationId: '', model: { turns: [], spokenSince: false, userMessages: 0 } };
+      const run: Run = {
+        ...assistant,
+        session_id: id,
+        run: id,
+        conversationId: '',
+        model: { turns: [], spokenSince: false, userMessages: 0 },
+      };
       for (const one of steps) {
         if (one.kind === 'say') await say(run, one.text, null, one.times);
         else if (one.kind === 'keyed') await say(run, one.text, one.key, 1);

@@ -1,6 +1,7 @@
 import type { Config } from '../../src/platform/config.ts';
 import type { Lifecycle } from '../../src/platform/lifecycle.ts';
 import type { Logger } from '../../src/platform/logger.ts';
+import { openMaintenance } from '../../src/maintenance.ts';
 import { openService } from '../../src/service.ts';
 import { TURNS_QUEUE, TurnsJob } from '../../src/turns/queue.ts';
 import { publishReply } from '../../src/turns/replies.ts';
@@ -34,6 +35,7 @@ export const openReplyWorker = async ({ config, logger, lifecycle, engine = crea
     await Promise.all(TurnsJob.parse(data).turns.map(answerTurn));
   };
   await openQueueWorkers({ queue: TURNS_QUEUE, concurrency: config.REPLY_CONCURRENCY, process }, shared);
+  await openMaintenance(shared);
   const healthPort = await openWorkerDuties(shared);
   return { ...service, healthPort };
 };

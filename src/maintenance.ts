@@ -1,0 +1,38 @@
+import { openQueues } from './platform/queue.ts';
+import { startSweeper } from './platform/sweeper.ts';
+import type { Config } from './platform/config.ts';
+import type { Lifecycle } from './platform/lifecycle.ts';
+import type { Logger } from './platform/logger.ts';
+import type { Service } from './service.ts';
+import { openQueueWorkers } from './worker-process.ts';
+
+export const MAINTENANCE_QUEUE = 'maintenance';
+
+const EVERY_MS = 60_000;
+
+type Options = { service: Service; config: Config; logger: Logger; lifecycle: Lifecycle };
+
+/**
+ * What is due now and then: erased conversations are purged once more, a minute and a day after. The schedule lives in
+ * Redis, where one of all workers runs it, and is put back every minute, since a wiped Redis forgets it. Deliveries and
+ * idempotency keys expire by MongoDB's own TTL indexes.
+ */
+export const openMaintenance = async (options: Options): Promise<void> => {
+  const { service, logger, lifecycle } = options;
+  const { redis, partitions, conversations } = service;
+  const opened = openQueues(MAINTENANCE_QUEUE, { redis, partitions }, logger);
+  lifecycle.add('queue maintenance', opened, (queue) => queue.close());
+
+  const schedule = async (): Promise<void> => {
+    await opened.queues[0]?.upsertJobScheduler('purge-erased', { every: EVERY_MS }, { name: 'purge-erased' });
+  };
+  const keeper = startSweeper('maintenance schedule', schedule, { everyMs: EVERY_MS, logger });
+  lifecycle.add('maintenance schedule', keeper, (timer) => timer.stop());
+
+  const process = async (): Promise<void> => {
+    const purged = await conversations.purgeAgain();
+    if (purged > 0) logger.info({ purged }, 'erased conversations were purged again');
+  };
+  await openQueueWorkers({ queue: MAINTENANCE_QUEUE, concurrency: 1, process }, options);
+  await schedule();
+};
