@@ -83,6 +83,23 @@ describe('the supervisor', () => {
     expect(lines).toEqual([`worker-1 (pid ${pid}) did not end within 0.3 s: killed`]);
   });
 
+  test('a second wish to stop kills at once what still runs', async () => {
+    const { supervisor } = aSupervisor({ stopMs: 60_000 });
+    const mark = join(aFolder(), 'deaf');
+    const script = `process.on('SIGTERM', () => {}); require('fs').writeFileSync(${JSON.stringify(mark)}, ''); ${FOREVER}`;
+    await supervisor.start({ ...aChild(script), isReady: async () => statSync(mark).isFile() });
+    const [pid] = supervisor.pids()['worker'] ?? [];
+
+    const stopped = supervisor.stop();
+    supervisor.kill();
+    await stopped;
+
+    expect(isAlive(pid)).toBe(false);
+    await expect(supervisor.start(aChild(FOREVER, 'worker-2'))).rejects.toThrow(
+      'stopped before everything was started',
+    );
+  });
+
   test('one that ends before it is ready fails the start and names its log', async () => {
     const logDir = aFolder();
     const { supervisor } = aSupervisor({ logDir });
