@@ -2,13 +2,14 @@ import SearchableMap from 'minisearch/SearchableMap';
 import { baseLanguage } from '../../../../src/turns/language/base.ts';
 import { fold } from '../../../../src/turns/language/fold.ts';
 import type { AssistantProfile, KnowledgeEntry } from '../engine.ts';
+import { Scoreboard } from './scoreboard.ts';
 import { readTerms, type Term } from './terms.ts';
 
 /** A question or one of its other wordings: what it speaks of, and how much that tells in all. */
 export type Wording = { entry: number; mass: number };
 
-/** Where a key stands: wordings by number, and entries whose answer or tags hold it. */
-export type Postings = { wordings: number[]; answers: number[]; weight: number };
+/** Where a key stands: wordings by number, the entries these belong to, and entries whose answer or tags hold it. */
+export type Postings = { wordings: number[]; askedBy: number[]; answers: number[]; weight: number };
 
 /** All entries of one language. A key is a stem, or `§` and a concept. */
 export type KnowledgeGroup = {
@@ -24,7 +25,20 @@ export type KnowledgeGroup = {
   strangeWeight: number;
   /** What was asked exactly as it is stored. */
   exact: Map<string, number>;
+  boards: Boards;
 };
+
+/** Where one search adds up; used again by the next, since a search runs to its end without a break. */
+export type Boards = Record<'covered' | 'asked' | 'matched' | 'fresh' | 'nearest' | 'byWording', Scoreboard>;
+
+const createBoards = (wordings: number, entries: number): Boards => ({
+  byWording: new Scoreboard(wordings),
+  covered: new Scoreboard(entries),
+  asked: new Scoreboard(entries),
+  matched: new Scoreboard(entries),
+  fresh: new Scoreboard(entries),
+  nearest: new Scoreboard(entries),
+});
 
 /** Question words tell a little: they may settle a tie, never carry an answer. */
 const WEAK_CONCEPTS = new Set(['time', 'where', 'today', 'what', 'item']);
@@ -62,65 +76,70 @@ export const plain = (text: string): string =>
 
 const informationOf = (holding: number, all: number): number => Math.log(1 + (all - holding + 0.5) / (holding + 0.5));
 
-/** `all` entries of the assistant set the scale: what is rare in a small language is not rarer than in a large one. */
-const buildGroup = (language: string, entries: KnowledgeEntry[], all: number): KnowledgeGroup => {
-  const group: KnowledgeGroup = {
-    language,
-    entries,
-    wordings: [],
-    postings: new Map(),
-    stems: new SearchableMap<string>(),
-    spellings: new Map(),
-    strangeWeight: informationOf(0, all),
-    exact: new Map(),
-  };
-  const at = (key: string): Postings => {
-    const known = group.postings.get(key);
-    if (known) return known;
-    const made: Postings = { wordings: [], answers: [], weight: 0 };
-    group.postings.set(key, made);
-    return made;
-  };
-  const push = (list: number[], item: number): void => {
-    if (list.at(-1) !== item) list.push(item);
-  };
-  const read = (text: string): Term[] => {
+const keysOf = (term: Term): string[] => (term.concept === null ? [term.stem] : [term.stem, conceptKey(term.concept)]);
+
+const append = (list: number[], item: number): void => {
+  if (list.at(-1) !== item) list.push(item);
+};
+
+/** Reads texts into a group: each stem and concept gets its place. */
+const createReader = (language: string) => {
+  const postings = new Map<string, Postings>();
+  const stems = new SearchableMap<string>();
+  const spellings = new Map<string, string>();
+  const read = (text: string, note: (place: Postings) => void): Term[] => {
     const terms = readTerms(text, language);
     for (const term of terms) {
-      if (!group.spellings.has(term.word)) group.spellings.set(term.word, term.stem);
-      group.stems.set(term.stem, term.stem);
+      if (!spellings.has(term.word)) spellings.set(term.word, term.stem);
+      stems.set(term.stem, term.stem);
+      for (const key of keysOf(term)) {
+        const place = postings.get(key) ?? { wordings: [], askedBy: [], answers: [], weight: 0 };
+        postings.set(key, place);
+        note(place);
+      }
     }
     return terms;
   };
+  return { postings, stems, spellings, read };
+};
 
-  const unitsOf: Term[][] = [];
-  for (const [number, entry] of entries.entries()) {
-    for (const wording of [entry.question, ...entry.variants]) {
+/** `all` entries of the assistant set the scale: what is rare in a small language is not rarer than in a large one. */
+const buildGroup = (language: string, entries: KnowledgeEntry[], all: number): KnowledgeGroup => {
+  const { postings, stems, spellings, read } = createReader(language);
+  const exact = new Map<string, number>();
+  const readWordings: { entry: number; terms: Term[] }[] = [];
+  for (const [entry, { question, variants, answer, tags }] of entries.entries()) {
+    for (const wording of [question, ...variants]) {
       const asked = plain(wording);
-      if (asked !== '' && !group.exact.has(asked)) group.exact.set(asked, number);
-      const terms = read(wording);
-      for (const term of terms)
-        for (const key of new Set([term.stem, unitKey(term)])) push(at(key).wordings, group.wordings.length);
-      unitsOf.push(terms);
-      group.wordings.push({ entry: number, mass: 0 });
+      if (asked !== '' && !exact.has(asked)) exact.set(asked, entry);
+      const terms = read(wording, (place) => {
+        append(place.wordings, readWordings.length);
+        append(place.askedBy, entry);
+      });
+      readWordings.push({ entry, terms });
     }
-    for (const term of read(`${entry.tags.join(' ')} ${entry.answer}`)) {
-      for (const key of new Set([term.stem, unitKey(term)])) push(at(key).answers, number);
-    }
+    read(`${tags.join(' ')} ${answer}`, (place) => append(place.answers, entry));
   }
 
-  for (const postings of group.postings.values()) {
-    const holding = new Set(postings.wordings.map((wording) => group.wordings[wording]?.entry));
-    for (const entry of postings.answers) holding.add(entry);
+  for (const place of postings.values()) {
     // Half a look at answers: a word in many answers and few questions still tells questions apart.
-    const asked = new Set(postings.wordings.map((wording) => group.wordings[wording]?.entry)).size;
-    postings.weight = informationOf((asked + holding.size) / 2, all);
+    const holding = new Set([...place.askedBy, ...place.answers]).size;
+    place.weight = informationOf((place.askedBy.length + holding) / 2, all);
   }
-  for (const [number, wording] of group.wordings.entries()) {
-    for (const term of unitsOf[number] ?? [])
-      wording.mass += (group.postings.get(unitKey(term))?.weight ?? 0) * shareOf(term);
-  }
-  return group;
+  const massOf = (terms: Term[]): number =>
+    terms.reduce((sum, term) => sum + (postings.get(unitKey(term))?.weight ?? 0) * shareOf(term), 0);
+  const wordings = readWordings.map(({ entry, terms }) => ({ entry, mass: massOf(terms) }));
+  return {
+    language,
+    entries,
+    wordings,
+    postings,
+    stems,
+    spellings,
+    exact,
+    strangeWeight: informationOf(0, all),
+    boards: createBoards(wordings.length, entries.length),
+  };
 };
 
 export type KnowledgeIndex = { groups: KnowledgeGroup[] };

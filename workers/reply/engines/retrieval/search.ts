@@ -1,5 +1,5 @@
-import { conceptOf, nearConcept, relatedTo } from './concepts.ts';
-import { conceptKey, type KnowledgeGroup, type Postings, plain, shareOf } from './knowledge-index.ts';
+import { expand } from './expand.ts';
+import { type KnowledgeGroup, type Postings, plain, shareOf } from './knowledge-index.ts';
 import { readTerms, type Term } from './terms.ts';
 
 /** What speaks for an entry; `confidenceOf` turns it into one number. */
@@ -22,56 +22,8 @@ export type Evidence = {
 export type Candidate = { entry: number; rank: number; evidence: Evidence };
 export type Found = { candidates: Candidate[]; group: KnowledgeGroup; exact: boolean };
 
-const CONCEPT_LIKENESS = 0.85;
-const RELATED_LIKENESS = 0.45;
-const TYPO_LIKENESS = 0.85;
-const SECOND_TYPO_LIKENESS = 0.7;
-const PREFIX_LIKENESS = 0.7;
 const ANSWER_SHARE = 0.6;
-const SHORTEST_FUZZY = 4;
-const TWO_TYPOS_FROM = 8;
 const MAX_CANDIDATES = 5;
-
-/** Which keys of the knowledge a term may stand for, and how surely. */
-const expand = (term: Term, { postings, spellings, stems }: KnowledgeGroup): Map<string, number> => {
-  const found = new Map<string, number>();
-  const stem = spellings.get(term.word) ?? term.stem;
-  if (postings.has(stem)) found.set(stem, 1);
-  if (term.concept !== null) {
-    const key = conceptKey(term.concept);
-    if (postings.has(key)) found.set(key, CONCEPT_LIKENESS);
-    for (const related of relatedTo(term.concept)) {
-      if (postings.has(conceptKey(related))) found.set(conceptKey(related), RELATED_LIKENESS);
-    }
-  }
-  if (found.size > 0 || term.concept !== null || term.stem.length < SHORTEST_FUZZY) return found;
-  const plainVowels = term.word.replace(/([aou])e/g, '$1');
-  if (plainVowels !== term.word) {
-    const spelling = spellings.get(plainVowels);
-    const concept = conceptOf(plainVowels);
-    if (spelling !== undefined && postings.has(spelling)) found.set(spelling, 1);
-    if (concept !== null && postings.has(conceptKey(concept))) found.set(conceptKey(concept), CONCEPT_LIKENESS);
-    if (found.size > 0) return found;
-  }
-  for (const [near, [, distance]] of stems.fuzzyGet(term.stem, term.stem.length >= TWO_TYPOS_FROM ? 2 : 1)) {
-    if (near[0] === term.stem[0]) found.set(near, distance > 1 ? SECOND_TYPO_LIKENESS : TYPO_LIKENESS);
-  }
-  if (found.size > 0) return found;
-  const concept = nearConcept(term.word);
-  if (concept !== null && postings.has(conceptKey(concept))) {
-    found.set(conceptKey(concept), CONCEPT_LIKENESS * TYPO_LIKENESS);
-  } else if (term.stem.length > SHORTEST_FUZZY) {
-    for (const [longer] of stems.atPrefix(term.stem)) found.set(longer, PREFIX_LIKENESS);
-  }
-  return found;
-};
-
-const raise = (table: Map<number, number>, key: number, value: number): void => {
-  if (value > (table.get(key) ?? 0)) table.set(key, value);
-};
-const add = (table: Map<number, number>, key: number, value: number): void => {
-  table.set(key, (table.get(key) ?? 0) + value);
-};
 
 /** `spoken` is the base language of the message. */
 export const searchGroup = (message: string, group: KnowledgeGroup, spoken: string): Found => {
@@ -89,70 +41,78 @@ export const rankEntries = (
   group: KnowledgeGroup,
   subject?: { terms: Term[]; share: number },
 ): Candidate[] => {
-  const terms = subject ? [...own, ...subject.terms] : own;
-  const byEntryFresh = new Map<number, number>();
-  let freshMass = 0;
-  let mass = 0;
-  let strange = 0;
-  const byWording = new Map<number, number>();
-  const byEntry = new Map<number, number>();
-  const byEntryAsked = new Map<number, number>();
-  const matched = new Map<number, number>();
-  for (const [place, term] of terms.entries()) {
+  const { byWording, covered, asked, fresh, matched } = group.boards;
+  const boards = [byWording, covered, asked, fresh, matched];
+  for (const board of boards) board.clear();
+  const mass = { all: 0, strange: 0, fresh: 0 };
+  for (const [place, term] of [...own, ...(subject?.terms ?? [])].entries()) {
     const isOwn = place < own.length;
-    const expansions = expand(term, group);
+    const share = shareOf(term) * (isOwn ? 1 : (subject?.share ?? 0));
     const found: [Postings, number][] = [];
-    for (const [key, likeness] of expansions) {
+    for (const [key, likeness] of expand(term, group)) {
       const postings = group.postings.get(key);
       if (postings) found.push([postings, likeness]);
     }
-    const share = shareOf(term) * (isOwn ? 1 : (subject?.share ?? 0));
     const weight =
       share * (found.length === 0 ? group.strangeWeight : Math.max(...found.map(([postings]) => postings.weight)));
-    mass += weight;
-    if (isOwn) freshMass += weight;
-    if (found.length === 0) strange += weight;
-    const inWordings = new Map<number, number>();
-    const inEntries = new Map<number, number>();
-    const askedIn = new Map<number, number>();
+    mass.all += weight;
+    if (found.length === 0) mass.strange += weight;
+    if (isOwn) mass.fresh += weight;
+    for (const board of boards) board.nextTerm();
     for (const [postings, likeness] of found) {
-      for (const wording of postings.wordings) {
-        raise(inWordings, wording, likeness);
-        const entry = group.wordings[wording]?.entry ?? -1;
-        raise(inEntries, entry, likeness);
-        raise(askedIn, entry, likeness);
+      const inWording = likeness * weight;
+      for (const wording of postings.wordings) byWording.count(wording, inWording);
+      for (const entry of postings.askedBy) {
+        covered.count(entry, inWording);
+        asked.count(entry, inWording);
+        matched.count(entry, share);
+        if (isOwn) fresh.count(entry, weight);
       }
-      for (const entry of postings.answers) raise(inEntries, entry, likeness * ANSWER_SHARE);
-    }
-    for (const [wording, likeness] of inWordings) add(byWording, wording, likeness * weight);
-    for (const [entry, likeness] of askedIn) add(byEntryAsked, entry, likeness * weight);
-    for (const [entry, likeness] of inEntries) {
-      add(byEntry, entry, likeness * weight);
-      if (isOwn) add(byEntryFresh, entry, (likeness >= ANSWER_SHARE / 2 ? 1 : likeness) * weight);
-      add(matched, entry, share);
+      for (const entry of postings.answers) {
+        covered.count(entry, inWording * ANSWER_SHARE);
+        matched.count(entry, share);
+        if (isOwn) fresh.count(entry, weight);
+      }
     }
   }
-  if (mass === 0) return [];
+  return mass.all === 0 ? [] : bestOf(group, mass);
+};
 
-  const wordingShare = new Map<number, number>();
-  for (const [number, sum] of byWording) {
-    const wording = group.wordings[number];
-    if (wording && wording.mass > 0) raise(wordingShare, wording.entry, Math.min(1, sum / wording.mass));
+/** The few best entries; sorting thousands for them would cost more than finding them. */
+const bestOf = (
+  { boards, wordings }: KnowledgeGroup,
+  mass: { all: number; strange: number; fresh: number },
+): Candidate[] => {
+  const { nearest } = boards;
+  nearest.clear();
+  nearest.nextTerm();
+  for (const number of boards.byWording.touched) {
+    const wording = wordings[number];
+    if (wording && wording.mass > 0)
+      nearest.count(wording.entry, Math.min(1, boards.byWording.of(number) / wording.mass));
   }
-  const candidates = [...byEntry].map(([entry, sum]) => {
+  const best: Candidate[] = [];
+  for (const entry of boards.covered.touched) {
+    const coveredShare = boards.covered.of(entry) / mass.all;
+    const askedShare = boards.asked.of(entry) / mass.all;
+    const wording = nearest.of(entry);
+    const rank = 0.6 * coveredShare + 0.15 * askedShare + 0.25 * wording;
+    const last = best.at(-1);
+    const isBehind = last !== undefined && (rank < last.rank || (rank === last.rank && entry > last.entry));
+    if (best.length === MAX_CANDIDATES && isBehind) continue;
     const evidence: Evidence = {
-      covered: sum / mass,
-      asked: (byEntryAsked.get(entry) ?? 0) / mass,
-      wording: wordingShare.get(entry) ?? 0,
-      strange: strange / mass,
-      matched: matched.get(entry) ?? 0,
+      covered: coveredShare,
+      asked: askedShare,
+      wording,
+      strange: mass.strange / mass.all,
+      matched: boards.matched.of(entry),
       lead: 0,
-      fresh: freshMass === 0 ? 0 : (byEntryFresh.get(entry) ?? 0) / freshMass,
+      fresh: mass.fresh === 0 ? 0 : boards.fresh.of(entry) / mass.fresh,
     };
-    return { entry, rank: 0.6 * evidence.covered + 0.15 * evidence.asked + 0.25 * evidence.wording, evidence };
-  });
-  candidates.sort((a, b) => b.rank - a.rank || a.entry - b.entry);
-  const best = candidates.slice(0, MAX_CANDIDATES);
+    best.push({ entry, rank, evidence });
+    best.sort((a, b) => b.rank - a.rank || a.entry - b.entry);
+    best.length = Math.min(best.length, MAX_CANDIDATES);
+  }
   for (const candidate of best) {
     const rival = best.find((other) => other !== candidate);
     candidate.evidence.lead = candidate.rank - (rival?.rank ?? 0);
