@@ -6,9 +6,11 @@ import { createReadiness } from './platform/health.ts';
 import { newToken } from './platform/ids.ts';
 import type { Lifecycle } from './platform/lifecycle.ts';
 import type { Logger } from './platform/logger.ts';
+import { createMetrics } from './platform/metrics.ts';
 import { closeRedis, openRedis } from './platform/redis.ts';
 import { closeWebServer, createWebServer, listen } from './platform/tls.ts';
 import { openService } from './service.ts';
+import { countRequests, sampleQueues } from './service-metrics.ts';
 import { openReplies, publishReply } from './turns/replies.ts';
 import { createSubmit, storedReplyOf } from './turns/submit.ts';
 
@@ -25,6 +27,10 @@ export const openApi = async ({
   const service = await openService({ config, logger, lifecycle, redisRole: 'api' });
   const { redis, partitions, conversations, assistants, endpoints, hints, turnQueue, deliveryQueue } = service;
 
+  const metrics = createMetrics({ token: config.METRICS_TOKEN });
+  const count = countRequests(metrics);
+  sampleQueues(metrics, { turns: turnQueue, deliveries: deliveryQueue });
+
   const subscriber = await openRedis({ url: config.REDIS_URL, role: 'subscriber' }, logger);
   lifecycle.add('redis subscriber', subscriber, closeRedis);
   const replies = await openReplies({
@@ -37,7 +43,10 @@ export const openApi = async ({
   lifecycle.add('replies', replies, (opened) => opened.close());
 
   const app = createApp({
-    access: createAccess({ assistants, rateLimiter: createRateLimiter(redis, config.REDIS_PREFIX) }),
+    access: createAccess({
+      assistants,
+      rateLimiter: createRateLimiter(redis, { prefix: config.REDIS_PREFIX, onRefused: count.refused }),
+    }),
     conversations,
     endpoints,
     deliveryQueue,
@@ -49,6 +58,8 @@ export const openApi = async ({
       deliveryQueue,
       replies,
       replyTimeoutMs: config.REPLY_TIMEOUT_MS,
+      onRepeated: count.repeated,
+      onBusy: () => count.refused('session'),
       logger,
     }),
     readiness: createReadiness({ mongo: service.mongo, redis, draining: lifecycle.draining }),
@@ -57,6 +68,7 @@ export const openApi = async ({
         publishReply(redis, replyTo, { turnId, conversationId, reply: { outcome: 'erased' } });
       }
     },
+    metrics,
     draining: lifecycle.draining,
     trustProxy: config.TRUST_PROXY,
     logger,

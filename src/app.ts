@@ -1,4 +1,4 @@
-import express, { type Express, type RequestHandler } from 'express';
+import express, { type Express, type RequestHandler, Router } from 'express';
 import helmet from 'helmet';
 import type { Access } from './assistants/access.ts';
 import type { StoredConversation } from './conversations/conversation.ts';
@@ -6,10 +6,11 @@ import { conversationRoutes } from './conversations/routes.ts';
 import type { ConversationStore } from './conversations/store.ts';
 import type { EndpointStore } from './events/endpoint-store.ts';
 import type { DeliveryQueue } from './events/queue.ts';
-import { unavailable } from './platform/errors.ts';
+import { notFound, unavailable } from './platform/errors.ts';
 import type { Readiness } from './platform/health.ts';
-import { errorHandler, methodNotAllowed, nothingHere, requestId } from './platform/http.ts';
+import { errorHandler, methodNotAllowed, nothingHere, requestId, requestIdOf } from './platform/http.ts';
 import type { Logger } from './platform/logger.ts';
+import type { Metrics } from './platform/metrics.ts';
 import { turnRoutes } from './turns/routes.ts';
 import type { Submit } from './turns/submit.ts';
 
@@ -21,6 +22,7 @@ export type AppDependencies = {
   submit: Submit;
   readiness: () => Promise<Readiness>;
   onErased: (conversation: StoredConversation) => void;
+  metrics: Metrics;
   draining: AbortSignal;
   trustProxy: boolean | number | string;
   logger: Logger;
@@ -34,9 +36,40 @@ const refuseWhileDraining =
     next(unavailable());
   };
 
+/** For those who watch the process; answered while it drains too. */
+const watchRoutes = ({ readiness, metrics }: Pick<AppDependencies, 'readiness' | 'metrics'>): Router => {
+  const router = Router({ caseSensitive: true });
+  const readOnly = methodNotAllowed('GET', 'HEAD');
+  router
+    .route('/healthz')
+    .get((_req, res) => void res.json({ status: 'ok' }))
+    .all(readOnly);
+  router
+    .route('/readyz')
+    .get(async (_req, res) => {
+      const state = await readiness();
+      if (state.ready) return void res.json(state);
+      const error = unavailable();
+      res
+        .status(error.status)
+        .set(error.headers)
+        .json({ ...error.toBody(requestIdOf(res)), ...state });
+    })
+    .all(readOnly);
+  router
+    .route('/metrics')
+    .get(async (req, res) => {
+      const text = await metrics.answer(req);
+      if (text === null) throw notFound();
+      res.type(metrics.contentType).send(text);
+    })
+    .all(readOnly);
+  return router;
+};
+
 /** The API as one Express app: routers, not-found, the one error handler. Opens nothing. */
 export const createApp = (dependencies: AppDependencies): Express => {
-  const { access, conversations, endpoints, deliveryQueue, submit, readiness, onErased, draining, trustProxy, logger } =
+  const { access, conversations, endpoints, deliveryQueue, submit, onErased, draining, trustProxy, logger } =
     dependencies;
   const app = express();
   app.set('trust proxy', trustProxy);
@@ -46,13 +79,7 @@ export const createApp = (dependencies: AppDependencies): Express => {
   app.use(requestId);
   app.use(helmet());
 
-  app.get('/healthz', (_req, res) => void res.json({ status: 'ok' }));
-  app.get('/readyz', async (_req, res) => {
-    const state = await readiness();
-    res.status(state.ready ? 200 : 503).json(state);
-  });
-  app.all(['/healthz', '/readyz'], methodNotAllowed('GET', 'HEAD'));
-
+  app.use(watchRoutes(dependencies));
   app.use(refuseWhileDraining(draining));
   app.use(turnRoutes({ access, submit }));
   app.use(conversationRoutes({ access, conversations, endpoints, deliveryQueue, onErased, draining }));

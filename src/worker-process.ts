@@ -4,9 +4,11 @@ import type { Config } from './platform/config.ts';
 import { createReadiness, openHealthServer } from './platform/health.ts';
 import type { Lifecycle } from './platform/lifecycle.ts';
 import type { Logger } from './platform/logger.ts';
+import type { Metrics } from './platform/metrics.ts';
 import { closeRedis, openRedis } from './platform/redis.ts';
 import { startSweeper } from './platform/sweeper.ts';
 import type { Service } from './service.ts';
+import { type CountDelivery, sampleQueues } from './service-metrics.ts';
 import { createTurnSweep } from './turns/sweep.ts';
 
 const SWEEP_STUCK_MS = 30_000;
@@ -45,7 +47,7 @@ export const openQueueWorkers = async (
 /** What workers of either kind do beside their queue: both sweeps, and answers about their health. The health port. */
 export const openWorkerDuties = async (
   { service, config, logger, lifecycle }: Options,
-  { resting, metrics }: { resting?: () => string[]; metrics?: () => Promise<string> } = {},
+  { metrics, countDelivery, resting }: { metrics: Metrics; countDelivery: CountDelivery; resting?: () => string[] },
 ): Promise<number> => {
   const { conversations, deliveries, endpoints, hints, turnQueue, deliveryQueue, mongo, redis } = service;
   const deliverySweep = createDeliverySweep({
@@ -54,6 +56,7 @@ export const openWorkerDuties = async (
     endpoints,
     deliveryQueue,
     eventMaxAgeMs: config.EVENT_MAX_AGE_S * 1000,
+    onLost: (count) => countDelivery({ outcome: 'unknown', errorKind: 'worker_lost' }, count),
     ...(resting && { resting }),
   });
   const sweeps = [
@@ -64,12 +67,13 @@ export const openWorkerDuties = async (
 
   const stuck = (): string | null =>
     sweeps.some((sweep) => performance.now() - sweep.lastEndedAt() > SWEEP_STUCK_MS) ? 'a sweep is stuck' : null;
+  sampleQueues(metrics, { turns: turnQueue, deliveries: deliveryQueue });
   const readiness = createReadiness({ mongo, redis, draining: lifecycle.draining, stuck });
   const health = await openHealthServer({
     host: config.HOST,
     port: config.WORKER_HEALTH_PORT,
     readiness,
-    ...(metrics && { metrics }),
+    metrics,
   });
   lifecycle.add('health server', health.server, (server) => void server.close());
   return health.port;

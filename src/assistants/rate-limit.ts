@@ -6,6 +6,9 @@ import { ApiError, unavailable } from '../platform/errors.ts';
 const WINDOW_S = 60;
 export const FAILING_LIMIT_PER_MINUTE = 60;
 
+/** Which window a request counts into. */
+export type LimitKind = 'key' | 'channel' | 'poll' | 'failing';
+
 export type RateLimitState = { limit: number; remaining: number; resetSeconds: number };
 
 const stateOf = (limit: number, result: RateLimiterRes): RateLimitState => ({
@@ -24,7 +27,10 @@ export const rateLimitHeaders = ({ limit, remaining, resetSeconds }: RateLimitSt
  * Fixed windows of 60 s in Redis, one for each API key, channel and failing client address; so every API process counts
  * into the same ones. `consume` throws 429 with all headers when the window is used up, 503 when Redis is away.
  */
-export const createRateLimiter = (redis: Redis, prefix: string) => {
+export const createRateLimiter = (
+  redis: Redis,
+  { prefix, onRefused }: { prefix: string; onRefused: (kind: LimitKind) => void },
+) => {
   // The library fixes the limit at construction: one instance for each limit in use, all counting into the same keys.
   const limiters = new LRUCache<number, RateLimiterRedis>({ max: 1000 });
   const limiterOf = (limit: number): RateLimiterRedis => {
@@ -41,11 +47,12 @@ export const createRateLimiter = (redis: Redis, prefix: string) => {
     return made;
   };
 
-  const consume = async (subject: string, limit: number): Promise<RateLimitState> => {
+  const consume = async (kind: LimitKind, subject: string, limit: number): Promise<RateLimitState> => {
     try {
-      return stateOf(limit, await limiterOf(limit).consume(subject));
+      return stateOf(limit, await limiterOf(limit).consume(`${kind}:${subject}`));
     } catch (refused) {
       if (!(refused instanceof RateLimiterRes)) throw unavailable(refused);
+      onRefused(kind);
       const state = stateOf(limit, refused);
       throw new ApiError('rate_limited', {
         headers: { ...rateLimitHeaders(state), 'Retry-After': String(state.resetSeconds) },
@@ -54,11 +61,11 @@ export const createRateLimiter = (redis: Redis, prefix: string) => {
   };
 
   return {
-    forApiKey: (keyId: string, limit: number) => consume(`key:${keyId}`, limit),
-    forChannel: (assistantId: string, limit: number) => consume(`channel:${assistantId}`, limit),
-    forLongPoll: (keyId: string, limit: number) => consume(`poll:${keyId}`, limit),
+    forApiKey: (keyId: string, limit: number) => consume('key', keyId, limit),
+    forChannel: (assistantId: string, limit: number) => consume('channel', assistantId, limit),
+    forLongPoll: (keyId: string, limit: number) => consume('poll', keyId, limit),
     /** Only for requests that have already failed (401, unknown assistant): a valid key is never refused by it. */
-    forFailing: (address: string) => consume(`failing:${address}`, FAILING_LIMIT_PER_MINUTE),
+    forFailing: (address: string) => consume('failing', address, FAILING_LIMIT_PER_MINUTE),
   };
 };
 

@@ -18,6 +18,8 @@ type Dependencies = {
   eventMaxAgeMs: number;
   /** Endpoints whose lines this process knows to rest: a breaker's pause, a full line. */
   resting?: () => string[];
+  /** Told how many claims ended without their worker. */
+  onLost?: (count: number) => void;
 };
 
 /**
@@ -25,7 +27,15 @@ type Dependencies = {
  * under way. It never sends and never ends an event itself; whoever handles the line does.
  */
 export const createDeliverySweep = (dependencies: Dependencies) => {
-  const { conversations, deliveries, endpoints, deliveryQueue, eventMaxAgeMs, resting = () => [] } = dependencies;
+  const {
+    conversations,
+    deliveries,
+    endpoints,
+    deliveryQueue,
+    eventMaxAgeMs,
+    resting = () => [],
+    onLost = () => undefined,
+  } = dependencies;
 
   /** Heads of lines that nobody is sending; an ended one that was not pulled counts, so that it will be. */
   const findIdle = async (outboxes: Outbox[]): Promise<Set<string>> => {
@@ -40,7 +50,8 @@ export const createDeliverySweep = (dependencies: Dependencies) => {
   };
 
   return async (): Promise<void> => {
-    await deliveries.endLostClaims(CLAIM_LOST_MS);
+    const lost = await deliveries.endLostClaims(CLAIM_LOST_MS);
+    if (lost > 0) onLost(lost);
     const queued = await deliveries.sweepQueued({ wakeAfterMs: EVENT_STALE_MS, expireAfterMs: eventMaxAgeMs });
     for (const deliveryId of queued) deliveryQueue.wakeDelivery(deliveryId);
 

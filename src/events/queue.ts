@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import { createBatcher } from '../platform/batch.ts';
 import type { Logger } from '../platform/logger.ts';
-import { oldestWaitingAt, type PartitionedQueue } from '../platform/queue.ts';
+import { countJobs, oldestWaitingAt, type PartitionedQueue } from '../platform/queue.ts';
 
 export const DELIVERIES_QUEUE = 'deliveries';
 
@@ -52,6 +52,8 @@ export const createDeliveryQueue = (queue: PartitionedQueue<WakeUpJob>, logger: 
       const known = times.filter((time) => time !== null);
       return known.length > 0 ? Math.min(...known) : null;
     },
+
+    countJobs: () => countJobs(queue),
 
     close: queue.close,
   };

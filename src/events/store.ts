@@ -247,8 +247,8 @@ export const createDeliveryStore = ({ connection, worker, retentionDays }: Depen
       await update({}, { $unset: texts });
     },
 
-    /** A claim whose worker is gone: `sending` older than 10 s by the server's clock ends as `unknown`. */
-    endLostClaims: async (olderThanMs: number): Promise<string[]> => {
+    /** A claim whose worker is gone: `sending` older than 10 s by the server's clock ends as `unknown`. How many. */
+    endLostClaims: async (olderThanMs: number): Promise<number> => {
       const lost = await deliveries
         .find({
           outcome: 'sending',
@@ -257,8 +257,8 @@ export const createDeliveryStore = ({ connection, worker, retentionDays }: Depen
         .project<{ _id: string; token: string }>({ token: 1 })
         .limit(1000)
         .toArray();
-      if (lost.length === 0) return [];
-      await updateMany(
+      if (lost.length === 0) return 0;
+      const { nModified = 0 } = await updateMany(
         connection,
         COLLECTION,
         lost.map(({ _id, token }) => ({
@@ -266,7 +266,7 @@ export const createDeliveryStore = ({ connection, worker, retentionDays }: Depen
           u: { $set: { outcome: 'unknown', errorKind: 'worker_lost', endedAt: new Date() } },
         })),
       );
-      return lost.map(({ _id }) => _id);
+      return nModified;
     },
 
     /** Tests and resends that no worker took: ids to wake again, once the too old ones have ended. */

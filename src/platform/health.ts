@@ -2,6 +2,9 @@ import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Redis } from 'ioredis';
 import type { Connection } from 'mongoose';
+import { type ApiError, notFound, unavailable } from './errors.ts';
+import { newId } from './ids.ts';
+import type { Metrics } from './metrics.ts';
 
 const ANSWER_WITHIN_MS = 1_000;
 
@@ -48,28 +51,28 @@ export const openHealthServer = async (options: {
   host: string;
   port: number;
   readiness: () => Promise<Readiness>;
-  metrics?: () => Promise<string>;
+  metrics?: Metrics;
 }): Promise<{ server: Server; port: number }> => {
   const server = createServer((req, res) => {
     const answer = (status: number, body: unknown): void => {
       res.writeHead(status, { 'Content-Type': 'application/json' }).end(JSON.stringify(body));
     };
+    const refuse = (error: ApiError, rest = {}): void => answer(error.status, { ...error.toBody(newId()), ...rest });
+    const failed = (cause: unknown): void => refuse(unavailable(cause));
     if (req.url === '/healthz') return answer(200, { status: 'ok' });
     if (req.url === '/readyz') {
-      options.readiness().then(
-        (state) => answer(state.ready ? 200 : 503, state),
-        () => answer(503, { ready: false, checks: {} }),
-      );
+      options.readiness().then((state) => (state.ready ? answer(200, state) : refuse(unavailable(), state)), failed);
       return;
     }
     if (req.url === '/metrics' && options.metrics) {
-      options.metrics().then(
-        (text) => res.writeHead(200, { 'Content-Type': 'text/plain; version=0.0.4' }).end(text),
-        () => answer(500, { status: 'failed' }),
+      const { answer: read, contentType } = options.metrics;
+      read(req).then(
+        (text) => (text === null ? refuse(notFound()) : res.writeHead(200, { 'Content-Type': contentType }).end(text)),
+        failed,
       );
       return;
     }
-    answer(404, { status: 'not found' });
+    refuse(notFound());
   });
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);

@@ -33,6 +33,14 @@ export const openQueues = <Data>(
   };
 };
 
+/** Jobs by state, over all partitions. */
+export const countJobs = async ({ queues }: { queues: Queue[] }): Promise<Record<string, number>> => {
+  const counts = await Promise.all(queues.map((queue) => queue.getJobCounts('waiting', 'active', 'delayed', 'failed')));
+  const total: Record<string, number> = {};
+  for (const [state, count] of counts.flatMap((one) => Object.entries(one))) total[state] = (total[state] ?? 0) + count;
+  return total;
+};
+
 /** When the job that has waited longest was added, in ms since the epoch; null = none waits. Queues are first in, first out. */
 export const oldestWaitingAt = async (queue: Queue): Promise<number | null> => {
   const [job] = await queue.getJobs(['waiting'], 0, 0, true);

@@ -2,7 +2,7 @@ import * as z from 'zod';
 import type { TurnRef } from '../conversations/hints.ts';
 import { createBatcher } from '../platform/batch.ts';
 import type { Logger } from '../platform/logger.ts';
-import { oldestWaitingAt, type PartitionedQueue } from '../platform/queue.ts';
+import { countJobs, oldestWaitingAt, type PartitionedQueue } from '../platform/queue.ts';
 
 export const TURNS_QUEUE = 'turns';
 
@@ -52,6 +52,8 @@ export const createTurnQueue = (queue: PartitionedQueue<TurnsJob>, logger: Logge
       const known = times.filter((time) => time !== null);
       return known.length > 0 ? Math.min(...known) : null;
     },
+
+    countJobs: () => countJobs(queue),
 
     close: queue.close,
   };

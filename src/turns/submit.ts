@@ -34,6 +34,9 @@ export type Submitted = {
   delivered: () => void;
 };
 
+/** Why a request made no new turn (contract §3); `keyed`: its `Idempotency-Key` decided. */
+export type Repetition = 'joined' | 'replayed' | 'resumed' | 'keyed';
+
 type Dependencies = {
   conversations: ConversationStore;
   endpoints: EndpointStore;
@@ -42,6 +45,8 @@ type Dependencies = {
   deliveryQueue: DeliveryQueue;
   replies: Replies;
   replyTimeoutMs: number;
+  onRepeated: (kind: Repetition) => void;
+  onBusy: () => void;
   logger: Logger;
 };
 
@@ -64,6 +69,12 @@ const toResponse = (reply: Reply, conversationId: string): ChatResponse => {
   return { reply: text, ...(suggestedActions && { suggestedActions }), conversationId, messageId };
 };
 
+/** A turn accepted without being announced is one that was announced before. */
+const repetitionOf = (accepted: Accepted): Repetition | null => {
+  if (accepted.kind === 'joined' || accepted.kind === 'replayed') return accepted.kind;
+  return accepted.kind === 'accepted' && !accepted.announced ? 'resumed' : null;
+};
+
 const inTime = async (reply: Promise<Published>, timeoutMs: number): Promise<Published> => {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
@@ -78,6 +89,7 @@ const inTime = async (reply: Promise<Published>, timeoutMs: number): Promise<Pub
  */
 export const createSubmit = (dependencies: Dependencies) => {
   const { conversations, endpoints, hints, turnQueue, deliveryQueue, replies, replyTimeoutMs, logger } = dependencies;
+  const { onRepeated, onBusy } = dependencies;
   const storedReply = storedReplyOf(conversations);
 
   /** Only where the message does not show its language by itself is the conversation asked. */
@@ -147,7 +159,12 @@ export const createSubmit = (dependencies: Dependencies) => {
       windowMs: assistant.dedupeWindowSeconds * 1000,
       watch,
     });
-    if (accepted.kind === 'busy') throw new ApiError('session_busy', { headers: { 'Retry-After': '1' } });
+    if (accepted.kind === 'busy') {
+      onBusy();
+      throw new ApiError('session_busy', { headers: { 'Retry-After': '1' } });
+    }
+    const repetition = repetitionOf(accepted);
+    if (repetition) onRepeated(idempotencyKey === null ? repetition : 'keyed');
     if (accepted.kind === 'accepted' && idempotencyKey !== null) {
       conversations.idempotencyKeys.bind(assistant.assistantId, idempotencyKey, accepted.conversationId);
     }

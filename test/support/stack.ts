@@ -30,8 +30,8 @@ export type Stack = {
   service: Service;
   /** Every log line so far, parsed. */
   logs: Record<string, unknown>[];
-  startReplyWorker: (engine?: AssistantEngine) => Promise<Running>;
-  startDeliveryWorker: () => Promise<Running>;
+  startReplyWorker: (engine?: AssistantEngine) => Promise<Running & { healthPort: number }>;
+  startDeliveryWorker: () => Promise<Running & { healthPort: number }>;
   startApi: () => Promise<Running & { url: string }>;
   close: () => Promise<void>;
 };

@@ -9,6 +9,7 @@ import { signEvent } from '../../src/events/signature.ts';
 import type { Claim, DeliveryStore } from '../../src/events/store.ts';
 import { createBatcher } from '../../src/platform/batch.ts';
 import type { Logger } from '../../src/platform/logger.ts';
+import type { CountDelivery } from '../../src/service-metrics.ts';
 import type { Breaker } from './breaker.ts';
 import type { Sender, SendResult } from './send.ts';
 import type { Slots } from './slots.ts';
@@ -27,6 +28,7 @@ type Dependencies = {
   breaker: Breaker;
   slots: Slots;
   eventMaxAgeMs: number;
+  countDelivery: CountDelivery;
   logger: Logger;
 };
 
@@ -90,7 +92,8 @@ const refusalOf = (event: OutboxEvent, endpoint: StoredEndpoint | null, eventMax
  * The claim is the only licence to send; nothing here runs a second time for a claim that was won (contract §6).
  */
 export const createDeliver = (dependencies: Dependencies) => {
-  const { conversations, endpoints, deliveries, sender, breaker, slots, eventMaxAgeMs, logger } = dependencies;
+  const { conversations, endpoints, deliveries, sender, breaker, slots, eventMaxAgeMs, countDelivery, logger } =
+    dependencies;
 
   const readEndpoint = createBatcher<string, StoredEndpoint | null>(async (ids) => {
     const found = await endpoints.readForSending([...new Set(ids)]);
@@ -128,7 +131,8 @@ export const createDeliver = (dependencies: Dependencies) => {
   const logEnd = (
     claim: { eventId: string; endpointId: string; event: string; conversationId: string | null },
     exchange: Exchange,
-  ) =>
+  ): void => {
+    countDelivery(exchange);
     logger.info(
       {
         eventId: claim.eventId,
@@ -142,6 +146,7 @@ export const createDeliver = (dependencies: Dependencies) => {
       },
       'delivery ended',
     );
+  };
 
   /** The effect and its record. False: untried, the claim was given back. */
   const sendClaimed = async (

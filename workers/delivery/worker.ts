@@ -2,8 +2,10 @@ import { DELIVERIES_QUEUE, WakeUpJob } from '../../src/events/queue.ts';
 import type { Config } from '../../src/platform/config.ts';
 import type { Lifecycle } from '../../src/platform/lifecycle.ts';
 import type { Logger } from '../../src/platform/logger.ts';
+import { createMetrics } from '../../src/platform/metrics.ts';
 import { VERSION } from '../../src/platform/version.ts';
 import { openService } from '../../src/service.ts';
+import { countDeliveries } from '../../src/service-metrics.ts';
 import { openQueueWorkers, openWorkerDuties } from '../../src/worker-process.ts';
 import { createBreaker } from './breaker.ts';
 import { createDeliver } from './deliver.ts';
@@ -24,6 +26,8 @@ export const openDeliveryWorker = async ({ config, logger, lifecycle, sending = 
   const service = await openService({ config, logger, lifecycle, redisRole: 'worker' });
   const { conversations, endpoints, deliveries } = service;
   const eventMaxAgeMs = config.EVENT_MAX_AGE_S * 1000;
+  const metrics = createMetrics({ token: config.METRICS_TOKEN });
+  const countDelivery = countDeliveries(metrics);
 
   const sender = createSender({
     userAgent: `Parley-Webhooks/${VERSION}`,
@@ -43,6 +47,7 @@ export const openDeliveryWorker = async ({ config, logger, lifecycle, sending = 
     breaker,
     slots,
     eventMaxAgeMs,
+    countDelivery,
     logger,
   });
   const lines = lifecycle.add('lines', createLines({ conversations, deliver, logger }), (opened) => {
@@ -57,6 +62,6 @@ export const openDeliveryWorker = async ({ config, logger, lifecycle, sending = 
   };
   const shared = { service, config, logger, lifecycle };
   await openQueueWorkers({ queue: DELIVERIES_QUEUE, concurrency: 8, maxStalledCount: 0, process }, shared);
-  const healthPort = await openWorkerDuties(shared);
+  const healthPort = await openWorkerDuties(shared, { metrics, countDelivery });
   return { ...service, healthPort };
 };

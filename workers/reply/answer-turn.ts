@@ -8,6 +8,7 @@ import type { EndpointStore } from '../../src/events/endpoint-store.ts';
 import type { DeliveryQueue } from '../../src/events/queue.ts';
 import type { Logger } from '../../src/platform/logger.ts';
 import { isConnectionFailure } from '../../src/platform/mongo.ts';
+import type { CountTurn } from '../../src/service-metrics.ts';
 import type { TurnQueue } from '../../src/turns/queue.ts';
 import type { Published } from '../../src/turns/replies.ts';
 import type { AssistantEngine, AssistantProfile } from './engines/engine.ts';
@@ -28,6 +29,7 @@ export type Dependencies = {
   turnQueue: TurnQueue;
   deliveryQueue: DeliveryQueue;
   publish: (channels: string[], published: Published) => void;
+  countTurn: CountTurn;
   draining: AbortSignal;
   logger: Logger;
 };
@@ -43,8 +45,19 @@ const headOf = (conversation: StoredConversation | null, turnId: string): Waitin
  * conversation that was read, with this turn at its head (design §2).
  */
 export const createAnswerTurn = (dependencies: Dependencies) => {
-  const { conversations, assistants, endpoints, hints, engine, turnQueue, deliveryQueue, publish, draining, logger } =
-    dependencies;
+  const {
+    conversations,
+    assistants,
+    endpoints,
+    hints,
+    engine,
+    turnQueue,
+    deliveryQueue,
+    publish,
+    countTurn,
+    draining,
+    logger,
+  } = dependencies;
 
   const profileOf = async (assistant: Assistant): Promise<AssistantProfile> => ({
     assistantId: assistant.assistantId,
@@ -106,7 +119,9 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
   ): void => {
     const { _id: key, conversationId, assistantId, channel } = conversation;
     const { turnId, replyTo, language, acceptedAt } = turn;
+    const ms = Date.now() - acceptedAt.getTime();
     publish(replyTo, { turnId, conversationId, reply: committed.reply });
+    countTurn(end.kind, ms / 1000);
     if (committed.announced) deliveryQueue.wake(key);
     logger.info(
       {
@@ -119,7 +134,7 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
         end: end.kind,
         ...(end.kind === 'handoff' && { reason: end.reason }),
         ...(end.kind === 'answered' && { why: end.answer.why }),
-        ms: Date.now() - acceptedAt.getTime(),
+        ms,
       },
       'turn ended',
     );

@@ -1,8 +1,10 @@
 import type { Config } from '../../src/platform/config.ts';
 import type { Lifecycle } from '../../src/platform/lifecycle.ts';
 import type { Logger } from '../../src/platform/logger.ts';
+import { createMetrics } from '../../src/platform/metrics.ts';
 import { openMaintenance } from '../../src/maintenance.ts';
 import { openService } from '../../src/service.ts';
+import { countDeliveries, countTurns } from '../../src/service-metrics.ts';
 import { TURNS_QUEUE, TurnsJob } from '../../src/turns/queue.ts';
 import { publishReply } from '../../src/turns/replies.ts';
 import { openQueueWorkers, openWorkerDuties } from '../../src/worker-process.ts';
@@ -16,6 +18,7 @@ type Options = { config: Config; logger: Logger; lifecycle: Lifecycle; engine?: 
 export const openReplyWorker = async ({ config, logger, lifecycle, engine = createRetrievalEngine() }: Options) => {
   const service = await openService({ config, logger, lifecycle, redisRole: 'worker' });
   const { conversations, assistants, endpoints, hints, turnQueue, deliveryQueue, redis } = service;
+  const metrics = createMetrics({ token: config.METRICS_TOKEN });
 
   const answerTurn = createAnswerTurn({
     conversations,
@@ -26,6 +29,7 @@ export const openReplyWorker = async ({ config, logger, lifecycle, engine = crea
     turnQueue,
     deliveryQueue,
     publish: (channels, published) => publishReply(redis, channels, published),
+    countTurn: countTurns(metrics),
     draining: lifecycle.draining,
     logger,
   });
@@ -36,6 +40,6 @@ export const openReplyWorker = async ({ config, logger, lifecycle, engine = crea
   };
   await openQueueWorkers({ queue: TURNS_QUEUE, concurrency: config.REPLY_CONCURRENCY, process }, shared);
   await openMaintenance(shared);
-  const healthPort = await openWorkerDuties(shared);
+  const healthPort = await openWorkerDuties(shared, { metrics, countDelivery: countDeliveries(metrics) });
   return { ...service, healthPort };
 };

@@ -1,0 +1,87 @@
+import { createHash, timingSafeEqual } from 'node:crypto';
+import type { IncomingMessage } from 'node:http';
+import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
+
+const SAMPLE_WITHIN_MS = 1_000;
+/** Seconds, from an answer out of memory to one that nobody waits for any more. */
+const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
+
+/** Headers by which a proxy says that the peer is not the asker. */
+const PROXIED = ['forwarded', 'x-forwarded-for', 'x-forwarded-host', 'x-real-ip', 'via'];
+
+const isLoopback = (address = ''): boolean => address === '::1' || /^(::ffff:)?127\./.test(address);
+
+const sameSecret = (one: string, other: string): boolean => {
+  const [a, b] = [one, other].map((secret) => createHash('sha256').update(secret).digest()) as [Buffer, Buffer];
+  return timingSafeEqual(a, b);
+};
+
+/** A loopback peer without a proxy before it, or whoever has `METRICS_TOKEN` (contract §9). */
+const mayRead = ({ socket, headers }: IncomingMessage, token: string | undefined): boolean => {
+  const bearer = /^Bearer +(\S+) *$/i.exec(headers.authorization ?? '')?.[1];
+  if (token !== undefined && bearer !== undefined && sameSecret(bearer, token)) return true;
+  return isLoopback(socket.remoteAddress) && PROXIED.every((name) => headers[name] === undefined);
+};
+
+const within = async <Value>(work: Promise<Value>): Promise<Value> => {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error('no answer in time')), SAMPLE_WITHIN_MS);
+  });
+  return Promise.race([work, late]).finally(() => clearTimeout(timer));
+};
+
+type Labels<Label extends string> = Record<Label, string>;
+type Naming<Label extends string> = { name: string; help: string; labels: Label[] };
+type Sample<Label extends string> = { labels: Labels<Label>; value: number };
+
+/**
+ * The numbers of one process, for Prometheus. What counts gets a small function and knows nothing of this. A registry of
+ * its own for each call, so that several processes' worth can live in one.
+ */
+export const createMetrics = ({ token }: { token?: string | undefined } = {}) => {
+  const registry = new Registry();
+  const registers = [registry];
+  collectDefaultMetrics({ register: registry });
+
+  return {
+    contentType: registry.contentType,
+
+    counter: <Label extends string>({ name, help, labels }: Naming<Label>) => {
+      const counter = new Counter({ name, help, labelNames: labels, registers });
+      return (values: Labels<Label>, by = 1): void => counter.inc(values, by);
+    },
+
+    histogram: <Label extends string>({ name, help, labels }: Naming<Label>) => {
+      const histogram = new Histogram({ name, help, labelNames: labels, buckets: SECONDS, registers });
+      return (values: Labels<Label>, seconds: number): void => histogram.observe(values, seconds);
+    },
+
+    /** Asked for at each scrape; left out where it cannot be had within a second. */
+    sampled: <Label extends string>(
+      { name, help, labels }: Naming<Label>,
+      read: () => Promise<Sample<Label>[]>,
+    ): void => {
+      const collect = async (gauge: Gauge<Label>): Promise<void> => {
+        gauge.reset();
+        const samples = await within(read()).catch(() => []);
+        for (const { labels: values, value } of samples) gauge.set(values, value);
+      };
+      void new Gauge({
+        name,
+        help,
+        labelNames: labels,
+        registers,
+        collect() {
+          return collect(this);
+        },
+      });
+    },
+
+    /** What an asker is told; null for one who may not know. */
+    answer: async (request: IncomingMessage): Promise<string | null> =>
+      mayRead(request, token) ? registry.metrics() : null,
+  };
+};
+
+export type Metrics = ReturnType<typeof createMetrics>;

@@ -1,0 +1,78 @@
+import type { LimitKind } from './assistants/rate-limit.ts';
+import type { DeliveryQueue } from './events/queue.ts';
+import type { Metrics } from './platform/metrics.ts';
+import type { TurnQueue } from './turns/queue.ts';
+import type { Repetition } from './turns/submit.ts';
+
+/** How an accepted turn ended: with an engine's answer, a handoff, a holding text, or by our fault. */
+export type CountTurn = (end: 'answered' | 'handoff' | 'held' | 'failed', seconds: number) => void;
+
+/** For the reply worker. */
+export const countTurns = (metrics: Metrics): CountTurn => {
+  const ended = metrics.counter({ name: 'parley_turns_total', help: 'Turns by how they ended.', labels: ['outcome'] });
+  const took = metrics.histogram({
+    name: 'parley_reply_seconds',
+    help: 'From the acceptance of a turn to its stored reply.',
+    labels: ['outcome'],
+  });
+  return (outcome, seconds) => {
+    ended({ outcome });
+    took({ outcome }, seconds);
+  };
+};
+
+export type CountDelivery = (end: { outcome: string; errorKind: string | null }, count?: number) => void;
+
+/** For the workers: every event's end at every endpoint. */
+export const countDeliveries = (metrics: Metrics): CountDelivery => {
+  const ended = metrics.counter({
+    name: 'parley_deliveries_total',
+    help: 'Deliveries by outcome and, where there was no response, by kind of error.',
+    labels: ['outcome', 'kind'],
+  });
+  return ({ outcome, errorKind }, count = 1) => ended({ outcome, kind: errorKind ?? 'none' }, count);
+};
+
+/** For the API. */
+export const countRequests = (metrics: Metrics) => {
+  const repeated = metrics.counter({
+    name: 'parley_repeated_requests_total',
+    help: 'Requests that made no new turn: joined one in flight, replayed or resumed one, or were decided by their key.',
+    labels: ['kind'],
+  });
+  const refused = metrics.counter({
+    name: 'parley_refused_requests_total',
+    help: 'Requests answered with 429, by the limit that refused them.',
+    labels: ['limit'],
+  });
+  return {
+    repeated: (kind: Repetition): void => repeated({ kind }),
+    refused: (limit: LimitKind | 'session'): void => refused({ limit }),
+  };
+};
+
+/** The same in every process: take the maximum over processes, not the sum. */
+export const sampleQueues = (metrics: Metrics, queues: { turns: TurnQueue; deliveries: DeliveryQueue }): void => {
+  const named = Object.entries(queues);
+  metrics.sampled(
+    { name: 'parley_queue_jobs', help: 'Jobs by queue and state.', labels: ['queue', 'state'] },
+    async () => {
+      const counted = await Promise.all(
+        named.map(async ([queue, { countJobs }]) =>
+          Object.entries(await countJobs()).map(([state, value]) => ({ labels: { queue, state }, value })),
+        ),
+      );
+      return counted.flat();
+    },
+  );
+  metrics.sampled(
+    { name: 'parley_queue_age_seconds', help: 'How long the oldest waiting job has waited.', labels: ['queue'] },
+    () =>
+      Promise.all(
+        named.map(async ([queue, { oldestWaitingAt }]) => {
+          const at = await oldestWaitingAt();
+          return { labels: { queue }, value: at === null ? 0 : Math.max(0, Date.now() - at) / 1000 };
+        }),
+      ),
+  );
+};
