@@ -80,6 +80,7 @@ test('CSV cells become lists, and rows keep their line over blank lines and line
     'too,many,cells,in,this,row,of,eight',
     'A,Q,"[""V1"",""V2""]",,"[{""label"":""Go"",""type"":""link"",""payload"":""/go""}]",,',
     '5" wide,Short',
+    ',,,,,,',
   ].join('\r\n');
 
   const { entries, refused } = parseKnowledge('csv', text);

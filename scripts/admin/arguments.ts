@@ -1,0 +1,71 @@
+import { InvalidArgumentError } from 'commander';
+import { isUuid } from '../../src/platform/ids.ts';
+import { nothingUnder } from './failure.ts';
+
+/** Parsers of what people type: each throws what Commander reports as a usage error. */
+
+export const wholeNumber =
+  (min: number, max: number) =>
+  (value: string): number => {
+    const number = Number(value);
+    if (!/^\d{1,12}$/.test(value) || number < min || number > max) {
+      throw new InvalidArgumentError(`It must be a whole number from ${min} to ${max}.`);
+    }
+    return number;
+  };
+
+export const shortText =
+  (max: number) =>
+  (value: string): string => {
+    const text = value.trim();
+    if (text === '' || text.length > max || !text.isWellFormed()) {
+      throw new InvalidArgumentError(`It must have 1 to ${max} characters.`);
+    }
+    return text;
+  };
+
+export const commaList = (value: string): string[] =>
+  value
+    .split(',')
+    .map((part) => part.trim())
+    .filter((part) => part !== '');
+
+/** What can be sent after `Bearer `. */
+export const bearerToken = (value: string): string => {
+  if (!/^[\x21-\x7e]{1,255}$/.test(value)) {
+    throw new InvalidArgumentError('It must be 1 to 255 visible ASCII characters, without a space.');
+  }
+  return value;
+};
+
+export const color = (value: string): string => {
+  if (!/^#[0-9a-f]{6}$/i.test(value)) throw new InvalidArgumentError('It must be a colour like #1e90ff.');
+  return value.toLowerCase();
+};
+
+export const uuid = (value: string): string => {
+  if (!isUuid(value)) throw new InvalidArgumentError('It must be a UUID.');
+  return value;
+};
+
+export const pointInTime = (value: string): Date => {
+  const time = new Date(value);
+  if (Number.isNaN(time.getTime())) throw new InvalidArgumentError('It must be a time like 2026-01-31T12:00:00Z.');
+  return time;
+};
+
+export const ASSISTANT_OPTION = ['--assistant <id>', 'id of the assistant'] as const;
+
+/** The example that ends a command's help. */
+export const example = (...lines: string[]): string =>
+  `\nExample${lines.length > 1 ? 's' : ''}:\n${lines.map((line) => `  npm run admin -- ${line}`).join('\n')}`;
+
+/** Names what was not found; the stores only know that something was not. */
+export const orNothingUnder = async <Value>(what: string, id: string, found: Promise<Value>): Promise<Value> => {
+  try {
+    return await found;
+  } catch (cause) {
+    if ((cause as { code?: unknown }).code === 'not_found') throw nothingUnder(what, id);
+    throw cause;
+  }
+};

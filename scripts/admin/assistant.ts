@@ -1,0 +1,90 @@
+import type { Command } from 'commander';
+import type { Assistant } from '../../src/assistants/assistant.ts';
+import { commaList, example, orNothingUnder, shortText, wholeNumber } from './arguments.ts';
+import type { Opened, Run } from './session.ts';
+import { fields, table } from './text.ts';
+
+/** Without the keys it is protected by. */
+export const toShown = ({ sessionKey: _key, channel, version: _version, ...assistant }: Assistant) => {
+  const { connected, tokenHash, limitPerMinute } = channel;
+  return { ...assistant, channel: { connected, open: connected && tokenHash === null, limitPerMinute } };
+};
+
+export const getAssistant = ({ assistants }: Pick<Opened, 'assistants'>, assistantId: string): Promise<Assistant> =>
+  orNothingUnder('assistant', assistantId, assistants.getAssistant(assistantId));
+
+const describeChannel = ({ connected, open }: { connected: boolean; open: boolean }): string => {
+  if (!connected) return 'off';
+  return open ? 'open' : 'with token';
+};
+
+type CreateOptions = {
+  name: string;
+  dedupeWindow?: number;
+  instructions?: string;
+  languages?: string[];
+  holdingText?: string;
+};
+
+export const addAssistantCommands = (program: Command, run: Run): void => {
+  const assistant = program.command('assistant').description('Assistants');
+
+  assistant
+    .command('create')
+    .description('Make an assistant; prints its id')
+    .requiredOption('--name <name>', 'name, for people', shortText(100))
+    .option('--dedupe-window <seconds>', 'how long an answered message is replayed (0–600)', wholeNumber(0, 600))
+    .option('--instructions <text>', 'what a language model is told', shortText(8000))
+    .option('--languages <tags>', 'languages it may answer in, like de,en; all if left out', commaList)
+    .option('--holding-text <text>', 'what visitors read while a person takes over', shortText(1000))
+    .addHelpText('after', example('assistant create --name "Shop" --dedupe-window 60'))
+    .action((options: CreateOptions) =>
+      run(async ({ assistants }) => {
+        const { dedupeWindow, ...input } = options;
+        const given = { ...input, ...(dedupeWindow !== undefined && { dedupeWindowSeconds: dedupeWindow }) };
+        const { assistantId } = await assistants.createAssistant(given);
+        return { json: { assistantId }, text: `Assistant ${assistantId} was made.` };
+      }),
+    );
+
+  assistant
+    .command('list')
+    .description('All assistants, oldest first')
+    .action(() =>
+      run(async ({ assistants }) => {
+        const shown = (await assistants.listAssistants()).map(toShown);
+        const rows = shown.map((one) => [one.assistantId, one.name, describeChannel(one.channel), one.createdAt]);
+        return {
+          json: shown,
+          text: table(['ASSISTANT', 'NAME', 'CHANNEL', 'CREATED'], rows, 'There is no assistant yet.'),
+        };
+      }),
+    );
+
+  assistant
+    .command('show <assistantId>')
+    .description('One assistant with what belongs to it')
+    .addHelpText('after', example('assistant show 6f1c0a52-3b1e-4a57-9d0a-2f8f1f0c7b11'))
+    .action((assistantId: string) =>
+      run(async (opened) => {
+        const shown = toShown(await getAssistant(opened, assistantId));
+        const [knowledge, keys, endpoints] = await Promise.all([
+          opened.assistants.listKnowledge(assistantId),
+          opened.assistants.listApiKeys(assistantId),
+          opened.endpoints.listEndpoints(assistantId),
+        ]);
+        const counts = {
+          knowledgeEntries: knowledge.length,
+          apiKeys: keys.filter(({ revokedAt }) => revokedAt === null).length,
+          endpoints: endpoints.length,
+        };
+        const text = fields({
+          ...shown,
+          channel: describeChannel(shown.channel),
+          languages: shown.languages.join(', '),
+          ...counts,
+        });
+        return { json: { ...shown, ...counts }, text };
+      }),
+    );
+};

@@ -1,0 +1,50 @@
+import { type Command, Option } from 'commander';
+import { type ChannelChange, OPEN_CHANNEL_WARNING } from '../../src/assistants/channel.ts';
+import { ASSISTANT_OPTION, bearerToken, example, orNothingUnder, wholeNumber } from './arguments.ts';
+import { toShown } from './assistant.ts';
+import { usage } from './failure.ts';
+import type { Run } from './session.ts';
+
+type SetOptions = { assistant: string; token?: string; open?: boolean; off?: boolean; limit?: number };
+
+const changeOf = ({ token, open, off, limit }: SetOptions): ChannelChange => {
+  if (off) return { connected: false };
+  const limited = limit === undefined ? {} : { limitPerMinute: limit };
+  if (token !== undefined || open) return { connected: true, token: token ?? null, ...limited };
+  if (limit === undefined) throw usage('Say how: --token T, --open, --off, or --limit.');
+  return { limitPerMinute: limit };
+};
+
+export const addChannelCommands = (program: Command, run: Run): void => {
+  program
+    .command('channel')
+    .description('The inbound webhook channel of an assistant')
+    .command('set')
+    .description('Connect it with a verify token or open, or take it off')
+    .requiredOption(...ASSISTANT_OPTION)
+    .addOption(
+      new Option('--token <token>', 'callers must send it as Bearer').argParser(bearerToken).conflicts(['open', 'off']),
+    )
+    .addOption(new Option('--open', 'whoever knows the address may call').conflicts('off'))
+    .addOption(new Option('--off', 'not connected: callers get 404').conflicts('limit'))
+    .option('--limit <per-minute>', 'requests a minute', wholeNumber(1, 1_000_000))
+    .addHelpText(
+      'after',
+      example('channel set --assistant 6f1c0a52-3b1e-4a57-9d0a-2f8f1f0c7b11 --token s3cret --limit 120'),
+    )
+    .action(async (options: SetOptions) => {
+      const change = changeOf(options);
+      const { assistant: assistantId } = options;
+      return run(async ({ assistants }) => {
+        const changed = await orNothingUnder('assistant', assistantId, assistants.setChannel(assistantId, change));
+        const { channel } = toShown(changed);
+        const path = `/api/v1/channels/webhook/${assistantId}`;
+        const warning = channel.open ? { warning: OPEN_CHANNEL_WARNING } : {};
+        const state = channel.connected ? `connected (${channel.open ? 'open' : 'with token'})` : 'off';
+        return {
+          json: { assistantId, ...channel, path, ...warning },
+          text: `POST ${path} is ${state}, ${channel.limitPerMinute} requests a minute.${channel.open ? `\nWarning: ${OPEN_CHANNEL_WARNING}` : ''}`,
+        };
+      });
+    });
+};

@@ -1,0 +1,84 @@
+import { type Command, Option } from 'commander';
+import { OUTCOMES } from '../../src/events/delivery.ts';
+import { EVENT_KINDS } from '../../src/events/event.ts';
+import { ASSISTANT_OPTION, example, orNothingUnder, pointInTime, wholeNumber } from './arguments.ts';
+import { getAssistant } from './assistant.ts';
+import { type Filter, listDeliveries, readRecords } from './delivery/list.ts';
+import { awaitOutcome } from './delivery/outcome.ts';
+import { toWhole } from './delivery/view.ts';
+import type { Run } from './session.ts';
+import { fields, msOf, table } from './text.ts';
+
+const LIMIT = 1_000;
+const ID = '7d8e8f0a-0f5e-4a53-8a43-5c1f6a0b2d11:c2a7f0de-51d4-4c0e-9b7e-0b8f2f6a9d10';
+
+type ListOptions = Omit<Filter, 'assistantId'> & {
+  assistant: string;
+  limit?: number;
+  endpoint?: string;
+  conversation?: string;
+};
+
+export const addDeliveryCommands = (program: Command, run: Run): void => {
+  const deliveries = program.command('deliveries').description('What was sent to endpoints, and what came back');
+
+  deliveries
+    .command('list')
+    .description('Deliveries of an assistant, newest first, those still waiting included')
+    .requiredOption(...ASSISTANT_OPTION)
+    .option('--event-id <id>', 'of this event only')
+    .option('--endpoint <id>', 'to this endpoint only')
+    .option('--conversation <id>', 'of this conversation only')
+    .addOption(new Option('--event <kind>', 'of this kind only').choices(EVENT_KINDS))
+    .addOption(new Option('--outcome <outcome>', 'that ended so, or have not ended').choices(OUTCOMES))
+    .option('--from <time>', 'begun at this time or later', pointInTime)
+    .option('--to <time>', 'begun before this time', pointInTime)
+    .option('--limit <count>', `at most so many (${LIMIT} if left out)`, wholeNumber(1, 100_000))
+    .addHelpText(
+      'after',
+      example('deliveries list --assistant 6f1c0a52-3b1e-4a57-9d0a-2f8f1f0c7b11 --outcome rejected'),
+    )
+    .action(({ assistant, endpoint, conversation, limit = LIMIT, ...rest }: ListOptions) =>
+      run(async (opened) => {
+        await getAssistant(opened, assistant);
+        const filter = { ...rest, assistantId: assistant, endpointId: endpoint, conversationId: conversation };
+        const listed = await listDeliveries(opened, filter, limit);
+        const rows = listed.map((one) => [
+          one.createdAt,
+          one.event,
+          one.errorKind ? `${one.outcome} (${one.errorKind})` : one.outcome,
+          one.status,
+          msOf(one.ms),
+          one.deliveryId,
+        ]);
+        const text = table(['TIME', 'EVENT', 'OUTCOME', 'STATUS', 'TOOK', 'DELIVERY'], rows, 'Nothing was sent yet.');
+        return { json: listed, text };
+      }),
+    );
+
+  deliveries
+    .command('show <deliveryId>')
+    .description('One delivery with what was sent and what came back')
+    .addHelpText('after', example(`deliveries show ${ID}`))
+    .action((deliveryId: string) =>
+      run(async (opened) => {
+        const whole = toWhole(await orNothingUnder('delivery', deliveryId, opened.deliveries.getDelivery(deliveryId)));
+        return { json: whole, text: fields(whole) };
+      }),
+    );
+
+  deliveries
+    .command('resend <deliveryId>')
+    .description('Send an ended one once more, marked as a redelivery, and tell what became of it')
+    .addHelpText('after', example(`deliveries resend ${ID}`))
+    .action((deliveryId: string) =>
+      run(async (opened) => {
+        const original = await orNothingUnder('delivery', deliveryId, opened.deliveries.getDelivery(deliveryId));
+        const { assistantId, eventId, endpointId } = original;
+        const endpoint = await orNothingUnder('endpoint', endpointId, opened.endpoints.getEndpoint(endpointId));
+        const earlier = await readRecords(opened, { assistantId, eventId, endpointId }, LIMIT);
+        const number = Math.max(0, ...earlier.map((one) => Number(one.deliveryId.split(':')[2] ?? 0))) + 1;
+        return awaitOutcome(opened, await opened.deliveries.queueResend(deliveryId, number, endpoint.url));
+      }),
+    );
+};

@@ -1,0 +1,30 @@
+import type { Queue } from 'bullmq';
+import { oldestWaitingAt } from '../../../src/platform/queue.ts';
+import type { Opened } from '../session.ts';
+
+/** Null where Redis does not tell who is connected, as some hosted ones do not. */
+const countWorkers = async (queue: Queue): Promise<number | null> => {
+  const workers = await queue.getWorkers().catch(() => null);
+  if (workers === null || workers.some(({ rawname }) => rawname === undefined)) return null;
+  return workers.length;
+};
+
+const readQueue = async (queue: Queue) => {
+  const [counts, oldest, workers] = await Promise.all([
+    queue.getJobCounts(),
+    oldestWaitingAt(queue),
+    countWorkers(queue),
+  ]);
+  return {
+    name: queue.name,
+    prefix: queue.opts.prefix ?? null,
+    counts,
+    oldestWaitingMs: oldest === null ? null : Date.now() - oldest,
+    workers,
+  };
+};
+
+export type QueueState = Awaited<ReturnType<typeof readQueue>>;
+
+export const readQueues = async ({ queues }: Opened): Promise<QueueState[]> =>
+  Promise.all([...queues.turns.queues, ...queues.deliveries.queues].map((queue) => readQueue(queue as Queue)));

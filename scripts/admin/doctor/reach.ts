@@ -1,0 +1,66 @@
+import { openMongo } from '../../../src/platform/mongo.ts';
+import { closeRedis, openRedis } from '../../../src/platform/redis.ts';
+import type { Bench } from '../session.ts';
+
+const WITHIN_MS = 1_500;
+
+export type Reached = { reachable: boolean; ms: number | null; version: string | null } & Record<string, unknown>;
+
+const AWAY: Reached = { reachable: false, ms: null, version: null };
+
+const since = (start: number): number => Math.round((performance.now() - start) * 10) / 10;
+
+/** How long it takes to answer once connected, and what it says it is. */
+export const reachMongo = async ({ config, logger }: Bench): Promise<Reached> => {
+  const mongo = await openMongo({ url: config.MONGODB_URL, timeoutMs: WITHIN_MS, maxPoolSize: 2 }, logger).catch(
+    () => null,
+  );
+  if (!mongo?.db) return AWAY;
+  try {
+    const start = performance.now();
+    const hello = await mongo.db.command({ hello: 1 });
+    const ms = since(start);
+    const { version } = await mongo.db.admin().buildInfo();
+    return { reachable: true, ms, version: String(version), replicaSet: hello['setName'] ?? null };
+  } catch {
+    return AWAY;
+  } finally {
+    await mongo.close();
+  }
+};
+
+export const reachRedis = async ({ config, logger }: Bench): Promise<Reached> => {
+  const redis = await openRedis({ url: config.REDIS_URL, role: 'api', timeoutMs: WITHIN_MS }, logger).catch(() => null);
+  if (!redis) return AWAY;
+  try {
+    const start = performance.now();
+    await redis.ping();
+    const ms = since(start);
+    const info = await redis.info();
+    const of = (name: string): string | null => new RegExp(`^${name}:(.*?)\r?$`, 'm').exec(info)?.[1] ?? null;
+    return {
+      reachable: true,
+      ms,
+      version: of('redis_version'),
+      maxmemoryPolicy: of('maxmemory_policy'),
+      appendOnly: of('aof_enabled') === '1',
+    };
+  } catch {
+    return AWAY;
+  } finally {
+    await closeRedis(redis);
+  }
+};
+
+/** The API's own word on whether it can serve; only where its address is known. */
+export const reachApi = async (baseUrl: string | null): Promise<(Reached & { url: string }) | null> => {
+  if (baseUrl === null) return null;
+  const start = performance.now();
+  try {
+    const response = await fetch(`${baseUrl}/readyz`, { signal: AbortSignal.timeout(WITHIN_MS) });
+    await response.body?.cancel();
+    return { url: baseUrl, reachable: true, ms: since(start), version: null, ready: response.ok };
+  } catch {
+    return { url: baseUrl, ...AWAY };
+  }
+};

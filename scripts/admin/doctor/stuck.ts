@@ -1,0 +1,116 @@
+import type { StoredConversation } from '../../../src/conversations/conversation.ts';
+import type { StoredDelivery } from '../../../src/events/delivery.ts';
+import { VaultError } from '../../../src/platform/vault.ts';
+import type { Opened } from '../session.ts';
+
+/** Sweeps bring back what is lost within seconds; what is older than this they have not. */
+const HEAD_STUCK_MS = 10_000;
+const EVENT_STUCK_MS = 10_000;
+const QUEUED_STUCK_MS = 10_000;
+/** A claim whose worker died is ended within 12 s (contract §6). */
+const SENDING_STUCK_MS = 12_000;
+const LOOKED_AT = 1_000;
+const EXAMPLES = 5;
+
+export type Found = { count: number; oldestMs: number; examples: string[] };
+
+const toFound = (items: { id: string; at: Date }[], now: number): Found => {
+  const sorted = items.toSorted((a, b) => a.at.getTime() - b.at.getTime());
+  const oldest = sorted[0];
+  return {
+    count: items.length,
+    oldestMs: oldest ? now - oldest.at.getTime() : 0,
+    examples: sorted.slice(0, EXAMPLES).map(({ id }) => id),
+  };
+};
+
+/** Heads accepted long ago that no worker holds. Not by `headSince`: the sweeps renew it each time they ask again. */
+const findStaleHeads = async ({ mongo, hints }: Opened, now: number): Promise<Found> => {
+  const rows = await mongo
+    .collection<StoredConversation>('conversations')
+    .find(
+      { 'waiting.0': { $exists: true }, 'waiting.0.acceptedAt': { $lt: new Date(now - HEAD_STUCK_MS) } },
+      { projection: { 'waiting.turnId': 1, 'waiting.acceptedAt': 1 } },
+    )
+    .hint('waiting_heads')
+    .limit(LOOKED_AT)
+    .toArray();
+  const heads = rows.flatMap(({ _id: key, waiting: [head] }) =>
+    head ? [{ key, turnId: head.turnId, at: head.acceptedAt }] : [],
+  );
+  const taken = await hints.findTaken(heads);
+  return toFound(
+    heads.filter(({ turnId }) => !taken.has(turnId)).map(({ turnId, at }) => ({ id: turnId, at })),
+    now,
+  );
+};
+
+/** Events that wait although nothing holds their endpoint. */
+const findOldEvents = async ({ conversations, endpoints }: Opened, now: number): Promise<Found> => {
+  const leaveOut = await endpoints.listPausedIds();
+  const outboxes = await conversations.outbox.findStale({ olderThanMs: EVENT_STUCK_MS, leaveOut, limit: LOOKED_AT });
+  const heads = outboxes.flatMap(({ conversationId, opening, outbox = [] }) => {
+    const waiting = [...(opening ? [opening] : []), ...outbox].find((event) =>
+      event.endpoints.some((id) => !leaveOut.includes(id)),
+    );
+    return waiting ? [{ id: conversationId, at: waiting.at }] : [];
+  });
+  return toFound(heads, now);
+};
+
+const findDeliveries = async ({ mongo }: Opened, filter: Record<string, unknown>, now: number): Promise<Found> => {
+  const rows = await mongo
+    .collection<StoredDelivery>('deliveries')
+    .find(filter, { projection: { createdAt: 1 } })
+    .limit(LOOKED_AT)
+    .toArray();
+  return toFound(
+    rows.map(({ _id: id, createdAt: at }) => ({ id, at })),
+    now,
+  );
+};
+
+const findPaused = async ({ endpoints }: Opened) => {
+  const paused = await endpoints.readForSending(await endpoints.listPausedIds());
+  return [...paused.values()].map(({ _id: endpointId, url, pause }) => ({
+    endpointId,
+    url,
+    pause,
+  }));
+};
+
+/** Endpoints whose secrets the key given here does not open: their events cannot be signed. */
+const findUnreadableSecrets = async ({ mongo, endpoints }: Opened): Promise<string[]> => {
+  const ids = await mongo
+    .collection<{ _id: string }>('endpoints')
+    .find({}, { projection: { _id: 1 } })
+    .limit(LOOKED_AT)
+    .toArray();
+  const stored = await endpoints.readForSending(ids.map(({ _id }) => _id));
+  return [...stored.values()].flatMap((endpoint) => {
+    try {
+      endpoints.openSecrets(endpoint, Date.now());
+      return [];
+    } catch (cause) {
+      if (cause instanceof VaultError) return [endpoint._id];
+      throw cause;
+    }
+  });
+};
+
+/** Everything that should have moved by itself and has not. Counts stop at 1,000. */
+export const findStuck = async (opened: Opened) => {
+  const now = Date.now();
+  const before = (ms: number) => new Date(now - ms);
+  const [staleHeads, oldEvents, sending, queued, pausedEndpoints, unreadableSecrets] = await Promise.all([
+    findStaleHeads(opened, now),
+    findOldEvents(opened, now),
+    findDeliveries(opened, { outcome: 'sending', createdAt: { $lt: before(SENDING_STUCK_MS) } }, now),
+    findDeliveries(opened, { outcome: 'queued', createdAt: { $lt: before(QUEUED_STUCK_MS) } }, now),
+    findPaused(opened),
+    findUnreadableSecrets(opened),
+  ]);
+  return { staleHeads, oldEvents, sending, queued, pausedEndpoints, unreadableSecrets };
+};
+
+export type Stuck = Awaited<ReturnType<typeof findStuck>>;

@@ -1,0 +1,49 @@
+import { CommanderError } from 'commander';
+import * as z from 'zod';
+import { ApiError } from '../../src/platform/errors.ts';
+import { ConfigError } from '../../src/platform/config.ts';
+import { VaultError } from '../../src/platform/vault.ts';
+
+const USAGE_STATUS = 2;
+
+/** What a person did or must do, in one line. */
+export class Failure extends Error {
+  readonly code: string;
+  readonly status: number;
+
+  constructor(code: string, message: string, { status = 1, cause }: { status?: number; cause?: unknown } = {}) {
+    super(message, { cause });
+    this.code = code;
+    this.status = status;
+  }
+}
+
+export const usage = (message: string): Failure => new Failure('usage', message, { status: USAGE_STATUS });
+
+export const nothingUnder = (what: string, id: string): Failure =>
+  new Failure('not_found', `There is no ${what} ${id}.`);
+
+const fromApiError = ({ code, message, details }: ApiError): Failure =>
+  new Failure(
+    code,
+    details.length > 0 ? details.map((detail) => `${detail.field} ${detail.message}`).join('; ') : message,
+  );
+
+export const toFailure = (cause: unknown): Failure => {
+  if (cause instanceof Failure) return cause;
+  if (cause instanceof CommanderError) {
+    const helped = cause.code === 'commander.help';
+    return usage(helped ? 'Say what to do: --help tells what there is.' : cause.message.replace(/^error: /, ''));
+  }
+  if (cause instanceof ApiError) return fromApiError(cause);
+  if (cause instanceof ConfigError) return new Failure('configuration', cause.message.replaceAll('\n', '; '));
+  if (cause instanceof VaultError)
+    return new Failure('encryption_key', `ENCRYPTION_KEY does not fit: ${cause.message}.`);
+  if (cause instanceof z.ZodError) {
+    return new Failure(
+      'validation_failed',
+      cause.issues.map(({ path, message }) => `${path.join('.')}: ${message}`).join('; '),
+    );
+  }
+  return new Failure('internal_error', cause instanceof Error ? cause.message : String(cause));
+};

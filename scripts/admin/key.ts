@@ -1,0 +1,79 @@
+import type { Command } from 'commander';
+import { ASSISTANT_OPTION, example, orNothingUnder, shortText, wholeNumber } from './arguments.ts';
+import { getAssistant } from './assistant.ts';
+import type { Run } from './session.ts';
+import { table } from './text.ts';
+
+const KEY_EXAMPLE = '0d9e9f9b-6a3c-4a8f-8a55-5f9f6f0a2c31';
+const shownOnce = (keyId: string, apiKey: string): string =>
+  `Key ${keyId}\n${apiKey}\nIt is shown this once. Keep it on your server.`;
+
+export const addKeyCommands = (program: Command, run: Run): void => {
+  const key = program.command('key').description('API keys of an assistant');
+
+  key
+    .command('create')
+    .description('Make a key; prints it, this once')
+    .requiredOption(...ASSISTANT_OPTION)
+    .requiredOption('--name <name>', 'who or what uses it', shortText(100))
+    .option('--limit <per-minute>', 'requests a minute (60 if left out)', wholeNumber(1, 1_000_000))
+    .addHelpText(
+      'after',
+      example('key create --assistant 6f1c0a52-3b1e-4a57-9d0a-2f8f1f0c7b11 --name website --limit 120'),
+    )
+    .action(({ assistant, name, limit }: { assistant: string; name: string; limit?: number }) =>
+      run(async (opened) => {
+        await getAssistant(opened, assistant);
+        const { key, apiKey } = await opened.assistants.createApiKey({
+          assistantId: assistant,
+          name,
+          ...(limit !== undefined && { limitPerMinute: limit }),
+        });
+        return { json: { keyId: key.keyId, apiKey }, text: shownOnce(key.keyId, apiKey) };
+      }),
+    );
+
+  key
+    .command('list')
+    .description('Keys by their last four characters, newest first')
+    .requiredOption(...ASSISTANT_OPTION)
+    .action(({ assistant }: { assistant: string }) =>
+      run(async (opened) => {
+        await getAssistant(opened, assistant);
+        const keys = await opened.assistants.listApiKeys(assistant);
+        const rows = keys.map((one) => [
+          one.keyId,
+          one.name,
+          `…${one.lastFour}`,
+          one.limitPerMinute,
+          one.createdAt,
+          one.lastUsedAt,
+          one.revokedAt,
+        ]);
+        const headings = ['KEY', 'NAME', 'ENDS IN', 'A MINUTE', 'CREATED', 'LAST USED', 'REVOKED'];
+        return { json: keys, text: table(headings, rows, 'There is no key yet.') };
+      }),
+    );
+
+  key
+    .command('revoke <keyId>')
+    .description('End a key: every process refuses it within a second')
+    .addHelpText('after', example(`key revoke ${KEY_EXAMPLE}`))
+    .action((keyId: string) =>
+      run(async ({ assistants }) => {
+        const revoked = await orNothingUnder('key', keyId, assistants.revokeApiKey(keyId));
+        return { json: revoked, text: `Key ${keyId} is revoked.` };
+      }),
+    );
+
+  key
+    .command('rotate <keyId>')
+    .description('A new key in place of this one, which ends; name, limit and id stay')
+    .addHelpText('after', example(`key rotate ${KEY_EXAMPLE}`))
+    .action((keyId: string) =>
+      run(async ({ assistants }) => {
+        const { apiKey } = await orNothingUnder('live key', keyId, assistants.rotateApiKey(keyId));
+        return { json: { keyId, apiKey }, text: shownOnce(keyId, apiKey) };
+      }),
+    );
+};

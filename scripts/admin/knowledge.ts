@@ -1,0 +1,85 @@
+import { readFileSync } from 'node:fs';
+import { type Command, Option } from 'commander';
+import {
+  KNOWLEDGE_FORMATS,
+  type KnowledgeFormat,
+  knowledgeFormatOf,
+  parseKnowledge,
+} from '../../src/assistants/knowledge-import.ts';
+import { ASSISTANT_OPTION, example } from './arguments.ts';
+import { getAssistant } from './assistant.ts';
+import { Failure, usage } from './failure.ts';
+import type { Run } from './session.ts';
+import { plain, table } from './text.ts';
+
+const readText = (file: string): string => {
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(readFileSync(file));
+  } catch (cause) {
+    const reason = cause instanceof TypeError ? 'it is not UTF-8 text' : String((cause as NodeJS.ErrnoException).code);
+    throw new Failure('file_unreadable', `${file} cannot be read: ${reason}.`, { cause });
+  }
+};
+
+const FORMATS_HELP = `
+A JSON file is an array of {question, variants?: [], answer, language?, actions?: [{label, type, payload}], tags?: []}.
+CSV has those names as headings; several variants or tags in a cell are separated by |, actions are lines of
+"label | type | payload"; lists may also be written as JSON. In Markdown every heading with text under it is a question.`;
+
+type ImportOptions = { assistant: string; format?: KnowledgeFormat; replace?: boolean };
+
+export const addKnowledgeCommands = (program: Command, run: Run): void => {
+  const knowledge = program.command('knowledge').description('Questions and answers of an assistant');
+
+  knowledge
+    .command('import <file>')
+    .description('Add questions from a file; bad rows are refused with their line, the others are imported')
+    .requiredOption(...ASSISTANT_OPTION)
+    .addOption(new Option('--format <format>', "if the file's name does not tell").choices(KNOWLEDGE_FORMATS))
+    .option('--replace', 'remove what the assistant knew before')
+    .addHelpText('after', FORMATS_HELP)
+    .addHelpText('after', example('knowledge import --assistant 6f1c0a52-3b1e-4a57-9d0a-2f8f1f0c7b11 faq.csv'))
+    .action(
+      async (file: string, { assistant, format = knowledgeFormatOf(file) ?? undefined, replace }: ImportOptions) => {
+        if (!format)
+          throw usage(`The name of ${file} does not tell its format: give --format ${KNOWLEDGE_FORMATS.join('|')}.`);
+        return run(async (opened) => {
+          await getAssistant(opened, assistant);
+          const { entries, refused } = parseKnowledge(format, readText(file));
+          const before = replace ? await opened.assistants.listKnowledge(assistant) : [];
+          if (entries.length > 0) await opened.assistants.addKnowledge(assistant, entries);
+          // Only once the new ones are there, and never for a file without a good row.
+          if (entries.length > 0 && before.length > 0) {
+            await opened.assistants.removeKnowledge(
+              assistant,
+              before.map(({ entryId }) => entryId),
+            );
+          }
+          const refusals = refused.map(({ line, reason }) => `\n  line ${line}: ${plain(reason)}`).join('');
+          const text = `${entries.length} imported, ${refused.length} refused${refusals === '' ? '.' : `:${refusals}`}`;
+          return { json: { imported: entries.length, refused }, text };
+        });
+      },
+    );
+
+  knowledge
+    .command('list')
+    .description('What an assistant knows, in its order')
+    .requiredOption(...ASSISTANT_OPTION)
+    .action(({ assistant }: { assistant: string }) =>
+      run(async (opened) => {
+        await getAssistant(opened, assistant);
+        const entries = await opened.assistants.listKnowledge(assistant);
+        const rows = entries.map(({ entryId, question, language, variants }) => [
+          entryId,
+          language,
+          variants.length,
+          question,
+        ]);
+        return {
+          json: entries,
+          text: table(['ENTRY', 'LANGUAGE', 'VARIANTS', 'QUESTION'], rows, 'It knows nothing yet.'),
+        };
+      }),
+    );
+};

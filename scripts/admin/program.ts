@@ -1,0 +1,64 @@
+import { Command, CommanderError } from 'commander';
+import { VERSION } from '../../src/platform/version.ts';
+import { addAssistantCommands } from './assistant.ts';
+import { addChannelCommands } from './channel.ts';
+import { addConversationCommands } from './conversation.ts';
+import { addDeliveryCommands } from './delivery.ts';
+import { addDoctorCommand } from './doctor.ts';
+import { addEndpointCommands } from './endpoint.ts';
+import { toFailure } from './failure.ts';
+import { addKeyCommands } from './key.ts';
+import { addKnowledgeCommands } from './knowledge.ts';
+import { type Answer, createSession } from './session.ts';
+import { findSettings } from './settings.ts';
+import { plain } from './text.ts';
+import { addTransitionCommands } from './transition.ts';
+import { addTurnCommands } from './turn.ts';
+import { ROOT } from '../services/found.ts';
+
+const program = ({ asJson }: { asJson: boolean }): Command => {
+  const print = ({ json, text, status = 0 }: Answer): void => {
+    process.stdout.write(`${asJson ? JSON.stringify(json) : text}\n`);
+    process.exitCode = status;
+  };
+  const { run, runBare } = createSession({ settings: () => findSettings(process.env, ROOT), print });
+
+  const root = new Command('admin')
+    .description('Operates the service: the environment says which one, else the running quickstart is meant')
+    .version(VERSION)
+    .option('--json', 'print one JSON value, and errors as {"error": {code, message}}')
+    .configureHelp({ showGlobalOptions: true })
+    .configureOutput({ outputError: () => undefined, ...(asJson && { writeErr: () => undefined }) })
+    .exitOverride();
+  addAssistantCommands(root, run);
+  addKnowledgeCommands(root, run);
+  addKeyCommands(root, run);
+  addChannelCommands(root, run);
+  addEndpointCommands(root, run);
+  addDeliveryCommands(root, run);
+  addTransitionCommands(addConversationCommands(root, run), run);
+  addTurnCommands(root, run);
+  addDoctorCommand(root, runBare);
+  return root;
+};
+
+/** Before anything is parsed: also what cannot be parsed is answered in the form asked for. */
+const wantsJson = (words: string[]): boolean => {
+  const end = words.indexOf('--');
+  return words.slice(0, end === -1 ? undefined : end).includes('--json');
+};
+
+export const main = async (argv: string[]): Promise<void> => {
+  const asJson = wantsJson(argv);
+  // A reader that has seen enough (`| head`) is no failure.
+  process.stdout.on('error', () => process.exit());
+  try {
+    await program({ asJson }).parseAsync(argv);
+  } catch (cause) {
+    if (cause instanceof CommanderError && cause.exitCode === 0) return; // help or version, asked for and printed
+    const { code, message, status } = toFailure(cause);
+    process.stderr.write(`${asJson ? JSON.stringify({ error: { code, message } }) : plain(message)}\n`);
+    // What could not be opened in time may still be trying.
+    process.exit(status);
+  }
+};

@@ -1,0 +1,117 @@
+import type { Command } from 'commander';
+import type { StoredConversation } from '../../src/conversations/conversation.ts';
+import { EscalateRequest } from '../../src/conversations/routes.ts';
+import { toEscalationView, toView } from '../../src/conversations/view.ts';
+import { MessageText } from '../../src/turns/turn.ts';
+import { color, example, orNothingUnder, shortText, uuid, wholeNumber } from './arguments.ts';
+import { findConversation, ID } from './conversation.ts';
+import { usage } from './failure.ts';
+import type { Answer, Opened, Run } from './session.ts';
+import { plain } from './text.ts';
+
+/** `resolved_by` is an operator: the one named, else the first owner. */
+const operatorOr = async ({ mongo }: Opened, given: string | undefined): Promise<string> => {
+  if (given !== undefined) return given;
+  const owner = await mongo
+    .collection<{ _id: string }>('operators')
+    .findOne({ $or: [{ role: 'owner' }, { roles: 'owner' }] }, { sort: { createdAt: 1 } });
+  if (!owner) throw usage('There is no owner yet who could have resolved it: give --operator ID.');
+  return owner._id;
+};
+
+/** What every transition needs; playground conversations announce nothing. */
+const whereOf = async (opened: Opened, conversationId: string) => {
+  const { channel } = await findConversation(opened, conversationId);
+  const receiversOf = channel === 'playground' ? async () => () => [] : opened.endpoints.receivers;
+  return { conversationId, receiversOf };
+};
+
+type Changed = { conversation: StoredConversation; announced: boolean };
+type Where = Awaited<ReturnType<typeof whereOf>>;
+
+/** A transition, and the wake-up of what it announces. */
+const change = async <Result extends Changed>(
+  opened: Opened,
+  id: string,
+  transition: (where: Where) => Promise<Result>,
+) => {
+  const changed = await orNothingUnder('conversation', id, transition(await whereOf(opened, id)));
+  if (changed.announced) await opened.queues.wakeConversation(changed.conversation._id);
+  return changed;
+};
+
+const stateAnswer = ({ conversation }: Changed): Answer => ({
+  json: toView(conversation),
+  text: `Conversation ${conversation.conversationId} is ${conversation.status}.`,
+});
+
+/** What operators do to conversations. */
+export const addTransitionCommands = (conversation: Command, run: Run): void => {
+  const command = (form: string, description: string, exampleArguments = '') =>
+    conversation
+      .command(form)
+      .description(description)
+      .addHelpText('after', example(`conversation ${form.split(' ')[0] ?? ''} ${ID}${exampleArguments}`));
+
+  command('resolve <conversationId>', 'Mark it done')
+    .option('--operator <id>', 'who did (the first owner if left out)', uuid)
+    .action((id: string, { operator }: { operator?: string }) =>
+      run(async (opened) => {
+        const operatorId = await operatorOr(opened, operator);
+        return stateAnswer(
+          await change(opened, id, (where) => opened.conversations.transitions.resolve(where, operatorId)),
+        );
+      }),
+    );
+
+  command('reopen <conversationId>', 'Open a resolved one again').action((id: string) =>
+    run(async (opened) => stateAnswer(await change(opened, id, opened.conversations.transitions.reopen))),
+  );
+
+  command('hand-back <conversationId>', 'Let the assistant answer an escalated one again').action((id: string) =>
+    run(async (opened) => stateAnswer(await change(opened, id, opened.conversations.transitions.handBack))),
+  );
+
+  command('tag <conversationId> <tag>', 'Tag it', ' vip --color "#1e90ff"')
+    .option('--color <hex>', 'colour of the tag, like #1e90ff', color)
+    .action((id: string, tag: string, options: { color?: string }) => {
+      const wanted = { tag: shortText(50)(tag), color: options.color ?? null };
+      return run(async (opened) => {
+        const { conversation } = await change(opened, id, (where) =>
+          opened.conversations.transitions.addTag(where, wanted),
+        );
+        const tags = conversation.tags.map((one) => plain(one.tag)).join(', ');
+        return { json: toView(conversation), text: `Conversation ${id} is tagged ${tags}.` };
+      });
+    });
+
+  command('reply <conversationId> <text>', 'Write to the visitor as an operator', ' "We are on it."').action(
+    (id: string, text: string) =>
+      run(async (opened) => {
+        const content = MessageText.parse(text);
+        const { messageId, seq } = await change(opened, id, (where) =>
+          opened.conversations.transitions.replyAsOperator(where, content),
+        );
+        return {
+          json: { conversationId: id, messageId, seq },
+          text: `Message ${messageId} is number ${seq} of conversation ${id}.`,
+        };
+      }),
+  );
+
+  command('escalate <conversationId>', 'Hand it to a human', ' --reason "asked by phone" --lead-score 80')
+    .option('--reason <text>', 'why (1–500 characters)')
+    .option('--lead-score <score>', 'replaces the stored one (0–100)', wholeNumber(0, 100))
+    .action((id: string, { reason, leadScore }: { reason?: string; leadScore?: number }) =>
+      run(async (opened) => {
+        EscalateRequest.parse({ reason });
+        const input = { ...(reason !== undefined && { reason }), ...(leadScore !== undefined && { leadScore }) };
+        const changed = await change(opened, id, (where) => opened.conversations.transitions.escalate(where, input));
+        const { conversation } = changed;
+        return {
+          json: toEscalationView(conversation),
+          text: `Conversation ${id} is escalated: ${plain(conversation.escalationReason ?? '')}.`,
+        };
+      }),
+    );
+};

@@ -1,0 +1,30 @@
+import { execFile } from 'node:child_process';
+import { join } from 'node:path';
+
+const ROOT = join(import.meta.dirname, '../..');
+
+export type AdminRun = { status: number; stdout: string; stderr: string; ms: number };
+
+/** The command as people type it, on the service that `env` names and no other. */
+export const runAdmin = (env: Record<string, string>, args: string[]): Promise<AdminRun> => {
+  const startedAt = performance.now();
+  const { PATH = '' } = process.env;
+  return new Promise((resolve) => {
+    execFile(
+      process.execPath,
+      [join(ROOT, 'scripts/admin.ts'), ...args],
+      { cwd: ROOT, env: { PATH, ...env } },
+      (failure, stdout, stderr) => {
+        const status = failure === null ? 0 : Number(failure.code ?? -1);
+        resolve({ status, stdout, stderr, ms: performance.now() - startedAt });
+      },
+    );
+  });
+};
+
+/** Its one JSON value; anything but success is an error. */
+export const adminJson = async <Value>(env: Record<string, string>, ...args: string[]): Promise<Value> => {
+  const { status, stdout, stderr } = await runAdmin(env, [...args, '--json']);
+  if (status !== 0) throw new Error(`admin ${args.join(' ')} ended with ${status}: ${stderr}${stdout}`);
+  return JSON.parse(stdout) as Value;
+};
