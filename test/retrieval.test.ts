@@ -2,7 +2,7 @@ import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { AssistantProfile, EngineReply, KnowledgeEntry, TurnContext } from '../workers/reply/engines/engine.ts';
 import { createRetrievalEngine } from '../workers/reply/engines/retrieval/engine.ts';
-import { text } from '../workers/reply/engines/texts.ts';
+import { holdingText, otherLanguageText, TEXT_LANGUAGES, text } from '../workers/reply/engines/texts.ts';
 
 const engine = createRetrievalEngine();
 
@@ -255,4 +255,25 @@ test('no message, language or history makes the engine throw', async () => {
   );
 
   await fc.assert(turns, { numRuns: 300 });
+});
+
+test('the default texts speak at least 25 languages, regions and traditional Chinese included, and English to the rest', () => {
+  const holding = ['de-AT', 'pt-BR', 'nb', 'zh-TW', 'tlh'].map(holdingText);
+
+  expect(TEXT_LANGUAGES.length).toBeGreaterThanOrEqual(25);
+  expect(holding).toEqual([
+    text('de', 'holding'),
+    text('pt', 'holding'),
+    text('no', 'holding'),
+    text('zh-Hant', 'holding'),
+    text('en', 'holding'),
+  ]);
+});
+
+test('every language is named in every other, and a private one by its tag', () => {
+  const notes = TEXT_LANGUAGES.map((language) => otherLanguageText(language, 'en-GB'));
+  const nameless = otherLanguageText('fr', 'x-ours');
+
+  expect(notes.filter((note) => note.includes('{language}'))).toEqual([]);
+  expect(nameless).toContain('x-ours');
 });

@@ -756,9 +756,21 @@ export const text = (language: string, key: TextKey): string => (tableOf(languag
 export const holdingText = (language: string): string => text(language, 'holding');
 export const apologyText = (language: string): string => text(language, 'apology');
 
+const namers = new Map<string, Intl.DisplayNames>();
+
+/** A language's name in another; a tag without a name (a private one) stands for itself. */
+const languageName = (language: string, within: string): string => {
+  const namer = namers.get(within) ?? new Intl.DisplayNames([within], { type: 'language' });
+  namers.set(within, namer);
+  try {
+    return namer.of(language) ?? language;
+  } catch {
+    return language;
+  }
+};
+
 /** "I only have this answer in another language (English):" */
 export const otherLanguageText = (language: string, answerLanguage: string): string => {
-  const said = hasTexts(language) ? language : 'en';
-  const name = new Intl.DisplayNames([said], { type: 'language' }).of(answerLanguage) ?? answerLanguage;
-  return text(said, 'otherLanguage').replace('{language}', name);
+  const within = TRADITIONAL.test(language) ? 'zh-Hant' : hasTexts(language) ? baseLanguage(language) : 'en';
+  return text(within, 'otherLanguage').replace('{language}', () => languageName(answerLanguage, within));
 };

@@ -13,8 +13,8 @@ import { readSmallTalk } from './small-talk.ts';
 export const DEFAULT_THRESHOLD = 0.8;
 /** From this share of the threshold on, the likely questions are offered. */
 const ASK_BACK_SHARE = 0.5;
-/** Two answers this close together are a question, not an answer. */
-const CLOSE = 0.03;
+/** Answers this close together are a question, not an answer. */
+const CLOSE = 0.1;
 /** What is offered beside the best candidate must be about as good. */
 const ABOUT_AS_GOOD = 0.6;
 
@@ -25,14 +25,15 @@ export type RetrievalOptions = {
   maxEntries?: number;
 };
 
-const isClose = (best: Hit, second: Hit | undefined): second is Hit =>
-  second !== undefined && best.confidence < 1 && best.rank - second.rank < CLOSE;
+/** The best hit and those that are about as good. */
+const closest = (hits: Hit[]): Hit[] => hits.filter(({ rank }) => (hits[0]?.rank ?? 0) - rank < CLOSE);
 
 const choose = (making: Making, contact: boolean): EngineReply => {
   const { hits, threshold } = making;
-  const [best, second] = hits;
+  const [best] = hits;
   if (best && best.confidence >= threshold) {
-    return isClose(best, second) ? askBack(making, [best, second]) : sayAnswer(making, best);
+    const close = best.confidence < 1 ? closest(hits) : [best];
+    return close.length > 1 ? askBack(making, close) : sayAnswer(making, best);
   }
   if (contact) return sayText(making, 'contactNoted', 'contact');
   if (best && best.confidence >= threshold * ASK_BACK_SHARE) {
