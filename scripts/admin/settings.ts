@@ -1,7 +1,8 @@
 import { existsSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { parseEnv } from 'node:util';
 import * as z from 'zod';
+import { Failure } from './failure.ts';
 
 /** What the running quickstart says of itself, as far as a command needs it. */
 const QuickstartState = z.object({ mongodbUrl: z.string(), redisUrl: z.string(), baseUrl: z.string().optional() });
@@ -14,36 +15,39 @@ export type Settings = {
   source: string;
 };
 
-const STATE = '.local/quickstart.json';
-
-const readState = (root: string): z.infer<typeof QuickstartState> | null => {
-  const path = join(root, STATE);
+const readState = (path: string): z.infer<typeof QuickstartState> | null => {
   if (!existsSync(path)) return null;
-  const parsed = QuickstartState.safeParse(JSON.parse(readFileSync(path, 'utf8')));
-  return parsed.success ? parsed.data : null;
+  try {
+    return QuickstartState.parse(JSON.parse(readFileSync(path, 'utf8')));
+  } catch (cause) {
+    throw new Failure('configuration', `${path} is not what a quickstart writes: remove it, or start the quickstart.`, {
+      cause,
+    });
+  }
 };
 
-const readSecrets = (root: string): Record<string, string | undefined> => {
-  const path = join(root, '.local/env');
-  return existsSync(path) ? parseEnv(readFileSync(path, 'utf8')) : {};
-};
+const readSecrets = (path: string): Record<string, string | undefined> =>
+  existsSync(path) ? parseEnv(readFileSync(path, 'utf8')) : {};
 
 /**
- * The environment, else the running quickstart. Its MongoDB brings the key its secrets are sealed with, and the freedom to
- * deliver to this machine; a MongoDB of the environment's has neither.
+ * The environment, else the running quickstart. With its MongoDB come the key that secrets there are sealed with, and its
+ * freedom to deliver to this machine; no other MongoDB has them.
  */
 export const findSettings = (environment: Record<string, string | undefined>, root: string): Settings => {
   const given = Object.fromEntries(Object.entries(environment).filter(([, value]) => value !== ''));
-  const state = given['MONGODB_URL'] && given['REDIS_URL'] ? null : readState(root);
-  if (!state) return { environment: given, baseUrl: null, source: 'the environment' };
-  const ownMongodb = given['MONGODB_URL'] === undefined;
+  const folder = resolve(root, given['LOCAL_DIR'] ?? '.local');
+  const path = join(folder, 'quickstart.json');
+  const alone = { environment: given, baseUrl: null, source: 'the environment' };
+  const { MONGODB_URL, REDIS_URL } = given;
+
+  const state = readState(path);
+  if (!state) return alone;
+  const isItsMongodb = MONGODB_URL === undefined || MONGODB_URL === state.mongodbUrl;
+  if (!isItsMongodb && REDIS_URL !== undefined) return alone;
+  const its = { ...readSecrets(join(folder, 'env')), WEBHOOK_ALLOW_PRIVATE: 'true', MONGODB_URL: state.mongodbUrl };
   return {
-    environment: {
-      ...(ownMongodb && { ...readSecrets(root), WEBHOOK_ALLOW_PRIVATE: 'true', MONGODB_URL: state.mongodbUrl }),
-      REDIS_URL: state.redisUrl,
-      ...given,
-    },
-    baseUrl: state.baseUrl ?? null,
-    source: STATE,
+    environment: { ...(isItsMongodb && its), REDIS_URL: state.redisUrl, ...given },
+    baseUrl: isItsMongodb ? (state.baseUrl ?? null) : null,
+    source: MONGODB_URL !== undefined && REDIS_URL !== undefined ? 'the environment' : path,
   };
 };
