@@ -190,7 +190,7 @@ export const createAssistantStore = (connection: Connection) => {
       const options = { returnDocument: 'after' } as const;
       const stored = await apiKeys.findOneAndUpdate({ _id: keyId, revokedAt: null }, change, options).lean();
       if (!stored) throw notFound();
-      return { key: toApiKey(stored as StoredApiKey), apiKey };
+      return { key: toApiKey(stored), apiKey };
     },
 
     /** Revoking twice is a no-op. */
