@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, expect, test } from 'vitest';
+import { checklistOf } from '../scripts/admin/delivery/outcome.ts';
 import { adminJson, runAdmin } from './support/admin.ts';
 import { aTurn, anAssistant } from './support/builders.ts';
 import { eventually } from './support/eventually.ts';
@@ -116,6 +117,24 @@ test('a test that cannot be sent tells why; after a rotation with overlap both s
   expect(rotated.secret).not.toBe(secret);
   expect(String(receiver.received[0]?.headers['x-factory-signature']).match(/v1=/g)).toHaveLength(2);
   expect(receiver.received[0]?.verdict).toMatchObject({ ok: true });
+});
+
+test('the checklist tells how far a request came', () => {
+  const sent = {
+    url: 'https://example.com/hook',
+    outcome: 'rejected',
+    status: 500,
+    remoteAddress: '203.0.113.7',
+  } as const;
+  const timings = { dns: 1, connect: 2, tls: 3, firstByte: 4, total: 10.4 };
+  const tls = { version: 'TLSv1.3', daysToExpiry: 12 };
+
+  const answered = checklistOf({ ...sent, tls, timings, errorKind: null });
+  const untrusted = checklistOf({ ...sent, tls: null, timings, errorKind: 'tls', outcome: 'not_sent', status: null });
+
+  expect(answered.map(({ ok }) => ok)).toEqual([true, true, false, true]);
+  expect(answered[1]?.detail).toBe('TLSv1.3, certificate ends in 12 days');
+  expect(untrusted.map(({ ok }) => ok)).toEqual([true, false, null, true]);
 });
 
 test('events that wait for a paused endpoint are listed as queued, and sent once it is resumed', async () => {

@@ -1,8 +1,11 @@
 import type { Command } from 'commander';
 import { example } from './arguments.ts';
 import type { Run } from './session.ts';
-import { fields, msOf, plain, table, timeOf } from './text.ts';
+import { fields, msOf, plain, table } from './text.ts';
 import { readTurn } from './turn/way.ts';
+
+/** To the millisecond: the steps of a turn seldom take a second. */
+const exact = (time: Date | null | undefined): string => time?.toISOString().replace('T', ' ') ?? '–';
 
 const textOf = ({
   message,
@@ -14,13 +17,17 @@ const textOf = ({
   ...facts
 }: Awaited<ReturnType<typeof readTurn>>): string => {
   const steps = [
-    ['accepted', acceptedAt, message && `${message.language ?? ''}: ${message.content}`],
-    ['job', job?.addedAt, job ? `${job.jobId} ${job.state}, begun ${timeOf(job.startedAt)}` : 'not known (any more)'],
-    ['reply', reply?.createdAt, reply ? `after ${msOf(ms)}: ${reply.content}` : 'none'],
+    ['accepted', exact(acceptedAt), message && `${message.language ?? ''}: ${message.content}`],
+    [
+      'job',
+      exact(job?.addedAt),
+      job ? `${job.jobId} ${job.state}, begun ${exact(job.startedAt)}` : 'not known (any more)',
+    ],
+    ['reply', exact(reply?.createdAt), reply ? `after ${msOf(ms)}: ${reply.content}` : 'none'],
     ...events.flatMap(({ event, deliveries }) =>
       deliveries.map((one) => [
         event,
-        one.endedAt ?? one.createdAt,
+        exact(one.endedAt ?? one.createdAt),
         `${one.outcome} ${one.errorKind ?? one.status ?? ''} to ${one.endpointId}`,
       ]),
     ),

@@ -8,8 +8,10 @@ import { msOf, plain } from '../text.ts';
 const WAIT_MS = 10_000;
 const LOOK_EVERY_MS = 50;
 
+type Checked = Pick<StoredDelivery, 'url' | 'outcome' | 'errorKind' | 'status' | 'remoteAddress' | 'tls' | 'timings'>;
+
 /** Each step of the way with what became of it; null = it was not reached, or does not apply. */
-export const checklistOf = ({ url, outcome, errorKind, status, remoteAddress, tls, timings }: StoredDelivery) => {
+export const checklistOf = ({ url, outcome, errorKind, status, remoteAddress, tls, timings }: Checked) => {
   const total = timings?.total ?? null;
   const secure = url.startsWith('https:');
   const reached = (failed: boolean, passed: boolean): boolean | null => (passed ? true : failed ? false : null);
