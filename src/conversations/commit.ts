@@ -62,7 +62,16 @@ export type Committed = {
   announced: boolean;
 };
 
-type Prepared = { statement: UpdateStatement; key: string; mark: RecentTurn; reply: TurnReply; announced: boolean };
+type Prepared = {
+  statement: UpdateStatement;
+  key: string;
+  mark: RecentTurn;
+  reply: TurnReply;
+  announced: boolean;
+  /** The next head, if the statement asked for an unchanged line. */
+  nextTurnId: string | null;
+  crowded: boolean;
+};
 
 const systemMessage = (content: string, createdAt: Date): Message => ({
   messageId: newId(),
@@ -122,6 +131,14 @@ const stateAfter = (end: TurnEnd, now: Date): Record<string, unknown> => {
   }
 };
 
+type CommitDetails = {
+  receiversOf: ReceiversOf;
+  storedSeqs: string[];
+  keepRecent: number;
+  /** Turns kept coming while an earlier try was made: do not ask for an unchanged line again. */
+  crowded: boolean;
+};
+
 /**
  * The commit of the head as one update on the conversation as it was read. Everything the choice of the reply rested on is
  * in the filter, so that a handoff, an operator's message or a new waiter in between makes it match nothing.
@@ -129,7 +146,7 @@ const stateAfter = (end: TurnEnd, now: Date): Record<string, unknown> => {
 export const prepareCommit = (
   conversation: StoredConversation,
   end: TurnEnd,
-  { receiversOf, storedSeqs, keepRecent }: { receiversOf: ReceiversOf; storedSeqs: string[]; keepRecent: number },
+  { receiversOf, storedSeqs, keepRecent, crowded }: CommitDetails,
 ): Prepared => {
   const turn = conversation.waiting[0];
   if (!turn) throw new Error('a commit needs a head');
@@ -189,6 +206,8 @@ export const prepareCommit = (
     mark,
     reply: replyOf(end, reply, holding),
     announced: escalated !== null,
+    nextTurnId: conversation.waiting[1]?.turnId ?? null,
+    crowded,
     statement: {
       q: {
         _id: conversation._id,
@@ -197,6 +216,8 @@ export const prepareCommit = (
         status: conversation.status,
         'waiting.0.turnId': turn.turnId,
         'waiting.0.replyTo': { $size: turn.replyTo.length },
+        // Nobody came after: then the next head is known without another look.
+        ...(!crowded && { waiting: { $size: conversation.waiting.length } }),
       },
       u: {
         $set: {
@@ -239,19 +260,24 @@ export const createCommit = (dependencies: { connection: Connection; messages: M
       items.map(({ statement }) => statement),
     );
     const allWon = n === items.length;
+    const unsure = items.filter(({ crowded }) => crowded || !allWon);
+    if (unsure.length === 0) return items.map(({ nextTurnId }) => ({ won: true, nextTurnId }));
     const rows = await conversations
       .find(
-        { _id: { $in: items.map(({ key }) => key) } },
+        { _id: { $in: unsure.map(({ key }) => key) } },
         {
           projection: {
             'waiting.turnId': 1,
-            ...(!allWon && { 'recent.turnId': 1, 'recent.finishedAt': 1, 'recent.replyMessageId': 1 }),
+            'recent.turnId': 1,
+            'recent.finishedAt': 1,
+            'recent.replyMessageId': 1,
           },
         },
       )
       .toArray();
     const byKey = new Map(rows.map((row) => [row._id, row]));
-    return items.map(({ key, mark }) => {
+    return items.map(({ key, mark, crowded, nextTurnId }) => {
+      if (allWon && !crowded) return { won: true, nextTurnId };
       const row = byKey.get(key);
       const won =
         allWon ||
@@ -268,16 +294,16 @@ export const createCommit = (dependencies: { connection: Connection; messages: M
   return async (
     conversation: StoredConversation,
     end: TurnEnd,
-    receiversOf: ReceiversOf,
+    { receiversOf, crowded }: { receiversOf: ReceiversOf; crowded: boolean },
   ): Promise<Committed | null> => {
     const { _id: key, recent } = conversation;
     const falling = recent.length < RECENT_MIN ? [] : recent.slice(0, recent.length + 1 - RECENT_MIN);
     const [storedSeqs, delivered] = await Promise.all([
-      messages.storeTexts(conversation),
+      messages.storeFullPages(conversation),
       hints.findDelivered(falling.map(({ turnId }) => ({ key, turnId }))),
     ]);
     const keepRecent = countRecent(recent, (turnId) => delivered.has(turnId), Date.now());
-    const prepared = prepareCommit(conversation, end, { receiversOf, storedSeqs, keepRecent });
+    const prepared = prepareCommit(conversation, end, { receiversOf, storedSeqs, keepRecent, crowded });
     const { won, nextTurnId } = await write(prepared);
     if (!won) {
       await messages.eraseIfGone(conversation);

@@ -30,8 +30,12 @@ export type Message = {
   createdAt: Date;
 };
 
-/** The messages of one seq: a turn's two, or one standing alone. The unit in which history is stored. */
-export type StoredEntry = { _id: string; conversationId: string; seq: number; messages: Message[] };
+/** The messages of one seq: a turn's two, or one standing alone. */
+export type Entry = { seq: number; messages: Message[] };
+
+/** How history is stored: so many numbers to a document, always the same ones, so that storing a page twice is harmless. */
+export const PAGE_SIZE = 8;
+export type StoredPage = { _id: string; conversationId: string; entries: Entry[] };
 
 /** An accepted turn that has no answer yet. The head of `waiting` is the one being answered. */
 export type WaitingTurn = {
@@ -103,7 +107,7 @@ export type StoredConversation = {
   headSince: Date;
   waiting: WaitingTurn[];
   recent: RecentTurn[];
-  /** Messages by seq, not yet stored in `messages`. */
+  /** Messages by seq, not yet stored in `messages`: those of a page that is not full. */
   texts: Record<string, Message[]>;
   /** `conversation.created`, first in line: an upsert cannot both set and push on one path. */
   opening?: OutboxEvent;
@@ -131,14 +135,14 @@ conversationSchema.index(
 );
 conversationSchema.index({ assistantId: 1, updatedAt: 1, _id: 1 }, { name: 'by_change' });
 
-const entrySchema = new Schema<StoredEntry>(
+const pageSchema = new Schema<StoredPage>(
   { _id: { type: String, required: true } },
   { collection: 'messages', versionKey: false, strict: false },
 );
 
 export const conversationModels = (connection: Connection) => ({
   conversations: connection.model<StoredConversation>('Conversation', conversationSchema),
-  messages: connection.model<StoredEntry>('Message', entrySchema),
+  messages: connection.model<StoredPage>('Message', pageSchema),
 });
 
 /** What opening again clears (contract §4). */

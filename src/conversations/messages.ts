@@ -1,23 +1,33 @@
 import type { Connection } from 'mongoose';
 import { createBatcher } from '../platform/batch.ts';
-import { collectionOf, insertMany } from '../platform/mongo.ts';
+import { collectionOf, DUPLICATE_KEY, insertMany } from '../platform/mongo.ts';
 import {
   conversationModels,
+  type Entry,
   type Message,
+  PAGE_SIZE,
   type RecentTurn,
   type StoredConversation,
-  type StoredEntry,
+  type StoredPage,
 } from './conversation.ts';
 
 export const HISTORY_MAX = 1000;
 const LAST_SEQ = 999_999_999_999;
 
-/** Conversation and number: history is a range on `_id`, and storing an entry twice stores it once. */
-const entryIdOf = (conversationId: string, seq: number): string => `${conversationId}:${String(seq).padStart(12, '0')}`;
+const pageOf = (seq: number): number => Math.floor((seq - 1) / PAGE_SIZE);
 
-const entryRange = (conversationId: string, { after, upTo }: { after: number; upTo: number }) => ({
-  _id: { $gt: entryIdOf(conversationId, after), $lte: entryIdOf(conversationId, upTo) },
+/** Conversation and page: history is a range on `_id`, and storing a page twice stores it once. */
+const pageIdOf = (conversationId: string, page: number): string =>
+  `${conversationId}:${String(page).padStart(12, '0')}`;
+
+const pageRange = (conversationId: string, { from, to }: { from: number; to: number }) => ({
+  _id: { $gte: pageIdOf(conversationId, pageOf(from)), $lte: pageIdOf(conversationId, pageOf(to)) },
 });
+
+const numbersOf = (texts: StoredConversation['texts']): number[] =>
+  Object.keys(texts)
+    .map(Number)
+    .toSorted((a, b) => a - b);
 
 export type NumberedMessage = Message & { seq: number | null };
 
@@ -58,62 +68,69 @@ const waitingMessages = ({ waiting }: Pick<StoredConversation, 'waiting'>): Numb
       createdAt: acceptedAt,
     }));
 
-/** History by seq. Entries wait in the conversation document (`texts`) until a later write stores them here. */
+/** History by seq. Entries wait in the conversation document (`texts`) until they fill a page, which is then stored here. */
 export const createMessages = (connection: Connection) => {
   const models = conversationModels(connection);
-  const entries = collectionOf<StoredEntry>(models.messages);
+  const pages = collectionOf<StoredPage>(models.messages);
   const conversations = collectionOf<StoredConversation>(models.conversations);
 
   const erase = async (conversationId: string): Promise<void> => {
-    await entries.deleteMany(entryRange(conversationId, { after: -1, upTo: LAST_SEQ }));
+    await pages.deleteMany(pageRange(conversationId, { from: 1, to: LAST_SEQ }));
   };
 
-  const store = createBatcher<StoredEntry, void>(async (items) => {
+  const store = createBatcher<StoredPage, void>(async (items) => {
     const { writeErrors = [] } = await insertMany(connection, 'messages', items);
-    const failed = writeErrors.find(({ code }) => code !== 11000);
-    if (failed) throw new Error(`a message could not be stored (code ${failed.code})`);
+    const failed = writeErrors.find(({ code }) => code !== DUPLICATE_KEY);
+    if (failed) throw new Error(`messages could not be stored (code ${failed.code})`);
     return items.map(() => undefined);
   });
 
-  const findEntries = (conversationId: string, range: { after: number; upTo: number }, limit: number) =>
-    entries.find(entryRange(conversationId, range)).sort({ _id: 1 }).limit(limit).toArray();
-
   return {
-    /** Stores what stands in `texts`; idempotent. Every write that adds a text first awaits this for the older ones. */
-    storeTexts: async ({
+    /**
+     * Stores the full pages that stand in `texts`, idempotently, and says which numbers they held. A page has always the
+     * same eight numbers: two writers that read different states can never store two versions of one. Every write that
+     * adds a text awaits this first, and takes out of the document what was stored.
+     */
+    storeFullPages: async ({
       conversationId,
       texts,
     }: Pick<StoredConversation, 'conversationId' | 'texts'>): Promise<string[]> => {
-      const seqs = Object.keys(texts);
+      const numbers = numbersOf(texts);
+      if (numbers.length < PAGE_SIZE) return [];
+      const full = [...Map.groupBy(numbers, pageOf)].filter(([, held]) => held.length === PAGE_SIZE);
       await Promise.all(
-        seqs.map((seq) => {
-          const number = Number(seq);
-          return store({
-            _id: entryIdOf(conversationId, number),
-            conversationId,
-            seq: number,
-            messages: texts[seq] as Message[],
-          });
+        full.map(([page, held]) => {
+          const entries = held.map((seq) => ({ seq, messages: texts[String(seq)] as Message[] }));
+          return store({ _id: pageIdOf(conversationId, page), conversationId, entries });
         }),
       );
-      return seqs;
+      return full.flatMap(([, held]) => held.map(String));
     },
 
     /** One entry, wherever it stands; the document must have been read before. */
-    findEntry: async ({ conversationId, texts }: Pick<StoredConversation, 'conversationId' | 'texts'>, seq: number) =>
-      texts[String(seq)] ?? (await entries.findOne({ _id: entryIdOf(conversationId, seq) }))?.messages ?? null,
+    findEntry: async (
+      { conversationId, texts }: Pick<StoredConversation, 'conversationId' | 'texts'>,
+      seq: number,
+    ): Promise<Message[] | null> => {
+      const inDocument = texts[String(seq)];
+      if (inDocument) return inDocument;
+      const page = await pages.findOne({ _id: pageIdOf(conversationId, pageOf(seq)) });
+      return page?.entries.find((entry) => entry.seq === seq)?.messages ?? null;
+    },
 
     /** A finished turn that left `recent` long ago, as it would stand there; null = never finished here. */
     findSettledTurn: async (
       { conversationId }: Pick<StoredConversation, 'conversationId'>,
       turnId: string,
     ): Promise<RecentTurn | null> => {
-      const found = await entries
-        .find({ ...entryRange(conversationId, { after: 0, upTo: LAST_SEQ }), 'messages.turnId': turnId })
+      const found = await pages
+        .find({ ...pageRange(conversationId, { from: 1, to: LAST_SEQ }), 'entries.messages.turnId': turnId })
         .sort({ _id: -1 })
         .limit(2)
         .toArray();
-      const numbered = found.flatMap(({ seq, messages }) => messages.map((message) => ({ seq, message })));
+      const numbered = found
+        .flatMap(({ entries }) => entries)
+        .flatMap(({ seq, messages }) => messages.map((message) => ({ seq, message })));
       const own = numbered.filter(({ message }) => message.turnId === turnId);
       const visitor = own.find(({ message }) => message.role === 'user');
       const reply = own.find(({ message }) => message.role === 'assistant');
@@ -136,23 +153,21 @@ export const createMessages = (connection: Connection) => {
       limit: number,
     ): Promise<Message[]> => {
       const { conversationId, texts, seq } = conversation;
-      const inDocument = Object.keys(texts)
-        .map(Number)
-        .toSorted((a, b) => a - b);
+      const inDocument = numbersOf(texts);
       const upTo = (inDocument[0] ?? seq + 1) - 1;
-      const wanted = limit - inDocument.length;
+      const missing = limit - inDocument.length;
       const stored =
-        wanted > 0 && upTo > 0
-          ? await entries
-              .find(entryRange(conversationId, { after: 0, upTo }))
-              .sort({ _id: -1 })
-              .limit(wanted)
+        missing > 0 && upTo > 0
+          ? await pages
+              .find(pageRange(conversationId, { from: Math.max(1, upTo - missing + 1), to: upTo }))
+              .sort({ _id: 1 })
               .toArray()
           : [];
-      return [
-        ...stored.toReversed().flatMap(({ messages }) => messages),
-        ...inDocument.flatMap((number) => texts[String(number)] as Message[]),
+      const entries: Entry[] = [
+        ...stored.flatMap((page) => page.entries),
+        ...inDocument.map((number) => ({ seq: number, messages: texts[String(number)] as Message[] })),
       ];
+      return entries.slice(-limit).flatMap(({ messages }) => messages);
     },
 
     /**
@@ -168,15 +183,25 @@ export const createMessages = (connection: Connection) => {
       }: { from?: HistoryPosition; limit?: number; finalOnly?: boolean } = {},
     ): Promise<HistoryPage> => {
       const { conversationId, texts, seq: upTo } = conversation;
-      // From the entry the last page ended in: part of it may be left.
-      const stored = await findEntries(conversationId, { after: Math.max(0, from.seq - 1), upTo }, limit + 2);
-      const bySeq = new Map<number, Message[]>(stored.map((entry) => [entry.seq, entry.messages]));
-      const cutAt = stored.length === limit + 2 ? (stored.at(-1)?.seq ?? upTo) : upTo;
-      for (const [seq, messages] of Object.entries(texts)) if (Number(seq) <= cutAt) bySeq.set(Number(seq), messages);
+      // From the entry the last answer ended in, part of which may be left; each entry has at least one message.
+      const first = Math.max(1, from.seq);
+      const last = Math.min(upTo, first + limit + 1);
+      const stored =
+        last >= first
+          ? await pages
+              .find(pageRange(conversationId, { from: first, to: last }))
+              .sort({ _id: 1 })
+              .toArray()
+          : [];
+      const bySeq = new Map<number, Message[]>(
+        stored.flatMap(({ entries }) => entries.map((entry): [number, Message[]] => [entry.seq, entry.messages])),
+      );
+      for (const [seq, messages] of Object.entries(texts)) bySeq.set(Number(seq), messages);
 
       const positions = [...bySeq.entries()]
         .toSorted(([a], [b]) => a - b)
         .flatMap(([seq, messages]) => messages.map((message, index) => ({ seq, index, message })))
+        .filter(({ seq }) => seq <= last)
         .filter(({ seq, index }) => seq > from.seq || (seq === from.seq && index > from.index));
       const waiting = finalOnly ? [] : waitingMessages(conversation);
       const seen = waiting.findIndex(({ messageId }) => messageId === from.waitingAfter);
@@ -185,10 +210,10 @@ export const createMessages = (connection: Connection) => {
       const finals = positions.slice(0, limit);
       const rest = positions.length > limit ? [] : unseen.slice(0, limit - finals.length);
       const hasMore = positions.length + unseen.length > limit;
-      const last = finals.at(-1);
+      const end = finals.at(-1);
       const next: HistoryPosition = {
-        seq: last?.seq ?? from.seq,
-        index: last?.index ?? from.index,
+        seq: end?.seq ?? from.seq,
+        index: end?.index ?? from.index,
         waitingAfter: rest.at(-1)?.messageId ?? from.waitingAfter,
       };
       const messages = [...finals.map(({ seq, message }) => ({ ...message, seq })), ...rest];
@@ -198,10 +223,7 @@ export const createMessages = (connection: Connection) => {
     erase,
 
     /** After a write that matched nothing: texts stored for it must not outlive a conversation erased meanwhile. */
-    eraseIfGone: async ({
-      _id,
-      conversationId,
-    }: Pick<StoredConversation, '_id' | 'conversationId'>): Promise<void> => {
+    eraseIfGone: async ({ _id, conversationId }: Pick<StoredConversation, '_id' | 'conversationId'>): Promise<void> => {
       const still = await conversations.findOne({ _id, conversationId }, { projection: { _id: 1 } });
       if (!still) await erase(conversationId);
     },

@@ -34,7 +34,7 @@ export const createTransitions = (dependencies: {
   const write = async (read: StoredConversation, change: Change, receiversOf: ReceiversOf): Promise<Changed | null> => {
     const { set = {}, message, event } = change;
     const announcement = event ? newOutboxEvent(event, receiversOf, new Date()) : null;
-    const stored = message ? await messages.storeTexts(read) : [];
+    const stored = message ? await messages.storeFullPages(read) : [];
     const seq = read.seq + 1;
     const conversation = await conversations.findOneAndUpdate(
       {

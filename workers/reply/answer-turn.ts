@@ -143,7 +143,7 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
   /** Reads, answers, commits; again where the conversation changed in between. The next head, or null. */
   const answerHead = async ({ key, turnId }: TurnRef, tries: number): Promise<string | null> => {
     let answered = null as { seq: number; status: string; end: TurnEnd } | null;
-    for (;;) {
+    for (let tried = 0; ; tried += 1) {
       const conversation = await conversations.findByKey(key);
       const turn = headOf(conversation, turnId);
       if (!conversation || !turn) return null;
@@ -154,7 +154,10 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
       }
       const receiversOf =
         conversation.channel === 'playground' ? () => [] : await endpoints.receivers(conversation.assistantId);
-      const committed = await conversations.commit(conversation, answered.end, receiversOf);
+      const committed = await conversations.commit(conversation, answered.end, {
+        receiversOf,
+        crowded: tried > 0,
+      });
       if (!committed) continue;
       announceEnd(conversation, turn, answered.end, committed);
       return committed.nextTurnId;
