@@ -42,6 +42,8 @@ const program = ({ asJson }: { asJson: boolean }): Command => {
   return root;
 };
 
+const LINGER_MS = 100;
+
 /** Before anything is parsed: also what cannot be parsed is answered in the form asked for. */
 const wantsJson = (words: string[]): boolean => {
   const end = words.indexOf('--');
@@ -54,6 +56,8 @@ export const main = async (argv: string[]): Promise<void> => {
   process.stdout.on('error', () => process.exit());
   try {
     await program({ asJson }).parseAsync(argv);
+    // A connection given up while it was being made holds the process for seconds.
+    setTimeout(() => process.exit(), LINGER_MS).unref();
   } catch (cause) {
     if (cause instanceof CommanderError && cause.exitCode === 0) return; // help or version, asked for and printed
     const { code, message, status } = toFailure(cause);

@@ -21,15 +21,17 @@ export type RunBare = (work: (bench: Bench) => Promise<Answer>) => Promise<void>
 const OPEN_WITHIN_MS = 2_000;
 const END_WITHIN_MS = 5_000;
 
-const away = (settings: Settings, cause: unknown): Failure => {
-  const reason = cause instanceof Error ? cause.message : String(cause);
-  return new Failure(
-    'unavailable',
-    `MongoDB or Redis does not answer at the address of ${settings.source}: ${reason}.`,
-    {
-      cause,
-    },
-  );
+const serviceAt = ({ name, message }: Error): string | null => {
+  if (name.startsWith('Mongo')) return 'MongoDB';
+  return message.startsWith('Redis') ? 'Redis' : null;
+};
+
+/** Names the one that keeps a command from opening the service; any other failure stays what it is. */
+const away = (source: string, cause: unknown): unknown => {
+  const which = cause instanceof Error ? serviceAt(cause) : null;
+  if (!(cause instanceof Error) || which === null) return cause;
+  const reason = cause.message.replace(/\.$/, '');
+  return new Failure('unavailable', `${which} cannot be used at the address of ${source}: ${reason}.`, { cause });
 };
 
 export const openForCommand = async (bench: Bench): Promise<Opened> => {
@@ -39,7 +41,7 @@ export const openForCommand = async (bench: Bench): Promise<Opened> => {
     const queues = lifecycle.add('queues', openQueueHandles(service, logger), (opened) => opened.close());
     return { ...service, config, queues };
   } catch (cause) {
-    throw away(settings, cause);
+    throw away(settings.source, cause);
   }
 };
 
