@@ -16,6 +16,9 @@ import { closeRedis, createPartitions, openRedis, type Partitions, type RedisRol
 import { createVault } from './platform/vault.ts';
 import { createTurnQueue, TURNS_QUEUE, type TurnsJob } from './turns/queue.ts';
 
+/** Lines of an endpoint that are woken at once when it changes. */
+const LINES_TOLD = 5_000;
+
 type Options = {
   config: Config;
   logger: Logger;
@@ -46,7 +49,16 @@ export const openService = async ({ config, logger, lifecycle, redisRole, startW
   const worker = newToken();
 
   const assistants = createAssistantStore(mongo);
-  const endpoints = createEndpointStore({ connection: mongo, vault, guard });
+  const endpoints = createEndpointStore({
+    connection: mongo,
+    vault,
+    guard,
+    onChanged: async (endpointId) => {
+      // A hint like any other: what it misses, the sweeps find within seconds.
+      const keys = await conversations.outbox.findKeysOf(endpointId, LINES_TOLD).catch(() => []);
+      for (const key of keys) deliveryQueue.wake(key);
+    },
+  });
   const deliveries = createDeliveryStore({ connection: mongo, worker, retentionDays: config.DELIVERY_RETENTION_DAYS });
   const conversations = createConversationStore({ connection: mongo, hints, deliveries });
   await createIndexes(

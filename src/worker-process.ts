@@ -1,5 +1,5 @@
 import { Worker } from 'bullmq';
-import { createDeliverySweep } from './conversations/sweep.ts';
+import { createDeliverySweeps } from './conversations/sweep.ts';
 import type { Config } from './platform/config.ts';
 import { createReadiness, openHealthServer } from './platform/health.ts';
 import type { Lifecycle } from './platform/lifecycle.ts';
@@ -50,18 +50,20 @@ export const openWorkerDuties = async (
   { metrics, countDelivery, resting }: { metrics: Metrics; countDelivery: CountDelivery; resting?: () => string[] },
 ): Promise<number> => {
   const { conversations, deliveries, endpoints, hints, turnQueue, deliveryQueue, mongo, redis } = service;
-  const deliverySweep = createDeliverySweep({
+  const deliverySweeps = createDeliverySweeps({
     conversations,
     deliveries,
     endpoints,
     deliveryQueue,
     eventMaxAgeMs: config.EVENT_MAX_AGE_S * 1000,
+    onEnded: (_claim, exchange) => countDelivery(exchange),
     onLost: (count) => countDelivery({ outcome: 'unknown', errorKind: 'worker_lost' }, count),
     ...(resting && { resting }),
   });
   const sweeps = [
     startSweeper('turns', createTurnSweep({ conversations, hints, turnQueue }), { logger }),
-    startSweeper('deliveries', deliverySweep, { logger }),
+    startSweeper('claims', deliverySweeps.claims, { logger }),
+    startSweeper('deliveries', deliverySweeps.lines, { logger }),
   ];
   lifecycle.add('sweeps', sweeps, (opened) => Promise.all(opened.map((sweep) => sweep.stop())));
 

@@ -1,5 +1,5 @@
 import type { Connection } from 'mongoose';
-import { type ConversationEvent, type ConversationEventKind } from '../events/event.ts';
+import type { ConversationEvent, ConversationEventKind } from '../events/event.ts';
 import { createBatcher } from '../platform/batch.ts';
 import { newId } from '../platform/ids.ts';
 import { collectionOf, updateMany, type UpdateStatement } from '../platform/mongo.ts';
@@ -27,37 +27,77 @@ export type Outbox = Pick<
   '_id' | 'conversationId' | 'assistantId' | 'sessionId' | 'channel' | 'opening' | 'outbox'
 >;
 
-/** A line's unsent events, oldest first: `opening`, then those of the outbox that name the endpoint. */
-export const lineOf = (
-  { opening, outbox = [] }: Pick<Outbox, 'opening' | 'outbox'>,
-  endpointId: string,
-): OutboxEvent[] =>
-  [...(opening ? [opening] : []), ...outbox].filter(({ endpoints }) => endpoints.includes(endpointId));
+/** Enough of an event to know whose turn it is. */
+export type EventStub = Pick<OutboxEvent, 'eventId' | 'at' | 'endpoints'>;
+type Entries<Event> = { opening?: Event; outbox?: Event[] };
 
-export const endpointsOf = ({ opening, outbox = [] }: Pick<Outbox, 'opening' | 'outbox'>): string[] => [
+/** A line's unsent events, oldest first: `opening`, then those of the outbox that name the endpoint. */
+export const lineOf = <Event extends EventStub>(
+  { opening, outbox = [] }: Entries<Event>,
+  endpointId: string,
+): Event[] => [...(opening ? [opening] : []), ...outbox].filter(({ endpoints }) => endpoints.includes(endpointId));
+
+export const endpointsOf = ({ opening, outbox = [] }: Entries<EventStub>): string[] => [
   ...new Set([...(opening?.endpoints ?? []), ...outbox.flatMap(({ endpoints }) => endpoints)]),
 ];
 
-const PROJECTION = { conversationId: 1, assistantId: 1, sessionId: 1, channel: 1, opening: 1, outbox: 1 };
+/** What a sweep reads of an outbox: of very many, so without what the events say. */
+export type StaleOutbox = { _id: string; conversationId: string } & Entries<EventStub>;
 
-type Pull = { key: string; conversationId: string; eventId: string; endpointId: string };
+const PROJECTION = { conversationId: 1, assistantId: 1, sessionId: 1, channel: 1, opening: 1, outbox: 1 };
+const STUBS = Object.fromEntries(
+  [
+    'conversationId',
+    ...['opening', 'outbox'].flatMap((at) => ['eventId', 'at', 'endpoints'].map((name) => `${at}.${name}`)),
+  ].map((path) => [path, 1]),
+);
+
+/** Ended events of one line, as they stood when read: which entry each was, and whether this endpoint was its last. */
+type Pull = { key: string; conversationId: string; endpointId: string; ended: OutboxEvent[]; opening: boolean };
 
 /**
- * The endpoint leaves the event's entry, or the entry goes if it was the last: two statements whose filters exclude each
- * other, for the outbox and likewise for `opening`.
+ * The endpoint leaves an event's entry, or the entry goes if it was the last: statements whose filters exclude each other.
+ * Endpoints are only ever taken off an entry, so one read with this endpoint alone needs the first statement only; one
+ * read with more may have become this one's alone since. What two pulls at once leave behind is pulled by the next who
+ * meets it: its claim says that it has ended.
  */
-const pullStatements = ({ key, conversationId, eventId, endpointId }: Pull): UpdateStatement[] => {
+const pullStatements = ({ key, conversationId, endpointId, ended, opening }: Pull): UpdateStatement[] => {
   const home = { _id: key, conversationId };
-  const last = { eventId, endpoints: [endpointId] };
-  const oneOfMany = { eventId, endpoints: endpointId, 'endpoints.1': { $exists: true } };
-  const ofOpening = (match: Record<string, unknown>) =>
-    Object.fromEntries(Object.entries(match).map(([name, value]) => [`opening.${name}`, value]));
-  return [
-    { q: { ...home, outbox: { $elemMatch: last } }, u: { $pull: { outbox: { eventId } } } },
-    { q: { ...home, outbox: { $elemMatch: oneOfMany } }, u: { $pull: { 'outbox.$.endpoints': endpointId } } },
-    { q: { ...home, ...ofOpening(last) }, u: { $unset: { opening: 1 } } },
-    { q: { ...home, ...ofOpening(oneOfMany) }, u: { $pull: { 'opening.endpoints': endpointId } } },
-  ];
+  const shared = ended.filter(({ endpoints }) => endpoints.length > 1).map(({ eventId }) => eventId);
+  if (opening) {
+    const eventId = ended[0]?.eventId;
+    const last = { ...home, 'opening.eventId': eventId, 'opening.endpoints': [endpointId] };
+    const oneOfMany = {
+      ...home,
+      'opening.eventId': eventId,
+      'opening.endpoints': endpointId,
+      'opening.endpoints.1': { $exists: true },
+    };
+    return [
+      { q: last, u: { $unset: { opening: 1 } } },
+      ...(shared.length > 0 ? [{ q: oneOfMany, u: { $pull: { 'opening.endpoints': endpointId } } }] : []),
+    ];
+  }
+  const eventId = { $in: ended.map((event) => event.eventId) };
+  const last = {
+    q: { ...home, 'outbox.eventId': eventId },
+    u: { $pull: { outbox: { eventId, endpoints: [endpointId] } } },
+  };
+  if (shared.length === 0) return [last];
+  const oneOfMany = {
+    q: { ...home, 'outbox.eventId': { $in: shared } },
+    u: { $pull: { 'outbox.$[entry].endpoints': endpointId } },
+    arrayFilters: [{ 'entry.eventId': { $in: shared }, 'entry.endpoints.1': { $exists: true } }],
+  };
+  return [last, oneOfMany];
+};
+
+export type FindStale = {
+  olderThanMs: number;
+  leaveOut: string[];
+  limit: number;
+  /** Heads older than this are found whatever is left out, and so are lines over the bound. */
+  expiredMs?: number;
 };
 
 /** The delivery side of the conversation document. */
@@ -75,36 +115,55 @@ export const createOutbox = (connection: Connection) => {
     return readMany(items.map(({ key }) => key));
   });
 
+  /** The server's clock: ages are the same whoever sweeps. */
+  const serverNow = async (): Promise<number> => {
+    if (!connection.db) throw new Error('MongoDB is not connected');
+    const { localTime } = (await connection.db.command({ hello: 1 })) as { localTime: Date };
+    return localTime.getTime();
+  };
+
   return {
     /** Batched; null where the conversation is gone. */
     read: createBatcher<string, Outbox | null>(readMany),
 
     /**
-     * Takes an ended event off its line; call it only once its outcome is acknowledged. Answers with the outbox as it
-     * stands after, from which the line's next event is chosen.
+     * Takes ended events off their line, as read; call it only once their outcomes are acknowledged. Answers with the
+     * outbox as it stands after, from which the line's next event is chosen.
      */
-    pullEnded: (ended: Pull): Promise<Outbox | null> => pull(ended),
+    pullEnded: async (outbox: Outbox, endpointId: string, ended: OutboxEvent[]): Promise<Outbox | null> => {
+      const { _id: key, conversationId, opening } = outbox;
+      const first = ended.filter(({ eventId }) => eventId === opening?.eventId);
+      const rest = ended.filter(({ eventId }) => eventId !== opening?.eventId);
+      const home = { key, conversationId, endpointId };
+      const [, after] = await Promise.all([
+        first.length > 0 && rest.length > 0 ? pull({ ...home, ended: first, opening: true }) : null,
+        rest.length > 0
+          ? pull({ ...home, ended: rest, opening: false })
+          : pull({ ...home, ended: first, opening: true }),
+      ]);
+      return after;
+    },
 
     /**
      * Conversations with an unsent event older than `olderThanMs` by the server's clock, oldest first. `leaveOut`:
      * endpoints whose lines rest for a known reason; a conversation with nothing else to say is not found.
      */
-    findStale: async ({
-      olderThanMs,
-      leaveOut,
-      limit,
-    }: {
-      olderThanMs: number;
-      leaveOut: string[];
-      limit: number;
-    }): Promise<Outbox[]> => {
-      const older = (path: string) => ({ $expr: { $lt: [path, { $subtract: ['$$NOW', olderThanMs] }] } });
+    findStale: async ({ olderThanMs, leaveOut, limit, expiredMs }: FindStale): Promise<StaleOutbox[]> => {
+      const now = await serverNow();
+      const older = (ms: number) => ({ $lt: new Date(now - ms) });
       const others = { $elemMatch: { $nin: leaveOut } };
+      const due = <Condition>(wanted: Condition, ...anyway: Condition[]): { $or?: Condition[] } =>
+        leaveOut.length === 0 ? {} : { $or: [wanted, ...anyway] };
+      const expired = (path: string) => (expiredMs === undefined ? [] : [{ [path]: older(expiredMs) }]);
       const [openings, outboxes] = await Promise.all([
         conversations
           .find(
-            { opening: { $exists: true }, 'opening.endpoints': others, ...older('$opening.at') },
-            { projection: PROJECTION },
+            {
+              opening: { $exists: true },
+              'opening.at': older(olderThanMs),
+              ...due<object>({ 'opening.endpoints': others }, ...expired('opening.at')),
+            },
+            { projection: STUBS },
           )
           .hint('openings')
           .limit(limit)
@@ -113,16 +172,38 @@ export const createOutbox = (connection: Connection) => {
           .find(
             {
               'outbox.0': { $exists: true },
-              outbox: { $elemMatch: { endpoints: others } },
-              'outbox.0.at': { $lt: new Date(Date.now() - olderThanMs) },
+              'outbox.0.at': older(olderThanMs),
+              ...due<object>(
+                { outbox: { $elemMatch: { endpoints: others } } },
+                { [`outbox.${BACKLOG_MAX}`]: { $exists: true } },
+                ...expired('outbox.0.at'),
+              ),
             },
-            { projection: PROJECTION },
+            { projection: STUBS },
           )
           .hint('outbox_heads')
           .limit(limit)
           .toArray(),
       ]);
-      return [...new Map([...openings, ...outboxes].map((row) => [row._id, row as Outbox])).values()];
+      return [...new Map([...openings, ...outboxes].map((row) => [row._id, row as StaleOutbox])).values()];
+    },
+
+    /** Conversations with something unsent to this endpoint: for a change of the endpoint, which its lines must hear of. */
+    findKeysOf: async (endpointId: string, limit: number): Promise<string[]> => {
+      const options = { projection: { _id: 1 } };
+      const [openings, outboxes] = await Promise.all([
+        conversations
+          .find({ opening: { $exists: true }, 'opening.endpoints': endpointId }, options)
+          .hint('openings')
+          .limit(limit)
+          .toArray(),
+        conversations
+          .find({ 'outbox.0': { $exists: true }, 'outbox.endpoints': endpointId }, options)
+          .hint('outbox_heads')
+          .limit(limit)
+          .toArray(),
+      ]);
+      return [...new Set([...openings, ...outboxes].map(({ _id }) => _id))];
     },
   };
 };

@@ -2,13 +2,16 @@ import type { DeliveryQueue } from '../events/queue.ts';
 import type { DeliveryStore } from '../events/store.ts';
 import type { EndpointStore } from '../events/endpoint-store.ts';
 import { deliveryIdOf } from '../events/delivery.ts';
-import { endpointsOf, lineOf, type Outbox } from './outbox.ts';
+import { type OnEnded, createEndUnsent, unsendableOf } from './end-unsent.ts';
+import { BACKLOG_MAX, endpointsOf, lineOf, type StaleOutbox } from './outbox.ts';
+import { createPatience } from './patience.ts';
 import type { ConversationStore } from './store.ts';
 
 const EVENT_STALE_MS = 2_000;
 /** `sending` for longer than any send can take: its worker is gone. */
 const CLAIM_LOST_MS = 10_000;
 const LINES_A_SWEEP = 1_000;
+const LOOKS_A_SWEEP = 3;
 
 type Dependencies = {
   conversations: ConversationStore;
@@ -18,54 +21,96 @@ type Dependencies = {
   eventMaxAgeMs: number;
   /** Endpoints whose lines this process knows to rest: a breaker's pause, a full line. */
   resting?: () => string[];
+  /** Told of each event that ended here. */
+  onEnded?: OnEnded;
   /** Told how many claims ended without their worker. */
   onLost?: (count: number) => void;
 };
 
+type Head = { key: string; endpointId: string; deliveryId: string };
+
 /**
- * The delivery side's sweep (design §2): ends claims whose worker is gone, and wakes lines whose head has no delivery
- * under way. It never sends and never ends an event itself; whoever handles the line does.
+ * The delivery side's sweeps (design §2), run by every worker of either kind, each step a compare-and-set. `claims` ends
+ * those whose worker is gone; it runs on its own, so that nothing keeps it from doing so in time. `lines` wakes lines
+ * whose head has no delivery under way. Neither sends: the only events ended here are those over the bound, since with
+ * no delivery worker alive nobody else would keep a busy session's document small.
  */
-export const createDeliverySweep = (dependencies: Dependencies) => {
-  const {
-    conversations,
-    deliveries,
-    endpoints,
-    deliveryQueue,
-    eventMaxAgeMs,
-    resting = () => [],
-    onLost = () => undefined,
-  } = dependencies;
+export const createDeliverySweeps = (dependencies: Dependencies) => {
+  const { conversations, deliveries, endpoints, deliveryQueue, eventMaxAgeMs } = dependencies;
+  const { resting = () => [], onEnded = () => undefined, onLost = () => undefined } = dependencies;
+  const endUnsent = createEndUnsent({ deliveries, outbox: conversations.outbox, onEnded });
+  const patience = createPatience();
 
-  /** Heads of lines that nobody is sending; an ended one that was not pulled counts, so that it will be. */
-  const findIdle = async (outboxes: Outbox[]): Promise<Set<string>> => {
-    const heads = outboxes.flatMap((outbox) =>
-      endpointsOf(outbox).flatMap((endpointId) => {
-        const [event] = lineOf(outbox, endpointId);
-        return event ? [{ key: outbox._id, deliveryId: deliveryIdOf(event.eventId, endpointId) }] : [];
-      }),
-    );
-    const known = await deliveries.readOutcomes(heads.map(({ deliveryId }) => deliveryId));
-    return new Set(heads.filter(({ deliveryId }) => known.get(deliveryId) !== 'sending').map(({ key }) => key));
-  };
-
-  return async (): Promise<void> => {
+  const claims = async (): Promise<void> => {
     const lost = await deliveries.endLostClaims(CLAIM_LOST_MS);
     if (lost > 0) onLost(lost);
     const queued = await deliveries.sweepQueued({ wakeAfterMs: EVENT_STALE_MS, expireAfterMs: eventMaxAgeMs });
     for (const deliveryId of queued) deliveryQueue.wakeDelivery(deliveryId);
-
-    const leaveOut = [...(await endpoints.listPausedIds()), ...resting()];
-    const [stale, expired] = await Promise.all([
-      conversations.outbox.findStale({ olderThanMs: EVENT_STALE_MS, leaveOut, limit: LINES_A_SWEEP }),
-      // Resting lines wait for their time to run out; then their events must end.
-      conversations.outbox.findStale({ olderThanMs: eventMaxAgeMs, leaveOut: [], limit: LINES_A_SWEEP }),
-    ]);
-    const outboxes = [...stale, ...expired];
-    if (outboxes.length === 0) return;
-    const oldestWaiting = await deliveryQueue.oldestWaitingAt();
-    // While older wake-ups are still in line, more of them help nobody.
-    if (oldestWaiting !== null && Date.now() - oldestWaiting > EVENT_STALE_MS) return;
-    for (const key of await findIdle(outboxes)) deliveryQueue.wake(key);
   };
+
+  /** Heads of lines that nobody is sending; an ended one that was not pulled counts, so that it will be. */
+  const findIdle = async (outboxes: StaleOutbox[], leaveOut: Set<string>): Promise<Head[]> => {
+    const now = Date.now();
+    const heads = outboxes.flatMap((outbox) =>
+      endpointsOf(outbox).flatMap((endpointId): Head[] => {
+        const [event] = lineOf(outbox, endpointId);
+        const age = event ? now - event.at.getTime() : 0;
+        if (!event || age < EVENT_STALE_MS || (leaveOut.has(endpointId) && age < eventMaxAgeMs)) return [];
+        return [{ key: outbox._id, endpointId, deliveryId: deliveryIdOf(event.eventId, endpointId) }];
+      }),
+    );
+    const known = await deliveries.readOutcomes(heads.map(({ deliveryId }) => deliveryId));
+    return heads.filter(({ deliveryId }) => known.get(deliveryId) !== 'sending');
+  };
+
+  /** Ends the oldest of lines that are over the bound, whoever else may be at them. */
+  const trim = async (outboxes: StaleOutbox[]): Promise<void> => {
+    const over = outboxes.flatMap((outbox) =>
+      endpointsOf(outbox)
+        .filter((endpointId) => lineOf(outbox, endpointId).length > BACKLOG_MAX)
+        .map((endpointId) => ({ key: outbox._id, endpointId })),
+    );
+    if (over.length === 0) return;
+    const known = await endpoints.readForSending([...new Set(over.map(({ endpointId }) => endpointId))]);
+    for (const { key, endpointId } of over) {
+      const outbox = await conversations.outbox.read(key);
+      const endpoint = known.get(endpointId) ?? null;
+      const unsendable = outbox ? unsendableOf(lineOf(outbox, endpointId), { endpoint, eventMaxAgeMs }) : [];
+      if (outbox && unsendable.length > 0)
+        await endUnsent(outbox, unsendable, { endpointId, url: endpoint?.url ?? '' });
+    }
+  };
+
+  const lines = async (): Promise<void> => {
+    const leaveOut = new Set([...(await endpoints.listPausedIds()), ...resting(), ...patience.resting()]);
+    for (let look = 0; look < LOOKS_A_SWEEP; look += 1) {
+      const outboxes = await conversations.outbox.findStale({
+        olderThanMs: EVENT_STALE_MS,
+        leaveOut: [...leaveOut],
+        limit: LINES_A_SWEEP,
+        // What rests waits for its time to run out; then its events must end.
+        expiredMs: eventMaxAgeMs,
+      });
+      if (outboxes.length === 0) return;
+      await trim(outboxes);
+      const oldestWaiting = await deliveryQueue.oldestWaitingAt();
+      // While older wake-ups are still in line, more of them help nobody.
+      if (oldestWaiting !== null && Date.now() - oldestWaiting > EVENT_STALE_MS) return;
+      const idle = await findIdle(outboxes, leaveOut);
+      for (const key of new Set(idle.map((head) => head.key))) deliveryQueue.wake(key);
+      const unmoved = [...Map.groupBy(idle, ({ endpointId }) => endpointId)]
+        .filter(([endpointId, heads]) =>
+          patience.note(
+            endpointId,
+            heads.map(({ deliveryId }) => deliveryId),
+          ),
+        )
+        .map(([endpointId]) => endpointId);
+      // Full of lines that do not move: what stands behind them gets its turn in another look.
+      if (outboxes.length < LINES_A_SWEEP || unmoved.length === 0) return;
+      for (const endpointId of unmoved) leaveOut.add(endpointId);
+    }
+  };
+
+  return { claims, lines };
 };

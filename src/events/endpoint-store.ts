@@ -2,6 +2,7 @@ import { LRUCache } from 'lru-cache';
 import type { Connection } from 'mongoose';
 import { invalid, notFound } from '../platform/errors.ts';
 import { newId } from '../platform/ids.ts';
+import { isDuplicateKey } from '../platform/mongo.ts';
 import type { Vault } from '../platform/vault.ts';
 import { checkEndpoint, type GuardOptions } from './address-guard.ts';
 import {
@@ -20,7 +21,7 @@ import { newWebhookSecret } from './signature.ts';
 const BELIEVED_FOR_MS = 900;
 const HOUR_MS = 3_600_000;
 
-const toEndpoint = ({ _id, secrets: _secrets, ...stored }: StoredEndpoint): Endpoint => ({
+const toEndpoint = ({ _id, secrets: _secrets, place: _place, ...stored }: StoredEndpoint): Endpoint => ({
   endpointId: _id,
   ...stored,
 });
@@ -34,10 +35,17 @@ const REFUSED: Record<string, string> = {
   private_address: 'must not lead to a private or reserved address',
 };
 
-type Dependencies = { connection: Connection; vault: Vault; guard: GuardOptions };
+type Dependencies = {
+  connection: Connection;
+  vault: Vault;
+  guard: GuardOptions;
+  /** An endpoint was removed, switched off or resumed: its lines are to be looked at now. Never throws. */
+  onChanged?: (endpointId: string) => Promise<void>;
+};
 
 /** The customer's URLs, each with its own secret, event filter and switch (contract §6). */
-export const createEndpointStore = ({ connection, vault, guard }: Dependencies) => {
+export const createEndpointStore = (dependencies: Dependencies) => {
+  const { connection, vault, guard, onChanged = async () => undefined } = dependencies;
   const endpoints = endpointModel(connection);
 
   const believed = new LRUCache<string, Endpoint[]>({
@@ -67,6 +75,27 @@ export const createEndpointStore = ({ connection, vault, guard }: Dependencies) 
     return toEndpoint(stored);
   };
 
+  /** Takes the first free place of the assistant's ten; of two that want the same one, the index refuses one. */
+  const insert = async (wanted: Omit<StoredEndpoint, 'place'>): Promise<StoredEndpoint> => {
+    const { assistantId } = wanted;
+    for (;;) {
+      const taken = new Set(
+        (await endpoints.find({ assistantId }).select({ place: 1 }).lean()).map(({ place }) => place),
+      );
+      const place = Array.from({ length: MAX_ENDPOINTS }, (_, index) => index).find((index) => !taken.has(index));
+      if (place === undefined) {
+        throw invalid('url', 'too_many', `an assistant has at most ${MAX_ENDPOINTS} endpoints`);
+      }
+      const stored: StoredEndpoint = { ...wanted, place };
+      try {
+        await endpoints.create(stored);
+        return stored;
+      } catch (cause) {
+        if (!isDuplicateKey(cause)) throw cause;
+      }
+    }
+  };
+
   return {
     models: [endpoints],
 
@@ -91,13 +120,10 @@ export const createEndpointStore = ({ connection, vault, guard }: Dependencies) 
     addEndpoint: async (assistantId: string, input: unknown): Promise<{ endpoint: Endpoint; secret: string }> => {
       const parsed = EndpointInput.parse(input);
       await checkUrl(parsed.url);
-      if ((await endpoints.countDocuments({ assistantId })) >= MAX_ENDPOINTS) {
-        throw invalid('url', 'too_many', `an assistant has at most ${MAX_ENDPOINTS} endpoints`);
-      }
       const secret = newWebhookSecret();
       const endpointId = newId();
       const now = new Date();
-      const stored: StoredEndpoint = {
+      const stored = await insert({
         _id: endpointId,
         assistantId,
         url: parsed.url,
@@ -107,8 +133,7 @@ export const createEndpointStore = ({ connection, vault, guard }: Dependencies) 
         pause: null,
         createdAt: now,
         secrets: [{ sealed: vault.seal(secret, endpointId), until: null }],
-      };
-      await endpoints.create(stored);
+      });
       believed.delete(assistantId);
       return { endpoint: toEndpoint(stored), secret };
     },
@@ -127,15 +152,24 @@ export const createEndpointStore = ({ connection, vault, guard }: Dependencies) 
 
     /** Enabling again does not send what happened in between. */
     setEnabled: async (endpointId: string, enabled: boolean): Promise<Endpoint> => {
-      const { enabled: before } = await getStored(endpointId);
-      if (before === enabled) return toEndpoint(await getStored(endpointId));
-      return change(endpointId, { $set: { enabled, ...(enabled && { enabledSince: new Date(), pause: null }) } });
+      const now = new Date();
+      // On the server, so that of two who press at once one changes it and `enabledSince` moves once.
+      const changed = await endpoints.findOneAndUpdate(
+        { _id: endpointId, enabled: !enabled },
+        { $set: { enabled, ...(enabled && { enabledSince: now, pause: null }) } },
+        { returnDocument: 'after' },
+      );
+      if (!changed) return toEndpoint(await getStored(endpointId));
+      believed.delete(changed.assistantId);
+      await onChanged(endpointId);
+      return toEndpoint(changed.toObject());
     },
 
     removeEndpoint: async (endpointId: string): Promise<Endpoint> => {
       const stored = await getStored(endpointId);
       await endpoints.deleteOne({ _id: endpointId });
       believed.delete(stored.assistantId);
+      await onChanged(endpointId);
       return toEndpoint(stored);
     },
 
@@ -144,31 +178,48 @@ export const createEndpointStore = ({ connection, vault, guard }: Dependencies) 
       if (!(overlapHours >= 0 && overlapHours <= MAX_OVERLAP_HOURS)) {
         throw invalid('overlap_hours', 'out_of_range', `must be 0–${MAX_OVERLAP_HOURS}`);
       }
-      const { secrets } = await getStored(endpointId);
-      const secret = newWebhookSecret();
-      const current = secrets.find(({ until }) => until === null);
-      const kept =
-        overlapHours > 0 && current ? [{ ...current, until: new Date(Date.now() + overlapHours * HOUR_MS) }] : [];
-      const endpoint = await change(endpointId, {
-        $set: { secrets: [{ sealed: vault.seal(secret, endpointId), until: null }, ...kept] },
-      });
-      return { endpoint, secret };
+      for (;;) {
+        const { secrets } = await getStored(endpointId);
+        const secret = newWebhookSecret();
+        const current = secrets.find(({ until }) => until === null);
+        const kept =
+          overlapHours > 0 && current ? [{ ...current, until: new Date(Date.now() + overlapHours * HOUR_MS) }] : [];
+        const rotated = await endpoints
+          .findOneAndUpdate(
+            // Two who rotate at once do so one after the other: each is shown a secret that was in use.
+            { _id: endpointId, 'secrets.0.sealed': secrets[0]?.sealed },
+            { $set: { secrets: [{ sealed: vault.seal(secret, endpointId), until: null }, ...kept] } },
+            { returnDocument: 'after' },
+          )
+          .lean();
+        if (rotated) return { endpoint: toEndpoint(rotated), secret };
+      }
     },
 
+    /** A longer pause stands: what was still under way when it began does not shorten it, nor end one without an end. */
     pauseEndpoint: async (endpointId: string, pause: Pause): Promise<void> => {
-      await endpoints.updateOne({ _id: endpointId }, { $set: { pause } });
+      const shorter = pause.until === null ? {} : { $or: [{ pause: null }, { 'pause.until': { $lt: pause.until } }] };
+      await endpoints.updateOne({ _id: endpointId, ...shorter }, { $set: { pause } });
     },
 
     /** Endpoints whose events wait: answered 410, or asked for time that is not over. */
     listPausedIds: async (): Promise<string[]> => {
       const rows = await endpoints
-        .find({ pause: { $ne: null }, $or: [{ 'pause.until': null }, { 'pause.until': { $gt: new Date() } }] })
+        .find({
+          enabled: true, // a disabled one's events do not wait, they end
+          'pause.reason': { $exists: true },
+          $or: [{ 'pause.until': null }, { 'pause.until': { $gt: new Date() } }],
+        })
         .select({ _id: 1 })
         .lean();
       return rows.map(({ _id }) => _id);
     },
 
-    resumeEndpoint: (endpointId: string): Promise<Endpoint> => change(endpointId, { $set: { pause: null } }),
+    resumeEndpoint: async (endpointId: string): Promise<Endpoint> => {
+      const resumed = await change(endpointId, { $set: { pause: null } });
+      await onChanged(endpointId);
+      return resumed;
+    },
   };
 };
 

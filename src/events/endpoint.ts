@@ -15,7 +15,7 @@ export type Endpoint = {
   /** Empty = every event. */
   events: EventKind[];
   enabled: boolean;
-  /** Events older than this end `not_sent: disabled`: what happened while it was off is not sent later. */
+  /** Events older than this end `not_sent: endpoint_disabled`: what happened while it was off is not sent later. */
   enabledSince: Date;
   pause: Pause | null;
   createdAt: Date;
@@ -23,6 +23,8 @@ export type Endpoint = {
 
 export type StoredEndpoint = Omit<Endpoint, 'endpointId'> & {
   _id: string;
+  /** 0–9, unique within the assistant: so there are never more than ten. */
+  place: number;
   /** Sealed; newest first. `until` null = the current one, else the end of its overlap. */
   secrets: { sealed: string; until: Date | null }[];
 };
@@ -42,11 +44,15 @@ const endpointSchema = new Schema<StoredEndpoint>(
     enabledSince: { type: Date, required: true },
     pause: { type: Schema.Types.Mixed, default: null },
     createdAt: { type: Date, required: true },
+    place: { type: Number, required: true },
     secrets: { type: [{ _id: false, sealed: String, until: Date }], required: true },
   },
   { collection: 'endpoints', versionKey: false, strictQuery: 'throw' },
 );
 endpointSchema.index({ assistantId: 1, createdAt: 1 });
+endpointSchema.index({ assistantId: 1, place: 1 }, { unique: true });
+// Every sweep asks for the paused ones.
+endpointSchema.index({ pause: 1 }, { partialFilterExpression: { 'pause.reason': { $exists: true } } });
 
 export const endpointModel = (connection: Connection) => connection.model<StoredEndpoint>('Endpoint', endpointSchema);
 

@@ -23,7 +23,7 @@ export const FAULTS: Record<string, Fault[]> = {
   ],
   'claim off': [
     {
-      file: 'src/events/store.ts',
+      file: 'src/events/claims.ts',
       from: 'const won = refused?.has(index) === false ||',
       to: 'const won = refused?.has(index) !== null ||',
       noticedBy: 'test/queue-rules.test.ts',

@@ -6,8 +6,15 @@ export interface Breaker {
   /** True is a permit: of a paused endpoint, the first to ask after the pause is the probe. Record how it went. */
   mayStart: (endpointId: string) => boolean;
   record: (endpointId: string, result: { outcome: string; errorKind: string | null }) => void;
+  /** Gives a permit back that was not used: the claim was another's, or it was too late. */
+  giveBack: (endpointId: string) => void;
+  /** Pauses it without a failure: nothing can be sent to it from here for now. */
+  hold: (endpointId: string) => void;
   /** On `now`'s clock; null when the endpoint is not paused. */
   pausedUntil: (endpointId: string) => number | null;
+  /** A try would be refused: it is paused, or its probe is under way. Unlike `mayStart`, asking changes nothing. */
+  isResting: (endpointId: string) => boolean;
+  resting: () => string[];
 }
 export interface BreakerOptions {
   threshold?: number;
@@ -29,15 +36,29 @@ export const createBreaker = ({
 }: BreakerOptions = {}): Breaker => {
   const troubled = new Map<string, Trouble>();
 
-  const mayStart = (endpointId: string): boolean => {
+  const isResting = (endpointId: string): boolean => {
     const trouble = troubled.get(endpointId);
-    if (!trouble || trouble.pausedUntil === null) return true;
+    if (!trouble || trouble.pausedUntil === null) return false;
     const time = now();
-    if (time < trouble.pausedUntil) return false;
     // A probe that was never recorded must not pause the endpoint for ever.
-    if (trouble.probeSince !== null && time - trouble.probeSince < pauseMs) return false;
-    trouble.probeSince = time;
+    return time < trouble.pausedUntil || (trouble.probeSince !== null && time - trouble.probeSince < pauseMs);
+  };
+
+  const mayStart = (endpointId: string): boolean => {
+    if (isResting(endpointId)) return false;
+    const trouble = troubled.get(endpointId);
+    if (trouble && trouble.pausedUntil !== null) trouble.probeSince = now();
     return true;
+  };
+
+  const giveBack = (endpointId: string): void => {
+    const trouble = troubled.get(endpointId);
+    if (trouble) trouble.probeSince = null;
+  };
+
+  const hold = (endpointId: string): void => {
+    const failures = troubled.get(endpointId)?.failures ?? 0;
+    troubled.set(endpointId, { failures, pausedUntil: now() + pauseMs, probeSince: null });
   };
 
   const recordFailure = (endpointId: string): void => {
@@ -54,11 +75,8 @@ export const createBreaker = ({
   const record = (endpointId: string, { outcome, errorKind }: { outcome: string; errorKind: string | null }): void => {
     if (outcome !== 'not_sent') troubled.delete(endpointId);
     else if (CONNECTION_FAILURES.has(errorKind)) recordFailure(endpointId);
-    else {
-      // Refused, too late, removed: nothing was learnt about the connection, so the probe is still to be made.
-      const trouble = troubled.get(endpointId);
-      if (trouble) trouble.probeSince = null;
-    }
+    // Refused, too late, removed: nothing was learnt about the connection, so the probe is still to be made.
+    else giveBack(endpointId);
   };
 
   const pausedUntil = (endpointId: string): number | null => {
@@ -66,5 +84,7 @@ export const createBreaker = ({
     return until !== null && until > now() ? until : null;
   };
 
-  return { mayStart, record, pausedUntil };
+  const resting = (): string[] => [...troubled.keys()].filter(isResting);
+
+  return { mayStart, record, giveBack, hold, pausedUntil, isResting, resting };
 };

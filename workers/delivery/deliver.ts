@@ -1,272 +1,194 @@
 import type { OutboxEvent } from '../../src/conversations/conversation.ts';
-import { BACKLOG_MAX, lineOf, type Outbox } from '../../src/conversations/outbox.ts';
+import { claimOf, createEndUnsent, type Unsendable, unsendableOf } from '../../src/conversations/end-unsent.ts';
+import { lineOf, type Outbox } from '../../src/conversations/outbox.ts';
 import type { ConversationStore } from '../../src/conversations/store.ts';
-import type { Exchange, StoredDelivery } from '../../src/events/delivery.ts';
+import { type ErrorKind, isFinal, neverSent, type StoredDelivery } from '../../src/events/delivery.ts';
 import { isPaused, type StoredEndpoint } from '../../src/events/endpoint.ts';
 import type { EndpointStore } from '../../src/events/endpoint-store.ts';
-import { composeBody } from '../../src/events/event.ts';
-import { signEvent } from '../../src/events/signature.ts';
-import type { Claim, DeliveryStore } from '../../src/events/store.ts';
+import type { DeliveryStore } from '../../src/events/store.ts';
 import { createBatcher } from '../../src/platform/batch.ts';
 import type { Logger } from '../../src/platform/logger.ts';
-import type { CountDelivery } from '../../src/service-metrics.ts';
 import type { Breaker } from './breaker.ts';
-import type { Sender, SendResult } from './send.ts';
+import type { Aim, Dispatch } from './dispatch.ts';
 import type { Slots } from './slots.ts';
 
 /** Older than this, what was read may no longer hold: no claim, no connecting. */
 const READING_HOLDS_MS = 2_000;
-/** Past this, nothing of the request may be written; a claim this old is about to be swept away. */
-const WRITE_BEFORE_MS = 7_000;
-const RETRY_AFTER_MAX_S = 600;
 
 type Dependencies = {
   conversations: ConversationStore;
   endpoints: EndpointStore;
   deliveries: DeliveryStore;
-  sender: Sender;
+  dispatch: Dispatch;
   breaker: Breaker;
   slots: Slots;
   eventMaxAgeMs: number;
-  countDelivery: CountDelivery;
   logger: Logger;
 };
 
-/** What a line read, and when (monotonic, taken before the reading): its conversation's outbox and its endpoint. */
-type Reading = { at: number; outbox: Outbox; endpoint: StoredEndpoint | null };
+/** An outbox, and when it was read: monotonic, taken before the reading. */
+export type OutboxReading = { at: number; outbox: Outbox };
+type Reading = OutboxReading & { endpoint: StoredEndpoint | null };
 
-const neverSent = (errorKind: string): Exchange => ({
-  outcome: 'not_sent',
-  errorKind,
-  status: null,
-  requestHeaders: {},
-  responseHeaders: {},
-  responseBody: null,
-  truncated: false,
-  timings: null,
-  remoteAddress: null,
-  tls: null,
-});
+/** What a line's reading asks for. */
+type Next =
+  | { kind: 'end'; unsendable: Unsendable[] }
+  | { kind: 'send'; event: OutboxEvent; endpoint: StoredEndpoint }
+  | { kind: 'rest' };
 
-const toExchange = (result: SendResult): Exchange => {
-  const {
-    outcome,
-    errorKind,
-    status,
-    requestHeaders,
-    responseHeaders,
-    responseBody,
-    truncated,
-    timings,
-    remoteAddress,
-    tls,
-  } = result;
-  return {
-    outcome,
-    errorKind,
-    status,
-    requestHeaders,
-    responseHeaders,
-    responseBody,
-    truncated,
-    timings,
-    remoteAddress,
-    tls,
-  };
-};
+/** How a try ended: with an outcome, as unsent as before, or in other hands. */
+type Sent = 'ended' | 'untried' | 'not ours';
+type Ended = { event: OutboxEvent; how: Sent };
+type ClaimedQueued = { delivery: StoredDelivery; token: string };
 
-/** Nothing was written, and nothing was learnt: the event is as unsent as before. */
-const isUntried = ({ wrote, errorKind }: SendResult): boolean =>
-  !wrote && (errorKind === 'too_late' || errorKind === 'shutdown');
-
-/** Why this event must not go out; it ends without a send, and the line goes on. */
-const refusalOf = (event: OutboxEvent, endpoint: StoredEndpoint | null, eventMaxAgeMs: number): string | null => {
-  if (!endpoint) return 'endpoint_removed';
-  if (!endpoint.enabled || endpoint.enabledSince > event.at) return 'endpoint_disabled';
-  if (Date.now() - event.at.getTime() > eventMaxAgeMs) return 'expired';
-  return null;
-};
+const isFresh = ({ at }: { at: number }): boolean => performance.now() - at < READING_HOLDS_MS;
 
 /**
  * One line at a time: the events of a conversation to an endpoint, in order, each started after the one before has ended.
  * The claim is the only licence to send; nothing here runs a second time for a claim that was won (contract §6).
  */
 export const createDeliver = (dependencies: Dependencies) => {
-  const { conversations, endpoints, deliveries, sender, breaker, slots, eventMaxAgeMs, countDelivery, logger } =
-    dependencies;
+  const { conversations, endpoints, deliveries, dispatch, breaker, slots, eventMaxAgeMs, logger } = dependencies;
+  const { outbox: outboxes } = conversations;
+  const endUnsent = createEndUnsent({ deliveries, outbox: outboxes, onEnded: dispatch.logEnd });
 
   const readEndpoint = createBatcher<string, StoredEndpoint | null>(async (ids) => {
     const found = await endpoints.readForSending([...new Set(ids)]);
     return ids.map((id) => found.get(id) ?? null);
   });
 
-  const headersOf = (
-    event: { event: string; eventId: string },
-    endpoint: StoredEndpoint,
-    body: string,
-    redelivery: boolean,
-  ) => {
-    const secrets = endpoints.openSecrets(endpoint, Date.now());
-    return (timestamp: number): Record<string, string> => ({
-      'Content-Type': 'application/json',
-      'X-Factory-Event': event.event,
-      'X-Factory-Event-Id': event.eventId,
-      'X-Factory-Signature': signEvent({ body, secrets, timestamp }),
-      ...(redelivery && { 'X-Factory-Redelivery': 'true' }),
-    });
-  };
-
-  /** Pauses are written before the outcome: whoever takes the line next must see them. */
-  const pauseAsAsked = async (endpointId: string, { status, retryAfterSeconds }: SendResult): Promise<void> => {
-    if (status === 410) return endpoints.pauseEndpoint(endpointId, { reason: 'gone', until: null });
-    if ((status === 429 || status === 503) && retryAfterSeconds !== null) {
-      const seconds = Math.min(retryAfterSeconds, RETRY_AFTER_MAX_S);
-      await endpoints.pauseEndpoint(endpointId, {
-        reason: 'retry_after',
-        until: new Date(Date.now() + seconds * 1000),
-      });
-    }
-  };
-
-  const logEnd = (
-    claim: { eventId: string; endpointId: string; event: string; conversationId: string | null },
-    exchange: Exchange,
-  ): void => {
-    countDelivery(exchange);
-    logger.info(
-      {
-        eventId: claim.eventId,
-        endpointId: claim.endpointId,
-        event: claim.event,
-        conversationId: claim.conversationId,
-        outcome: exchange.outcome,
-        errorKind: exchange.errorKind,
-        status: exchange.status,
-        ms: exchange.timings?.total ?? null,
-      },
-      'delivery ended',
-    );
-  };
-
-  /** The effect and its record. False: untried, the claim was given back. */
-  const sendClaimed = async (
-    claim: Pick<Claim, 'eventId' | 'endpointId' | 'event' | 'conversationId' | 'body'>,
-    held: { deliveryId: string; token: string; redelivery: boolean },
-    { at, endpoint }: { at: number; endpoint: StoredEndpoint },
-  ): Promise<boolean> => {
-    const result = await sender.send({
-      endpointId: claim.endpointId,
-      url: endpoint.url,
-      body: Buffer.from(claim.body),
-      headers: headersOf(claim, endpoint, claim.body, held.redelivery),
-      notAfter: at + WRITE_BEFORE_MS,
-    });
-    if (isUntried(result) && (await deliveries.releaseClaim(held.deliveryId, held.token))) return false;
-    breaker.record(claim.endpointId, result);
-    await pauseAsAsked(claim.endpointId, result);
-    const exchange = toExchange(result);
-    await deliveries.recordOutcome(held.deliveryId, held.token, exchange);
-    logEnd(claim, exchange);
-    return true;
-  };
-
-  const claimOf = ({ outbox, endpoint }: Reading, event: OutboxEvent, endpointId: string): Claim => ({
-    eventId: event.eventId,
-    endpointId,
-    assistantId: outbox.assistantId,
-    conversationId: outbox.conversationId,
-    event: event.event,
-    url: endpoint?.url ?? '',
-    body: composeBody(event, outbox),
-    happenedAt: event.at,
-  });
-
-  const pull = async ({ outbox }: Reading, event: OutboxEvent, endpointId: string): Promise<Reading | null> => {
-    const at = performance.now();
-    const { _id: key, conversationId } = outbox;
-    const [after, endpoint] = await Promise.all([
-      conversations.outbox.pullEnded({ key, conversationId, eventId: event.eventId, endpointId }),
-      readEndpoint(endpointId),
-    ]);
-    return after && { at, outbox: after, endpoint };
-  };
-
-  /** Ends an event without sending it. Null: the line is somebody else's now. */
-  const endUnsent = async (
-    reading: Reading,
-    event: OutboxEvent,
-    { endpointId, errorKind }: { endpointId: string; errorKind: string },
-  ) => {
-    const claim = claimOf(reading, event, endpointId);
-    const exchange = neverSent(errorKind);
-    const claimed = await deliveries.claimEnded(claim, exchange);
-    if (!claimed.won && !(claimed.found && claimed.found.outcome !== 'sending')) return null;
-    if (claimed.won) logEnd(claim, exchange);
-    return pull(reading, event, endpointId);
-  };
-
-  /** Claims and sends the head; the reading after it, or null where this line is left to others. */
-  const sendHead = async (reading: Reading, event: OutboxEvent, endpoint: StoredEndpoint): Promise<Reading | null> => {
-    const endpointId = endpoint._id;
-    const claim = claimOf(reading, event, endpointId);
-    const claimed = await deliveries.claim(claim);
-    if (!claimed.won) {
-      // Ended by somebody: take it off the line. Being sent, or not known: leave the line to whoever has it.
-      return claimed.found && claimed.found.outcome !== 'sending' ? pull(reading, event, endpointId) : null;
-    }
-    const sent = await sendClaimed(claim, { ...claimed, redelivery: false }, { at: reading.at, endpoint });
-    return sent ? pull(reading, event, endpointId) : null;
-  };
-
   const read = async (key: string, endpointId: string): Promise<Reading | null> => {
     const at = performance.now();
-    const [outbox, endpoint] = await Promise.all([conversations.outbox.read(key), readEndpoint(endpointId)]);
+    const [outbox, endpoint] = await Promise.all([outboxes.read(key), readEndpoint(endpointId)]);
     return outbox && { at, outbox, endpoint };
   };
 
-  const isFresh = ({ at }: Reading): boolean => performance.now() - at < READING_HOLDS_MS;
+  /** The line's next event is chosen from what is read after the write that took the last one off. */
+  const readAfter = async (write: () => Promise<Outbox | null>, endpointId: string): Promise<Reading | null> => {
+    const at = performance.now();
+    const [outbox, endpoint] = await Promise.all([write(), readEndpoint(endpointId)]);
+    return outbox && { at, outbox, endpoint };
+  };
 
-  /** One step of a line: ends or sends its first event. Null when the line rests: empty, paused, held by another. */
-  const step = async (reading: Reading, endpointId: string): Promise<Reading | null> => {
-    const line = lineOf(reading.outbox, endpointId);
+  const nextOf = ({ outbox, endpoint }: Reading, endpointId: string): Next => {
+    const line = lineOf(outbox, endpointId);
     const [event] = line;
-    if (!event) return null;
-    const errorKind = line.length > BACKLOG_MAX ? 'backlog' : refusalOf(event, reading.endpoint, eventMaxAgeMs);
-    if (errorKind) return endUnsent(reading, event, { endpointId, errorKind });
-    const { endpoint } = reading;
-    if (!endpoint || isPaused(endpoint, Date.now()) || !breaker.mayStart(endpointId)) return null;
-    if (!(await slots.enter(endpointId))) return null;
+    if (!event) return { kind: 'rest' };
+    const unsendable = unsendableOf(line, { endpoint, eventMaxAgeMs });
+    if (unsendable.length > 0) return { kind: 'end', unsendable };
+    if (!endpoint || isPaused(endpoint, Date.now()) || breaker.isResting(endpointId)) return { kind: 'rest' };
+    return { kind: 'send', event, endpoint };
+  };
+
+  /** Null where the secrets do not open here: another process may have the key, so nothing is claimed. */
+  const aimAt = (endpoint: StoredEndpoint, at: number): Aim | null => {
     try {
-      // The place in line may have been long: what was read then may no longer hold.
-      if (!isFresh(reading)) return await read(reading.outbox._id, endpointId);
-      return await sendHead(reading, event, endpoint);
-    } finally {
-      slots.leave(endpointId);
+      return { at, endpoint, secrets: endpoints.openSecrets(endpoint, Date.now()) };
+    } catch (cause) {
+      logger.error({ err: cause, endpointId: endpoint._id }, 'the secrets of an endpoint cannot be opened');
+      breaker.hold(endpoint._id);
+      return null;
     }
   };
 
+  /** Claims and sends. Every way out without a send gives the breaker's permit back. */
+  const sendHead = async ({ at, outbox }: Reading, event: OutboxEvent, endpoint: StoredEndpoint): Promise<Sent> => {
+    const endpointId = endpoint._id;
+    const aim = aimAt(endpoint, at);
+    if (!aim || !breaker.mayStart(endpointId)) return 'not ours';
+    const claim = claimOf(outbox, event, { endpointId, url: endpoint.url });
+    const claimed = await deliveries.claim(claim).catch((cause: unknown) => {
+      breaker.giveBack(endpointId);
+      throw cause;
+    });
+    if (!claimed.won) {
+      breaker.giveBack(endpointId);
+      // Ended by somebody: take it off the line. Being sent, or not known: leave the line to whoever has it.
+      return claimed.found && isFinal(claimed.found.outcome) ? 'ended' : 'not ours';
+    }
+    const held = { ...claimed, redelivery: false, queued: false };
+    if (isFresh(aim)) return dispatch.dispatch(claim, held, aim);
+    // The claim took too long to be sure of what was read before it.
+    breaker.giveBack(endpointId);
+    return (await deliveries.giveBack(held.deliveryId, held.token, held)) ? 'untried' : 'ended';
+  };
+
+  /** Under a slot. Where the place in line was long, all is read again before anything is decided. */
+  const sendInSlot = async (
+    before: Reading,
+    endpointId: string,
+  ): Promise<{ reading: Reading | null; sent?: Ended }> => {
+    const reading = isFresh(before) ? before : await read(before.outbox._id, endpointId);
+    const next = reading && nextOf(reading, endpointId);
+    if (next?.kind !== 'send') return { reading };
+    const how = await sendHead(reading as Reading, next.event, next.endpoint);
+    return { reading, sent: { event: next.event, how } };
+  };
+
+  /** The next reading; null where the line rests: empty, paused, turned away for now, or in other hands. */
+  const step = async (before: Reading, endpointId: string): Promise<Reading | null> => {
+    const next = nextOf(before, endpointId);
+    if (next.kind === 'rest') return null;
+    if (next.kind === 'end') {
+      const to = { endpointId, url: before.endpoint?.url ?? '' };
+      return readAfter(() => endUnsent(before.outbox, next.unsendable, to), endpointId);
+    }
+    if (!(await slots.enter(endpointId))) return null;
+    const { reading, sent } = await sendInSlot(before, endpointId).finally(() => slots.leave(endpointId));
+    if (!reading || !sent) return reading;
+    if (sent.how === 'not ours') return null;
+    if (sent.how === 'untried') return read(reading.outbox._id, endpointId);
+    return readAfter(() => outboxes.pullEnded(reading.outbox, endpointId, [sent.event]), endpointId);
+  };
+
+  /** A test or a resend once claimed; what ends here unsent was never tried. */
+  const sendQueued = async ({ delivery, token }: ClaimedQueued, endpoint: StoredEndpoint | null, at: number) => {
+    const { _id: deliveryId, body, createdAt, redelivery } = delivery;
+    const end = async (errorKind: ErrorKind): Promise<void> => {
+      await deliveries.recordOutcome(deliveryId, token, neverSent(errorKind));
+      dispatch.logEnd(delivery, neverSent(errorKind));
+    };
+    if (!endpoint) return end('endpoint_removed');
+    if (!body) return end('erased');
+    if (Date.now() - createdAt.getTime() > eventMaxAgeMs) return end('expired');
+    const aim = aimAt(endpoint, at);
+    if (!aim) return end('internal');
+    const held = { deliveryId, token, redelivery, queued: true };
+    if (!isFresh(aim)) return void (await deliveries.giveBack(deliveryId, token, held));
+    await dispatch.dispatch({ ...delivery, body }, held, aim);
+  };
+
   return {
-    /** Works a line off until it is empty, paused, or in other hands. */
-    deliverLine: async (key: string, endpointId: string): Promise<void> => {
-      let reading = await read(key, endpointId);
-      while (reading) reading = await step(reading, endpointId);
+    /**
+     * Works a line off until it rests, beginning with what was just read if anything was. Answers when its last reading
+     * began: who asked for the line before that need not ask again.
+     */
+    deliverLine: async (key: string, endpointId: string, first?: OutboxReading): Promise<number> => {
+      let at = first?.at ?? performance.now();
+      let reading = first ? { ...first, endpoint: await readEndpoint(endpointId) } : await read(key, endpointId);
+      while (reading) {
+        ({ at } = reading);
+        reading = await step(reading, endpointId);
+      }
+      return at;
     },
 
-    /** A test or a resend: outside the order, claimed by compare-and-set. */
+    /** Ends what is over the bound in a line whose head is being sent, which may take a while. */
+    trimLine: async ({ outbox }: OutboxReading, endpointId: string): Promise<void> => {
+      const endpoint = await readEndpoint(endpointId);
+      const unsendable = unsendableOf(lineOf(outbox, endpointId), { endpoint, eventMaxAgeMs });
+      if (unsendable.length > 0) await endUnsent(outbox, unsendable, { endpointId, url: endpoint?.url ?? '' });
+    },
+
+    /** A test or a resend: outside the order and the pauses, claimed by compare-and-set. */
     deliverQueued: async (deliveryId: string): Promise<void> => {
-      const at = performance.now();
-      const queued: StoredDelivery | undefined = (await deliveries.readByIds([deliveryId])).get(deliveryId);
-      if (!queued || queued.outcome !== 'queued' || queued.body === null) return;
-      const endpoint = await readEndpoint(queued.endpointId);
-      if (!(await slots.enter(queued.endpointId))) return;
+      const queued = (await deliveries.readByIds([deliveryId])).get(deliveryId);
+      if (queued?.outcome !== 'queued' || !(await slots.enter(queued.endpointId))) return;
       try {
-        if (performance.now() - at > READING_HOLDS_MS) return;
+        const at = performance.now();
+        const endpoint = await readEndpoint(queued.endpointId);
         const claimed = await deliveries.claimQueued(deliveryId);
-        if (!claimed) return;
-        const { token, delivery } = claimed;
-        if (!endpoint) return await deliveries.recordOutcome(deliveryId, token, neverSent('endpoint_removed'));
-        const claim = { ...delivery, body: delivery.body ?? '' };
-        await sendClaimed(claim, { deliveryId, token, redelivery: delivery.redelivery }, { at, endpoint });
+        if (claimed) await sendQueued(claimed, endpoint, at);
       } finally {
         slots.leave(queued.endpointId);
       }

@@ -1,41 +1,39 @@
-import { endpointsOf } from '../../src/conversations/outbox.ts';
+import { BACKLOG_MAX, endpointsOf, lineOf } from '../../src/conversations/outbox.ts';
 import type { ConversationStore } from '../../src/conversations/store.ts';
+import type { DeliveryQueue } from '../../src/events/queue.ts';
 import type { Logger } from '../../src/platform/logger.ts';
-import type { Deliver } from './deliver.ts';
+import type { Deliver, OutboxReading } from './deliver.ts';
 
-/** Lines held in memory at once; beyond, a wake-up waits, so that BullMQ keeps the rest. */
-const LINES_MAX = 20_000;
+type Line = { key: string | null; wokenAt: number };
+
+type Dependencies = {
+  conversations: ConversationStore;
+  deliver: Deliver;
+  deliveryQueue: Pick<DeliveryQueue, 'wake'>;
+  logger: Logger;
+};
 
 /**
- * Which lines this process is working on. A line runs once at a time; woken while it runs, it looks again before it
- * rests. What is woken here may be worked on elsewhere too: the claim decides.
+ * Which lines this process is working on. A line runs once at a time; woken after its last reading began, it looks again
+ * before it rests. What is woken here may be worked on elsewhere too: the claim decides. How many there can be at once
+ * is bounded by the slots, which turn away what they cannot hold.
  */
-export const createLines = (dependencies: { conversations: ConversationStore; deliver: Deliver; logger: Logger }) => {
-  const { conversations, deliver, logger } = dependencies;
-  const active = new Map<string, { again: boolean }>();
+export const createLines = ({ conversations, deliver, deliveryQueue, logger }: Dependencies) => {
+  const active = new Map<string, Line>();
   let idle: (() => void)[] = [];
-  let room: (() => void)[] = [];
   let closing = false;
 
   const rest = (lineId: string): void => {
     active.delete(lineId);
-    if (active.size < LINES_MAX) for (const go of room.splice(0)) go();
     if (active.size === 0) for (const go of idle.splice(0)) go();
   };
 
-  const run = async (lineId: string, work: () => Promise<void>): Promise<void> => {
-    const running = active.get(lineId);
-    if (running) {
-      running.again = true;
-      return;
-    }
-    const state = { again: false };
-    active.set(lineId, state);
+  /** `work` answers when its last reading began. */
+  const run = async (lineId: string, line: Line, work: (again: boolean) => Promise<number>): Promise<void> => {
+    active.set(lineId, line);
     try {
-      do {
-        state.again = false;
-        await work();
-      } while (state.again && !closing);
+      let readAt = await work(false);
+      while (readAt < line.wokenAt && !closing) readAt = await work(true);
     } catch (cause) {
       // What was claimed ends as `unknown` by the sweep, what was not is woken again by it.
       logger.error({ err: cause, lineId }, 'a line failed');
@@ -44,32 +42,54 @@ export const createLines = (dependencies: { conversations: ConversationStore; de
     }
   };
 
+  const takeUp = (reading: OutboxReading, endpointId: string): void => {
+    const { at, outbox } = reading;
+    const lineId = `${outbox._id}:${endpointId}`;
+    const running = active.get(lineId);
+    if (!running) {
+      void run(lineId, { key: outbox._id, wokenAt: at }, (again) =>
+        deliver.deliverLine(outbox._id, endpointId, again ? undefined : reading),
+      );
+      return;
+    }
+    running.wokenAt = at;
+    const trimId = `${lineId}:trim`;
+    if (lineOf(outbox, endpointId).length <= BACKLOG_MAX + 1 || active.has(trimId)) return;
+    void run(trimId, { key: null, wokenAt: at }, async () => {
+      await deliver.trimLine(reading, endpointId);
+      return at;
+    });
+  };
+
   return {
     /** Takes the conversations' lines up. Resolves once they are in hand, not once they are sent. */
     wake: async (keys: string[]): Promise<void> => {
-      if (active.size >= LINES_MAX) await new Promise<void>((resolve) => room.push(resolve));
+      const at = performance.now();
       const outboxes = await Promise.all(keys.map((key) => conversations.outbox.read(key)));
       if (closing) return;
       for (const outbox of outboxes) {
-        if (!outbox) continue;
-        for (const endpointId of endpointsOf(outbox)) {
-          void run(`${outbox._id}:${endpointId}`, () => deliver.deliverLine(outbox._id, endpointId));
-        }
+        if (outbox) for (const endpointId of endpointsOf(outbox)) takeUp({ at, outbox }, endpointId);
       }
     },
 
     wakeDelivery: (deliveryId: string): void => {
-      if (!closing) void run(deliveryId, () => deliver.deliverQueued(deliveryId));
+      if (closing || active.has(deliveryId)) return;
+      void run(deliveryId, { key: null, wokenAt: 0 }, async () => {
+        await deliver.deliverQueued(deliveryId);
+        return 0;
+      });
     },
 
     get active(): number {
       return active.size;
     },
 
-    /** Starts nothing new and waits for what is under way. */
+    /** Starts nothing new, waits for what is under way, and asks others to go on with what is left. */
     close: async (): Promise<void> => {
       closing = true;
+      const keys = new Set([...active.values()].flatMap(({ key }) => key ?? []));
       if (active.size > 0) await new Promise<void>((resolve) => idle.push(resolve));
+      for (const key of keys) deliveryQueue.wake(key);
     },
   };
 };

@@ -9,6 +9,7 @@ import { countDeliveries } from '../../src/service-metrics.ts';
 import { openQueueWorkers, openWorkerDuties } from '../../src/worker-process.ts';
 import { createBreaker } from './breaker.ts';
 import { createDeliver } from './deliver.ts';
+import { createDispatch } from './dispatch.ts';
 import { createLines } from './lines.ts';
 import { createSender, type SenderOptions } from './send.ts';
 import { createSlots } from './slots.ts';
@@ -24,7 +25,7 @@ type Options = {
 /** The delivery worker, assembled and running; tests start it as `main.ts` does. */
 export const openDeliveryWorker = async ({ config, logger, lifecycle, sending = {} }: Options) => {
   const service = await openService({ config, logger, lifecycle, redisRole: 'worker' });
-  const { conversations, endpoints, deliveries } = service;
+  const { conversations, endpoints, deliveries, deliveryQueue } = service;
   const eventMaxAgeMs = config.EVENT_MAX_AGE_S * 1000;
   const metrics = createMetrics({ token: config.METRICS_TOKEN });
   const countDelivery = countDeliveries(metrics);
@@ -39,18 +40,18 @@ export const openDeliveryWorker = async ({ config, logger, lifecycle, sending = 
   lifecycle.add('sender', sender, (opened) => opened.close());
   const slots = createSlots({ perEndpoint: config.ENDPOINT_CONCURRENCY, total: config.DELIVERY_CONCURRENCY });
   const breaker = createBreaker();
+  const dispatch = createDispatch({ endpoints, deliveries, sender, breaker, countDelivery, logger });
   const deliver = createDeliver({
     conversations,
     endpoints,
     deliveries,
-    sender,
+    dispatch,
     breaker,
     slots,
     eventMaxAgeMs,
-    countDelivery,
     logger,
   });
-  const lines = lifecycle.add('lines', createLines({ conversations, deliver, logger }), (opened) => {
+  const lines = lifecycle.add('lines', createLines({ conversations, deliver, deliveryQueue, logger }), (opened) => {
     slots.close();
     return opened.close();
   });
@@ -62,6 +63,7 @@ export const openDeliveryWorker = async ({ config, logger, lifecycle, sending = 
   };
   const shared = { service, config, logger, lifecycle };
   await openQueueWorkers({ queue: DELIVERIES_QUEUE, concurrency: 8, maxStalledCount: 0, process }, shared);
-  const healthPort = await openWorkerDuties(shared, { metrics, countDelivery });
+  const resting = (): string[] => [...breaker.resting(), ...slots.saturated()];
+  const healthPort = await openWorkerDuties(shared, { metrics, countDelivery, resting });
   return { ...service, healthPort };
 };

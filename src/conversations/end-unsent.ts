@@ -1,0 +1,74 @@
+import type { Claim } from '../events/claims.ts';
+import { type ErrorKind, type Exchange, isFinal, neverSent } from '../events/delivery.ts';
+import type { StoredEndpoint } from '../events/endpoint.ts';
+import { composeBody } from '../events/event.ts';
+import type { DeliveryStore } from '../events/store.ts';
+import type { OutboxEvent } from './conversation.ts';
+import { BACKLOG_MAX, type Outbox, type OutboxStore } from './outbox.ts';
+
+/** An event that must not go out, and why. */
+export type Unsendable = { event: OutboxEvent; errorKind: ErrorKind };
+
+export type OnEnded = (
+  claim: Pick<Claim, 'eventId' | 'endpointId' | 'event' | 'conversationId'>,
+  exchange: Exchange,
+) => void;
+
+export const claimOf = (
+  outbox: Outbox,
+  event: OutboxEvent,
+  { endpointId, url }: { endpointId: string; url: string },
+): Claim => ({
+  eventId: event.eventId,
+  endpointId,
+  assistantId: outbox.assistantId,
+  conversationId: outbox.conversationId,
+  event: event.event,
+  url,
+  body: composeBody(event, outbox),
+  happenedAt: event.at,
+});
+
+const refusalOf = (event: OutboxEvent, endpoint: StoredEndpoint | null, eventMaxAgeMs: number): ErrorKind | null => {
+  if (!endpoint) return 'endpoint_removed';
+  if (!endpoint.enabled || endpoint.enabledSince > event.at) return 'endpoint_disabled';
+  if (Date.now() - event.at.getTime() > eventMaxAgeMs) return 'expired';
+  return null;
+};
+
+/** Of a line, oldest first, those at its head that must not go out: refused ones, and what is over the bound. */
+export const unsendableOf = (
+  line: OutboxEvent[],
+  { endpoint, eventMaxAgeMs }: { endpoint: StoredEndpoint | null; eventMaxAgeMs: number },
+): Unsendable[] => {
+  const over = line.length - BACKLOG_MAX;
+  const found: Unsendable[] = [];
+  for (const [index, event] of line.entries()) {
+    const errorKind = refusalOf(event, endpoint, eventMaxAgeMs) ?? (index < over ? 'backlog' : null);
+    if (!errorKind) break;
+    found.push({ event, errorKind });
+  }
+  return found;
+};
+
+/**
+ * Ends events without sending them, each by a claim that is born ended, and takes them off their line. One that somebody
+ * is sending is left to him. Answers with the outbox as it stands after; null where nothing could be ended.
+ */
+export const createEndUnsent =
+  ({ deliveries, outbox: store, onEnded }: { deliveries: DeliveryStore; outbox: OutboxStore; onEnded: OnEnded }) =>
+  async (outbox: Outbox, unsendable: Unsendable[], to: { endpointId: string; url: string }): Promise<Outbox | null> => {
+    const results = await Promise.all(
+      unsendable.map(async ({ event, errorKind }) => {
+        const claim = claimOf(outbox, event, to);
+        const exchange = neverSent(errorKind);
+        const claimed = await deliveries.claimEnded(claim, exchange);
+        if (claimed.won) onEnded(claim, exchange);
+        return claimed.won || (claimed.found !== null && isFinal(claimed.found.outcome));
+      }),
+    );
+    const ended = unsendable.filter((_, index) => results[index]).map(({ event }) => event);
+    return ended.length > 0 ? store.pullEnded(outbox, to.endpointId, ended) : null;
+  };
+
+export type EndUnsent = ReturnType<typeof createEndUnsent>;

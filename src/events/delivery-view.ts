@@ -1,0 +1,101 @@
+import { isFinal, type StoredDelivery } from './delivery.ts';
+import type { ResendRisk } from './queued.ts';
+
+/** A delivery as a list shows it: what happened to it, without the texts. */
+export const toDeliveryRow = (delivery: StoredDelivery) => ({
+  deliveryId: delivery._id,
+  eventId: delivery.eventId,
+  event: delivery.event,
+  endpointId: delivery.endpointId,
+  assistantId: delivery.assistantId,
+  conversationId: delivery.conversationId,
+  outcome: delivery.outcome,
+  errorKind: delivery.errorKind ?? null,
+  errorDetail: delivery.errorDetail ?? null,
+  status: delivery.status ?? null,
+  url: delivery.url === '' ? null : delivery.url,
+  redelivery: delivery.redelivery,
+  ms: delivery.timings?.total ?? null,
+  happenedAt: delivery.happenedAt,
+  createdAt: delivery.createdAt,
+  endedAt: delivery.endedAt,
+});
+export type DeliveryRow = ReturnType<typeof toDeliveryRow>;
+
+const SIGNATURE = /^x-factory-signature$/i;
+
+/** A signature opens nothing, but for five minutes it lets whoever copies it play the request to the receiver again. */
+const redacted = (headers: Record<string, string>): Record<string, string> =>
+  Object.fromEntries(
+    Object.entries(headers).map(([name, value]) => [
+      name,
+      SIGNATURE.test(name) ? value.replaceAll(/v1=[0-9a-f]+/g, 'v1=[redacted]') : value,
+    ]),
+  );
+
+/** All that is kept of a delivery, for people: never the claim's token, never a signature's value. */
+export const toDeliveryView = (delivery: StoredDelivery) => ({
+  ...toDeliveryRow(delivery),
+  requestHeaders: redacted(delivery.requestHeaders ?? {}),
+  body: delivery.body ?? null,
+  responseHeaders: delivery.responseHeaders ?? {},
+  responseBody: delivery.responseBody ?? null,
+  truncated: delivery.truncated ?? false,
+  timings: delivery.timings ?? null,
+  remoteAddress: delivery.remoteAddress ?? null,
+  tls: delivery.tls ?? null,
+  worker: delivery.worker,
+  expiresAt: delivery.expiresAt,
+  /** Of this delivery alone; where it was sent before, `planResend` knows more. Null: it cannot be sent again. */
+  resend: isFinal(delivery.outcome) && delivery.body ? resendRiskOf(delivery) : null,
+});
+export type DeliveryView = ReturnType<typeof toDeliveryView>;
+
+const resendRiskOf = ({ outcome }: StoredDelivery): ResendRisk => (outcome === 'not_sent' ? 'safe' : 'may_double');
+
+/** `ok` null: not reached, or there is nothing to check. */
+export type TestCheck = { check: 'address' | 'tls' | 'status' | 'time'; ok: boolean | null; detail: string | null };
+
+const DEADLINE_S = 5;
+const EXPIRES_SOON_DAYS = 14;
+
+const addressCheck = ({ errorKind, errorDetail, remoteAddress }: StoredDelivery): TestCheck => {
+  const failed = errorKind === 'dns' || errorKind === 'address_refused';
+  const ok = failed ? false : remoteAddress ? true : null;
+  return { check: 'address', ok, detail: remoteAddress ?? (failed ? (errorDetail ?? errorKind) : null) };
+};
+
+const tlsCheck = ({ url, errorKind, errorDetail, tls }: StoredDelivery): TestCheck => {
+  if (!url.startsWith('https:')) return { check: 'tls', ok: null, detail: 'plain HTTP' };
+  if (tls) {
+    const days = tls.daysToExpiry;
+    const expiry = days === null ? 'expiry not known' : `certificate ends in ${days} ${days === 1 ? 'day' : 'days'}`;
+    const soon = days !== null && days < EXPIRES_SOON_DAYS ? ': renew it soon' : '';
+    return { check: 'tls', ok: true, detail: `${tls.version}, ${expiry}${soon}` };
+  }
+  return errorKind === 'tls'
+    ? { check: 'tls', ok: false, detail: errorDetail ?? 'no TLS 1.3 connection' }
+    : { check: 'tls', ok: null, detail: null };
+};
+
+const statusCheck = ({ outcome, status, errorKind }: StoredDelivery): TestCheck =>
+  status == null
+    ? {
+        check: 'status',
+        ok: outcome === 'unknown' ? false : null,
+        detail: outcome === 'unknown' ? (errorKind ?? null) : null,
+      }
+    : { check: 'status', ok: outcome === 'delivered', detail: String(status) };
+
+const timeCheck = ({ status, errorKind, timings }: StoredDelivery): TestCheck => {
+  const total = timings?.total ?? null;
+  const ok = errorKind === 'timeout' ? false : status == null ? null : true;
+  return { check: 'time', ok, detail: total === null ? null : `${Math.round(total)} ms of ${DEADLINE_S} s` };
+};
+
+/** A test event's way, step by step, for the person who pressed the button. */
+export const describeTest = (delivery: StoredDelivery): { ok: boolean; ended: boolean; checks: TestCheck[] } => ({
+  ok: delivery.outcome === 'delivered',
+  ended: isFinal(delivery.outcome),
+  checks: [addressCheck(delivery), tlsCheck(delivery), statusCheck(delivery), timeCheck(delivery)],
+});

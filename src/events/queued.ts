@@ -1,0 +1,126 @@
+import { ApiError, invalid, notFound } from '../platform/errors.ts';
+import { newId, newToken } from '../platform/ids.ts';
+import { collectionOf, DURABLE, isDuplicateKey } from '../platform/mongo.ts';
+import { type Claim, newRecord, type Recording } from './claims.ts';
+import { type ErrorKind, type FinalOutcome, isFinal, leaving, deliveryModel, type StoredDelivery } from './delivery.ts';
+import { composeTestBody } from './event.ts';
+
+const QUEUED_A_SWEEP = 500;
+
+/** Whether sending once more can give the receiver the event a second time. */
+export type ResendRisk = 'safe' | 'may_double';
+
+/** Deliveries without an outbox: test events, and what a person sends once more. Outside the order. */
+export const createQueued = ({ connection, worker, retentionDays }: Recording) => {
+  const deliveries = collectionOf<StoredDelivery>(deliveryModel(connection));
+
+  const getDelivery = async (deliveryId: string): Promise<StoredDelivery> => {
+    const row = await deliveries.findOne({ _id: deliveryId });
+    if (!row) throw notFound();
+    return row;
+  };
+
+  const queue = async (claim: Claim, resend?: number): Promise<string> => {
+    const record = newRecord(claim, { worker, retentionDays, ...(resend !== undefined && { resend }) });
+    await deliveries
+      .insertOne({ ...record, outcome: 'queued', token: null, worker: null }, { writeConcern: DURABLE })
+      .catch((cause: unknown) => {
+        // The same number again: a button pressed twice.
+        if (!isDuplicateKey(cause)) throw cause;
+      });
+    return record._id;
+  };
+
+  /** All deliveries of this event to this endpoint: the first one and its resends. */
+  const readSiblings = ({ eventId, endpointId }: StoredDelivery): Promise<StoredDelivery[]> =>
+    deliveries.find({ _id: { $gte: `${eventId}:${endpointId}`, $lt: `${eventId}:${endpointId};` } }).toArray();
+
+  /**
+   * What a page shows beside its button: the number to send with it, and the risk. Safe only where the receiver surely
+   * got none of the event's deliveries so far.
+   */
+  const planResend = async (deliveryId: string): Promise<{ number: number; risk: ResendRisk }> => {
+    const siblings = await readSiblings(await getDelivery(deliveryId));
+    const safe = siblings.every(({ outcome }) => outcome === 'not_sent');
+    return { number: Math.max(0, ...siblings.map(resendNumberOf)) + 1, risk: safe ? 'safe' : 'may_double' };
+  };
+
+  return {
+    getDelivery,
+
+    planResend,
+
+    /** A test event: its body fixed now, claimed by `claimQueued`. Answers with the delivery's id. */
+    queueTest: (endpoint: { endpointId: string; assistantId: string; url: string }): Promise<string> => {
+      const { endpointId, assistantId, url } = endpoint;
+      const eventId = newId();
+      const body = composeTestBody(eventId, Math.floor(Date.now() / 1000));
+      const event = 'webhook.test';
+      return queue({
+        eventId,
+        endpointId,
+        assistantId,
+        url,
+        conversationId: null,
+        event,
+        body,
+        happenedAt: new Date(),
+      });
+    },
+
+    /**
+     * A person sends an event once more. `number` is the one the page showed, so that a double click makes one. Answers
+     * with the new delivery's id.
+     */
+    queueResend: async (deliveryId: string, number: number, url: string): Promise<string> => {
+      const original = await getDelivery(deliveryId);
+      const { body, eventId, endpointId, assistantId, conversationId, event, happenedAt } = original;
+      if (!isFinal(original.outcome) || !body) {
+        throw new ApiError('validation_failed', {
+          message: 'Only an ended delivery whose body is kept can be sent again.',
+        });
+      }
+      const next = (await planResend(deliveryId)).number;
+      if (!Number.isInteger(number) || number < 1 || number > next) {
+        throw invalid('number', 'out_of_range', `must be 1–${next}: the number shown beside the delivery`);
+      }
+      return queue({ eventId, endpointId, assistantId, conversationId, event, url, body, happenedAt }, number);
+    },
+
+    /** The claim of a test or a resend: compare-and-set from `queued`. */
+    claimQueued: async (deliveryId: string): Promise<{ delivery: StoredDelivery; token: string } | null> => {
+      const token = newToken();
+      const delivery = await deliveries.findOneAndUpdate(
+        { _id: deliveryId, ...leaving('take') },
+        { $set: { outcome: 'sending', token, worker }, $currentDate: { claimedAt: { $type: 'timestamp' } } },
+        { returnDocument: 'after', writeConcern: DURABLE },
+      );
+      return delivery && { delivery, token };
+    },
+
+    /** Tests and resends that no worker took: ids to wake again, once the too old ones have ended. */
+    sweepQueued: async ({
+      wakeAfterMs,
+      expireAfterMs,
+    }: {
+      wakeAfterMs: number;
+      expireAfterMs: number;
+    }): Promise<string[]> => {
+      const older = (ms: number) => ({ $expr: { $lt: ['$createdAt', { $subtract: ['$$NOW', ms] }] } });
+      const end: { outcome: FinalOutcome; errorKind: ErrorKind } = { outcome: 'not_sent', errorKind: 'expired' };
+      await deliveries.updateMany(
+        { ...leaving('expire'), ...older(expireAfterMs) },
+        { $set: { ...end, endedAt: new Date() } },
+        { writeConcern: DURABLE },
+      );
+      const rows = await deliveries
+        .find({ ...leaving('take'), ...older(wakeAfterMs) })
+        .project<{ _id: string }>({ _id: 1 })
+        .limit(QUEUED_A_SWEEP)
+        .toArray();
+      return rows.map(({ _id }) => _id);
+    },
+  };
+};
+
+const resendNumberOf = ({ _id }: StoredDelivery): number => Number(_id.split(':')[2] ?? 0);

@@ -1,0 +1,118 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Claim } from '../../src/events/claims.ts';
+import type { ErrorKind, Exchange } from '../../src/events/delivery.ts';
+import type { StoredEndpoint } from '../../src/events/endpoint.ts';
+import type { EndpointStore } from '../../src/events/endpoint-store.ts';
+import { signEvent } from '../../src/events/signature.ts';
+import type { DeliveryStore } from '../../src/events/store.ts';
+import type { Logger } from '../../src/platform/logger.ts';
+import type { CountDelivery } from '../../src/service-metrics.ts';
+import type { Breaker } from './breaker.ts';
+import type { Sender, SendResult } from './send.ts';
+
+/** Past this, nothing of the request may be written; a claim this old is about to be swept away. */
+const WRITE_BEFORE_MS = 7_000;
+const RETRY_AFTER_MAX_S = 600;
+/** For so long a result is worth writing down: later, a sweep has ended the claim. */
+const RECORD_FOR_MS = 10_000;
+const RECORD_AGAIN_MS = 200;
+
+export type Dispatched = Pick<Claim, 'eventId' | 'endpointId' | 'event' | 'conversationId' | 'body'>;
+export type Held = { deliveryId: string; token: string; redelivery: boolean; queued: boolean };
+/** The endpoint as read at `at` (monotonic, before the reading), and its secrets, opened before the claim. */
+export type Aim = { at: number; endpoint: StoredEndpoint; secrets: string[] };
+
+type Dependencies = {
+  endpoints: EndpointStore;
+  deliveries: DeliveryStore;
+  sender: Sender;
+  breaker: Breaker;
+  countDelivery: CountDelivery;
+  logger: Logger;
+};
+
+/** Nothing was written, and nothing was learnt: the event is as unsent as before. */
+const isUntried = ({ wrote, errorKind }: SendResult): boolean =>
+  !wrote && (errorKind === 'too_late' || errorKind === 'shutdown');
+
+/** What is kept of a result. An untried one that could not be given back has been ended by others: any kind will do. */
+const toExchange = ({ wrote: _wrote, retryAfterSeconds: _wish, errorKind, ...result }: SendResult): Exchange => {
+  const kind: ErrorKind | null = errorKind === 'too_late' || errorKind === 'shutdown' ? 'internal' : errorKind;
+  return { ...result, errorKind: kind };
+};
+
+const headersOf =
+  ({ event, eventId, body }: Dispatched, { secrets }: Aim, redelivery: boolean) =>
+  (timestamp: number): Record<string, string> => ({
+    'Content-Type': 'application/json',
+    'X-Factory-Event': event,
+    'X-Factory-Event-Id': eventId,
+    'X-Factory-Signature': signEvent({ body, secrets, timestamp }),
+    ...(redelivery && { 'X-Factory-Redelivery': 'true' }),
+  });
+
+/** The effect and its record: what happens once a claim was won. */
+export const createDispatch = (dependencies: Dependencies) => {
+  const { endpoints, deliveries, sender, breaker, countDelivery, logger } = dependencies;
+
+  const logEnd = (claim: Omit<Dispatched, 'body'>, exchange: Exchange): void => {
+    countDelivery(exchange);
+    const { eventId, endpointId, event, conversationId } = claim;
+    const { outcome, errorKind, status, timings } = exchange;
+    const ms = timings?.total ?? null;
+    logger.info({ eventId, endpointId, event, conversationId, outcome, errorKind, status, ms }, 'delivery ended');
+  };
+
+  /** Pauses are written before the outcome: whoever takes the line next must see them. */
+  const pauseAsAsked = async (endpointId: string, { status, retryAfterSeconds }: SendResult): Promise<void> => {
+    if (status === 410) return endpoints.pauseEndpoint(endpointId, { reason: 'gone', until: null });
+    if ((status === 429 || status === 503) && retryAfterSeconds !== null && retryAfterSeconds > 0) {
+      const until = new Date(Date.now() + Math.min(retryAfterSeconds, RETRY_AFTER_MAX_S) * 1000);
+      await endpoints.pauseEndpoint(endpointId, { reason: 'retry_after', until });
+    }
+  };
+
+  /** The send is over and will not be repeated; its record is, while MongoDB is away, since that is filtered on `sending`. */
+  const record = async (work: () => Promise<void>): Promise<void> => {
+    const until = performance.now() + RECORD_FOR_MS;
+    for (;;) {
+      try {
+        return await work();
+      } catch (cause) {
+        if (performance.now() > until) throw cause;
+        await sleep(RECORD_AGAIN_MS);
+      }
+    }
+  };
+
+  return {
+    logEnd,
+
+    /** 'ended': it has its outcome. 'untried': it is as unsent as before, and unclaimed. */
+    dispatch: async (claim: Dispatched, held: Held, aim: Aim): Promise<'ended' | 'untried'> => {
+      const { endpointId } = claim;
+      const { deliveryId, token } = held;
+      const result = await sender.send({
+        endpointId,
+        url: aim.endpoint.url,
+        body: Buffer.from(claim.body),
+        headers: headersOf(claim, aim, held.redelivery),
+        notAfter: aim.at + WRITE_BEFORE_MS,
+      });
+      breaker.record(endpointId, result);
+      if (isUntried(result)) {
+        // Where it cannot be given back, a sweep or an erasure has ended it.
+        return (await deliveries.giveBack(deliveryId, token, held)) ? 'untried' : 'ended';
+      }
+      const exchange = toExchange(result);
+      await record(async () => {
+        await pauseAsAsked(endpointId, result);
+        await deliveries.recordOutcome(deliveryId, token, exchange);
+      });
+      logEnd(claim, exchange);
+      return 'ended';
+    },
+  };
+};
+
+export type Dispatch = ReturnType<typeof createDispatch>;
