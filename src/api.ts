@@ -69,6 +69,7 @@ export const openApi = async ({
       }
     },
     metrics,
+    publicUrl: config.PUBLIC_URL,
     draining: lifecycle.draining,
     trustProxy: config.TRUST_PROXY,
     logger,

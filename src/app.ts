@@ -6,6 +6,7 @@ import { conversationRoutes } from './conversations/routes.ts';
 import type { ConversationStore } from './conversations/store.ts';
 import type { EndpointStore } from './events/endpoint-store.ts';
 import type { DeliveryQueue } from './events/queue.ts';
+import { createApiDocument } from './openapi/document.ts';
 import { notFound, unavailable } from './platform/errors.ts';
 import type { Readiness } from './platform/health.ts';
 import { errorHandler, methodNotAllowed, nothingHere, requestId, requestIdOf } from './platform/http.ts';
@@ -23,6 +24,7 @@ export type AppDependencies = {
   readiness: () => Promise<Readiness>;
   onErased: (conversation: StoredConversation) => void;
   metrics: Metrics;
+  publicUrl: string | undefined;
   draining: AbortSignal;
   trustProxy: boolean | number | string;
   logger: Logger;
@@ -36,8 +38,13 @@ const refuseWhileDraining =
     next(unavailable());
   };
 
-/** For those who watch the process; answered while it drains too. */
-const watchRoutes = ({ readiness, metrics }: Pick<AppDependencies, 'readiness' | 'metrics'>): Router => {
+/** For those who watch the process or read about it; answered while it drains too. */
+const watchRoutes = ({
+  readiness,
+  metrics,
+  publicUrl,
+}: Pick<AppDependencies, 'readiness' | 'metrics' | 'publicUrl'>): Router => {
+  const document = JSON.stringify(createApiDocument({ serverUrl: publicUrl }));
   const router = Router({ caseSensitive: true });
   const readOnly = methodNotAllowed('GET', 'HEAD');
   router
@@ -63,6 +70,10 @@ const watchRoutes = ({ readiness, metrics }: Pick<AppDependencies, 'readiness' |
       if (text === null) throw notFound();
       res.type(metrics.contentType).send(text);
     })
+    .all(readOnly);
+  router
+    .route('/openapi.json')
+    .get((_req, res) => void res.type('application/json').send(document))
     .all(readOnly);
   return router;
 };

@@ -22,5 +22,6 @@ export const SuggestedAction = z
   .refine((action) => action.type !== 'link' || isSafeLink(action.payload), {
     path: ['payload'],
     message: 'is not a link this service will show',
-  });
+  })
+  .meta({ id: 'SuggestedAction', description: 'A hint a client may render as a button.' });
 export type SuggestedAction = z.infer<typeof SuggestedAction>;

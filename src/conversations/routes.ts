@@ -8,7 +8,7 @@ import { invalid, notFound } from '../platform/errors.ts';
 import { methodNotAllowed, validate } from '../platform/http.ts';
 import { conversationKeyOf } from '../platform/ids.ts';
 import { jsonBody } from '../platform/json-body.ts';
-import { type ConversationView, toEscalationView, toHistoryView, toView } from './view.ts';
+import { toEscalationView, toHistoryView, toListView } from './view.ts';
 import type { StoredConversation } from './conversation.ts';
 import { decodePosition, encodePosition, HISTORY_MAX } from './messages.ts';
 import type { ConversationStore } from './store.ts';
@@ -20,16 +20,17 @@ const wholeNumber = (min: number, max: number) =>
     .string()
     .regex(/^\d{1,15}$/, `must be a whole number from ${min} to ${max}`)
     .transform(Number)
-    .refine((value) => value >= min && value <= max, `must be a whole number from ${min} to ${max}`);
+    .refine((value) => value >= min && value <= max, `must be a whole number from ${min} to ${max}`)
+    .meta({ override: { type: 'integer', minimum: min, maximum: max, pattern: undefined } });
 
-const HistoryQuery = z.object({
+export const HistoryQuery = z.object({
   limit: wholeNumber(1, HISTORY_MAX).optional(),
   cursor: z.string().max(500).optional(),
   after_seq: wholeNumber(0, Number.MAX_SAFE_INTEGER).optional(),
   wait: wholeNumber(0, 25).optional(),
 });
 
-const ListQuery = z.object({
+export const ListQuery = z.object({
   session_id: z.string().min(1).optional(),
   updated_after: z.iso.datetime({ offset: true }).optional(),
   limit: wholeNumber(1, 100).optional(),
@@ -42,6 +43,7 @@ export const EscalateRequest = z
       .string()
       .refine((value) => value.isWellFormed() && !value.includes('\0'), 'must be well-formed Unicode')
       .refine((value) => value.trim() !== '' && [...value].length <= 500, 'must be 1–500 characters')
+      .meta({ description: '`manual` when left out.', minLength: 1, maxLength: 500 })
       .nullish(),
     lead_score: z.number().min(0).max(100).nullish(),
   })
@@ -131,8 +133,7 @@ export const conversationRoutes = ({
       ...(limit !== undefined && { limit }),
       ...(cursor !== undefined && { after: decodeAfter(cursor) }),
     });
-    const views: ConversationView[] = rows.map(toView);
-    res.json({ conversations: views, hasMore: next !== null, nextCursor: next && encodeAfter(next) });
+    res.json(toListView(rows, next && encodeAfter(next)));
   };
 
   const escalate: RequestHandler = async (req, res) => {

@@ -1,8 +1,80 @@
-import type { StoredConversation } from './conversation.ts';
+import * as z from 'zod';
+import { SuggestedAction } from '../assistants/suggested-action.ts';
+import { CHANNELS, ROLES, STATUSES, type StoredConversation } from './conversation.ts';
 import type { HistoryPage, NumberedMessage } from './messages.ts';
 
-/** What callers see of a conversation (contract §4). Times are ISO 8601 UTC. */
-export const toView = (conversation: StoredConversation) => ({
+/** A string in JSON. */
+const time = z.date().meta({
+  description: 'ISO 8601, UTC.',
+  example: '2026-05-04T10:15:30.123Z',
+  override: { type: 'string', format: 'date-time' },
+});
+const uuid = z.uuid().meta({ example: '6f1d2c3b-8a49-4e5f-9b7a-1c2d3e4f5a6b' });
+const language = z.string().meta({ description: 'Canonical BCP 47 tag.', example: 'en' });
+const score = z.number().min(0).max(100);
+
+const Tag = z.object({ tag: z.string(), color: z.string().nullable() }).meta({ id: 'Tag' });
+
+/** What callers see of a conversation (contract §4). */
+export const ConversationView = z
+  .object({
+    conversationId: uuid,
+    sessionId: z.string().meta({ example: 'visitor-42' }),
+    channel: z.enum(CHANNELS).meta({ description: 'Where the first message came from.' }),
+    language,
+    status: z.enum(STATUSES),
+    leadScore: score,
+    tags: z.array(Tag),
+    createdAt: time,
+    updatedAt: time,
+    escalatedAt: time.nullable(),
+    escalationReason: z.string().nullable(),
+    resolvedAt: time.nullable(),
+    resolvedBy: z.string().nullable().meta({ description: 'The operator, by uuid.' }),
+  })
+  .meta({ id: 'Conversation' });
+export type ConversationView = z.infer<typeof ConversationView>;
+
+export const MessageView = z
+  .object({
+    messageId: uuid,
+    turnId: uuid.nullable().meta({ description: 'The turn it belongs to; none for operators and system messages.' }),
+    seq: z.int().min(1).nullable().meta({
+      description: 'Its place: 1, 2, 3 … without gaps; a turn’s two messages share one. Null while it waits.',
+    }),
+    role: z.enum(ROLES),
+    content: z.string(),
+    language: language.nullable(),
+    suggestedActions: z.array(SuggestedAction).optional(),
+    createdAt: time,
+  })
+  .meta({ id: 'Message' });
+
+const page = {
+  hasMore: z.boolean(),
+  nextCursor: z.string().nullable().meta({ description: 'For the query parameter `cursor` of the next page.' }),
+};
+
+export const HistoryView = z
+  .object({ ...ConversationView.shape, messages: z.array(MessageView), ...page })
+  .meta({ id: 'ConversationHistory' });
+
+export const ConversationListView = z
+  .object({ conversations: z.array(ConversationView), ...page })
+  .meta({ id: 'ConversationList' });
+
+export const EscalationView = z
+  .object({
+    conversationId: uuid,
+    status: z.literal('escalated'),
+    reason: z.string(),
+    leadScore: score,
+    language,
+    escalatedAt: time,
+  })
+  .meta({ id: 'Escalation' });
+
+export const toView = (conversation: StoredConversation): ConversationView => ({
   conversationId: conversation.conversationId,
   sessionId: conversation.sessionId,
   channel: conversation.channel,
@@ -17,9 +89,8 @@ export const toView = (conversation: StoredConversation) => ({
   resolvedAt: conversation.resolvedAt,
   resolvedBy: conversation.resolvedBy,
 });
-export type ConversationView = ReturnType<typeof toView>;
 
-const toMessageView = (message: NumberedMessage) => ({
+const toMessageView = (message: NumberedMessage): z.infer<typeof MessageView> => ({
   messageId: message.messageId,
   turnId: message.turnId,
   seq: message.seq,
@@ -31,18 +102,32 @@ const toMessageView = (message: NumberedMessage) => ({
   createdAt: message.createdAt,
 });
 
-export const toHistoryView = (conversation: StoredConversation, page: HistoryPage, nextCursor: string | null) => ({
+export const toHistoryView = (
+  conversation: StoredConversation,
+  { messages, hasMore }: HistoryPage,
+  nextCursor: string | null,
+): z.infer<typeof HistoryView> => ({
   ...toView(conversation),
-  messages: page.messages.map(toMessageView),
-  hasMore: page.hasMore,
+  messages: messages.map(toMessageView),
+  hasMore,
   nextCursor,
 });
 
-export const toEscalationView = (conversation: StoredConversation) => ({
+export const toListView = (
+  conversations: StoredConversation[],
+  nextCursor: string | null,
+): z.infer<typeof ConversationListView> => ({
+  conversations: conversations.map(toView),
+  hasMore: nextCursor !== null,
+  nextCursor,
+});
+
+/** Of an escalated conversation, which has a reason and a time. */
+export const toEscalationView = (conversation: StoredConversation): z.infer<typeof EscalationView> => ({
   conversationId: conversation.conversationId,
-  status: 'escalated' as const,
-  reason: conversation.escalationReason,
+  status: 'escalated',
+  reason: conversation.escalationReason ?? '',
   leadScore: conversation.leadScore,
   language: conversation.language,
-  escalatedAt: conversation.escalatedAt,
+  escalatedAt: conversation.escalatedAt ?? conversation.updatedAt,
 });

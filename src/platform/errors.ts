@@ -1,3 +1,5 @@
+import * as z from 'zod';
+
 export type ErrorCode =
   | 'missing_api_key'
   | 'invalid_api_key'
@@ -19,8 +21,6 @@ export type ErrorCode =
   | 'malformed_request'
   | 'request_timeout'
   | 'headers_too_large';
-
-export type ErrorDetail = { field: string; code: string; message: string };
 
 const STATUS: Record<ErrorCode, number> = {
   missing_api_key: 401,
@@ -66,6 +66,25 @@ const MESSAGE: Record<ErrorCode, string> = {
   headers_too_large: 'The request line and headers are larger than 16 KiB.',
 };
 
+export const ERROR_CODES = Object.keys(STATUS) as ErrorCode[];
+
+const ErrorDetail = z.object({ field: z.string(), code: z.string(), message: z.string() });
+export type ErrorDetail = z.infer<typeof ErrorDetail>;
+
+/** Every answer that is not 2xx (contract §5). */
+export const ErrorBody = z
+  .object({
+    error: z.object({
+      code: z.enum(ERROR_CODES),
+      message: z.string().meta({ description: 'For people. Never quotes the input.' }),
+      field: z.string().optional().meta({ description: 'The first wrong field, as a dotted path.' }),
+      details: z.array(ErrorDetail).optional().meta({ description: 'Every wrong field.' }),
+      requestId: z.string(),
+    }),
+  })
+  .meta({ id: 'Error' });
+export type ErrorBody = z.infer<typeof ErrorBody>;
+
 /**
  * What a caller can mend, or must be told (contract §5). Messages never quote the input, a stack or an inner name.
  * `headers` are sent with the answer, `details` list every wrong field, the first of them being `field`.
@@ -88,7 +107,7 @@ export class ApiError extends Error {
     this.headers = options.headers ?? {};
   }
 
-  toBody(requestId: string) {
+  toBody(requestId: string): ErrorBody {
     const first = this.details[0];
     return {
       error: {

@@ -1,6 +1,6 @@
 import * as z from 'zod';
 import { LanguageTag } from '../assistants/assistant.ts';
-import { SUGGESTED_ACTION_TYPES } from '../assistants/suggested-action.ts';
+import { MAX_SUGGESTED_ACTIONS, SuggestedAction } from '../assistants/suggested-action.ts';
 
 export const SESSION_ID_MAX = 256;
 export const MESSAGE_MAX = 8_000;
@@ -25,7 +25,12 @@ export const SessionId = wellFormed
   .refine(notBlank, 'must not be blank')
   .refine(longest(SESSION_ID_MAX), `must be at most ${SESSION_ID_MAX} characters`)
   .refine((value) => !/\p{Cc}/u.test(value), 'must not contain control characters')
-  .meta({ description: 'Any stable string for each user. Same value = same conversation.', minLength: 1 });
+  .meta({
+    description: 'Any stable string for each user. Same value = same conversation.',
+    minLength: 1,
+    maxLength: SESSION_ID_MAX,
+    example: 'visitor-42',
+  });
 
 export const MessageText = wellFormed
   .refine(notBlank, 'must not be blank')
@@ -36,8 +41,11 @@ export const MessageText = wellFormed
 export const ChatRequest = z
   .object({
     session_id: SessionId,
-    message: MessageText.meta({ description: "The visitor's text.", minLength: 1 }),
-    language: LanguageTag.nullish().meta({ description: 'BCP 47 tag of the message; detected when left out.' }),
+    message: MessageText.meta({ description: "The visitor's text.", minLength: 1, maxLength: MESSAGE_MAX }),
+    language: LanguageTag.nullish().meta({
+      description: 'BCP 47 tag of the message; detected when left out.',
+      example: 'en-GB',
+    }),
   })
   .meta({ id: 'ChatRequest' });
 
@@ -46,13 +54,14 @@ export const IdempotencyKey = z.string().regex(/^[\x21-\x7e]{1,255}$/, 'must be 
 
 export const ChatResponse = z
   .object({
-    reply: z.string(),
+    reply: z.string().meta({ description: "The assistant's answer." }),
     suggestedActions: z
-      .array(z.object({ label: z.string(), type: z.enum(SUGGESTED_ACTION_TYPES), payload: z.string() }))
-      .max(5)
-      .optional(),
-    conversationId: z.uuid(),
-    messageId: z.uuid(),
+      .array(SuggestedAction)
+      .max(MAX_SUGGESTED_ACTIONS)
+      .optional()
+      .meta({ description: 'Hints to render as buttons; left out when there are none.' }),
+    conversationId: z.uuid().meta({ description: 'The same for the whole session.' }),
+    messageId: z.uuid().meta({ description: "The assistant's message." }),
   })
   .meta({ id: 'ChatResponse' });
 export type ChatResponse = z.infer<typeof ChatResponse>;

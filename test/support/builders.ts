@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { AssistantInput, KnowledgeInput } from '../../src/assistants/assistant.ts';
 import type { Stack } from './stack.ts';
+import { validateResponse } from './validate-response.ts';
 
 export type ChatBody = { reply: string; conversationId: string; messageId: string; suggestedActions?: unknown[] };
 export type ErrorBody = { error: { code: string; message: string; field?: string; requestId: string } };
@@ -40,7 +41,11 @@ export const request = async <Body = ChatBody>(
     }),
   });
   const text = await response.text();
-  return { status: response.status, headers: response.headers, body: (text ? JSON.parse(text) : null) as Body };
+  const { status, headers: received } = response;
+  const parsed = text ? (JSON.parse(text) as unknown) : null;
+  // Every response of the whole suite is held against the OpenAPI document.
+  validateResponse({ method, url, status, headers: received, body: parsed });
+  return { status, headers: received, body: parsed as Body };
 };
 
 /** An assistant with one entry of knowledge, a key, and helpers that speak to the stack as its caller would. */

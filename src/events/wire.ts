@@ -1,0 +1,53 @@
+import * as z from 'zod';
+import { CONTENT_MAX_CODE_POINTS, type EventKind } from './event.ts';
+
+const conversation_id = z.uuid().meta({ example: '6f1d2c3b-8a49-4e5f-9b7a-1c2d3e4f5a6b' });
+const session_id = z.string().meta({ example: 'visitor-42' });
+const channel = z.enum(['api', 'webhook', 'web']);
+const language = z.string().meta({ description: 'Canonical BCP 47 tag.', example: 'en' });
+
+const envelope = <Kind extends EventKind, Payload extends z.ZodObject>(event: Kind, payload: Payload, id: string) =>
+  z
+    .object({
+      event: z.literal(event),
+      event_id: z.uuid().meta({ description: 'Unique and stable: de-duplicate on it.' }),
+      timestamp: z.int().min(0).meta({ description: 'When it happened, in Unix seconds.', example: 1_777_889_730 }),
+      payload,
+    })
+    .meta({ id });
+
+/** The bodies a customer's server receives, by kind (contract §6). */
+export const WIRE_EVENTS = {
+  'conversation.created': envelope(
+    'conversation.created',
+    z.object({ conversation_id, session_id, channel, language }),
+    'ConversationCreatedEvent',
+  ),
+  'message.received': envelope(
+    'message.received',
+    z.object({
+      conversation_id,
+      role: z.literal('user'),
+      content: z.string().meta({ description: `The first ${CONTENT_MAX_CODE_POINTS} characters.` }),
+      channel,
+      language,
+    }),
+    'MessageReceivedEvent',
+  ),
+  'conversation.escalated': envelope(
+    'conversation.escalated',
+    z.object({ conversation_id, reason: z.string(), lead_score: z.number().min(0).max(100), language }),
+    'ConversationEscalatedEvent',
+  ),
+  'conversation.resolved': envelope(
+    'conversation.resolved',
+    z.object({ conversation_id, resolved_by: z.string().meta({ description: 'The operator, by uuid.' }) }),
+    'ConversationResolvedEvent',
+  ),
+  'tag.added': envelope(
+    'tag.added',
+    z.object({ conversation_id, tag: z.string(), color: z.string().nullable() }),
+    'TagAddedEvent',
+  ),
+  'webhook.test': envelope('webhook.test', z.object({ ping: z.literal('pong') }), 'WebhookTestEvent'),
+} satisfies Record<EventKind, z.ZodType>;

@@ -1,0 +1,84 @@
+import * as z from 'zod';
+import type { ZodOpenApiOperationObject, ZodOpenApiPathsObject } from 'zod-openapi';
+import { ChatRequest, ChatResponse, IdempotencyKey } from '../turns/turn.ts';
+import { ok, problems } from './responses.ts';
+
+const HEADERS = z.object({
+  'Idempotency-Key': IdempotencyKey.optional().meta({
+    description:
+      'Decides for 24 h, in place of session and message, whether this request repeats an earlier one. With another ' +
+      'session or message under the same key: 422.',
+  }),
+  'X-Request-Id': z
+    .string()
+    .regex(/^[\w-]{8,64}$/)
+    .optional()
+    .meta({ description: 'Comes back in the response; one that is not well-formed is replaced.' }),
+});
+
+const EXAMPLE = {
+  reply: 'We are open from 9 to 5.',
+  suggestedActions: [{ label: 'Directions', type: 'link', payload: '/directions' }],
+  conversationId: '6f1d2c3b-8a49-4e5f-9b7a-1c2d3e4f5a6b',
+  messageId: 'f3a1c9d2-5b7e-4c8a-8e1f-9d0b2a4c6e8f',
+};
+
+const RETRYING =
+  'Sending the same `session_id` and `message` again is safe: while the first is in flight it is joined, after a failure ' +
+  'resumed, and for a minute after its answer replayed, as long as nothing else was said. Such an answer carries ' +
+  '`Idempotent-Replayed: true`.';
+
+const send = (
+  operation: Pick<ZodOpenApiOperationObject, 'operationId' | 'summary' | 'security' | 'responses' | 'requestParams'>,
+): ZodOpenApiOperationObject => ({
+  tags: ['Chat'],
+  description: `Answers a visitor's message. Messages of one session are answered one at a time, in order.\n\n${RETRYING}`,
+  ...operation,
+  requestBody: {
+    required: true,
+    content: {
+      'application/json': {
+        schema: ChatRequest,
+        example: { session_id: 'visitor-42', message: 'What are your opening hours?' },
+      },
+    },
+  },
+  responses: {
+    '200': ok(ChatResponse, { example: EXAMPLE, replays: true }),
+    ...problems(
+      'payload_too_large',
+      'validation_failed',
+      'invalid_json',
+      'idempotency_key_reused',
+      'rate_limited',
+      'session_busy',
+      'internal_error',
+      'reply_timeout',
+      'unavailable',
+    ),
+    ...operation.responses,
+  },
+});
+
+/** The two ways in (contract §1). */
+export const chatPaths: ZodOpenApiPathsObject = {
+  '/api/v1/chat': {
+    post: send({
+      operationId: 'sendMessage',
+      summary: 'Send a message, get a reply',
+      security: [{ apiKey: [] }],
+      requestParams: { header: HEADERS },
+      // Erased while its caller was waiting: there is nothing to answer in any more.
+      responses: problems('missing_api_key', 'invalid_api_key', 'not_found'),
+    }),
+  },
+  '/api/v1/channels/webhook/{assistant_id}': {
+    post: send({
+      operationId: 'sendChannelMessage',
+      summary: 'The same for tools that can only POST JSON',
+      security: [{ verifyToken: [] }, {}],
+      requestParams: { header: HEADERS, path: z.object({ assistant_id: z.uuid() }) },
+      responses: problems('invalid_verify_token', 'not_found'),
+    }),
+  },
+};

@@ -1,0 +1,75 @@
+import * as z from 'zod';
+import type { ZodOpenApiPathItemObject } from 'zod-openapi';
+import type { EventKind } from '../events/event.ts';
+import { WIRE_EVENTS } from '../events/wire.ts';
+
+const WHEN: Record<EventKind, string> = {
+  'conversation.created': 'A session began.',
+  'message.received': 'A visitor’s message was accepted.',
+  'conversation.escalated': 'A conversation was handed to a person.',
+  'conversation.resolved': 'An operator marked a conversation done.',
+  'tag.added': 'An operator tagged a conversation.',
+  'webhook.test': 'Somebody pressed the test button.',
+};
+
+const conversation_id = '6f1d2c3b-8a49-4e5f-9b7a-1c2d3e4f5a6b';
+
+const PAYLOADS: Record<EventKind, Record<string, unknown>> = {
+  'conversation.created': { conversation_id, session_id: 'visitor-42', channel: 'api', language: 'en' },
+  'message.received': { conversation_id, role: 'user', content: 'When are you open?', channel: 'api', language: 'en' },
+  'conversation.escalated': { conversation_id, reason: 'user_requested', lead_score: 40, language: 'en' },
+  'conversation.resolved': { conversation_id, resolved_by: '3f0e8f0a-3c1c-4f0e-9d2b-6d6a0f6b7c11' },
+  'tag.added': { conversation_id, tag: 'billing', color: '#2f6fed' },
+  'webhook.test': { ping: 'pong' },
+};
+
+const eventHeaders = (event: EventKind) =>
+  z.object({
+    'X-Factory-Signature': z.string().meta({
+      description:
+        '`t=<unix seconds>,v1=<hex>`: HMAC-SHA256, keyed with the endpoint’s secret, over `<t>.<raw body>`. During a ' +
+        'rotation there are two `v1`. Compare in constant time; allow 300 s both ways.',
+      example: 't=1777889730,v1=5257a869e7ecebeda32affa62cdca3fa51cad7e77a0e56ff536d0ce8e108d8bd',
+    }),
+    'X-Factory-Event': z.literal(event),
+    'X-Factory-Event-Id': z.uuid().meta({ description: 'The same as `event_id`.' }),
+    'X-Factory-Redelivery': z.literal('true').optional().meta({ description: 'A person sent this event once more.' }),
+  });
+
+const webhookOf = (event: EventKind): ZodOpenApiPathItemObject => ({
+  post: {
+    operationId: event.replace(/[._](\w)/g, (_match, letter: string) => letter.toUpperCase()),
+    summary: WHEN[event],
+    description: 'Sent once, never again by itself; answer within 5 s. The events of a conversation come in order.',
+    tags: ['Events'],
+    security: [],
+    requestParams: { header: eventHeaders(event) },
+    requestBody: {
+      required: true,
+      content: {
+        'application/json': {
+          schema: WIRE_EVENTS[event],
+          example: {
+            event,
+            event_id: '9d1f7c2e-3b5a-4c6d-8e7f-0a1b2c3d4e5f',
+            timestamp: 1_777_889_730,
+            payload: PAYLOADS[event],
+          },
+        },
+      },
+    },
+    responses: {
+      '2XX': { description: 'Delivered. Any other status is recorded as rejected; redirects are not followed.' },
+    },
+  },
+});
+
+/** What a customer's server receives (contract §6). */
+export const eventWebhooks: Record<EventKind, ZodOpenApiPathItemObject> = {
+  'conversation.created': webhookOf('conversation.created'),
+  'message.received': webhookOf('message.received'),
+  'conversation.escalated': webhookOf('conversation.escalated'),
+  'conversation.resolved': webhookOf('conversation.resolved'),
+  'tag.added': webhookOf('tag.added'),
+  'webhook.test': webhookOf('webhook.test'),
+};
