@@ -11,7 +11,7 @@ import { closeRedis, openRedis } from './platform/redis.ts';
 import { closeWebServer, createWebServer, listen } from './platform/tls.ts';
 import { openService } from './service.ts';
 import { countRequests, sampleQueues } from './service-metrics.ts';
-import { openReplies, publishReply } from './turns/replies.ts';
+import { createPublisher, openReplies } from './turns/replies.ts';
 import { createSubmit, storedReplyOf } from './turns/submit.ts';
 
 /** The API process, assembled and listening; tests start it as `main.ts` does. Answers with the port. */
@@ -42,6 +42,7 @@ export const openApi = async ({
   });
   lifecycle.add('replies', replies, (opened) => opened.close());
 
+  const publish = createPublisher(redis);
   const app = createApp({
     access: createAccess({
       assistants,
@@ -65,7 +66,7 @@ export const openApi = async ({
     readiness: createReadiness({ mongo: service.mongo, redis, draining: lifecycle.draining }),
     onErased: ({ conversationId, waiting }) => {
       for (const { turnId, replyTo } of waiting) {
-        publishReply(redis, replyTo, { turnId, conversationId, reply: { outcome: 'erased' } });
+        publish(replyTo, { turnId, conversationId, reply: { outcome: 'erased' } });
       }
     },
     metrics,

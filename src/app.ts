@@ -88,13 +88,15 @@ export const createApp = (dependencies: AppDependencies): Express => {
   app.disable('etag');
   app.enable('case sensitive routing');
   app.use(requestId);
-  app.use(helmet());
+  app.use(helmet.xContentTypeOptions());
 
-  app.use(watchRoutes(dependencies));
-  app.use(refuseWhileDraining(draining));
+  app.use('/api', refuseWhileDraining(draining));
   app.use(turnRoutes({ access, submit }));
   app.use(conversationRoutes({ access, conversations, endpoints, deliveryQueue, onErased, draining }));
 
+  // Pages get the whole set of headers; the API's answers are JSON and need no more than the one above.
+  app.use(helmet());
+  app.use(watchRoutes(dependencies));
   app.use(nothingHere);
   app.use(errorHandler(logger));
   return app;

@@ -48,6 +48,11 @@ export type TurnEnd =
   | { kind: 'held'; holdingText: string; leadScore: number; leadBecause: string[] }
   | { kind: 'failed' };
 
+/** A conversation as a worker reads it: of `recent` the first two, and how many there are. */
+export type AnswerableConversation = Omit<StoredConversation, 'sessionId' | 'outbox' | 'opening'> & {
+  recentCount: number;
+};
+
 /** What a waiting caller is told: the chat response of contract §1, or that the turn failed. */
 export type TurnReply =
   | { outcome: 'answered'; reply: string; suggestedActions?: SuggestedAction[]; messageId: string }
@@ -143,8 +148,8 @@ type CommitDetails = {
  * The commit of the head as one update on the conversation as it was read. Everything the choice of the reply rested on is
  * in the filter, so that a handoff, an operator's message or a new waiter in between makes it match nothing.
  */
-export const prepareCommit = (
-  conversation: StoredConversation,
+const prepareCommit = (
+  conversation: AnswerableConversation,
   end: TurnEnd,
   { receiversOf, storedSeqs, keepRecent, crowded }: CommitDetails,
 ): Prepared => {
@@ -238,14 +243,20 @@ export const prepareCommit = (
   };
 };
 
-/** How many finished turns stay: the last 20, plus failed and undelivered ones of 10 minutes, at most 200. */
-const countRecent = (recent: RecentTurn[], isDelivered: (turnId: string) => boolean, now: number): number => {
-  const falling = recent.slice(0, Math.max(0, recent.length + 1 - RECENT_MIN));
+/**
+ * How many finished turns stay: the last 20, plus failed and undelivered ones of 10 minutes, at most 200. `falling` = the
+ * oldest ones, beyond the last 19 of those there are.
+ */
+const countRecent = (
+  { falling, count }: { falling: RecentTurn[]; count: number },
+  isDelivered: (turnId: string) => boolean,
+  now: number,
+): number => {
   const kept = falling.findIndex(
     ({ turnId, outcome, finishedAt, async }) =>
       now - finishedAt.getTime() < RESUMABLE_FOR_MS && (outcome === 'failed' || (!async && !isDelivered(turnId))),
   );
-  return kept === -1 ? RECENT_MIN : Math.min(RECENT_MAX, recent.length + 1 - kept);
+  return kept === -1 ? RECENT_MIN : Math.min(RECENT_MAX, count + 1 - kept);
 };
 
 /** One atomic update ends the head, batched with the commits beside it; null = the conversation changed, read it again. */
@@ -291,18 +302,30 @@ export const createCommit = (dependencies: { connection: Connection; messages: M
     });
   });
 
+  const fallingOf = async ({ _id, recent, recentCount }: AnswerableConversation): Promise<RecentTurn[]> => {
+    const size = Math.max(0, recentCount + 1 - RECENT_MIN);
+    if (size <= recent.length) return recent.slice(0, size);
+    const whole = await conversations.findOne({ _id }, { projection: { recent: 1 } });
+    return whole?.recent.slice(0, size) ?? [];
+  };
+
   return async (
-    conversation: StoredConversation,
+    conversation: AnswerableConversation,
     end: TurnEnd,
     { receiversOf, crowded }: { receiversOf: ReceiversOf; crowded: boolean },
   ): Promise<Committed | null> => {
-    const { _id: key, recent } = conversation;
-    const falling = recent.length < RECENT_MIN ? [] : recent.slice(0, recent.length + 1 - RECENT_MIN);
-    const [storedSeqs, delivered] = await Promise.all([
+    const { _id: key } = conversation;
+    const findFalling = async () => {
+      const falling = await fallingOf(conversation);
+      const delivered = await hints.findDelivered(falling.map(({ turnId }) => ({ key, turnId })));
+      return { falling, delivered };
+    };
+    const [storedSeqs, { falling, delivered }] = await Promise.all([
       messages.storeFullPages(conversation),
-      hints.findDelivered(falling.map(({ turnId }) => ({ key, turnId }))),
+      findFalling(),
     ]);
-    const keepRecent = countRecent(recent, (turnId) => delivered.has(turnId), Date.now());
+    const kept = { falling, count: conversation.recentCount };
+    const keepRecent = countRecent(kept, (turnId) => delivered.has(turnId), Date.now());
     const prepared = prepareCommit(conversation, end, { receiversOf, storedSeqs, keepRecent, crowded });
     const { won, nextTurnId } = await write(prepared);
     if (!won) {

@@ -5,7 +5,8 @@ import type { Partitions } from '../platform/redis.ts';
 /** A worker's hold on a turn, renewed while it works; a dead worker's lapses by itself. */
 export const TAKE_MS = 10_000;
 const RENEW_EVERY_MS = 3_000;
-const TRIES_KEPT_MS = 3_600_000;
+/** Outlives a lapsed hold and the sweep after it many times over; a count lost begins anew. */
+const TRIES_KEPT_MS = 120_000;
 /** Longer than a turn can be resumed for. */
 const DELIVERED_KEPT_MS = 660_000;
 
@@ -18,7 +19,7 @@ if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
 end
 return 0`;
 
-// Only the owner renews or releases; a finished turn forgets its tries.
+// Only the owner renews or releases.
 const RENEW = `
 if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
 return 0`;
@@ -66,10 +67,15 @@ export const createHints = (redis: Redis, partitions: Partitions) => {
       return { token, tries };
     },
 
-    /** Lets go of a turn; `finished` forgets its tries. Not awaited by anything that decides. */
-    release: (ref: TurnRef, token: string, finished: boolean): void => {
+    /** An answered turn is never taken again: its hold and its count lapse by themselves, without a command. */
+    letLapse: (ref: TurnRef): void => {
       held.delete(ref.turnId);
-      scripts.parleyRelease(takeKey(ref), triesKey(ref), token, finished ? 1 : 0).catch(() => undefined);
+    },
+
+    /** Lets go of a turn that may be taken again; `forgetTries` where its next try is to be the first. Not awaited. */
+    release: (ref: TurnRef, token: string, forgetTries: boolean): void => {
+      held.delete(ref.turnId);
+      scripts.parleyRelease(takeKey(ref), triesKey(ref), token, forgetTries ? 1 : 0).catch(() => undefined);
     },
 
     /** Which of these turns a worker holds right now. */

@@ -44,6 +44,8 @@ export const endpointsOf = ({ opening, outbox = [] }: Entries<EventStub>): strin
 /** What a sweep reads of an outbox: of very many, so without what the events say. */
 export type StaleOutbox = { _id: string; conversationId: string } & Entries<EventStub>;
 
+const LIST_WITHIN_MS = 2_000;
+
 const PROJECTION = { conversationId: 1, assistantId: 1, sessionId: 1, channel: 1, opening: 1, outbox: 1 };
 const STUBS = Object.fromEntries(
   [
@@ -186,6 +188,25 @@ export const createOutbox = (connection: Connection) => {
           .toArray(),
       ]);
       return [...new Map([...openings, ...outboxes].map((row) => [row._id, row as StaleOutbox])).values()];
+    },
+
+    /** What an assistant, or one conversation of it, has to send, for lists: by the indexes which hold only such. */
+    findUnsent: async (
+      { assistantId, conversationId }: { assistantId: string; conversationId?: string | undefined },
+      limit: number,
+    ): Promise<Outbox[]> => {
+      const whose = { assistantId, ...(conversationId !== undefined && { conversationId }) };
+      const find = (having: object, hint: string) =>
+        conversations
+          .find({ ...whose, ...having }, { projection: PROJECTION, maxTimeMS: LIST_WITHIN_MS })
+          .hint(hint)
+          .limit(limit)
+          .toArray();
+      const rows = await Promise.all([
+        find({ 'outbox.0': { $exists: true } }, 'outbox_heads'),
+        find({ opening: { $exists: true } }, 'openings'),
+      ]);
+      return [...new Map(rows.flat().map((row) => [row._id, row as Outbox])).values()];
     },
 
     /** Conversations with something unsent to this endpoint: for a change of the endpoint, which its lines must hear of. */

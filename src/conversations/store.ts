@@ -4,7 +4,7 @@ import { createBatcher } from '../platform/batch.ts';
 import { homeRange, isUuid } from '../platform/ids.ts';
 import { collectionOf, updateMany } from '../platform/mongo.ts';
 import { createAccept } from './accept.ts';
-import { createCommit } from './commit.ts';
+import { type AnswerableConversation, createCommit } from './commit.ts';
 import { conversationModels, type RecentTurn, type StoredConversation } from './conversation.ts';
 import { createErasure } from './erasure.ts';
 import type { Hints } from './hints.ts';
@@ -17,6 +17,24 @@ const LIST_MAX = 100;
 
 /** Without what only deliveries read. */
 const WITHOUT_EVENTS = { outbox: 0, opening: 0 } as const;
+
+const FOR_ANSWER = {
+  conversationId: 1,
+  assistantId: 1,
+  channel: 1,
+  language: 1,
+  status: 1,
+  leadScore: 1,
+  leadBecause: 1,
+  lowConfidenceStreak: 1,
+  engineErrorStreak: 1,
+  holding: 1,
+  seq: 1,
+  waiting: 1,
+  texts: 1,
+  recent: { $slice: ['$recent', 2] },
+  recentCount: { $size: '$recent' },
+} as const;
 
 export type FoundTurn =
   | { state: 'waiting'; conversation: StoredConversation; head: boolean }
@@ -70,6 +88,13 @@ export const createConversationStore = (dependencies: {
 
     /** The session's conversation as it stands, batched; null = none yet, or erased. */
     findByKey: createBatcher<string, StoredConversation | null>(readMany),
+
+    /** The same as a worker needs it: of finished turns only the oldest, which a commit may let fall. */
+    findForAnswer: createBatcher<string, AnswerableConversation | null>(async (keys) => {
+      const rows = await conversations.find({ _id: { $in: keys } }, { projection: FOR_ANSWER }).toArray();
+      const byKey = new Map(rows.map((row) => [row._id, row as unknown as AnswerableConversation]));
+      return keys.map((key) => byKey.get(key) ?? null);
+    }),
 
     /** Where a turn is: waiting, finished, or (null) nowhere, as after an erasure. */
     findTurn: async (turnId: string, assistantId?: string): Promise<FoundTurn | null> => {

@@ -10,7 +10,7 @@ import type { ConversationStore } from './store.ts';
 const EVENT_STALE_MS = 2_000;
 /** `sending` for longer than any send can take: its worker is gone. */
 const CLAIM_LOST_MS = 10_000;
-const LINES_A_SWEEP = 1_000;
+const LINES_A_SWEEP = 5_000;
 const LOOKS_A_SWEEP = 3;
 
 type Dependencies = {

@@ -6,6 +6,9 @@ import { countJobs, oldestWaitingAt, type PartitionedQueue } from '../platform/q
 export const DELIVERIES_QUEUE = 'deliveries';
 
 const LINES_PER_JOB = 50;
+/** With more wake-ups than this in line nobody works them off, and Redis is not the place to keep what MongoDB knows. */
+const JOBS_MAX = 20_000;
+const COUNT_EVERY_MS = 1_000;
 
 /**
  * A wake-up: conversations that have something to say, and deliveries without a conversation (tests, resends). What
@@ -19,8 +22,20 @@ export type WakeUpJob = z.infer<typeof WakeUpJob>;
 
 /** Hints like all jobs: a lost one is put back by a sweep, so nobody waits for it and nothing depends on it. */
 export const createDeliveryQueue = (queue: PartitionedQueue<WakeUpJob>, logger: Logger) => {
+  let full = false;
+  let countedAt = Number.NEGATIVE_INFINITY;
+  const isFull = async (): Promise<boolean> => {
+    if (performance.now() - countedAt < COUNT_EVERY_MS) return full;
+    countedAt = performance.now();
+    const { waiting = 0 } = await countJobs(queue);
+    full = waiting > JOBS_MAX;
+    return full;
+  };
+
   const add = createBatcher<string, void>(
     async (keys) => {
+      // Left to the sweeps.
+      if (await isFull()) return keys.map(() => undefined);
       for (const [partition, some] of Map.groupBy(new Set(keys), (key) => queue.of(key))) {
         for (let start = 0; start < some.length; start += LINES_PER_JOB) {
           await partition.add('wake', { conversations: some.slice(start, start + LINES_PER_JOB), deliveries: [] });

@@ -44,10 +44,28 @@ type Dependencies = {
 
 type Entry = { since: number; armed: boolean; resolve: (published: Published) => void };
 
-/** Workers publish a committed reply to the channels of those who wait for it. */
-export const publishReply = (redis: Redis, channels: string[], published: Published): void => {
-  const text = JSON.stringify(published);
-  for (const channel of channels) redis.publish(channel, text).catch(() => undefined); // waiters look into the store
+/**
+ * Publishes committed replies to the channels of those who wait for them. Replies of one turn of the event loop to one
+ * channel are one message: a batch of commits ends together. Never throws; waiters look into the store.
+ */
+export const createPublisher = (redis: Redis) => {
+  let gathered = new Map<string, Published[]>();
+
+  const flush = (): void => {
+    for (const [channel, published] of gathered) {
+      redis.publish(channel, JSON.stringify(published)).catch(() => undefined);
+    }
+    gathered = new Map();
+  };
+
+  return (channels: string[], published: Published): void => {
+    if (gathered.size === 0) setImmediate(flush);
+    for (const channel of channels) {
+      const known = gathered.get(channel);
+      if (known) known.push(published);
+      else gathered.set(channel, [published]);
+    }
+  };
 };
 
 /**
@@ -84,9 +102,9 @@ export const openReplies = async ({ subscriber, channel, findTurn, storedReply, 
   };
 
   subscriber.on('message', (_channel, text) => {
-    const parsed = Published.safeParse(JSON.parse(text));
-    if (parsed.success) settle(parsed.data);
-    else logger.error({ issues: parsed.error.issues.length }, 'a malformed reply was published');
+    const parsed = z.array(Published).safeParse(JSON.parse(text));
+    if (parsed.success) for (const published of parsed.data) settle(published);
+    else logger.error({ issues: parsed.error.issues.length }, 'malformed replies were published');
   });
   await subscriber.subscribe(channel);
   const timer = setInterval(lookAtOld, LOOK_EVERY_MS);

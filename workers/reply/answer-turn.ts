@@ -1,7 +1,7 @@
 import type { Assistant } from '../../src/assistants/assistant.ts';
 import type { AssistantStore } from '../../src/assistants/store.ts';
-import type { Committed, TurnEnd } from '../../src/conversations/commit.ts';
-import type { StoredConversation, WaitingTurn } from '../../src/conversations/conversation.ts';
+import type { AnswerableConversation, Committed, TurnEnd } from '../../src/conversations/commit.ts';
+import type { WaitingTurn } from '../../src/conversations/conversation.ts';
 import type { Hints, TurnRef } from '../../src/conversations/hints.ts';
 import type { ConversationStore } from '../../src/conversations/store.ts';
 import type { EndpointStore } from '../../src/events/endpoint-store.ts';
@@ -34,8 +34,10 @@ export type Dependencies = {
   logger: Logger;
 };
 
+type Ended = { nextTurnId: string | null; failed: boolean };
+
 /** The head's conversation as read; null where this turn is not the head (any more). */
-const headOf = (conversation: StoredConversation | null, turnId: string): WaitingTurn | null => {
+const headOf = (conversation: AnswerableConversation | null, turnId: string): WaitingTurn | null => {
   const head = conversation?.waiting[0];
   return head?.turnId === turnId ? head : null;
 };
@@ -70,7 +72,7 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
   });
 
   const askEngine = async (
-    conversation: StoredConversation,
+    conversation: AnswerableConversation,
     turn: WaitingTurn,
     assistant: Assistant,
   ): Promise<TurnEnd> => {
@@ -105,14 +107,14 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
     }
   };
 
-  const endOf = async (conversation: StoredConversation, turn: WaitingTurn, tries: number): Promise<TurnEnd> => {
+  const endOf = async (conversation: AnswerableConversation, turn: WaitingTurn, tries: number): Promise<TurnEnd> => {
     if (tries > MAX_TRIES) return { kind: 'failed' };
     const assistant = await assistants.findAssistant(conversation.assistantId);
     return assistant ? askEngine(conversation, turn, assistant) : { kind: 'failed' };
   };
 
   const announceEnd = (
-    conversation: StoredConversation,
+    conversation: AnswerableConversation,
     turn: WaitingTurn,
     end: TurnEnd,
     committed: Committed,
@@ -140,11 +142,11 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
     );
   };
 
-  /** Reads, answers, commits; again where the conversation changed in between. The next head, or null. */
-  const answerHead = async ({ key, turnId }: TurnRef, tries: number): Promise<string | null> => {
+  /** Reads, answers, commits; again where the conversation changed in between. Null: this turn is not the head (any more). */
+  const answerHead = async ({ key, turnId }: TurnRef, tries: number): Promise<Ended | null> => {
     let answered = null as { seq: number; status: string; end: TurnEnd } | null;
     for (let tried = 0; ; tried += 1) {
-      const conversation = await conversations.findByKey(key);
+      const conversation = await conversations.findForAnswer(key);
       const turn = headOf(conversation, turnId);
       if (!conversation || !turn) return null;
       // A waiter that joined meanwhile changes nothing of the answer; a message or a handoff does.
@@ -160,7 +162,7 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
       });
       if (!committed) continue;
       announceEnd(conversation, turn, answered.end, committed);
-      return committed.nextTurnId;
+      return { nextTurnId: committed.nextTurnId, failed: committed.reply.outcome === 'failed' };
     }
   };
 
@@ -168,21 +170,19 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
   const answerTaken = async (ref: TurnRef): Promise<string | null> => {
     const take = await hints.take(ref);
     if (!take) return null;
-    let forgetTries = false;
     try {
-      const next = await answerHead(ref, take.tries);
-      forgetTries = true;
-      return next;
+      const ended = await answerHead(ref, take.tries);
+      // A failed turn may be resumed under its id, and begins anew then.
+      if (ended?.failed) hints.release(ref, take.token, true);
+      else hints.letLapse(ref);
+      return ended?.nextTurnId ?? null;
     } catch (cause) {
       // A store that is away is nobody's try: the sweep asks again once it is back.
-      forgetTries = isConnectionFailure(cause);
-      logger[forgetTries ? 'warn' : 'error'](
-        { err: cause, turnId: ref.turnId, tries: take.tries },
-        'a turn was not answered',
-      );
-      return forgetTries ? null : ref.turnId;
-    } finally {
-      hints.release(ref, take.token, forgetTries);
+      const away = isConnectionFailure(cause);
+      hints.release(ref, take.token, away);
+      const line = { err: cause, turnId: ref.turnId, tries: take.tries };
+      logger[away ? 'warn' : 'error'](line, 'a turn was not answered');
+      return away ? null : ref.turnId;
     }
   };
 

@@ -6,7 +6,7 @@ import { openMaintenance } from '../../src/maintenance.ts';
 import { openService } from '../../src/service.ts';
 import { countDeliveries, countTurns } from '../../src/service-metrics.ts';
 import { TURNS_QUEUE, TurnsJob } from '../../src/turns/queue.ts';
-import { publishReply } from '../../src/turns/replies.ts';
+import { createPublisher } from '../../src/turns/replies.ts';
 import { openQueueWorkers, openWorkerDuties } from '../../src/worker-process.ts';
 import { createAnswerTurn } from './answer-turn.ts';
 import type { AssistantEngine } from './engines/engine.ts';
@@ -28,7 +28,7 @@ export const openReplyWorker = async ({ config, logger, lifecycle, engine = crea
     engine,
     turnQueue,
     deliveryQueue,
-    publish: (channels, published) => publishReply(redis, channels, published),
+    publish: createPublisher(redis),
     countTurn: countTurns(metrics),
     draining: lifecycle.draining,
     logger,

@@ -1,0 +1,86 @@
+import { deliveryIdOf } from '../events/delivery.ts';
+import { type DeliveryRow, toDeliveryRow } from '../events/delivery-view.ts';
+import { type DeliveryFilter, decodePosition, encodePosition, sizeOf } from '../events/list.ts';
+import type { DeliveryStore } from '../events/store.ts';
+import type { OutboxEvent } from './conversation.ts';
+import type { Outbox, OutboxStore } from './outbox.ts';
+
+/** Conversations whose waiting events are looked through for one page. */
+const OUTBOXES_MAX = 1_000;
+
+type Dependencies = { deliveries: DeliveryStore; outbox: OutboxStore };
+
+const toQueuedRow = (outbox: Outbox, { eventId, event, at }: OutboxEvent, endpointId: string): DeliveryRow => ({
+  deliveryId: deliveryIdOf(eventId, endpointId),
+  eventId,
+  event,
+  endpointId,
+  assistantId: outbox.assistantId,
+  conversationId: outbox.conversationId,
+  outcome: 'queued',
+  errorKind: null,
+  errorDetail: null,
+  status: null,
+  url: null,
+  redelivery: false,
+  ms: null,
+  happenedAt: at,
+  createdAt: at,
+  endedAt: null,
+});
+
+const newestFirst = (a: DeliveryRow, b: DeliveryRow): number =>
+  b.createdAt.getTime() - a.createdAt.getTime() || (a.deliveryId < b.deliveryId ? 1 : -1);
+
+const matches = (row: DeliveryRow, filter: DeliveryFilter): boolean => {
+  const { from, to, cursor } = filter;
+  const after = cursor === undefined ? null : decodePosition(cursor);
+  return (
+    (['endpointId', 'conversationId', 'event', 'eventId'] as const).every(
+      (name) => filter[name] === undefined || filter[name] === row[name],
+    ) &&
+    (!from || row.createdAt >= from) &&
+    (!to || row.createdAt < to) &&
+    (!after ||
+      row.createdAt < after.createdAt ||
+      (row.createdAt.getTime() === after.createdAt.getTime() && row.deliveryId < after.id))
+  );
+};
+
+/**
+ * Recent deliveries as people see them: every record, and what still waits in an outbox, held up or paused, as `queued`.
+ * One order over both, newest first, so that one cursor pages through both.
+ */
+export const createRecentDeliveries = ({ deliveries, outbox: outboxes }: Dependencies) => {
+  const findQueued = async (filter: DeliveryFilter): Promise<DeliveryRow[]> => {
+    const found = await outboxes.findUnsent(filter, OUTBOXES_MAX);
+    const rows = found.flatMap((outbox) =>
+      [...(outbox.opening ? [outbox.opening] : []), ...(outbox.outbox ?? [])].flatMap((event) =>
+        event.endpoints.map((endpointId) => toQueuedRow(outbox, event, endpointId)),
+      ),
+    );
+    const wanted = rows.filter((row) => matches(row, filter));
+    const claimed = await deliveries.readOutcomes(wanted.map(({ deliveryId }) => deliveryId));
+    return wanted.filter(({ deliveryId }) => !claimed.has(deliveryId));
+  };
+
+  return async (filter: DeliveryFilter): Promise<{ deliveries: DeliveryRow[]; nextCursor: string | null }> => {
+    const size = sizeOf(filter);
+    const mayWait = filter.outcome === undefined || filter.outcome === 'queued';
+    // Outboxes first: an event claimed in between is found as a record too, and shown once, as that.
+    const queued = mayWait ? await findQueued(filter) : [];
+    const records = await deliveries.listDeliveries(filter);
+    const known = new Set(records.deliveries.map(({ _id }) => _id));
+    const rows = [
+      ...records.deliveries.map(toDeliveryRow),
+      ...queued.filter(({ deliveryId }) => !known.has(deliveryId)),
+    ].toSorted(newestFirst);
+    const page = rows.slice(0, size);
+    const last = page.at(-1);
+    const more = rows.length > size || records.nextCursor !== null;
+    return {
+      deliveries: page,
+      nextCursor: more && last ? encodePosition({ createdAt: last.createdAt, id: last.deliveryId }) : null,
+    };
+  };
+};
