@@ -12,7 +12,10 @@ import { closeWebServer, createWebServer, listen } from './platform/tls.ts';
 import { openService } from './service.ts';
 import { countRequests, sampleQueues } from './service-metrics.ts';
 import { createPublisher, openReplies } from './turns/replies.ts';
-import { createSubmit, storedReplyOf } from './turns/submit.ts';
+import { createBegin } from './turns/begin.ts';
+import { storedReplyOf } from './turns/chat-response.ts';
+import { createSubmit } from './turns/submit.ts';
+import { createReadTurn } from './turns/turn-view.ts';
 
 /** The API process, assembled and listening; tests start it as `main.ts` does. Answers with the port. */
 export const openApi = async ({
@@ -33,16 +36,30 @@ export const openApi = async ({
 
   const subscriber = await openRedis({ url: config.REDIS_URL, role: 'subscriber' }, logger);
   lifecycle.add('redis subscriber', subscriber, closeRedis);
+  const storedReply = storedReplyOf(conversations);
   const replies = await openReplies({
     subscriber,
     channel: `${partitions.tags[0]}:replies:${newToken()}`,
     findTurn: conversations.findTurn,
-    storedReply: storedReplyOf(conversations),
+    storedReply,
     logger,
   });
   lifecycle.add('replies', replies, (opened) => opened.close());
 
   const publish = createPublisher(redis);
+  const begin = createBegin({
+    conversations,
+    endpoints,
+    hints,
+    turnQueue,
+    deliveryQueue,
+    replies,
+    replyTimeoutMs: config.REPLY_TIMEOUT_MS,
+    onRepeated: count.repeated,
+    onBusy: () => count.refused('session'),
+    logger,
+  });
+
   const app = createApp({
     access: createAccess({
       assistants,
@@ -51,18 +68,9 @@ export const openApi = async ({
     conversations,
     endpoints,
     deliveryQueue,
-    submit: createSubmit({
-      conversations,
-      endpoints,
-      hints,
-      turnQueue,
-      deliveryQueue,
-      replies,
-      replyTimeoutMs: config.REPLY_TIMEOUT_MS,
-      onRepeated: count.repeated,
-      onBusy: () => count.refused('session'),
-      logger,
-    }),
+    begin,
+    submit: createSubmit(begin),
+    readTurn: createReadTurn({ conversations, hints, storedReply }),
     readiness: createReadiness({ mongo: service.mongo, redis, draining: lifecycle.draining }),
     onErased: ({ conversationId, waiting }) => {
       for (const { turnId, replyTo } of waiting) {

@@ -12,15 +12,19 @@ import type { Readiness } from './platform/health.ts';
 import { errorHandler, methodNotAllowed, nothingHere, requestId, requestIdOf } from './platform/http.ts';
 import type { Logger } from './platform/logger.ts';
 import type { Metrics } from './platform/metrics.ts';
+import type { Begin } from './turns/begin.ts';
 import { turnRoutes } from './turns/routes.ts';
 import type { Submit } from './turns/submit.ts';
+import type { ReadTurn } from './turns/turn-view.ts';
 
 export type AppDependencies = {
   access: Access;
   conversations: ConversationStore;
   endpoints: EndpointStore;
   deliveryQueue: DeliveryQueue;
+  begin: Begin;
   submit: Submit;
+  readTurn: ReadTurn;
   readiness: () => Promise<Readiness>;
   onErased: (conversation: StoredConversation) => void;
   metrics: Metrics;
@@ -80,8 +84,7 @@ const watchRoutes = ({
 
 /** The API as one Express app: routers, not-found, the one error handler. Opens nothing. */
 export const createApp = (dependencies: AppDependencies): Express => {
-  const { access, conversations, endpoints, deliveryQueue, submit, onErased, draining, trustProxy, logger } =
-    dependencies;
+  const { access, conversations, endpoints, deliveryQueue, onErased, draining, trustProxy, logger } = dependencies;
   const app = express();
   app.set('trust proxy', trustProxy);
   app.disable('x-powered-by');
@@ -91,7 +94,7 @@ export const createApp = (dependencies: AppDependencies): Express => {
   app.use(helmet.xContentTypeOptions());
 
   app.use('/api', refuseWhileDraining(draining));
-  app.use(turnRoutes({ access, submit }));
+  app.use(turnRoutes(dependencies));
   app.use(conversationRoutes({ access, conversations, endpoints, deliveryQueue, onErased, draining }));
 
   // Pages get the whole set of headers; the API's answers are JSON and need no more than the one above.

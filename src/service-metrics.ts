@@ -2,7 +2,7 @@ import type { LimitKind } from './assistants/rate-limit.ts';
 import type { DeliveryQueue } from './events/queue.ts';
 import type { Metrics } from './platform/metrics.ts';
 import type { TurnQueue } from './turns/queue.ts';
-import type { Repetition } from './turns/submit.ts';
+import type { Repetition } from './turns/begin.ts';
 
 /** How an accepted turn ended: with an engine's answer, a handoff, a holding text, or by our fault. */
 export type CountTurn = (end: 'answered' | 'handoff' | 'held' | 'failed', seconds: number) => void;

@@ -65,7 +65,7 @@ test('every reference leads somewhere, every operation has an id of its own, eve
 
   for (const one of references) expect([one, pointer(document, one.slice(2).split('/'))]).not.toContain(undefined);
   expect(new Set(ids).size).toBe(ids.length);
-  expect(ids).toHaveLength(16);
+  expect(ids).toHaveLength(17);
   expect(examples.length).toBeGreaterThan(50);
 });
 
@@ -203,23 +203,32 @@ test('every documented status of every operation occurs', async () => {
   await waiting;
 
   // The conversation endpoints: as above, then nobody's, not valid, and a record that is broken.
-  const { conversationId } = await drive<{ conversationId: string }>(`${stack.url}/api/v1/chat`, {
-    body: aTurn(),
-    bearer: apiKey,
+  const { conversationId, turnId } = await drive<{ conversationId: string; turnId: string }>(
+    `${stack.url}/api/v1/chat`,
+    {
+      body: aTurn(),
+      bearer: apiKey,
+      headers: { Prefer: 'respond-async' },
+    },
+  );
+  await eventually(async () => {
+    const { status } = await drive<{ status: string }>(`${stack.url}/api/v1/turns/${turnId}`, { bearer: apiKey });
+    expect(status).toBe('answered');
   });
   const one = `/api/v1/conversations/${conversationId}`;
   const endpoints: [string, string, object][] = [
     ['GET', '/api/v1/conversations', {}],
     ['GET', one, {}],
     ['POST', `${one}/escalate`, { body: {} }],
+    ['GET', `/api/v1/turns/${turnId}`, {}],
     ['DELETE', one, {}],
   ];
-  for (const [method, path, good] of endpoints.slice(0, 3))
+  for (const [method, path, good] of endpoints.slice(0, 4))
     await Promise.all(bothWays(method, path, { bearer: apiKey, good }));
   await Promise.all(bothWays('DELETE', `/api/v1/conversations/${randomUUID()}`, { bearer: apiKey, good: {} }));
   for (const [method, path, good] of endpoints) {
     await drive(`${stack.url}${path}`, { method, bearer: limited.apiKey, ...good });
-    const nobodys = path.replace(conversationId, randomUUID());
+    const nobodys = path.replace(conversationId, randomUUID()).replace(turnId, randomUUID());
     await drive(`${stack.url}${nobodys}?limit=x`, { method, bearer: apiKey, ...good });
     await drive(`${stack.url}${nobodys}`, { method, bearer: apiKey, ...good });
   }

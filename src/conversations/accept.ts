@@ -45,7 +45,8 @@ export type NewTurn = {
   /** The turn id was reserved by an `Idempotency-Key`: by this request, or by an earlier one under the same key. */
   reservation: 'new' | 'known' | null;
   async: boolean;
-  replyTo: string;
+  /** The Redis channel where a caller waits; null = nobody does. */
+  replyTo: string | null;
   acceptedAt: Date;
 };
 
@@ -70,7 +71,7 @@ const toWaiting = (turn: NewTurn): WaitingTurn => ({
   message: turn.message,
   language: turn.language,
   ...(turn.dedupeKey !== null && { dedupeKey: turn.dedupeKey }),
-  replyTo: [turn.replyTo],
+  replyTo: turn.replyTo === null ? [] : [turn.replyTo],
   acceptedAt: turn.acceptedAt,
   ...(turn.async && { async: true }),
 });
@@ -182,11 +183,12 @@ export const createAccept = ({
     return matchedCount === 1;
   };
 
-  const join = async (conversation: StoredConversation, turnId: string, replyTo: string): Promise<boolean> => {
+  /** Where nobody will wait, the write makes sure all the same that the turn joined is a durable one. */
+  const join = async (conversation: StoredConversation, turnId: string, replyTo: string | null): Promise<boolean> => {
     const { _id, conversationId } = conversation;
     return compareAndSet(
       { _id, conversationId, 'waiting.turnId': turnId },
-      { $addToSet: { 'waiting.$.replyTo': replyTo } },
+      replyTo === null ? { $set: { 'waiting.$.async': true } } : { $addToSet: { 'waiting.$.replyTo': replyTo } },
     );
   };
 

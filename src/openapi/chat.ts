@@ -1,7 +1,8 @@
 import * as z from 'zod';
 import type { ZodOpenApiOperationObject, ZodOpenApiPathsObject } from 'zod-openapi';
 import { ChatRequest, ChatResponse, IdempotencyKey } from '../turns/turn.ts';
-import { ok, problems } from './responses.ts';
+import { AcceptedTurn, TurnView } from '../turns/turn-view.ts';
+import { accepted, notFoundBehindTheDoor, ok, problems } from './responses.ts';
 
 const HEADERS = z.object({
   'Idempotency-Key': IdempotencyKey.optional().meta({
@@ -16,11 +17,24 @@ const HEADERS = z.object({
     .meta({ description: 'Comes back in the response; one that is not well-formed is replaced.' }),
 });
 
+const ASYNC_HEADERS = HEADERS.extend({
+  Prefer: z.string().optional().meta({
+    description: '`respond-async`: 202 at once, and the answer under `Location`.',
+    example: 'respond-async',
+  }),
+});
+
 const EXAMPLE = {
   reply: 'We are open from 9 to 5.',
   suggestedActions: [{ label: 'Directions', type: 'link', payload: '/directions' }],
   conversationId: '6f1d2c3b-8a49-4e5f-9b7a-1c2d3e4f5a6b',
   messageId: 'f3a1c9d2-5b7e-4c8a-8e1f-9d0b2a4c6e8f',
+};
+
+const ACCEPTED = {
+  conversationId: EXAMPLE.conversationId,
+  turnId: '6f1d2c3b-8a49-4d10-a2f3-0a1b2c3d4e5f',
+  status: 'accepted',
 };
 
 const RETRYING =
@@ -67,10 +81,28 @@ export const chatPaths: ZodOpenApiPathsObject = {
       operationId: 'sendMessage',
       summary: 'Send a message, get a reply',
       security: [{ apiKey: [] }],
-      requestParams: { header: HEADERS },
+      requestParams: { header: ASYNC_HEADERS },
       // Erased while its caller was waiting: there is nothing to answer in any more.
-      responses: problems('missing_api_key', 'invalid_api_key', 'not_found'),
+      responses: {
+        '202': accepted(AcceptedTurn, ACCEPTED),
+        ...problems('missing_api_key', 'invalid_api_key', 'not_found'),
+      },
     }),
+  },
+  '/api/v1/turns/{id}': {
+    get: {
+      operationId: 'getTurn',
+      summary: 'Look at a turn',
+      description: 'For 24 hours after it ended. Ask every second or so until it is `answered` or `failed`.',
+      tags: ['Chat'],
+      security: [{ apiKey: [] }],
+      requestParams: { path: z.object({ id: z.uuid().meta({ description: 'A `turnId`.' }) }) },
+      responses: {
+        '200': ok(TurnView, { example: { turnId: ACCEPTED.turnId, status: 'answered', ...EXAMPLE } }),
+        ...notFoundBehindTheDoor,
+        ...problems('missing_api_key', 'invalid_api_key', 'rate_limited', 'internal_error', 'unavailable'),
+      },
+    },
   },
   '/api/v1/channels/webhook/{assistant_id}': {
     post: send({

@@ -83,6 +83,19 @@ export const ok = (
   content: { 'application/json': { schema, example } },
 });
 
+/** Accepted, to be asked for under `Location`. */
+export const accepted = (schema: z.ZodType, example: unknown): ZodOpenApiResponseObject => ({
+  description: 'Accepted: nobody has to wait. Sent for `Prefer: respond-async`.',
+  headers: z.object({
+    ...requestId,
+    ...limits,
+    ...replayed,
+    Location: z.string().meta({ description: 'Where the turn can be looked at.' }),
+    'Preference-Applied': z.literal('respond-async'),
+  }),
+  content: { 'application/json': { schema, example } },
+});
+
 export const noContent: ZodOpenApiResponseObject = {
   description: 'Done; there is nothing to say.',
   headers: z.object({ ...requestId, ...limits }),

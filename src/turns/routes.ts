@@ -1,10 +1,12 @@
-import { type RequestHandler, Router } from 'express';
+import { type Request, type RequestHandler, type Response, Router } from 'express';
 import { type Access, callerOf } from '../assistants/access.ts';
 import { invalid } from '../platform/errors.ts';
 import { methodNotAllowed, validate } from '../platform/http.ts';
 import { jsonBody } from '../platform/json-body.ts';
+import type { Begin, TurnRequest } from './begin.ts';
 import type { Submit } from './submit.ts';
 import { ChatRequest, IdempotencyKey } from './turn.ts';
+import type { AcceptedTurn, ReadTurn } from './turn-view.ts';
 
 const idempotencyKeyOf = (header: string | undefined): string | null => {
   if (header === undefined) return null;
@@ -13,28 +15,51 @@ const idempotencyKeyOf = (header: string | undefined): string | null => {
   return parsed.data;
 };
 
+/** `Prefer: respond-async` (RFC 7240), alone or among other preferences. */
+const prefersAsync = (req: Request): boolean =>
+  (req.get('Prefer') ?? '').split(',').some((one) => one.split(';')[0]?.trim().toLowerCase() === 'respond-async');
+
+const turnOf = (req: Request, res: Response): TurnRequest => {
+  const { assistant, channel } = callerOf(res);
+  const { session_id, message, language } = validate(ChatRequest, req.body);
+  const idempotencyKey = idempotencyKeyOf(req.get('Idempotency-Key'));
+  return { assistant, channel, sessionId: session_id, message, language: language ?? null, idempotencyKey };
+};
+
+const sayReplayed = (res: Response, replayed: boolean): void => {
+  if (replayed) res.set('Idempotent-Replayed', 'true');
+};
+
+type Dependencies = { access: Access; begin: Begin; submit: Submit; readTurn: ReadTurn };
+
 /** Both ways in (contract §1). They differ by the door alone: authentication, limit and channel name. */
-export const turnRoutes = ({ access, submit }: { access: Access; submit: Submit }): Router => {
+export const turnRoutes = ({ access, begin, submit, readTurn }: Dependencies): Router => {
   const answer: RequestHandler = async (req, res) => {
-    const { assistant, channel } = callerOf(res);
-    const { session_id, message, language } = validate(ChatRequest, req.body);
-    const idempotencyKey = idempotencyKeyOf(req.get('Idempotency-Key'));
-    const submitted = await submit({
-      assistant,
-      channel,
-      sessionId: session_id,
-      message,
-      language: language ?? null,
-      idempotencyKey,
-    });
-    if (submitted.replayed) res.set('Idempotent-Replayed', 'true');
+    const { response, replayed, delivered } = await submit(turnOf(req, res));
+    sayReplayed(res, replayed);
     // Recorded only once the response has been written: until then a retry gets the stored reply.
-    res.on('finish', submitted.delivered);
-    res.json(submitted.response);
+    res.on('finish', delivered);
+    res.json(response);
+  };
+
+  const accept: RequestHandler = async (req, res) => {
+    const { turnId, conversationId, replayed, delivered } = await begin({ ...turnOf(req, res), async: true });
+    sayReplayed(res, replayed);
+    // A new turn says of itself that nobody waits for it; of one that others wait for, or that has ended, it is recorded.
+    if (replayed) res.on('finish', delivered);
+    const body: AcceptedTurn = { conversationId, turnId, status: 'accepted' };
+    res.status(202).location(`/api/v1/turns/${turnId}`).set('Preference-Applied', 'respond-async').json(body);
+  };
+
+  const chat: RequestHandler = (req, res, next) => (prefersAsync(req) ? accept : answer)(req, res, next);
+
+  const read: RequestHandler = async (req, res) => {
+    res.json(await readTurn(String(req.params.id), callerOf(res).assistant.assistantId));
   };
 
   const router = Router({ caseSensitive: true });
-  router.route('/api/v1/chat').post(access.byApiKey, jsonBody(), answer).all(methodNotAllowed('POST'));
+  router.route('/api/v1/chat').post(access.byApiKey, jsonBody(), chat).all(methodNotAllowed('POST'));
+  router.route('/api/v1/turns/:id').get(access.byApiKey, read).all(methodNotAllowed('GET', 'HEAD'));
   router
     .route('/api/v1/channels/webhook/:assistantId')
     .post(access.byChannel, jsonBody(), answer)

@@ -1,29 +1,5 @@
-import type { Assistant } from '../assistants/assistant.ts';
-import type { Accepted, NewTurn } from '../conversations/accept.ts';
-import type { ChannelName, RecentTurn, StoredConversation } from '../conversations/conversation.ts';
-import type { Hints } from '../conversations/hints.ts';
-import { dedupeKeyOf } from '../conversations/line.ts';
-import type { ConversationStore } from '../conversations/store.ts';
-import type { EndpointStore } from '../events/endpoint-store.ts';
-import type { DeliveryQueue } from '../events/queue.ts';
-import { ApiError, notFound } from '../platform/errors.ts';
-import { conversationKeyOf, newHomedId, newId } from '../platform/ids.ts';
-import type { Logger } from '../platform/logger.ts';
-import { beforeWriting } from '../platform/mongo.ts';
-import { decideLanguage } from './language.ts';
-import type { TurnQueue } from './queue.ts';
-import type { Published, Replies, Reply, Waiter } from './replies.ts';
+import type { Begin, TurnRequest } from './begin.ts';
 import type { ChatResponse } from './turn.ts';
-
-export type TurnRequest = {
-  assistant: Assistant;
-  channel: ChannelName;
-  sessionId: string;
-  message: string;
-  /** Canonical BCP 47, or null to have it detected. */
-  language: string | null;
-  idempotencyKey: string | null;
-};
 
 export type Submitted = {
   response: ChatResponse;
@@ -34,181 +10,16 @@ export type Submitted = {
   delivered: () => void;
 };
 
-/** Why a request made no new turn (contract §3); `keyed`: its `Idempotency-Key` decided. */
-export type Repetition = 'joined' | 'replayed' | 'resumed' | 'keyed';
-
-type Dependencies = {
-  conversations: ConversationStore;
-  endpoints: EndpointStore;
-  hints: Hints;
-  turnQueue: TurnQueue;
-  deliveryQueue: DeliveryQueue;
-  replies: Replies;
-  replyTimeoutMs: number;
-  onRepeated: (kind: Repetition) => void;
-  onBusy: () => void;
-  logger: Logger;
-};
-
-/** The stored answer of a finished turn. */
-export const storedReplyOf =
-  (conversations: ConversationStore) =>
-  async (conversation: StoredConversation, turn: RecentTurn): Promise<Reply> => {
-    if (turn.outcome === 'failed' || turn.replySeq === undefined) return { outcome: 'failed' };
-    const entry = await conversations.messages.findEntry(conversation, turn.replySeq);
-    const message = entry?.find(({ messageId }) => messageId === turn.replyMessageId);
-    if (!message) return { outcome: 'erased' };
-    const { content, messageId, suggestedActions } = message;
-    return { outcome: 'answered', reply: content, messageId, ...(suggestedActions && { suggestedActions }) };
-  };
-
-const toResponse = (reply: Reply, conversationId: string): ChatResponse => {
-  if (reply.outcome === 'erased') throw notFound();
-  if (reply.outcome === 'failed') throw new ApiError('internal_error');
-  const { reply: text, suggestedActions, messageId } = reply;
-  return { reply: text, ...(suggestedActions && { suggestedActions }), conversationId, messageId };
-};
-
-/** A turn accepted without being announced is one that was announced before. */
-const repetitionOf = (accepted: Accepted): Repetition | null => {
-  if (accepted.kind === 'joined' || accepted.kind === 'replayed') return accepted.kind;
-  return accepted.kind === 'accepted' && !accepted.announced ? 'resumed' : null;
-};
-
-const inTime = async (reply: Promise<Published>, timeoutMs: number): Promise<Published> => {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new ApiError('reply_timeout')), timeoutMs);
-  });
-  return Promise.race([reply, late]).finally(() => clearTimeout(timer));
-};
-
-/**
- * The way in that every channel shares (contract §1–3): decide the language, let the conversation take the turn or find
- * the one it repeats, hint the workers, and wait for the reply.
- */
-export const createSubmit = (dependencies: Dependencies) => {
-  const { conversations, endpoints, hints, turnQueue, deliveryQueue, replies, replyTimeoutMs, logger } = dependencies;
-  const { onRepeated, onBusy } = dependencies;
-  const storedReply = storedReplyOf(conversations);
-
-  /** Only where the message does not show its language by itself is the conversation asked. */
-  const languageOf = async ({ assistant, message, language: given }: TurnRequest, key: string): Promise<string> => {
-    const evidence = { given, message, allowed: assistant.languages };
-    const alone = decideLanguage({ ...evidence, previous: null });
-    if (alone.decided) return alone.language;
-    const conversation = await conversations.findByKey(key);
-    return decideLanguage({ ...evidence, previous: conversation?.language ?? null }).language;
-  };
-
-  const reserve = async (
-    request: TurnRequest,
-    key: string,
-    turnId: string,
-  ): Promise<Pick<NewTurn, 'turnId' | 'reservation'>> => {
-    const { assistant, idempotencyKey, message } = request;
-    if (idempotencyKey === null) return { turnId, reservation: null };
-    const reserved = await conversations.idempotencyKeys.reserve({
-      assistantId: assistant.assistantId,
-      idempotencyKey,
-      conversationKey: key,
-      message,
-      turnId,
-    });
-    if (reserved.state === 'reused') throw new ApiError('idempotency_key_reused');
-    return { turnId: reserved.turnId, reservation: reserved.state };
-  };
-
-  const newTurn = async (request: TurnRequest): Promise<NewTurn> => {
-    const { assistant, channel, sessionId, message, idempotencyKey } = request;
-    const { assistantId, sessionKey } = assistant;
-    const key = conversationKeyOf({ sessionKey, sessionId, playground: channel === 'playground' });
-    const [language, reservation] = await Promise.all([
-      languageOf(request, key),
-      reserve(request, key, newHomedId(key)),
-    ]);
-    return {
-      key,
-      conversationId: newHomedId(key),
-      assistantId,
-      sessionId,
-      channel,
-      ...reservation,
-      messageId: newId(),
-      message,
-      language,
-      dedupeKey: idempotencyKey === null ? dedupeKeyOf(message) : null,
-      async: false,
-      replyTo: replies.channel,
-      acceptedAt: new Date(),
-    };
-  };
-
-  /** Hints for the workers; what is lost of them the sweeps put back. */
-  const hint = (accepted: Accepted, { key }: NewTurn): void => {
-    if (accepted.kind !== 'accepted') return;
-    if (accepted.head) turnQueue.enqueue({ key, turnId: accepted.turnId });
-    if (accepted.announced) deliveryQueue.wake(key);
-  };
-
-  const accept = async (request: TurnRequest, turn: NewTurn, watch: (turnId: string) => Waiter): Promise<Accepted> => {
-    const { assistant, channel, idempotencyKey } = request;
-    const receivers = await beforeWriting(endpoints.receivers(assistant.assistantId));
-    const accepted = await conversations.accept(turn, {
-      receiversOf: channel === 'playground' ? () => [] : receivers,
-      windowMs: assistant.dedupeWindowSeconds * 1000,
-      watch,
-    });
-    if (accepted.kind === 'busy') {
-      onBusy();
-      throw new ApiError('session_busy', { headers: { 'Retry-After': '1' } });
-    }
-    const repetition = repetitionOf(accepted);
-    if (repetition) onRepeated(idempotencyKey === null ? repetition : 'keyed');
-    if (accepted.kind === 'accepted' && idempotencyKey !== null) {
-      conversations.idempotencyKeys.bind(assistant.assistantId, idempotencyKey, accepted.conversationId);
-    }
-    hint(accepted, turn);
-    return accepted;
-  };
-
-  return async (request: TurnRequest): Promise<Submitted> => {
-    const startedAt = performance.now();
-    // A key reserved for a turn that is not accepted stands for it all the same when the request comes again.
-    const turn = await beforeWriting(newTurn(request));
-    const { key } = turn;
-    const waiters = new Map<string, Waiter>();
-    const watch = (turnId: string): Waiter => {
-      const waiter = waiters.get(turnId) ?? replies.watch(turnId);
-      waiters.set(turnId, waiter);
-      return waiter;
-    };
+/** A turn from its request to its answer, as a blocking caller wants it. */
+export const createSubmit =
+  (begin: Begin) =>
+  async (request: TurnRequest): Promise<Submitted> => {
+    const { turnId, replayed, delivered, response, end } = await begin(request);
     try {
-      watch(turn.turnId);
-      const accepted = await accept(request, turn, watch);
-      if (accepted.kind === 'busy') throw new ApiError('session_busy');
-      if (accepted.kind === 'replayed') {
-        const { conversation, turn: known } = accepted;
-        const response = toResponse(await storedReply(conversation, known), conversation.conversationId);
-        const delivered = () => hints.markDelivered({ key, turnId: known.turnId });
-        return { response, turnId: known.turnId, replayed: true, delivered };
-      }
-      const { turnId, conversationId } = accepted;
-      const waiter = watch(turnId);
-      waiter.arm();
-      const left = replyTimeoutMs - (performance.now() - startedAt);
-      const { reply } = await inTime(waiter.reply, Math.max(0, left));
-      logger.debug({ turnId, conversationId, ms: Math.round(performance.now() - startedAt) }, 'turn answered');
-      return {
-        response: toResponse(reply, conversationId),
-        turnId,
-        replayed: accepted.kind === 'joined',
-        delivered: () => hints.markDelivered({ key, turnId }),
-      };
+      return { response: await response(), turnId, replayed, delivered };
     } finally {
-      for (const waiter of waiters.values()) waiter.cancel();
+      end();
     }
   };
-};
 
 export type Submit = ReturnType<typeof createSubmit>;

@@ -1,0 +1,221 @@
+import type { Assistant } from '../assistants/assistant.ts';
+import type { Accepted, NewTurn } from '../conversations/accept.ts';
+import type { ChannelName } from '../conversations/conversation.ts';
+import type { Hints } from '../conversations/hints.ts';
+import { dedupeKeyOf } from '../conversations/line.ts';
+import type { ConversationStore } from '../conversations/store.ts';
+import type { EndpointStore } from '../events/endpoint-store.ts';
+import type { DeliveryQueue } from '../events/queue.ts';
+import { ApiError } from '../platform/errors.ts';
+import { conversationKeyOf, newHomedId, newId } from '../platform/ids.ts';
+import type { Logger } from '../platform/logger.ts';
+import { beforeWriting } from '../platform/mongo.ts';
+import { storedReplyOf, toResponse } from './chat-response.ts';
+import { decideLanguage } from './language.ts';
+import type { TurnQueue } from './queue.ts';
+import type { Published, Replies, Waiter } from './replies.ts';
+import type { ChatResponse } from './turn.ts';
+
+export type TurnRequest = {
+  assistant: Assistant;
+  channel: ChannelName;
+  sessionId: string;
+  message: string;
+  /** Canonical BCP 47, or null to have it detected. */
+  language: string | null;
+  idempotencyKey: string | null;
+  /** Answered with 202 at once: nobody waits, and the turn counts as delivered when answered (contract §3). */
+  async?: boolean;
+};
+
+/** A turn the service has taken, or the one this request repeats. */
+export type Begun = {
+  turnId: string;
+  conversationId: string;
+  /** The turn of an earlier or concurrent request: `Idempotent-Replayed: true`. */
+  replayed: boolean;
+  /** The answer, waited for where there is none yet; throws what the caller is to be told. Not for a 202. */
+  response: () => Promise<ChatResponse>;
+  /** Call once the response was written: from then on a repeated message may be a new turn. */
+  delivered: () => void;
+  /** Call when nobody waits any more. */
+  end: () => void;
+};
+
+/** Why a request made no new turn (contract §3); `keyed`: its `Idempotency-Key` decided. */
+export type Repetition = 'joined' | 'replayed' | 'resumed' | 'keyed';
+
+type Dependencies = {
+  conversations: ConversationStore;
+  endpoints: EndpointStore;
+  hints: Hints;
+  turnQueue: TurnQueue;
+  deliveryQueue: DeliveryQueue;
+  replies: Replies;
+  replyTimeoutMs: number;
+  onRepeated: (kind: Repetition) => void;
+  onBusy: () => void;
+  logger: Logger;
+};
+
+/** A turn accepted without being announced is one that was announced before. */
+const repetitionOf = (accepted: Accepted): Repetition | null => {
+  if (accepted.kind === 'joined' || accepted.kind === 'replayed') return accepted.kind;
+  return accepted.kind === 'accepted' && !accepted.announced ? 'resumed' : null;
+};
+
+const inTime = async (reply: Promise<Published>, timeoutMs: number): Promise<Published> => {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new ApiError('reply_timeout')), timeoutMs);
+  });
+  return Promise.race([reply, late]).finally(() => clearTimeout(timer));
+};
+
+/**
+ * The way in that every channel shares (contract §1–3): decide the language, let the conversation take the turn or find
+ * the one it repeats, and hint the workers. Whether its answer is waited for is up to the caller.
+ */
+export const createBegin = (dependencies: Dependencies) => {
+  const { conversations, endpoints, hints, turnQueue, deliveryQueue, replies, replyTimeoutMs, logger } = dependencies;
+  const { onRepeated, onBusy } = dependencies;
+  const storedReply = storedReplyOf(conversations);
+
+  /** Only where the message does not show its language by itself is the conversation asked. */
+  const languageOf = async ({ assistant, message, language: given }: TurnRequest, key: string): Promise<string> => {
+    const evidence = { given, message, allowed: assistant.languages };
+    const alone = decideLanguage({ ...evidence, previous: null });
+    if (alone.decided) return alone.language;
+    const conversation = await conversations.findByKey(key);
+    return decideLanguage({ ...evidence, previous: conversation?.language ?? null }).language;
+  };
+
+  const reserve = async (
+    request: TurnRequest,
+    key: string,
+    turnId: string,
+  ): Promise<Pick<NewTurn, 'turnId' | 'reservation'>> => {
+    const { assistant, idempotencyKey, message } = request;
+    if (idempotencyKey === null) return { turnId, reservation: null };
+    const reserved = await conversations.idempotencyKeys.reserve({
+      assistantId: assistant.assistantId,
+      idempotencyKey,
+      conversationKey: key,
+      message,
+      turnId,
+    });
+    if (reserved.state === 'reused') throw new ApiError('idempotency_key_reused');
+    return { turnId: reserved.turnId, reservation: reserved.state };
+  };
+
+  const newTurn = async (request: TurnRequest): Promise<NewTurn> => {
+    const { assistant, channel, sessionId, message, idempotencyKey } = request;
+    const { assistantId, sessionKey } = assistant;
+    const key = conversationKeyOf({ sessionKey, sessionId, playground: channel === 'playground' });
+    const [language, reservation] = await Promise.all([
+      languageOf(request, key),
+      reserve(request, key, newHomedId(key)),
+    ]);
+    return {
+      key,
+      conversationId: newHomedId(key),
+      assistantId,
+      sessionId,
+      channel,
+      ...reservation,
+      messageId: newId(),
+      message,
+      language,
+      dedupeKey: idempotencyKey === null ? dedupeKeyOf(message) : null,
+      async: request.async === true,
+      replyTo: request.async ? null : replies.channel,
+      acceptedAt: new Date(),
+    };
+  };
+
+  /** Hints for the workers; what is lost of them the sweeps put back. */
+  const hint = (accepted: Accepted, { key }: NewTurn): void => {
+    if (accepted.kind !== 'accepted') return;
+    if (accepted.head) turnQueue.enqueue({ key, turnId: accepted.turnId });
+    if (accepted.announced) deliveryQueue.wake(key);
+  };
+
+  const accept = async (
+    request: TurnRequest,
+    turn: NewTurn,
+    watch: (turnId: string) => void,
+  ): Promise<Exclude<Accepted, { kind: 'busy' }>> => {
+    const { assistant, channel, idempotencyKey } = request;
+    const receivers = await beforeWriting(endpoints.receivers(assistant.assistantId));
+    const accepted = await conversations.accept(turn, {
+      receiversOf: channel === 'playground' ? () => [] : receivers,
+      windowMs: assistant.dedupeWindowSeconds * 1000,
+      watch,
+    });
+    if (accepted.kind === 'busy') {
+      onBusy();
+      throw new ApiError('session_busy', { headers: { 'Retry-After': '1' } });
+    }
+    const repetition = repetitionOf(accepted);
+    if (repetition) onRepeated(idempotencyKey === null ? repetition : 'keyed');
+    if (accepted.kind === 'accepted' && idempotencyKey !== null) {
+      conversations.idempotencyKeys.bind(assistant.assistantId, idempotencyKey, accepted.conversationId);
+    }
+    hint(accepted, turn);
+    return accepted;
+  };
+
+  return async (request: TurnRequest): Promise<Begun> => {
+    const startedAt = performance.now();
+    // A key reserved for a turn that is not accepted stands for it all the same when the request comes again.
+    const turn = await beforeWriting(newTurn(request));
+    const { key } = turn;
+    const waiters = new Map<string, Waiter>();
+    const watch = (turnId: string): Waiter => {
+      const waiter = waiters.get(turnId) ?? replies.watch(turnId);
+      waiters.set(turnId, waiter);
+      return waiter;
+    };
+    const end = (): void => {
+      for (const waiter of waiters.values()) waiter.cancel();
+    };
+    try {
+      if (!request.async) watch(turn.turnId);
+      const accepted = await accept(request, turn, request.async ? () => undefined : watch);
+      if (accepted.kind === 'replayed') {
+        const { conversation, turn: known } = accepted;
+        const { conversationId } = conversation;
+        return {
+          turnId: known.turnId,
+          conversationId,
+          replayed: true,
+          response: async () => toResponse(await storedReply(conversation, known), conversationId),
+          delivered: () => hints.markDelivered({ key, turnId: known.turnId }),
+          end,
+        };
+      }
+      const { turnId, conversationId } = accepted;
+      const response = async (): Promise<ChatResponse> => {
+        const waiter = watch(turnId);
+        waiter.arm();
+        const left = replyTimeoutMs - (performance.now() - startedAt);
+        const { reply } = await inTime(waiter.reply, Math.max(0, left));
+        logger.debug({ turnId, conversationId, ms: Math.round(performance.now() - startedAt) }, 'turn answered');
+        return toResponse(reply, conversationId);
+      };
+      return {
+        turnId,
+        conversationId,
+        replayed: accepted.kind === 'joined',
+        response,
+        delivered: () => hints.markDelivered({ key, turnId }),
+        end,
+      };
+    } catch (cause) {
+      end();
+      throw cause;
+    }
+  };
+};
+
+export type Begin = ReturnType<typeof createBegin>;

@@ -1,0 +1,70 @@
+import * as z from 'zod';
+import type { RecentTurn, StoredConversation } from '../conversations/conversation.ts';
+import type { Hints } from '../conversations/hints.ts';
+import type { ConversationStore } from '../conversations/store.ts';
+import { notFound } from '../platform/errors.ts';
+import { isUuid } from '../platform/ids.ts';
+import type { Reply } from './replies.ts';
+import { ChatResponse } from './turn.ts';
+
+const KEPT_FOR_MS = 86_400_000;
+
+export const TURN_STATUSES = ['accepted', 'answering', 'answered', 'failed'] as const;
+
+const turnId = z.uuid().meta({ description: 'For `GET /api/v1/turns/{id}`.' });
+
+/** What a caller who does not wait is told at once (contract §1). */
+export const AcceptedTurn = z
+  .object({ conversationId: ChatResponse.shape.conversationId, turnId, status: z.literal('accepted') })
+  .meta({ id: 'AcceptedTurn' });
+export type AcceptedTurn = z.infer<typeof AcceptedTurn>;
+
+/** A turn as its caller may look at it for 24 hours, with the chat response once it is answered. */
+export const TurnView = z
+  .object({
+    turnId,
+    status: z.enum(TURN_STATUSES).meta({
+      description:
+        '`accepted`: in its session’s line. `answering`: a worker is at it. `failed`: by our fault; sending the same ' +
+        'message again resumes it.',
+    }),
+    ...ChatResponse.partial().required({ conversationId: true }).shape,
+  })
+  .meta({ id: 'Turn' });
+export type TurnView = z.infer<typeof TurnView>;
+
+type Dependencies = {
+  conversations: Pick<ConversationStore, 'findTurn'>;
+  hints: Pick<Hints, 'findTaken'>;
+  storedReply: (conversation: StoredConversation, turn: RecentTurn) => Promise<Reply>;
+};
+
+/** Malformed, unknown, another assistant's, erased and too old look the same. */
+export const createReadTurn =
+  ({ conversations, hints, storedReply }: Dependencies) =>
+  async (id: string, assistantId: string): Promise<TurnView> => {
+    const found = isUuid(id) ? await conversations.findTurn(id, assistantId) : null;
+    if (!found) throw notFound();
+    const { conversationId, _id: key } = found.conversation;
+    if (found.state === 'waiting') {
+      const ref = { key, turnId: id };
+      // Without Redis nobody knows who is at it; that it was accepted is sure.
+      const taken = found.head && (await hints.findTaken([ref]).catch(() => new Set<string>())).has(id);
+      return { turnId: id, conversationId, status: taken ? 'answering' : 'accepted' };
+    }
+    if (Date.now() - found.turn.finishedAt.getTime() > KEPT_FOR_MS) throw notFound();
+    const reply = await storedReply(found.conversation, found.turn);
+    if (reply.outcome === 'erased') throw notFound();
+    if (reply.outcome === 'failed') return { turnId: id, conversationId, status: 'failed' };
+    const { reply: text, suggestedActions, messageId } = reply;
+    return {
+      turnId: id,
+      conversationId,
+      status: 'answered',
+      reply: text,
+      ...(suggestedActions && { suggestedActions }),
+      messageId,
+    };
+  };
+
+export type ReadTurn = ReturnType<typeof createReadTurn>;
