@@ -10,45 +10,16 @@ import {
   updateMany,
   wasNeverSent,
 } from '../platform/mongo.ts';
-import { truncateContent } from '../events/event.ts';
-import {
-  type ChannelName,
-  conversationModels,
-  MAX_WAITING,
-  type OutboxEvent,
-  type RecentTurn,
-  REOPENED,
-  type StoredConversation,
-  type WaitingTurn,
-} from './conversation.ts';
+import { conversationModels, type RecentTurn, REOPENED, type StoredConversation } from './conversation.ts';
 import type { Hints } from './hints.ts';
 import { type Decision, decide } from './line.ts';
 import type { Messages } from './messages.ts';
-import { newOutboxEvent, type ReceiversOf } from './outbox.ts';
+import { newborn, type NewTurn, pushTurn, received, toWaiting, untouchedBy } from './new-turn.ts';
+import type { ReceiversOf } from './outbox.ts';
 
 /** How long an accept whose outcome is unknown is looked for before the caller is told 500. */
 const ACCEPT_DEADLINE_MS = 5_000;
 const LOOK_AGAIN_MS = 50;
-
-export type NewTurn = {
-  key: string;
-  /** Becomes the conversation's id if this turn opens it. */
-  conversationId: string;
-  assistantId: string;
-  sessionId: string;
-  channel: ChannelName;
-  turnId: string;
-  messageId: string;
-  message: string;
-  language: string;
-  dedupeKey: string | null;
-  /** The turn id was reserved by an `Idempotency-Key`: by this request, or by an earlier one under the same key. */
-  reservation: 'new' | 'known' | null;
-  async: boolean;
-  /** The Redis channel where a caller waits; null = nobody does. */
-  replyTo: string | null;
-  acceptedAt: Date;
-};
 
 export type AcceptOptions = {
   receiversOf: ReceiversOf;
@@ -64,62 +35,6 @@ export type Accepted =
   | { kind: 'busy' };
 
 type Upserted = { conversationId: string; waiting: { turnId: string }[] } | null;
-
-const toWaiting = (turn: NewTurn): WaitingTurn => ({
-  turnId: turn.turnId,
-  messageId: turn.messageId,
-  message: turn.message,
-  language: turn.language,
-  ...(turn.dedupeKey !== null && { dedupeKey: turn.dedupeKey }),
-  replyTo: turn.replyTo === null ? [] : [turn.replyTo],
-  acceptedAt: turn.acceptedAt,
-  ...(turn.async && { async: true }),
-});
-
-const received = ({ message, language, acceptedAt }: NewTurn, receiversOf: ReceiversOf): OutboxEvent | null =>
-  newOutboxEvent(
-    { event: 'message.received', payload: { role: 'user', content: truncateContent(message), language } },
-    receiversOf,
-    acceptedAt,
-  );
-
-/** Facts of a conversation at its birth, so that no later write needs to ask whether a field is there. */
-const newborn = (turn: NewTurn, receiversOf: ReceiversOf) => {
-  const opening = newOutboxEvent(
-    { event: 'conversation.created', payload: { language: turn.language } },
-    receiversOf,
-    turn.acceptedAt,
-  );
-  const { conversationId, assistantId, sessionId, channel, acceptedAt } = turn;
-  return {
-    conversationId,
-    assistantId,
-    sessionId,
-    channel,
-    ...REOPENED,
-    leadScore: 0,
-    leadBecause: [],
-    tags: [],
-    seq: 0,
-    recent: [],
-    texts: {},
-    headSince: acceptedAt,
-    createdAt: acceptedAt,
-    ...(opening && { opening }),
-  };
-};
-
-/** Not waiting already, by id or by content, and room in the line. Plain operators only: it is an upsert's filter. */
-const untouchedBy = ({ turnId, dedupeKey }: NewTurn) => ({
-  'waiting.turnId': { $ne: turnId },
-  ...(dedupeKey !== null && { 'waiting.dedupeKey': { $ne: dedupeKey } }),
-  [`waiting.${MAX_WAITING - 1}`]: { $exists: false },
-});
-
-const pushTurn = (waiting: WaitingTurn, announcement: OutboxEvent | null) => ({
-  $push: { waiting, ...(announcement && { outbox: announcement }) },
-  $currentDate: { updatedAt: true },
-});
 
 /** Refused by the server itself, with certainty: it is not the primary now. */
 const NOT_PRIMARY = new Set([10107, 13435]);

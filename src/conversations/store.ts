@@ -4,7 +4,7 @@ import { createBatcher } from '../platform/batch.ts';
 import { homeRange, isUuid } from '../platform/ids.ts';
 import { collectionOf, updateMany } from '../platform/mongo.ts';
 import { createAccept } from './accept.ts';
-import { type AnswerableConversation, createCommit } from './commit.ts';
+import { createCommit } from './commit.ts';
 import { conversationModels, type RecentTurn, type StoredConversation } from './conversation.ts';
 import { createErasure } from './erasure.ts';
 import type { Hints } from './hints.ts';
@@ -12,6 +12,7 @@ import { createIdempotencyKeys } from './idempotency.ts';
 import { createMessages } from './messages.ts';
 import { createOutbox } from './outbox.ts';
 import { createTransitions } from './transitions.ts';
+import type { AnswerableConversation } from './turn-end.ts';
 
 const LIST_MAX = 100;
 

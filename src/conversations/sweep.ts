@@ -21,6 +21,7 @@ type Dependencies = {
   eventMaxAgeMs: number;
   /** Endpoints whose lines this process knows to rest: a breaker's pause, a full line. */
   resting?: () => string[];
+  linesASweep?: number;
   /** Told of each event that ended here. */
   onEnded?: OnEnded;
   /** Told how many claims ended without their worker. */
@@ -37,7 +38,12 @@ type Head = { key: string; endpointId: string; deliveryId: string };
  */
 export const createDeliverySweeps = (dependencies: Dependencies) => {
   const { conversations, deliveries, endpoints, deliveryQueue, eventMaxAgeMs } = dependencies;
-  const { resting = () => [], onEnded = () => undefined, onLost = () => undefined } = dependencies;
+  const {
+    linesASweep = LINES_A_SWEEP,
+    resting = () => [],
+    onEnded = () => undefined,
+    onLost = () => undefined,
+  } = dependencies;
   const endUnsent = createEndUnsent({ deliveries, outbox: conversations.outbox, onEnded });
   const patience = createPatience();
 
@@ -87,7 +93,7 @@ export const createDeliverySweeps = (dependencies: Dependencies) => {
       const outboxes = await conversations.outbox.findStale({
         olderThanMs: EVENT_STALE_MS,
         leaveOut: [...leaveOut],
-        limit: LINES_A_SWEEP,
+        limit: linesASweep,
         // What rests waits for its time to run out; then its events must end.
         expiredMs: eventMaxAgeMs,
       });
@@ -107,7 +113,7 @@ export const createDeliverySweeps = (dependencies: Dependencies) => {
         )
         .map(([endpointId]) => endpointId);
       // Full of lines that do not move: what stands behind them gets its turn in another look.
-      if (outboxes.length < LINES_A_SWEEP || unmoved.length === 0) return;
+      if (outboxes.length < linesASweep || unmoved.length === 0) return;
       for (const endpointId of unmoved) leaveOut.add(endpointId);
     }
   };

@@ -4,7 +4,7 @@ import type { ConversationEvent } from '../events/event.ts';
 import { ApiError, invalid, notFound } from '../platform/errors.ts';
 import { newId } from '../platform/ids.ts';
 import { collectionOf, DURABLE } from '../platform/mongo.ts';
-import { handBackMessage, handoffMessage } from './commit.ts';
+import { handBackMessage, handoffMessage } from './turn-end.ts';
 import { conversationModels, type Message, REOPENED, type StoredConversation } from './conversation.ts';
 import type { Messages } from './messages.ts';
 import { newOutboxEvent, type ReceiversOf } from './outbox.ts';

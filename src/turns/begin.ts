@@ -1,5 +1,6 @@
 import type { Assistant } from '../assistants/assistant.ts';
-import type { Accepted, NewTurn } from '../conversations/accept.ts';
+import type { Accepted } from '../conversations/accept.ts';
+import type { NewTurn } from '../conversations/new-turn.ts';
 import type { ChannelName } from '../conversations/conversation.ts';
 import type { Hints } from '../conversations/hints.ts';
 import { dedupeKeyOf } from '../conversations/line.ts';

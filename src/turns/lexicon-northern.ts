@@ -1,4 +1,4 @@
-import type { LexiconEntry } from './lexicon.ts';
+import type { LexiconEntry } from './lexicon-entry.ts';
 
 export const NORTHERN: Record<string, LexiconEntry> = {
   sv: {

@@ -15,7 +15,7 @@ export const FAULTS: Record<string, Fault[]> = {
   ],
   'order off': [
     {
-      file: 'src/conversations/accept.ts',
+      file: 'src/conversations/new-turn.ts',
       from: '$push: { waiting, ...(announcement && { outbox: announcement }) },',
       to: '$push: { waiting: { $each: [waiting], $position: 0 }, ...(announcement && { outbox: announcement }) },',
       noticedBy: 'test/order.test.ts',

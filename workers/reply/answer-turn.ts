@@ -1,6 +1,7 @@
 import type { Assistant } from '../../src/assistants/assistant.ts';
 import type { AssistantStore } from '../../src/assistants/store.ts';
-import type { AnswerableConversation, Committed, TurnEnd } from '../../src/conversations/commit.ts';
+import type { Committed } from '../../src/conversations/commit.ts';
+import type { AnswerableConversation, TurnEnd } from '../../src/conversations/turn-end.ts';
 import type { WaitingTurn } from '../../src/conversations/conversation.ts';
 import type { Hints, TurnRef } from '../../src/conversations/hints.ts';
 import type { ConversationStore } from '../../src/conversations/store.ts';
@@ -182,7 +183,8 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
       hints.release(ref, take.token, away);
       const line = { err: cause, turnId: ref.turnId, tries: take.tries };
       logger[away ? 'warn' : 'error'](line, 'a turn was not answered');
-      return away ? null : ref.turnId;
+      // After its last try it is left to the sweep, which asks again in its own time.
+      return away || take.tries > MAX_TRIES ? null : ref.turnId;
     }
   };
 

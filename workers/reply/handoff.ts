@@ -1,5 +1,5 @@
 import type { Assistant } from '../../src/assistants/assistant.ts';
-import type { Answer, HandoffReason, TurnEnd } from '../../src/conversations/commit.ts';
+import type { Answer, HandoffReason, TurnEnd } from '../../src/conversations/turn-end.ts';
 import type { StoredConversation, WaitingTurn } from '../../src/conversations/conversation.ts';
 import type { EngineReply } from './engines/engine.ts';
 import { apologyText, holdingText } from './engines/texts.ts';

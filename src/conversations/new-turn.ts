@@ -1,0 +1,81 @@
+import { truncateContent } from '../events/event.ts';
+import { type ChannelName, MAX_WAITING, type OutboxEvent, REOPENED, type WaitingTurn } from './conversation.ts';
+import { newOutboxEvent, type ReceiversOf } from './outbox.ts';
+
+export type NewTurn = {
+  key: string;
+  /** Becomes the conversation's id if this turn opens it. */
+  conversationId: string;
+  assistantId: string;
+  sessionId: string;
+  channel: ChannelName;
+  turnId: string;
+  messageId: string;
+  message: string;
+  language: string;
+  dedupeKey: string | null;
+  /** The turn id was reserved by an `Idempotency-Key`: by this request, or by an earlier one under the same key. */
+  reservation: 'new' | 'known' | null;
+  async: boolean;
+  /** The Redis channel where a caller waits; null = nobody does. */
+  replyTo: string | null;
+  acceptedAt: Date;
+};
+
+/** A turn as it stands in line. */
+export const toWaiting = (turn: NewTurn): WaitingTurn => ({
+  turnId: turn.turnId,
+  messageId: turn.messageId,
+  message: turn.message,
+  language: turn.language,
+  ...(turn.dedupeKey !== null && { dedupeKey: turn.dedupeKey }),
+  replyTo: turn.replyTo === null ? [] : [turn.replyTo],
+  acceptedAt: turn.acceptedAt,
+  ...(turn.async && { async: true }),
+});
+
+export const received = ({ message, language, acceptedAt }: NewTurn, receiversOf: ReceiversOf): OutboxEvent | null =>
+  newOutboxEvent(
+    { event: 'message.received', payload: { role: 'user', content: truncateContent(message), language } },
+    receiversOf,
+    acceptedAt,
+  );
+
+/** Facts of a conversation at its birth, so that no later write needs to ask whether a field is there. */
+export const newborn = (turn: NewTurn, receiversOf: ReceiversOf) => {
+  const opening = newOutboxEvent(
+    { event: 'conversation.created', payload: { language: turn.language } },
+    receiversOf,
+    turn.acceptedAt,
+  );
+  const { conversationId, assistantId, sessionId, channel, acceptedAt } = turn;
+  return {
+    conversationId,
+    assistantId,
+    sessionId,
+    channel,
+    ...REOPENED,
+    leadScore: 0,
+    leadBecause: [],
+    tags: [],
+    seq: 0,
+    recent: [],
+    texts: {},
+    headSince: acceptedAt,
+    createdAt: acceptedAt,
+    ...(opening && { opening }),
+  };
+};
+
+/** Not waiting already, by id or by content, and room in the line. Plain operators only: it is an upsert's filter. */
+export const untouchedBy = ({ turnId, dedupeKey }: NewTurn) => ({
+  'waiting.turnId': { $ne: turnId },
+  ...(dedupeKey !== null && { 'waiting.dedupeKey': { $ne: dedupeKey } }),
+  [`waiting.${MAX_WAITING - 1}`]: { $exists: false },
+});
+
+/** Takes the turn into the line and announces it, in the same write. */
+export const pushTurn = (waiting: WaitingTurn, announcement: OutboxEvent | null) => ({
+  $push: { waiting, ...(announcement && { outbox: announcement }) },
+  $currentDate: { updatedAt: true },
+});
