@@ -27,6 +27,8 @@ export interface ReceiverOptions {
   /** May wait for as long as it likes: a promise of the test's holds the delivery in flight. */
   respond?: (request: Received, nth: number) => Answer | Promise<Answer>;
   tls?: boolean | { key: string; cert: string };
+  /** Left out: a free one. */
+  port?: number;
 }
 export interface Receiver {
   url: string;
@@ -52,7 +54,12 @@ const read = async (request: IncomingMessage): Promise<Buffer> => {
 };
 
 /** A customer's server: real HTTP(S) on a free port of 127.0.0.1, which keeps all it is sent. */
-export const openReceiver = async ({ secret, respond = () => ({}), tls }: ReceiverOptions = {}): Promise<Receiver> => {
+export const openReceiver = async ({
+  secret,
+  respond = () => ({}),
+  tls,
+  port: wanted = 0,
+}: ReceiverOptions = {}): Promise<Receiver> => {
   const received: Received[] = [];
   const waiters = new Set<() => void>();
 
@@ -74,7 +81,7 @@ export const openReceiver = async ({ secret, respond = () => ({}), tls }: Receiv
 
   const identity = tls === true ? { key: KEY, cert: VALID } : tls;
   const server = identity ? createTlsServer({ ...identity, minVersion: 'TLSv1.3' }, listener) : createServer(listener);
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  await new Promise<void>((resolve) => server.listen(wanted, '127.0.0.1', resolve));
   const { port } = server.address() as AddressInfo;
 
   const waitFor: Receiver['waitFor'] = (predicate, timeoutMs = 10_000) =>

@@ -7,7 +7,7 @@ import { VERSION } from '../../src/platform/version.ts';
 import { openService } from '../../src/service.ts';
 import { countDeliveries } from '../../src/service-metrics.ts';
 import { openQueueWorkers, openWorkerDuties } from '../../src/worker-process.ts';
-import { createBreaker } from './breaker.ts';
+import { type BreakerOptions, createBreaker } from './breaker.ts';
 import { createDeliver } from './deliver.ts';
 import { createDispatch } from './dispatch.ts';
 import { createLines } from './lines.ts';
@@ -20,10 +20,11 @@ type Options = {
   lifecycle: Lifecycle;
   /** A resolver or a certificate authority of the test's own. */
   sending?: Partial<SenderOptions>;
+  breaking?: BreakerOptions;
 };
 
 /** The delivery worker, assembled and running; tests start it as `main.ts` does. */
-export const openDeliveryWorker = async ({ config, logger, lifecycle, sending = {} }: Options) => {
+export const openDeliveryWorker = async ({ config, logger, lifecycle, sending = {}, breaking = {} }: Options) => {
   const service = await openService({ config, logger, lifecycle, redisRole: 'worker' });
   const { conversations, endpoints, deliveries, deliveryQueue } = service;
   const eventMaxAgeMs = config.EVENT_MAX_AGE_S * 1000;
@@ -39,7 +40,7 @@ export const openDeliveryWorker = async ({ config, logger, lifecycle, sending = 
   });
   lifecycle.add('sender', sender, (opened) => opened.close());
   const slots = createSlots({ perEndpoint: config.ENDPOINT_CONCURRENCY, total: config.DELIVERY_CONCURRENCY });
-  const breaker = createBreaker();
+  const breaker = createBreaker(breaking);
   const dispatch = createDispatch({ endpoints, deliveries, sender, breaker, countDelivery, logger });
   const deliver = createDeliver({
     conversations,

@@ -1,0 +1,80 @@
+import { randomUUID } from 'node:crypto';
+import { conversationModels, REOPENED, type StoredConversation } from '../../src/conversations/conversation.ts';
+import { newOutboxEvent } from '../../src/conversations/outbox.ts';
+import { createBatcher } from '../../src/platform/batch.ts';
+import { conversationKeyOf, newHomedId } from '../../src/platform/ids.ts';
+import { collectionOf, DURABLE, updateMany } from '../../src/platform/mongo.ts';
+import type { Service } from '../../src/service.ts';
+
+export type Fed = { eventId: string; key: string; content: string; committedAt: number };
+
+/**
+ * Events as an accepted turn leaves them in a conversation's outbox, without the chat around it: so that deliveries can
+ * be put under more load, and into more corners, than a conversation would.
+ */
+export const createFeed = (service: Pick<Service, 'mongo' | 'endpoints' | 'deliveryQueue'>) => {
+  const conversations = collectionOf<StoredConversation>(conversationModels(service.mongo).conversations);
+
+  const push = createBatcher<{ key: string; events: object[] }, void>(async (items) => {
+    await updateMany(
+      service.mongo,
+      'conversations',
+      items.map(({ key, events }) => ({ q: { _id: key }, u: { $push: { outbox: { $each: events } } } })),
+    );
+    return items.map(() => undefined);
+  });
+
+  return {
+    /** Conversations with nothing to say yet; their keys. */
+    openConversations: async (assistantId: string, count: number): Promise<string[]> => {
+      const now = new Date();
+      const rows = Array.from({ length: count }, (): StoredConversation => {
+        const sessionId = randomUUID();
+        const _id = conversationKeyOf({ sessionKey: assistantId, sessionId, playground: false });
+        return {
+          _id,
+          conversationId: newHomedId(_id),
+          assistantId,
+          sessionId,
+          channel: 'api',
+          language: 'en',
+          ...REOPENED,
+          leadScore: 0,
+          leadBecause: [],
+          tags: [],
+          seq: 0,
+          headSince: now,
+          waiting: [],
+          recent: [],
+          texts: {},
+          createdAt: now,
+          updatedAt: now,
+        };
+      });
+      await conversations.insertMany(rows, { writeConcern: DURABLE });
+      return rows.map(({ _id }) => _id);
+    },
+
+    /** Says these one after the other in one conversation, durably, and hints at it unless told to be silent. */
+    say: async (
+      assistantId: string,
+      key: string,
+      contents: string[],
+      { at = new Date(), silent = false }: { at?: Date; silent?: boolean } = {},
+    ): Promise<Fed[]> => {
+      const receiversOf = await service.endpoints.receivers(assistantId);
+      const events = contents.map((content) => {
+        const payload = { role: 'user' as const, content, language: 'en' };
+        const event = newOutboxEvent({ event: 'message.received', payload }, receiversOf, at);
+        if (!event) throw new Error('nobody wants this event');
+        return event;
+      });
+      await push({ key, events });
+      const committedAt = performance.now();
+      if (!silent) service.deliveryQueue.wake(key);
+      return events.map(({ eventId }, index) => ({ eventId, key, content: contents[index] as string, committedAt }));
+    },
+  };
+};
+
+export type Feed = ReturnType<typeof createFeed>;
