@@ -1,18 +1,11 @@
 import { performance } from 'node:perf_hooks';
 import { checkEndpointUrl } from '../../../src/events/address-guard.ts';
-import { type Connection, type DialSettings, type Listener, openConnection, type Trace } from './connection.ts';
+import type { Connection } from './connection.ts';
+import { Exchange, type ExchangeListener, TOO_LATE } from './exchange.ts';
+import { type DialSettings, newTrace, openConnection } from './open.ts';
 import type { Pool } from './pool.ts';
 import { composeRequest, type SendRequest } from './request.ts';
-import { ResponseReader } from './response-reader.ts';
-import {
-  connectionFailure,
-  describe,
-  type ErrorKind,
-  retryAfterOf,
-  type SendResult,
-  timingsOf,
-  tlsOf,
-} from './result.ts';
+import { connectionFailure, describe, type ErrorKind, resultOf, type SendResult } from './result.ts';
 
 export interface AttemptSettings extends DialSettings {
   userAgent: string;
@@ -26,38 +19,36 @@ export interface AttemptSettings extends DialSettings {
  * One request, once. The steps only lead forward: an idle connection found closed before the write is replaced, but
  * after the write there is no way back to here, so no failure whatever can send the bytes a second time.
  */
-export class Attempt implements Listener {
-  private readonly trace: Trace;
-  private readonly reader = new ResponseReader();
+export class Attempt implements ExchangeListener {
+  private readonly trace = newTrace();
   private readonly request: SendRequest;
   private readonly settings: AttemptSettings;
   private readonly pool: Pool;
   private readonly settled: (result: SendResult) => void;
+  private readonly deadlineAt: number;
+  private url: URL | null = null;
+  private key = '';
   private connection: Connection | null = null;
+  private exchange = new Exchange(this);
+  private requestHeaders: Record<string, string> = {};
   private giveUp: (() => void) | null = null;
   private timer: NodeJS.Timeout | undefined;
-  private key = '';
-  private requestHeaders: Record<string, string> = {};
-  private wroteAt: number | null = null;
-  private firstByteAt: number | null = null;
   private over = false;
-  private graceRuns = false;
 
   constructor(request: SendRequest, settings: AttemptSettings, pool: Pool, settled: (result: SendResult) => void) {
     this.request = request;
     this.settings = settings;
     this.pool = pool;
     this.settled = settled;
-    const startedAt = performance.now();
-    const step = { resolvedAt: null, connectedAt: null, securedAt: null };
-    this.trace = { phase: 'dns', startedAt, remoteAddress: null, ...step };
+    this.deadlineAt = this.trace.startedAt + (request.deadlineMs ?? settings.deadlineMs);
   }
 
   start(): void {
     const checked = checkEndpointUrl(this.request.url, this.settings);
     if (!checked.ok) return this.settle('address_refused', checked.reason);
-    if (this.late()) return this.settle('too_late');
-    this.timer = setTimeout(() => this.timeUp(), this.deadlineMs);
+    if (!this.mayWrite()) return this.settle('too_late');
+    this.ringAt(this.deadlineAt);
+    this.url = checked.url;
     this.key = `${this.request.endpointId} ${checked.url.origin}`;
     this.findConnection(checked.url);
   }
@@ -66,43 +57,49 @@ export class Attempt implements Listener {
     if (this.over) return;
     this.over = true;
     clearTimeout(this.timer);
+    this.giveUp?.();
     this.release(kind);
-    this.settled(this.result(kind, detail));
+    const { trace, connection, exchange, requestHeaders } = this;
+    this.settled(resultOf({ kind, detail, trace, connection, exchange, requestHeaders }));
   }
 
-  onData(bytes: Buffer): void {
-    this.firstByteAt ??= performance.now();
-    this.reader.push(bytes);
-    if (this.reader.done) this.finish();
-    else if (this.reader.status !== 0 && !this.graceRuns) this.startGrace();
+  mayWrite(): boolean {
+    const { notAfter = Number.POSITIVE_INFINITY } = this.request;
+    // The deadline too: a process that was stopped may come here before its timer has rung.
+    return !this.over && performance.now() <= Math.min(notAfter, this.deadlineAt);
   }
 
-  onClose(error: Error | null): void {
-    this.reader.end();
-    if (this.reader.status !== 0) this.settle(null);
-    else this.settle('reset', error ? describe(error) : this.reader.failure);
+  answered(): void {
+    // The rest of the body is worth a moment, not the whole deadline. Most come along with the head: no need of a timer.
+    queueMicrotask(() => {
+      if (!this.over) this.ringAt(Math.min(this.deadlineAt, performance.now() + this.settings.bodyGraceMs));
+    });
+  }
+
+  unwritten(error: Error): void {
+    if (this.over) return;
+    if (error === TOO_LATE) return this.settle('too_late');
+    if (!this.url || this.connection?.alive) return this.settle('internal', describe(error));
+    // Opened for this very request, and gone already; another would fare no better.
+    if (this.trace.connectedAt !== null) return this.settle(this.trace.phase, describe(error));
+    this.findConnection(this.url);
   }
 
   private findConnection(url: URL): void {
     const idle = this.pool.take(this.key);
     if (!idle) return this.connect(url);
-    // One whole turn of the event loop, so that a close which has already arrived is seen before the write, not after:
-    // the first callback may still run in the turn whose events were fetched before.
-    idle.listener = { onData: () => idle.close(false), onClose: () => {} };
-    const use = () => {
-      if (this.over) return idle.close(false);
+    this.connection = idle;
+    idle.onceLooked(() => {
       if (idle.alive) this.write(idle, url);
-      else this.findConnection(url);
-    };
-    setImmediate(() => setImmediate(use));
+      else if (!this.over) this.findConnection(url);
+    });
   }
 
   private connect(url: URL): void {
+    this.connection = null;
     const opened = (error: Error | null, connection: Connection | null) => {
       this.giveUp = null;
-      if (connection && !this.over) return this.write(connection, url);
-      connection?.close(true);
-      if (!error) return;
+      if (connection) return this.write(connection, url);
       const { kind, detail } = connectionFailure(error, this.trace.phase);
       this.settle(kind, detail);
     };
@@ -116,80 +113,36 @@ export class Attempt implements Listener {
 
   private write(connection: Connection, url: URL): void {
     this.connection = connection;
-    connection.listener = this;
+    this.exchange = new Exchange(this);
     try {
-      const { headers, bytes } = composeRequest(url, this.settings.userAgent, this.request);
+      const { headers, options } = composeRequest(url, this.settings.userAgent, this.request);
       this.requestHeaders = headers;
-      if (this.late()) return this.settle('too_late');
-      this.wroteAt = performance.now();
-      connection.socket.write(bytes);
+      connection.dispatch(options, this.exchange);
     } catch (error) {
       this.settle('internal', describe(error));
     }
   }
 
-  private get deadlineMs(): number {
-    return this.request.deadlineMs ?? this.settings.deadlineMs;
-  }
-
-  private late(): boolean {
-    const { notAfter = Number.POSITIVE_INFINITY } = this.request;
-    // The deadline too: a process that was stopped may come here before its timer has rung.
-    return performance.now() > Math.min(notAfter, this.trace.startedAt + this.deadlineMs);
-  }
-
-  /** The status is known: the rest of the body is worth a moment, not the whole deadline. */
-  private startGrace(): void {
-    this.graceRuns = true;
-    const spent = performance.now() - this.trace.startedAt;
-    const left = this.deadlineMs - spent;
+  private ringAt(time: number): void {
     clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.timeUp(), Math.max(0, Math.min(left, this.settings.bodyGraceMs)));
+    this.timer = setTimeout(() => this.timeUp(), Math.max(0, time - performance.now()));
   }
 
   private timeUp(): void {
-    if (this.reader.status !== 0) {
-      this.reader.cut();
+    const { response, wroteAt } = this.exchange;
+    if (response.status !== 0) {
+      response.truncated = true;
       this.settle(null);
-    } else if (this.wroteAt !== null) this.settle('timeout');
+    } else if (wroteAt !== null) this.settle('timeout');
+    else if (this.connection) this.settle('too_late');
     else this.settle(this.trace.phase, 'no answer within the deadline');
   }
 
-  private finish(): void {
-    if (this.reader.failure === null) this.settle(null);
-    else this.settle('bad_response', this.reader.failure);
-  }
-
   private release(kind: ErrorKind | null): void {
-    this.giveUp?.();
-    const { connection } = this;
+    const { connection, exchange } = this;
     if (!connection) return;
-    connection.listener = null;
-    const unused = this.wroteAt === null && kind === 'too_late';
-    const answered = kind === null && this.reader.done && this.reader.reusable;
-    if ((unused || answered) && connection.reusable) this.pool.put(this.key, connection);
-    else connection.close(kind !== null || this.reader.truncated);
-  }
-
-  private result(kind: ErrorKind | null, detail: string | null): SendResult {
-    const { reader, wroteAt, connection } = this;
-    const wrote = wroteAt !== null;
-    const answered = kind === null;
-    const fine = reader.status >= 200 && reader.status < 300;
-    return {
-      outcome: answered ? (fine ? 'delivered' : 'rejected') : wrote ? 'unknown' : 'not_sent',
-      errorKind: kind,
-      errorDetail: detail,
-      wrote,
-      status: answered ? reader.status : null,
-      responseHeaders: reader.headers,
-      responseBody: answered ? reader.text() : null,
-      truncated: reader.truncated,
-      timings: timingsOf(this.trace, wroteAt, this.firstByteAt, performance.now()),
-      remoteAddress: connection?.remoteAddress ?? this.trace.remoteAddress,
-      requestHeaders: this.requestHeaders,
-      tls: connection ? tlsOf(connection) : null,
-      retryAfterSeconds: answered ? retryAfterOf(reader) : null,
-    };
+    // undici closes by itself, right after this, a connection that is not to be used again.
+    if (exchange.done && connection.reusable) this.pool.put(this.key, connection);
+    else connection.close(kind !== null || exchange.response.truncated);
   }
 }

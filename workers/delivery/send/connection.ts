@@ -1,84 +1,116 @@
-import { isIP, type LookupFunction, connect as netConnect, type Socket, type TcpNetConnectOpts } from 'node:net';
+import type { Socket } from 'node:net';
 import { performance } from 'node:perf_hooks';
-import { type SecureContext, connect as tlsConnect, type TLSSocket } from 'node:tls';
-import { AddressRefused, isAllowedPeer, socketHost } from '../../../src/events/address-guard.ts';
-
-/** What is being waited for; when the wait fails, it names the failure. */
-export type Phase = 'dns' | 'connect' | 'tls';
-export type Dial = (options: TcpNetConnectOpts) => Socket;
-export interface Listener {
-  onData(bytes: Buffer): void;
-  onClose(error: Error | null): void;
-}
-/** When each step of one attempt was over. */
-export interface Trace {
-  phase: Phase;
-  startedAt: number;
-  remoteAddress: string | null;
-  resolvedAt: number | null;
-  connectedAt: number | null;
-  securedAt: number | null;
-}
-export interface DialSettings {
-  allowPrivate: boolean;
-  lookup: LookupFunction;
-  secureContext: SecureContext;
-  dial?: Dial | undefined;
-}
-type Opened = (error: Error | null, connection: Connection | null) => void;
+import type { TLSSocket } from 'node:tls';
+import { type buildConnector, Client, type Dispatcher } from 'undici';
+import type { Exchange } from './exchange.ts';
 
 // Well below the 2 s after which the hastiest common servers drop an idle connection: a request that meets the
 // closing would end `unknown`.
-export const IDLE_MS = 1500;
+const IDLE_MS = 1500;
+// A server that names its own limit is believed, less this much.
+const IDLE_MARGIN_MS = 1000;
 // A busy connection is given up now and then, so that a moved name is followed.
 const MAX_AGE_MS = 60_000;
-// Time for one address before the next is tried as well; the default of 250 ms gives up on distant hosts.
-const NEXT_ADDRESS_AFTER_MS = 1000;
+const MAX_HEADER_BYTES = 32 * 1024;
+// Of one response, with all there is around head and body: undici has no limit of its own for endless status lines,
+// chunk extensions and the like.
+const MAX_RESPONSE_BYTES = 256 * 1024;
 
-/** One socket, and whoever reads from it now. Nobody may speak on an idle one: a response without a request ends it. */
+const CLIENT_OPTIONS: Client.Options = {
+  pipelining: 1,
+  allowH2: false,
+  useMilo: false, // said aloud, so that the environment has no say in which parser reads
+  maxHeaderSize: MAX_HEADER_BYTES,
+  // Every attempt has deadlines of its own.
+  headersTimeout: 0,
+  bodyTimeout: 0,
+  keepAliveTimeout: IDLE_MS,
+  keepAliveMaxTimeout: IDLE_MS,
+  keepAliveTimeoutThreshold: IDLE_MARGIN_MS,
+};
+
+/**
+ * Hands over the one socket, once. undici opens a new connection for whatever is left in a client's queue when its
+ * socket goes, and in some corners puts back there what it had begun to write. Here it has nothing to open: what is in
+ * the queue then fails, and no request can be written a second time or to an address that was not checked.
+ */
+const oneShot = (socket: Socket): buildConnector.connector => {
+  let prepared: Socket | null = socket;
+  return (_, callback) => {
+    const handed = prepared;
+    prepared = null;
+    // Not within the call: undici would not look at its queue again. The error must have none of undici's own codes,
+    // which it takes for passing troubles.
+    queueMicrotask(() => (handed ? callback(null, handed) : callback(new Error('the connection is gone'), null)));
+  };
+};
+
+/** One socket, and the undici client that speaks on it. Whatever arrives while it is idle makes undici close it. */
 export class Connection {
-  alive = true;
-  idleSince = 0;
-  listener: Listener | null = null;
-  readonly bornAt = performance.now();
-  readonly socket: Socket | TLSSocket;
+  /** Called once it is closed. */
+  onClose: (() => void) | null = null;
   readonly remoteAddress: string | null;
   readonly tls: { version: string; validTo: number } | null;
+  private readonly bornAt = performance.now();
+  private readonly socket: Socket | TLSSocket;
   private readonly raw: Socket;
+  private readonly client: Client;
+  private exchange: Exchange | null = null;
+  private readBefore = 0;
 
-  constructor(socket: Socket | TLSSocket, raw: Socket) {
+  constructor(origin: string, socket: Socket | TLSSocket, raw: Socket) {
     this.socket = socket;
     this.raw = raw;
     this.remoteAddress = raw.remoteAddress ?? null;
     this.tls = 'encrypted' in socket ? describeTls(socket) : null;
-    socket.on('data', (bytes: Buffer) => (this.listener ? this.listener.onData(bytes) : this.close(false)));
-    // At once, not on the `close` that follows in a later turn: by then an idle connection might have been written to.
-    socket.on('error', (error) => this.over(error));
-    socket.on('end', () => this.over(null)).on('close', () => this.over(null));
+    this.client = new Client(origin, { ...CLIENT_OPTIONS, connect: oneShot(socket) });
+    socket.once('close', () => this.onClose?.());
+    socket.on('readable', () => {
+      if (socket.bytesRead - this.readBefore > MAX_RESPONSE_BYTES) this.flooded();
+    });
+  }
+
+  get alive(): boolean {
+    return !this.socket.destroyed;
   }
 
   get reusable(): boolean {
     return this.alive && performance.now() - this.bornAt < MAX_AGE_MS;
   }
 
+  /**
+   * Between this and a write lies one whole turn of the event loop, so that a close which has already arrived is seen
+   * before the write, not after. It takes two callbacks: the first may run in the turn whose events were fetched before.
+   * On a socket that was used undici adds the second by itself, in `dispatch`.
+   */
+  onceLooked(use: () => void): void {
+    if (this.exchange?.wroteAt) setImmediate(use);
+    else setImmediate(() => setImmediate(use));
+  }
+
+  /**
+   * undici calls `onRequestStart` and writes in the same stretch of code: in this tick on a new connection, one turn of
+   * the event loop later on one that was used before. It calls `onResponseError` alone when it could not begin.
+   */
+  dispatch(options: Dispatcher.DispatchOptions, exchange: Exchange): void {
+    this.exchange = exchange;
+    this.readBefore = this.socket.bytesRead;
+    this.client.dispatch(options, exchange);
+  }
+
   /** With `reset`, the kernel drops what it still holds to send instead of delivering it late. */
   close(reset: boolean): void {
-    this.alive = false;
-    this.listener = null;
     hangUp(this.raw, reset);
     this.socket.destroy();
   }
 
-  private over(error: Error | null): void {
-    if (!this.alive) return;
-    this.alive = false;
-    const { listener } = this;
-    listener?.onClose(error);
-    this.close(false);
+  private flooded(): void {
+    this.exchange?.onFlood();
+    this.close(true);
   }
 }
 
-const hangUp = (raw: Socket, reset: boolean): void => {
+export const hangUp = (raw: Socket, reset: boolean): void => {
   if (reset && !raw.destroyed && !raw.connecting) raw.resetAndDestroy();
   else raw.destroy();
 };
@@ -87,63 +119,3 @@ const describeTls = (socket: TLSSocket) => ({
   version: socket.getProtocol() ?? 'unknown',
   validTo: Date.parse(socket.getPeerCertificate().valid_to),
 });
-
-const secure = (raw: Socket, host: string, { secureContext }: DialSettings): TLSSocket => {
-  // An address is not sent as a server name, and a certificate does not carry the trailing dot.
-  const servername = isIP(host) === 0 ? host.replace(/\.$/, '') : '';
-  return tlsConnect({
-    socket: raw,
-    host,
-    servername,
-    secureContext,
-    ALPNProtocols: ['http/1.1'],
-    rejectUnauthorized: true, // said aloud, so that NODE_TLS_REJECT_UNAUTHORIZED has no say
-  });
-};
-
-/** Connects, checks the peer before a byte is sent to it, and secures the line. Returns what gives it up. */
-export const openConnection = (url: URL, trace: Trace, settings: DialSettings, opened: Opened): (() => void) => {
-  const host = socketHost(url);
-  const { allowPrivate, lookup, dial = netConnect } = settings;
-  let finished = false;
-  const finish = (error: Error | null, socket: Socket | TLSSocket | null) => {
-    if (finished) return;
-    finished = true;
-    if (error) hangUp(raw, true);
-    opened(error, socket && new Connection(socket, raw));
-  };
-
-  trace.phase = isIP(host) === 0 ? 'dns' : 'connect';
-  const raw = dial({
-    host,
-    port: url.port === '' ? (url.protocol === 'https:' ? 443 : 80) : Number(url.port),
-    noDelay: true,
-    autoSelectFamily: true,
-    autoSelectFamilyAttemptTimeout: NEXT_ADDRESS_AFTER_MS,
-    lookup: (name, options, callback) =>
-      lookup(name, options, (error, ...answer) => {
-        trace.resolvedAt = performance.now();
-        if (!error) trace.phase = 'connect';
-        callback(error, ...answer);
-      }),
-  });
-  raw.on('error', (error) => finish(error, null));
-  raw.once('close', () => finish(new Error('closed while connecting'), null));
-  raw.once('connect', () => {
-    if (finished) return;
-    trace.connectedAt = performance.now();
-    if (!isAllowedPeer(raw.remoteAddress, { allowPrivate })) {
-      return finish(new AddressRefused('connected to an address that is not public'), null);
-    }
-    trace.remoteAddress = raw.remoteAddress ?? null;
-    if (url.protocol === 'http:') return finish(null, raw);
-    trace.phase = 'tls';
-    const socket = secure(raw, host, settings);
-    socket.on('error', (error) => finish(error, null));
-    socket.once('secureConnect', () => {
-      trace.securedAt = performance.now();
-      finish(null, socket);
-    });
-  });
-  return () => finish(new Error('given up'), null);
-};

@@ -1,30 +1,21 @@
-import { performance } from 'node:perf_hooks';
-import { type Connection, IDLE_MS } from './connection.ts';
+import type { Connection } from './connection.ts';
 
-const SWEEP_MS = 500;
-
-/** Connections kept for the next request, by endpoint and origin; the youngest is taken first, the rest age away. */
-export const createPool = () => {
+/**
+ * Connections kept for the next request, by endpoint and origin; the youngest is taken first. undici closes those that
+ * have been idle for too long, and they leave by themselves then.
+ */
+export const createPool = ({ perKey }: { perKey: number }) => {
   const idle = new Map<string, Connection[]>();
   let count = 0;
-  let sweeper: NodeJS.Timeout | null = null;
 
-  const stopWhenEmpty = () => {
-    if (count > 0 || !sweeper) return;
-    clearInterval(sweeper);
-    sweeper = null;
-  };
-
-  const sweep = () => {
-    const limit = performance.now() - IDLE_MS;
-    for (const [key, connections] of idle) {
-      const fresh = connections.filter((connection) => connection.alive && connection.idleSince > limit);
-      for (const connection of connections) if (!fresh.includes(connection)) connection.close(false);
-      count -= connections.length - fresh.length;
-      if (fresh.length === 0) idle.delete(key);
-      else idle.set(key, fresh);
-    }
-    stopWhenEmpty();
+  const remove = (key: string, connection: Connection): void => {
+    const connections = idle.get(key) ?? [];
+    const at = connections.indexOf(connection);
+    if (at === -1) return;
+    connections.splice(at, 1);
+    if (connections.length === 0) idle.delete(key);
+    connection.onClose = null;
+    count -= 1;
   };
 
   return {
@@ -33,32 +24,27 @@ export const createPool = () => {
     },
 
     take: (key: string): Connection | null => {
-      const connections = idle.get(key);
-      const limit = performance.now() - IDLE_MS;
-      for (let next = connections?.pop(); next; next = connections?.pop()) {
-        count -= 1;
-        if (next.alive && next.idleSince > limit) return next;
-        next.close(false);
+      for (let next = idle.get(key)?.at(-1); next; next = idle.get(key)?.at(-1)) {
+        remove(key, next);
+        if (next.alive) return next;
       }
       return null;
     },
 
     put: (key: string, connection: Connection): void => {
-      connection.idleSince = performance.now();
-      const connections = idle.get(key);
-      if (connections) connections.push(connection);
-      else idle.set(key, [connection]);
+      const connections = idle.get(key) ?? [];
+      if (connections.length >= perKey) return connection.close(false);
+      idle.set(key, connections);
+      connections.push(connection);
+      connection.onClose = () => remove(key, connection);
       count += 1;
-      sweeper ??= setInterval(sweep, SWEEP_MS).unref();
     },
 
     /** Makes room for a new socket when all are taken. */
     dropOne: (): void => {
-      for (const [key, connections] of idle) {
-        const oldest = connections.shift();
-        if (connections.length === 0) idle.delete(key);
+      for (const [key, [oldest]] of idle) {
         if (!oldest) continue;
-        count -= 1;
+        remove(key, oldest);
         return oldest.close(false);
       }
     },
@@ -67,7 +53,6 @@ export const createPool = () => {
       for (const connections of idle.values()) for (const connection of connections) connection.close(false);
       idle.clear();
       count = 0;
-      stopWhenEmpty();
     },
   };
 };

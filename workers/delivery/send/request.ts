@@ -1,3 +1,5 @@
+import type { Dispatcher } from 'undici';
+
 export interface SendRequest {
   endpointId: string;
   url: string;
@@ -10,30 +12,25 @@ export interface SendRequest {
 }
 export interface ComposedRequest {
   headers: Record<string, string>;
-  bytes: Buffer;
+  options: Dispatcher.DispatchOptions;
 }
 
-const NAME = /^[\w-]+$/;
 const UNSAFE = /[^\t\x20-\x7e]/;
 
-/** The bytes to write, in one piece, and the headers as they stand in them. */
+/** What undici is told to write, and the headers as they then stand on the wire. */
 export const composeRequest = (url: URL, userAgent: string, { body, headers }: SendRequest): ComposedRequest => {
   const own = typeof headers === 'function' ? headers(Math.floor(Date.now() / 1000)) : headers;
+  // undici writes the first two and the last itself, in these letters and places.
   const all: Record<string, string> = {
-    Host: url.host,
+    host: url.host,
+    connection: 'keep-alive',
     'User-Agent': userAgent,
     'Accept-Encoding': 'identity',
     ...own,
-    'Content-Length': String(body.length),
+    'content-length': String(body.length),
   };
-  let head = `POST ${url.pathname}${url.search} HTTP/1.1\r\n`;
-  for (const [name, value] of Object.entries(all)) {
-    if (!NAME.test(name) || UNSAFE.test(value)) throw new Error(`header ${name.slice(0, 40)} cannot be sent`);
-    head += `${name}: ${value}\r\n`;
-  }
-  head += '\r\n';
-  const bytes = Buffer.allocUnsafe(head.length + body.length);
-  bytes.write(head, 0, 'latin1');
-  body.copy(bytes, head.length);
-  return { headers: all, bytes };
+  // undici refuses line breaks, but lets bytes past ASCII through.
+  for (const value of Object.values(all)) if (UNSAFE.test(value)) throw new Error('a header cannot be sent');
+  const path = url.pathname + url.search;
+  return { headers: all, options: { method: 'POST', path, headers: all, body } };
 };

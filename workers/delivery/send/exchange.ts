@@ -1,0 +1,97 @@
+import type { IncomingHttpHeaders } from 'node:http';
+import { performance } from 'node:perf_hooks';
+import type { Dispatcher } from 'undici';
+import { KeptResponse } from './response.ts';
+import { type ErrorKind, isUpgrade, responseFailure } from './result.ts';
+
+export interface ExchangeListener {
+  /** Asked immediately before the write. */
+  mayWrite(): boolean;
+  /** The status is known, the body may follow. */
+  answered(): void;
+  /** Written, and over: with a status, or with the kind of failure there was instead. */
+  settle(kind: ErrorKind | null, detail?: string): void;
+  /** Over, and nothing was written. */
+  unwritten(error: Error): void;
+}
+
+// More of them than any server has a use for.
+const MAX_INTERIM = 16;
+export const TOO_LATE = new Error('too late to be written');
+
+/** One request and its response on one connection, as undici tells of them. */
+export class Exchange implements Dispatcher.DispatchHandler {
+  readonly response = new KeptResponse();
+  wroteAt: number | null = null;
+  firstByteAt: number | null = null;
+  /** undici has no more to do with the connection. */
+  done = false;
+  private interim = 0;
+  private readonly listener: ExchangeListener;
+
+  constructor(listener: ExchangeListener) {
+    this.listener = listener;
+  }
+
+  /**
+   * undici's `writeH1` calls this and then writes, with nothing between them that could take time: what is decided
+   * here still holds when the bytes leave, and before it none has left. An error thrown here withdraws the request and
+   * leaves the connection as it was.
+   */
+  onRequestStart(): void {
+    if (this.wroteAt !== null || !this.listener.mayWrite()) throw TOO_LATE;
+    this.wroteAt = performance.now();
+  }
+
+  onResponseStarted(): void {
+    this.firstByteAt ??= performance.now();
+  }
+
+  onResponseStart(_: Dispatcher.DispatchController, status: number, headers: IncomingHttpHeaders): void {
+    if (status >= 200) {
+      this.response.start(status, headers);
+      this.listener.answered();
+    } else if (status === 101) {
+      this.switched(headers);
+    } else if (++this.interim > MAX_INTERIM) {
+      this.listener.settle('bad_response', 'interim responses without end');
+    }
+  }
+
+  onResponseData(_: Dispatcher.DispatchController, bytes: Buffer): void {
+    if (!this.response.push(bytes)) this.listener.settle(null);
+  }
+
+  onResponseEnd(): void {
+    this.done = true;
+    this.listener.settle(null);
+  }
+
+  onResponseError(_: Dispatcher.DispatchController, error: Error): void {
+    if (this.wroteAt === null) {
+      this.done = error === TOO_LATE;
+      return this.listener.unwritten(error);
+    }
+    if (isUpgrade(error)) return this.switched({});
+    const { kind, detail } = responseFailure(error);
+    this.broken(kind, detail);
+  }
+
+  /** More has come than any answer may have. */
+  onFlood(): void {
+    if (this.wroteAt !== null) this.broken('bad_response', 'too much without an end');
+  }
+
+  /** The status decides, if there is one, whatever becomes of the body. */
+  private broken(kind: ErrorKind, detail: string): void {
+    if (this.response.status === 0) return this.listener.settle(kind, detail);
+    this.response.truncated = true;
+    this.listener.settle(null);
+  }
+
+  /** Nobody asked for another protocol: the last word in this one. */
+  private switched(headers: IncomingHttpHeaders): void {
+    this.response.start(101, headers);
+    this.listener.settle(null);
+  }
+}

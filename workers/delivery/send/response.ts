@@ -1,0 +1,42 @@
+import type { IncomingHttpHeaders } from 'node:http';
+
+const MAX_BODY_BYTES = 16 * 1024;
+const MAX_HEADER_BYTES = 16 * 1024;
+
+/** What is kept of a response: the status decides the delivery, the rest is for a person to read. */
+export class KeptResponse {
+  /** 0 until a final head has been read. */
+  status = 0;
+  headers: Record<string, string> = {};
+  truncated = false;
+  private body: Buffer[] = [];
+  private bytes = 0;
+
+  start(status: number, headers: IncomingHttpHeaders): void {
+    this.status = status;
+    let kept = 0;
+    for (const [name, value = ''] of Object.entries(headers)) {
+      const text = Array.isArray(value) ? value.join(', ') : value;
+      kept += name.length + text.length;
+      if (kept > MAX_HEADER_BYTES) return;
+      this.headers[name] = text;
+    }
+  }
+
+  /** False once there is more than is kept. */
+  push(bytes: Buffer): boolean {
+    const room = MAX_BODY_BYTES - this.bytes;
+    const kept = bytes.subarray(0, room);
+    if (kept.length > 0) this.body.push(kept);
+    this.bytes += kept.length;
+    if (bytes.length > room) this.truncated = true;
+    return !this.truncated;
+  }
+
+  /** Invalid UTF-8 becomes U+FFFD, except for a character that only the cut has broken. */
+  text(): string {
+    const bytes = Buffer.concat(this.body);
+    if (!this.truncated) return bytes.toString();
+    return new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes, { stream: true });
+  }
+}
