@@ -161,7 +161,8 @@ test('a job for a turn that is not there, not the head, or long answered changes
   const row = await stack.service.mongo.collection('conversations').findOne({ sessionId: session_id });
   const key = String(row?._id);
 
-  for (const turnId of [before.messages[0]?.turnId as string, randomUUID()]) stack.service.turnQueue.enqueue({ key, turnId });
+  for (const turnId of [before.messages[0]?.turnId as string, randomUUID()])
+    stack.service.turnQueue.enqueue({ key, turnId });
   stack.service.turnQueue.enqueue({ key: '0'.repeat(32), turnId: randomUUID() });
   await chat({ session_id, message: 'and again' });
 
