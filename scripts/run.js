@@ -35,6 +35,17 @@ const TARGETS = {
     needs: CODE,
     commands: (args) => [[tool('biome'), 'format', '--write', ...(args.length > 0 ? args : ['.'])]],
   },
+  'chaos:delivery': {
+    needs: ALL,
+    talkative: true,
+    commands: (args) => [['node', 'chaos/delivery.ts', ...args]],
+  },
+  'bench:isolation': {
+    needs: ALL,
+    talkative: true,
+    commands: (args) => [['node', 'bench/isolation.ts', ...args]],
+  },
+  'bench:order': { needs: ALL, talkative: true, commands: (args) => [['node', 'bench/order.ts', ...args]] },
   eval: { needs: CODE, commands: (args) => [['node', 'scripts/eval.ts', ...args]] },
   admin: { needs: CODE, commands: (args) => [['node', 'scripts/admin.ts', ...args]] },
   api: { needs: CODE, commands: (args) => [['node', 'src/main.ts', ...args]] },

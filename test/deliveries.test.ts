@@ -13,7 +13,7 @@ import { useStack } from './support/stack.ts';
 
 const stack = useStack({ sending: { deadlineMs: 400 } });
 const opened: (Receiver | Server)[] = [];
-afterAll(() => Promise.all(opened.map((one) => one.close())));
+afterAll(() => Promise.all(opened.map(async (one) => void (await one.close()))));
 
 const aReceiver = async (options: ReceiverOptions = {}) => {
   const receiver = await openReceiver(options);
@@ -183,5 +183,6 @@ test('the page for receivers names every error kind, and no other', async () => 
   const named = table
     .split('\n')
     .flatMap((row) => [...(row.split('|')[1] ?? '').matchAll(/`([a-z_]+)`/g)].map(([, kind]) => kind));
-  expect(named.toSorted()).toEqual([...ERROR_KINDS].toSorted());
+  expect(new Set(named)).toEqual(new Set(ERROR_KINDS));
+  expect(named).toHaveLength(ERROR_KINDS.length);
 });

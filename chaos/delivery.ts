@@ -1,0 +1,107 @@
+import { parseArgs } from 'node:util';
+import { startServices } from '../scripts/services.ts';
+import { readConfig } from '../src/platform/config.ts';
+import { createLifecycle, requireNode } from '../src/platform/lifecycle.ts';
+import { createLogger } from '../src/platform/logger.ts';
+import { openService, type Service } from '../src/service.ts';
+import { FAULTS } from '../test/support/planted.ts';
+import { judge, print, readEnds } from './delivery/judge.ts';
+import { killWorkers, wipeRedis } from './delivery/harm.ts';
+import { startLoad } from './delivery/load.ts';
+import { createRandom } from './delivery/random.ts';
+import { openCountingReceiver } from './delivery/receiver.ts';
+import { startVictim } from './delivery/worker.ts';
+
+/**
+ * Shows that no event is sent twice and none is forgotten, whatever happens to the delivery workers and to Redis.
+ *
+ *   npm run chaos:delivery                       200 SIGKILLs of a delivery worker under load
+ *   npm run chaos:delivery -- --wipes 20         Redis wiped 20 times under load
+ *   npm run chaos:delivery -- --plant 'claim off' --kills 20     must fail: the claim is disabled in the workers
+ *
+ * `--seed` gives the same moments, latencies and load again; what the machine makes of them still differs.
+ */
+requireNode();
+const LATENCY_MS = 40;
+/** Each in-flight cap is 20 a worker. */
+const ENDPOINTS = 3;
+
+const wholeNumber = (value: string, name: string): number => {
+  if (!/^\d{1,6}$/.test(value)) throw new Error(`--${name} must be a whole number`);
+  return Number(value);
+};
+
+const readArguments = () => {
+  const { values } = parseArgs({
+    options: {
+      kills: { type: 'string' },
+      wipes: { type: 'string' },
+      seed: { type: 'string', default: '1' },
+      workers: { type: 'string', default: '4' },
+      plant: { type: 'string' },
+    },
+  });
+  const { plant = null } = values;
+  if (plant !== null && !FAULTS[plant]) throw new Error(`--plant: there are ${Object.keys(FAULTS).join(', ')}`);
+  const wipes = values.wipes === undefined ? 0 : wholeNumber(values.wipes, 'wipes');
+  const kills = values.kills === undefined ? (wipes > 0 ? 0 : 200) : wholeNumber(values.kills, 'kills');
+  return {
+    kills,
+    wipes,
+    plant,
+    seed: wholeNumber(values.seed, 'seed'),
+    workers: wholeNumber(values.workers, 'workers'),
+  };
+};
+
+const run = async (service: Service, env: Record<string, string>, options: ReturnType<typeof readArguments>) => {
+  const { kills, wipes, plant, seed } = options;
+  const random = createRandom(seed);
+  const receiver = await openCountingReceiver(createRandom(seed + 1), LATENCY_MS);
+  const assistants: string[] = [];
+  for (let count = 0; count < ENDPOINTS; count += 1) {
+    const { assistantId } = await service.assistants.createAssistant({ name: `Chaos ${count}` });
+    await service.endpoints.addEndpoint(assistantId, { url: receiver.url });
+    assistants.push(assistantId);
+  }
+  const start = () => startVictim(env, plant);
+  const load = await startLoad(service, { assistants, random: createRandom(seed + 2) });
+  try {
+    const harmed = await (wipes > 0
+      ? wipeRedis({ wipes, random, start, workers: 2, redis: service.redis, receiver })
+      : killWorkers({ kills, random, start, workers: options.workers, receiver }));
+    await load.stop();
+    const ends = await readEnds(service, load.events);
+    await harmed.stop();
+    return print(judge({ ends, events: load.events, receiver, ...harmed }));
+  } finally {
+    await load.stop().catch(() => undefined);
+    await receiver.close();
+  }
+};
+
+const main = async (): Promise<boolean> => {
+  const options = readArguments();
+  const { kills, wipes, seed, workers, plant } = options;
+  const what = wipes > 0 ? `${wipes} wipes of Redis, 2 workers` : `${kills} kills, ${workers} workers`;
+  console.log(`${what}, seed ${seed}${plant === null ? '' : `, planted: ${plant}`}`);
+  // Its own, whatever the environment names: it wipes them.
+  const services = await startServices({ env: {} });
+  const logger = createLogger({ name: 'chaos', level: 'silent' });
+  const lifecycle = createLifecycle(logger, { deadlineMs: 10_000 });
+  const env = {
+    NODE_ENV: 'test',
+    REDIS_URL: services.redisUrl,
+    MONGODB_URL: services.mongodbUrl,
+    WEBHOOK_ALLOW_PRIVATE: 'true',
+  };
+  try {
+    const service = await openService({ config: readConfig(env), logger, lifecycle, redisRole: 'worker' });
+    return await run(service, env, options);
+  } finally {
+    await lifecycle.close();
+    await services.stop();
+  }
+};
+
+process.exitCode = (await main()) ? 0 : 1;

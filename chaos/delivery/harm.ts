@@ -1,0 +1,74 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Redis } from 'ioredis';
+import type { Random } from './random.ts';
+import type { CountingReceiver } from './receiver.ts';
+import type { Victim } from './worker.ts';
+
+/** A worker lives for so long at most once it is ready; it dies at any moment of it. */
+const LIFE_MS = 1_500;
+const BETWEEN_WIPES_MS = 1_500;
+const TOLD_EVERY = 25;
+
+type Field = { random: Random; start: () => Promise<Victim>; workers: number; receiver: CountingReceiver };
+
+export type Harmed = {
+  kills: number;
+  wipes: number;
+  seconds: number;
+  stop: () => Promise<void>;
+};
+
+const startAll = (start: () => Promise<Victim>, count: number): Promise<Victim[]> =>
+  Promise.all(Array.from({ length: count }, start));
+
+/** Each place is held by a worker that is killed at a random moment and followed by the next, until all kills are done. */
+export const killWorkers = async ({
+  kills,
+  random,
+  start,
+  workers,
+  receiver,
+}: Field & { kills: number }): Promise<Harmed> => {
+  const startedAt = performance.now();
+  let done = 0;
+  let begun = 0;
+  const place = async (first: Victim): Promise<Victim> => {
+    let victim = first;
+    while (begun < kills) {
+      begun += 1;
+      await sleep(random.next() * LIFE_MS);
+      await victim.kill();
+      done += 1;
+      if (done % TOLD_EVERY === 0) {
+        const seconds = Math.round((performance.now() - startedAt) / 1000);
+        console.log(`  ${done} kills after ${seconds} s, ${receiver.received} requests received`);
+      }
+      victim = await start();
+    }
+    return victim;
+  };
+  const last = await Promise.all((await startAll(start, workers)).map(place));
+  return {
+    kills: done,
+    wipes: 0,
+    seconds: (performance.now() - startedAt) / 1000,
+    stop: async () => void (await Promise.all(last.map((victim) => victim.kill()))),
+  };
+};
+
+/** Redis forgets everything at random moments: jobs, locks, the queue's own bookkeeping. */
+export const wipeRedis = async (field: Field & { wipes: number; redis: Redis }): Promise<Harmed> => {
+  const { wipes, redis, random, start, workers } = field;
+  const startedAt = performance.now();
+  const victims = await startAll(start, workers);
+  for (let wipe = 0; wipe < wipes; wipe += 1) {
+    await sleep(BETWEEN_WIPES_MS * (0.2 + random.next()));
+    await redis.flushall();
+  }
+  return {
+    kills: 0,
+    wipes,
+    seconds: (performance.now() - startedAt) / 1000,
+    stop: async () => void (await Promise.all(victims.map((victim) => victim.kill()))),
+  };
+};

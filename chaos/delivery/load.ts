@@ -1,0 +1,52 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Service } from '../../src/service.ts';
+import { createFeed } from '../../test/support/feed.ts';
+import type { Random } from './random.ts';
+
+const CONVERSATIONS = 1_500;
+/** As many events are kept waiting, so that whoever is killed is killed at work. */
+const BEHIND = 600;
+const COUNT_EVERY_MS = 100;
+const LANES = 8;
+
+/** Keeps events waiting until it is stopped; each conversation's are numbered, so that order can be seen. */
+export const startLoad = async (service: Service, { assistants, random }: { assistants: string[]; random: Random }) => {
+  const feed = createFeed(service);
+  const opened = assistants.map((assistantId) =>
+    feed.openConversations(assistantId, CONVERSATIONS / assistants.length),
+  );
+  const keys = (await Promise.all(opened)).flatMap((some, index) =>
+    some.map((key) => ({ key, assistantId: assistants[index] as string, said: 0 })),
+  );
+  const events = new Set<string>();
+  const deliveries = service.mongo.collection('deliveries');
+  let stopped = false;
+
+  const speak = async (): Promise<void> => {
+    const one = keys[random.below(keys.length)] as (typeof keys)[number];
+    const contents = Array.from({ length: 1 + random.below(3) }, () => `${(one.said += 1)} ${'x'.repeat(400)}`);
+    const fed = await feed.say(one.assistantId, one.key, contents);
+    for (const { eventId } of fed) events.add(eventId);
+  };
+  const run = async (): Promise<void> => {
+    while (!stopped) {
+      const until = performance.now() + COUNT_EVERY_MS;
+      // Every event that was taken up has a record.
+      let behind = events.size - (await deliveries.estimatedDocumentCount());
+      for (; behind < BEHIND && !stopped; behind += 2 * LANES) await Promise.all(Array.from({ length: LANES }, speak));
+      await sleep(Math.max(0, until - performance.now()));
+    }
+  };
+  const running = run();
+  running.catch(() => undefined); // told by `stop`
+
+  return {
+    events,
+    stop: async (): Promise<void> => {
+      stopped = true;
+      await running;
+    },
+  };
+};
+
+export type Load = Awaited<ReturnType<typeof startLoad>>;

@@ -1,0 +1,25 @@
+import { registerHooks } from 'node:module';
+import { FAULTS } from '../../test/support/planted.ts';
+
+/**
+ * Loaded before a worker's own modules (`node --import`): rewrites the source as it is loaded, as the tests' planted
+ * faults do. The product has no switch for any of this.
+ */
+const name = process.env['CHAOS_PLANT'] ?? '';
+const faults = FAULTS[name];
+if (!faults) throw new Error(`there is no fault "${name}"; there are: ${Object.keys(FAULTS).join(', ')}`);
+
+registerHooks({
+  load: (url, context, nextLoad) => {
+    const loaded = nextLoad(url, context);
+    const here = faults.filter(({ file }) => url.endsWith(`/${file}`));
+    if (here.length === 0 || !loaded.source) return loaded;
+    const text =
+      typeof loaded.source === 'string' ? loaded.source : Buffer.from(loaded.source as Uint8Array).toString('utf8');
+    const source = here.reduce((code, { file, from, to }) => {
+      if (!code.includes(from)) throw new Error(`"${name}": ${file} has changed, the fault no longer fits`);
+      return code.replace(from, () => to);
+    }, text);
+    return { ...loaded, source };
+  },
+});

@@ -1,0 +1,50 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { freePort } from '../../scripts/services.ts';
+
+/** Workers start more often here than anywhere: what one has compiled, the next need not. */
+const COMPILED = join(tmpdir(), 'parley-chaos-compiled');
+const READY_WITHIN_MS = 30_000;
+
+export type Victim = { child: ChildProcess; readyAt: number; kill: () => Promise<void> };
+
+/** A delivery worker as an operator starts it, with a fault planted if asked; ready when it says so. */
+export const startVictim = async (env: Record<string, string>, plant: string | null): Promise<Victim> => {
+  const port = await freePort();
+  const preload = plant === null ? [] : ['--import', new URL('plant.ts', import.meta.url).href];
+  const child = spawn(process.execPath, [...preload, 'workers/delivery/main.ts'], {
+    env: {
+      ...process.env,
+      LOG_LEVEL: 'warn',
+      ...(plant === null && { NODE_COMPILE_CACHE: COMPILED }),
+      ...env,
+      WORKER_HEALTH_PORT: String(port),
+      CHAOS_PLANT: plant ?? '',
+    },
+    stdio: ['ignore', 'ignore', process.env['SHOW_LOGS'] ? 'inherit' : 'ignore'],
+  });
+  const kill = async (): Promise<void> => {
+    if (child.exitCode !== null || child.signalCode !== null) return;
+    const ended = once(child, 'exit');
+    child.kill('SIGKILL');
+    await ended;
+  };
+  const until = performance.now() + READY_WITHIN_MS;
+  for (;;) {
+    if (child.exitCode !== null)
+      throw new Error(`a delivery worker ended with ${child.exitCode}: SHOW_LOGS=1 tells why`);
+    const ready = await fetch(`http://127.0.0.1:${port}/readyz`).then(
+      ({ ok }) => ok,
+      () => false,
+    );
+    if (ready) return { child, readyAt: performance.now(), kill };
+    if (performance.now() > until) {
+      await kill();
+      throw new Error('a delivery worker was not ready within 30 s');
+    }
+    await sleep(20);
+  }
+};
