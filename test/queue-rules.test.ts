@@ -170,3 +170,27 @@ test('a job for a turn that is not there, not the head, or long answered changes
   expect(after.messages.slice(0, 2)).toEqual(before.messages);
   expect(after.messages).toHaveLength(4);
 });
+
+test('a stray job for a turn still behind another does not hold it up when its time comes', async () => {
+  const { chat } = await anAssistant(stack);
+  const session_id = randomUUID();
+  const head = `head ${randomUUID()}`;
+  const release = hold(head);
+  const first = chat({ session_id, message: head });
+  await eventually(() => readHead(session_id));
+  const second = chat({ session_id, message: 'behind' });
+  const behind = await eventually(async () => {
+    const row = await stack.service.mongo.collection('conversations').findOne({ sessionId: session_id });
+    expect(row?.waiting).toHaveLength(2);
+    return { key: String(row?._id), turnId: row?.waiting[1].turnId as string };
+  });
+
+  stack.service.turnQueue.enqueue(behind);
+  // Another session's turn is answered by the same queue: the stray job came before it.
+  await chat({ session_id: randomUUID(), message: 'meanwhile' });
+  const releasedAt = performance.now();
+  release();
+  await Promise.all([first, second]);
+
+  expect(performance.now() - releasedAt).toBeLessThan(1_500);
+});

@@ -144,10 +144,13 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
   };
 
   /** Reads, answers, commits; again where the conversation changed in between. Null: this turn is not the head (any more). */
-  const answerHead = async ({ key, turnId }: TurnRef, tries: number): Promise<Ended | null> => {
+  const answerHead = async (
+    { key, turnId }: TurnRef,
+    { tries, read }: { tries: number; read: AnswerableConversation },
+  ): Promise<Ended | null> => {
     let answered = null as { seq: number; status: string; end: TurnEnd } | null;
     for (let tried = 0; ; tried += 1) {
-      const conversation = await conversations.findForAnswer(key);
+      const conversation = tried === 0 ? read : await conversations.findForAnswer(key);
       const turn = headOf(conversation, turnId);
       if (!conversation || !turn) return null;
       // A waiter that joined meanwhile changes nothing of the answer; a message or a handoff does.
@@ -169,10 +172,13 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
 
   /** One head under a take. The next head of its line, or null. */
   const answerTaken = async (ref: TurnRef): Promise<string | null> => {
+    // Seen as the head before it is taken: a stray job must not hold a turn whose time comes a moment later.
+    const read = await conversations.findForAnswer(ref.key);
+    if (!read || !headOf(read, ref.turnId)) return null;
     const take = await hints.take(ref);
     if (!take) return null;
     try {
-      const ended = await answerHead(ref, take.tries);
+      const ended = await answerHead(ref, { tries: take.tries, read });
       // A failed turn may be resumed under its id, and begins anew then.
       if (ended?.failed) hints.release(ref, take.token, true);
       else hints.letLapse(ref);
