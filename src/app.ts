@@ -9,11 +9,19 @@ import type { DeliveryQueue } from './events/queue.ts';
 import { createApiDocument } from './openapi/document.ts';
 import { notFound, unavailable } from './platform/errors.ts';
 import type { Readiness } from './platform/health.ts';
-import { errorHandler, methodNotAllowed, nothingHere, requestId, requestIdOf } from './platform/http.ts';
+import {
+  createToApiError,
+  errorHandler,
+  methodNotAllowed,
+  nothingHere,
+  requestId,
+  requestIdOf,
+} from './platform/http.ts';
 import type { Logger } from './platform/logger.ts';
 import type { Metrics } from './platform/metrics.ts';
 import type { Begin } from './turns/begin.ts';
 import { turnRoutes } from './turns/routes.ts';
+import { createStreamTurn } from './turns/stream.ts';
 import type { Submit } from './turns/submit.ts';
 import type { ReadTurn } from './turns/turn-view.ts';
 
@@ -84,7 +92,8 @@ const watchRoutes = ({
 
 /** The API as one Express app: routers, not-found, the one error handler. Opens nothing. */
 export const createApp = (dependencies: AppDependencies): Express => {
-  const { access, conversations, endpoints, deliveryQueue, onErased, draining, trustProxy, logger } = dependencies;
+  const { access, begin, conversations, endpoints, deliveryQueue, onErased, draining, trustProxy, logger } =
+    dependencies;
   const app = express();
   app.set('trust proxy', trustProxy);
   app.disable('x-powered-by');
@@ -94,7 +103,8 @@ export const createApp = (dependencies: AppDependencies): Express => {
   app.use(helmet.xContentTypeOptions());
 
   app.use('/api', refuseWhileDraining(draining));
-  app.use(turnRoutes(dependencies));
+  const streamTurn = createStreamTurn({ begin, toApiError: createToApiError(logger) });
+  app.use(turnRoutes({ ...dependencies, streamTurn }));
   app.use(conversationRoutes({ access, conversations, endpoints, deliveryQueue, onErased, draining }));
 
   // Pages get the whole set of headers; the API's answers are JSON and need no more than the one above.

@@ -42,6 +42,22 @@ const RETRYING =
   'resumed, and for a minute after its answer replayed, as long as nothing else was said. Such an answer carries ' +
   '`Idempotent-Replayed: true`.';
 
+const event = (name: string, data: unknown): string => `event: ${name}\ndata: ${JSON.stringify(data)}\n\n`;
+
+const STREAM = {
+  description:
+    'For `Accept: text/event-stream`. `accepted {turnId, conversationId}`, then `delta {text, attempt}` while the reply is ' +
+    'being made, then `message` with the chat response, or `error` with an error body. A delta of a higher attempt starts ' +
+    'from nothing; `message` is what counts. A comment line every 15 s. What is wrong before the turn is accepted is a ' +
+    'normal JSON error.',
+  example: [
+    event('accepted', { turnId: ACCEPTED.turnId, conversationId: ACCEPTED.conversationId }),
+    event('delta', { text: 'We are open ', attempt: 1 }),
+    event('delta', { text: 'from 9 to 5.', attempt: 1 }),
+    event('message', EXAMPLE),
+  ].join(''),
+};
+
 const send = (
   operation: Pick<ZodOpenApiOperationObject, 'operationId' | 'summary' | 'security' | 'responses' | 'requestParams'>,
 ): ZodOpenApiOperationObject => ({
@@ -58,7 +74,7 @@ const send = (
     },
   },
   responses: {
-    '200': ok(ChatResponse, { example: EXAMPLE, replays: true }),
+    '200': ok(ChatResponse, { example: EXAMPLE, replays: true, stream: STREAM }),
     ...problems(
       'payload_too_large',
       'validation_failed',

@@ -76,11 +76,21 @@ export const notFoundBehindTheDoor = { '404': problem(['not_found'], limits) };
 
 export const ok = (
   schema: z.ZodType,
-  { example, limited = true, replays = false }: { example: unknown; limited?: boolean; replays?: boolean },
+  {
+    example,
+    limited = true,
+    replays = false,
+    stream,
+  }: { example: unknown; limited?: boolean; replays?: boolean; stream?: { description: string; example: string } },
 ): ZodOpenApiResponseObject => ({
   description: STATUS_CODES[200] ?? 'OK',
   headers: z.object({ ...requestId, ...(limited && limits), ...(replays && replayed) }),
-  content: { 'application/json': { schema, example } },
+  content: {
+    'application/json': { schema, example },
+    ...(stream && {
+      'text/event-stream': { schema: z.string().meta({ description: stream.description }), example: stream.example },
+    }),
+  },
 });
 
 /** Accepted, to be asked for under `Location`. */

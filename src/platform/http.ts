@@ -59,15 +59,23 @@ const toApiError = (failure: unknown, { method }: Request): ApiError => {
   return new ApiError('internal_error', { cause: failure });
 };
 
-/** The one place where an error becomes an answer, and the only one where our own faults are logged. */
-export const errorHandler =
-  (logger: Logger): ErrorRequestHandler =>
-  (failure: unknown, req: Request, res: Response, _next) => {
+/** What the caller may know of a failure; the only place where our own faults are logged. */
+export const createToApiError =
+  (logger: Logger) =>
+  (failure: unknown, req: Request, res: Response): ApiError => {
     const error = toApiError(failure, req);
     if (error.code === 'internal_error') {
       const level = isConnectionFailure(failure) ? 'warn' : 'error';
       logger[level]({ err: error.cause ?? failure, requestId: requestIdOf(res), path: req.path }, 'request failed');
     }
+    return error;
+  };
+
+/** The one place where an error becomes an answer. */
+export const errorHandler = (logger: Logger): ErrorRequestHandler => {
+  const describe = createToApiError(logger);
+  return (failure: unknown, req: Request, res: Response, _next) => {
+    const error = describe(failure, req, res);
     if (res.headersSent) {
       res.destroy();
       return;
@@ -77,3 +85,4 @@ export const errorHandler =
       .set(error.headers)
       .json(error.toBody(requestIdOf(res)));
   };
+};

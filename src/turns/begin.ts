@@ -14,6 +14,7 @@ import { beforeWriting } from '../platform/mongo.ts';
 import { storedReplyOf, toResponse } from './chat-response.ts';
 import { decideLanguage } from './language.ts';
 import type { TurnQueue } from './queue.ts';
+import type { Progress } from './progress.ts';
 import type { Published, Replies, Waiter } from './replies.ts';
 import type { ChatResponse } from './turn.ts';
 
@@ -27,6 +28,8 @@ export type TurnRequest = {
   idempotencyKey: string | null;
   /** Answered with 202 at once: nobody waits, and the turn counts as delivered when answered (contract §3). */
   async?: boolean;
+  /** Hears of the reply in the making; the caller wants it as a stream. */
+  onProgress?: (progress: Progress) => void;
 };
 
 /** A turn the service has taken, or the one this request repeats. */
@@ -82,6 +85,11 @@ export const createBegin = (dependencies: Dependencies) => {
   const { onRepeated, onBusy } = dependencies;
   const storedReply = storedReplyOf(conversations);
 
+  const channelOf = ({ async, onProgress }: TurnRequest): string | null => {
+    if (async) return null;
+    return onProgress ? replies.streamChannel : replies.channel;
+  };
+
   /** Only where the message does not show its language by itself is the conversation asked. */
   const languageOf = async ({ assistant, message, language: given }: TurnRequest, key: string): Promise<string> => {
     const evidence = { given, message, allowed: assistant.languages };
@@ -129,7 +137,7 @@ export const createBegin = (dependencies: Dependencies) => {
       language,
       dedupeKey: idempotencyKey === null ? dedupeKeyOf(message) : null,
       async: request.async === true,
-      replyTo: request.async ? null : replies.channel,
+      replyTo: channelOf(request),
       acceptedAt: new Date(),
     };
   };
@@ -173,7 +181,7 @@ export const createBegin = (dependencies: Dependencies) => {
     const { key } = turn;
     const waiters = new Map<string, Waiter>();
     const watch = (turnId: string): Waiter => {
-      const waiter = waiters.get(turnId) ?? replies.watch(turnId);
+      const waiter = waiters.get(turnId) ?? replies.watch(turnId, request.onProgress);
       waiters.set(turnId, waiter);
       return waiter;
     };

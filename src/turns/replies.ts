@@ -4,6 +4,7 @@ import { SuggestedAction } from '../assistants/suggested-action.ts';
 import type { RecentTurn, StoredConversation } from '../conversations/conversation.ts';
 import type { FoundTurn } from '../conversations/store.ts';
 import type { Logger } from '../platform/logger.ts';
+import { advance, Delta, NOTHING_YET, type Progress } from './progress.ts';
 
 const LOOK_AFTER_MS = 2_000;
 const LOOK_EVERY_MS = 500;
@@ -25,6 +26,13 @@ export type Reply = z.infer<typeof Reply>;
 const Published = z.object({ turnId: z.string(), conversationId: z.string(), reply: Reply });
 export type Published = z.infer<typeof Published>;
 
+const Told = z.array(z.union([Published, Delta]));
+
+/** Where a stream waits; pieces of a reply in the making go to such channels only. */
+const STREAM_SUFFIX = ':stream';
+export const streamChannels = (channels: string[]): string[] =>
+  channels.filter((channel) => channel.endsWith(STREAM_SUFFIX));
+
 export type Waiter = {
   turnId: string;
   reply: Promise<Published>;
@@ -42,14 +50,20 @@ type Dependencies = {
   logger: Logger;
 };
 
-type Entry = { since: number; armed: boolean; resolve: (published: Published) => void };
+type Entry = {
+  since: number;
+  armed: boolean;
+  resolve: (published: Published) => void;
+  onProgress: ((progress: Progress) => void) | null;
+};
 
 /**
- * Publishes committed replies to the channels of those who wait for them. Replies of one turn of the event loop to one
- * channel are one message: a batch of commits ends together. Never throws; waiters look into the store.
+ * Publishes replies, committed or in the making, to the channels of those who wait for them. What is said in one turn of
+ * the event loop to one channel is one message: a batch of commits ends together. Never throws; waiters look into the
+ * store.
  */
 export const createPublisher = (redis: Redis) => {
-  let gathered = new Map<string, Published[]>();
+  let gathered = new Map<string, (Published | Delta)[]>();
 
   const flush = (): void => {
     for (const [channel, published] of gathered) {
@@ -58,7 +72,8 @@ export const createPublisher = (redis: Redis) => {
     gathered = new Map();
   };
 
-  return (channels: string[], published: Published): void => {
+  return (channels: string[], published: Published | Delta): void => {
+    if (channels.length === 0) return;
     if (gathered.size === 0) setImmediate(flush);
     for (const channel of channels) {
       const known = gathered.get(channel);
@@ -68,17 +83,32 @@ export const createPublisher = (redis: Redis) => {
   };
 };
 
+export type Publish = ReturnType<typeof createPublisher>;
+
 /**
  * Callers of this process that wait for a reply. Pub/sub may lose a message and a worker may die between commit and
  * publish, so waiters older than 2 s look into the store.
  */
 export const openReplies = async ({ subscriber, channel, findTurn, storedReply, logger }: Dependencies) => {
   const waiting = new Map<string, Set<Entry>>();
+  /** Replies in the making that somebody waits for. */
+  const making = new Map<string, Progress>();
 
   const settle = (published: Published): void => {
     const entries = waiting.get(published.turnId);
     waiting.delete(published.turnId);
+    making.delete(published.turnId);
     for (const { resolve } of entries ?? []) resolve(published);
+  };
+
+  const proceed = (delta: Delta): void => {
+    const entries = waiting.get(delta.turnId);
+    if (!entries) return;
+    const known = making.get(delta.turnId) ?? NOTHING_YET;
+    const progress = advance(known, delta);
+    if (progress === known) return;
+    making.set(delta.turnId, progress);
+    for (const { onProgress } of entries) onProgress?.(progress);
   };
 
   const look = async (turnId: string): Promise<void> => {
@@ -102,23 +132,31 @@ export const openReplies = async ({ subscriber, channel, findTurn, storedReply, 
   };
 
   subscriber.on('message', (_channel, text) => {
-    const parsed = z.array(Published).safeParse(JSON.parse(text));
-    if (parsed.success) for (const published of parsed.data) settle(published);
+    const parsed = Told.safeParse(JSON.parse(text));
+    if (parsed.success)
+      for (const told of parsed.data) {
+        if ('reply' in told) settle(told);
+        else proceed(told);
+      }
     else logger.error({ issues: parsed.error.issues.length }, 'malformed replies were published');
   });
-  await subscriber.subscribe(channel);
+  const streamChannel = `${channel}${STREAM_SUFFIX}`;
+  await subscriber.subscribe(channel, streamChannel);
   const timer = setInterval(lookAtOld, LOOK_EVERY_MS);
 
   return {
     channel,
+    streamChannel,
 
-    /** Register before the turn is accepted: the reply may come first. */
-    watch: (turnId: string): Waiter => {
+    /** Register before the turn is accepted: the reply may come first. `onProgress` hears of what is said so far. */
+    watch: (turnId: string, onProgress: ((progress: Progress) => void) | null = null): Waiter => {
       const { promise, resolve } = Promise.withResolvers<Published>();
-      const entry: Entry = { since: performance.now(), armed: false, resolve };
+      const entry: Entry = { since: performance.now(), armed: false, resolve, onProgress };
       const entries = waiting.get(turnId) ?? new Set<Entry>();
       entries.add(entry);
       waiting.set(turnId, entries);
+      const known = making.get(turnId);
+      if (known) onProgress?.(known);
       return {
         turnId,
         reply: promise,
@@ -127,7 +165,9 @@ export const openReplies = async ({ subscriber, channel, findTurn, storedReply, 
         },
         cancel: () => {
           entries.delete(entry);
-          if (entries.size === 0 && waiting.get(turnId) === entries) waiting.delete(turnId);
+          if (entries.size > 0 || waiting.get(turnId) !== entries) return;
+          waiting.delete(turnId);
+          making.delete(turnId);
         },
       };
     },

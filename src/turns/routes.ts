@@ -4,6 +4,7 @@ import { invalid } from '../platform/errors.ts';
 import { methodNotAllowed, validate } from '../platform/http.ts';
 import { jsonBody } from '../platform/json-body.ts';
 import type { Begin, TurnRequest } from './begin.ts';
+import { type StreamTurn, wantsStream } from './stream.ts';
 import type { Submit } from './submit.ts';
 import { ChatRequest, IdempotencyKey } from './turn.ts';
 import type { AcceptedTurn, ReadTurn } from './turn-view.ts';
@@ -30,10 +31,10 @@ const sayReplayed = (res: Response, replayed: boolean): void => {
   if (replayed) res.set('Idempotent-Replayed', 'true');
 };
 
-type Dependencies = { access: Access; begin: Begin; submit: Submit; readTurn: ReadTurn };
+type Dependencies = { access: Access; begin: Begin; submit: Submit; streamTurn: StreamTurn; readTurn: ReadTurn };
 
 /** Both ways in (contract §1). They differ by the door alone: authentication, limit and channel name. */
-export const turnRoutes = ({ access, begin, submit, readTurn }: Dependencies): Router => {
+export const turnRoutes = ({ access, begin, submit, streamTurn, readTurn }: Dependencies): Router => {
   const answer: RequestHandler = async (req, res) => {
     const { response, replayed, delivered } = await submit(turnOf(req, res));
     sayReplayed(res, replayed);
@@ -51,7 +52,12 @@ export const turnRoutes = ({ access, begin, submit, readTurn }: Dependencies): R
     res.status(202).location(`/api/v1/turns/${turnId}`).set('Preference-Applied', 'respond-async').json(body);
   };
 
-  const chat: RequestHandler = (req, res, next) => (prefersAsync(req) ? accept : answer)(req, res, next);
+  const stream: RequestHandler = (req, res) => streamTurn(turnOf(req, res), req, res);
+
+  /** A stream answers at once as well: who asks for both gets it. */
+  const speak: RequestHandler = (req, res, next) => (wantsStream(req) ? stream : answer)(req, res, next);
+  const chat: RequestHandler = (req, res, next) =>
+    (prefersAsync(req) && !wantsStream(req) ? accept : speak)(req, res, next);
 
   const read: RequestHandler = async (req, res) => {
     res.json(await readTurn(String(req.params.id), callerOf(res).assistant.assistantId));
@@ -62,7 +68,7 @@ export const turnRoutes = ({ access, begin, submit, readTurn }: Dependencies): R
   router.route('/api/v1/turns/:id').get(access.byApiKey, read).all(methodNotAllowed('GET', 'HEAD'));
   router
     .route('/api/v1/channels/webhook/:assistantId')
-    .post(access.byChannel, jsonBody(), answer)
+    .post(access.byChannel, jsonBody(), speak)
     .all(methodNotAllowed('POST'));
   return router;
 };

@@ -11,7 +11,8 @@ import type { Logger } from '../../src/platform/logger.ts';
 import { isConnectionFailure } from '../../src/platform/mongo.ts';
 import type { CountTurn } from '../../src/service-metrics.ts';
 import type { TurnQueue } from '../../src/turns/queue.ts';
-import type { Published } from '../../src/turns/replies.ts';
+import type { Publish } from '../../src/turns/replies.ts';
+import { createDeltaFeed } from './delta-feed.ts';
 import type { AssistantEngine, AssistantProfile } from './engines/engine.ts';
 import { endWithApology, endWithReply, holdingTextOf } from './handoff.ts';
 import { scoreLead } from './lead-score.ts';
@@ -29,7 +30,7 @@ export type Dependencies = {
   engine: AssistantEngine;
   turnQueue: TurnQueue;
   deliveryQueue: DeliveryQueue;
-  publish: (channels: string[], published: Published) => void;
+  publish: Publish;
   countTurn: CountTurn;
   draining: AbortSignal;
   logger: Logger;
@@ -75,7 +76,7 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
   const askEngine = async (
     conversation: AnswerableConversation,
     turn: WaitingTurn,
-    assistant: Assistant,
+    { assistant, attempt }: { assistant: Assistant; attempt: number },
   ): Promise<TurnEnd> => {
     const { leadScore, leadBecause, lowConfidenceStreak, engineErrorStreak } = conversation;
     const scored = scoreLead({
@@ -93,6 +94,16 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
       profileOf(assistant),
       conversations.messages.findLatest(conversation, engine.historyEntries ?? 2),
     ]);
+    const feed = createDeltaFeed({
+      turnId: turn.turnId,
+      attempt,
+      replyTo: turn.replyTo,
+      findReplyTo: async () => {
+        const now = await conversations.findForAnswer(conversation._id);
+        return headOf(now, turn.turnId)?.replyTo ?? [];
+      },
+      publish,
+    });
     try {
       const reply = await engine.reply({
         assistant: profile,
@@ -100,18 +111,25 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
         language: turn.language,
         history: history.map(({ role, content, why }) => ({ role, content, why })),
         signal: draining,
+        onDelta: feed.push,
       });
       return endWithReply(reply, { assistant, turn, streaks, canKnow: profile.knowledge.length > 0, lead });
     } catch (cause) {
       logger.error({ err: cause, turnId: turn.turnId, engine: engine.name }, 'the engine failed');
       return endWithApology({ assistant, turn, streaks, lead });
+    } finally {
+      feed.end();
     }
   };
 
-  const endOf = async (conversation: AnswerableConversation, turn: WaitingTurn, tries: number): Promise<TurnEnd> => {
+  const endOf = async (
+    conversation: AnswerableConversation,
+    turn: WaitingTurn,
+    { tries, attempt }: { tries: number; attempt: number },
+  ): Promise<TurnEnd> => {
     if (tries > MAX_TRIES) return { kind: 'failed' };
     const assistant = await assistants.findAssistant(conversation.assistantId);
-    return assistant ? askEngine(conversation, turn, assistant) : { kind: 'failed' };
+    return assistant ? askEngine(conversation, turn, { assistant, attempt }) : { kind: 'failed' };
   };
 
   const announceEnd = (
@@ -149,6 +167,7 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
     { tries, read }: { tries: number; read: AnswerableConversation },
   ): Promise<Ended | null> => {
     let answered = null as { seq: number; status: string; end: TurnEnd } | null;
+    let attempt = tries;
     for (let tried = 0; ; tried += 1) {
       const conversation = tried === 0 ? read : await conversations.findForAnswer(key);
       const turn = headOf(conversation, turnId);
@@ -156,7 +175,8 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
       // A waiter that joined meanwhile changes nothing of the answer; a message or a handoff does.
       const { seq, status } = conversation;
       if (answered?.seq !== seq || answered.status !== status) {
-        answered = { seq, status, end: await endOf(conversation, turn, tries) };
+        answered = { seq, status, end: await endOf(conversation, turn, { tries, attempt }) };
+        attempt += 1;
       }
       const receiversOf =
         conversation.channel === 'playground' ? () => [] : await endpoints.receivers(conversation.assistantId);

@@ -34,6 +34,11 @@ export type TurnContext = {
   /** Earlier messages of the conversation, oldest first; everything with a smaller seq that the window holds. */
   history: { role: 'user' | 'assistant' | 'operator' | 'system'; content: string; why?: unknown }[];
   signal: AbortSignal;
+  /**
+   * For an engine whose text comes in pieces: they are shown while it speaks. What counts is the reply; the pieces should
+   * make it up, and where they do not (a fall-back), the reply takes their place.
+   */
+  onDelta?: (text: string) => void;
 };
 
 export type EngineReply = {

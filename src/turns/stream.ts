@@ -1,0 +1,76 @@
+import type { Request, Response } from 'express';
+import type { ApiError } from '../platform/errors.ts';
+import { requestIdOf } from '../platform/http.ts';
+import type { Begin, TurnRequest } from './begin.ts';
+import { complete, NOTHING_YET, type Progress } from './progress.ts';
+
+const COMMENT_EVERY_MS = 15_000;
+
+const HEADERS = {
+  'Content-Type': 'text/event-stream; charset=utf-8',
+  'Cache-Control': 'no-cache, no-transform',
+  // Proxies of the nginx kind would keep the events back until the answer is whole.
+  'X-Accel-Buffering': 'no',
+};
+
+export const wantsStream = (req: Request): boolean =>
+  req.accepts(['application/json', 'text/event-stream']) === 'text/event-stream';
+
+/** Writes events, and of a reply in the making what has not been said yet. */
+const createWriter = (res: Response) => {
+  let said: Progress = NOTHING_YET;
+
+  const send = (event: string, data: unknown): void => {
+    if (!res.destroyed) res.write(`event: ${event}\ndata: ${JSON.stringify(data)}\n\n`);
+  };
+  const say = (progress: Progress): void => {
+    const known = progress.attempt === said.attempt ? said.text.length : 0;
+    const text = progress.text.slice(known);
+    if (text !== '') send('delta', { text, attempt: progress.attempt });
+    said = progress;
+  };
+  return { send, say, sayAll: (reply: string): void => say(complete(said, reply)) };
+};
+
+type Dependencies = {
+  begin: Begin;
+  /** An error as the caller may know it; our own faults are logged. */
+  toApiError: (failure: unknown, req: Request, res: Response) => ApiError;
+};
+
+/**
+ * The reply as server-sent events (contract §8). What is wrong before the turn is accepted is thrown, for a normal JSON
+ * error; from then on it is an event. Who leaves before the message was written counts as not having got it.
+ */
+export const createStreamTurn =
+  ({ begin, toApiError }: Dependencies) =>
+  async (request: TurnRequest, req: Request, res: Response): Promise<void> => {
+    const writer = createWriter(res);
+    let early: Progress | null = NOTHING_YET;
+    const onProgress = (progress: Progress): void => {
+      if (early) early = progress;
+      else writer.say(progress);
+    };
+    const { turnId, conversationId, replayed, response, delivered, end } = await begin({ ...request, onProgress });
+    if (replayed) res.set('Idempotent-Replayed', 'true');
+    res.set(HEADERS).flushHeaders();
+    const comments = setInterval(() => res.write(': the reply is being made\n\n'), COMMENT_EVERY_MS);
+    res.on('close', () => {
+      clearInterval(comments);
+      end();
+    });
+    writer.send('accepted', { turnId, conversationId });
+    writer.say(early);
+    early = null;
+    try {
+      const message = await response();
+      writer.sayAll(message.reply);
+      writer.send('message', message);
+      res.on('finish', delivered);
+    } catch (failure) {
+      writer.send('error', toApiError(failure, req, res).toBody(requestIdOf(res)));
+    }
+    res.end();
+  };
+
+export type StreamTurn = ReturnType<typeof createStreamTurn>;
