@@ -2,14 +2,14 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Redis } from 'ioredis';
 import type { Random } from './random.ts';
 import type { CountingReceiver } from './receiver.ts';
-import type { Victim } from './worker.ts';
+import type { Worker } from './worker.ts';
 
 /** A worker lives for so long at most once it is ready; it dies at any moment of it. */
-const LIFE_MS = 1_500;
+const LIFE_MS = 2_000;
 const BETWEEN_WIPES_MS = 1_500;
 const TOLD_EVERY = 25;
 
-type Field = { random: Random; start: () => Promise<Victim>; workers: number; receiver: CountingReceiver };
+type Field = { random: Random; start: () => Promise<Worker>; workers: number; receiver: CountingReceiver };
 
 export type Harmed = {
   kills: number;
@@ -18,7 +18,7 @@ export type Harmed = {
   stop: () => Promise<void>;
 };
 
-const startAll = (start: () => Promise<Victim>, count: number): Promise<Victim[]> =>
+const startAll = (start: () => Promise<Worker>, count: number): Promise<Worker[]> =>
   Promise.all(Array.from({ length: count }, start));
 
 /** Each place is held by a worker that is killed at a random moment and followed by the next, until all kills are done. */
@@ -32,7 +32,7 @@ export const killWorkers = async ({
   const startedAt = performance.now();
   let done = 0;
   let begun = 0;
-  const place = async (first: Victim): Promise<Victim> => {
+  const place = async (first: Worker): Promise<Worker> => {
     let victim = first;
     while (begun < kills) {
       begun += 1;

@@ -50,7 +50,8 @@ export const judge = ({ ends, events, receiver, kills, wipes, seconds }: Evidenc
     return (outcome === 'delivered' && times === 0) || (outcome === 'not_sent' && times > 0);
   }).length;
   const unknown = rows.filter(({ outcome }) => outcome === 'unknown');
-  const worst = Math.max(0, ...[...Map.groupBy(unknown, ({ worker }) => worker).values()].map(({ length }) => length));
+  const byWorker = [...Map.groupBy(unknown, ({ worker }) => worker).values()];
+  const worst = Math.max(0, ...byWorker.map(({ length }) => length));
   const none = (found: number) => ({ found, limit: '0', ok: found === 0 });
   return [
     { what: wipes > 0 ? 'wipes of Redis' : 'kills', found: wipes > 0 ? wipes : kills, limit: '', ok: null },
@@ -63,6 +64,13 @@ export const judge = ({ ends, events, receiver, kills, wipes, seconds }: Evidenc
       ? [{ what: 'unknown', ...none(unknown.length) }]
       : [
           { what: 'unknown', found: unknown.length, limit: '', ok: null },
+          // Else the kills have shown little.
+          {
+            what: 'kills in the middle of a send',
+            found: byWorker.length,
+            limit: `≥ ${Math.ceil(kills / 2)}`,
+            ok: byWorker.length >= kills / 2,
+          },
           {
             what: 'unknown, most of one kill',
             found: worst,

@@ -9,13 +9,18 @@ import { freePort } from '../../scripts/services.ts';
 const COMPILED = join(tmpdir(), 'parley-chaos-compiled');
 const READY_WITHIN_MS = 30_000;
 
-export type Victim = { child: ChildProcess; readyAt: number; kill: () => Promise<void> };
+export type Worker = { child: ChildProcess; readyAt: number; kill: () => Promise<void> };
 
-/** A delivery worker as an operator starts it, with a fault planted if asked; ready when it says so. */
-export const startVictim = async (env: Record<string, string>, plant: string | null): Promise<Victim> => {
+const MAINS = { delivery: 'workers/delivery/main.ts', reply: 'workers/reply/main.ts' } as const;
+
+/** A worker as an operator starts it, with a fault planted if asked; ready when it says so. */
+export const startWorker = async (
+  env: Record<string, string>,
+  { kind = 'delivery', plant = null }: { kind?: keyof typeof MAINS; plant?: string | null } = {},
+): Promise<Worker> => {
   const port = await freePort();
   const preload = plant === null ? [] : ['--import', new URL('plant.ts', import.meta.url).href];
-  const child = spawn(process.execPath, [...preload, 'workers/delivery/main.ts'], {
+  const child = spawn(process.execPath, [...preload, MAINS[kind]], {
     env: {
       ...process.env,
       LOG_LEVEL: 'warn',
@@ -34,8 +39,7 @@ export const startVictim = async (env: Record<string, string>, plant: string | n
   };
   const until = performance.now() + READY_WITHIN_MS;
   for (;;) {
-    if (child.exitCode !== null)
-      throw new Error(`a delivery worker ended with ${child.exitCode}: SHOW_LOGS=1 tells why`);
+    if (child.exitCode !== null) throw new Error(`a worker ended with ${child.exitCode}: SHOW_LOGS=1 tells why`);
     const ready = await fetch(`http://127.0.0.1:${port}/readyz`).then(
       ({ ok }) => ok,
       () => false,
@@ -43,7 +47,7 @@ export const startVictim = async (env: Record<string, string>, plant: string | n
     if (ready) return { child, readyAt: performance.now(), kill };
     if (performance.now() > until) {
       await kill();
-      throw new Error('a delivery worker was not ready within 30 s');
+      throw new Error('a worker was not ready within 30 s');
     }
     await sleep(20);
   }

@@ -1,0 +1,68 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { createRandom } from '../chaos/delivery/random.ts';
+import { openCountingReceiver } from '../chaos/delivery/receiver.ts';
+import { startWorker } from '../chaos/delivery/worker.ts';
+import { startServices } from '../scripts/services.ts';
+import { readConfig } from '../src/platform/config.ts';
+import { createLifecycle, requireNode } from '../src/platform/lifecycle.ts';
+import { createLogger } from '../src/platform/logger.ts';
+import { openService, type Service } from '../src/service.ts';
+import { createFeed } from '../test/support/feed.ts';
+
+/**
+ * 1,000 conversations of 20 events each to one endpoint that answers after a random while, by two workers: every
+ * conversation's events must arrive in the order they happened, each after the one before has been answered.
+ */
+requireNode();
+const CONVERSATIONS = 1_000;
+const EVENTS = 20;
+const LATENCY_MS = 50;
+const WITHIN_MS = 180_000;
+
+const run = async (service: Service): Promise<boolean> => {
+  const receiver = await openCountingReceiver(createRandom(1), LATENCY_MS);
+  const { assistantId } = await service.assistants.createAssistant({ name: 'Order' });
+  await service.endpoints.addEndpoint(assistantId, { url: receiver.url });
+  const feed = createFeed(service);
+  const keys = await feed.openConversations(assistantId, CONVERSATIONS);
+  const startedAt = performance.now();
+  for (let event = 1; event <= EVENTS; event += 1) {
+    await Promise.all(keys.map((key) => feed.say(assistantId, key, [`${event} of ${EVENTS}`])));
+  }
+  while (receiver.received < CONVERSATIONS * EVENTS && performance.now() - startedAt < WITHIN_MS) await sleep(100);
+  const seconds = (performance.now() - startedAt) / 1000;
+  await sleep(1_000);
+
+  const { received, inversions, overlaps } = receiver;
+  console.log(`${CONVERSATIONS} conversations × ${EVENTS} events, latency 0–${LATENCY_MS} ms, 2 workers`);
+  console.log(`received ${received} in ${seconds.toFixed(1)} s (${Math.round(received / seconds)}/s)`);
+  console.log(`inversions ${inversions} (limit 0)\nbegun before the one before was answered ${overlaps} (limit 0)`);
+  const kept = received === CONVERSATIONS * EVENTS && inversions === 0 && overlaps === 0;
+  console.log(kept ? 'Every limit is kept.' : 'A limit is missed.');
+  await receiver.close();
+  return kept;
+};
+
+const main = async (): Promise<boolean> => {
+  const services = await startServices({ env: {} });
+  const env = {
+    NODE_ENV: 'test',
+    REDIS_URL: services.redisUrl,
+    MONGODB_URL: services.mongodbUrl,
+    WEBHOOK_ALLOW_PRIVATE: 'true',
+  };
+  const logger = createLogger({ name: 'bench', level: 'silent' });
+  const lifecycle = createLifecycle(logger, { deadlineMs: 10_000 });
+  try {
+    const service = await openService({ config: readConfig(env), logger, lifecycle, redisRole: 'worker' });
+    for (const worker of [await startWorker(env), await startWorker(env)]) {
+      lifecycle.add('worker', worker, (opened) => opened.kill());
+    }
+    return await run(service);
+  } finally {
+    await lifecycle.close();
+    await services.stop();
+  }
+};
+
+process.exitCode = (await main()) ? 0 : 1;
