@@ -1,14 +1,16 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Connection, mongo } from 'mongoose';
+import type { Connection } from 'mongoose';
 import { createBatcher } from '../platform/batch.ts';
 import { ApiError, unavailable } from '../platform/errors.ts';
 import {
   collectionOf,
   DUPLICATE_KEY,
-  DURABLE,
   isConnectionFailure,
+  OutcomeUnknown,
   updateMany,
+  type UpdateStatement,
   wasNeverSent,
+  wasNotPrimary,
 } from '../platform/mongo.ts';
 import { conversationModels, type RecentTurn, REOPENED, type StoredConversation } from './conversation.ts';
 import type { Hints } from './hints.ts';
@@ -35,9 +37,6 @@ export type Accepted =
   | { kind: 'busy' };
 
 type Upserted = { conversationId: string; waiting: { turnId: string }[] } | null;
-
-/** Refused by the server itself, with certainty: it is not the primary now. */
-const NOT_PRIMARY = new Set([10107, 13435]);
 
 /**
  * The conversation takes the turn: one atomic upsert, batched with what arrives beside it. Its duplicate-key error is the
@@ -73,16 +72,22 @@ export const createAccept = ({
           upsert: true,
         };
       }),
-    );
+    ).catch((cause: unknown) => {
+      // It may have stepped down between two statements of the batch.
+      throw wasNotPrimary(cause) && items.length > 1 ? new OutcomeUnknown('a batch was refused', { cause }) : cause;
+    });
     const refused = new Set<number>();
     for (const { index, code } of writeErrors) {
-      if (code !== DUPLICATE_KEY) throw new Error(`a turn could not be stored (code ${code})`);
+      if (code !== DUPLICATE_KEY) throw new OutcomeUnknown(`a turn of a batch could not be stored (code ${code})`);
       refused.add(index);
     }
     const keys = [...new Set(items.filter((_, index) => !refused.has(index)).map(({ turn }) => turn.key))];
     const rows = await conversations
       .find({ _id: { $in: keys } }, { projection: { conversationId: 1, 'waiting.turnId': 1 } })
-      .toArray();
+      .toArray()
+      .catch((cause: unknown) => {
+        throw new OutcomeUnknown('accepted turns could not be read back', { cause });
+      });
     const byKey = new Map(rows.map((row) => [row._id, row]));
     return items.map(({ turn }, index) => {
       if (refused.has(index)) return null;
@@ -91,11 +96,11 @@ export const createAccept = ({
     });
   });
 
-  const compareAndSet = async (filter: Record<string, unknown>, update: mongo.UpdateFilter<StoredConversation>) => {
-    const { matchedCount } = await conversations.updateOne(filter, update, {
-      writeConcern: DURABLE,
-    });
-    return matchedCount === 1;
+  /** A raw command: the driver would retry, and a retry that finds no server hides that the first try was sent. */
+  const compareAndSet = async (q: Record<string, unknown>, u: UpdateStatement['u']): Promise<boolean> => {
+    const { n, writeErrors = [] } = await updateMany(connection, 'conversations', [{ q, u }]);
+    if (writeErrors[0]) throw new Error(`a turn could not be stored (code ${writeErrors[0].code})`);
+    return n === 1;
   };
 
   /** Where nobody will wait, the write makes sure all the same that the turn joined is a durable one. */
@@ -112,11 +117,14 @@ export const createAccept = ({
 
   const pushNew = (conversation: StoredConversation, turn: NewTurn, receiversOf: ReceiversOf): Promise<boolean> => {
     const { $push, $currentDate } = pushTurn(toWaiting(turn), received(turn, receiversOf));
-    return compareAndSet({ ...asRead(conversation), ...untouchedBy(turn), 'recent.turnId': { $ne: turn.turnId } }, {
-      $push,
-      $set: { language: turn.language, ...reopening(conversation) },
-      $currentDate,
-    } as never);
+    return compareAndSet(
+      { ...asRead(conversation), ...untouchedBy(turn), 'recent.turnId': { $ne: turn.turnId } },
+      {
+        $push,
+        $set: { language: turn.language, ...reopening(conversation) },
+        $currentDate,
+      },
+    );
   };
 
   /** Back at the end of the line under its old id, announcing nothing new; its visitor message keeps its seq. */
@@ -136,7 +144,7 @@ export const createAccept = ({
         $pull: { recent: { turnId: failed.turnId } },
         $set: { headSince: turn.acceptedAt, ...reopening(conversation) },
         $currentDate: { updatedAt: true },
-      } as never,
+      },
     );
   };
 
@@ -192,16 +200,18 @@ export const createAccept = ({
     }
   };
 
-  const tryOnce = async (turn: NewTurn, options: AcceptOptions): Promise<Accepted | null> => {
+  const tryOnce = async (turn: NewTurn, options: AcceptOptions, doubtful: boolean): Promise<Accepted | null> => {
+    // What a doubtful write left counts once a majority has it: until then it may still be rolled back.
+    const read = () => conversations.findOne({ _id: turn.key }, doubtful ? { readConcern: 'majority' } : {});
     // Under a known key the turn may have left `recent` long ago: the upsert's filter would not see it.
-    const known = turn.reservation === 'known' ? await conversations.findOne({ _id: turn.key }) : null;
+    const known = turn.reservation === 'known' ? await read() : null;
     const upserted = known ? null : await upsert({ turn, receiversOf: options.receiversOf });
     if (upserted) {
       const { conversationId, waiting } = upserted;
       const head = waiting[0]?.turnId === turn.turnId;
       return { kind: 'accepted', conversationId, turnId: turn.turnId, head, announced: true };
     }
-    const conversation = known ?? (await conversations.findOne({ _id: turn.key }));
+    const conversation = known ?? (await read());
     return conversation && settle(conversation, turn, options);
   };
 
@@ -214,12 +224,12 @@ export const createAccept = ({
     let doubtful = false;
     for (;;) {
       try {
-        const accepted = await tryOnce(turn, options);
+        const accepted = await tryOnce(turn, options, doubtful);
         if (accepted) return accepted;
       } catch (cause) {
-        const refused = NOT_PRIMARY.has((cause as { code?: number }).code ?? 0);
-        if (!doubtful && (refused || wasNeverSent(cause))) throw unavailable(cause);
-        if (!refused && !isConnectionFailure(cause)) throw cause;
+        const refused = wasNotPrimary(cause) || wasNeverSent(cause);
+        if (refused && !doubtful) throw unavailable(cause);
+        if (!isConnectionFailure(cause)) throw cause;
         doubtful = true;
         await sleep(LOOK_AGAIN_MS);
       }

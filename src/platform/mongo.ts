@@ -66,9 +66,14 @@ export type UpdateStatement = {
   arrayFilters?: Record<string, unknown>[];
 };
 
+/** A write went out, and whether it stands must be read back. */
+export class OutcomeUnknown extends Error {
+  override name = 'OutcomeUnknown';
+}
+
 const failOnConcern = (reply: WriteReply & { writeConcernError?: { errmsg: string } }): WriteReply => {
-  // Applied here, not yet known to a majority: the outcome is unknown and must be read back.
-  if (reply.writeConcernError) throw new Error(`write concern failed: ${reply.writeConcernError.errmsg}`);
+  // Applied here, not yet known to a majority.
+  if (reply.writeConcernError) throw new OutcomeUnknown(`write concern failed: ${reply.writeConcernError.errmsg}`);
   return reply;
 };
 
@@ -121,15 +126,31 @@ const NEVER_SENT = new Set([
 
 const LOST_ON_THE_WAY = new Set(['MongoNetworkError', 'MongoNetworkTimeoutError', 'PoolClearedOnNetworkError']);
 
-/** True where the driver never put the command on a wire: surely nothing was written. */
+/** The server itself says that it is not the primary. */
+const NOT_PRIMARY = new Set([10058, 10107, 13435, 13436]);
+/** It steps down or stops, and broke off what was under way. */
+const BROKEN_OFF = new Set([91, 189, 11600, 11602]);
+
+const codeOf = (cause: unknown): number => (cause instanceof mongoose.mongo.MongoServerError ? Number(cause.code) : 0);
+
+/** True where the server refused a command as a whole since it is not the primary. */
+export const wasNotPrimary = (cause: unknown): boolean => NOT_PRIMARY.has(codeOf(cause));
+
+/**
+ * True where the driver never put the command on a wire: surely nothing was written by a raw command. A retryable write of
+ * the driver's may end so too after its first try was sent.
+ */
 export const wasNeverSent = (cause: unknown): boolean =>
   cause instanceof Error &&
   (NEVER_SENT.has(cause.name) || (cause as { beforeHandshake?: boolean }).beforeHandshake === true);
 
-/** True for a failure of the connection, not of the command; unless `wasNeverSent`, a write's outcome is unknown. */
+/** True where MongoDB is away or changes its primary, not for a wrong command; a write's outcome may be unknown. */
 export const isConnectionFailure = (cause: unknown): boolean =>
   wasNeverSent(cause) ||
-  (cause instanceof Error && (LOST_ON_THE_WAY.has(cause.name) || cause.message.startsWith('write concern failed')));
+  cause instanceof OutcomeUnknown ||
+  NOT_PRIMARY.has(codeOf(cause)) ||
+  BROKEN_OFF.has(codeOf(cause)) ||
+  (cause instanceof Error && LOST_ON_THE_WAY.has(cause.name));
 
 /** For what runs before anything a caller asked for is written: here every lost connection is 503 (contract §5). */
 export const beforeWriting = async <Value>(work: Promise<Value>): Promise<Value> => {

@@ -7,8 +7,35 @@ export type Relay = {
   mend: () => Promise<void>;
 };
 
-/** A way to a server that a test can cut and mend, without touching the server itself. */
-export const openRelay = async (target: { host: string; port: number }): Promise<Relay> => {
+/** A command of MongoDB on its way: its name and the collection it is for. */
+export type Command = { name: string; collection: string };
+
+/** Whole commands of the wire protocol, as they come; what is no OP_MSG passes unseen. */
+const eachCommand = (seen: (bytes: Buffer, command: Command | null) => void): ((chunk: Buffer) => void) => {
+  let rest = Buffer.alloc(0);
+  return (chunk) => {
+    rest = Buffer.concat([rest, chunk]);
+    while (rest.length >= 4 && rest.length >= rest.readInt32LE(0)) {
+      const bytes = rest.subarray(0, rest.readInt32LE(0));
+      rest = rest.subarray(bytes.length);
+      // Header, flags, section kind, document length; then the first element, `{ update: 'conversations', … }`.
+      const named = bytes.readInt32LE(12) === 2013 && bytes[20] === 0 && bytes[25] === 2;
+      const [name = ''] = named ? bytes.subarray(26, 90).toString('latin1').split('\0', 1) : [];
+      const value = 26 + name.length + 1;
+      const collection = named ? bytes.subarray(value + 4, value + 3 + bytes.readInt32LE(value)).toString() : '';
+      seen(bytes, named ? { name, collection } : null);
+    }
+  };
+};
+
+/**
+ * A way to a server that a test can cut and mend, without touching the server itself. `loses`: a command that reaches the
+ * server, and whose answer is lost with its connection; what it gives is called then.
+ */
+export const openRelay = async (
+  target: { host: string; port: number },
+  { loses }: { loses?: (command: Command) => (() => void) | null } = {},
+): Promise<Relay> => {
   const sockets = new Set<Socket>();
   const keep = (socket: Socket): Socket => {
     sockets.add(socket);
@@ -18,7 +45,20 @@ export const openRelay = async (target: { host: string; port: number }): Promise
     const far = keep(connect(target.port, target.host));
     keep(near).on('close', () => far.destroy());
     far.on('close', () => near.destroy());
-    near.pipe(far).pipe(near);
+    far.pipe(near);
+    if (!loses) return void near.pipe(far);
+    near.on(
+      'data',
+      eachCommand((bytes, command) => {
+        const onLost = command && loses(command);
+        const lose = (): void => {
+          near.destroy();
+          onLost?.();
+        };
+        if (onLost) far.unpipe(near).once('data', lose).resume();
+        far.write(bytes);
+      }),
+    );
   });
   const listen = (port: number) => new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve));
   await listen(0);

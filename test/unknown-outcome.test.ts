@@ -1,0 +1,125 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import { openApi } from '../src/api.ts';
+import { readConfig } from '../src/platform/config.ts';
+import { createLifecycle } from '../src/platform/lifecycle.ts';
+import { createLogger } from '../src/platform/logger.ts';
+import { anAssistant, type ChatBody, request } from './support/builders.ts';
+import { problemOf } from './support/problem.ts';
+import { type Command, openRelay, type Relay } from './support/relay.ts';
+import { useStack } from './support/stack.ts';
+
+const stack = useStack({ deliveryWorkers: 0 });
+const lifecycle = createLifecycle(createLogger({ name: 'test', level: 'silent' }), { deadlineMs: 5_000 });
+let relay: Relay;
+let url: string;
+/** What happens to the next command of this kind; once. */
+let trap: { of: (command: Command) => boolean; onLost: () => void } | null = null;
+
+beforeAll(async () => {
+  const { hostname, port } = new URL(inject('mongodbUrl'));
+  const loses = (command: Command): (() => void) | null => {
+    if (!trap?.of(command)) return null;
+    const { onLost } = trap;
+    trap = null;
+    return onLost;
+  };
+  relay = await openRelay({ host: hostname, port: Number(port) }, { loses });
+  const relayed = new URL(stack.env['MONGODB_URL'] ?? '');
+  relayed.host = `127.0.0.1:${relay.port}`;
+  relayed.search = '?directConnection=true';
+  const config = readConfig({ ...stack.env, MONGODB_URL: relayed.href });
+  const api = await openApi({ config, logger: createLogger({ name: 'test', level: 'silent' }), lifecycle });
+  url = `http://127.0.0.1:${api.port}`;
+});
+afterAll(async () => {
+  await lifecycle.close();
+  await relay.cut();
+});
+
+const on = (name: string) => (command: Command) => command.name === name && command.collection === 'conversations';
+const nothingMore = () => undefined;
+/** The server is away from now on, for so long; longer than a look for it takes. */
+const awayFor = (ms: number) => () => {
+  void relay.cut().then(() => setTimeout(() => void relay.mend(), ms));
+};
+
+const aSession = async () => {
+  const { apiKey, call, history } = await anAssistant(stack, { input: { dedupeWindowSeconds: 600 } });
+  const session_id = randomUUID();
+  const say = (message: string, headers: Record<string, string> = {}) =>
+    request<ChatBody>(`${url}/api/v1/chat`, { body: { session_id, message }, bearer: apiKey, headers });
+  /** Visitor messages as stored, and how many replies. */
+  const stored = async () => {
+    const { body } = await call<{ conversations: { conversationId: string }[] }>('/api/v1/conversations');
+    const [conversation] = body.conversations;
+    if (!conversation) return { said: [], replies: 0 };
+    const { messages } = (await history(conversation.conversationId)).body;
+    return {
+      said: messages.filter(({ role }) => role === 'user').map(({ content }) => content),
+      replies: messages.filter(({ role }) => role === 'assistant').length,
+    };
+  };
+  return { say, stored };
+};
+
+test.each([
+  ['the answer to the accepting write is lost', 'update', nothingMore],
+  ['the answer is lost and the server away for a while', 'update', awayFor(1_500)],
+  ['the reading back of what was accepted is lost', 'find', nothingMore],
+  ['the reading back is lost and the server away for a while', 'find', awayFor(1_500)],
+] as const)('%s: one turn, answered, under a first message', async (_name, command, onLost) => {
+  const { say, stored } = await aSession();
+  trap = { of: on(command), onLost };
+
+  const answer = await say('hello there, what are your opening hours please?');
+
+  expect(trap).toBeNull();
+  expect(answer.status).toBe(200);
+  expect(await stored()).toMatchObject({ said: [expect.any(String)], replies: 1 });
+});
+
+test('a write that opens a resolved conversation again is looked for like any other', async () => {
+  const { say, stored } = await aSession();
+  const first = await say('hello there, what are your opening hours please?');
+  const { conversations, endpoints } = stack.service;
+  const where = { conversationId: first.body.conversationId, receiversOf: endpoints.receivers };
+  await conversations.transitions.resolve(where, randomUUID());
+  let updates = 0;
+  // The first is the upsert, which a resolved conversation refuses.
+  trap = { of: (command) => on('update')(command) && ++updates === 2, onLost: awayFor(1_500) };
+
+  const answer = await say('and what about the weekend, are you open then?');
+
+  expect(trap).toBeNull();
+  expect(answer.status).toBe(200);
+  expect(await stored()).toMatchObject({ replies: 2 });
+});
+
+test('an outcome that stays unknown is 500, never 503, and a retry gets the one turn', {
+  timeout: 30_000,
+}, async () => {
+  const { say, stored } = await aSession();
+  const message = 'hello there, what are your opening hours please?';
+  trap = { of: on('update'), onLost: awayFor(8_000) };
+
+  expect(problemOf(await say(message))).toBe('500 internal_error');
+  await new Promise((resolve) => setTimeout(resolve, 4_000));
+  const retried = await say(message);
+
+  expect(retried.status).toBe(200);
+  expect(retried.headers.get('idempotent-replayed')).toBe('true');
+  expect(await stored()).toEqual({ said: [message], replies: 1 });
+});
+
+test('under an Idempotency-Key too, a lost answer leaves one turn', async () => {
+  const { say, stored } = await aSession();
+  trap = { of: on('update'), onLost: nothingMore };
+  const key = { 'Idempotency-Key': randomUUID() };
+
+  const answers = await Promise.all([say('hello there', key), say('hello there', key)]);
+
+  expect(answers.map(({ status }) => status)).toEqual([200, 200]);
+  expect(answers[0]?.body).toEqual(answers[1]?.body);
+  expect(await stored()).toEqual({ said: ['hello there'], replies: 1 });
+});
