@@ -47,6 +47,8 @@ const TARGETS = {
   },
   'bench:order': { needs: ALL, talkative: true, commands: (args) => [['node', 'bench/order.ts', ...args]] },
   eval: { needs: CODE, commands: (args) => [['node', 'scripts/eval.ts', ...args]] },
+  bench: { needs: ALL, commands: (args) => [['node', 'bench/run.ts', ...args]] },
+  'bench:engine': { needs: CODE, commands: () => [['node', '--expose-gc', 'bench/engine.ts']] },
   admin: { needs: CODE, commands: (args) => [['node', 'scripts/admin.ts', ...args]] },
   api: { needs: CODE, commands: (args) => [['node', 'src/main.ts', ...args]] },
   'reply-worker': { needs: CODE, commands: (args) => [['node', 'workers/reply/main.ts', ...args]] },

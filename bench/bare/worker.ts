@@ -1,0 +1,19 @@
+import { createServer } from 'node:http';
+import { Worker } from 'bullmq';
+import { Redis } from 'ioredis';
+
+/** The bare worker: answers a job at once and publishes the reply. Only for the bench. */
+const url = process.env.REDIS_URL ?? 'redis://127.0.0.1:6379';
+const redis = new Redis(url, { enableAutoPipelining: true, maxRetriesPerRequest: null });
+const connection = new Redis(url, { maxRetriesPerRequest: null });
+type Turn = { id: string; message: string; replyTo: string };
+const worker = new Worker<Turn>(
+  'bare',
+  async ({ data: { id, message, replyTo } }) => {
+    await redis.publish(replyTo, JSON.stringify({ id, reply: `echo: ${message}` }));
+  },
+  { connection, prefix: '{bare}', concurrency: 200 },
+);
+worker.on('error', (cause) => console.error(cause.message));
+createServer((_req, res) => res.end('{}')).listen(Number(process.env.WORKER_HEALTH_PORT), '127.0.0.1');
+process.on('SIGTERM', () => process.exit(0));

@@ -1,0 +1,38 @@
+import type { Figure } from './support/figures.ts';
+
+type Limit = { atLeast: number } | { atMost: number };
+
+/** What the figures must reach. A figure that is not here is told without a judgement. */
+export const LIMITS: Record<string, Limit> = {
+  'turns.50.whole-ratio': { atLeast: 0.75 },
+  'turns.200.whole-ratio': { atLeast: 0.75 },
+  'turns.50.endpoint-ratio': { atLeast: 0.5 },
+  'turns.200.endpoint-ratio': { atLeast: 0.5 },
+  'turns.1.whole-p50': { atMost: 4 },
+  'turns.half.p99': { atMost: 25 },
+  'botbuilder.ratio': { atLeast: 2 },
+  'deliveries.drain-200': { atLeast: 7000 },
+  'deliveries.drain-200-ratio': { atLeast: 0.5 },
+  'deliveries.500.p50': { atMost: 2 },
+  'deliveries.500.p99': { atMost: 6 },
+  'growth.ratio': { atLeast: 0.85 },
+  'growth.history-p50': { atMost: 15 },
+  'growth.deliveries-page-p50': { atMost: 10 },
+  'hot.turns': { atLeast: 600 },
+  'start.api': { atMost: 1500 },
+  'engine.missed': { atMost: 0 },
+  'memory.growth': { atMost: 10 },
+};
+
+export const limitTextOf = ({ id }: Figure): string => {
+  const limit = LIMITS[id];
+  if (!limit) return '';
+  return 'atLeast' in limit ? `≥ ${limit.atLeast}` : `≤ ${limit.atMost}`;
+};
+
+/** Null where nothing is asked of it. A figure that could not be measured holds nothing. */
+export const isMet = ({ id, value }: Figure): boolean | null => {
+  const limit = LIMITS[id];
+  if (!limit) return null;
+  return 'atLeast' in limit ? value >= limit.atLeast : value <= limit.atMost;
+};

@@ -1,0 +1,75 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { basename, join } from 'node:path';
+import { alternate, type Contender, costOf, loadFigures, runRound } from '../support/contender.ts';
+import { openCounters } from '../support/counters.ts';
+import { type Part, ratioOf } from '../support/figures.ts';
+import { openParley, QUESTIONS } from '../support/parley.ts';
+import { openStand, startChild } from '../support/stand.ts';
+
+const FOLDER = join(import.meta.dirname, '../botbuilder');
+const IN_FLIGHT = 50;
+const INSTALL_WITHIN_MS = 180_000;
+
+/** Its 170 packages are fetched when first asked for: nobody who only uses Parley has them. */
+const install = async (): Promise<void> => {
+  const lock = readFileSync(join(FOLDER, 'package-lock.json'), 'utf8');
+  const stamp = join(FOLDER, 'node_modules/.installed-lock');
+  if (existsSync(stamp) && readFileSync(stamp, 'utf8') === lock) return;
+  const started = process.env['npm_execpath'] ?? '';
+  const npm = basename(started) === 'npm-cli.js' ? [process.execPath, started] : ['npm'];
+  const [program = 'npm', ...own] = npm;
+  const args = [...own, 'install', '--no-save', '--no-audit', '--no-fund', '--ignore-scripts'];
+  const child = spawn(program, args, {
+    cwd: FOLDER,
+    stdio: ['ignore', 'ignore', 'inherit'],
+    timeout: INSTALL_WITHIN_MS,
+  });
+  const [status] = (await once(child, 'exit')) as [number | null];
+  if (status !== 0) throw new Error(`botbuilder could not be installed: npm ended with ${status}`);
+  writeFileSync(stamp, lock);
+};
+
+/** Bot Framework with memory storage, the in-memory peer, under the load of the turns' bench. */
+export const botbuilder: Part = async (options, say) => {
+  say('botbuilder: installing it, if it is not here');
+  await install();
+  say(`botbuilder: ${IN_FLIGHT} in flight`);
+  const stand = await openStand('botbuilder');
+  const parley = await openParley(stand);
+  const counters = await openCounters(stand);
+  const env = { NODE_ENV: 'production' };
+  const bot = await startChild({ name: 'botbuilder', file: 'bench/botbuilder/bot.js', env });
+  const [api, worker] = [await parley.start('API'), await parley.start('reply worker')];
+  const contenders: Contender[] = [
+    {
+      name: 'botbuilder',
+      orders: { kind: 'bot', port: bot.port, apiKey: 'none', sessionPrefix: 'bench' },
+      pids: { botbuilder: bot.pid },
+    },
+    {
+      name: 'whole',
+      orders: { kind: 'chat', port: api.port, ...(await parley.addAssistant()) },
+      pids: { API: api.pid, 'reply worker': worker.pid, ...stand.pids },
+    },
+  ];
+  const run = { messages: QUESTIONS, counters, inFlight: IN_FLIGHT };
+  for (const contender of contenders) await runRound({ ...run, contender }, { seconds: 1.5, warmUpSeconds: 0.5 });
+  const results = await alternate(contenders, (contender) => runRound({ ...run, contender }, options), options.rounds);
+  await counters.close();
+  for (const child of [bot, api, worker]) await child.stop();
+  await parley.close();
+  await stand.close();
+
+  const [theirs = [], ours = []] = [results.get('botbuilder'), results.get('whole')];
+  const rates = (rounds: typeof ours): number[] => rounds.map(({ perSecond }) => perSecond);
+  return {
+    figures: [
+      ...loadFigures('botbuilder.bot', `botbuilder in memory, ${IN_FLIGHT} in flight`, theirs),
+      ...loadFigures('botbuilder.whole', `Parley whole beside it, ${IN_FLIGHT} in flight`, ours),
+      ratioOf('botbuilder.ratio', 'Parley whole beside botbuilder', rates(ours), rates(theirs)),
+    ],
+    detail: { costs: Object.fromEntries([...results].map(([name, rounds]) => [name, costOf(rounds)])) },
+  };
+};

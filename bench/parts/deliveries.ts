@@ -1,0 +1,92 @@
+import { openCounters, perOne } from '../support/counters.ts';
+import { openEventFeed } from '../support/event-feed.ts';
+import { type Figure, figureOf, type Part, ratioOf } from '../support/figures.ts';
+import { openParley } from '../support/parley.ts';
+import { openPosts } from '../support/posts.ts';
+import { openSink } from '../support/sink.ts';
+import { openStand } from '../support/stand.ts';
+
+const EVENTS = 20_000;
+const WARM_UP_EVENTS = 4_000;
+const ENDPOINTS = 10;
+const IN_FLIGHT = [50, 200];
+const RATES = [100, 200, 500];
+const RATE_ROUNDS = 3;
+const TALKS = 2_000;
+
+/** Stored events delivered as fast as it goes, beside POSTs that nobody records; then events that come at their times. */
+export const deliveries: Part = async ({ rounds, scale, seconds }, say) => {
+  const stand = await openStand('deliveries');
+  const parley = await openParley(stand);
+  const [sink, posts, counters] = [await openSink(), openPosts(), await openCounters(stand)];
+  const feed = await openEventFeed(parley, sink);
+  const count = Math.round((EVENTS * scale) / 100) * 100;
+  const figures: Figure[] = [];
+  const costs: Record<string, unknown> = {};
+
+  const startWorker = (inFlight: number) =>
+    parley.start('delivery worker', {
+      DELIVERY_CONCURRENCY: String(inFlight),
+      ENDPOINT_CONCURRENCY: String(inFlight / ENDPOINTS),
+    });
+
+  for (const inFlight of IN_FLIGHT) {
+    say(`deliveries: ${count} stored events, ${inFlight} in flight`);
+    const worker = await startWorker(inFlight);
+    const order = { port: sink.port, count, inFlight, body: feed.body };
+    await feed.drain(WARM_UP_EVENTS * scale);
+    await posts.run(order);
+    const [ours, bare]: [number[], number[]] = [[], []];
+    const pids = { 'delivery worker': worker.pid, sink: sink.pid, ...stand.pids };
+    const before = await counters.read(pids);
+    for (let round = 0; round < rounds; round += 1) ours.push(await feed.drain(count));
+    costs[`drain ${inFlight}`] = perOne(before, await counters.read(pids), count * rounds);
+    for (let round = 0; round < rounds; round += 1) bare.push(await posts.run(order));
+    await worker.stop();
+    const id = `deliveries.drain-${inFlight}`;
+    figures.push(
+      figureOf(id, `stored events delivered, ${inFlight} in flight`, '/s', ours),
+      figureOf(`${id}-bare`, `POSTs by undici alone, ${inFlight} in flight`, '/s', bare),
+      ratioOf(`${id}-ratio`, `deliveries beside those POSTs, ${inFlight} in flight`, ours, bare),
+    );
+  }
+
+  const worker = await startWorker(200);
+  const talks = await feed.openTalks(TALKS);
+  await feed.stream(talks, 500, 1); // warms the worker up
+  for (const rate of RATES) {
+    say(`deliveries: ${rate} events a second`);
+    const streams: Awaited<ReturnType<typeof feed.stream>>[] = [];
+    for (let round = 0; round < Math.min(RATE_ROUNDS, rounds); round += 1) {
+      streams.push(await feed.stream(talks, rate, seconds + 0.5));
+    }
+    for (const name of ['p50', 'p95', 'p99'] as const) {
+      figures.push(
+        figureOf(
+          `deliveries.${rate}.${name}`,
+          `${rate} events/s, from the time one was due: ${name}`,
+          'ms',
+          streams.map(({ due }) => due[name]),
+        ),
+      );
+    }
+    for (const name of ['p50', 'p99'] as const) {
+      figures.push(
+        figureOf(
+          `deliveries.${rate}.stored-${name}`,
+          `${rate} events/s, from its being stored: ${name}`,
+          'ms',
+          streams.map(({ stored }) => stored[name]),
+        ),
+      );
+    }
+  }
+
+  await worker.stop();
+  await counters.close();
+  posts.close();
+  sink.close();
+  await parley.close();
+  await stand.close();
+  return { figures, detail: { costs } };
+};

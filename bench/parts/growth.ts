@@ -1,0 +1,111 @@
+import { conversationModels, type StoredConversation, type StoredPage } from '../../src/conversations/conversation.ts';
+import { createRecentDeliveries } from '../../src/conversations/delivery-list.ts';
+import { collectionOf } from '../../src/platform/mongo.ts';
+import { alternate, type Contender, costOf, loadFigures, type Round, runRound } from '../support/contender.ts';
+import { openCounters } from '../support/counters.ts';
+import { ascending, type Figure, figureOf, type Part, quantile, ratioOf } from '../support/figures.ts';
+import { conversationAfter, fill } from '../support/fill.ts';
+import { type BenchAssistant, openParley, type Parley, QUESTIONS } from '../support/parley.ts';
+import { openStand } from '../support/stand.ts';
+
+const CONVERSATIONS = 100_000;
+const TURNS_EACH = 10;
+const DELIVERIES = 1_000_000;
+const IN_FLIGHT = 200;
+const LONG_TURNS = 500;
+const LOOKS = 60;
+
+/** One after the other, after a few that are not counted. */
+const timeEach = async (look: () => Promise<unknown>): Promise<number[]> => {
+  const times: number[] = [];
+  for (let nth = 0; nth < LOOKS + 5; nth += 1) {
+    const startedAt = performance.now();
+    await look();
+    if (nth >= 5) times.push(performance.now() - startedAt);
+  }
+  return ascending(times);
+};
+
+const lookFigures = (id: string, what: string, times: number[]): Figure[] => [
+  { id: `${id}-p50`, what: `${what}: p50`, unit: 'ms', value: quantile(times, 0.5) },
+  { id: `${id}-p99`, what: `${what}: p99`, unit: 'ms', value: quantile(times, 0.99) },
+];
+
+/** A conversation of 1,000 messages, and the address of its history. */
+const addLongConversation = async ({ service }: Parley, owner: BenchAssistant): Promise<string> => {
+  const { conversation, pages } = conversationAfter({ ...owner, sessionPrefix: 'long' }, 0, LONG_TURNS);
+  const models = conversationModels(service.mongo);
+  await collectionOf<StoredConversation>(models.conversations).insertOne(conversation);
+  await collectionOf<StoredPage>(models.messages).insertMany(pages);
+  return `/api/v1/conversations/${conversation.conversationId}?limit=1000`;
+};
+
+/** The same load on an empty store and on one of years; then what people look at in the latter. */
+export const growth: Part = async (options, say) => {
+  const { scale } = options;
+  const stand = await openStand('growth');
+  const counters = await openCounters(stand);
+  const [small, large] = [await openParley(stand, 'small'), await openParley(stand, 'large')];
+  const [smallOwner, largeOwner] = [await small.addAssistant(), await large.addAssistant()];
+  const conversations = Math.round(CONVERSATIONS * scale);
+  say(`growth: storing ${conversations * TURNS_EACH} turns and ${DELIVERIES * scale} deliveries`);
+  await fill(large, largeOwner, { conversations, turnsEach: TURNS_EACH, deliveries: Math.round(DELIVERIES * scale) });
+
+  say('growth: turns on both');
+  const children = [await small.start('API'), await small.start('reply worker')];
+  const smallApi = children[0]?.port ?? 0;
+  children.push(await large.start('API'), await large.start('reply worker'));
+  const largeApi = children[2]?.port ?? 0;
+  const contender = (name: string, port: number, owner: BenchAssistant, sessions: number): Contender => ({
+    name,
+    orders: { kind: 'chat', port, ...owner, sessions: Math.min(sessions, conversations) },
+    pids: stand.pids,
+  });
+  const contenders = [
+    contender('empty', smallApi, smallOwner, 2_000),
+    contender('grown', largeApi, largeOwner, 2_000),
+    contender('grown, all', largeApi, largeOwner, CONVERSATIONS),
+  ];
+  const run = { messages: QUESTIONS, counters, inFlight: IN_FLIGHT };
+  for (const one of contenders) await runRound({ ...run, contender: one }, { seconds: 1.5, warmUpSeconds: 0.5 });
+  const results = await alternate(contenders, (one) => runRound({ ...run, contender: one }, options), options.rounds);
+
+  say('growth: looking at it');
+  const path = await addLongConversation(large, largeOwner);
+  const readHistory = async (): Promise<void> => {
+    const headers = { authorization: `Bearer ${largeOwner.apiKey}` };
+    const response = await fetch(`http://127.0.0.1:${largeApi}${path}`, { headers });
+    const { messages } = (await response.json()) as { messages: unknown[] };
+    if (messages.length !== LONG_TURNS * 2) throw new Error(`the history has ${messages.length} messages`);
+  };
+  const listDeliveries = createRecentDeliveries({
+    deliveries: large.service.deliveries,
+    outbox: large.service.conversations.outbox,
+  });
+  const { assistantId } = largeOwner;
+  const history = await timeEach(readHistory);
+  const page = await timeEach(() => listDeliveries({ assistantId }));
+  const failures = await timeEach(() => listDeliveries({ assistantId, outcome: 'unknown' }));
+
+  for (const child of children) await child.stop();
+  await counters.close();
+  await Promise.all([small.close(), large.close()]);
+  await stand.close();
+
+  const of = (name: string): Round[] => results.get(name) ?? [];
+  const rates = (name: string): number[] => of(name).map(({ perSecond }) => perSecond);
+  const million = `${((conversations * TURNS_EACH) / 1e6).toLocaleString('en-US')} M turns stored`;
+  return {
+    figures: [
+      ...loadFigures('growth.empty', `empty store, ${IN_FLIGHT} in flight`, of('empty')),
+      ...loadFigures('growth.grown', `${million}, ${IN_FLIGHT} in flight`, of('grown')),
+      ratioOf('growth.ratio', `${million}, beside empty`, rates('grown'), rates('empty')),
+      figureOf('growth.wide', `${million}, all its sessions speaking`, 'turns/s', rates('grown, all')),
+      ratioOf('growth.wide-ratio', 'that beside empty', rates('grown, all'), rates('empty')),
+      ...lookFigures('growth.history', 'a history of 1,000 messages', history),
+      ...lookFigures('growth.deliveries-page', 'a page of the deliveries', page),
+      ...lookFigures('growth.failures-page', 'a page of those that failed', failures),
+    ],
+    detail: { costs: Object.fromEntries([...results].map(([name, rounds]) => [name, costOf(rounds)])) },
+  };
+};

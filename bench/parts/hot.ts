@@ -1,0 +1,46 @@
+import { runRound } from '../support/contender.ts';
+import { openCounters } from '../support/counters.ts';
+import { figureOf, type Part } from '../support/figures.ts';
+import { runLoad } from '../support/orders.ts';
+import { openParley, QUESTIONS } from '../support/parley.ts';
+import { openStand } from '../support/stand.ts';
+
+const WAITING = 20;
+
+/** One visitor whose line is always full: its turns are answered one after the other, so this is what a turn takes. */
+export const hot: Part = async ({ rounds, seconds, warmUpSeconds }, say) => {
+  say('hot: one session, 20 waiting');
+  const stand = await openStand('hot');
+  const parley = await openParley(stand);
+  const counters = await openCounters(stand);
+  const [api, worker] = [await parley.start('API'), await parley.start('reply worker')];
+  const assistant = await parley.addAssistant();
+  const orders = { kind: 'chat', port: api.port, ...assistant } as const;
+  const pids = { API: api.pid, 'reply worker': worker.pid, ...stand.pids };
+  // Warm the processes by many sessions, so that the hot one is measured at its own pace from the start.
+  const warm = { name: 'warm', orders, pids };
+  await runRound({ contender: warm, messages: QUESTIONS, counters, inFlight: 50 }, { seconds: 2, warmUpSeconds: 0.1 });
+
+  const perSecond: number[] = [];
+  for (let round = 0; round < rounds; round += 1) {
+    const session = { sessions: 1, sessionPrefix: `${assistant.sessionPrefix}-hot-${round}` };
+    const load = { ...orders, ...session, messages: QUESTIONS, inFlight: WAITING, seconds, warmUpSeconds };
+    perSecond.push((await runLoad(load)).perSecond);
+  }
+  await counters.close();
+  for (const child of [api, worker]) await child.stop();
+  await parley.close();
+  await stand.close();
+  return {
+    figures: [
+      figureOf('hot.turns', 'one session, 20 always waiting', 'turns/s', perSecond),
+      figureOf(
+        'hot.serial',
+        'one session: from one answer to the next',
+        'ms',
+        perSecond.map((rate) => 1000 / rate),
+      ),
+    ],
+    detail: {},
+  };
+};

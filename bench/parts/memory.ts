@@ -1,0 +1,59 @@
+import { ascending, type Part, quantile } from '../support/figures.ts';
+import { runLoad } from '../support/orders.ts';
+import { openParley, QUESTIONS } from '../support/parley.ts';
+import { openSink } from '../support/sink.ts';
+import { memoryMbOf, openStand } from '../support/stand.ts';
+
+const PER_SECOND = 800;
+const SECONDS = 600;
+const SAMPLE_EVERY_MS = 5_000;
+
+/** Ten minutes of steady load: a process that keeps something of each turn shows it here. */
+export const memory: Part = async ({ scale }, say) => {
+  const seconds = SECONDS * scale;
+  say(`memory: ${PER_SECOND} turns a second for ${seconds} s`);
+  const stand = await openStand('memory');
+  const parley = await openParley(stand);
+  const sink = await openSink();
+  const assistant = await parley.addAssistant([sink.url]);
+  const children = [
+    await parley.start('API'),
+    await parley.start('reply worker'),
+    await parley.start('delivery worker'),
+  ];
+  const samples = new Map(children.map(({ name }) => [name, [] as number[]]));
+  const sampling = setInterval(
+    () => {
+      for (const { name, pid } of children) samples.get(name)?.push(memoryMbOf(pid));
+      void sink.take();
+    },
+    SAMPLE_EVERY_MS * Math.min(1, scale * 10),
+  );
+  const orders = { kind: 'chat', port: children[0]?.port ?? 0, ...assistant, sessions: 2000 } as const;
+  await runLoad({ ...orders, messages: QUESTIONS, inFlight: 0, rate: PER_SECOND, seconds, warmUpSeconds: 0 });
+  clearInterval(sampling);
+  for (const child of children) await child.stop();
+  sink.close();
+  await parley.close();
+  await stand.close();
+
+  const middleOf = (numbers: number[]): number => quantile(ascending(numbers), 0.5);
+  const grown = [...samples].map(([name, all]) => {
+    const part = (from: number, to: number): number =>
+      middleOf(all.slice(Math.floor(all.length * from), Math.ceil(all.length * to)));
+    // The first 40 % is the heap finding its working size.
+    return { name, from: part(0.4, 0.5), to: part(0.9, 1) };
+  });
+  return {
+    figures: [
+      ...grown.map(({ name, to }) => ({ id: `memory.${name}`, what: `${name} at the end`, unit: 'MB', value: to })),
+      {
+        id: 'memory.growth',
+        what: `the most any process grew from minute ${Math.round((0.4 * seconds) / 60)} on`,
+        unit: '%',
+        value: Math.max(...grown.map(({ from, to }) => (to / from - 1) * 100)),
+      },
+    ],
+    detail: { samples: Object.fromEntries(samples) },
+  };
+};

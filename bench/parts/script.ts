@@ -1,0 +1,22 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import type { Part } from '../support/figures.ts';
+
+type Script = { name: string; file: string; nodeArgs?: string[]; withinS: number };
+
+/** A bench that stands for itself and judges its own limits: of it only the verdict is told here. */
+export const script =
+  ({ name, file, nodeArgs = [], withinS }: Script): Part =>
+  async (_options, say) => {
+    say(name);
+    const program = join(import.meta.dirname, '..', file);
+    const child = spawn(process.execPath, [...nodeArgs, program], { stdio: 'pipe', timeout: withinS * 1000 });
+    let output = '';
+    for (const stream of [child.stdout, child.stderr]) {
+      stream.on('data', (chunk: Buffer) => (output += chunk.toString()));
+    }
+    const [status] = (await once(child, 'close')) as [number | null];
+    const figure = { id: `${name}.missed`, what: `bench:${name}, by limits of its own`, unit: 'missed' };
+    return { figures: [{ ...figure, value: status === 0 ? 0 : 1 }], detail: { output: output.split('\n') } };
+  };

@@ -1,0 +1,20 @@
+import { figureOf, type Part } from '../support/figures.ts';
+import { openParley } from '../support/parley.ts';
+import { openStand } from '../support/stand.ts';
+
+/** From the start of the process to its first "ready", with MongoDB and Redis up. */
+export const start: Part = async ({ rounds }, say) => {
+  say('start: the API');
+  const stand = await openStand('start');
+  const parley = await openParley(stand);
+  const times: number[] = [];
+  for (let round = 0; round < rounds; round += 1) {
+    const startedAt = performance.now();
+    const api = await parley.start('API');
+    times.push(performance.now() - startedAt);
+    await api.stop();
+  }
+  await parley.close();
+  await stand.close();
+  return { figures: [figureOf('start.api', 'API ready after its services', 'ms', times)], detail: {} };
+};

@@ -1,0 +1,139 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { collectionOf } from '../../src/platform/mongo.ts';
+import { conversationModels, type StoredConversation } from '../../src/conversations/conversation.ts';
+import { alternate, type Contender, costOf, loadFigures, type Round, runRound } from '../support/contender.ts';
+import { openCounters } from '../support/counters.ts';
+import { type Figure, figureOf, median, type Part, ratioOf } from '../support/figures.ts';
+import { type BenchAssistant, openParley, type Parley, QUESTIONS } from '../support/parley.ts';
+import { openSink } from '../support/sink.ts';
+import { openStand, startChild } from '../support/stand.ts';
+
+const IN_FLIGHT = [1, 50, 200];
+const WARM_UP = { seconds: 1.5, warmUpSeconds: 0.5 };
+const SETTLE_WITHIN_MS = 20_000;
+const HALF_ROUNDS = 3;
+
+const conversationsOf = ({ service }: Parley) =>
+  collectionOf<StoredConversation>(conversationModels(service.mongo).conversations);
+
+/** Until every event has been delivered. */
+const settleDeliveries = (parley: Parley) => async (): Promise<Record<string, number>> => {
+  const countUnsent = async (): Promise<number> => {
+    const [openings, outboxes] = await Promise.all([
+      conversationsOf(parley).countDocuments({ opening: { $exists: true } }, { hint: 'openings' }),
+      conversationsOf(parley).countDocuments({ 'outbox.0': { $exists: true } }, { hint: 'outbox_heads' }),
+    ]);
+    return openings + outboxes;
+  };
+  const startedAt = performance.now();
+  const left = await countUnsent();
+  while ((await countUnsent()) > 0) {
+    if (performance.now() - startedAt > SETTLE_WITHIN_MS) throw new Error('deliveries did not come to an end');
+    await sleep(25);
+  }
+  return { 'lines left when the load ended': left, 'ms until delivered': performance.now() - startedAt };
+};
+
+/** A handed-off conversation is answered without the engine, which would flatter. */
+const refuseEscalated = async (parley: Parley): Promise<void> => {
+  const escalated = await conversationsOf(parley).countDocuments({ status: { $ne: 'open' } });
+  if (escalated > 0) throw new Error(`${escalated} conversations are not answered by the engine any more`);
+};
+
+const LABELS: Record<string, string> = {
+  bare: 'bare, storing nothing',
+  whole: 'Parley whole, no endpoint',
+  endpoint: 'Parley whole, delivering to an endpoint',
+};
+
+const figuresOf = (inFlight: number, results: Map<string, Round[]>): Figure[] => {
+  const rates = (name: string): number[] => (results.get(name) ?? []).map(({ perSecond }) => perSecond);
+  const id = (name: string): string => `turns.${inFlight}.${name}`;
+  return [
+    ...[...results].flatMap(([name, rounds]) =>
+      loadFigures(id(name), `${LABELS[name]}, ${inFlight} in flight`, rounds),
+    ),
+    ratioOf(id('whole-ratio'), `whole beside bare, ${inFlight} in flight`, rates('whole'), rates('bare')),
+    ratioOf(
+      id('endpoint-ratio'),
+      `with an endpoint beside bare, ${inFlight} in flight`,
+      rates('endpoint'),
+      rates('bare'),
+    ),
+  ];
+};
+
+/** Bare against Parley whole, with an endpoint and without. All processes stay up, so that nobody's start is counted. */
+export const turns: Part = async (options, say) => {
+  const stand = await openStand('turns');
+  const parley = await openParley(stand);
+  const sink = await openSink();
+  const counters = await openCounters(stand);
+  const bareEnv = { REDIS_URL: stand.redisUrl, NODE_ENV: 'production' };
+  const bareApi = await startChild({ name: 'bare API', file: 'bench/bare/api.ts', env: bareEnv });
+  const bareWorker = await startChild({
+    name: 'bare worker',
+    file: 'bench/bare/worker.ts',
+    env: bareEnv,
+    portIn: 'WORKER_HEALTH_PORT',
+  });
+  const [api, worker, deliveryWorker] = [
+    await parley.start('API'),
+    await parley.start('reply worker'),
+    await parley.start('delivery worker'),
+  ];
+  const ours = { API: api.pid, 'reply worker': worker.pid, 'delivery worker': deliveryWorker.pid, ...stand.pids };
+  const whole = (name: string, assistant: BenchAssistant): Contender => ({
+    name,
+    orders: { kind: 'chat', port: api.port, ...assistant },
+    pids: name === 'endpoint' ? { ...ours, sink: sink.pid } : ours,
+  });
+  const bare: Contender = {
+    name: 'bare',
+    orders: { kind: 'chat', port: bareApi.port, apiKey: 'none', sessionPrefix: 'bare' },
+    pids: { API: bareApi.pid, 'reply worker': bareWorker.pid, redis: stand.pids.redis },
+  };
+  const quiet = whole('whole', await parley.addAssistant());
+  const announced = { ...whole('endpoint', await parley.addAssistant([sink.url])), settle: settleDeliveries(parley) };
+  const contenders = [bare, quiet, announced];
+  const run = { messages: QUESTIONS, counters };
+
+  for (const contender of contenders) await runRound({ ...run, contender, inFlight: 50 }, WARM_UP);
+  const figures: Figure[] = [];
+  const costs: Record<string, unknown> = {};
+  for (const inFlight of IN_FLIGHT) {
+    say(`turns: ${inFlight} in flight`);
+    const one = (contender: Contender) => runRound({ ...run, contender, inFlight }, options);
+    const results = await alternate(contenders, one, options.rounds);
+    await sink.take();
+    figures.push(...figuresOf(inFlight, results));
+    for (const [name, rounds] of results) costs[`${name} ${inFlight}`] = costOf(rounds);
+  }
+  await refuseEscalated(parley);
+
+  const capacity = figures.find(({ id }) => id === 'turns.200.whole')?.value ?? 0;
+  const rate = Math.max(1, Math.round(capacity / 2));
+  say(`turns: at ${rate} a second, half of what it can`);
+  const half: Round[] = [];
+  for (let round = 0; round < Math.min(HALF_ROUNDS, options.rounds); round += 1) {
+    half.push(await runRound({ ...run, contender: quiet, inFlight: 0, rate }, { ...options, warmUpSeconds: 1 }));
+  }
+  for (const name of ['p50', 'p99'] as const) {
+    const what = `at half of its capacity (${rate}/s, from the time a request was due): ${name}`;
+    figures.push(
+      figureOf(
+        `turns.half.${name}`,
+        what,
+        'ms',
+        half.map((round) => round[name]),
+      ),
+    );
+  }
+
+  await counters.close();
+  sink.close();
+  for (const child of [bareApi, bareWorker, api, worker, deliveryWorker]) await child.stop();
+  await parley.close();
+  await stand.close();
+  return { figures, detail: { costs, half: { rate, perSecond: median(half.map(({ perSecond }) => perSecond)) } } };
+};

@@ -1,0 +1,100 @@
+/**
+ * `npm run bench`: every part in turn, one table at the end, and `bench/results/latest.json`. Named parts alone:
+ * `npm run bench:hot`. Ends non-zero when a limit of bench/limits.ts is missed.
+ */
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { cpus, totalmem } from 'node:os';
+import { isMet } from './limits.ts';
+import { type Figure, type Options, type Part, type PartResult, readOptions } from './support/figures.ts';
+import { script } from './parts/script.ts';
+import { closeAll } from './support/stand.ts';
+import { tableOf } from './support/table.ts';
+
+/** Loaded when its time has come, and ended with a word when it takes longer than it ever should. */
+const PARTS: Record<string, { load: () => Promise<Part>; withinS: number; byName?: true }> = {
+  start: { load: async () => (await import('./parts/start.ts')).start, withinS: 60 },
+  turns: { load: async () => (await import('./parts/turns.ts')).turns, withinS: 400 },
+  botbuilder: { load: async () => (await import('./parts/botbuilder.ts')).botbuilder, withinS: 300 },
+  hot: { load: async () => (await import('./parts/hot.ts')).hot, withinS: 60 },
+  deliveries: { load: async () => (await import('./parts/deliveries.ts')).deliveries, withinS: 200 },
+  growth: { load: async () => (await import('./parts/growth.ts')).growth, withinS: 300 },
+  engine: {
+    load: async () => script({ name: 'engine', file: 'engine.ts', nodeArgs: ['--expose-gc'], withinS: 60 }),
+    withinS: 70,
+  },
+  memory: { load: async () => (await import('./parts/memory.ts')).memory, withinS: 800, byName: true },
+};
+
+/** Kept with the code is what one whole run said; of parts alone, the last is at hand. */
+const RESULTS = { whole: new URL('results/', import.meta.url), part: new URL('../.local/bench/', import.meta.url) };
+
+const say = (line: string): void => console.error(`… ${line}`);
+
+const within = async <Value>(seconds: number, part: string, work: Promise<Value>): Promise<Value> => {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`${part} took longer than ${seconds} s`)), seconds * 1000);
+  });
+  return Promise.race([work, late]).finally(() => clearTimeout(timer));
+};
+
+const commitOf = (): string => {
+  try {
+    return execFileSync('git', ['rev-parse', '--short', 'HEAD'], { encoding: 'utf8', stdio: 'pipe' }).trim();
+  } catch {
+    return 'not a git checkout';
+  }
+};
+
+const machine = () => ({
+  cpus: cpus().length,
+  model: cpus()[0]?.model ?? 'unknown',
+  memoryGb: Math.round(totalmem() / 1024 ** 3),
+  node: process.versions.node,
+});
+
+const measure = async (names: string[], options: Options): Promise<Record<string, PartResult>> => {
+  const results: Record<string, PartResult> = {};
+  for (const name of names) {
+    const part = PARTS[name];
+    if (!part) throw new Error(`there is no part "${name}"; there are: ${Object.keys(PARTS).join(', ')}`);
+    const startedAt = performance.now();
+    const result = await within(part.withinS, name, (await part.load())(options, say));
+    results[name] = result;
+    say(`${name} took ${((performance.now() - startedAt) / 1000).toFixed(0)} s`);
+  }
+  return results;
+};
+
+const main = async (asked: string[]): Promise<void> => {
+  const options = readOptions(process.env);
+  const whole = asked.length === 0;
+  const names = whole ? Object.keys(PARTS).filter((name) => !PARTS[name]?.byName) : asked;
+  const startedAt = new Date();
+  const parts = await measure(names, options);
+  const figures: Figure[] = Object.values(parts).flatMap((part) => part.figures);
+  console.log(tableOf(figures));
+  const seconds = Math.round((Date.now() - startedAt.getTime()) / 1000);
+  console.log(`\n${seconds} s, ${options.rounds} rounds of ${options.seconds} s after ${options.warmUpSeconds} s`);
+  const command = whole ? 'npm run bench' : names.map((name) => `npm run bench:${name}`).join(' ');
+  const record = { at: startedAt, seconds, command, commit: commitOf(), machine: machine(), options, parts };
+  const folder = whole ? RESULTS.whole : RESULTS.part;
+  mkdirSync(folder, { recursive: true });
+  const file = new URL(whole ? 'latest.json' : `${names.join('-')}.json`, folder);
+  writeFileSync(file, `${JSON.stringify(record, null, 2)}\n`);
+  if (figures.some((figure) => isMet(figure) === false)) process.exitCode = 1;
+};
+
+for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+  process.once(signal, () => void closeAll().finally(() => process.exit(130)));
+}
+try {
+  await main(process.argv.slice(2));
+} catch (cause) {
+  console.error(cause);
+  process.exitCode = 1;
+} finally {
+  await closeAll();
+}
+process.exit(); // connections of a part that failed midway may still be open

@@ -1,0 +1,77 @@
+import { type Counters, perOne, type Reading } from './counters.ts';
+import { figureOf, type Figure, median, type Options } from './figures.ts';
+import { type LoadResult, type Orders, runLoad } from './orders.ts';
+
+/** One of those who take turns under the same load. */
+export type Contender = {
+  name: string;
+  orders: Pick<Orders, 'kind' | 'port' | 'apiKey' | 'sessionPrefix'> & { sessions?: number };
+  /** Whose CPU is counted. */
+  pids: Record<string, number>;
+  /** Until what the load has set going is done, so that nobody else pays for it; answers with how many were still to do. */
+  settle?: (turns: number) => Promise<Record<string, number>>;
+};
+
+export type Round = LoadResult & { used: Reading; after: Record<string, number> };
+
+const SESSIONS = 2000;
+
+type Run = { contender: Contender; messages: string[]; counters: Counters; inFlight: number; rate?: number };
+
+export const runRound = async (
+  { contender, messages, counters, inFlight, rate }: Run,
+  { seconds, warmUpSeconds }: Pick<Options, 'seconds' | 'warmUpSeconds'>,
+): Promise<Round> => {
+  const { orders, pids, settle } = contender;
+  const before = await counters.read(pids);
+  const timed = { sessions: SESSIONS, inFlight, seconds, warmUpSeconds, messages, ...(rate !== undefined && { rate }) };
+  const result = await runLoad({ ...timed, ...orders });
+  const after = (await settle?.(result.total)) ?? {};
+  const used = perOne(before, await counters.read(pids), result.total);
+  used.cpu['load generator'] = (result.cpuMs * 1000) / result.total;
+  return { ...result, used, after };
+};
+
+/** A B C A B C …: what else the machine does meets all of them. */
+export const alternate = async (
+  contenders: Contender[],
+  run: (contender: Contender) => Promise<Round>,
+  rounds: number,
+): Promise<Map<string, Round[]>> => {
+  const results = new Map(contenders.map(({ name }) => [name, [] as Round[]]));
+  for (let round = 0; round < rounds; round += 1) {
+    for (const contender of contenders) results.get(contender.name)?.push(await run(contender));
+  }
+  return results;
+};
+
+export const loadFigures = (id: string, what: string, rounds: Round[]): Figure[] => [
+  figureOf(
+    id,
+    what,
+    'turns/s',
+    rounds.map(({ perSecond }) => perSecond),
+  ),
+  figureOf(
+    `${id}-p50`,
+    `${what}: p50`,
+    'ms',
+    rounds.map(({ p50 }) => p50),
+  ),
+  figureOf(
+    `${id}-p99`,
+    `${what}: p99`,
+    'ms',
+    rounds.map(({ p99 }) => p99),
+  ),
+];
+
+const medians = (all: Record<string, number>[]): Record<string, number> =>
+  Object.fromEntries(Object.keys(all[0] ?? {}).map((name) => [name, median(all.map((one) => one[name] ?? 0))]));
+
+/** What a turn costs: µs of CPU by process, and what the stores counted. */
+export const costOf = (rounds: Round[]) => ({
+  cpuUs: medians(rounds.map(({ used }) => used.cpu)),
+  counts: medians(rounds.map(({ used }) => used.counts)),
+  after: medians(rounds.map(({ after }) => after)),
+});

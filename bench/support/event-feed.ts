@@ -1,0 +1,99 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { createFeed } from '../../test/support/feed.ts';
+import { ascending, quantile } from './figures.ts';
+import type { Parley } from './parley.ts';
+import { nowMs, type Sink } from './sink.ts';
+
+/** With the envelope around it a body of 600 bytes. */
+const CONTENT = 'x'.repeat(365);
+const ENDPOINTS = 10;
+const EVENTS_A_LINE = 5;
+const PLANT_AT_ONCE = 200;
+const ARRIVE_WITHIN_MS = 30_000;
+
+type Talk = { assistantId: string; key: string };
+
+/** Conversations of ten assistants with an endpoint each, that can be made to say something. */
+export const openEventFeed = async (parley: Parley, sink: Sink) => {
+  const feed = createFeed(parley.service);
+  const assistantIds: string[] = [];
+  for (let nth = 0; nth < ENDPOINTS; nth += 1) {
+    assistantIds.push((await parley.addAssistant([sink.url])).assistantId);
+  }
+
+  const openTalks = async (count: number): Promise<Talk[]> => {
+    const each = await Promise.all(
+      assistantIds.map(async (assistantId) => {
+        const keys = await feed.openConversations(assistantId, Math.ceil(count / ENDPOINTS));
+        return keys.map((key) => ({ assistantId, key }));
+      }),
+    );
+    // One of each assistant in turn.
+    return (each[0] ?? []).flatMap((_, index) => each.flatMap((talks) => talks[index] ?? []));
+  };
+
+  const untilArrived = async (count: number): Promise<void> => {
+    const until = performance.now() + ARRIVE_WITHIN_MS;
+    while ((await sink.count()) < count) {
+      if (performance.now() > until) throw new Error(`only ${await sink.count()} of ${count} events arrived`);
+      await sleep(20);
+    }
+  };
+
+  return {
+    openTalks,
+
+    /** Stores so many events, five to a conversation, then wakes the worker: how many arrived a second. */
+    drain: async (count: number): Promise<number> => {
+      const talks = await openTalks(count / EVENTS_A_LINE);
+      const contents = Array.from({ length: EVENTS_A_LINE }, () => CONTENT);
+      await sink.take();
+      for (let start = 0; start < talks.length; start += PLANT_AT_ONCE) {
+        const some = talks.slice(start, start + PLANT_AT_ONCE);
+        await Promise.all(some.map(({ assistantId, key }) => feed.say(assistantId, key, contents, { silent: true })));
+      }
+      const startedAt = nowMs();
+      for (const { key } of talks) parley.service.deliveryQueue.wake(key);
+      await untilArrived(talks.length * EVENTS_A_LINE);
+      const arrivals = await sink.take();
+      const last = arrivals.reduce((latest, [, at]) => Math.max(latest, at), 0);
+      return arrivals.length / ((last - startedAt) / 1000);
+    },
+
+    /** So many events a second, each due at its time: ms from then, and from when it was stored, until it arrived. */
+    stream: async (talks: Talk[], perSecond: number, seconds: number) => {
+      const count = Math.round(perSecond * seconds);
+      const offset = nowMs() - performance.now();
+      await sink.take();
+      const startedAt = nowMs() + 50;
+      const said: Promise<{ eventId: string; dueAt: number; storedAt: number }>[] = [];
+      while (said.length < count) {
+        const dueAt = startedAt + (said.length * 1000) / perSecond;
+        if (nowMs() < dueAt) {
+          await sleep(1);
+          continue;
+        }
+        const { assistantId, key } = talks[said.length % talks.length] as Talk;
+        const toTimes = ([event]: Awaited<ReturnType<typeof feed.say>>) => ({
+          eventId: event?.eventId ?? '',
+          dueAt,
+          storedAt: (event?.committedAt ?? 0) + offset,
+        });
+        said.push(feed.say(assistantId, key, [CONTENT]).then(toTimes));
+      }
+      const times = await Promise.all(said);
+      await untilArrived(count);
+      const arrivedAt = new Map(await sink.take());
+      const latencies = (from: 'dueAt' | 'storedAt'): number[] =>
+        ascending(times.map((one) => (arrivedAt.get(one.eventId) ?? Number.POSITIVE_INFINITY) - one[from]));
+      const quantiles = (sorted: number[]) => ({
+        p50: quantile(sorted, 0.5),
+        p95: quantile(sorted, 0.95),
+        p99: quantile(sorted, 0.99),
+      });
+      return { due: quantiles(latencies('dueAt')), stored: quantiles(latencies('storedAt')) };
+    },
+
+    body: JSON.stringify({ event: 'message.received', content: 'x'.repeat(600 - 47) }),
+  };
+};

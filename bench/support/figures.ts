@@ -1,0 +1,60 @@
+/** One measured thing. `min` and `max` are those of the rounds whose median `value` is. */
+export type Figure = { id: string; what: string; unit: string; value: number; min?: number; max?: number };
+
+/** What a part hands back: lines of the table, and whatever else it counted, for the pages made of it. */
+export type PartResult = { figures: Figure[]; detail: Record<string, unknown> };
+
+export type Options = {
+  /** Of the alternation A B A B. */
+  rounds: number;
+  /** Counted seconds of one round, after `warmUpSeconds` that are not. */
+  seconds: number;
+  warmUpSeconds: number;
+  /** Shrinks stored amounts for a look at whether it works; figures count at 1 only. */
+  scale: number;
+};
+
+export type Part = (options: Options, say: (line: string) => void) => Promise<PartResult>;
+
+export const readOptions = (env: NodeJS.ProcessEnv): Options => {
+  const number = (name: string, byDefault: number): number => {
+    const value = Number(env[name] ?? byDefault);
+    if (!(value > 0)) throw new Error(`${name} must be a number above 0`);
+    return value;
+  };
+  return {
+    rounds: number('BENCH_ROUNDS', 5),
+    seconds: number('BENCH_SECONDS', 1.5),
+    warmUpSeconds: number('BENCH_WARM_UP', 0.4),
+    scale: number('BENCH_SCALE', 1),
+  };
+};
+
+export const ascending = (numbers: number[]): number[] => numbers.toSorted((a, b) => a - b);
+
+/** Of numbers in ascending order. */
+export const quantile = (sorted: number[], share: number): number =>
+  sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.NaN;
+
+export const median = (numbers: number[]): number => {
+  const sorted = ascending(numbers);
+  const middle = (sorted.length - 1) / 2;
+  return ((sorted[Math.floor(middle)] ?? Number.NaN) + (sorted[Math.ceil(middle)] ?? Number.NaN)) / 2;
+};
+
+export const figureOf = (id: string, what: string, unit: string, rounds: number[]): Figure => ({
+  id,
+  what,
+  unit,
+  value: median(rounds),
+  ...(rounds.length > 1 && { min: Math.min(...rounds), max: Math.max(...rounds) }),
+});
+
+/** Pair by pair, since what else the machine does meets both of a pair. */
+export const ratioOf = (id: string, what: string, ours: number[], theirs: number[]): Figure =>
+  figureOf(
+    id,
+    what,
+    '×',
+    ours.map((value, round) => value / (theirs[round] ?? Number.NaN)),
+  );

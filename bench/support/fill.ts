@@ -1,0 +1,168 @@
+import type { mongo } from 'mongoose';
+import type { Message, RecentTurn, StoredConversation, StoredPage } from '../../src/conversations/conversation.ts';
+import { conversationModels, PAGE_SIZE, REOPENED } from '../../src/conversations/conversation.ts';
+import { newRecord } from '../../src/events/claims.ts';
+import { deliveryModel, neverSent, type StoredDelivery } from '../../src/events/delivery.ts';
+import { conversationKeyOf, newHomedId, newId } from '../../src/platform/ids.ts';
+import { collectionOf } from '../../src/platform/mongo.ts';
+import { type BenchAssistant, type Parley, QUESTIONS } from './parley.ts';
+
+const DAY_MS = 86_400_000;
+const BATCH = 1000;
+const RECENT = 20;
+/** Prime to the counts in use: neighbours by number lie far apart in the collection. */
+const STRIDE = 7919;
+
+type Owner = Pick<BenchAssistant, 'assistantId' | 'sessionKey' | 'sessionPrefix'>;
+
+const messagesOf = (turnId: string, number: number, createdAt: Date): Message[] => [
+  {
+    messageId: newId(),
+    turnId,
+    role: 'user',
+    content: `${QUESTIONS[number % QUESTIONS.length]} (${number})`,
+    language: 'en',
+    createdAt,
+  },
+  {
+    messageId: newId(),
+    turnId,
+    role: 'assistant',
+    content: `Answer ${number}: open the settings, choose the feature and save it; it works from the next message on.`,
+    language: 'en',
+    why: { engine: 'retrieval', entryId: newId(), confidence: 0.93 },
+    createdAt,
+  },
+];
+
+/** A conversation after so many turns, as the service leaves one: full pages stored, the rest and the last turns with it. */
+export const conversationAfter = (owner: Owner, nth: number, turns: number) => {
+  const { assistantId, sessionKey, sessionPrefix } = owner;
+  const sessionId = `${sessionPrefix}-${nth}`;
+  const _id = conversationKeyOf({ sessionKey, sessionId, playground: false });
+  const conversationId = newHomedId(_id);
+  const createdAt = new Date(Date.now() - DAY_MS - (nth % 1000) * 60_000);
+  const entries = Array.from({ length: turns }, (_, index) => {
+    const turnId = newHomedId(_id);
+    return { seq: index + 1, turnId, messages: messagesOf(turnId, nth + index, createdAt) };
+  });
+  const paged = turns - (turns % PAGE_SIZE);
+  const pages = Array.from({ length: paged / PAGE_SIZE }, (_, page): StoredPage => {
+    const own = entries.slice(page * PAGE_SIZE, (page + 1) * PAGE_SIZE);
+    return {
+      _id: `${conversationId}:${String(page).padStart(12, '0')}`,
+      conversationId,
+      entries: own.map(({ seq, messages }) => ({ seq, messages })),
+    };
+  });
+  const recent = entries.slice(-RECENT).map(
+    ({ seq, turnId, messages }): RecentTurn => ({
+      turnId,
+      messageId: messages[0]?.messageId ?? '',
+      dedupeKey: turnId.replaceAll('-', ''),
+      outcome: 'answered',
+      seq,
+      replySeq: seq,
+      replyMessageId: messages[1]?.messageId ?? '',
+      finishedAt: createdAt,
+    }),
+  );
+  const conversation: StoredConversation = {
+    _id,
+    conversationId,
+    assistantId,
+    sessionId,
+    channel: 'api',
+    language: 'en',
+    ...REOPENED,
+    leadScore: 0,
+    leadBecause: [],
+    tags: [],
+    seq: turns,
+    headSince: createdAt,
+    waiting: [],
+    recent,
+    texts: Object.fromEntries(entries.slice(paged).map(({ seq, messages }) => [String(seq), messages])),
+    createdAt,
+    updatedAt: createdAt,
+  };
+  return { conversation, pages };
+};
+
+const deliveryOf = (assistantId: string, nth: number): StoredDelivery => {
+  const happenedAt = new Date(Date.now() - DAY_MS - nth * 50);
+  const claim = {
+    eventId: newId(),
+    endpointId: 'bench',
+    assistantId,
+    conversationId: newId(),
+    event: 'message.received' as const,
+    url: 'https://hooks.example.com/parley',
+    body: JSON.stringify({ event: 'message.received', payload: { content: QUESTIONS[nth % QUESTIONS.length] } }),
+    happenedAt,
+  };
+  const ended = neverSent('timeout');
+  const exchange =
+    nth % 40 === 0
+      ? { ...ended, outcome: 'unknown' as const }
+      : { ...ended, outcome: 'delivered' as const, errorKind: null, status: 200, responseBody: 'ok' };
+  const record = newRecord(claim, { worker: 'bench', retentionDays: 30 });
+  return { ...record, ...exchange, createdAt: happenedAt, endedAt: happenedAt };
+};
+
+/** Not durable: it is thrown away after. */
+const insert = async <Stored extends { _id: string }>(collection: mongo.Collection<Stored>, documents: Stored[]) => {
+  if (documents.length === 0) return;
+  await collection.insertMany(documents as mongo.OptionalUnlessRequiredId<Stored>[], {
+    ordered: false,
+    writeConcern: { w: 1, j: false },
+  });
+};
+
+/** Fills a database as years of use would; its indexes are built after, which is quicker. */
+export const fill = async (
+  { service }: Parley,
+  owner: Owner,
+  {
+    conversations: count,
+    turnsEach,
+    deliveries: deliveryCount,
+  }: Record<'conversations' | 'turnsEach' | 'deliveries', number>,
+): Promise<void> => {
+  const models = conversationModels(service.mongo);
+  const [conversations, pages] = [
+    collectionOf<StoredConversation>(models.conversations),
+    collectionOf<StoredPage>(models.messages),
+  ];
+  const deliveries = collectionOf<StoredDelivery>(deliveryModel(service.mongo));
+  for (const collection of [conversations, deliveries]) await collection.dropIndexes();
+
+  // The next batch is made while the last one is stored.
+  let last: Promise<unknown> = Promise.resolve();
+  const inBatches = async (total: number, store: (numbers: number[]) => Promise<unknown>): Promise<void> => {
+    for (let start = 0; start < total; start += BATCH) {
+      const stored = store(Array.from({ length: Math.min(BATCH, total - start) }, (_, index) => start + index));
+      await last;
+      last = stored;
+    }
+    await last;
+  };
+  await inBatches(count, (numbers) => {
+    const made = numbers.map((nth) => conversationAfter(owner, (nth * STRIDE) % count, turnsEach));
+    const stored = made.map(({ conversation }) => conversation);
+    return Promise.all([
+      insert(conversations, stored),
+      insert(
+        pages,
+        made.flatMap((one) => one.pages),
+      ),
+    ]);
+  });
+  await inBatches(deliveryCount, (numbers) =>
+    insert(
+      deliveries,
+      numbers.map((nth) => deliveryOf(owner.assistantId, nth)),
+    ),
+  );
+  for (const model of [...service.conversations.models, ...service.deliveries.models]) await model.createIndexes();
+};

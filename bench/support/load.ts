@@ -1,0 +1,128 @@
+import { ascending, quantile } from './figures.ts';
+import type { LoadResult, Orders } from './orders.ts';
+import { openWire, requestText, type Wire } from './raw-http.ts';
+
+/**
+ * A cheap load generator, a process of its own: raw sockets, one request in flight on each. Closed loop: each socket sends
+ * again once it is answered. With `rate`, open loop: requests are due at their times whatever the answers do, and a
+ * latency counts from that time. Orders come as JSON in the first argument, the result goes out as JSON.
+ */
+const CONNECTIONS_OPEN_LOOP = 256;
+
+const orders = JSON.parse(process.argv[2] ?? '{}') as Orders;
+const { kind, port, apiKey, seconds, warmUpSeconds, sessions, sessionPrefix, messages, rate } = orders;
+
+const latencies: number[] = [];
+let total = 0;
+let failed = 0;
+let counter = orders.firstNumber;
+let countFrom = 0;
+let until = 0;
+
+const bodyOf = (sessionId: string, text: string): string =>
+  kind === 'chat'
+    ? JSON.stringify({ session_id: sessionId, message: text, language: 'en' })
+    : JSON.stringify({
+        type: 'message',
+        id: String(counter),
+        deliveryMode: 'expectReplies',
+        channelId: 'directline',
+        serviceUrl: 'http://127.0.0.1/',
+        from: { id: sessionId },
+        recipient: { id: 'bot' },
+        conversation: { id: sessionId },
+        text,
+      });
+
+const path = kind === 'chat' ? '/api/v1/chat' : '/api/messages';
+
+/** No two messages are the same, so that none is answered as the repetition of another. */
+const nextRequest = (): string => {
+  counter += 1;
+  const text = `${messages[counter % messages.length]} (${counter})`;
+  const body = bodyOf(`${sessionPrefix}-${counter % sessions}`, text);
+  return requestText({ method: 'POST', path, apiKey, body });
+};
+
+const note = (ok: boolean, from: number): void => {
+  const now = performance.now();
+  total += 1;
+  if (!ok) failed += 1;
+  else if (from >= countFrom && now <= until) latencies.push(now - from);
+};
+
+const driveClosed = (): Promise<void> =>
+  new Promise((resolve) => {
+    let sentAt = 0;
+    const next = (): void => {
+      sentAt = performance.now();
+      if (sentAt < until) return wire.send(nextRequest());
+      wire.close();
+      resolve();
+    };
+    const wire = openWire(port, {
+      onOpen: next,
+      onAnswer: (ok) => {
+        note(ok, sentAt);
+        next();
+      },
+      onLost: () => {
+        failed += 1;
+        resolve();
+      },
+    });
+  });
+
+const driveOpen = (perSecond: number): Promise<void> =>
+  new Promise((resolve) => {
+    type Lane = { wire: Wire; dueAt: number };
+    const free: Lane[] = [];
+    const lanes: Lane[] = [];
+    const startedAt = performance.now() + 200;
+    let issued = 0;
+    const dueAtOf = (nth: number): number => startedAt + (nth * 1000) / perSecond;
+    const send = (): void => {
+      const now = performance.now();
+      while (free.length > 0 && dueAtOf(issued) <= now && dueAtOf(issued) < until) {
+        const lane = free.pop() as Lane;
+        lane.dueAt = dueAtOf(issued);
+        issued += 1;
+        lane.wire.send(nextRequest());
+      }
+    };
+    for (let opened = 0; opened < CONNECTIONS_OPEN_LOOP; opened += 1) {
+      const wire = openWire(port, {
+        onOpen: () => free.push(lane),
+        onAnswer: (ok) => {
+          note(ok, lane.dueAt);
+          free.push(lane);
+          send();
+        },
+        onLost: () => (failed += 1),
+      });
+      const lane: Lane = { wire, dueAt: 0 };
+      lanes.push(lane);
+    }
+    const clock = setInterval(() => {
+      send();
+      if (performance.now() < until || free.length < lanes.length) return;
+      clearInterval(clock);
+      for (const { wire } of lanes) wire.close();
+      resolve();
+    }, 1);
+  });
+
+countFrom = performance.now() + warmUpSeconds * 1000;
+until = countFrom + seconds * 1000;
+await (rate === undefined ? Promise.all(Array.from({ length: orders.inFlight }, driveClosed)) : driveOpen(rate));
+const sorted = ascending(latencies);
+const { user, system } = process.cpuUsage();
+const result: LoadResult = {
+  perSecond: sorted.length / seconds,
+  p50: quantile(sorted, 0.5),
+  p99: quantile(sorted, 0.99),
+  total,
+  failed,
+  cpuMs: (user + system) / 1000,
+};
+console.log(JSON.stringify(result));

@@ -1,0 +1,47 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+
+export type Orders = {
+  kind: 'chat' | 'bot';
+  port: number;
+  apiKey: string;
+  inFlight: number;
+  /** Requests a second, whatever the answers do; left out: as many as `inFlight` lets through. */
+  rate?: number;
+  seconds: number;
+  warmUpSeconds: number;
+  sessions: number;
+  sessionPrefix: string;
+  messages: string[];
+  firstNumber: number;
+};
+
+export type LoadResult = {
+  perSecond: number;
+  p50: number;
+  p99: number;
+  /** All answered, the warm-up's too. */
+  total: number;
+  failed: number;
+  cpuMs: number;
+};
+
+const GENERATOR = new URL('load.ts', import.meta.url).pathname;
+const SPARE_MS = 15_000;
+
+let numbered = 0;
+
+/** Runs the load generator once. Never ends later than its own time and a little. */
+export const runLoad = async (orders: Omit<Orders, 'firstNumber'>): Promise<LoadResult> => {
+  numbered += 1_000_000; // more than one run can send
+  const argument = JSON.stringify({ ...orders, firstNumber: numbered } satisfies Orders);
+  const timeout = (orders.seconds + orders.warmUpSeconds) * 1000 + SPARE_MS;
+  const child = spawn(process.execPath, [GENERATOR, argument], { stdio: ['ignore', 'pipe', 'inherit'], timeout });
+  let output = '';
+  child.stdout.on('data', (chunk: Buffer) => (output += chunk.toString()));
+  const [status] = (await once(child, 'close')) as [number | null];
+  if (status !== 0) throw new Error(`the load generator ended with ${status}`);
+  const result = JSON.parse(output) as LoadResult;
+  if (result.failed > 0) throw new Error(`${result.failed} of ${result.total} requests failed`);
+  return result;
+};

@@ -1,0 +1,55 @@
+import { connect } from 'node:net';
+
+export type Wire = {
+  /** One at a time; the next may go once `onAnswer` was called. */
+  send: (request: string) => void;
+  close: () => void;
+};
+
+type Hooks = { onOpen: () => void; onAnswer: (ok: boolean) => void; onLost: () => void };
+
+const lengthOf = (head: string): number => Number(/content-length: (\d+)/i.exec(head)?.[1] ?? 0);
+
+/** A bare socket that counts bytes: what a client library does with an answer would be paid by those who are measured. */
+export const openWire = (port: number, { onOpen, onAnswer, onLost }: Hooks): Wire => {
+  let received = '';
+  let closed = false;
+  const socket = connect(port, '127.0.0.1').setNoDelay(true);
+  socket.on('connect', onOpen);
+  socket.on('error', () => undefined); // 'close' follows
+  socket.on('close', () => {
+    if (!closed) onLost();
+  });
+  socket.on('data', (chunk) => {
+    received += chunk.toString('latin1');
+    const end = received.indexOf('\r\n\r\n');
+    if (end === -1) return;
+    const head = received.slice(0, end);
+    if (received.length < end + 4 + lengthOf(head)) return;
+    received = '';
+    onAnswer(head.startsWith('HTTP/1.1 2'));
+  });
+  return {
+    send: (request) => socket.write(request),
+    close: () => {
+      closed = true;
+      socket.destroy();
+    },
+  };
+};
+
+export const requestText = ({
+  method,
+  path,
+  apiKey,
+  body,
+}: {
+  method: 'GET' | 'POST';
+  path: string;
+  apiKey: string;
+  body?: string;
+}): string => {
+  const content =
+    body === undefined ? '' : `Content-Type: application/json\r\nContent-Length: ${Buffer.byteLength(body)}\r\n`;
+  return `${method} ${path} HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer ${apiKey}\r\n${content}\r\n${body ?? ''}`;
+};
