@@ -10,18 +10,19 @@ import { openReceiver } from '../test/support/receiver.ts';
 
 /**
  * What hanging endpoints cost the others: ten endpoints, none, one and then five of them hanging, one delivery worker,
- * steady load. Measured from the commit of an event to its arrival at one of the five endpoints that never hang, in two
- * rounds of one run, so that what else the machine does meets all three alike. Fails where p99 more than doubles.
+ * steady load. Measured from the commit of an event to its arrival at one of the five endpoints that never hang, in five
+ * rounds of one run, of which the median counts: what else the machine does meets all three alike. Fails where p99 more
+ * than doubles.
  */
 requireNode();
 const ENDPOINTS = 10;
 const HANGING = [0, 1, 5];
 const ALWAYS_HEALTHY = ENDPOINTS - Math.max(...HANGING);
 const CONVERSATIONS = 50;
-const EVENTS_A_SECOND = 300;
-const SECONDS = 10;
-const WARM_UP_SECONDS = 2;
-const ROUNDS = 2;
+const EVENTS_A_SECOND = 200;
+const SECONDS = 5;
+const WARM_UP_SECONDS = 1;
+const ROUNDS = 5;
 const TICK_MS = 10;
 const LIMIT = 2;
 
@@ -72,36 +73,43 @@ const measure = async (service: Service, hanging: number): Promise<number[]> => 
     await sleep(TICK_MS);
   }
   await Promise.all(said);
-  await sleep(2_000);
+  await sleep(1_500);
   const took = committed.map(
     ({ content, committedAt }) => (arrivedAt.get(content) ?? Number.POSITIVE_INFINITY) - committedAt,
   );
   await Promise.all(places.map(({ close }) => close()));
   // Until the last request to a hanging one is given up, and what waited for it has ended.
-  await sleep(6_000);
+  if (hanging > 0) await sleep(6_000);
   return took;
 };
 
+const median = (values: number[]): number =>
+  percentile(
+    values.toSorted((a, b) => a - b),
+    0.5,
+  );
+
 const run = async (service: Service): Promise<boolean> => {
-  const taken = new Map<number, number[]>(HANGING.map((hanging) => [hanging, []]));
+  const rounds = new Map(HANGING.map((hanging) => [hanging, { p50: [] as number[], p99: [] as number[], events: 0 }]));
   for (let round = 0; round < ROUNDS; round += 1) {
-    for (const hanging of HANGING) taken.get(hanging)?.push(...(await measure(service, hanging)));
+    for (const [hanging, measured] of rounds) {
+      const times = (await measure(service, hanging)).toSorted((a, b) => a - b);
+      measured.events += times.length;
+      measured.p50.push(percentile(times, 0.5));
+      measured.p99.push(percentile(times, 0.99));
+    }
   }
-  const p99 = (hanging: number) =>
-    percentile(
-      (taken.get(hanging) ?? []).toSorted((a, b) => a - b),
-      0.99,
-    );
   console.log(`${ENDPOINTS} endpoints, ${EVENTS_A_SECOND} events/s, one worker; commit to receipt at healthy ones, ms`);
-  console.log('hanging  events    p50    p99  against none');
+  console.log('hanging   events    p50    p99  against none    p99 of each round');
+  const alone = median(rounds.get(0)?.p99 ?? []);
   let kept = true;
-  for (const [hanging, times] of taken) {
-    const sorted = times.toSorted((a, b) => a - b);
-    const ratio = p99(hanging) / p99(0);
+  for (const [hanging, { p50, p99, events }] of rounds) {
+    const ratio = median(p99) / alone;
     kept &&= ratio <= LIMIT;
-    const cells = [hanging, times.length, percentile(sorted, 0.5).toFixed(1), p99(hanging).toFixed(1)];
-    const [a, b, c, d] = cells.map((cell, column) => String(cell).padStart([7, 7, 6, 6][column] as number));
-    console.log(`${a} ${b} ${c} ${d}  ${ratio.toFixed(2)} × (limit ${LIMIT})`);
+    const cells = [hanging, events, median(p50).toFixed(1), median(p99).toFixed(1)];
+    const [a, b, c, d] = cells.map((cell, column) => String(cell).padStart([7, 8, 6, 6][column] as number));
+    const each = p99.map((value) => value.toFixed(0)).join(' ');
+    console.log(`${a} ${b} ${c} ${d}  ${ratio.toFixed(2)} × (≤ ${LIMIT})  ${each}`);
   }
   console.log(kept ? 'The limit is kept.' : 'The limit is missed.');
   return kept;
