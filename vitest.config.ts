@@ -13,6 +13,8 @@ if (Number(process.versions.node.split('.')[0]) < NODE_NEEDED) {
 export default defineConfig({
   plugins: process.env.PLANT ? [plantFault(process.env.PLANT)] : [],
   test: {
+    // A transform kept on disk would hide a planted fault, or worse, plant it into honest runs.
+    fsModuleCache: !process.env.PLANT,
     include: ['test/**/*.test.ts', 'packages/**/*.test.ts'],
     globalSetup: ['test/support/global-setup.ts'],
     // A process for each file: files start servers, handle signals and count what is left open.

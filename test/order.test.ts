@@ -10,6 +10,8 @@ const SESSIONS = 50;
 const TURNS = 60;
 
 /** Slow by chance, and noting when each turn of a session was being answered. */
+/** Closed while a burst is being sent, so that all of it stands in line before its first turn is answered. */
+const gates = new Map<string, Promise<void>>();
 const spans = new Map<string, { from: number; to: number }[]>();
 const engine: AssistantEngine = {
   name: 'slow by chance',
@@ -17,8 +19,8 @@ const engine: AssistantEngine = {
   reply: async ({ message, language }) => {
     const session = message.split('#')[0] as string;
     const from = performance.now();
-    const until = from + 5 + Math.random() * 25;
-    await new Promise((resolve) => setTimeout(resolve, until - from));
+    await gates.get(session);
+    await new Promise((resolve) => setTimeout(resolve, Math.random() * 5));
     spans.set(session, [...(spans.get(session) ?? []), { from, to: performance.now() }]);
     return { text: `echo: ${message}`, suggestedActions: [], confidence: 1, low: false, language, why: {} };
   },
@@ -38,11 +40,14 @@ test('50 sessions of 60 turns, sent out of step, are each answered in order, one
     for (let turn = 0; turn < TURNS; ) {
       // Several at once, accepted in the order sent: each waits for the one before to be accepted, not answered.
       const burst = Math.min(1 + Math.floor(Math.random() * 4), TURNS - turn);
+      const gate = Promise.withResolvers<void>();
+      gates.set(session_id, gate.promise);
       const sent = [];
       for (let index = 0; index < burst; index += 1) {
         sent.push(chat({ session_id, message: `${session_id}#${turn + index}` }));
-        if (index + 1 < burst) await accepted(session_id, `${session_id}#${turn + index}`);
+        await accepted(session_id, `${session_id}#${turn + index}`);
       }
+      gate.resolve();
       const answers = await Promise.all(sent);
       answers.forEach(({ body }, index) => expect(body.reply).toBe(`echo: ${session_id}#${turn + index}`));
       conversationId = answers[0]?.body.conversationId as string;
