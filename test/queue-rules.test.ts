@@ -4,7 +4,7 @@ import type { AssistantEngine } from '../workers/reply/engines/engine.ts';
 import { anAssistant, type ErrorBody } from './support/builders.ts';
 import { eventually } from './support/eventually.ts';
 import { openReceiver } from './support/receiver.ts';
-import { useStack } from './support/stack.ts';
+import { openStack, useStack } from './support/stack.ts';
 
 const gates = new Map<string, Promise<void>>();
 const asked: string[] = [];
@@ -193,4 +193,27 @@ test('a stray job for a turn still behind another does not hold it up when its t
   await Promise.all([first, second]);
 
   expect(performance.now() - releasedAt).toBeLessThan(1_500);
+});
+
+test('a reply broken off since its worker stops is made by another, never an apology', async () => {
+  const own = await openStack({ replyWorkers: 0, deliveryWorkers: 0 });
+  const begun = Promise.withResolvers<void>();
+  const stopped = await own.startReplyWorker({
+    name: 'hanging',
+    reply: ({ signal }) => {
+      begun.resolve();
+      return new Promise((_resolve, reject) => signal.addEventListener('abort', () => reject(signal.reason as Error)));
+    },
+  });
+  const { chat, history } = await anAssistant(own);
+  const pending = chat({ session_id: randomUUID(), message: 'hello' });
+  await begun.promise;
+
+  await stopped.close();
+  await own.startReplyWorker(engine);
+  const { body } = await pending;
+
+  expect(body.reply).toBe('echo: hello');
+  expect((await history(body.conversationId)).body.messages).toHaveLength(2);
+  await own.close();
 });

@@ -151,6 +151,22 @@ test('a reply in the making when the conversation is resolved is kept, and so is
   await receiver.close();
 });
 
+test('resolved while the assistant was about to hand off, the reply is kept, and so is the state', async () => {
+  const { say, where, record, receiver } = await aConversation();
+  const release = hold('human');
+  const pending = say('human');
+  await eventually(async () => expect((await record()).messages.at(-1)?.content).toBe('human'));
+
+  await stack.service.conversations.transitions.resolve(where, OPERATOR);
+  release();
+  const { body } = await pending;
+  gates.delete('human');
+
+  expect(body.reply).toBe('echo: human');
+  expect(await record()).toMatchObject({ status: 'resolved', escalatedAt: null, escalationReason: null });
+  await receiver.close();
+});
+
 test('resolving announces who did it, and the next message opens the conversation again', async () => {
   const { conversationId, say, escalate, where, wake, record, receiver } = await aConversation();
   await escalate();

@@ -86,8 +86,9 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
       turnNumber: conversation.seq + 1,
     });
     const lead = { leadScore: scored.score, leadBecause: scored.because };
-    const streaks = { lowConfidenceStreak, engineErrorStreak };
-    if (conversation.status === 'escalated') {
+    const { status } = conversation;
+    const circumstances = { assistant, turn, status, streaks: { lowConfidenceStreak, engineErrorStreak }, lead };
+    if (status === 'escalated') {
       return { kind: 'held', holdingText: holdingTextOf(assistant, turn.language), ...lead };
     }
     const [profile, history] = await Promise.all([
@@ -113,10 +114,12 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
         signal: draining,
         onDelta: feed.push,
       });
-      return endWithReply(reply, { assistant, turn, streaks, canKnow: profile.knowledge.length > 0, lead });
+      return endWithReply(reply, { ...circumstances, canKnow: profile.knowledge.length > 0 });
     } catch (cause) {
+      // Broken off since this process stops: another one asks afresh.
+      if (draining.aborted) throw cause;
       logger.error({ err: cause, turnId: turn.turnId, engine: engine.name }, 'the engine failed');
-      return endWithApology({ assistant, turn, streaks, lead });
+      return endWithApology(circumstances);
     } finally {
       feed.end();
     }
@@ -166,16 +169,16 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
     { key, turnId }: TurnRef,
     { tries, read }: { tries: number; read: AnswerableConversation },
   ): Promise<Ended | null> => {
-    let answered = null as { seq: number; status: string; end: TurnEnd } | null;
+    let answered = null as { seq: number; status: string; leadScore: number; end: TurnEnd } | null;
     let attempt = tries;
     for (let tried = 0; ; tried += 1) {
       const conversation = tried === 0 ? read : await conversations.findForAnswer(key);
       const turn = headOf(conversation, turnId);
       if (!conversation || !turn) return null;
       // A waiter that joined meanwhile changes nothing of the answer; a message or a handoff does.
-      const { seq, status } = conversation;
-      if (answered?.seq !== seq || answered.status !== status) {
-        answered = { seq, status, end: await endOf(conversation, turn, { tries, attempt }) };
+      const { seq, status, leadScore } = conversation;
+      if (answered?.seq !== seq || answered.status !== status || answered.leadScore !== leadScore) {
+        answered = { seq, status, leadScore, end: await endOf(conversation, turn, { tries, attempt }) };
         attempt += 1;
       }
       const receiversOf =
@@ -199,14 +202,14 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
     if (!take) return null;
     try {
       const ended = await answerHead(ref, { tries: take.tries, read });
-      // A failed turn may be resumed under its id, and begins anew then.
-      if (ended?.failed) hints.release(ref, take.token, true);
+      // One that failed may be resumed under its id, one that is not the head may become it: each begins anew then.
+      if (!ended || ended.failed) hints.release(ref, take.token, true);
       else hints.letLapse(ref);
       return ended?.nextTurnId ?? null;
     } catch (cause) {
-      // A store that is away is nobody's try: the sweep asks again once it is back.
+      // A store that is away is nobody's try: the sweep asks again once it is back. Nor is a process that stops.
       const away = isConnectionFailure(cause);
-      hints.release(ref, take.token, away);
+      hints.release(ref, take.token, away || draining.aborted);
       const line = { err: cause, turnId: ref.turnId, tries: take.tries };
       logger[away ? 'warn' : 'error'](line, 'a turn was not answered');
       // After its last try it is left to the sweep, which asks again in its own time.

@@ -10,6 +10,15 @@ const STREAK_TO_HAND_OFF = 2;
 type Lead = { leadScore: number; leadBecause: string[] };
 type Streaks = Pick<StoredConversation, 'lowConfidenceStreak' | 'engineErrorStreak'>;
 
+/** What the end of a turn depends on beside the engine. Resolved while its reply was made: kept, and the state stays. */
+type Circumstances = {
+  assistant: Assistant;
+  turn: WaitingTurn;
+  status: StoredConversation['status'];
+  streaks: Streaks;
+  lead: Lead;
+};
+
 export const holdingTextOf = ({ holdingText: own }: Assistant, language: string): string =>
   own ?? holdingText(language);
 
@@ -25,15 +34,9 @@ const handoffReasonOf = (
 /** The turn's end where an engine replied: its answer, or a handoff by the assistant itself. */
 export const endWithReply = (
   reply: EngineReply,
-  {
-    assistant,
-    turn,
-    streaks,
-    canKnow,
-    lead,
-  }: { assistant: Assistant; turn: WaitingTurn; streaks: Streaks; canKnow: boolean; lead: Lead },
+  { assistant, turn, status, streaks, canKnow, lead }: Circumstances & { canKnow: boolean },
 ): TurnEnd => {
-  const reason = handoffReasonOf(reply, streaks, canKnow);
+  const reason = status === 'resolved' ? null : handoffReasonOf(reply, streaks, canKnow);
   if (reason)
     return { kind: 'handoff', reason, holdingText: holdingTextOf(assistant, turn.language), why: reply.why, ...lead };
   const answer: Answer = {
@@ -48,19 +51,9 @@ export const endWithReply = (
 };
 
 /** The turn's end where even the fall-back failed: a localised apology, the second time in a row a handoff. */
-export const endWithApology = ({
-  assistant,
-  turn,
-  streaks,
-  lead,
-}: {
-  assistant: Assistant;
-  turn: WaitingTurn;
-  streaks: Streaks;
-  lead: Lead;
-}): TurnEnd => {
+export const endWithApology = ({ assistant, turn, status, streaks, lead }: Circumstances): TurnEnd => {
   const why = { engine: 'none', error: 'engine_error' };
-  if (streaks.engineErrorStreak + 1 >= STREAK_TO_HAND_OFF) {
+  if (status !== 'resolved' && streaks.engineErrorStreak + 1 >= STREAK_TO_HAND_OFF) {
     return {
       kind: 'handoff',
       reason: 'engine_error',
