@@ -167,6 +167,26 @@ test('resolved while the assistant was about to hand off, the reply is kept, and
   await receiver.close();
 });
 
+test('a lead score given while a turn is being committed stands', async () => {
+  const { conversationId, escalate, record, receiver } = await aConversation();
+  await escalate();
+  const { conversations } = stack.service;
+  const key = (await conversations.findById(conversationId))?._id ?? '';
+  const waiting = { turnId: randomUUID(), messageId: randomUUID(), message: 'x', language: 'en', replyTo: [] };
+  await stack.service.mongo
+    .collection<{ _id: string }>('conversations')
+    .updateOne({ _id: key }, { $set: { waiting: [{ ...waiting, acceptedAt: new Date() }] } });
+  const read = await conversations.findForAnswer(key);
+  await escalate({ lead_score: 77 });
+
+  const held = { kind: 'held' as const, holdingText: 'soon', leadScore: 3, leadBecause: [] };
+  const committed = read && (await conversations.commit(read, held, { receiversOf: () => [], crowded: false }));
+
+  expect(committed).toBeNull();
+  expect((await record()).leadScore).toBe(77);
+  await receiver.close();
+});
+
 test('resolving announces who did it, and the next message opens the conversation again', async () => {
   const { conversationId, say, escalate, where, wake, record, receiver } = await aConversation();
   await escalate();

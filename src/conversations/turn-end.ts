@@ -195,6 +195,7 @@ export const prepareCommit = (
         conversationId: conversation.conversationId,
         seq: conversation.seq,
         status: conversation.status,
+        leadScore: conversation.leadScore,
         'waiting.0.turnId': turn.turnId,
         'waiting.0.replyTo': { $size: turn.replyTo.length },
         // Nobody came after: then the next head is known without another look.
