@@ -187,6 +187,22 @@ test('a lead score given while a turn is being committed stands', async () => {
   await receiver.close();
 });
 
+test('of a playground conversation nothing is announced', async () => {
+  const { escalate, where, conversationId, receiver } = await aConversation();
+  const { mongo, conversations } = stack.service;
+  await mongo.collection('conversations').updateOne({ conversationId }, { $set: { channel: 'playground' } });
+
+  await escalate();
+  const resolved = await conversations.transitions.resolve(where, OPERATOR);
+  const tagged = await conversations.transitions.addTag(where, { tag: 'vip', color: null });
+
+  expect([resolved.announced, tagged.announced]).toEqual([false, false]);
+  const stored = await mongo.collection('conversations').findOne({ conversationId });
+  expect(kinds(receiver.received)).not.toContain('conversation.escalated');
+  expect(JSON.stringify(stored?.outbox ?? [])).not.toMatch(/escalated|resolved|tag/);
+  await receiver.close();
+});
+
 test('resolving announces who did it, and the next message opens the conversation again', async () => {
   const { conversationId, say, escalate, where, wake, record, receiver } = await aConversation();
   await escalate();

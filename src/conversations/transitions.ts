@@ -68,7 +68,8 @@ export const createTransitions = (dependencies: {
       if (!read) throw notFound();
       const change = changeOf(read);
       if (!change) return { conversation: read, announced: false };
-      const changed = await write(read, change, await options.receiversOf(read.assistantId));
+      const receiversOf = read.channel === 'playground' ? () => [] : await options.receiversOf(read.assistantId);
+      const changed = await write(read, change, receiversOf);
       if (changed) return changed;
       await sleep(tries);
     }
