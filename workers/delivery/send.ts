@@ -7,7 +7,8 @@ import type { SendRequest } from './send/request.ts';
 import type { SendResult } from './send/result.ts';
 
 export type { SendRequest } from './send/request.ts';
-export { ERROR_KINDS, type ErrorKind, type SendResult, type Timings } from './send/result.ts';
+export { ERROR_KINDS, type ErrorKind } from './send/failure.ts';
+export type { SendResult, Timings } from './send/result.ts';
 
 export interface SenderOptions {
   userAgent: string;

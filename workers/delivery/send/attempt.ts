@@ -5,7 +5,8 @@ import { Exchange, type ExchangeListener, TOO_LATE } from './exchange.ts';
 import { type DialSettings, newTrace, openConnection } from './open.ts';
 import type { Pool } from './pool.ts';
 import { composeRequest, type SendRequest } from './request.ts';
-import { connectionFailure, describe, type ErrorKind, resultOf, type SendResult } from './result.ts';
+import { connectionFailure, describe, type ErrorKind } from './failure.ts';
+import { resultOf, type SendResult } from './result.ts';
 
 export interface AttemptSettings extends DialSettings {
   userAgent: string;

@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import { performance } from 'node:perf_hooks';
 import type { Dispatcher } from 'undici';
 import { KeptResponse } from './response.ts';
-import { type ErrorKind, isUpgrade, responseFailure } from './result.ts';
+import { type ErrorKind, isUpgrade, responseFailure } from './failure.ts';
 
 export interface ExchangeListener {
   /** Asked immediately before the write. */

@@ -3,9 +3,10 @@ import { performance } from 'node:perf_hooks';
 import { type SecureContext, connect as tlsConnect, type TLSSocket } from 'node:tls';
 import { AddressRefused, isAllowedPeer, socketHost } from '../../../src/events/address-guard.ts';
 import { Connection, hangUp } from './connection.ts';
+import type { Phase } from './failure.ts';
 
 /** What is being waited for; when the wait fails, it names the failure. */
-export type Phase = 'dns' | 'connect' | 'tls';
+
 export type Dial = (options: TcpNetConnectOpts) => Socket;
 /** When each step of one attempt was over. */
 export interface Trace {

@@ -1,0 +1,51 @@
+import { AssertionError } from 'node:assert';
+import { errors } from 'undici';
+import { AddressRefused, NameUnresolved } from '../../../src/events/address-guard.ts';
+
+/** The steps before a request can be written; one that fails gives its name to the failure. */
+export type Phase = 'dns' | 'connect' | 'tls';
+
+/** Why a request has no status. `too_late` and `shutdown` leave the event as it was: it may be sent afresh. */
+export const ERROR_KINDS = [
+  'address_refused', // the URL or an address of its name is not a public one
+  'dns', // the name has no address
+  'connect', // no TCP connection, refused or unanswered
+  'tls', // no TLS 1.3, a certificate that does not hold, or an unanswered handshake
+  'too_late', // past `notAfter` before anything was written
+  'shutdown', // the sender was closed before anything was written
+  'timeout', // written, and no whole response head within the deadline
+  'reset', // written, and the connection was closed or reset before a response
+  'bad_response', // written, and what came back is not HTTP/1
+  'internal', // a fault of this service
+] as const;
+export type ErrorKind = (typeof ERROR_KINDS)[number];
+
+export const connectionFailure = (error: unknown, phase: Phase): { kind: ErrorKind; detail: string } => {
+  if (error instanceof AddressRefused) return { kind: 'address_refused', detail: error.message };
+  if (error instanceof NameUnresolved) return { kind: 'dns', detail: describe(error.cause ?? error) };
+  return { kind: phase, detail: describe(error) };
+};
+
+// Two of undici's errors are told from others of their class by nothing but their words.
+const UNASKED_CONTINUE = 'bad response';
+const UNASKED_UPGRADE = 'bad upgrade';
+
+/** undici's word for a 101 nobody asked for, which it does not let through. */
+export const isUpgrade = (error: Error): boolean => error.message === UNASKED_UPGRADE;
+
+/** Of a request that was written and has no status. */
+export const responseFailure = (error: Error): { kind: ErrorKind; detail: string } => {
+  if (error.message === UNASKED_CONTINUE)
+    return { kind: 'bad_response', detail: '100 Continue, which was not asked for' };
+  if (error instanceof errors.SocketError) return { kind: 'reset', detail: 'closed before a whole response' };
+  const isBreach = [errors.HTTPParserError, errors.UndiciError, AssertionError].some((known) => error instanceof known);
+  return isBreach
+    ? { kind: 'bad_response', detail: error.message.slice(0, 200) }
+    : { kind: 'reset', detail: describe(error) };
+};
+
+export const describe = (error: unknown): string => {
+  if (error instanceof AggregateError && error.errors.length > 0) return describe(error.errors[0]);
+  if (!(error instanceof Error)) return 'unknown error';
+  return 'code' in error && typeof error.code === 'string' ? error.code : error.message.slice(0, 200);
+};
