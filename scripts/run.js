@@ -48,6 +48,7 @@ const TARGETS = {
   'bench:order': { needs: ALL, talkative: true, commands: (args) => [['node', 'bench/order.ts', ...args]] },
   eval: { needs: CODE, commands: (args) => [['node', 'scripts/eval.ts', ...args]] },
   bench: { needs: ALL, commands: (args) => [['node', 'bench/run.ts', ...args]] },
+  'bench:page': { needs: CODE, commands: () => [['node', 'bench/page.ts']] },
   'bench:engine': { needs: CODE, commands: () => [['node', '--expose-gc', 'bench/engine.ts']] },
   admin: { needs: CODE, commands: (args) => [['node', 'scripts/admin.ts', ...args]] },
   api: { needs: CODE, commands: (args) => [['node', 'src/main.ts', ...args]] },

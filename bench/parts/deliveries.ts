@@ -1,4 +1,5 @@
-import { openCounters, perOne } from '../support/counters.ts';
+import { medianReading } from '../support/contender.ts';
+import { openCounters, perOne, type Reading } from '../support/counters.ts';
 import { openEventFeed } from '../support/event-feed.ts';
 import { type Figure, figureOf, type Part, ratioOf } from '../support/figures.ts';
 import { openParley } from '../support/parley.ts';
@@ -37,11 +38,15 @@ export const deliveries: Part = async ({ rounds, scale, seconds }, say) => {
     await feed.drain(WARM_UP_EVENTS * scale);
     await posts.run(order);
     const [ours, bare]: [number[], number[]] = [[], []];
-    const pids = { 'delivery worker': worker.pid, sink: sink.pid, ...stand.pids };
-    const before = await counters.read(pids);
-    for (let round = 0; round < rounds; round += 1) ours.push(await feed.drain(count));
-    costs[`drain ${inFlight}`] = perOne(before, await counters.read(pids), count * rounds);
-    for (let round = 0; round < rounds; round += 1) bare.push(await posts.run(order));
+    const used: Reading[] = [];
+    const pids = { 'delivery worker': worker.pid, ...stand.pids };
+    for (let round = 0; round < rounds; round += 1) {
+      const before = await counters.read(pids);
+      ours.push(await feed.drain(count));
+      used.push(perOne(before, await counters.read(pids), count));
+      bare.push(await posts.run(order));
+    }
+    costs[`drain ${inFlight}`] = medianReading(used);
     await worker.stop();
     const id = `deliveries.drain-${inFlight}`;
     figures.push(

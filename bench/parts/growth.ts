@@ -4,7 +4,7 @@ import { collectionOf } from '../../src/platform/mongo.ts';
 import { alternate, type Contender, costOf, loadFigures, type Round, runRound } from '../support/contender.ts';
 import { openCounters } from '../support/counters.ts';
 import { ascending, type Figure, figureOf, type Part, quantile, ratioOf } from '../support/figures.ts';
-import { conversationAfter, fill } from '../support/fill.ts';
+import { conversationAfter, fill, sizesOf } from '../support/fill.ts';
 import { type BenchAssistant, openParley, type Parley, QUESTIONS } from '../support/parley.ts';
 import { openStand } from '../support/stand.ts';
 
@@ -50,6 +50,7 @@ export const growth: Part = async (options, say) => {
   const conversations = Math.round(CONVERSATIONS * scale);
   say(`growth: storing ${conversations * TURNS_EACH} turns and ${DELIVERIES * scale} deliveries`);
   await fill(large, largeOwner, { conversations, turnsEach: TURNS_EACH, deliveries: Math.round(DELIVERIES * scale) });
+  const sizes = await sizesOf(large, { turns: conversations * TURNS_EACH, deliveries: DELIVERIES * scale });
 
   say('growth: turns on both');
   const children = [await small.start('API'), await small.start('reply worker')];
@@ -105,6 +106,8 @@ export const growth: Part = async (options, say) => {
       ...lookFigures('growth.history', 'a history of 1,000 messages', history),
       ...lookFigures('growth.deliveries-page', 'a page of the deliveries', page),
       ...lookFigures('growth.failures-page', 'a page of those that failed', failures),
+      { id: 'growth.turn-bytes', what: 'a stored turn on disk, with its indexes', unit: 'B', value: sizes.turn },
+      { id: 'growth.delivery-bytes', what: 'a delivery on disk, with its indexes', unit: 'B', value: sizes.delivery },
     ],
     detail: { costs: Object.fromEntries([...results].map(([name, rounds]) => [name, costOf(rounds)])) },
   };

@@ -69,9 +69,13 @@ export const loadFigures = (id: string, what: string, rounds: Round[]): Figure[]
 const medians = (all: Record<string, number>[]): Record<string, number> =>
   Object.fromEntries(Object.keys(all[0] ?? {}).map((name) => [name, median(all.map((one) => one[name] ?? 0))]));
 
+export const medianReading = (readings: Reading[]): Reading => ({
+  cpu: medians(readings.map(({ cpu }) => cpu)),
+  counts: medians(readings.map(({ counts }) => counts)),
+});
+
 /** What a turn costs: µs of CPU by process, and what the stores counted. */
 export const costOf = (rounds: Round[]) => ({
-  cpuUs: medians(rounds.map(({ used }) => used.cpu)),
-  counts: medians(rounds.map(({ used }) => used.counts)),
+  ...medianReading(rounds.map(({ used }) => used)),
   after: medians(rounds.map(({ after }) => after)),
 });

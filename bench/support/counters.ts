@@ -2,7 +2,7 @@ import { Redis } from 'ioredis';
 import mongoose from 'mongoose';
 import { cpuMsOf, type Stand } from './stand.ts';
 
-/** What has been used up to now: CPU by process in ms, and what MongoDB and Redis counted. */
+/** What has been used: CPU by process, in ms up to now or in µs of one; and what MongoDB and Redis counted. */
 export type Reading = { cpu: Record<string, number>; counts: Record<string, number> };
 
 type ServerStatus = {

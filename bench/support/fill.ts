@@ -166,3 +166,16 @@ export const fill = async (
   );
   for (const model of [...service.conversations.models, ...service.deliveries.models]) await model.createIndexes();
 };
+
+/** Bytes on disk, indexes included: a turn's, of conversations and messages together, and a delivery's. */
+export const sizesOf = async ({ service }: Parley, count: { turns: number; deliveries: number }) => {
+  const { db } = service.mongo;
+  if (!db) throw new Error('MongoDB is not connected');
+  await db.admin().command({ fsync: 1 }); // the files grow at a checkpoint
+  const bytesOf = async (collection: string): Promise<number> => {
+    const stats = await db.command({ collStats: collection });
+    return Number(stats['storageSize']) + Number(stats['totalIndexSize']);
+  };
+  const conversations = (await bytesOf('conversations')) + (await bytesOf('messages'));
+  return { turn: conversations / count.turns, delivery: (await bytesOf('deliveries')) / count.deliveries };
+};

@@ -1,0 +1,117 @@
+/**
+ * `npm run bench:page`: writes the tables of the last whole run into docs/performance.md, between its marks, and the
+ * picture beside it.
+ */
+import { readFileSync, writeFileSync } from 'node:fs';
+import { isMet } from './limits.ts';
+import type { Figure, Options, PartResult } from './support/figures.ts';
+import { type Bar, pictureOf } from './support/picture.ts';
+import { numberText, rowOf, valueText } from './support/table.ts';
+
+type Cost = { cpu: Record<string, number>; counts: Record<string, number>; after: Record<string, number> };
+type Run = {
+  at: string;
+  seconds: number;
+  command: string;
+  commit: string;
+  machine: { cpus: number; model: string; memoryGb: number; node: string };
+  options: Options;
+  parts: Record<string, PartResult>;
+};
+
+const RESULT = new URL('results/latest.json', import.meta.url);
+const PAGE = new URL('../docs/performance.md', import.meta.url);
+const PICTURE = new URL('../docs/turn-time.svg', import.meta.url);
+const LEVELS = [1, 50, 200];
+const CONTENDERS = { bare: 'bare', whole: 'whole', endpoint: 'whole, with an endpoint' };
+
+const run = JSON.parse(readFileSync(RESULT, 'utf8')) as Run;
+const figures = Object.values(run.parts).flatMap((part) => part.figures);
+const costs = (run.parts['turns']?.detail['costs'] ?? {}) as Record<string, Cost>;
+
+const markdown = (head: string[], rows: string[][]): string =>
+  [head, head.map((_, column) => (column === 0 ? '---' : '--:')), ...rows]
+    .map((row) => `| ${row.join(' | ')} |`)
+    .join('\n');
+
+const figure = (id: string): Figure => {
+  const found = figures.find((one) => one.id === id);
+  if (!found) throw new Error(`the last run has no figure "${id}"`);
+  return found;
+};
+
+const limits = (): string =>
+  markdown(
+    ['figure', 'median (min–max)', 'limit', ''],
+    figures
+      .filter((one) => isMet(one) !== null)
+      .map((one) => rowOf(one).map((cell) => (cell === 'MISSED' ? '**missed**' : cell))),
+  );
+
+const turns = (): string => {
+  const cell = (id: string): string => valueText({ ...figure(id), unit: '' }).trim();
+  const short = (id: string): string => numberText(figure(id).value);
+  const rows = LEVELS.flatMap((level) =>
+    Object.entries(CONTENDERS).map(([name, label]) => {
+      const id = `turns.${level}.${name}`;
+      const ratio = name === 'bare' ? '' : cell(`${id}-ratio`);
+      return [label, String(level), cell(id), ratio, `${short(`${id}-p50`)} / ${short(`${id}-p99`)}`];
+    }),
+  );
+  return markdown(['', 'in flight', 'turns/s', '× bare', 'p50 / p99 ms'], rows);
+};
+
+const PROCESSES = ['API', 'reply worker', 'delivery worker', 'mongod', 'redis'];
+
+const costTable = (): string => {
+  const counts = Object.keys(costs['whole 50']?.counts ?? {});
+  const rows = LEVELS.flatMap((level) =>
+    Object.entries(CONTENDERS).map(([name, label]) => {
+      const cost = costs[`${name} ${level}`];
+      const cpu = PROCESSES.map((one) => numberOrDash(cost?.cpu[one], 0));
+      return [label, String(level), ...cpu, ...counts.map((one) => numberOrDash(cost?.counts[one], 2))];
+    }),
+  );
+  return markdown(['', 'in flight', ...PROCESSES.map((one) => `${one} µs`), ...counts], rows);
+};
+
+const numberOrDash = (value: number | undefined, digits: number): string =>
+  value === undefined ? '–' : value.toFixed(digits);
+
+const partTable = (name: string): string =>
+  markdown(
+    ['figure', 'median (min–max)'],
+    (run.parts[name]?.figures ?? []).map((one) => [one.what, valueText(one)]),
+  );
+
+const bars = (): Bar[] =>
+  [50, 200].flatMap((level) =>
+    Object.entries(CONTENDERS).map(([name, label]) => ({
+      label: `${label}, ${level} in flight`,
+      parts: PROCESSES.map((one): [string, number] => [one, costs[`${name} ${level}`]?.cpu[one] ?? 0]),
+    })),
+  );
+
+const { machine, options } = run;
+const sections: Record<string, string> = {
+  run: `\`${run.command}\` on ${run.at.slice(0, 10)}, commit ${run.commit}: ${machine.cpus} cores (${machine.model}), ${machine.memoryGb} GB, Node ${machine.node}; ${options.rounds} rounds of ${options.seconds} s after ${options.warmUpSeconds} s; ${run.seconds} s in all.`,
+  limits: limits(),
+  turns: turns(),
+  cost: costTable(),
+  botbuilder: partTable('botbuilder'),
+  deliveries: partTable('deliveries'),
+  growth: partTable('growth'),
+  others: [partTable('hot'), partTable('start')].join('\n\n'),
+};
+
+const page = Object.entries(sections).reduce(
+  (text, [name, content]) => {
+    const [begin, end] = [`<!-- ${name} -->`, `<!-- /${name} -->`];
+    const [from, to] = [text.indexOf(begin), text.indexOf(end)];
+    if (from === -1 || to === -1) throw new Error(`docs/performance.md has no place for "${name}"`);
+    return `${text.slice(0, from + begin.length)}\n${content}\n${text.slice(to)}`;
+  },
+  readFileSync(PAGE, 'utf8'),
+);
+writeFileSync(PAGE, page);
+writeFileSync(PICTURE, pictureOf('CPU of one turn, µs', bars()));
