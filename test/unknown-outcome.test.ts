@@ -5,6 +5,7 @@ import { readConfig } from '../src/platform/config.ts';
 import { createLifecycle } from '../src/platform/lifecycle.ts';
 import { createLogger } from '../src/platform/logger.ts';
 import { anAssistant, type ChatBody, request } from './support/builders.ts';
+import { eventually } from './support/eventually.ts';
 import { problemOf } from './support/problem.ts';
 import { type Command, openRelay, type Relay } from './support/relay.ts';
 import { useStack } from './support/stack.ts';
@@ -122,4 +123,17 @@ test('under an Idempotency-Key too, a lost answer leaves one turn', async () => 
   expect(answers.map(({ status }) => status)).toEqual([200, 200]);
   expect(answers[0]?.body).toEqual(answers[1]?.body);
   expect(await stored()).toEqual({ said: ['hello there'], replies: 1 });
+});
+
+test('an escalation whose outcome is unknown is 500, never 503, and a retry finds it done', async () => {
+  const { apiKey, chat, history } = await anAssistant(stack);
+  const { conversationId } = (await chat({ session_id: randomUUID(), message: 'hello there' })).body;
+  const escalate = () =>
+    request(`${url}/api/v1/conversations/${conversationId}/escalate`, { method: 'POST', bearer: apiKey });
+  trap = { of: on('findAndModify'), onLost: awayFor(1_500) };
+
+  expect(problemOf(await escalate())).toBe('500 internal_error');
+  await eventually(async () => expect((await escalate()).status).toBe(200));
+
+  expect((await history(conversationId)).body.messages.filter(({ role }) => role === 'system')).toHaveLength(1);
 });

@@ -8,6 +8,7 @@ import { invalid, notFound } from '../platform/errors.ts';
 import { methodNotAllowed, validate } from '../platform/http.ts';
 import { conversationKeyOf } from '../platform/ids.ts';
 import { jsonBody } from '../platform/json-body.ts';
+import { beforeWriting } from '../platform/mongo.ts';
 import { toEscalationView, toHistoryView, toListView } from './view.ts';
 import type { StoredConversation } from './conversation.ts';
 import { decodePosition, encodePosition, HISTORY_MAX } from './messages.ts';
@@ -81,7 +82,9 @@ export const conversationRoutes = ({
   draining,
 }: Dependencies): Router => {
   const getOwn = async (req: Request, res: Response): Promise<StoredConversation> => {
-    const found = await conversations.findById(String(req.params.id), callerOf(res).assistant.assistantId);
+    const found = await beforeWriting(
+      conversations.findById(String(req.params.id), callerOf(res).assistant.assistantId),
+    );
     if (!found) throw notFound();
     return found;
   };

@@ -3,7 +3,7 @@ import * as z from 'zod';
 import { newId } from './ids.ts';
 import { ApiError, type ErrorDetail, notFound, unavailable } from './errors.ts';
 import type { Logger } from './logger.ts';
-import { isConnectionFailure, wasNeverSent } from './mongo.ts';
+import { isConnectionFailure } from './mongo.ts';
 
 const REQUEST_ID = /^[\w-]{8,64}$/;
 
@@ -53,9 +53,9 @@ const toApiError = (failure: unknown, { method }: Request): ApiError => {
   if (failure instanceof z.ZodError)
     return new ApiError('validation_failed', { details: failure.issues.map(detailOf) });
   if (failure instanceof URIError || (failure as { status?: number }).status === 400) return notFound();
-  // Nothing was written yet where a look-up found no server; a lost write is an unknown outcome, never "not accepted".
+  // What reads before it writes says so itself (`beforeWriting`); a lost write is an unknown outcome, never "not accepted".
   const onlyRead = method === 'GET' || method === 'HEAD';
-  if (wasNeverSent(failure) || (onlyRead && isConnectionFailure(failure))) return unavailable(failure);
+  if (onlyRead && isConnectionFailure(failure)) return unavailable(failure);
   return new ApiError('internal_error', { cause: failure });
 };
 
