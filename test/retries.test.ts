@@ -208,3 +208,23 @@ test('a reply that takes too long is 500 reply_timeout, and a retry joins it', a
   expect((await retry).headers.get('idempotent-replayed')).toBe('true');
   await lifecycle.close();
 });
+
+test('equal requests under one key over two API processes are one turn, and all but one are marked replayed', async () => {
+  const { apiKey } = await anAssistant(stack);
+  for (let round = 0; round < 10; round += 1) {
+    const body = { session_id: randomUUID(), message: 'yes' };
+    const headers = { 'Idempotency-Key': randomUUID() };
+    const startedAt = performance.now();
+
+    const answers = await Promise.all(
+      stack.urls.flatMap((url) =>
+        [1, 2, 3].map(() => request(`${url}/api/v1/chat`, { body, headers, bearer: apiKey })),
+      ),
+    );
+
+    expect(new Set(answers.map((answer) => JSON.stringify(answer.body))).size).toBe(1);
+    expect(answers.filter(({ headers: got }) => got.get('idempotent-replayed') === 'true')).toHaveLength(5);
+    // Told by the worker; whoever is not waits for its look into the store.
+    expect(performance.now() - startedAt).toBeLessThan(1_900);
+  }
+});

@@ -150,12 +150,12 @@ export const createAccept = ({
 
   const decideOn = async (conversation: StoredConversation, turn: NewTurn, windowMs: number): Promise<Decision> => {
     const { turnId, dedupeKey, key } = turn;
-    const reserved = turn.reservation === 'known';
     const similar = conversation.recent.filter((known) => known.dedupeKey === dedupeKey && dedupeKey !== null);
     const delivered = await hints.findDelivered(similar.map((known) => ({ key, turnId: known.turnId })));
-    const query = { turnId, dedupeKey, reserved, windowMs, now: Date.now() };
+    const query = { turnId, dedupeKey, reserved: turn.reservation !== null, windowMs, now: Date.now() };
     const decision = decide(conversation, query, (known) => delivered.has(known));
-    const settled = decision.kind === 'new' && reserved ? await messages.findSettledTurn(conversation, turnId) : null;
+    const longAgo = decision.kind === 'new' && turn.reservation === 'known';
+    const settled = longAgo ? await messages.findSettledTurn(conversation, turnId) : null;
     if (!settled) return decision;
     return settled.outcome === 'failed' ? { kind: 'resume', turn: settled } : { kind: 'replay', turn: settled };
   };

@@ -15,7 +15,7 @@ export type DedupeQuery = {
   turnId: string;
   /** Null under an `Idempotency-Key`: content matching is off. */
   dedupeKey: string | null;
-  /** Set where the turn id was reserved by an `Idempotency-Key`: that turn, in whatever state, is the one meant. */
+  /** Set where the turn id was reserved by an `Idempotency-Key`: whoever comes under it too may have brought the turn. */
   reserved: boolean;
   windowMs: number;
   now: number;
@@ -58,10 +58,11 @@ export const decide = (line: Line, query: DedupeQuery, isDelivered: (turnId: str
     if (inFlight) return { kind: 'join', turn: inFlight };
     const known = line.recent.findLast((turn) => turn.dedupeKey === dedupeKey);
     if (known) {
-      const age = now - known.finishedAt.getTime();
+      // Written by another machine's clock, which may be ahead.
+      const age = Math.max(0, now - known.finishedAt.getTime());
       if (age <= RESUMABLE_FOR_MS && known.outcome === 'failed') return resumeOr(known, line);
       if (age <= RESUMABLE_FOR_MS && !known.async && !isDelivered(known.turnId)) return { kind: 'replay', turn: known };
-      if (known.outcome === 'answered' && age <= query.windowMs && isLatest(known, line))
+      if (known.outcome === 'answered' && age < query.windowMs && isLatest(known, line))
         return { kind: 'replay', turn: known };
     }
   }

@@ -167,8 +167,9 @@ export const createBegin = (dependencies: Dependencies) => {
     }
     const repetition = repetitionOf(accepted);
     if (repetition) onRepeated(idempotencyKey === null ? repetition : 'keyed');
-    if (accepted.kind === 'accepted' && idempotencyKey !== null) {
-      conversations.idempotencyKeys.bind(assistant.assistantId, idempotencyKey, accepted.conversationId);
+    if (idempotencyKey !== null) {
+      const { conversationId } = accepted.kind === 'replayed' ? accepted.conversation : accepted;
+      conversations.idempotencyKeys.bind(assistant.assistantId, idempotencyKey, conversationId);
     }
     hint(accepted, turn);
     return accepted;
@@ -198,7 +199,7 @@ export const createBegin = (dependencies: Dependencies) => {
           turnId: known.turnId,
           conversationId,
           replayed: true,
-          response: async () => toResponse(await storedReply(conversation, known), conversationId),
+          response: async () => toResponse(await beforeWriting(storedReply(conversation, known)), conversationId),
           delivered: () => hints.markDelivered({ key, turnId: known.turnId }),
           end,
         };
