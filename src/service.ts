@@ -38,9 +38,11 @@ export const openService = async ({ config, logger, lifecycle, redisRole, startW
     openMongo({ url: config.MONGODB_URL, timeoutMs }, logger),
     openRedis({ url: config.REDIS_URL, role: redisRole, timeoutMs }, logger),
   ] as const;
+  // Whichever opened is on the list before the other's failure is thrown.
+  const [openedMongo, openedRedis] = await Promise.allSettled(openings);
+  if (openedMongo.status === 'fulfilled') lifecycle.add('mongodb', openedMongo.value, (opened) => opened.close());
+  if (openedRedis.status === 'fulfilled') lifecycle.add('redis', openedRedis.value, closeRedis);
   const [mongo, redis]: [Connection, Redis] = await Promise.all(openings);
-  lifecycle.add('mongodb', mongo, (connection) => connection.close());
-  lifecycle.add('redis', redis, closeRedis);
 
   const partitions: Partitions = createPartitions(config.REDIS_PREFIX, config.PARTITIONS);
   const hints = lifecycle.add('hints', createHints(redis, partitions), (opened) => opened.close());

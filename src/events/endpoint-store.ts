@@ -72,6 +72,7 @@ export const createEndpointStore = (dependencies: Dependencies) => {
   const change = async (endpointId: string, update: Record<string, unknown>): Promise<Endpoint> => {
     const stored = await endpoints.findByIdAndUpdate(endpointId, update, { returnDocument: 'after' }).lean();
     if (!stored) throw notFound();
+    believed.delete(stored.assistantId);
     return toEndpoint(stored);
   };
 
