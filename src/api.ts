@@ -9,6 +9,8 @@ import type { Logger } from './platform/logger.ts';
 import { createMetrics } from './platform/metrics.ts';
 import { closeRedis, openRedis } from './platform/redis.ts';
 import { closeWebServer, createWebServer, listen } from './platform/tls.ts';
+import { createSessions } from './operators/session.ts';
+import { openOperators } from './operators/open.ts';
 import { openService } from './service.ts';
 import { countRequests, sampleQueues } from './service-metrics.ts';
 import { createPublisher, openReplies } from './turns/replies.ts';
@@ -60,11 +62,11 @@ export const openApi = async ({
     logger,
   });
 
+  const rateLimiter = createRateLimiter(redis, { prefix: config.REDIS_PREFIX, onRefused: count.refused });
+  const { operators, audit } = await openOperators(service.mongo);
+
   const app = createApp({
-    access: createAccess({
-      assistants,
-      rateLimiter: createRateLimiter(redis, { prefix: config.REDIS_PREFIX, onRefused: count.refused }),
-    }),
+    access: createAccess({ assistants, rateLimiter }),
     conversations,
     endpoints,
     deliveryQueue,
@@ -77,6 +79,15 @@ export const openApi = async ({
         publish(replyTo, { turnId, conversationId, reply: { outcome: 'erased' } });
       }
     },
+    operatorSide: {
+      sessions: createSessions(service.mongo, config),
+      operators,
+      audit,
+      assistants,
+      rateLimiter,
+      publicUrl: config.PUBLIC_URL,
+      logger,
+    },
     metrics,
     publicUrl: config.PUBLIC_URL,
     draining: lifecycle.draining,
@@ -86,5 +97,5 @@ export const openApi = async ({
   const server = createWebServer(config, app);
   const port = await listen(server, { host: config.HOST, port: config.PORT });
   lifecycle.add('web server', server, (opened) => closeWebServer(opened, config.SHUTDOWN_DEADLINE_MS * 0.8));
-  return { ...service, port };
+  return { ...service, operators, audit, port };
 };

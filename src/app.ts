@@ -7,6 +7,7 @@ import type { ConversationStore } from './conversations/store.ts';
 import type { EndpointStore } from './events/endpoint-store.ts';
 import type { DeliveryQueue } from './events/queue.ts';
 import { createApiDocument } from './openapi/document.ts';
+import { type OperatorSide, operatorSide } from './operator-api/routes.ts';
 import { notFound, unavailable } from './platform/errors.ts';
 import type { Readiness } from './platform/health.ts';
 import {
@@ -35,6 +36,7 @@ export type AppDependencies = {
   readTurn: ReadTurn;
   readiness: () => Promise<Readiness>;
   onErased: (conversation: StoredConversation) => void;
+  operatorSide: OperatorSide;
   metrics: Metrics;
   publicUrl: string | undefined;
   draining: AbortSignal;
@@ -102,10 +104,11 @@ export const createApp = (dependencies: AppDependencies): Express => {
   app.use(requestId);
   app.use(helmet.xContentTypeOptions());
 
-  app.use('/api', refuseWhileDraining(draining));
+  app.use(['/api', '/operator'], refuseWhileDraining(draining));
   const streamTurn = createStreamTurn({ begin, toApiError: createToApiError(logger) });
   app.use(turnRoutes({ ...dependencies, streamTurn }));
   app.use(conversationRoutes({ access, conversations, endpoints, deliveryQueue, onErased, draining }));
+  app.use(operatorSide(dependencies.operatorSide));
 
   // Pages get the whole set of headers; the API's answers are JSON and need no more than the one above.
   app.use(helmet());

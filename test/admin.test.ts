@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -149,17 +148,16 @@ describe('conversations', () => {
   test('resolving takes the first owner, and asks for an operator where there is none', async () => {
     const assistant = await anAssistant(stack);
     const { body } = await assistant.chat(aTurn());
-    const owner = randomUUID();
 
     const alone = await runAdmin(stack.env, ['conversation', 'resolve', body.conversationId, '--json']);
-    await stack.service.mongo
-      .collection<{ _id: string; roles: string[] }>('operators')
-      .insertOne({ _id: owner, roles: ['owner'] });
+    const given = { email: 'owner@example.com', password: 'correct horse battery' };
+    const { operatorId } = await stack.service.operators.createOperator({ ...given, role: 'owner' });
+    await stack.service.operators.createOperator({ ...given, email: 'second@example.com', role: 'owner' });
     const resolved = await admin('conversation', 'resolve', body.conversationId);
 
     expect(alone).toMatchObject({ status: 2, stdout: '' });
     expect(JSON.parse(alone.stderr)).toMatchObject({ error: { code: 'usage' } });
-    expect(resolved).toMatchObject({ status: 'resolved', resolvedBy: owner });
+    expect(resolved).toMatchObject({ status: 'resolved', resolvedBy: operatorId });
   });
 });
 

@@ -35,6 +35,7 @@ type State = {
   apiKey: string;
   verifyToken: string;
   receiverUrl: string;
+  operator: { email: string; password: string };
   pids: { api: number[]; replyWorker: number[]; deliveryWorker: number[] };
 };
 
@@ -91,6 +92,13 @@ describe('npm run quickstart', { timeout: 60_000 }, () => {
     expect(statSync(stateFile).mode & 0o777).toBe(0o600);
     expect(run.stdout).toContain('demo assistant: found again, as kept');
     expect(run.stdout).toContain(before.apiKey);
+    expect(run.stdout).toContain(before.operator.password);
+    const signIn = await fetch(`${before.baseUrl}/operator/v1/session`, {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json' },
+      body: JSON.stringify(before.operator),
+    });
+    expect(signIn.status).toBe(200);
 
     const second = await quickstart(['--exit']).ended;
     expect(second.status).toBe(1);

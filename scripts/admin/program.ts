@@ -9,6 +9,7 @@ import { addEndpointCommands } from './endpoint.ts';
 import { toFailure } from './failure.ts';
 import { addKeyCommands } from './key.ts';
 import { addKnowledgeCommands } from './knowledge.ts';
+import { addOperatorCommands } from './operator.ts';
 import { type Answer, createSession } from './session.ts';
 import { findSettings } from './settings.ts';
 import { plain } from './text.ts';
@@ -38,6 +39,7 @@ const program = ({ asJson }: { asJson: boolean }): Command => {
   addDeliveryCommands(root, run);
   addTransitionCommands(addConversationCommands(root, run), run);
   addTurnCommands(root, run);
+  addOperatorCommands(root, run);
   addDoctorCommand(root, runBare);
   return root;
 };

@@ -2,6 +2,7 @@ import type { Command } from 'commander';
 import type { StoredConversation } from '../../src/conversations/conversation.ts';
 import { EscalateRequest } from '../../src/conversations/routes.ts';
 import { toEscalationView, toView } from '../../src/conversations/view.ts';
+import { createOperatorStore } from '../../src/operators/store.ts';
 import { MessageText } from '../../src/turns/turn.ts';
 import { color, example, orNothingUnder, shortText, uuid, wholeNumber } from './arguments.ts';
 import { findConversation, ID } from './conversation.ts';
@@ -12,11 +13,9 @@ import { plain } from './text.ts';
 /** `resolved_by` is an operator: the one named, else the first owner. */
 const operatorOr = async ({ mongo }: Opened, given: string | undefined): Promise<string> => {
   if (given !== undefined) return given;
-  const owner = await mongo
-    .collection<{ _id: string }>('operators')
-    .findOne({ $or: [{ role: 'owner' }, { roles: 'owner' }] }, { sort: { createdAt: 1 } });
+  const owner = await createOperatorStore(mongo).findFirstOwner();
   if (!owner) throw usage('There is no owner yet who could have resolved it: give --operator ID.');
-  return owner._id;
+  return owner.operatorId;
 };
 
 /** What every transition needs; playground conversations announce nothing. */

@@ -4,15 +4,30 @@ import * as z from 'zod';
 import { readConfig } from '../../src/platform/config.ts';
 import { createLifecycle } from '../../src/platform/lifecycle.ts';
 import { createLogger } from '../../src/platform/logger.ts';
+import { openOperators } from '../../src/operators/open.ts';
+import { newPassword } from '../../src/operators/password.ts';
 import { openService, type Service } from '../../src/service.ts';
 import { writeJsonPrivately } from './private-file.ts';
 import { SHOP } from './shop.ts';
 
 /** What an earlier start left beside the data: a key in full is nowhere else, the service keeps only its hash. */
-const Kept = z.object({ assistantId: z.string(), apiKey: z.string(), verifyToken: z.string(), endpointId: z.string() });
+const Kept = z.object({
+  assistantId: z.string(),
+  apiKey: z.string(),
+  verifyToken: z.string(),
+  endpointId: z.string(),
+  operator: z.object({ email: z.string(), password: z.string() }).optional(),
+});
 type Kept = z.infer<typeof Kept>;
 
-export type Demo = Omit<Kept, 'endpointId'> & { webhookSecret: string; isNew: boolean };
+/** `operator` null: the owner there is is somebody else's, whose password nobody here knows. */
+export type Demo = Omit<Kept, 'endpointId' | 'operator'> & {
+  webhookSecret: string;
+  isNew: boolean;
+  operator: Kept['operator'] | null;
+};
+
+const OWNER = 'owner@example.com';
 
 const readKept = (file: string): Partial<Kept> => {
   if (!existsSync(file)) return {};
@@ -48,6 +63,17 @@ const pointEndpoint = async (
   return { endpointId, webhookSecret: (await endpoints.rotateSecret(endpointId)).secret };
 };
 
+/** The first owner, whose password stays beside the data; one that was changed since is no longer told. */
+const findOwner = async ({ mongo }: Service, kept: Partial<Kept>): Promise<Demo['operator']> => {
+  const { operators } = await openOperators(mongo);
+  const { operator } = kept;
+  if (operator && (await operators.checkSignIn(operator.email, operator.password))) return operator;
+  if (await operators.findFirstOwner()) return null;
+  const made = { email: OWNER, password: newPassword() };
+  await operators.createOperator({ ...made, role: 'owner' });
+  return made;
+};
+
 const seed = async (service: Service, { file, receiverUrl }: { file: string; receiverUrl: string }): Promise<Demo> => {
   const { assistants } = service;
   const kept = readKept(file);
@@ -66,8 +92,15 @@ const seed = async (service: Service, { file, receiverUrl }: { file: string; rec
     url: `${receiverUrl}/events`,
     ...(kept.endpointId === undefined ? {} : { endpointId: kept.endpointId }),
   });
-  writeJsonPrivately(file, { assistantId, apiKey, verifyToken, endpointId } satisfies Kept);
-  return { assistantId, apiKey, verifyToken, webhookSecret, isNew: !there };
+  const operator = await findOwner(service, kept);
+  writeJsonPrivately(file, {
+    assistantId,
+    apiKey,
+    verifyToken,
+    endpointId,
+    ...(operator && { operator }),
+  } satisfies Kept);
+  return { assistantId, apiKey, verifyToken, webhookSecret, operator, isNew: !there };
 };
 
 /** A demo assistant with knowledge, key, channel and endpoint: made at the first start, found again at the next ones. */

@@ -81,7 +81,7 @@ export const openQuickstart = async (options: Options): Promise<{ state: Quickst
     verifyToken: demo.verifyToken,
     webhookSecret: demo.webhookSecret,
     receiverUrl: plan.receiverUrl,
-    operator: null,
+    operator: demo.operator ?? null,
     mongodbUrl: stores.mongodbUrl,
     redisUrl: stores.redisUrl,
     pids: { api: [], replyWorker: [], deliveryWorker: [] },

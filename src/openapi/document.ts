@@ -3,6 +3,7 @@ import { VERSION } from '../platform/version.ts';
 import { chatPaths } from './chat.ts';
 import { conversationPaths } from './conversations.ts';
 import { operationPaths } from './operations.ts';
+import { operatorPaths } from './operator.ts';
 import { eventWebhooks } from './webhooks.ts';
 
 const DESCRIPTION = `An assistant that answers visitors' messages and groups them into conversations.
@@ -29,13 +30,20 @@ export const createApiDocument = ({ serverUrl = '/' }: { serverUrl?: string | un
       { name: 'Conversations', description: 'What was said, and whose it is.' },
       { name: 'Events', description: 'What a customer’s server is told.' },
       { name: 'Operation', description: 'For those who run the service.' },
+      { name: 'Operators', description: 'What the dashboard calls. A change from a page of another site is refused.' },
     ],
-    paths: { ...chatPaths, ...conversationPaths, ...operationPaths },
+    paths: { ...chatPaths, ...conversationPaths, ...operationPaths, ...operatorPaths },
     webhooks: eventWebhooks,
     components: {
       securitySchemes: {
         apiKey: bearer('A key of one assistant. For servers only; shown once when it is made.'),
         verifyToken: bearer('Needed only where the channel has one.'),
+        session: {
+          type: 'apiKey',
+          in: 'cookie',
+          name: '__Host-parley',
+          description: 'Set by `signIn`. Where callers use no TLS its name is `parley`.',
+        },
         metricsToken: bearer('`METRICS_TOKEN` of the service.'),
       },
     },

@@ -71,6 +71,20 @@ export const problems = (...codes: ErrorCode[]): ZodOpenApiResponsesObject =>
     ]),
   );
 
+const WITHOUT_LIMITS: Partial<Record<ErrorCode, Record<string, z.ZodType>>> = {
+  rate_limited: { ...limits, ...retryAfter },
+  unavailable: retryAfter,
+};
+
+/** The same where no limit counts what succeeds. */
+export const problemsUnlimited = (...codes: ErrorCode[]): ZodOpenApiResponsesObject =>
+  Object.fromEntries(
+    [...Map.groupBy(codes, (code) => new ApiError(code).status)].map(([status, some]) => [
+      String(status),
+      problem(some, WITHOUT_LIMITS[some[0] as ErrorCode] ?? {}),
+    ]),
+  );
+
 /** Not found behind the door, where the limit has counted; before it (a channel), it has not. */
 export const notFoundBehindTheDoor = { '404': problem(['not_found'], limits) };
 
@@ -109,6 +123,11 @@ export const accepted = (schema: z.ZodType, example: unknown): ZodOpenApiRespons
 export const noContent: ZodOpenApiResponseObject = {
   description: 'Done; there is nothing to say.',
   headers: z.object({ ...requestId, ...limits }),
+};
+
+export const noContentUnlimited: ZodOpenApiResponseObject = {
+  description: 'Done; there is nothing to say.',
+  headers: z.object(requestId),
 };
 
 /** Of those who watch the process. */

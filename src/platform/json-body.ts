@@ -16,7 +16,11 @@ const DECODERS: Record<string, () => NodeJS.ReadWriteStream & Readable> = {
 };
 
 const invalidJson = (): ApiError => new ApiError('invalid_json');
-const tooLarge = (): ApiError => new ApiError('payload_too_large');
+const tooLarge = (limitBytes: number): ApiError =>
+  new ApiError(
+    'payload_too_large',
+    limitBytes === BODY_LIMIT_BYTES ? {} : { message: `The request body is larger than ${limitBytes / 1024} KiB.` },
+  );
 
 const hasBody = ({ headers }: Request): boolean =>
   headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0;
@@ -39,17 +43,17 @@ const decoded = (req: Request): Readable => {
   return req.pipe(decoder());
 };
 
-/** At most 64 KiB, counted after decoding: what a few bytes unpack to is never held. */
-const readAll = (stream: Readable): Promise<Buffer> =>
+/** At most the limit, counted after decoding: what a few bytes unpack to is never held. */
+const readAll = (stream: Readable, limitBytes: number): Promise<Buffer> =>
   new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     let size = 0;
     const collect = (chunk: Buffer): void => {
       size += chunk.length;
       chunks.push(chunk);
-      if (size <= BODY_LIMIT_BYTES) return;
+      if (size <= limitBytes) return;
       stream.off('data', collect);
-      reject(tooLarge());
+      reject(tooLarge(limitBytes));
     };
     stream.on('data', collect);
     stream.once('end', () => resolve(Buffer.concat(chunks)));
@@ -81,19 +85,19 @@ const parseObject = (bytes: Buffer): object => {
 };
 
 /** Size before form (contract §1): a body too large is 413 whatever else is wrong with it. */
-const readObject = async (req: Request): Promise<object> => {
-  if (Number(req.headers['content-length']) > BODY_LIMIT_BYTES) throw tooLarge();
-  const bytes = await readAll(decoded(req));
+const readObject = async (req: Request, limitBytes: number): Promise<object> => {
+  if (Number(req.headers['content-length']) > limitBytes) throw tooLarge(limitBytes);
+  const bytes = await readAll(decoded(req), limitBytes);
   if (!isJson(req.headers['content-type'])) throw invalidJson();
   return parseObject(bytes);
 };
 
 /**
- * The body as JSON: at most 64 KiB, `application/json`, UTF-8, an object. Everything else about the body is one error,
+ * The body as JSON: at most 64 KiB (or `limitBytes`), `application/json`, UTF-8, an object. Everything else about the body is one error,
  * `invalid_json`, which never quotes it. `optional`: no body at all counts as `{}`.
  */
 export const jsonBody =
-  ({ optional = false } = {}): RequestHandler =>
+  ({ optional = false, limitBytes = BODY_LIMIT_BYTES } = {}): RequestHandler =>
   async (req, res, next) => {
     if (!hasBody(req)) {
       if (!optional) throw invalidJson();
@@ -101,7 +105,7 @@ export const jsonBody =
       return next();
     }
     try {
-      req.body = await readObject(req);
+      req.body = await readObject(req, limitBytes);
     } catch (cause) {
       dropTheRest(req, res);
       throw cause;

@@ -27,7 +27,7 @@ export type Stack = {
   url: string;
   urls: string[];
   env: Record<string, string>;
-  service: Service;
+  service: Service & Pick<Awaited<ReturnType<typeof openApi>>, 'operators' | 'audit'>;
   /** Every log line so far, parsed. */
   logs: Record<string, unknown>[];
   startReplyWorker: (engine?: AssistantEngine) => Promise<Running & { healthPort: number }>;

@@ -1,0 +1,97 @@
+import { text as readAll } from 'node:stream/consumers';
+import { type Command, Option } from 'commander';
+import { openOperators } from '../../src/operators/open.ts';
+import { Email, type Operator, Password } from '../../src/operators/operator.ts';
+import { newPassword } from '../../src/operators/password.ts';
+import { type Role, ROLES } from '../../src/operators/roles.ts';
+import { example, orNothingUnder } from './arguments.ts';
+import { Failure, nothingUnder, usage } from './failure.ts';
+import type { Opened, Run } from './session.ts';
+import { table } from './text.ts';
+
+const operatorsOf = async ({ mongo }: Opened) => (await openOperators(mongo)).operators;
+
+const emailOf = (given: string): string => {
+  const email = Email.safeParse(given);
+  if (!email.success) throw usage('--email: it must be an email address.');
+  return email.data;
+};
+
+const passwordFromStdin = async (): Promise<string> => {
+  const password = Password.safeParse((await readAll(process.stdin)).replace(/\r?\n$/, ''));
+  if (!password.success) {
+    throw new Failure('validation_failed', `The password ${password.error.issues[0]?.message ?? 'is not valid'}.`);
+  }
+  return password.data;
+};
+
+const toShown = ({ generation: _generation, hasPassword, ...operator }: Operator) => ({
+  ...operator,
+  invited: !hasPassword,
+});
+
+type CreateOptions = { email: string; role: Role; passwordStdin?: boolean };
+
+export const addOperatorCommands = (program: Command, run: Run): void => {
+  const operator = program.command('operator').description('Who may sign in to the dashboard');
+
+  operator
+    .command('create')
+    .description('Make an operator; prints the password, this once, unless it was given')
+    .requiredOption('--email <email>', 'to sign in with')
+    .addOption(
+      new Option('--role <role>', 'owner: everything; agent: inbox and playground').choices(ROLES).default('owner'),
+    )
+    .option('--password-stdin', 'read the password from standard input in place of making one')
+    .addHelpText(
+      'after',
+      example('operator create --email ada@example.com', 'operator create --email bo@example.com --role agent'),
+    )
+    .action(async ({ email: given, role, passwordStdin }: CreateOptions) => {
+      const email = emailOf(given);
+      const password = passwordStdin ? await passwordFromStdin() : newPassword();
+      return run(async (opened) => {
+        const { operatorId } = await (await operatorsOf(opened)).createOperator({ email, role, password });
+        const shown = passwordStdin ? { operatorId, email } : { operatorId, email, password };
+        const secret = passwordStdin ? '' : `\n${password}\nThe password is shown this once.`;
+        return { json: shown, text: `Operator ${operatorId}, ${role}: ${email}${secret}` };
+      });
+    });
+
+  operator
+    .command('list')
+    .description('All operators, oldest first')
+    .action(() =>
+      run(async (opened) => {
+        const all = (await (await operatorsOf(opened)).listOperators()).map(toShown);
+        const stateOf = (one: (typeof all)[number]) => (one.disabled ? 'disabled' : one.invited ? 'invited' : 'active');
+        const rows = all.map((one) => [one.operatorId, one.email, one.role, stateOf(one), one.lastSignInAt]);
+        const headings = ['OPERATOR', 'EMAIL', 'ROLE', 'STATE', 'LAST SIGN-IN'];
+        return { json: all, text: table(headings, rows, 'There is no operator yet.') };
+      }),
+    );
+
+  const change = (name: 'disable' | 'enable', description: string) =>
+    operator
+      .command(`${name} <idOrEmail>`)
+      .description(description)
+      .addHelpText('after', example(`operator ${name} bo@example.com`))
+      .action((idOrEmail: string) =>
+        run(async (opened) => {
+          const operators = await operatorsOf(opened);
+          const found = idOrEmail.includes('@')
+            ? await operators.findByEmail(emailOf(idOrEmail))
+            : await operators.findOperator(idOrEmail);
+          if (!found) throw nothingUnder('operator', idOrEmail);
+          const { operatorId } = found;
+          const changed = await orNothingUnder(
+            'operator',
+            operatorId,
+            operators.setDisabled(operatorId, name === 'disable'),
+          );
+          return { json: toShown(changed), text: `Operator ${changed.email} is ${name}d.` };
+        }),
+      );
+  change('disable', 'Shut out: every session ends at once');
+  change('enable', 'Let in again');
+};

@@ -1,0 +1,50 @@
+import * as z from 'zod';
+import type { Audit } from '../operators/audit.ts';
+import { AUDIT_DAYS } from '../operators/audit.ts';
+import { type Handled, handled, operation } from './operation.ts';
+import { cursor, decodePlace, encodePlace, given, nextCursor, time, uuid, wholeNumber } from './wire.ts';
+
+const LINES = 50;
+
+const AuditLineView = z
+  .object({
+    auditId: uuid,
+    at: time,
+    operatorId: uuid,
+    email: z.string().meta({ description: 'As it was then.' }),
+    action: z.string(),
+    target: z.string().nullable().meta({ description: 'Id of what it was done to.' }),
+    details: z.record(z.string(), z.union([z.string(), z.number(), z.boolean(), z.null()])),
+    requestId: z.string(),
+  })
+  .meta({ id: 'AuditLine' });
+
+export const auditOperations = {
+  list: operation({
+    method: 'get',
+    path: '/audit',
+    id: 'listAudit',
+    tag: 'Operators',
+    summary: `Who did what, newest first; kept ${AUDIT_DAYS} days`,
+    audience: 'owners',
+    query: z.object({
+      operatorId: uuid.optional(),
+      action: z.string().max(100).optional(),
+      target: z.string().max(200).optional(),
+      limit: wholeNumber(1, 200).optional(),
+      cursor: cursor.optional(),
+    }),
+    answer: z.object({ lines: z.array(AuditLineView), nextCursor }),
+  }),
+};
+
+export const auditRoutes = ({ audit }: { audit: Audit }): Handled[] => [
+  handled(auditOperations.list, async ({ query: { cursor: from, limit = LINES, ...exact } }) => {
+    const { lines, next } = await audit.list({
+      ...given(exact),
+      limit,
+      ...(from !== undefined && { after: decodePlace(from) }),
+    });
+    return { lines, nextCursor: next && encodePlace(next) };
+  }),
+];

@@ -1,0 +1,60 @@
+import type { Request, Response } from 'express';
+import * as z from 'zod';
+import type { ErrorCode } from '../platform/errors.ts';
+import type { Operator } from '../operators/operator.ts';
+import type { Audience } from '../operators/roles.ts';
+
+/**
+ * One operation of the operators' side, said once: the router mounts it, the door asks `audience`, zod checks `query` and
+ * `body`, the OpenAPI document lists it, and `audit` names it in the trail.
+ */
+export type Operation = {
+  method: 'get' | 'post' | 'put' | 'patch' | 'delete';
+  /** Below `/operator/v1`, as Express writes it. */
+  path: string;
+  id: string;
+  tag: string;
+  summary: string;
+  audience: Audience;
+  query?: z.ZodObject;
+  body?: z.ZodType;
+  bodyLimitBytes?: number;
+  /** Left out: 204, nothing to say. */
+  answer?: z.ZodType;
+  status?: 200 | 201 | 202;
+  /** The action's name in the audit trail. Required of every change, or the reason it leaves no line is in its file. */
+  audit?: string;
+  /** Errors beyond those that every operation can have. */
+  errors?: ErrorCode[];
+};
+
+export const operation = <const One extends Operation>(one: One): One => one;
+
+export type Note = { target: string; details?: Record<string, string | number | boolean | null> };
+
+export type Call<One extends Operation> = {
+  params: Record<string, string>;
+  query: One extends { query: infer Schema extends z.ZodType } ? z.output<Schema> : undefined;
+  body: One extends { body: infer Schema extends z.ZodType } ? z.output<Schema> : undefined;
+  /** Who is signed in; not for an operation for anyone. */
+  operator: Operator;
+  /** What the audit trail says this was done to; by default the path's `id`. */
+  note: (note: Note) => void;
+  req: Request;
+  res: Response;
+};
+
+export type AnswerOf<One extends Operation> = One extends { answer: infer Schema extends z.ZodType }
+  ? z.input<Schema>
+  : void;
+
+/** An operation with what does it; `call` has been checked by the time it is called. */
+export type Handled = { operation: Operation; handle: (call: Call<Operation>) => Promise<unknown> };
+
+export const handled = <One extends Operation>(
+  one: One,
+  handle: (call: Call<One>) => Promise<AnswerOf<One>>,
+): Handled => ({
+  operation: one,
+  handle, // the router checks the call by the operation's own schemas before it gets here
+});

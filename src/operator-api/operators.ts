@@ -1,0 +1,123 @@
+import * as z from 'zod';
+import { Email, type Operator, RoleName } from '../operators/operator.ts';
+import { type Link, LINK_DAYS, type OperatorStore } from '../operators/store.ts';
+import { type Handled, handled, operation } from './operation.ts';
+import { time, uuid } from './wire.ts';
+
+const tag = 'Operators';
+const audience = 'owners';
+
+const OperatorView = z
+  .object({
+    operatorId: uuid,
+    email: z.string(),
+    role: RoleName,
+    disabled: z.boolean(),
+    invited: z.boolean().meta({ description: 'True: has not chosen a password yet.' }),
+    createdAt: time,
+    lastSignInAt: time.nullable(),
+  })
+  .meta({ id: 'Operator' });
+
+const LinkView = z
+  .object({
+    operator: OperatorView,
+    token: z.string(),
+    path: z.string().meta({ description: 'The page to send to the person; the token stands behind the #.' }),
+    expiresAt: time,
+  })
+  .meta({ id: 'OperatorLink', description: `Shown this once; good for one use within ${LINK_DAYS} days.` });
+
+export const operatorOperations = {
+  list: operation({
+    method: 'get',
+    path: '/operators',
+    id: 'listOperators',
+    tag,
+    summary: 'Who may sign in',
+    audience,
+    answer: z.object({ operators: z.array(OperatorView) }),
+  }),
+  invite: operation({
+    method: 'post',
+    path: '/operators',
+    id: 'inviteOperator',
+    tag,
+    summary: 'Invite somebody; answers with a link to give them',
+    audience,
+    body: z.object({ email: Email, role: RoleName.default('agent') }),
+    status: 201,
+    answer: LinkView,
+    audit: 'operator.invite',
+  }),
+  update: operation({
+    method: 'patch',
+    path: '/operators/:id',
+    id: 'updateOperator',
+    tag,
+    summary: 'Change a role; disable (ends the sessions at once) or enable',
+    audience,
+    body: z.object({ role: RoleName.optional(), disabled: z.boolean().optional() }),
+    answer: OperatorView,
+    audit: 'operator.update',
+    errors: ['not_found'],
+  }),
+  resetLink: operation({
+    method: 'post',
+    path: '/operators/:id/link',
+    id: 'makeOperatorLink',
+    tag,
+    summary: 'A link to choose a new password by',
+    audience,
+    status: 201,
+    answer: LinkView,
+    audit: 'operator.make_link',
+    errors: ['not_found'],
+  }),
+  endSessions: operation({
+    method: 'delete',
+    path: '/operators/:id/sessions',
+    id: 'endOperatorSessions',
+    tag,
+    summary: 'Sign somebody out everywhere',
+    audience,
+    audit: 'operator.end_sessions',
+    errors: ['not_found'],
+  }),
+};
+
+const toView = ({ generation: _generation, hasPassword, ...operator }: Operator): z.input<typeof OperatorView> => ({
+  ...operator,
+  invited: !hasPassword,
+});
+
+const toLinkView = ({ operator, token, expiresAt }: Link): z.input<typeof LinkView> => ({
+  operator: toView(operator),
+  token,
+  path: `/operator/welcome#${token}`,
+  expiresAt,
+});
+
+export const operatorRoutes = ({ operators }: { operators: OperatorStore }): Handled[] => [
+  handled(operatorOperations.list, async () => ({ operators: (await operators.listOperators()).map(toView) })),
+
+  handled(operatorOperations.invite, async ({ body, note }) => {
+    const link = await operators.invite(body);
+    note({ target: link.operator.operatorId, details: { email: link.operator.email, role: body.role } });
+    return toLinkView(link);
+  }),
+
+  handled(operatorOperations.update, async ({ params: { id = '' }, body: { role, disabled }, note }) => {
+    if (role !== undefined) await operators.setRole(id, role);
+    const changed =
+      disabled === undefined ? await operators.getOperator(id) : await operators.setDisabled(id, disabled);
+    note({ target: id, details: { role: changed.role, disabled: changed.disabled } });
+    return toView(changed);
+  }),
+
+  handled(operatorOperations.resetLink, async ({ params: { id = '' } }) => toLinkView(await operators.makeLink(id))),
+
+  handled(operatorOperations.endSessions, async ({ params: { id = '' } }) => {
+    await operators.endSessions(id);
+  }),
+];

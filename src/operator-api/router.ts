@@ -1,0 +1,71 @@
+import { type RequestHandler, Router } from 'express';
+import type { OperatorAccess } from '../operators/access.ts';
+import { operatorOf } from '../operators/access.ts';
+import type { Audit } from '../operators/audit.ts';
+import { methodNotAllowed, requestIdOf, validate } from '../platform/http.ts';
+import { jsonBody } from '../platform/json-body.ts';
+import type { Logger } from '../platform/logger.ts';
+import type { Call, Handled, Note, Operation } from './operation.ts';
+
+export const OPERATOR_PREFIX = '/operator/v1';
+
+type Dependencies = { access: OperatorAccess; audit: Audit; logger: Logger };
+
+const DEFAULT_STATUS = 200;
+
+/** Done and said: a line that cannot be written is our fault, logged, and does not undo or hide what was done. */
+const auditLine =
+  ({ audit, logger }: Dependencies) =>
+  async ({ audit: action }: Operation, call: Call<Operation>, { target, details = {} }: Partial<Note>) => {
+    if (action === undefined) return;
+    const { operatorId, email } = operatorOf(call.res);
+    const line = { operatorId, email, action, details, requestId: requestIdOf(call.res), target: target ?? null };
+    await audit.record(line).catch((cause: unknown) => {
+      logger.error({ err: cause, audit: line }, 'an audit line could not be written');
+    });
+  };
+
+const run =
+  ({ operation, handle }: Handled, dependencies: Dependencies): RequestHandler =>
+  async (req, res) => {
+    const params = req.params as Record<string, string>; // no path here has a wildcard, which alone gives lists
+    let noted: Partial<Note> = params.id === undefined ? {} : { target: params.id };
+    const call: Call<Operation> = {
+      params,
+      // `undefined` in the type of an operation without one; each handler knows its own by `Call<One>`.
+      query: (operation.query && validate(operation.query, req.query)) as Call<Operation>['query'],
+      body: (operation.body && validate(operation.body, req.body)) as Call<Operation>['body'],
+      operator: operatorOf(res),
+      note: (note) => {
+        noted = note;
+      },
+      req,
+      res,
+    };
+    const answer = await handle(call);
+    await auditLine(dependencies)(operation, call, noted);
+    if (operation.answer) res.status(operation.status ?? DEFAULT_STATUS).json(answer);
+    else res.status(204).end();
+  };
+
+/** All operations under one door each, and 405 for whatever else their paths are asked. */
+export const createOperatorRouter = (all: Handled[], dependencies: Dependencies): Router => {
+  const router = Router({ caseSensitive: true });
+  router.use((_req, res, next) => {
+    res.setHeader('Cache-Control', 'no-store');
+    next();
+  });
+  router.use(dependencies.access.fromOwnPages);
+  for (const [path, some] of Map.groupBy(all, ({ operation }) => operation.path)) {
+    const route = router.route(path);
+    for (const one of some) {
+      const { method, audience, body, bodyLimitBytes } = one.operation;
+      const door = audience === 'anyone' ? [] : [dependencies.access.signedInFor(audience)];
+      const reader = body ? [jsonBody({ ...(bodyLimitBytes && { limitBytes: bodyLimitBytes }) })] : [];
+      route[method](...door, ...reader, run(one, dependencies));
+    }
+    const methods = some.map(({ operation }) => operation.method.toUpperCase());
+    route.all(methodNotAllowed(...methods, ...(methods.includes('GET') ? ['HEAD'] : [])));
+  }
+  return router;
+};

@@ -1,0 +1,77 @@
+import { type Connection, Schema } from 'mongoose';
+import { newId } from '../platform/ids.ts';
+
+export const AUDIT_DAYS = 365;
+const DAY_S = 86_400;
+
+/** Who did what, when, and on what. Ids and names; never a secret, never what a visitor or an operator wrote. */
+export type AuditLine = {
+  auditId: string;
+  at: Date;
+  operatorId: string;
+  /** As it was then: the line is to be read when the operator is long gone. */
+  email: string;
+  action: string;
+  target: string | null;
+  details: Record<string, string | number | boolean | null>;
+  requestId: string;
+};
+
+type StoredLine = Omit<AuditLine, 'auditId'> & { _id: string };
+
+const auditSchema = new Schema<StoredLine>(
+  {
+    _id: { type: String, required: true },
+    at: { type: Date, required: true },
+    operatorId: { type: String, required: true },
+    email: { type: String, required: true },
+    action: { type: String, required: true },
+    target: { type: String, default: null },
+    details: { type: Schema.Types.Mixed, default: {} },
+    requestId: { type: String, required: true },
+  },
+  { collection: 'audit', versionKey: false, strictQuery: 'throw', minimize: false },
+);
+auditSchema.index({ at: 1 }, { expireAfterSeconds: AUDIT_DAYS * DAY_S });
+auditSchema.index({ at: -1, _id: -1 });
+auditSchema.index({ operatorId: 1, at: -1, _id: -1 });
+auditSchema.index({ target: 1, at: -1, _id: -1 });
+
+export type AuditFilter = {
+  operatorId?: string;
+  action?: string;
+  target?: string;
+  after?: { at: Date; id: string };
+  limit: number;
+};
+
+export const createAudit = (connection: Connection) => {
+  const lines = connection.model<StoredLine>('AuditLine', auditSchema);
+  return {
+    models: [lines],
+
+    record: async (line: Omit<AuditLine, 'auditId' | 'at'>): Promise<void> => {
+      await lines.create({ _id: newId(), at: new Date(), ...line });
+    },
+
+    /** Newest first; `next` is where the following page begins. */
+    list: async ({ after, limit, ...exact }: AuditFilter) => {
+      const rows = await lines
+        .find({
+          ...exact,
+          ...(after && { $or: [{ at: { $lt: after.at } }, { at: after.at, _id: { $lt: after.id } }] }),
+        })
+        .sort({ at: -1, _id: -1 })
+        .limit(limit + 1)
+        .lean();
+      const page = rows.slice(0, limit);
+      const last = rows.length > limit ? page.at(-1) : undefined;
+      return {
+        lines: page.map(({ _id, ...line }): AuditLine => ({ auditId: _id, ...line })),
+        next: last ? { at: last.at, id: last._id } : null,
+      };
+    },
+  };
+};
+
+export type Audit = ReturnType<typeof createAudit>;

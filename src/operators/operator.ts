@@ -1,0 +1,73 @@
+import { type Connection, Schema } from 'mongoose';
+import * as z from 'zod';
+import { ROLES, type Role } from './roles.ts';
+
+/** One spelling for one mailbox: what a person types on a phone begins with a capital. */
+export const Email = z
+  .string()
+  .max(254)
+  .transform((value) => value.trim().normalize('NFKC').toLowerCase())
+  .pipe(z.email('must be an email address'))
+  .meta({ override: { type: 'string', format: 'email', maxLength: 254 } });
+
+export const PASSWORD_MIN = 12;
+export const PASSWORD_MAX = 200;
+
+export const Password = z
+  .string()
+  .min(PASSWORD_MIN, `must have at least ${PASSWORD_MIN} characters`)
+  .max(PASSWORD_MAX, `must have at most ${PASSWORD_MAX} characters`)
+  .refine((value) => value.isWellFormed(), 'must be well-formed Unicode')
+  .meta({ format: 'password' });
+
+export const RoleName = z.enum(ROLES);
+
+export type Operator = {
+  operatorId: string;
+  email: string;
+  role: Role;
+  disabled: boolean;
+  /** False: invited, and the link not yet used. */
+  hasPassword: boolean;
+  /** A session carries the one it was begun under; raised, it ends them all. */
+  generation: number;
+  createdAt: Date;
+  lastSignInAt: Date | null;
+};
+
+/** By its hash alone; one at a time, a new one ends the last. */
+export type StoredLink = { hash: string; until: Date };
+
+export type StoredOperator = Omit<Operator, 'operatorId' | 'hasPassword'> & {
+  _id: string;
+  passwordHash: string | null;
+  link: StoredLink | null;
+};
+
+const operatorSchema = new Schema<StoredOperator>(
+  {
+    _id: { type: String, required: true },
+    email: { type: String, required: true },
+    passwordHash: { type: String, default: null },
+    role: { type: String, required: true },
+    disabled: { type: Boolean, required: true },
+    generation: { type: Number, required: true },
+    link: { type: Schema.Types.Mixed, default: null },
+    createdAt: { type: Date, required: true },
+    lastSignInAt: { type: Date, default: null },
+  },
+  { collection: 'operators', versionKey: false, strictQuery: 'throw' },
+);
+operatorSchema.index({ email: 1 }, { unique: true });
+operatorSchema.index(
+  { 'link.hash': 1 },
+  { unique: true, partialFilterExpression: { 'link.hash': { $exists: true } }, name: 'links' },
+);
+
+export const operatorModel = (connection: Connection) => connection.model<StoredOperator>('Operator', operatorSchema);
+
+export const toOperator = ({ _id, passwordHash, link: _link, ...stored }: StoredOperator): Operator => ({
+  operatorId: _id,
+  ...stored,
+  hasPassword: passwordHash !== null,
+});

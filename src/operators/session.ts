@@ -1,0 +1,93 @@
+import { createHash, hkdfSync } from 'node:crypto';
+import { MongoStore } from 'connect-mongo';
+import type { Request, RequestHandler } from 'express';
+import session from 'express-session';
+import { type Connection, Schema } from 'mongoose';
+import type { Config } from '../platform/config.ts';
+import type { Operator } from './operator.ts';
+
+const IDLE_MS = 12 * 3_600_000;
+const AT_MOST_MS = 7 * 86_400_000;
+const TOUCH_AFTER_S = 60;
+const COLLECTION = 'operatorSessions';
+
+declare module 'express-session' {
+  interface SessionData {
+    operatorId: string;
+    generation: number;
+    signedInAt: number;
+  }
+}
+
+type SessionConfig = Pick<Config, 'ENCRYPTION_KEY' | 'TLS_CERT_FILE' | 'TLS_TERMINATED_UPSTREAM'>;
+
+const sessionSchema = new Schema(
+  { _id: String, expires: Date, session: Schema.Types.Mixed, lastModified: Date },
+  { collection: COLLECTION, versionKey: false },
+);
+sessionSchema.index({ expires: 1 }, { expireAfterSeconds: 0 });
+
+export const sessionModel = (connection: Connection) => connection.model('OperatorSession', sessionSchema);
+
+/** Another secret than what seals the endpoints' ones, from the same key: the newest signs, every one is accepted. */
+const secretsOf = ({ ENCRYPTION_KEY }: SessionConfig): string[] =>
+  ENCRYPTION_KEY.map(({ key }) =>
+    Buffer.from(hkdfSync('sha256', key, '', 'parley operator sessions', 32)).toString('base64url'),
+  );
+
+/** `__Host-`: no subdomain and no plain-HTTP page can set it in the browser's stead. */
+export const cookieNameOf = (secure: boolean): string => (secure ? '__Host-parley' : 'parley');
+
+/** Server-side sessions in MongoDB; what the cookie carries is a signed number, kept only as its hash. */
+export const createSessions = (connection: Connection, config: SessionConfig): RequestHandler[] => {
+  const secure = config.TLS_CERT_FILE !== undefined || config.TLS_TERMINATED_UPSTREAM;
+  const store = new MongoStore({
+    client: connection.getClient(),
+    dbName: connection.name,
+    collectionName: COLLECTION,
+    stringify: false,
+    autoRemove: 'disabled', // the index is the model's
+    ttl: IDLE_MS / 1000,
+    touchAfter: TOUCH_AFTER_S,
+    transformId: (sid) => createHash('sha256').update(sid).digest('base64url'),
+  });
+  const sessions = session({
+    store,
+    name: cookieNameOf(secure),
+    secret: secretsOf(config),
+    proxy: config.TLS_TERMINATED_UPSTREAM,
+    resave: false,
+    saveUninitialized: false,
+    rolling: true,
+    cookie: { httpOnly: true, sameSite: 'strict', secure, path: '/', maxAge: IDLE_MS },
+  });
+  if (!config.TLS_TERMINATED_UPSTREAM) return [sessions];
+  // The setting says that callers use TLS; whether the proxy says so too must not decide about the cookie.
+  const behindTls: RequestHandler = (req, _res, next) => {
+    req.headers['x-forwarded-proto'] = 'https';
+    next();
+  };
+  return [behindTls, sessions];
+};
+
+const promised = (work: (done: (failure?: unknown) => void) => void): Promise<void> =>
+  new Promise((resolve, reject) => {
+    work((failure) => (failure ? reject(failure instanceof Error ? failure : new Error('session')) : resolve()));
+  });
+
+/** Under a new number: one that was planted before the sign-in (fixation) leads nowhere. */
+export const beginSession = async (req: Request, { operatorId, generation }: Operator): Promise<void> => {
+  const signedInAt = req.session.operatorId === operatorId ? (req.session.signedInAt ?? Date.now()) : Date.now();
+  await promised((done) => req.session.regenerate(done));
+  Object.assign(req.session, { operatorId, generation, signedInAt });
+  await promised((done) => req.session.save(done));
+};
+
+export const endSession = (req: Request): Promise<void> => promised((done) => req.session.destroy(done));
+
+/** Whose session this may be, and under which generation; null where there is none, or it is too old. */
+export const readSession = (req: Request): { operatorId: string; generation: number } | null => {
+  const { operatorId, generation, signedInAt } = req.session;
+  if (operatorId === undefined || generation === undefined || signedInAt === undefined) return null;
+  return Date.now() - signedInAt < AT_MOST_MS ? { operatorId, generation } : null;
+};

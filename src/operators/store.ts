@@ -1,0 +1,159 @@
+import { randomBytes } from 'node:crypto';
+import type { Connection } from 'mongoose';
+import { hashSecret } from '../assistants/api-keys.ts';
+import { invalid, notFound } from '../platform/errors.ts';
+import { newId } from '../platform/ids.ts';
+import { isDuplicateKey } from '../platform/mongo.ts';
+import { type Operator, operatorModel, type StoredLink, type StoredOperator, toOperator } from './operator.ts';
+import { createVerifier, hashPassword } from './password.ts';
+import type { Role } from './roles.ts';
+
+export const LINK_DAYS = 7;
+const DAY_MS = 86_400_000;
+const AFTER = { returnDocument: 'after' } as const;
+
+export type Link = { operator: Operator; token: string; expiresAt: Date };
+
+const newLink = (): { token: string; link: StoredLink } => {
+  const token = randomBytes(32).toString('base64url');
+  return { token, link: { hash: hashSecret(token), until: new Date(Date.now() + LINK_DAYS * DAY_MS) } };
+};
+
+/** Who may sign in. Whatever takes a right away raises `generation`, which ends the operator's sessions with it. */
+export const createOperatorStore = (connection: Connection) => {
+  const operators = operatorModel(connection);
+  const isPassword = createVerifier();
+
+  const insert = async (given: Pick<StoredOperator, 'email' | 'role'> & Partial<StoredOperator>): Promise<Operator> => {
+    const stored: StoredOperator = {
+      _id: newId(),
+      passwordHash: null,
+      disabled: false,
+      generation: 1,
+      link: null,
+      createdAt: new Date(),
+      lastSignInAt: null,
+      ...given,
+    };
+    await operators.create(stored).catch((cause: unknown) => {
+      throw isDuplicateKey(cause) ? invalid('email', 'taken', 'belongs to an operator already') : cause;
+    });
+    return toOperator(stored);
+  };
+
+  const change = async (filter: Record<string, unknown>, update: Record<string, unknown>): Promise<Operator | null> => {
+    const stored = await operators.findOneAndUpdate(filter, update, AFTER).lean();
+    return stored && toOperator(stored);
+  };
+
+  const getChanged = async (operatorId: string, update: Record<string, unknown>): Promise<Operator> => {
+    const changed = await change({ _id: operatorId }, update);
+    if (!changed) throw notFound();
+    return changed;
+  };
+
+  /** Somebody must be left who can let others in; the admin command helps where two owners remove each other at once. */
+  const requireAnotherOwner = async (operatorId: string): Promise<void> => {
+    const other = await operators.findOne({
+      _id: { $ne: operatorId },
+      role: 'owner',
+      disabled: false,
+      passwordHash: { $ne: null },
+    });
+    if (!other) throw invalid('operatorId', 'last_owner', 'is the last owner who can sign in');
+  };
+
+  return {
+    models: [operators],
+
+    createOperator: async (given: { email: string; role: Role; password: string }): Promise<Operator> =>
+      insert({ email: given.email, role: given.role, passwordHash: await hashPassword(given.password) }),
+
+    findOperator: async (operatorId: string): Promise<Operator | null> => {
+      const stored = await operators.findById(operatorId).lean();
+      return stored && toOperator(stored);
+    },
+
+    getOperator: async (operatorId: string): Promise<Operator> => {
+      const stored = await operators.findById(operatorId).lean();
+      if (!stored) throw notFound();
+      return toOperator(stored);
+    },
+
+    findByEmail: async (email: string): Promise<Operator | null> => {
+      const stored = await operators.findOne({ email }).lean();
+      return stored && toOperator(stored);
+    },
+
+    findFirstOwner: async (): Promise<Operator | null> => {
+      const stored = await operators.findOne({ role: 'owner' }).sort({ createdAt: 1 }).lean();
+      return stored && toOperator(stored);
+    },
+
+    listOperators: async (): Promise<Operator[]> =>
+      (await operators.find().sort({ createdAt: 1 }).lean()).map((stored) => toOperator(stored)),
+
+    /** Null for a wrong password, an unknown email, an unused invitation and a disabled operator alike, in the same time. */
+    checkSignIn: async (email: string, password: string): Promise<Operator | null> => {
+      const stored = await operators.findOne({ email }).lean();
+      const right = await isPassword(stored?.passwordHash ?? null, password);
+      if (!right || !stored) return null;
+      // Disabled while the password was being compared: no session.
+      return change({ _id: stored._id, disabled: false }, { $set: { lastSignInAt: new Date() } });
+    },
+
+    /** An operator without a password, and the link to choose one by. Its token is in this answer and nowhere else. */
+    invite: async (given: { email: string; role: Role }): Promise<Link> => {
+      const { token, link } = newLink();
+      return { operator: await insert({ ...given, link }), token, expiresAt: link.until };
+    },
+
+    /** For one who has forgotten the password, or let the invitation lapse; the old password holds until it is used. */
+    makeLink: async (operatorId: string): Promise<Link> => {
+      const { token, link } = newLink();
+      return { operator: await getChanged(operatorId, { $set: { link } }), token, expiresAt: link.until };
+    },
+
+    /** Whose link this is, while it holds. */
+    findByLink: async (token: string): Promise<Operator | null> => {
+      const filter = { 'link.hash': hashSecret(token), 'link.until': { $gt: new Date() }, disabled: false };
+      const stored = await operators.findOne(filter).lean();
+      return stored && toOperator(stored);
+    },
+
+    /** Used once: of two at the same moment one sets its password, the other finds no link. */
+    useLink: async (token: string, password: string): Promise<Operator | null> => {
+      const filter = { 'link.hash': hashSecret(token), 'link.until': { $gt: new Date() }, disabled: false };
+      if (!(await operators.findOne(filter).lean())) return null;
+      const passwordHash = await hashPassword(password);
+      const set = { passwordHash, link: null, lastSignInAt: new Date() };
+      return change(filter, { $set: set, $inc: { generation: 1 } });
+    },
+
+    /** Null where the current one is wrong. A link on its way ends too. */
+    changePassword: async (operatorId: string, current: string, next: string): Promise<Operator | null> => {
+      const stored = await operators.findById(operatorId).lean();
+      if (!(await isPassword(stored?.passwordHash ?? null, current))) return null;
+      const set = { passwordHash: await hashPassword(next), link: null };
+      // Filtered on the hash compared with: of two changes at once one wins.
+      return change({ _id: operatorId, passwordHash: stored?.passwordHash }, { $set: set, $inc: { generation: 1 } });
+    },
+
+    setRole: async (operatorId: string, role: Role): Promise<Operator> => {
+      if (role !== 'owner') await requireAnotherOwner(operatorId);
+      return getChanged(operatorId, { $set: { role } });
+    },
+
+    setDisabled: async (operatorId: string, disabled: boolean): Promise<Operator> => {
+      if (disabled) await requireAnotherOwner(operatorId);
+      return getChanged(operatorId, {
+        $set: { disabled, ...(disabled && { link: null }) },
+        ...(disabled && { $inc: { generation: 1 } }),
+      });
+    },
+
+    endSessions: (operatorId: string): Promise<Operator> => getChanged(operatorId, { $inc: { generation: 1 } }),
+  };
+};
+
+export type OperatorStore = ReturnType<typeof createOperatorStore>;

@@ -1,0 +1,49 @@
+import { randomUUID } from 'node:crypto';
+import { type Answer, request } from './builders.ts';
+import type { Stack } from './stack.ts';
+
+export const PASSWORD = 'correct horse battery';
+
+/** A browser as far as an operator's side goes: keeps the cookie it is given, says where its pages come from. */
+export const openOperatorClient = (url: string, headers: Record<string, string> = {}) => {
+  let cookie: string | null = null;
+  let lastSet: string | null = null;
+  const call = async <Body = Record<string, unknown>>(
+    method: string,
+    path: string,
+    body?: unknown,
+    more: Record<string, string> = {},
+  ): Promise<Answer<Body>> => {
+    const answer = await request<Body>(`${url}/operator/v1${path}`, {
+      method,
+      ...(body !== undefined && { body }),
+      headers: { Origin: url, 'Sec-Fetch-Site': 'same-origin', ...(cookie && { Cookie: cookie }), ...headers, ...more },
+    });
+    lastSet = answer.headers.get('set-cookie');
+    if (lastSet) cookie = lastSet.split(';')[0] ?? null;
+    return answer;
+  };
+  return {
+    call,
+    get: <Body = Record<string, unknown>>(path: string) => call<Body>('GET', path),
+    post: <Body = Record<string, unknown>>(path: string, body?: unknown) => call<Body>('POST', path, body),
+    signIn: (email: string, password = PASSWORD) => call('POST', '/session', { email, password }),
+    cookie: () => cookie,
+    setCookie: (value: string | null) => {
+      cookie = value;
+    },
+    /** The header as the last answer set it. */
+    lastSet: () => lastSet,
+  };
+};
+export type OperatorClient = ReturnType<typeof openOperatorClient>;
+
+/** An operator of its own, signed in. */
+export const anOperator = async (stack: Stack, role: 'owner' | 'agent' = 'owner') => {
+  const email = `${role}-${randomUUID()}@example.com`;
+  const { operatorId } = await stack.service.operators.createOperator({ email, role, password: PASSWORD });
+  const client = openOperatorClient(stack.url);
+  const { status } = await client.signIn(email);
+  if (status !== 200) throw new Error(`signing in was answered with ${status}`);
+  return { ...client, operatorId, email };
+};
