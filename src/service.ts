@@ -50,7 +50,7 @@ export const openService = async ({ config, logger, lifecycle, redisRole, startW
   const guard = { allowPrivate: config.WEBHOOK_ALLOW_PRIVATE };
   const worker = newToken();
 
-  const assistants = createAssistantStore(mongo);
+  const assistants = createAssistantStore({ connection: mongo, vault });
   const endpoints = createEndpointStore({
     connection: mongo,
     vault,

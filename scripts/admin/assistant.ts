@@ -1,13 +1,18 @@
 import type { Command } from 'commander';
 import type { Assistant } from '../../src/assistants/assistant.ts';
+import { toEngineView } from '../../src/assistants/engine-settings.ts';
 import { commaList, example, orNothingUnder, shortText, wholeNumber } from './arguments.ts';
 import type { Opened, Run } from './session.ts';
 import { fields, table } from './text.ts';
 
 /** Without the keys it is protected by. */
-export const toShown = ({ sessionKey: _key, channel, version: _version, ...assistant }: Assistant) => {
+export const toShown = ({ sessionKey: _key, channel, engine, version: _version, ...assistant }: Assistant) => {
   const { connected, tokenHash, limitPerMinute } = channel;
-  return { ...assistant, channel: { connected, open: connected && tokenHash === null, limitPerMinute } };
+  return {
+    ...assistant,
+    engine: toEngineView(engine),
+    channel: { connected, open: connected && tokenHash === null, limitPerMinute },
+  };
 };
 
 export const getAssistant = ({ assistants }: Pick<Opened, 'assistants'>, assistantId: string): Promise<Assistant> =>

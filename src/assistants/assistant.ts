@@ -1,5 +1,6 @@
 import { type Connection, Schema } from 'mongoose';
 import * as z from 'zod';
+import { type EngineSettings, RETRIEVAL } from './engine-settings.ts';
 import { SuggestedAction } from './suggested-action.ts';
 
 export const DEFAULT_LIMIT_PER_MINUTE = 60;
@@ -24,6 +25,8 @@ export const LanguageTag = z.string().transform((value, context) => {
   }
   return canonical;
 });
+
+export const GUARDS = ['off', 'flag', 'refuse'] as const;
 
 const line = (max: number) => z.string().trim().min(1).max(max);
 
@@ -52,6 +55,10 @@ export const AssistantInput = z.object({
     .transform((value) => value || null),
   threshold: z.number().min(0).max(1).nullable().default(null),
   dedupeWindowSeconds: z.number().int().min(0).max(600).default(DEFAULT_DEDUPE_WINDOW_S),
+  /** What happens to messages that try to turn the assistant: nothing, a note, or a refusal. */
+  guard: z.enum(GUARDS).default('flag'),
+  /** Hosts a provider's reply may link to, beside what the knowledge links to. */
+  allowedLinks: z.array(z.string().trim().min(1).max(253)).max(50).default([]),
 });
 export type AssistantInput = z.input<typeof AssistantInput>;
 
@@ -63,12 +70,23 @@ export type Assistant = z.infer<typeof AssistantInput> & {
   /** Key of the HMAC that names this assistant's sessions; never leaves the service. */
   sessionKey: string;
   channel: Channel;
+  engine: EngineSettings;
   /** Counts changes of anything an engine indexes. */
   version: number;
   createdAt: Date;
 };
 
-export type StoredAssistant = Omit<Assistant, 'assistantId'> & { _id: string };
+/** Those made before a setting existed do not have it. */
+const LATER_DEFAULTS = { engine: RETRIEVAL, guard: 'flag' as const, allowedLinks: [] };
+
+export type StoredAssistant = Omit<Assistant, 'assistantId' | keyof typeof LATER_DEFAULTS> &
+  Partial<Pick<Assistant, keyof typeof LATER_DEFAULTS>> & { _id: string };
+
+export const toAssistant = ({ _id, ...stored }: StoredAssistant): Assistant => ({
+  assistantId: _id,
+  ...LATER_DEFAULTS,
+  ...stored,
+});
 export type StoredKnowledge = KnowledgeInput & { _id: string; assistantId: string; position: number };
 
 const assistantSchema = new Schema<StoredAssistant>(
@@ -80,6 +98,9 @@ const assistantSchema = new Schema<StoredAssistant>(
     holdingText: { type: String, default: null },
     threshold: { type: Number, default: null },
     dedupeWindowSeconds: { type: Number, required: true },
+    guard: { type: String },
+    allowedLinks: { type: [String], default: undefined },
+    engine: { type: Schema.Types.Mixed },
     sessionKey: { type: String, required: true },
     channel: {
       connected: { type: Boolean, required: true },

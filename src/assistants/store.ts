@@ -3,6 +3,7 @@ import { LRUCache } from 'lru-cache';
 import type { Connection } from 'mongoose';
 import { newId } from '../platform/ids.ts';
 import { notFound } from '../platform/errors.ts';
+import type { Vault } from '../platform/vault.ts';
 import { type ApiKey, apiKeyModel, hashSecret, isWellFormedApiKey, newApiKey, type StoredApiKey } from './api-keys.ts';
 import {
   type Assistant,
@@ -12,7 +13,9 @@ import {
   type KnowledgeEntry,
   type KnowledgeInput,
   type StoredAssistant,
+  toAssistant,
 } from './assistant.ts';
+import { type EngineInput, sealEngine } from './engine-settings.ts';
 import { applyChannelChange, type ChannelChange } from './channel.ts';
 
 /** Changes take effect in every process within 1 s (contract §7): nothing is believed for longer than this. */
@@ -22,14 +25,13 @@ const LAST_USED_EVERY_MS = 60_000;
 
 type NewApiKey = { assistantId: string; name: string; limitPerMinute?: number };
 
-const toAssistant = ({ _id, ...stored }: StoredAssistant): Assistant => ({ assistantId: _id, ...stored });
 const toApiKey = ({ _id, hash: _hash, ...stored }: StoredApiKey): ApiKey => ({ keyId: _id, ...stored });
 
 /**
  * Assistants with their knowledge, keys and channel. The `find…` functions of the hot path (`findAssistant`,
  * `findApiKey`, `findKnowledge`) answer from memory for less than a second.
  */
-export const createAssistantStore = (connection: Connection) => {
+export const createAssistantStore = ({ connection, vault }: { connection: Connection; vault: Vault }) => {
   const { assistants, knowledge } = assistantModels(connection);
   const apiKeys = apiKeyModel(connection);
 
@@ -153,6 +155,14 @@ export const createAssistantStore = (connection: Connection) => {
     },
 
     listKnowledge: loadKnowledge,
+
+    /** The provider's key is sealed for this assistant; nothing gives it back but the vault of a worker. */
+    setEngine: async (assistantId: string, input: EngineInput): Promise<Assistant> => {
+      const { engine: previous } = await getAssistant(assistantId);
+      const engine = sealEngine(input, { vault, assistantId, previous });
+      await changeAssistant(assistantId, { $set: { engine }, $inc: { version: 1 } });
+      return getAssistant(assistantId);
+    },
 
     setChannel: async (assistantId: string, change: ChannelChange): Promise<Assistant> => {
       const { channel } = await getAssistant(assistantId);

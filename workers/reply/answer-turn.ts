@@ -71,6 +71,8 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
     languages: assistant.languages,
     threshold: assistant.threshold,
     knowledge: await assistants.findKnowledge(assistant),
+    engine: assistant.engine,
+    allowedLinks: assistant.allowedLinks,
   });
 
   const askEngine = async (
@@ -91,10 +93,10 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
     if (status === 'escalated') {
       return { kind: 'held', holdingText: holdingTextOf(assistant, turn.language), ...lead };
     }
-    const [profile, history] = await Promise.all([
-      profileOf(assistant),
-      conversations.messages.findLatest(conversation, engine.historyEntries ?? 2),
-    ]);
+    const profile = await profileOf(assistant);
+    const { historyEntries = 2 } = engine;
+    const wanted = typeof historyEntries === 'number' ? historyEntries : historyEntries(profile);
+    const history = await conversations.messages.findLatest(conversation, wanted);
     const feed = createDeltaFeed({
       turnId: turn.turnId,
       attempt,
@@ -105,6 +107,7 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
       },
       publish,
     });
+    const canKnow = profile.knowledge.length > 0 || profile.engine?.kind === 'openai';
     try {
       const reply = await engine.reply({
         assistant: profile,
@@ -114,7 +117,7 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
         signal: draining,
         onDelta: feed.push,
       });
-      return endWithReply(reply, { ...circumstances, canKnow: profile.knowledge.length > 0 });
+      return endWithReply(reply, { ...circumstances, canKnow });
     } catch (cause) {
       // Broken off since this process stops: another one asks afresh.
       if (draining.aborted) throw cause;

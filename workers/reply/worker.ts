@@ -10,14 +10,18 @@ import { createPublisher } from '../../src/turns/replies.ts';
 import { openQueueWorkers, openWorkerDuties } from '../../src/worker-process.ts';
 import { createAnswerTurn } from './answer-turn.ts';
 import type { AssistantEngine } from './engines/engine.ts';
-import { createRetrievalEngine } from './engines/retrieval/engine.ts';
+import { createEngines } from './engines/choose.ts';
+import { openProviderAgent } from './engines/openai/connection.ts';
 
 type Options = { config: Config; logger: Logger; lifecycle: Lifecycle; engine?: AssistantEngine };
 
 /** The reply worker, assembled and running; tests start it as `main.ts` does, perhaps with an engine of their own. */
-export const openReplyWorker = async ({ config, logger, lifecycle, engine = createRetrievalEngine() }: Options) => {
+export const openReplyWorker = async ({ config, logger, lifecycle, engine }: Options) => {
   const service = await openService({ config, logger, lifecycle, redisRole: 'worker' });
-  const { conversations, assistants, endpoints, hints, turnQueue, deliveryQueue, redis } = service;
+  const { conversations, assistants, endpoints, hints, turnQueue, deliveryQueue, redis, vault } = service;
+  const allowPrivate = config.WEBHOOK_ALLOW_PRIVATE;
+  const dispatcher = openProviderAgent({ allowPrivate });
+  lifecycle.add('connections to providers', dispatcher, (agent) => agent.destroy());
   const metrics = createMetrics({ token: config.METRICS_TOKEN });
 
   const answerTurn = createAnswerTurn({
@@ -25,7 +29,7 @@ export const openReplyWorker = async ({ config, logger, lifecycle, engine = crea
     assistants,
     endpoints,
     hints,
-    engine,
+    engine: engine ?? createEngines({ vault, dispatcher, allowPrivate }),
     turnQueue,
     deliveryQueue,
     publish: createPublisher(redis),

@@ -1,3 +1,4 @@
+import type { EngineSettings } from '../../../src/assistants/engine-settings.ts';
 import type { SuggestedAction } from '../../../src/assistants/suggested-action.ts';
 
 /** A knowledge entry as an engine sees it: one question (with other wordings) and its answer. */
@@ -23,6 +24,10 @@ export type AssistantProfile = {
   /** Confidence from which an answer is given without hedging; null = the engine's calibrated default. */
   threshold: number | null;
   knowledge: KnowledgeEntry[];
+  /** Left out = retrieval. */
+  engine?: EngineSettings;
+  /** Hosts a provider's reply may link to, beside what the knowledge links to. */
+  allowedLinks?: string[];
 };
 
 export type TurnContext = {
@@ -59,6 +64,6 @@ export type EngineReply = {
 export type AssistantEngine = {
   name: string;
   /** How many of the latest entries of the history it wants to see; 2 where it does not say. */
-  historyEntries?: number;
+  historyEntries?: number | ((assistant: AssistantProfile) => number);
   reply: (turn: TurnContext) => Promise<EngineReply>;
 };

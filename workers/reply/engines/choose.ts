@@ -1,0 +1,29 @@
+import type { Dispatcher } from 'undici';
+import type { Vault } from '../../../src/platform/vault.ts';
+import type { AssistantEngine } from './engine.ts';
+import { createBreaker } from './openai/breaker.ts';
+import { createOpenAiEngine, PROVIDER_HISTORY_ENTRIES } from './openai/engine.ts';
+import { createRetrievalEngine } from './retrieval/engine.ts';
+
+type Dependencies = { vault: Vault; dispatcher: Dispatcher; allowPrivate: boolean };
+
+/** Every assistant by its own engine: the retrieval engine, or a provider with the retrieval engine at its side. */
+export const createEngines = ({ vault, dispatcher, allowPrivate }: Dependencies): AssistantEngine => {
+  const retrieval = createRetrievalEngine();
+  const askProvider = createOpenAiEngine({
+    retrieval,
+    dispatcher,
+    breaker: createBreaker(),
+    openKey: vault.open,
+    allowPrivate,
+  });
+  return {
+    name: 'chosen by the assistant',
+    historyEntries: ({ engine }) =>
+      engine?.kind === 'openai' ? PROVIDER_HISTORY_ENTRIES : (retrieval.historyEntries as number),
+    reply: (turn) => {
+      const { engine } = turn.assistant;
+      return engine?.kind === 'openai' ? askProvider(turn, engine) : retrieval.reply(turn);
+    },
+  };
+};

@@ -1,0 +1,163 @@
+import { createParser } from 'eventsource-parser';
+import { type Dispatcher, request } from 'undici';
+import * as z from 'zod';
+
+/** Far more than any reply; what goes on for longer is not one. */
+const MAX_TEXT = 16_000;
+const MAX_BYTES = 2_000_000;
+const MAX_ATTEMPTS = 2;
+
+export type ProviderFailure =
+  | 'address_refused'
+  | 'connection'
+  | 'timeout'
+  | 'stopping'
+  | 'status'
+  | 'content_type'
+  | 'bad_json'
+  | 'cut_off'
+  | 'empty'
+  | 'too_large'
+  | 'reported'
+  | 'paused';
+
+export class ProviderError extends Error {
+  override name = 'ProviderError';
+  readonly kind: ProviderFailure;
+  readonly status: number | null;
+  constructor(kind: ProviderFailure, options: { status?: number; cause?: unknown } = {}) {
+    super(`the provider failed: ${kind}`, { cause: options.cause });
+    this.kind = kind;
+    this.status = options.status ?? null;
+  }
+}
+
+const Usage = z.object({ prompt_tokens: z.number(), completion_tokens: z.number() });
+const Chunk = z.object({
+  choices: z
+    .array(
+      z.object({
+        delta: z.object({ content: z.string().nullish() }).nullish(),
+        finish_reason: z.string().nullish(),
+      }),
+    )
+    .default([]),
+  usage: Usage.nullish().catch(null),
+  error: z.unknown().optional(),
+});
+
+export type Completion = { finish: string; usage: { prompt: number; completion: number } | null; firstMs: number };
+
+type Call = {
+  url: string;
+  headers: Record<string, string>;
+  body: string;
+  dispatcher: Dispatcher;
+  signal: AbortSignal;
+  onText: (text: string) => void;
+};
+
+type Reading = { finish: string | null; done: boolean; text: number; usage: Completion['usage'] };
+
+const readChunk = (data: string, reading: Reading, onText: (text: string) => void): void => {
+  if (data === '[DONE]') {
+    reading.done = true;
+    return;
+  }
+  let json: unknown;
+  try {
+    json = JSON.parse(data);
+  } catch (cause) {
+    throw new ProviderError('bad_json', { cause });
+  }
+  const parsed = Chunk.safeParse(json);
+  if (!parsed.success) throw new ProviderError('bad_json');
+  const { choices, usage, error } = parsed.data;
+  if (error != null) throw new ProviderError('reported');
+  if (usage) reading.usage = { prompt: usage.prompt_tokens, completion: usage.completion_tokens };
+  const [choice] = choices;
+  const text = choice?.delta?.content ?? '';
+  reading.finish = choice?.finish_reason ?? reading.finish;
+  reading.text += text.length;
+  if (reading.text > MAX_TEXT) throw new ProviderError('too_large');
+  if (text !== '') onText(text);
+};
+
+/** Sends, once more where the connection failed before a byte of an answer came. */
+const send = async ({ url, headers, body, dispatcher, signal }: Call): Promise<Dispatcher.ResponseData> => {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await request(url, { method: 'POST', headers, body, dispatcher, signal });
+    } catch (cause) {
+      if ((cause as Error).name === 'AddressRefused') throw new ProviderError('address_refused', { cause });
+      if (attempt >= MAX_ATTEMPTS || signal.aborted) throw new ProviderError('connection', { cause });
+    }
+  }
+};
+
+/** One streamed chat completion. What is not exactly that is a ProviderError. */
+const complete = async (call: Call): Promise<Completion> => {
+  const startedAt = performance.now();
+  const { statusCode, headers, body } = await send(call);
+  try {
+    if (statusCode !== 200) throw new ProviderError('status', { status: statusCode });
+    if (!/^text\/event-stream\b/i.test(String(headers['content-type']))) throw new ProviderError('content_type');
+    const reading: Reading = { finish: null, done: false, text: 0, usage: null };
+    let firstMs: number | null = null;
+    const parser = createParser({
+      onEvent: ({ data }) => {
+        if (reading.done) return;
+        readChunk(data, reading, (text) => {
+          firstMs ??= performance.now() - startedAt;
+          call.onText(text);
+        });
+      },
+    });
+    const decoder = new TextDecoder();
+    let bytes = 0;
+    for await (const chunk of body as AsyncIterable<Uint8Array>) {
+      bytes += chunk.length;
+      if (bytes > MAX_BYTES) throw new ProviderError('too_large');
+      parser.feed(decoder.decode(chunk, { stream: true }));
+      if (reading.done) break;
+    }
+    if (!reading.done && reading.finish === null) throw new ProviderError('cut_off');
+    if (reading.text === 0) throw new ProviderError('empty');
+    if (reading.finish === 'content_filter') throw new ProviderError('reported');
+    return { finish: reading.finish ?? 'stop', usage: reading.usage, firstMs: firstMs ?? 0 };
+  } catch (cause) {
+    throw cause instanceof ProviderError ? cause : new ProviderError('cut_off', { cause });
+  } finally {
+    // Not read to its end: the connection is of no further use.
+    if (!body.readableEnded) body.on('error', () => undefined).destroy();
+  }
+};
+
+/**
+ * The same under one deadline for all of it. Raced, since a signal alone does not end a request that is still connecting;
+ * nothing is said after the deadline.
+ */
+export const completeInTime = async (
+  call: Omit<Call, 'signal'>,
+  { timeoutMs, stop }: { timeoutMs: number; stop: AbortSignal },
+): Promise<Completion> => {
+  const over = new AbortController();
+  const { promise: ended, reject } = Promise.withResolvers<never>();
+  const end = (kind: 'timeout' | 'stopping') => () => {
+    const error = new ProviderError(kind);
+    over.abort(error);
+    reject(error);
+  };
+  const timer = setTimeout(end('timeout'), timeoutMs);
+  const onStop = end('stopping');
+  stop.addEventListener('abort', onStop, { once: true });
+  const onText = (text: string): void => {
+    if (!over.signal.aborted) call.onText(text);
+  };
+  try {
+    return await Promise.race([complete({ ...call, signal: over.signal, onText }), ended]);
+  } finally {
+    clearTimeout(timer);
+    stop.removeEventListener('abort', onStop);
+  }
+};

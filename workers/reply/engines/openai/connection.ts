@@ -1,0 +1,33 @@
+import { isIP } from 'node:net';
+import { Agent, buildConnector } from 'undici';
+import { AddressRefused, guardedLookup, isAllowedPeer } from '../../../../src/events/address-guard.ts';
+
+const CONNECT_MS = 3_000;
+
+/** Connections to providers, under the address rules of webhooks: what an assistant's owner names is no way in here. */
+export const openProviderAgent = ({ allowPrivate }: { allowPrivate: boolean }): Agent => {
+  // HTTP/1.1: over HTTP/2 the library would send a refused request again by itself.
+  const settings = { timeout: CONNECT_MS, allowH2: false, lookup: guardedLookup({ allowPrivate }) };
+  const connect = buildConnector(settings);
+  return new Agent({
+    allowH2: false,
+    pipelining: 1,
+    connections: 64,
+    connect: (options, callback) => {
+      // A literal never passes a look-up.
+      const host = options.hostname.replace(/^\[|\]$/g, '');
+      if (isIP(host) !== 0 && !isAllowedPeer(host, { allowPrivate })) {
+        callback(new AddressRefused('the provider has an address that is not public'), null);
+        return;
+      }
+      connect(options, (error, socket) => {
+        if (error) callback(error, null);
+        else if (isAllowedPeer(socket.remoteAddress, { allowPrivate })) callback(null, socket);
+        else {
+          socket.destroy();
+          callback(new AddressRefused('the provider leads to an address that is not public'), null);
+        }
+      });
+    },
+  });
+};

@@ -1,0 +1,134 @@
+import type { Dispatcher } from 'undici';
+import * as z from 'zod';
+import type { ProviderSettings } from '../../../../src/assistants/engine-settings.ts';
+import { checkEndpointUrl } from '../../../../src/events/address-guard.ts';
+import type { AssistantEngine, EngineReply, KnowledgeEntry, TurnContext } from '../engine.ts';
+import type { Breaker } from './breaker.ts';
+import { type Completion, completeInTime, ProviderError } from './completion.ts';
+import { allowedLinksOf } from './links.ts';
+import { buildMessages, countTokensOf } from './prompt.ts';
+import { createSpokenText } from './spoken-text.ts';
+
+export const PROVIDER_HISTORY_ENTRIES = 20;
+/** Asked for in a way no other call would mend: says nothing about the provider's health. */
+const OUR_FAULT = new Set([400, 413, 422]);
+/** A process that stops lets a provider speak for so long; then it leaves the turn to another one. */
+const STOP_AFTER_MS = 8_000;
+
+type Dependencies = {
+  retrieval: AssistantEngine;
+  dispatcher: Dispatcher;
+  breaker: Breaker;
+  openKey: (sealed: string, assistantId: string) => string;
+  allowPrivate: boolean;
+};
+
+const Hits = z.array(z.object({ entryId: z.string() })).catch([]);
+
+/** The entries the retrieval engine looked at, its likeliest first. */
+const hitsOf = ({ why }: EngineReply, { assistant }: TurnContext): KnowledgeEntry[] =>
+  Hits.parse(why.hits).flatMap(({ entryId }) => assistant.knowledge.find((entry) => entry.entryId === entryId) ?? []);
+
+const rounded = (ms: number): number => Math.round(ms * 10) / 10;
+
+const stopSoon = (draining: AbortSignal): { signal: AbortSignal; clear: () => void } => {
+  const stop = new AbortController();
+  let timer: NodeJS.Timeout | undefined;
+  const onDraining = () => {
+    timer = setTimeout(() => stop.abort(), STOP_AFTER_MS);
+  };
+  if (draining.aborted) onDraining();
+  else draining.addEventListener('abort', onDraining, { once: true });
+  const clear = () => {
+    clearTimeout(timer);
+    draining.removeEventListener('abort', onDraining);
+  };
+  return { signal: stop.signal, clear };
+};
+
+/**
+ * Answers by an OpenAI-compatible provider, with the retrieval engine at its side: what that finds goes into the prompt,
+ * whoever asks for a person gets one without a call, and on any failure its reply is the reply.
+ */
+export const createOpenAiEngine = ({ retrieval, dispatcher, breaker, openKey, allowPrivate }: Dependencies) => {
+  const ask = async (turn: TurnContext, settings: ProviderSettings, hits: KnowledgeEntry[]) => {
+    const { baseUrl, model, apiKeySealed, timeoutMs, temperature, maxTokens, historyTokens } = settings;
+    if (!checkEndpointUrl(baseUrl, { allowPrivate }).ok) throw new ProviderError('address_refused');
+    if (!breaker.allows(baseUrl)) throw new ProviderError('paused');
+    const messages = buildMessages(turn, hits, { historyTokens, countTokens: await countTokensOf() });
+    const spoken = createSpokenText(allowedLinksOf(turn.assistant, hits), turn.onDelta ?? (() => undefined));
+    const stop = stopSoon(turn.signal);
+    try {
+      const completion = await completeInTime(
+        {
+          url: `${baseUrl}/chat/completions`,
+          headers: {
+            'Content-Type': 'application/json',
+            Accept: 'text/event-stream',
+            ...(apiKeySealed !== null && {
+              Authorization: `Bearer ${openKey(apiKeySealed, turn.assistant.assistantId)}`,
+            }),
+          },
+          body: JSON.stringify({
+            model,
+            messages,
+            stream: true,
+            stream_options: { include_usage: true },
+            max_tokens: maxTokens,
+            ...(temperature !== null && { temperature }),
+          }),
+          dispatcher,
+          onText: spoken.push,
+        },
+        { timeoutMs, stop: stop.signal },
+      );
+      const said = spoken.end();
+      if (said.text === '') throw new ProviderError('empty');
+      breaker.succeeded(baseUrl);
+      return { completion, said };
+    } catch (cause) {
+      const failure = cause instanceof ProviderError ? cause : new ProviderError('connection', { cause });
+      if (failure.kind !== 'stopping' && !OUR_FAULT.has(failure.status ?? 0)) breaker.failed(baseUrl);
+      throw failure;
+    } finally {
+      stop.clear();
+    }
+  };
+
+  const whyOf = (settings: ProviderSettings, ms: number) => ({
+    engine: 'openai',
+    model: settings.model,
+    providerMs: ms,
+  });
+  const usageOf = ({ usage, finish, firstMs }: Completion) => ({ usage, finish, firstMs: rounded(firstMs) });
+
+  return async (turn: TurnContext, settings: ProviderSettings): Promise<EngineReply> => {
+    const found = await retrieval.reply(turn);
+    if (found.escalate) return found;
+    const startedAt = performance.now();
+    const { kind: _kind, ...looked } = found.why;
+    try {
+      const { completion, said } = await ask(turn, settings, hitsOf(found, turn));
+      const { text, unsure, removedLinks } = said;
+      return {
+        text,
+        suggestedActions: unsure ? found.suggestedActions.filter(({ type }) => type === 'escalate') : [],
+        confidence: unsure ? 0 : 1,
+        low: unsure,
+        language: turn.language,
+        why: {
+          ...looked,
+          ...whyOf(settings, rounded(performance.now() - startedAt)),
+          ...usageOf(completion),
+          ...(unsure && { unsure }),
+          ...(removedLinks > 0 && { removedLinks }),
+        },
+      };
+    } catch (cause) {
+      if (cause instanceof ProviderError && cause.kind === 'stopping') throw cause;
+      const { kind, status } = cause instanceof ProviderError ? cause : new ProviderError('connection', { cause });
+      const fallBack = { from: 'openai', because: kind, ...(status !== null && { status }) };
+      return { ...found, why: { ...found.why, fallBack, providerMs: rounded(performance.now() - startedAt) } };
+    }
+  };
+};
