@@ -1,18 +1,21 @@
 import { createApp } from './app.ts';
 import { createAccess } from './assistants/access.ts';
 import { createRateLimiter } from './assistants/rate-limit.ts';
+import { DELIVERIES_QUEUE, type WakeUpJob } from './events/queue.ts';
 import type { Config } from './platform/config.ts';
 import { createReadiness } from './platform/health.ts';
 import { newToken } from './platform/ids.ts';
 import type { Lifecycle } from './platform/lifecycle.ts';
 import type { Logger } from './platform/logger.ts';
 import { createMetrics } from './platform/metrics.ts';
+import { openQueues } from './platform/queue.ts';
 import { closeRedis, openRedis } from './platform/redis.ts';
 import { closeWebServer, createWebServer, listen } from './platform/tls.ts';
 import { createSessions } from './operators/session.ts';
 import { openOperators } from './operators/open.ts';
 import { openService } from './service.ts';
 import { countRequests, sampleQueues } from './service-metrics.ts';
+import { TURNS_QUEUE, type TurnsJob } from './turns/queue.ts';
 import { createPublisher, openReplies } from './turns/replies.ts';
 import { createBegin } from './turns/begin.ts';
 import { storedReplyOf } from './turns/chat-response.ts';
@@ -64,6 +67,10 @@ export const openApi = async ({
 
   const rateLimiter = createRateLimiter(redis, { prefix: config.REDIS_PREFIX, onRefused: count.refused });
   const { operators, audit } = await openOperators(service.mongo);
+  const look = <Data>(name: string) => {
+    const queues = openQueues<Data>(name, { redis, partitions }, logger);
+    return lifecycle.add(`queue ${name}, looked at`, queues, (opened) => opened.close());
+  };
 
   const app = createApp({
     access: createAccess({ assistants, rateLimiter }),
@@ -80,6 +87,7 @@ export const openApi = async ({
       }
     },
     operatorSide: {
+      queues: { turns: look<TurnsJob>(TURNS_QUEUE), deliveries: look<WakeUpJob>(DELIVERIES_QUEUE) },
       sessions: createSessions(service.mongo, config),
       operators,
       audit,

@@ -6,12 +6,14 @@ import type { Audit } from '../operators/audit.ts';
 import type { OperatorStore } from '../operators/store.ts';
 import type { Logger } from '../platform/logger.ts';
 import { auditRoutes } from './audit.ts';
+import { type BoardQueues, boardRoutes } from './board.ts';
 import { operatorRoutes } from './operators.ts';
 import { createOperatorRouter, OPERATOR_PREFIX } from './router.ts';
 import { sessionRoutes } from './session.ts';
 
 export type OperatorSide = {
   sessions: RequestHandler[];
+  queues: BoardQueues;
   operators: OperatorStore;
   audit: Audit;
   assistants: AssistantStore;
@@ -26,5 +28,6 @@ export const operatorSide = (side: OperatorSide): Router => {
   const pages = [...sessionRoutes(side), ...operatorRoutes(side), ...auditRoutes(side)];
   const router = Router({ caseSensitive: true });
   router.use(OPERATOR_PREFIX, ...side.sessions, createOperatorRouter(pages, { ...side, access }));
+  router.use(boardRoutes({ ...side, access }));
   return router;
 };

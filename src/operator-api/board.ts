@@ -1,0 +1,103 @@
+import { createBullBoard } from '@bull-board/api';
+import { BullMQAdapter } from '@bull-board/api/bullMQAdapter';
+import { ExpressAdapter } from '@bull-board/express';
+import { type Request, type RequestHandler, type Response, Router } from 'express';
+import helmet from 'helmet';
+import { DELIVERIES_QUEUE, type WakeUpJob } from '../events/queue.ts';
+import type { OperatorAccess } from '../operators/access.ts';
+import { methodNotAllowed } from '../platform/http.ts';
+import type { PartitionedQueue } from '../platform/queue.ts';
+import { TURNS_QUEUE, type TurnsJob } from '../turns/queue.ts';
+
+export const BOARD_PATH = '/operator/queues';
+
+export type BoardQueues = { turns: PartitionedQueue<TurnsJob>; deliveries: PartitionedQueue<WakeUpJob> };
+
+/** A conversation's key is inner; the ids that lead home to it begin with its first 48 bits. */
+const homeOf = (key: unknown): string => `${String(key).slice(0, 8)}-${String(key).slice(8, 12)}-…`;
+
+/** Only ids, and only those that can be looked up; a poisoned job shows nothing of what it is. */
+const SHOWN = {
+  [TURNS_QUEUE]: ({ turns = [] }: Partial<TurnsJob>) => ({ turnIds: turns.map(({ turnId }) => turnId) }),
+  [DELIVERIES_QUEUE]: ({ conversations = [], deliveries = [] }: Partial<WakeUpJob>) => ({
+    conversationIds: conversations.map(homeOf),
+    deliveryIds: deliveries.map(String),
+  }),
+};
+
+const formatterOf =
+  <Data>(show: (data: Data) => object) =>
+  (data: unknown): object => {
+    try {
+      return show(data as Data); // whatever a job holds; what it is not is caught
+    } catch {
+      return { note: 'not a job of this service' };
+    }
+  };
+
+const adaptersOf = <Data>({ queues }: PartitionedQueue<Data>, show: (data: Data) => object): BullMQAdapter[] =>
+  queues.map((queue, index) => {
+    const prefix = queues.length > 1 ? `${index}:` : '';
+    // A retry there would answer, or send, a second time.
+    const adapter = new BullMQAdapter(queue, { readOnlyMode: true, allowRetries: false, prefix });
+    adapter.setFormatter('data', formatterOf(show));
+    adapter.setFormatter('returnValue', () => null);
+    return adapter;
+  });
+
+const FONTS = /<link href="https:\/\/fonts\.[^>]*>/g;
+
+/** Its page asks Google for a font; nobody outside is to learn who watches the queues. */
+const withoutFonts: RequestHandler = (_req, res, next) => {
+  const render = res.render.bind(res);
+  res.render = (view: string, options?: object) =>
+    render(view, options ?? {}, (failure: Error | null, html: string) =>
+      failure ? next(failure) : void res.type('html').send(html.replace(FONTS, '')),
+    );
+  next();
+};
+
+const headers = helmet({
+  contentSecurityPolicy: {
+    useDefaults: false,
+    directives: {
+      defaultSrc: ["'none'"],
+      scriptSrc: ["'self'"],
+      styleSrc: ["'self'", "'unsafe-inline'"], // the board sets styles on its elements
+      imgSrc: ["'self'", 'data:'],
+      fontSrc: ["'self'"],
+      connectSrc: ["'self'"],
+      baseUri: ["'self'"],
+      formAction: ["'none'"],
+      frameAncestors: ["'none'"],
+    },
+  },
+});
+
+type Dependencies = { queues: BoardQueues; access: OperatorAccess; sessions: RequestHandler[] };
+
+/** The queues to look at: for owners, and nothing there can be changed. */
+export const boardRoutes = ({ queues, access, sessions }: Dependencies): Router => {
+  const server = new ExpressAdapter();
+  server.setBasePath(BOARD_PATH);
+  createBullBoard({
+    queues: [
+      ...adaptersOf(queues.turns, SHOWN[TURNS_QUEUE]),
+      ...adaptersOf(queues.deliveries, SHOWN[DELIVERIES_QUEUE]),
+    ],
+    serverAdapter: server,
+    options: { uiConfig: { boardTitle: 'Parley queues', pollingInterval: { showSetting: true } } },
+  });
+  const board = server.getRouter() as {
+    (req: Request, res: Response, next: () => void): void;
+    disable: (name: string) => void;
+  }; // an Express app
+  board.disable('x-powered-by');
+  const readOnly: RequestHandler = (req, res, next) =>
+    req.method === 'GET' || req.method === 'HEAD' ? next() : methodNotAllowed('GET', 'HEAD')(req, res, next);
+
+  const router = Router({ caseSensitive: true });
+  const door = [access.fromOwnPages, access.signedInFor('owners')];
+  router.use(BOARD_PATH, ...sessions, ...door, readOnly, headers, withoutFonts, board);
+  return router;
+};
