@@ -118,7 +118,7 @@ describe('the examples of the page agree with every vector', () => {
     const [command, ...args] = example.command;
     const { before = '', extra = {} } = example as { before?: string; extra?: Record<string, string> };
     if (!present(command)) continue;
-    it(language, () => {
+    it(`the ${language} example judges every known vector rightly`, () => {
       const code = codeOf(language);
       writeFileSync(join(folder, example.file), `${before}${code}\n${example.after}\n`);
       for (const [name, text] of Object.entries(extra)) writeFileSync(join(folder, name), text);
