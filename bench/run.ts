@@ -86,15 +86,19 @@ const main = async (asked: string[]): Promise<void> => {
   if (figures.some((figure) => isMet(figure) === false)) process.exitCode = 1;
 };
 
+let interrupted = false;
 for (const signal of ['SIGINT', 'SIGTERM'] as const) {
-  process.once(signal, () => void closeAll().finally(() => process.exit(130)));
+  process.once(signal, () => {
+    interrupted = true;
+    void closeAll().finally(() => process.exit(130));
+  });
 }
 try {
   await main(process.argv.slice(2));
 } catch (cause) {
-  console.error(cause);
+  if (!interrupted) console.error(cause);
   process.exitCode = 1;
 } finally {
   await closeAll();
 }
-process.exit(); // connections of a part that failed midway may still be open
+process.exit(interrupted ? 130 : undefined); // connections of a part that failed midway may still be open

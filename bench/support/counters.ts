@@ -24,6 +24,7 @@ const numberIn = (info: string, name: string): number => Number(new RegExp(`${na
 export const openCounters = async (stand: Stand) => {
   const client = await mongoose.mongo.MongoClient.connect(stand.mongodbUrlOf('admin'));
   const redis = new Redis(stand.redisUrl);
+  redis.on('error', () => undefined); // when it is away its commands fail, which is heard
 
   return {
     read: async (pids: Record<string, number>): Promise<Reading> => {

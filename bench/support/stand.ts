@@ -25,9 +25,12 @@ type Start = {
 
 const open = new Set<() => Promise<void>>();
 
-/** Whatever the bench has started goes, by process id, however it ends. */
+let closing: Promise<unknown> | undefined;
+
+/** Whatever the bench has started goes, by process id, however it ends; whoever asks a second time waits for the first. */
 export const closeAll = async (): Promise<void> => {
-  await Promise.allSettled([...open].map((close) => close()));
+  closing ??= Promise.allSettled([...open].map((close) => close()));
+  await closing;
 };
 
 export const cpuMsOf = (pid: number): number => {
