@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { startWorker } from '../chaos/delivery/worker.ts';
+import { killAllWorkers, startWorker } from '../chaos/delivery/worker.ts';
 import { startServices } from '../scripts/services.ts';
 import { readConfig } from '../src/platform/config.ts';
 import { createLifecycle, requireNode } from '../src/platform/lifecycle.ts';
@@ -127,10 +127,10 @@ const main = async (): Promise<boolean> => {
   const lifecycle = createLifecycle(logger, { deadlineMs: 10_000 });
   try {
     const service = await openService({ config: readConfig(env), logger, lifecycle, redisRole: 'worker' });
-    const worker = await startWorker(env);
-    lifecycle.add('worker', worker, (opened) => opened.kill());
+    await startWorker(env);
     return await run(service);
   } finally {
+    killAllWorkers();
     await lifecycle.close();
     await services.stop();
   }

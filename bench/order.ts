@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createRandom } from '../chaos/delivery/random.ts';
 import { openCountingReceiver } from '../chaos/delivery/receiver.ts';
-import { startWorker } from '../chaos/delivery/worker.ts';
+import { killAllWorkers, startWorker } from '../chaos/delivery/worker.ts';
 import { startServices } from '../scripts/services.ts';
 import { readConfig } from '../src/platform/config.ts';
 import { createLifecycle, requireNode } from '../src/platform/lifecycle.ts';
@@ -55,11 +55,10 @@ const main = async (): Promise<boolean> => {
   const lifecycle = createLifecycle(logger, { deadlineMs: 10_000 });
   try {
     const service = await openService({ config: readConfig(env), logger, lifecycle, redisRole: 'worker' });
-    for (const worker of [await startWorker(env), await startWorker(env)]) {
-      lifecycle.add('worker', worker, (opened) => opened.kill());
-    }
+    await Promise.all([startWorker(env), startWorker(env)]);
     return await run(service);
   } finally {
+    killAllWorkers();
     await lifecycle.close();
     await services.stop();
   }

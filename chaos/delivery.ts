@@ -10,7 +10,7 @@ import { killWorkers, wipeRedis } from './delivery/harm.ts';
 import { startLoad } from './delivery/load.ts';
 import { createRandom } from './delivery/random.ts';
 import { openCountingReceiver } from './delivery/receiver.ts';
-import { startWorker } from './delivery/worker.ts';
+import { killAllWorkers, startWorker } from './delivery/worker.ts';
 
 /**
  * Shows that no event is sent twice and none is forgotten, whatever happens to the delivery workers and to Redis.
@@ -66,7 +66,7 @@ const run = async (service: Service, env: Record<string, string>, options: Retur
   }
   const start = () => startWorker(env, { plant });
   // Nobody kills this one: it sweeps, as workers of either kind do. Killed ones hardly live to.
-  const sweeper = await startWorker(env, { kind: 'reply' });
+  await startWorker(env, { kind: 'reply' });
   const load = await startLoad(service, { assistants, random: createRandom(seed + 2) });
   try {
     const harmed = await (wipes > 0
@@ -78,7 +78,7 @@ const run = async (service: Service, env: Record<string, string>, options: Retur
     return print(judge({ ends, events: load.events, receiver, ...harmed }));
   } finally {
     await load.stop().catch(() => undefined);
-    await sweeper.kill();
+    killAllWorkers();
     await receiver.close();
   }
 };

@@ -11,6 +11,13 @@ const READY_WITHIN_MS = 30_000;
 
 export type Worker = { child: ChildProcess; readyAt: number; kill: () => Promise<void> };
 
+const alive = new Set<ChildProcess>();
+
+/** Whatever becomes of the run, none of its workers outlives it. */
+export const killAllWorkers = (): void => {
+  for (const child of alive) child.kill('SIGKILL');
+};
+
 const MAINS = { delivery: 'workers/delivery/main.ts', reply: 'workers/reply/main.ts' } as const;
 
 /** A worker as an operator starts it, with a fault planted if asked; ready when it says so. */
@@ -31,6 +38,8 @@ export const startWorker = async (
     },
     stdio: ['ignore', 'ignore', process.env['SHOW_LOGS'] ? 'inherit' : 'ignore'],
   });
+  alive.add(child);
+  child.once('exit', () => alive.delete(child));
   const kill = async (): Promise<void> => {
     if (child.exitCode !== null || child.signalCode !== null) return;
     const ended = once(child, 'exit');
