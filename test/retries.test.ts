@@ -1,5 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
+import type { NewTurn } from '../src/conversations/new-turn.ts';
+import { conversationKeyOf, newHomedId } from '../src/platform/ids.ts';
 import type { AssistantEngine } from '../workers/reply/engines/engine.ts';
 import { anAssistant, aTurn, request } from './support/builders.ts';
 import { eventually } from './support/eventually.ts';
@@ -209,22 +211,34 @@ test('a reply that takes too long is 500 reply_timeout, and a retry joins it', a
   await lifecycle.close();
 });
 
-test('equal requests under one key over two API processes are one turn, and all but one are marked replayed', async () => {
-  const { apiKey } = await anAssistant(stack);
-  for (let round = 0; round < 10; round += 1) {
-    const body = { session_id: randomUUID(), message: 'yes' };
-    const headers = { 'Idempotency-Key': randomUUID() };
-    const startedAt = performance.now();
+test('who reserved a key joins the turn another request brought under it meanwhile', async () => {
+  const { assistantId } = await anAssistant(stack);
+  const { assistants, conversations } = stack.service;
+  const { sessionKey } = await assistants.getAssistant(assistantId);
+  const sessionId = randomUUID();
+  const key = conversationKeyOf({ sessionKey, sessionId, playground: false });
+  const turnId = newHomedId(key);
+  const aRequest = (reservation: 'new' | 'known', replyTo: string): NewTurn => ({
+    key,
+    turnId,
+    conversationId: newHomedId(key),
+    assistantId,
+    sessionId,
+    channel: 'api',
+    messageId: randomUUID(),
+    message: 'yes',
+    language: 'en',
+    dedupeKey: null,
+    reservation,
+    async: false,
+    replyTo,
+    acceptedAt: new Date(),
+  });
+  const options = { receiversOf: () => [], windowMs: 0, watch: () => undefined };
 
-    const answers = await Promise.all(
-      stack.urls.flatMap((url) =>
-        [1, 2, 3].map(() => request(`${url}/api/v1/chat`, { body, headers, bearer: apiKey })),
-      ),
-    );
+  const brought = await conversations.accept(aRequest('known', 'one process'), options);
+  const joined = await conversations.accept(aRequest('new', 'another'), options);
 
-    expect(new Set(answers.map((answer) => JSON.stringify(answer.body))).size).toBe(1);
-    expect(answers.filter(({ headers: got }) => got.get('idempotent-replayed') === 'true')).toHaveLength(5);
-    // Told by the worker; whoever is not waits for its look into the store.
-    expect(performance.now() - startedAt).toBeLessThan(1_900);
-  }
+  expect([brought.kind, joined.kind]).toEqual(['accepted', 'joined']);
+  expect((await conversations.findByKey(key))?.waiting[0]?.replyTo).toEqual(['one process', 'another']);
 });
