@@ -43,6 +43,8 @@ export type WaitingTurn = {
   messageId: string;
   message: string;
   language: string;
+  /** How the language was decided; for the reply's `why`. */
+  languageBy?: string;
   /** Hash of the exact message; none under an `Idempotency-Key`, since such turns are never matched by content. */
   dedupeKey?: string;
   /** Redis channels of the API processes where callers wait. */

@@ -13,6 +13,7 @@ export type NewTurn = {
   messageId: string;
   message: string;
   language: string;
+  languageBy?: string;
   dedupeKey: string | null;
   /** The turn id was reserved by an `Idempotency-Key`: by this request, or by an earlier one under the same key. */
   reservation: 'new' | 'known' | null;
@@ -28,6 +29,7 @@ export const toWaiting = (turn: NewTurn): WaitingTurn => ({
   messageId: turn.messageId,
   message: turn.message,
   language: turn.language,
+  ...(turn.languageBy !== undefined && { languageBy: turn.languageBy }),
   ...(turn.dedupeKey !== null && { dedupeKey: turn.dedupeKey }),
   replyTo: turn.replyTo === null ? [] : [turn.replyTo],
   acceptedAt: turn.acceptedAt,

@@ -12,7 +12,7 @@ import { conversationKeyOf, newHomedId, newId } from '../platform/ids.ts';
 import type { Logger } from '../platform/logger.ts';
 import { beforeWriting } from '../platform/mongo.ts';
 import { storedReplyOf, toResponse } from './chat-response.ts';
-import { decideLanguage } from './language.ts';
+import { decideLanguage, type LanguageDecision } from './language.ts';
 import type { TurnQueue } from './queue.ts';
 import type { Progress } from './progress.ts';
 import type { Published, Replies, Waiter } from './replies.ts';
@@ -91,12 +91,15 @@ export const createBegin = (dependencies: Dependencies) => {
   };
 
   /** Only where the message does not show its language by itself is the conversation asked. */
-  const languageOf = async ({ assistant, message, language: given }: TurnRequest, key: string): Promise<string> => {
+  const languageOf = async (
+    { assistant, message, language: given }: TurnRequest,
+    key: string,
+  ): Promise<LanguageDecision> => {
     const evidence = { given, message, allowed: assistant.languages };
     const alone = decideLanguage({ ...evidence, previous: null });
-    if (alone.decided) return alone.language;
+    if (alone.decided) return alone;
     const conversation = await conversations.findByKey(key);
-    return decideLanguage({ ...evidence, previous: conversation?.language ?? null }).language;
+    return decideLanguage({ ...evidence, previous: conversation?.language ?? null });
   };
 
   const reserve = async (
@@ -121,7 +124,7 @@ export const createBegin = (dependencies: Dependencies) => {
     const { assistant, channel, sessionId, message, idempotencyKey } = request;
     const { assistantId, sessionKey } = assistant;
     const key = conversationKeyOf({ sessionKey, sessionId, playground: channel === 'playground' });
-    const [language, reservation] = await Promise.all([
+    const [decided, reservation] = await Promise.all([
       languageOf(request, key),
       reserve(request, key, newHomedId(key)),
     ]);
@@ -134,7 +137,8 @@ export const createBegin = (dependencies: Dependencies) => {
       ...reservation,
       messageId: newId(),
       message,
-      language,
+      language: decided.language,
+      languageBy: decided.by,
       dedupeKey: idempotencyKey === null ? dedupeKeyOf(message) : null,
       async: request.async === true,
       replyTo: channelOf(request),

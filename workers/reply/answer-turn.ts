@@ -13,8 +13,10 @@ import type { CountTurn } from '../../src/service-metrics.ts';
 import type { TurnQueue } from '../../src/turns/queue.ts';
 import type { Publish } from '../../src/turns/replies.ts';
 import { createDeltaFeed } from './delta-feed.ts';
-import type { AssistantEngine, AssistantProfile } from './engines/engine.ts';
+import type { AssistantEngine, AssistantProfile, TurnContext } from './engines/engine.ts';
 import { endWithApology, endWithReply, holdingTextOf } from './handoff.ts';
+import { inspectMessage } from './guard.ts';
+import { refuse } from './refusal.ts';
 import { scoreLead } from './lead-score.ts';
 
 /** A turn fails only by our fault, after so many tries that were begun (contract §2). */
@@ -35,6 +37,8 @@ export type Dependencies = {
   draining: AbortSignal;
   logger: Logger;
 };
+
+const rounded = (ms: number): number => Math.round(ms * 100) / 100;
 
 type Ended = { nextTurnId: string | null; failed: boolean };
 
@@ -93,6 +97,8 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
     if (status === 'escalated') {
       return { kind: 'held', holdingText: holdingTextOf(assistant, turn.language), ...lead };
     }
+    const begunAt = performance.now();
+    const waitMs = Date.now() - turn.acceptedAt.getTime();
     const profile = await profileOf(assistant);
     const { historyEntries = 2 } = engine;
     const wanted = typeof historyEntries === 'number' ? historyEntries : historyEntries(profile);
@@ -107,17 +113,27 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
       },
       publish,
     });
+    const contextMs = performance.now() - begunAt;
+    const found = assistant.guard === 'off' ? null : inspectMessage(turn.message);
+    const refused = found !== null && assistant.guard === 'refuse';
     const canKnow = profile.knowledge.length > 0 || profile.engine?.kind === 'openai';
     try {
-      const reply = await engine.reply({
+      const ask: TurnContext = {
         assistant: profile,
         message: turn.message,
         language: turn.language,
         history: history.map(({ role, content, why }) => ({ role, content, why })),
         signal: draining,
         onDelta: feed.push,
-      });
-      return endWithReply(reply, { ...circumstances, canKnow });
+      };
+      const reply = refused ? refuse(turn.language) : await engine.reply(ask);
+      const why = {
+        ...reply.why,
+        ...(turn.languageBy && { languageBy: turn.languageBy }),
+        ...(found && { guard: { found, action: refused ? 'refused' : 'flagged' } }),
+        stages: { wait: waitMs, context: rounded(contextMs), engine: rounded(performance.now() - begunAt - contextMs) },
+      };
+      return endWithReply({ ...reply, why }, { ...circumstances, canKnow });
     } catch (cause) {
       // Broken off since this process stops: another one asks afresh.
       if (draining.aborted) throw cause;
@@ -161,6 +177,7 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
         end: end.kind,
         ...(end.kind === 'handoff' && { reason: end.reason }),
         ...(end.kind === 'answered' && { why: end.answer.why }),
+        ...(end.kind === 'handoff' && { why: end.why }),
         ms,
       },
       'turn ended',

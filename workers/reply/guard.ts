@@ -1,0 +1,44 @@
+import { guardPatterns } from './guard-patterns.ts';
+
+/** What a message tries: to replace the instructions, to read them, or to pass for another speaker. */
+export type GuardFinding = 'override' | 'leak' | 'role_token';
+
+/** Long messages are looked at from both ends; nothing between them is long enough to matter. */
+const LOOKED_AT = 4_000;
+
+const INVISIBLE = /[\p{Cf}\u034f\u115f\u1160\u17b4\u17b5\u3164\ufe00-\ufe0f\u{e0100}-\u{e01ef}]/gu;
+
+/** Letters of other scripts that look like Latin ones. */
+const LOOK_ALIKES = new Map(
+  [
+    'аaеeоoрpсcуyхxіiјjѕsԁdԛqѡwһhӏlкkмmтtнhвbгr', // Cyrillic, each before what it looks like
+    'αaεeοoρpυuχxιiκkνvτtηnβbγyωw', // Greek
+    'ıiɑaɡgɩiʟlᴀaʀrᴛtɪiɴn0o1l3e4a5s7t@a$s',
+  ].flatMap((pairs) => (pairs.match(/../gu) ?? []).map((pair): [string, string] => [...pair] as [string, string])),
+);
+
+/** NFKC, case, accents and what cannot be seen folded away; white space and punctuation between words are one space. */
+const plain = (text: string): string =>
+  text
+    .normalize('NFKC')
+    .replace(INVISIBLE, '')
+    .toLowerCase()
+    .normalize('NFD')
+    .replace(/(?<=\p{Script=Latin})\p{M}+/gu, '')
+    .normalize('NFC')
+    .replace(/[^\p{L}\p{M}\p{N}<>|[\]/_@$:]+/gu, ' ')
+    .trim();
+
+const asLatin = (text: string): string => text.replace(/./gu, (letter) => LOOK_ALIKES.get(letter) ?? letter);
+
+/** The first thing found, or null. Looks at the message as it reads, and as it looks. */
+export const inspectMessage = (message: string): GuardFinding | null => {
+  const ends =
+    message.length <= 2 * LOOKED_AT ? message : `${message.slice(0, LOOKED_AT)} ${message.slice(-LOOKED_AT)}`;
+  const read = plain(ends);
+  const looks = asLatin(read);
+  for (const [finding, patterns] of guardPatterns) {
+    if (patterns.some((pattern) => pattern.test(read) || (looks !== read && pattern.test(looks)))) return finding;
+  }
+  return null;
+};
