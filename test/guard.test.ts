@@ -111,7 +111,7 @@ test('every stored reply says why: language, hits, threshold, engine and how lon
   const { body } = await chat({ session_id: randomUUID(), message: 'What are your opening hours?' });
 
   const row = await stack.service.mongo.collection('conversations').findOne({ conversationId: body.conversationId });
-  const [, reply] = row?.texts['1'] as { why: Record<string, unknown> }[];
+  const [, reply] = (row as unknown as { texts: Record<string, { why?: unknown }[]> }).texts['1'] ?? [];
   expect(reply?.why).toMatchObject({
     engine: 'retrieval',
     language: 'en',

@@ -1,19 +1,10 @@
 import type { Command } from 'commander';
 import type { Assistant } from '../../src/assistants/assistant.ts';
-import { toEngineView } from '../../src/assistants/engine-settings.ts';
 import { commaList, example, orNothingUnder, shortText, wholeNumber } from './arguments.ts';
+import { toShown } from './assistant/shown.ts';
+import { addAssistantUpdate } from './assistant/update.ts';
 import type { Opened, Run } from './session.ts';
 import { fields, table } from './text.ts';
-
-/** Without the keys it is protected by. */
-export const toShown = ({ sessionKey: _key, channel, engine, version: _version, ...assistant }: Assistant) => {
-  const { connected, tokenHash, limitPerMinute } = channel;
-  return {
-    ...assistant,
-    engine: toEngineView(engine),
-    channel: { connected, open: connected && tokenHash === null, limitPerMinute },
-  };
-};
 
 export const getAssistant = ({ assistants }: Pick<Opened, 'assistants'>, assistantId: string): Promise<Assistant> =>
   orNothingUnder('assistant', assistantId, assistants.getAssistant(assistantId));
@@ -22,6 +13,11 @@ const describeChannel = ({ connected, open }: { connected: boolean; open: boolea
   if (!connected) return 'off';
   return open ? 'open' : 'with token';
 };
+
+const describeEngine = (engine: ReturnType<typeof toShown>['engine']): string =>
+  engine.kind === 'retrieval'
+    ? engine.kind
+    : `${engine.model} at ${engine.baseUrl} (key ${engine.apiKey}), else retrieval`;
 
 type CreateOptions = {
   name: string;
@@ -87,9 +83,13 @@ export const addAssistantCommands = (program: Command, run: Run): void => {
           ...shown,
           channel: describeChannel(shown.channel),
           languages: shown.languages.join(', '),
+          engine: describeEngine(shown.engine),
+          allowedLinks: shown.allowedLinks.join(', '),
           ...counts,
         });
         return { json: { ...shown, ...counts }, text };
       }),
     );
+
+  addAssistantUpdate(assistant, run);
 };

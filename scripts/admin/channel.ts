@@ -1,7 +1,7 @@
 import { type Command, Option } from 'commander';
 import { type ChannelChange, OPEN_CHANNEL_WARNING } from '../../src/assistants/channel.ts';
 import { ASSISTANT_OPTION, bearerToken, example, orNothingUnder, wholeNumber } from './arguments.ts';
-import { toShown } from './assistant.ts';
+import { toShown } from './assistant/shown.ts';
 import { usage } from './failure.ts';
 import type { Run } from './session.ts';
 

@@ -6,7 +6,7 @@ export type GuardFinding = 'override' | 'leak' | 'role_token';
 /** Long messages are looked at from both ends; nothing between them is long enough to matter. */
 const LOOKED_AT = 4_000;
 
-const INVISIBLE = /[\p{Cf}\u034f\u115f\u1160\u17b4\u17b5\u3164\ufe00-\ufe0f\u{e0100}-\u{e01ef}]/gu;
+const INVISIBLE = /[\p{Default_Ignorable_Code_Point}\p{Cf}]/gu;
 
 /** Letters of other scripts that look like Latin ones. */
 const LOOK_ALIKES = new Map(

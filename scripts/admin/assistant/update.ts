@@ -1,0 +1,95 @@
+import { type Command, InvalidArgumentError, Option } from 'commander';
+import { type AssistantInput, GUARDS } from '../../../src/assistants/assistant.ts';
+import type { EngineInput } from '../../../src/assistants/engine-settings.ts';
+import { checkEndpoint } from '../../../src/events/address-guard.ts';
+import { commaList, example, orNothingUnder, shortText, wholeNumber } from '../arguments.ts';
+import { Failure, usage } from '../failure.ts';
+import type { Run } from '../session.ts';
+import { toShown } from './shown.ts';
+
+type UpdateOptions = Pick<AssistantInput, 'name' | 'instructions' | 'guard' | 'allowedLinks' | 'holdingText'> & {
+  engine?: 'openai' | 'retrieval';
+  baseUrl?: string;
+  model?: string;
+  keyEnv?: string;
+  timeout?: number;
+  temperature?: number;
+};
+
+const temperature = (value: string): number => {
+  const number = Number(value);
+  if (value.trim() === '' || !(number >= 0 && number <= 2)) throw new InvalidArgumentError('It must be 0 to 2.');
+  return number;
+};
+
+/** The key comes from a variable: an argument would stand in the list of processes and in the shell's history. */
+const keyOf = (name: string | undefined): { apiKey?: string } => {
+  if (name === undefined) return {};
+  const apiKey = process.env[name];
+  if (!apiKey) throw usage(`The variable ${name} is not set.`);
+  return { apiKey };
+};
+
+const engineOf = ({
+  engine,
+  baseUrl,
+  model,
+  keyEnv,
+  timeout,
+  temperature: warmth,
+}: UpdateOptions): EngineInput | null => {
+  const details = [baseUrl, model, keyEnv, timeout, warmth].some((one) => one !== undefined);
+  if (engine !== 'openai') {
+    if (details) throw usage('Provider settings go with --engine openai.');
+    return engine ? { kind: engine } : null;
+  }
+  if (!baseUrl || !model) throw usage('--engine openai needs --base-url and --model.');
+  return {
+    kind: engine,
+    baseUrl,
+    model,
+    ...keyOf(keyEnv),
+    ...(timeout !== undefined && { timeoutMs: timeout * 1000 }),
+    ...(warmth !== undefined && { temperature: warmth }),
+  };
+};
+
+export const addAssistantUpdate = (assistant: Command, run: Run): void => {
+  assistant
+    .command('update <assistantId>')
+    .description('Change an assistant: its texts, its engine, its guard')
+    .option('--name <name>', 'name, for people', shortText(100))
+    .option('--instructions <text>', 'what a language model is told', shortText(8000))
+    .option('--holding-text <text>', 'what visitors read while a person takes over', shortText(1000))
+    .addOption(new Option('--engine <kind>', 'who answers').choices(['retrieval', 'openai']))
+    .option('--base-url <url>', 'address of an OpenAI-compatible API, like https://api.example.com/v1')
+    .option('--model <model>', 'model of the provider', shortText(200))
+    .option('--key-env <name>', 'variable that holds the provider’s key; left out, a stored one stays')
+    .option('--timeout <seconds>', 'from the question to the last word', wholeNumber(1, 25))
+    .option('--temperature <number>', '0 to 2', temperature)
+    .addOption(new Option('--guard <what>', 'messages that try to turn the assistant').choices(GUARDS))
+    .option('--allowed-links <hosts>', 'hosts a provider may link to, like example.com,example.org', commaList)
+    .addHelpText(
+      'after',
+      example(
+        'assistant update <id> --engine openai --base-url https://api.example.com/v1 --model m --key-env PROVIDER_KEY',
+      ),
+    )
+    .action((assistantId: string, options: UpdateOptions) => {
+      const engine = engineOf(options);
+      const { name, instructions, guard, allowedLinks, holdingText } = options;
+      const given = Object.entries({ name, instructions, guard, allowedLinks, holdingText });
+      const input = Object.fromEntries(given.filter(([, value]) => value !== undefined)) as Partial<AssistantInput>;
+      if (!engine && Object.keys(input).length === 0) throw usage('Say what to change; see --help.');
+      return run(async ({ assistants, config }) => {
+        if (engine?.kind === 'openai') {
+          const checked = await checkEndpoint(engine.baseUrl, { allowPrivate: config.WEBHOOK_ALLOW_PRIVATE });
+          if (!checked.ok) throw new Failure('refused', `The provider's address is refused: ${checked.reason}.`);
+        }
+        let changed = await orNothingUnder('assistant', assistantId, assistants.updateAssistant(assistantId, input));
+        if (engine) changed = await assistants.setEngine(assistantId, engine);
+        const shown = toShown(changed);
+        return { json: shown, text: `Assistant ${assistantId} was changed; it answers by ${shown.engine.kind}.` };
+      });
+    });
+};
