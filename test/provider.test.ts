@@ -279,3 +279,31 @@ test('a stored key is not sent to another address, and is never shown', async ()
   expect(kept.engine).toMatchObject({ model: 'other', apiKeySealed: expect.any(String) });
   expect(moved.engine).toMatchObject({ apiKeySealed: null });
 });
+
+test('the first words are there long before the last', async () => {
+  const { provider, apiKey } = await setUp();
+  provider.behave(async (wire) => {
+    wire.open();
+    for (let word = 0; word < 40; word += 1) {
+      wire.say(`word${word} `);
+      await new Promise((resolve) => setTimeout(resolve, 25));
+    }
+    wire.done();
+  });
+  const hear = async () => {
+    const startedAt = performance.now();
+    const body = { session_id: randomUUID(), message: QUESTION };
+    const open = await openStream(`${stack.url}/api/v1/chat`, { body, bearer: apiKey });
+    await eventually(() => expect(deltasOf(open.events)).not.toHaveLength(0));
+    const first = performance.now() - startedAt;
+    await open.ended;
+    return { first, all: performance.now() - startedAt };
+  };
+
+  const runs = [await hear(), await hear(), await hear()].toSorted((a, b) => a.first - b.first);
+  console.info(
+    runs.map(({ first, all }) => `first delta ${first.toFixed(0)} ms, message ${all.toFixed(0)} ms`).join('; '),
+  );
+
+  for (const { first, all } of runs.slice(0, 2)) expect(first).toBeLessThan(all / 2);
+});
