@@ -301,6 +301,7 @@ test('the first words are there long before the last', async () => {
   };
 
   const runs = [await hear(), await hear(), await hear()].toSorted((a, b) => a.first - b.first);
+  // oxlint-disable-next-line no-console -- the figure is what people run this test for
   console.info(
     runs.map(({ first, all }) => `first delta ${first.toFixed(0)} ms, message ${all.toFixed(0)} ms`).join('; '),
   );
