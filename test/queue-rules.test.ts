@@ -217,3 +217,17 @@ test('a reply broken off since its worker stops is made by another, never an apo
   expect((await history(body.conversationId)).body.messages).toHaveLength(2);
   await own.close();
 });
+
+test('a malformed reply on the channel is logged, and the process answers on', async () => {
+  const { chat } = await anAssistant(stack);
+  const channels = (await stack.service.redis.pubsub('CHANNELS', '*:replies:*')) as string[];
+  const own = channels.filter((channel) => channel.includes(stack.env.REDIS_PREFIX as string));
+  expect(own.length).toBeGreaterThan(0);
+
+  for (const channel of own) {
+    for (const text of ['no json', '{}', '[{"turnId":7}]']) await stack.service.redis.publish(channel, text);
+  }
+
+  expect((await chat({ session_id: randomUUID(), message: 'still there?' })).status).toBe(200);
+  expect(stack.logs.some(({ msg }) => msg === 'malformed replies were published')).toBe(true);
+});

@@ -405,3 +405,15 @@ test("another assistant's conversation, an unknown one and a malformed id look t
   }
   await receiver.close();
 });
+
+test('a long poll shows the state as it is when it ends, also where nothing new was said', async () => {
+  const { conversationId, history, where, receiver } = await aConversation();
+
+  const poll = history(conversationId, '?after_seq=1&wait=1');
+  await stack.service.conversations.transitions.addTag(where, { tag: 'seen', color: null });
+  const { body } = await poll;
+
+  expect(body.messages).toEqual([]);
+  expect(body.tags).toEqual([{ tag: 'seen', color: null }]);
+  await receiver.close();
+});

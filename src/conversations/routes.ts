@@ -101,7 +101,7 @@ export const conversationRoutes = ({
       await sleep(LOOK_EVERY_MS, undefined, { signal: draining }).catch(() => undefined);
       seq = await conversations.findSeq({ key, conversationId });
     }
-    if (seq === read.seq) return read;
+    // Read again in any case: status and tags change without a number.
     const now = await conversations.findById(conversationId);
     if (!now) throw notFound();
     return now;

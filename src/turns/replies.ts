@@ -85,6 +85,15 @@ export const createPublisher = (redis: Redis) => {
 
 export type Publish = ReturnType<typeof createPublisher>;
 
+/** What is no JSON is as malformed as what has the wrong shape; thrown in a listener it would end the process. */
+const parseJson = (text: string): unknown => {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+};
+
 /**
  * Callers of this process that wait for a reply. Pub/sub may lose a message and a worker may die between commit and
  * publish, so waiters older than 2 s look into the store.
@@ -132,7 +141,7 @@ export const openReplies = async ({ subscriber, channel, findTurn, storedReply, 
   };
 
   subscriber.on('message', (_channel, text) => {
-    const parsed = Told.safeParse(JSON.parse(text));
+    const parsed = Told.safeParse(parseJson(text));
     if (parsed.success)
       for (const told of parsed.data) {
         if ('reply' in told) settle(told);

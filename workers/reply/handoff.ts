@@ -1,3 +1,4 @@
+import { MAX_SUGGESTED_ACTIONS, SuggestedAction } from '../../src/assistants/suggested-action.ts';
 import type { Assistant } from '../../src/assistants/assistant.ts';
 import type { Answer, HandoffReason, TurnEnd } from '../../src/conversations/turn-end.ts';
 import type { StoredConversation, WaitingTurn } from '../../src/conversations/conversation.ts';
@@ -31,6 +32,10 @@ const handoffReasonOf = (
   return canKnow && reply.low && lowConfidenceStreak + 1 >= STREAK_TO_HAND_OFF ? 'low_confidence' : null;
 };
 
+/** An engine's hints are checked like those of the knowledge (contract §1): at most five, none that is not safe to show. */
+const safeActions = (actions: SuggestedAction[]): SuggestedAction[] =>
+  actions.filter((action) => SuggestedAction.safeParse(action).success).slice(0, MAX_SUGGESTED_ACTIONS);
+
 /** The turn's end where an engine replied: its answer, or a handoff by the assistant itself. */
 export const endWithReply = (
   reply: EngineReply,
@@ -42,7 +47,7 @@ export const endWithReply = (
   const answer: Answer = {
     text: reply.text,
     language: reply.language,
-    suggestedActions: reply.suggestedActions,
+    suggestedActions: safeActions(reply.suggestedActions),
     why: reply.why,
     lowConfidenceStreak: canKnow && reply.low ? streaks.lowConfidenceStreak + 1 : 0,
     engineErrorStreak: 0,
