@@ -72,13 +72,14 @@ export const openApi = async ({
     return lifecycle.add(`queue ${name}, looked at`, queues, (opened) => opened.close());
   };
 
+  const submit = createSubmit(begin);
   const app = createApp({
     access: createAccess({ assistants, rateLimiter }),
     conversations,
     endpoints,
     deliveryQueue,
     begin,
-    submit: createSubmit(begin),
+    submit,
     readTurn: createReadTurn({ conversations, hints, storedReply }),
     readiness: createReadiness({ mongo: service.mongo, redis, draining: lifecycle.draining }),
     onErased: ({ conversationId, waiting }) => {
@@ -92,6 +93,12 @@ export const openApi = async ({
       operators,
       audit,
       assistants,
+      endpoints,
+      deliveries: service.deliveries,
+      conversations,
+      turnQueue,
+      deliveryQueue,
+      submit,
       rateLimiter,
       publicUrl: config.PUBLIC_URL,
       logger,

@@ -149,6 +149,14 @@ export const createAssistantStore = ({ connection, vault }: { connection: Connec
       }));
     },
 
+    /** The entry keeps its id and its place. */
+    updateKnowledge: async (assistantId: string, entryId: string, entry: KnowledgeInput): Promise<KnowledgeEntry> => {
+      const { matchedCount } = await knowledge.updateOne({ _id: entryId, assistantId }, { $set: entry });
+      if (matchedCount === 0) throw notFound();
+      await changeAssistant(assistantId, { $inc: { version: 1 } });
+      return { entryId, ...entry };
+    },
+
     removeKnowledge: async (assistantId: string, entryIds?: string[]): Promise<void> => {
       await knowledge.deleteMany({ assistantId, ...(entryIds && { _id: { $in: entryIds } }) });
       await changeAssistant(assistantId, { $inc: { version: 1 } });

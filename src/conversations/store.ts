@@ -8,6 +8,7 @@ import { createCommit } from './commit.ts';
 import { conversationModels, type RecentTurn, type StoredConversation } from './conversation.ts';
 import { createErasure } from './erasure.ts';
 import type { Hints } from './hints.ts';
+import { createInbox } from './inbox.ts';
 import { createIdempotencyKeys } from './idempotency.ts';
 import { createMessages } from './messages.ts';
 import { createOutbox } from './outbox.ts';
@@ -82,6 +83,7 @@ export const createConversationStore = (dependencies: {
     accept: createAccept({ connection, hints, messages }),
     commit: createCommit({ connection, messages, hints }),
     transitions: createTransitions({ connection, messages, findById }),
+    inbox: createInbox(connection),
     erase: erasure.erase,
     purgeAgain: erasure.purgeAgain,
 

@@ -21,9 +21,10 @@ import { newWebhookSecret } from './signature.ts';
 const BELIEVED_FOR_MS = 900;
 const HOUR_MS = 3_600_000;
 
-const toEndpoint = ({ _id, secrets: _secrets, place: _place, ...stored }: StoredEndpoint): Endpoint => ({
+const toEndpoint = ({ _id, secrets, place: _place, ...stored }: StoredEndpoint): Endpoint => ({
   endpointId: _id,
   ...stored,
+  overlapUntil: secrets.find(({ until }) => until !== null && until.getTime() > Date.now())?.until ?? null,
 });
 
 const REFUSED: Record<string, string> = {

@@ -19,9 +19,11 @@ export type Endpoint = {
   enabledSince: Date;
   pause: Pause | null;
   createdAt: Date;
+  /** So long the secret before the current one signs beside it. */
+  overlapUntil: Date | null;
 };
 
-export type StoredEndpoint = Omit<Endpoint, 'endpointId'> & {
+export type StoredEndpoint = Omit<Endpoint, 'endpointId' | 'overlapUntil'> & {
   _id: string;
   /** 0–9, unique within the assistant: so there are never more than ten. */
   place: number;
@@ -60,5 +62,5 @@ export const endpointModel = (connection: Connection) => connection.model<Stored
 export const isPaused = ({ pause }: { pause: Pause | null }, now: number): boolean =>
   pause !== null && (pause.until === null || pause.until.getTime() > now);
 
-export const wants = (endpoint: Endpoint, event: EventKind): boolean =>
+export const wants = (endpoint: Pick<Endpoint, 'enabled' | 'events'>, event: EventKind): boolean =>
   endpoint.enabled && (endpoint.events.length === 0 || endpoint.events.includes(event));

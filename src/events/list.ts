@@ -68,3 +68,18 @@ export const createDeliveryList =
       nextCursor: last ? encodePosition({ createdAt: last.createdAt, id: last._id }) : null,
     };
   };
+
+const COUNT_WITHIN_MS = 2_000;
+
+/** How deliveries begun since then ended, or stand. */
+export const createOutcomeCounts =
+  (deliveries: mongo.Collection<StoredDelivery>) =>
+  async (assistantId: string, since: Date): Promise<Partial<Record<Outcome, number>>> => {
+    const rows = await deliveries
+      .aggregate<{ _id: Outcome; count: number }>(
+        [{ $match: { assistantId, createdAt: { $gte: since } } }, { $group: { _id: '$outcome', count: { $sum: 1 } } }],
+        { maxTimeMS: COUNT_WITHIN_MS },
+      )
+      .toArray();
+    return Object.fromEntries(rows.map(({ _id, count }) => [_id, count]));
+  };

@@ -8,7 +8,7 @@ import {
   type Outcome,
   type StoredDelivery,
 } from './delivery.ts';
-import { createDeliveryList } from './list.ts';
+import { createDeliveryList, createOutcomeCounts } from './list.ts';
 import { createQueued } from './queued.ts';
 
 /** The record of every delivery, and with it the licence to send: a claim is an insert that only one can win. */
@@ -38,6 +38,8 @@ export const createDeliveryStore = (recording: Recording) => {
 
     /** Newest first, by cursor. What still waits in an outbox has no record and is not among them. */
     listDeliveries: createDeliveryList(deliveries),
+
+    countOutcomes: createOutcomeCounts(deliveries),
 
     /** Erasure keeps the records, since a record deleted permits a second claim; their texts go. */
     eraseConversation: async (conversationId: string): Promise<void> => {

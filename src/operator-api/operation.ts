@@ -25,7 +25,7 @@ export type Operation = {
   /** The action's name in the audit trail. Required of every change, or the reason it leaves no line is in its file. */
   audit?: string;
   /** Errors beyond those that every operation can have. */
-  errors?: ErrorCode[];
+  errors?: readonly ErrorCode[];
 };
 
 export const operation = <const One extends Operation>(one: One): One => one;

@@ -1,9 +1,29 @@
+import { assistantOperations } from './assistants.ts';
 import { auditOperations } from './audit.ts';
+import { channelOperations } from './channel.ts';
+import { conversationOperations } from './conversations.ts';
+import { deliveryOperations } from './deliveries.ts';
+import { endpointOperations } from './endpoints.ts';
+import { keyOperations } from './keys.ts';
+import { knowledgeOperations } from './knowledge.ts';
 import type { Operation } from './operation.ts';
 import { operatorOperations } from './operators.ts';
+import { overviewOperations } from './overview.ts';
+import { playgroundOperations } from './playground.ts';
 import { sessionOperations } from './session.ts';
 
 /** All there is to call, for those who document it. */
-export const OPERATIONS: Operation[] = [sessionOperations, operatorOperations, auditOperations].flatMap((page) =>
-  Object.values<Operation>(page),
-);
+export const OPERATIONS: Operation[] = [
+  sessionOperations,
+  overviewOperations,
+  assistantOperations,
+  knowledgeOperations,
+  keyOperations,
+  channelOperations,
+  endpointOperations,
+  deliveryOperations,
+  conversationOperations,
+  playgroundOperations,
+  operatorOperations,
+  auditOperations,
+].flatMap((page) => Object.values<Operation>(page));

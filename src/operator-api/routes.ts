@@ -1,13 +1,28 @@
 import { type RequestHandler, Router } from 'express';
 import type { RateLimiter } from '../assistants/rate-limit.ts';
 import type { AssistantStore } from '../assistants/store.ts';
+import type { ConversationStore } from '../conversations/store.ts';
+import type { EndpointStore } from '../events/endpoint-store.ts';
+import type { DeliveryQueue } from '../events/queue.ts';
+import type { DeliveryStore } from '../events/store.ts';
 import { createOperatorAccess } from '../operators/access.ts';
 import type { Audit } from '../operators/audit.ts';
 import type { OperatorStore } from '../operators/store.ts';
 import type { Logger } from '../platform/logger.ts';
+import type { TurnQueue } from '../turns/queue.ts';
+import type { Submit } from '../turns/submit.ts';
+import { assistantRoutes } from './assistants.ts';
 import { auditRoutes } from './audit.ts';
 import { type BoardQueues, boardRoutes } from './board.ts';
+import { channelRoutes } from './channel.ts';
+import { inboxRoutes } from './conversations.ts';
+import { deliveryRoutes } from './deliveries.ts';
+import { endpointRoutes } from './endpoints.ts';
+import { keyRoutes } from './keys.ts';
+import { knowledgeRoutes } from './knowledge.ts';
 import { operatorRoutes } from './operators.ts';
+import { overviewRoutes } from './overview.ts';
+import { playgroundRoutes } from './playground.ts';
 import { createOperatorRouter, OPERATOR_PREFIX } from './router.ts';
 import { sessionRoutes } from './session.ts';
 
@@ -17,17 +32,38 @@ export type OperatorSide = {
   operators: OperatorStore;
   audit: Audit;
   assistants: AssistantStore;
+  endpoints: EndpointStore;
+  deliveries: DeliveryStore;
+  conversations: ConversationStore;
+  turnQueue: TurnQueue;
+  deliveryQueue: DeliveryQueue;
+  submit: Submit;
   rateLimiter: RateLimiter;
   publicUrl: string | undefined;
   logger: Logger;
 };
 
+const PAGES = [
+  sessionRoutes,
+  overviewRoutes,
+  assistantRoutes,
+  knowledgeRoutes,
+  keyRoutes,
+  channelRoutes,
+  endpointRoutes,
+  deliveryRoutes,
+  inboxRoutes,
+  playgroundRoutes,
+  operatorRoutes,
+  auditRoutes,
+];
+
 /** What the dashboard calls (contract §9). */
 export const operatorSide = (side: OperatorSide): Router => {
   const access = createOperatorAccess(side);
-  const pages = [...sessionRoutes(side), ...operatorRoutes(side), ...auditRoutes(side)];
+  const all = PAGES.flatMap((routes) => routes(side));
   const router = Router({ caseSensitive: true });
-  router.use(OPERATOR_PREFIX, ...side.sessions, createOperatorRouter(pages, { ...side, access }));
+  router.use(OPERATOR_PREFIX, ...side.sessions, createOperatorRouter(all, { ...side, access }));
   router.use(boardRoutes({ ...side, access }));
   return router;
 };

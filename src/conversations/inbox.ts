@@ -1,0 +1,67 @@
+import type { Connection, mongo } from 'mongoose';
+import { homeRange, isUuid } from '../platform/ids.ts';
+import { collectionOf } from '../platform/mongo.ts';
+import { conversationModels, type Status, type StoredConversation } from './conversation.ts';
+
+/** A search that would have to read very many gives up; the person narrows it down. */
+const WITHIN_MS = 3_000;
+const LIST_FIELDS = { outbox: 0, opening: 0, texts: 0, recent: 0, waiting: 0 } as const;
+
+export type InboxFilter = {
+  assistantId: string;
+  status?: Status;
+  tag?: string;
+  /** A conversationId, or a part of a session_id. */
+  search?: string;
+  after?: { at: Date; id: string };
+  limit: number;
+};
+
+/** A person's words, not a pattern. */
+const literally = (text: string): string => text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&');
+
+const queryOf = ({ assistantId, status, tag, search, after }: InboxFilter): mongo.Filter<StoredConversation> => ({
+  assistantId,
+  channel: { $ne: 'playground' },
+  ...(status && { status }),
+  ...(tag !== undefined && { 'tags.tag': tag }),
+  ...(search !== undefined &&
+    (isUuid(search)
+      ? { _id: homeRange(search), conversationId: search }
+      : { sessionId: { $regex: literally(search), $options: 'i' } })),
+  ...(after && {
+    $or: [{ updatedAt: { $lt: after.at } }, { updatedAt: after.at, _id: { $lt: after.id } }],
+  }),
+});
+
+/** Conversations as people look for them: latest change first. Playground ones are nobody's work. */
+export const createInbox = (connection: Connection) => {
+  const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
+
+  return {
+    list: async (filter: InboxFilter) => {
+      const rows = await conversations
+        .find(queryOf(filter), { projection: LIST_FIELDS, maxTimeMS: WITHIN_MS })
+        .sort({ updatedAt: -1, _id: -1 })
+        .limit(filter.limit + 1)
+        .toArray();
+      const page = rows.slice(0, filter.limit);
+      const last = rows.length > filter.limit ? page.at(-1) : undefined;
+      return { conversations: page, next: last ? { at: last.updatedAt, id: last._id } : null };
+    },
+
+    /** Those that changed since then, by the state they are in. */
+    countStatuses: async (assistantId: string, since: Date): Promise<Partial<Record<Status, number>>> => {
+      const rows = await conversations
+        .aggregate<{ _id: Status; count: number }>(
+          [
+            { $match: { assistantId, updatedAt: { $gte: since }, channel: { $ne: 'playground' } } },
+            { $group: { _id: '$status', count: { $sum: 1 } } },
+          ],
+          { maxTimeMS: WITHIN_MS },
+        )
+        .toArray();
+      return Object.fromEntries(rows.map(({ _id, count }) => [_id, count]));
+    },
+  };
+};

@@ -1,0 +1,144 @@
+import * as z from 'zod';
+import { type Assistant, AssistantInput, GUARDS } from '../assistants/assistant.ts';
+import { EngineInput, toEngineView } from '../assistants/engine-settings.ts';
+import type { AssistantStore } from '../assistants/store.ts';
+import { type Handled, handled, operation } from './operation.ts';
+import { time, uuid } from './wire.ts';
+
+const tag = 'Operators';
+const audience = 'owners';
+
+const EngineView = z.union([
+  z.object({ kind: z.literal('retrieval') }),
+  z.object({
+    kind: z.literal('openai'),
+    baseUrl: z.string(),
+    model: z.string(),
+    timeoutMs: z.number(),
+    temperature: z.number().nullable(),
+    maxTokens: z.number(),
+    historyTokens: z.number(),
+    apiKey: z.string().meta({ description: '`configured` or `none`; never the key.' }),
+  }),
+]);
+
+const AssistantView = z
+  .object({
+    assistantId: uuid,
+    name: z.string(),
+    instructions: z.string(),
+    languages: z.array(z.string()),
+    holdingText: z.string().nullable(),
+    threshold: z.number().nullable(),
+    dedupeWindowSeconds: z.number(),
+    guard: z.enum(GUARDS),
+    allowedLinks: z.array(z.string()),
+    engine: EngineView,
+    createdAt: time,
+    channel: z.object({ connected: z.boolean(), open: z.boolean(), limitPerMinute: z.number() }),
+  })
+  .meta({ id: 'Assistant' });
+
+export const assistantOperations = {
+  list: operation({
+    method: 'get',
+    path: '/assistants',
+    id: 'listAssistants',
+    tag,
+    summary: 'All assistants, oldest first',
+    audience,
+    answer: z.object({ assistants: z.array(AssistantView) }),
+  }),
+  create: operation({
+    method: 'post',
+    path: '/assistants',
+    id: 'createAssistant',
+    tag,
+    summary: 'Make an assistant',
+    audience,
+    body: AssistantInput,
+    status: 201,
+    answer: AssistantView,
+    audit: 'assistant.create',
+  }),
+  read: operation({
+    method: 'get',
+    path: '/assistants/:id',
+    id: 'getAssistant',
+    tag,
+    summary: 'One assistant',
+    audience,
+    answer: AssistantView,
+    errors: ['not_found'],
+  }),
+  update: operation({
+    method: 'patch',
+    path: '/assistants/:id',
+    id: 'updateAssistant',
+    tag,
+    summary: 'Change what is given; the rest stays',
+    audience,
+    body: AssistantInput.partial(),
+    answer: AssistantView,
+    audit: 'assistant.update',
+    errors: ['not_found'],
+  }),
+  setEngine: operation({
+    method: 'put',
+    path: '/assistants/:id/engine',
+    id: 'setEngine',
+    tag,
+    summary: 'What writes the replies; a provider’s key left out is the one stored already, for the same address',
+    audience,
+    body: EngineInput,
+    answer: AssistantView,
+    audit: 'assistant.set_engine',
+    errors: ['not_found'],
+  }),
+};
+
+/** Field by field: a secret that an assistant may get one day is not shown because nobody took it out. */
+const toView = (assistant: Assistant): z.input<typeof AssistantView> => {
+  const { connected, tokenHash, limitPerMinute } = assistant.channel;
+  return {
+    assistantId: assistant.assistantId,
+    name: assistant.name,
+    instructions: assistant.instructions,
+    languages: assistant.languages,
+    holdingText: assistant.holdingText,
+    threshold: assistant.threshold,
+    dedupeWindowSeconds: assistant.dedupeWindowSeconds,
+    guard: assistant.guard,
+    allowedLinks: assistant.allowedLinks,
+    engine: toEngineView(assistant.engine),
+    createdAt: assistant.createdAt,
+    channel: { connected, open: connected && tokenHash === null, limitPerMinute },
+  };
+};
+
+export const assistantRoutes = ({ assistants }: { assistants: AssistantStore }): Handled[] => [
+  handled(assistantOperations.list, async () => ({ assistants: (await assistants.listAssistants()).map(toView) })),
+
+  handled(assistantOperations.create, async ({ body, note }) => {
+    const made = await assistants.createAssistant(body);
+    note({ target: made.assistantId, details: { name: made.name } });
+    return toView(made);
+  }),
+
+  handled(assistantOperations.read, async ({ params: { id = '' } }) => toView(await assistants.getAssistant(id))),
+
+  handled(assistantOperations.update, async ({ params: { id = '' }, body, req, note }) => {
+    // What was left out has a default in the schema, which is for new ones.
+    const named = Object.entries(body).filter(([name]) => Object.hasOwn(req.body as object, name));
+    const changed = await assistants.updateAssistant(id, Object.fromEntries(named));
+    note({ target: id, details: { fields: named.map(([name]) => name).join(', ') } });
+    return toView(changed);
+  }),
+
+  handled(assistantOperations.setEngine, async ({ params: { id = '' }, body, note }) => {
+    const changed = await assistants.setEngine(id, body);
+    const { kind } = changed.engine;
+    note({ target: id, details: { kind, newKey: body.kind === 'openai' && typeof body.apiKey === 'string' } });
+    return toView(changed);
+  }),
+];

@@ -1,0 +1,113 @@
+import * as z from 'zod';
+import type { Channel } from '../assistants/assistant.ts';
+import { type ChannelChange, OPEN_CHANNEL_WARNING } from '../assistants/channel.ts';
+import type { AssistantStore } from '../assistants/store.ts';
+import { invalid } from '../platform/errors.ts';
+import { type Handled, handled, operation } from './operation.ts';
+
+const tag = 'Operators';
+const audience = 'owners';
+const path = '/assistants/:id/channel';
+
+const ChannelView = z
+  .object({
+    path: z.string().meta({ description: 'Where to POST, below the service’s address.' }),
+    connected: z.boolean(),
+    open: z.boolean().meta({ description: 'Connected without a verify token.' }),
+    limitPerMinute: z.int(),
+    warning: z.string().nullable(),
+  })
+  .meta({ id: 'Channel' });
+
+const Change = z.object({
+  connected: z.boolean().optional(),
+  token: z
+    .string()
+    .regex(/^[\x21-\x7e]{1,255}$/, 'must be 1–255 visible ASCII characters')
+    .nullable()
+    .optional()
+    .meta({ description: 'Null: open to whoever knows the address. Left out: as it is.' }),
+  limitPerMinute: z.int().min(1).max(1_000_000).optional(),
+});
+
+export const channelOperations = {
+  read: operation({
+    method: 'get',
+    path,
+    id: 'getChannel',
+    tag,
+    summary: 'The inbound webhook channel',
+    audience,
+    answer: ChannelView,
+    errors: ['not_found'],
+  }),
+  change: operation({
+    method: 'patch',
+    path,
+    id: 'changeChannel',
+    tag,
+    summary: 'Connect it with a token or open, set another limit, or take it off (its token goes)',
+    audience,
+    body: Change,
+    answer: ChannelView,
+    audit: 'channel.change',
+    errors: ['not_found'],
+  }),
+  clearToken: operation({
+    method: 'delete',
+    path: `${path}/token`,
+    id: 'clearChannelToken',
+    tag,
+    summary: 'Open it: whoever knows the address may call',
+    audience,
+    answer: ChannelView,
+    audit: 'channel.clear_token',
+    errors: ['not_found'],
+  }),
+};
+
+const toView = (assistantId: string, { connected, tokenHash, limitPerMinute }: Channel) => {
+  const open = connected && tokenHash === null;
+  return {
+    path: `/api/v1/channels/webhook/${assistantId}`,
+    connected,
+    open,
+    limitPerMinute,
+    warning: open ? OPEN_CHANNEL_WARNING : null,
+  };
+};
+
+const changeOf = ({ connected, token, limitPerMinute }: z.infer<typeof Change>, now: Channel): ChannelChange => {
+  if (connected === false) return { connected: false };
+  const limited = limitPerMinute === undefined ? {} : { limitPerMinute };
+  if (token !== undefined) return { connected: true, token, ...limited };
+  // Nobody opens a channel by leaving something out.
+  if (connected && !now.connected) {
+    throw invalid('token', 'required', 'must be a token, or null for an open channel');
+  }
+  return { limitPerMinute: limitPerMinute ?? now.limitPerMinute };
+};
+
+export const channelRoutes = ({ assistants }: { assistants: AssistantStore }): Handled[] => {
+  const set = async (id: string, change: ChannelChange) => {
+    const { channel } = await assistants.setChannel(id, change);
+    return toView(id, channel);
+  };
+  return [
+    handled(channelOperations.read, async ({ params: { id = '' } }) =>
+      toView(id, (await assistants.getAssistant(id)).channel),
+    ),
+
+    handled(channelOperations.change, async ({ params: { id = '' }, body, note }) => {
+      const changed = await set(id, changeOf(body, (await assistants.getAssistant(id)).channel));
+      const { connected, open, limitPerMinute } = changed;
+      note({ target: id, details: { connected, open, limitPerMinute, newToken: typeof body.token === 'string' } });
+      return changed;
+    }),
+
+    handled(channelOperations.clearToken, async ({ params: { id = '' } }) => {
+      const { channel } = await assistants.getAssistant(id);
+      return channel.connected ? set(id, { connected: true, token: null }) : toView(id, channel);
+    }),
+  ];
+};

@@ -1,0 +1,197 @@
+import * as z from 'zod';
+import { STATUSES, type StoredConversation } from '../conversations/conversation.ts';
+import { decodePosition, encodePosition, HISTORY_MAX } from '../conversations/messages.ts';
+import { EscalateRequest } from '../conversations/routes.ts';
+import type { ConversationStore } from '../conversations/store.ts';
+import { ConversationView, HistoryView, MessageView, toHistoryView, toView } from '../conversations/view.ts';
+import type { EndpointStore } from '../events/endpoint-store.ts';
+import type { DeliveryQueue } from '../events/queue.ts';
+import { invalid, notFound } from '../platform/errors.ts';
+import { MessageText } from '../turns/turn.ts';
+import { type Handled, handled, operation } from './operation.ts';
+import { cursor, decodePlace, encodePlace, given, line, nextCursor, uuid, wholeNumber } from './wire.ts';
+
+const CONVERSATIONS = 50;
+const MESSAGES = 200;
+const inbox = { tag: 'Operators', audience: 'operators' } as const;
+const one = { ...inbox, errors: ['not_found'] } as const;
+const path = '/conversations/:id';
+
+/** Beside what callers see: why the assistant said so, and why the score. */
+const ReadView = z
+  .object({
+    ...HistoryView.shape,
+    assistantId: uuid,
+    leadBecause: z.array(z.string()),
+    messages: z.array(z.object({ ...MessageView.shape, why: z.record(z.string(), z.unknown()).nullable() })),
+  })
+  .meta({ id: 'OperatorConversation' });
+
+const Tag = z.object({
+  tag: line(50),
+  color: z
+    .string()
+    .regex(/^#[0-9a-f]{6}$/, 'must be a colour like #1e90ff')
+    .nullable()
+    .default(null),
+});
+
+const state = (name: string, summary: string) =>
+  ({
+    ...one,
+    method: 'post',
+    path: `${path}/${name}`,
+    summary,
+    answer: ConversationView,
+  }) as const;
+
+export const conversationOperations = {
+  list: operation({
+    ...inbox,
+    method: 'get',
+    path: '/assistants/:id/conversations',
+    id: 'listInbox',
+    summary: 'Conversations, latest change first',
+    query: z.object({
+      status: z.enum(STATUSES).optional(),
+      tag: z.string().min(1).max(50).optional(),
+      search: z
+        .string()
+        .trim()
+        .min(1)
+        .max(256)
+        .optional()
+        .meta({ description: 'conversationId or part of session_id.' }),
+      limit: wholeNumber(1, 100).optional(),
+      cursor: cursor.optional(),
+    }),
+    answer: z.object({ conversations: z.array(ConversationView), nextCursor }),
+  }),
+  read: operation({
+    ...one,
+    method: 'get',
+    path,
+    id: 'readConversation',
+    summary: 'One conversation with its messages, oldest first; `afterSeq`: only what is newer',
+    query: z.object({
+      limit: wholeNumber(1, HISTORY_MAX).optional(),
+      cursor: cursor.optional(),
+      afterSeq: wholeNumber(0, 999_999_999).optional(),
+    }),
+    answer: ReadView,
+  }),
+  reply: operation({
+    ...one,
+    method: 'post',
+    path: `${path}/replies`,
+    id: 'replyToVisitor',
+    summary: 'Write to the visitor',
+    body: z.object({ content: MessageText }),
+    status: 201,
+    answer: z.object({ messageId: uuid, seq: z.int() }),
+    audit: 'conversation.reply',
+  }),
+  escalate: operation({
+    ...state('escalate', 'Hand it to a person'),
+    id: 'handToPerson',
+    body: z.object({ reason: EscalateRequest.shape.reason }),
+    audit: 'conversation.escalate',
+  }),
+  handBack: operation({
+    ...state('hand-back', 'Let the assistant answer again'),
+    id: 'handBackConversation',
+    audit: 'conversation.hand_back',
+    errors: ['not_found', 'validation_failed'],
+  }),
+  resolve: operation({
+    ...state('resolve', 'Mark it done, by whoever is signed in'),
+    id: 'resolveConversation',
+    audit: 'conversation.resolve',
+  }),
+  reopen: operation({
+    ...state('reopen', 'Open a resolved one again'),
+    id: 'reopenConversation',
+    audit: 'conversation.reopen',
+  }),
+  addTag: operation({
+    ...state('tags', 'Tag it, or give a tag another colour'),
+    id: 'tagConversation',
+    body: Tag,
+    audit: 'conversation.tag',
+  }),
+  removeTag: operation({
+    ...one,
+    method: 'delete',
+    path: `${path}/tags/:tag`,
+    id: 'untagConversation',
+    summary: 'Take a tag off',
+    answer: ConversationView,
+    audit: 'conversation.untag',
+  }),
+};
+
+type Dependencies = { conversations: ConversationStore; endpoints: EndpointStore; deliveryQueue: DeliveryQueue };
+type Changed = { conversation: StoredConversation; announced: boolean };
+
+export const inboxRoutes = ({ conversations, endpoints, deliveryQueue }: Dependencies): Handled[] => {
+  const { transitions } = conversations;
+  const where = (conversationId = '') => ({ conversationId, receiversOf: endpoints.receivers });
+
+  const changed = async <Result extends Changed>(transition: Promise<Result>): Promise<Result> => {
+    const result = await transition;
+    if (result.announced) deliveryQueue.wake(result.conversation._id);
+    return result;
+  };
+  const toState = async (transition: Promise<Changed>) => toView((await changed(transition)).conversation);
+
+  return [
+    handled(conversationOperations.list, async ({ params: { id = '' }, query }) => {
+      const { cursor: from, limit = CONVERSATIONS, ...filter } = query;
+      const after = from === undefined ? {} : { after: decodePlace(from) };
+      const page = await conversations.inbox.list({ assistantId: id, limit, ...given(filter), ...after });
+      return { conversations: page.conversations.map(toView), nextCursor: page.next && encodePlace(page.next) };
+    }),
+
+    handled(conversationOperations.read, async ({ params: { id = '' }, query: { cursor: at, afterSeq, limit } }) => {
+      const position = at === undefined ? undefined : decodePosition(at);
+      if (position === null) throw invalid('cursor', 'invalid', 'is not a cursor of this list');
+      const conversation = await conversations.findById(id);
+      if (!conversation) throw notFound();
+      const newer =
+        afterSeq === undefined ? undefined : { seq: afterSeq, index: Number.MAX_SAFE_INTEGER, waitingAfter: null };
+      const from = position ?? newer;
+      const page = await conversations.messages.readPage(conversation, {
+        ...(from && { from }),
+        limit: limit ?? MESSAGES,
+      });
+      const view = toHistoryView(conversation, page, page.next && encodePosition(page.next));
+      const { assistantId, leadBecause } = conversation;
+      const messages = view.messages.map((message, index) => ({ ...message, why: page.messages[index]?.why ?? null }));
+      return { ...view, assistantId, leadBecause, messages };
+    }),
+
+    handled(conversationOperations.reply, async ({ params: { id = '' }, body: { content }, note }) => {
+      const { messageId, seq } = await changed(transitions.replyAsOperator(where(id), content));
+      note({ target: id, details: { messageId } });
+      return { messageId, seq };
+    }),
+
+    handled(conversationOperations.escalate, ({ params: { id }, body: { reason } }) =>
+      toState(transitions.escalate(where(id), reason == null ? {} : { reason })),
+    ),
+    handled(conversationOperations.handBack, ({ params: { id } }) => toState(transitions.handBack(where(id)))),
+    handled(conversationOperations.resolve, ({ params: { id }, operator }) =>
+      toState(transitions.resolve(where(id), operator.operatorId)),
+    ),
+    handled(conversationOperations.reopen, ({ params: { id } }) => toState(transitions.reopen(where(id)))),
+
+    handled(conversationOperations.addTag, ({ params: { id = '' }, body, note }) => {
+      note({ target: id, details: body });
+      return toState(transitions.addTag(where(id), body));
+    }),
+    handled(conversationOperations.removeTag, ({ params: { id = '', tag = '' }, note }) => {
+      note({ target: id, details: { tag } });
+      return toState(transitions.removeTag(where(id), tag));
+    }),
+  ];
+};

@@ -1,0 +1,162 @@
+import * as z from 'zod';
+import { createRecentDeliveries } from '../conversations/delivery-list.ts';
+import type { ConversationStore } from '../conversations/store.ts';
+import { ERROR_KINDS, isFinal, OUTCOMES } from '../events/delivery.ts';
+import { describeTest, toDeliveryView } from '../events/delivery-view.ts';
+import type { EndpointStore } from '../events/endpoint-store.ts';
+import { EventKind } from '../events/event.ts';
+import { LIST_MAX } from '../events/list.ts';
+import type { DeliveryQueue } from '../events/queue.ts';
+import type { DeliveryStore } from '../events/store.ts';
+import { invalid } from '../platform/errors.ts';
+import { type Handled, handled, operation } from './operation.ts';
+import { cursor, given, nextCursor, time, uuid, wholeNumber } from './wire.ts';
+
+const tag = 'Operators';
+const audience = 'owners';
+const ms = z.number().nullable();
+const when = z.iso.datetime({ offset: true });
+
+const DeliveryRow = z
+  .object({
+    deliveryId: z.string(),
+    eventId: uuid,
+    event: EventKind,
+    endpointId: uuid,
+    assistantId: uuid,
+    conversationId: uuid.nullable(),
+    outcome: z.enum(OUTCOMES),
+    errorKind: z.enum(ERROR_KINDS).nullable(),
+    errorDetail: z.string().nullable(),
+    status: z.int().nullable(),
+    url: z.string().nullable(),
+    redelivery: z.boolean(),
+    ms,
+    happenedAt: time,
+    createdAt: time,
+    endedAt: time.nullable(),
+  })
+  .meta({ id: 'DeliveryRow' });
+
+const headers = z.record(z.string(), z.union([z.string(), z.array(z.string())]));
+
+const DeliveryView = z
+  .object({
+    ...DeliveryRow.shape,
+    requestHeaders: headers,
+    body: z.string().nullable().meta({ description: 'As it was sent; null once its conversation was erased.' }),
+    responseHeaders: headers,
+    responseBody: z.string().nullable(),
+    truncated: z.boolean(),
+    timings: z.object({ dns: ms, connect: ms, tls: ms, firstByte: ms, total: ms }).nullable(),
+    remoteAddress: z.string().nullable(),
+    tls: z.object({ version: z.string(), daysToExpiry: z.number().nullable() }).nullable(),
+    worker: z.string().nullable(),
+    expiresAt: time,
+    resend: z
+      .object({ number: z.int(), risk: z.enum(['safe', 'may_double']) })
+      .nullable()
+      .meta({ description: 'What to send along with a resend; null: it cannot be sent again.' }),
+    test: z
+      .object({
+        ok: z.boolean(),
+        ended: z.boolean(),
+        checks: z.array(
+          z.object({
+            check: z.enum(['address', 'tls', 'status', 'time']),
+            ok: z.boolean().nullable(),
+            detail: z.string().nullable(),
+          }),
+        ),
+      })
+      .nullable()
+      .meta({ description: 'Of a test event: its way step by step.' }),
+  })
+  .meta({ id: 'Delivery' });
+
+export const deliveryOperations = {
+  list: operation({
+    method: 'get',
+    path: '/assistants/:id/deliveries',
+    id: 'listDeliveries',
+    tag,
+    summary: 'Recent deliveries, newest first, those still waiting included',
+    audience,
+    query: z.object({
+      endpointId: uuid.optional(),
+      eventId: uuid.optional(),
+      conversationId: uuid.optional(),
+      event: EventKind.optional(),
+      outcome: z.enum(OUTCOMES).optional(),
+      from: when.optional(),
+      to: when.optional(),
+      limit: wholeNumber(1, LIST_MAX).optional(),
+      cursor: cursor.optional(),
+    }),
+    answer: z.object({ deliveries: z.array(DeliveryRow), nextCursor }),
+  }),
+  read: operation({
+    method: 'get',
+    path: '/deliveries/:id',
+    id: 'getDelivery',
+    tag,
+    summary: 'One delivery with what was sent and what came back; one that still waits has no record yet',
+    audience,
+    answer: DeliveryView,
+    errors: ['not_found'],
+  }),
+  resend: operation({
+    method: 'post',
+    path: '/deliveries/:id/resend',
+    id: 'resendDelivery',
+    tag,
+    summary: 'Send the event once more, marked as a redelivery, outside the order',
+    audience,
+    body: z.object({
+      number: z.int().min(1).meta({ description: 'As `resend.number` shows it: pressed twice, it is one.' }),
+      mayDouble: z.boolean().default(false).meta({ description: 'True: known that the receiver may have it already.' }),
+    }),
+    status: 202,
+    answer: z.object({ deliveryId: z.string() }),
+    audit: 'delivery.resend',
+    errors: ['not_found'],
+  }),
+};
+
+type Dependencies = {
+  conversations: ConversationStore;
+  endpoints: EndpointStore;
+  deliveries: DeliveryStore;
+  deliveryQueue: DeliveryQueue;
+};
+
+const toDate = (text: string | undefined): Date | undefined => (text === undefined ? undefined : new Date(text));
+
+export const deliveryRoutes = ({ conversations, endpoints, deliveries, deliveryQueue }: Dependencies): Handled[] => {
+  const recent = createRecentDeliveries({ deliveries, outbox: conversations.outbox });
+  return [
+    handled(deliveryOperations.list, ({ params: { id = '' }, query: { from, to, ...rest } }) =>
+      recent({ assistantId: id, ...given({ ...rest, from: toDate(from), to: toDate(to) }) }),
+    ),
+
+    handled(deliveryOperations.read, async ({ params: { id = '' } }) => {
+      const delivery = await deliveries.getDelivery(id);
+      const again = isFinal(delivery.outcome) && delivery.body ? await deliveries.planResend(id) : null;
+      const test = delivery.event === 'webhook.test' ? describeTest(delivery) : null;
+      return { ...toDeliveryView(delivery), resend: again, test };
+    }),
+
+    handled(deliveryOperations.resend, async ({ params: { id = '' }, body: { number, mayDouble }, note }) => {
+      const { endpointId } = await deliveries.getDelivery(id);
+      const { url } = await endpoints.getEndpoint(endpointId);
+      const { risk } = await deliveries.planResend(id);
+      if (risk === 'may_double' && !mayDouble) {
+        throw invalid('mayDouble', 'required', 'must be true: the receiver may have this event already');
+      }
+      const deliveryId = await deliveries.queueResend(id, number, url);
+      deliveryQueue.wakeDelivery(deliveryId);
+      note({ target: id, details: { deliveryId, risk } });
+      return { deliveryId };
+    }),
+  ];
+};

@@ -1,0 +1,173 @@
+import * as z from 'zod';
+import type { AssistantStore } from '../assistants/store.ts';
+import { EndpointInput, MAX_OVERLAP_HOURS } from '../events/endpoint.ts';
+import type { EndpointStore } from '../events/endpoint-store.ts';
+import { EventKind } from '../events/event.ts';
+import type { DeliveryQueue } from '../events/queue.ts';
+import type { DeliveryStore } from '../events/store.ts';
+import { type Handled, handled, operation } from './operation.ts';
+import { given, time, uuid } from './wire.ts';
+
+const tag = 'Operators';
+const audience = 'owners';
+
+const EndpointView = z
+  .object({
+    endpointId: uuid,
+    assistantId: uuid,
+    url: z.string(),
+    events: z.array(EventKind).meta({ description: 'Empty: every event.' }),
+    enabled: z.boolean(),
+    enabledSince: time,
+    pause: z
+      .object({ reason: z.enum(['gone', 'retry_after']), until: time.nullable() })
+      .nullable()
+      .meta({ description: 'Why its events wait; without an end until somebody resumes it.' }),
+    createdAt: time,
+    overlapUntil: time.nullable().meta({ description: 'So long the secret before the current one signs too.' }),
+  })
+  .meta({ id: 'Endpoint' });
+
+const SecretView = z
+  .object({ endpoint: EndpointView, secret: z.string().meta({ description: 'Shown this once.' }) })
+  .meta({ id: 'EndpointSecret' });
+
+const Change = z.object({
+  url: z.string().optional(),
+  events: EndpointInput.shape.events.unwrap().optional(),
+  enabled: z.boolean().optional().meta({ description: 'Off: what was not yet sent to it ends.' }),
+});
+
+const one = { tag, audience, errors: ['not_found'] } as const;
+
+export const endpointOperations = {
+  list: operation({
+    ...one,
+    method: 'get',
+    path: '/assistants/:id/endpoints',
+    id: 'listEndpoints',
+    summary: 'Where events go, oldest first',
+    answer: z.object({ endpoints: z.array(EndpointView) }),
+  }),
+  add: operation({
+    ...one,
+    method: 'post',
+    path: '/assistants/:id/endpoints',
+    id: 'addEndpoint',
+    summary: 'Register a URL; its secret is shown this once',
+    body: EndpointInput,
+    status: 201,
+    answer: SecretView,
+    audit: 'endpoint.add',
+  }),
+  read: operation({
+    ...one,
+    method: 'get',
+    path: '/endpoints/:id',
+    id: 'getEndpoint',
+    summary: 'One endpoint',
+    answer: EndpointView,
+  }),
+  update: operation({
+    ...one,
+    method: 'patch',
+    path: '/endpoints/:id',
+    id: 'updateEndpoint',
+    summary: 'Another URL or filter; on or off',
+    body: Change,
+    answer: EndpointView,
+    audit: 'endpoint.update',
+  }),
+  remove: operation({
+    ...one,
+    method: 'delete',
+    path: '/endpoints/:id',
+    id: 'removeEndpoint',
+    summary: 'Forget it; what was not yet sent to it ends',
+    audit: 'endpoint.remove',
+  }),
+  rotate: operation({
+    ...one,
+    method: 'post',
+    path: '/endpoints/:id/rotate',
+    id: 'rotateEndpointSecret',
+    summary: 'A new secret, shown this once; the old one signs beside it for the overlap',
+    body: z.object({ overlapHours: z.number().min(0).max(MAX_OVERLAP_HOURS).default(0) }),
+    answer: SecretView,
+    audit: 'endpoint.rotate',
+  }),
+  resume: operation({
+    ...one,
+    method: 'post',
+    path: '/endpoints/:id/resume',
+    id: 'resumeEndpoint',
+    summary: 'End its pause: what waits is sent, in order',
+    answer: EndpointView,
+    audit: 'endpoint.resume',
+  }),
+  test: operation({
+    ...one,
+    method: 'post',
+    path: '/endpoints/:id/test',
+    id: 'testEndpoint',
+    summary: 'Send a webhook.test the whole real way; ask getDelivery what became of it',
+    status: 202,
+    answer: z.object({ deliveryId: z.string() }),
+    audit: 'endpoint.test',
+  }),
+};
+
+type Dependencies = {
+  assistants: AssistantStore;
+  endpoints: EndpointStore;
+  deliveries: DeliveryStore;
+  deliveryQueue: DeliveryQueue;
+};
+
+/** What a log or a trail may say of a URL: a customer may have put a secret into its path. */
+const hostOf = (url: string): string => URL.parse(url)?.host ?? '';
+
+export const endpointRoutes = ({ assistants, endpoints, deliveries, deliveryQueue }: Dependencies): Handled[] => [
+  handled(endpointOperations.list, async ({ params: { id = '' } }) => {
+    await assistants.getAssistant(id);
+    return { endpoints: await endpoints.listEndpoints(id) };
+  }),
+
+  handled(endpointOperations.add, async ({ params: { id = '' }, body, note }) => {
+    await assistants.getAssistant(id);
+    const added = await endpoints.addEndpoint(id, body);
+    const { endpointId, url } = added.endpoint;
+    note({ target: endpointId, details: { assistantId: id, host: hostOf(url) } });
+    return added;
+  }),
+
+  handled(endpointOperations.read, ({ params: { id = '' } }) => endpoints.getEndpoint(id)),
+
+  handled(endpointOperations.update, async ({ params: { id = '' }, body: { enabled, ...rest }, note }) => {
+    const changes = given(rest);
+    const updated =
+      Object.keys(changes).length > 0 ? await endpoints.updateEndpoint(id, changes) : await endpoints.getEndpoint(id);
+    const now = enabled === undefined ? updated : await endpoints.setEnabled(id, enabled);
+    note({ target: id, details: { host: hostOf(now.url), events: now.events.join(', '), enabled: now.enabled } });
+    return now;
+  }),
+
+  handled(endpointOperations.remove, async ({ params: { id = '' }, note }) => {
+    const { assistantId, url } = await endpoints.removeEndpoint(id);
+    note({ target: id, details: { assistantId, host: hostOf(url) } });
+  }),
+
+  handled(endpointOperations.rotate, async ({ params: { id = '' }, body: { overlapHours }, note }) => {
+    note({ target: id, details: { overlapHours } });
+    return endpoints.rotateSecret(id, overlapHours);
+  }),
+
+  handled(endpointOperations.resume, ({ params: { id = '' } }) => endpoints.resumeEndpoint(id)),
+
+  handled(endpointOperations.test, async ({ params: { id = '' }, note }) => {
+    const deliveryId = await deliveries.queueTest(await endpoints.getEndpoint(id));
+    deliveryQueue.wakeDelivery(deliveryId);
+    note({ target: id, details: { deliveryId } });
+    return { deliveryId };
+  }),
+];

@@ -1,0 +1,98 @@
+import * as z from 'zod';
+import { DEFAULT_LIMIT_PER_MINUTE } from '../assistants/assistant.ts';
+import type { AssistantStore } from '../assistants/store.ts';
+import { type Handled, handled, operation } from './operation.ts';
+import { line, time, uuid } from './wire.ts';
+
+const tag = 'Operators';
+const audience = 'owners';
+
+const KeyView = z
+  .object({
+    keyId: uuid,
+    assistantId: uuid,
+    name: z.string(),
+    lastFour: z.string(),
+    limitPerMinute: z.int(),
+    createdAt: time,
+    lastUsedAt: time.nullable(),
+    revokedAt: time.nullable(),
+  })
+  .meta({ id: 'ApiKey' });
+
+const NewKeyView = z
+  .object({ key: KeyView, apiKey: z.string().meta({ description: 'In full, this once.' }) })
+  .meta({ id: 'NewApiKey' });
+
+export const keyOperations = {
+  list: operation({
+    method: 'get',
+    path: '/assistants/:id/keys',
+    id: 'listApiKeys',
+    tag,
+    summary: 'Keys by their last four characters, newest first',
+    audience,
+    answer: z.object({ keys: z.array(KeyView) }),
+    errors: ['not_found'],
+  }),
+  create: operation({
+    method: 'post',
+    path: '/assistants/:id/keys',
+    id: 'createApiKey',
+    tag,
+    summary: 'Make a key; it is shown this once',
+    audience,
+    body: z.object({
+      name: line(100),
+      limitPerMinute: z.int().min(1).max(1_000_000).default(DEFAULT_LIMIT_PER_MINUTE),
+    }),
+    status: 201,
+    answer: NewKeyView,
+    audit: 'key.create',
+    errors: ['not_found'],
+  }),
+  rotate: operation({
+    method: 'post',
+    path: '/keys/:id/rotate',
+    id: 'rotateApiKey',
+    tag,
+    summary: 'A new secret under the same id; the old one ends within a second',
+    audience,
+    answer: NewKeyView,
+    audit: 'key.rotate',
+    errors: ['not_found'],
+  }),
+  revoke: operation({
+    method: 'post',
+    path: '/keys/:id/revoke',
+    id: 'revokeApiKey',
+    tag,
+    summary: 'End a key within a second, for good',
+    audience,
+    answer: KeyView,
+    audit: 'key.revoke',
+    errors: ['not_found'],
+  }),
+};
+
+export const keyRoutes = ({ assistants }: { assistants: AssistantStore }): Handled[] => [
+  handled(keyOperations.list, async ({ params: { id = '' } }) => {
+    await assistants.getAssistant(id);
+    return { keys: await assistants.listApiKeys(id) };
+  }),
+
+  handled(keyOperations.create, async ({ params: { id = '' }, body, note }) => {
+    const made = await assistants.createApiKey({ assistantId: id, ...body });
+    const { keyId, lastFour, name } = made.key;
+    note({ target: keyId, details: { assistantId: id, name, lastFour } });
+    return made;
+  }),
+
+  handled(keyOperations.rotate, async ({ params: { id = '' }, note }) => {
+    const rotated = await assistants.rotateApiKey(id);
+    note({ target: id, details: { lastFour: rotated.key.lastFour } });
+    return rotated;
+  }),
+
+  handled(keyOperations.revoke, ({ params: { id = '' } }) => assistants.revokeApiKey(id)),
+];

@@ -1,0 +1,135 @@
+import * as z from 'zod';
+import { KnowledgeInput } from '../assistants/assistant.ts';
+import { KNOWLEDGE_FORMATS, parseKnowledge } from '../assistants/knowledge-import.ts';
+import type { AssistantStore } from '../assistants/store.ts';
+import { SuggestedAction } from '../assistants/suggested-action.ts';
+import { type Handled, handled, operation } from './operation.ts';
+import { uuid } from './wire.ts';
+
+const tag = 'Operators';
+const audience = 'owners';
+const IMPORT_LIMIT_BYTES = 4 * 1024 * 1024;
+const path = '/assistants/:id/knowledge';
+
+const EntryView = z
+  .object({
+    entryId: uuid,
+    question: z.string(),
+    variants: z.array(z.string()),
+    answer: z.string(),
+    language: z.string().nullable(),
+    actions: z.array(SuggestedAction),
+    tags: z.array(z.string()),
+  })
+  .meta({ id: 'KnowledgeEntry' });
+
+export const knowledgeOperations = {
+  list: operation({
+    method: 'get',
+    path,
+    id: 'listKnowledge',
+    tag,
+    summary: 'What an assistant knows, in its order',
+    audience,
+    answer: z.object({ entries: z.array(EntryView) }),
+    errors: ['not_found'],
+  }),
+  add: operation({
+    method: 'post',
+    path,
+    id: 'addKnowledge',
+    tag,
+    summary: 'Add a question and its answer',
+    audience,
+    body: KnowledgeInput,
+    status: 201,
+    answer: EntryView,
+    audit: 'knowledge.add',
+    errors: ['not_found'],
+  }),
+  update: operation({
+    method: 'put',
+    path: `${path}/:entryId`,
+    id: 'updateKnowledge',
+    tag,
+    summary: 'Write an entry anew; it keeps its place',
+    audience,
+    body: KnowledgeInput,
+    answer: EntryView,
+    audit: 'knowledge.update',
+    errors: ['not_found'],
+  }),
+  remove: operation({
+    method: 'delete',
+    path: `${path}/:entryId`,
+    id: 'removeKnowledge',
+    tag,
+    summary: 'Remove an entry',
+    audience,
+    audit: 'knowledge.remove',
+    errors: ['not_found'],
+  }),
+  importFile: operation({
+    method: 'post',
+    path: '/assistants/:id/knowledge-import',
+    id: 'importKnowledge',
+    tag,
+    summary: 'Add the rows of a file; bad ones are refused with their line. At most 4 MiB',
+    audience,
+    body: z.object({
+      format: z.enum(KNOWLEDGE_FORMATS),
+      text: z.string().min(1),
+      replace: z.boolean().default(false).meta({ description: 'True: what was known before goes.' }),
+      dryRun: z.boolean().default(false).meta({ description: 'True: only tell what would be imported.' }),
+    }),
+    bodyLimitBytes: IMPORT_LIMIT_BYTES,
+    answer: z.object({
+      imported: z.int(),
+      refused: z.array(z.object({ line: z.int(), reason: z.string() })),
+    }),
+    audit: 'knowledge.import',
+    errors: ['not_found'],
+  }),
+};
+
+export const knowledgeRoutes = ({ assistants }: { assistants: AssistantStore }): Handled[] => [
+  handled(knowledgeOperations.list, async ({ params: { id = '' } }) => {
+    await assistants.getAssistant(id);
+    return { entries: await assistants.listKnowledge(id) };
+  }),
+
+  handled(knowledgeOperations.add, async ({ params: { id = '' }, body, note }) => {
+    const [entry] = await assistants.addKnowledge(id, [body]);
+    if (!entry) throw new Error('an entry was added and is not there');
+    note({ target: id, details: { entryId: entry.entryId } });
+    return entry;
+  }),
+
+  handled(knowledgeOperations.update, async ({ params: { id = '', entryId = '' }, body, note }) => {
+    note({ target: id, details: { entryId } });
+    return assistants.updateKnowledge(id, entryId, body);
+  }),
+
+  handled(knowledgeOperations.remove, async ({ params: { id = '', entryId = '' }, note }) => {
+    note({ target: id, details: { entryId } });
+    await assistants.removeKnowledge(id, [entryId]);
+  }),
+
+  handled(knowledgeOperations.importFile, async ({ params: { id = '' }, body, note }) => {
+    await assistants.getAssistant(id);
+    const { format, text, replace, dryRun } = body;
+    const { entries, refused } = parseKnowledge(format, text);
+    note({ target: id, details: { imported: entries.length, refused: refused.length, replace, dryRun } });
+    if (dryRun || entries.length === 0) return { imported: entries.length, refused };
+    const before = replace ? await assistants.listKnowledge(id) : [];
+    await assistants.addKnowledge(id, entries);
+    // Only once the new ones are there, and never for a file without a good row.
+    if (before.length > 0) {
+      await assistants.removeKnowledge(
+        id,
+        before.map(({ entryId }) => entryId),
+      );
+    }
+    return { imported: entries.length, refused };
+  }),
+];

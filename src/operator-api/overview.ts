@@ -1,0 +1,81 @@
+import * as z from 'zod';
+import type { AssistantStore } from '../assistants/store.ts';
+import { STATUSES } from '../conversations/conversation.ts';
+import type { ConversationStore } from '../conversations/store.ts';
+import { OUTCOMES } from '../events/delivery.ts';
+import { isPaused } from '../events/endpoint.ts';
+import type { EndpointStore } from '../events/endpoint-store.ts';
+import type { DeliveryQueue } from '../events/queue.ts';
+import type { DeliveryStore } from '../events/store.ts';
+import type { TurnQueue } from '../turns/queue.ts';
+import { type Handled, handled, operation } from './operation.ts';
+import { time } from './wire.ts';
+
+const DAY_MS = 86_400_000;
+const count = z.int().min(0);
+const jobs = z.record(z.string(), count);
+
+export const overviewOperations = {
+  read: operation({
+    method: 'get',
+    path: '/assistants/:id/overview',
+    id: 'getOverview',
+    tag: 'Operators',
+    summary: 'Figures of the last 24 hours, and what there is',
+    audience: 'owners',
+    answer: z.object({
+      since: time,
+      conversations: z.object(Object.fromEntries(STATUSES.map((status) => [status, count]))),
+      deliveries: z.object(Object.fromEntries(OUTCOMES.map((outcome) => [outcome, count]))),
+      endpoints: z.object({ all: count, enabled: count, paused: count }),
+      knowledgeEntries: count,
+      apiKeys: count.meta({ description: 'Those that are not revoked.' }),
+      queues: z.object({ turns: jobs, deliveries: jobs }),
+    }),
+    errors: ['not_found'],
+  }),
+};
+
+type Dependencies = {
+  assistants: AssistantStore;
+  conversations: ConversationStore;
+  endpoints: EndpointStore;
+  deliveries: DeliveryStore;
+  turnQueue: TurnQueue;
+  deliveryQueue: DeliveryQueue;
+};
+
+const all = (names: readonly string[], counted: Partial<Record<string, number>>): Record<string, number> =>
+  Object.fromEntries(names.map((name) => [name, counted[name] ?? 0]));
+
+export const overviewRoutes = (dependencies: Dependencies): Handled[] => {
+  const { assistants, conversations, endpoints, deliveries, turnQueue, deliveryQueue } = dependencies;
+  return [
+    handled(overviewOperations.read, async ({ params: { id = '' } }) => {
+      await assistants.getAssistant(id);
+      const since = new Date(Date.now() - DAY_MS);
+      const [statuses, outcomes, registered, entries, keys, turns, wakeUps] = await Promise.all([
+        conversations.inbox.countStatuses(id, since),
+        deliveries.countOutcomes(id, since),
+        endpoints.listEndpoints(id),
+        assistants.listKnowledge(id),
+        assistants.listApiKeys(id),
+        turnQueue.countJobs(),
+        deliveryQueue.countJobs(),
+      ]);
+      return {
+        since,
+        conversations: all(STATUSES, statuses),
+        deliveries: all(OUTCOMES, outcomes),
+        endpoints: {
+          all: registered.length,
+          enabled: registered.filter(({ enabled }) => enabled).length,
+          paused: registered.filter((one) => one.enabled && isPaused(one, Date.now())).length,
+        },
+        knowledgeEntries: entries.length,
+        apiKeys: keys.filter(({ revokedAt }) => revokedAt === null).length,
+        queues: { turns, deliveries: wakeUps },
+      };
+    }),
+  ];
+};

@@ -1,0 +1,42 @@
+import * as z from 'zod';
+import type { AssistantStore } from '../assistants/store.ts';
+import type { Submit } from '../turns/submit.ts';
+import { ChatRequest, ChatResponse, SessionId } from '../turns/turn.ts';
+import { type Handled, handled, operation } from './operation.ts';
+
+const SESSION_MAX = 200;
+
+export const playgroundOperations = {
+  turn: operation({
+    method: 'post',
+    path: '/assistants/:id/playground',
+    id: 'playgroundTurn',
+    tag: 'Operators',
+    summary: 'Try it: a turn of nobody’s session, which announces nothing',
+    audience: 'operators',
+    body: z.object({
+      sessionId: SessionId.refine((value) => value.length <= SESSION_MAX, `must be at most ${SESSION_MAX} characters`),
+      message: ChatRequest.shape.message,
+      language: ChatRequest.shape.language,
+    }),
+    answer: ChatResponse,
+    errors: ['not_found', 'session_busy', 'reply_timeout'],
+  }),
+};
+
+/** No line in the trail: it changes nothing that anybody else sees. */
+export const playgroundRoutes = ({ assistants, submit }: { assistants: AssistantStore; submit: Submit }): Handled[] => [
+  handled(playgroundOperations.turn, async ({ params: { id = '' }, body, operator, res }) => {
+    const { sessionId, message, language = null } = body;
+    const { response, delivered } = await submit({
+      assistant: await assistants.getAssistant(id),
+      channel: 'playground',
+      sessionId: `${operator.operatorId}:${sessionId}`, // each operator's own
+      message,
+      language,
+      idempotencyKey: null,
+    });
+    res.on('finish', delivered);
+    return response;
+  }),
+];
