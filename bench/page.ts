@@ -92,6 +92,38 @@ const bars = (): Bar[] =>
     })),
   );
 
+/** Example prices, to be put right by whoever knows their own. */
+const CORE_HOUR = 0.04;
+const GB_MONTH = 0.1;
+
+const million = (): string => {
+  const turnBytes = figure('growth.turn-bytes').value;
+  const deliveryBytes = figure('growth.delivery-bytes').value;
+  const rows = (['whole', 'endpoint'] as const).map((name) => {
+    const cost = costs[`${name} 200`];
+    // µs a turn are seconds a million turns.
+    const coreSeconds = PROCESSES.reduce((sum, one) => sum + (cost?.cpu[one] ?? 0), 0);
+    const gigabytes = (turnBytes + (name === 'endpoint' ? deliveryBytes : 0)) / 1000;
+    const hours = coreSeconds / 3600;
+    return [
+      CONTENDERS[name],
+      `${coreSeconds.toFixed(0)} s = ${hours.toFixed(2)} h`,
+      `$ ${(hours * CORE_HOUR).toFixed(3)}`,
+      `${gigabytes.toFixed(2)} GB`,
+      `$ ${(gigabytes * GB_MONTH).toFixed(3)}`,
+      `${((cost?.counts['MongoDB kB'] ?? 0) + (cost?.counts['Redis kB'] ?? 0)).toFixed(1)} GB`,
+    ];
+  });
+  const head = [
+    'a million turns',
+    'CPU of one core',
+    `at $ ${CORE_HOUR} an hour`,
+    'on disk',
+    `at $ ${GB_MONTH} a GB and month`,
+  ];
+  return markdown([...head, 'between the processes'], rows);
+};
+
 const { machine, options } = run;
 const sections: Record<string, string> = {
   run: `\`${run.command}\` on ${run.at.slice(0, 10)}, commit ${run.commit}: ${machine.cpus} cores (${machine.model}), ${machine.memoryGb} GB, Node ${machine.node}; ${options.rounds} rounds of ${options.seconds} s after ${options.warmUpSeconds} s; ${run.seconds} s in all.`,
@@ -101,6 +133,7 @@ const sections: Record<string, string> = {
   botbuilder: partTable('botbuilder'),
   deliveries: partTable('deliveries'),
   growth: partTable('growth'),
+  million: million(),
   others: [partTable('hot'), partTable('start')].join('\n\n'),
 };
 

@@ -54,14 +54,24 @@ const machine = () => ({
   node: process.versions.node,
 });
 
+let interrupted = false;
+
 const measure = async (names: string[], options: Options): Promise<Record<string, PartResult>> => {
   const results: Record<string, PartResult> = {};
   for (const name of names) {
     const part = PARTS[name];
     if (!part) throw new Error(`there is no part "${name}"; there are: ${Object.keys(PARTS).join(', ')}`);
     const startedAt = performance.now();
-    const result = await within(part.withinS, name, (await part.load())(options, say));
-    results[name] = result;
+    try {
+      results[name] = await within(part.withinS, name, (await part.load())(options, say));
+    } catch (cause) {
+      if (interrupted) throw cause;
+      // The others' figures are not lost for one that could not be had.
+      say(`${name} failed: ${cause instanceof Error ? cause.message : String(cause)}`);
+      results[name] = { figures: [], detail: { failed: String(cause) } };
+      process.exitCode = 1;
+      await closeAll();
+    }
     say(`${name} took ${((performance.now() - startedAt) / 1000).toFixed(0)} s`);
   }
   return results;
@@ -86,7 +96,6 @@ const main = async (asked: string[]): Promise<void> => {
   if (figures.some((figure) => isMet(figure) === false)) process.exitCode = 1;
 };
 
-let interrupted = false;
 for (const signal of ['SIGINT', 'SIGTERM'] as const) {
   process.once(signal, () => {
     interrupted = true;

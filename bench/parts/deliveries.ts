@@ -7,8 +7,8 @@ import { openPosts } from '../support/posts.ts';
 import { openSink } from '../support/sink.ts';
 import { openStand } from '../support/stand.ts';
 
-const EVENTS = 20_000;
-const WARM_UP_EVENTS = 4_000;
+const EVENTS = 10_000;
+const WARM_UP_EVENTS = 3_000;
 const ENDPOINTS = 10;
 const IN_FLIGHT = [50, 200];
 const RATES = [100, 200, 500];

@@ -24,8 +24,8 @@ export const readOptions = (env: NodeJS.ProcessEnv): Options => {
   };
   return {
     rounds: number('BENCH_ROUNDS', 5),
-    seconds: number('BENCH_SECONDS', 1.5),
-    warmUpSeconds: number('BENCH_WARM_UP', 0.4),
+    seconds: number('BENCH_SECONDS', 1.3),
+    warmUpSeconds: number('BENCH_WARM_UP', 0.3),
     scale: number('BENCH_SCALE', 1),
   };
 };

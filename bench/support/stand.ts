@@ -25,13 +25,13 @@ type Start = {
 
 const open = new Set<() => Promise<void>>();
 
-let closing: Promise<unknown> | undefined;
-
-/** Whatever the bench has started goes, by process id, however it ends; whoever asks a second time waits for the first. */
+/** Whatever the bench has started goes, by process id, however it ends; whoever asks meanwhile waits for the same. */
 export const closeAll = async (): Promise<void> => {
-  closing ??= Promise.allSettled([...open].map((close) => close()));
+  closing ??= Promise.allSettled([...open].map((close) => close())).finally(() => (closing = undefined));
   await closing;
 };
+
+let closing: Promise<unknown> | undefined;
 
 export const cpuMsOf = (pid: number): number => {
   const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ').at(-1)?.split(' ') ?? [];
