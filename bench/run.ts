@@ -110,4 +110,4 @@ try {
 } finally {
   await closeAll();
 }
-process.exit(interrupted ? 130 : undefined); // connections of a part that failed midway may still be open
+process.exit(interrupted ? 130 : process.exitCode); // connections of a part that failed midway may still be open
