@@ -109,11 +109,17 @@ test('an unknown email takes as long as a wrong password, and is told the same',
     return { ms: performance.now() - since, message: (body as { error: { message: string } }).error.message };
   };
 
-  const known = [await timed(email), await timed(email), await timed(email)];
-  const unknown = [await timed('a@example.com'), await timed('b@example.com'), await timed('c@example.com')];
+  const known: Awaited<ReturnType<typeof timed>>[] = [];
+  const unknown: Awaited<ReturnType<typeof timed>>[] = [];
+  // In turns, so that a busy moment of the machine strikes both.
+  for (const letter of ['a', 'b', 'c']) {
+    known.push(await timed(email));
+    unknown.push(await timed(`${letter}@example.com`));
+  }
 
   const fastest = (all: { ms: number }[]) => Math.min(...all.map(({ ms }) => ms));
-  expect(fastest(unknown)).toBeGreaterThan(fastest(known) / 2);
+  // Without a hash of its own an unknown email would take less than a tenth.
+  expect(fastest(unknown)).toBeGreaterThan(fastest(known) / 4);
   expect(new Set([...known, ...unknown].map(({ message }) => message)).size).toBe(1);
 });
 
