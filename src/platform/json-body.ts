@@ -59,7 +59,8 @@ const readAll = (stream: Readable, limitBytes: number): Promise<Buffer> =>
     stream.once('end', () => resolve(Buffer.concat(chunks)));
     // Undecodable, or the caller has gone: nobody may be left to read this answer.
     stream.on('error', () => reject(invalidJson()));
-    stream.once('close', () => reject(invalidJson()));
+    // After the end there is nothing to say, and an error costs its stack.
+    stream.once('close', () => stream.readableEnded || reject(invalidJson()));
   });
 
 const dropTheRest = (req: Request, res: Response): void => {
