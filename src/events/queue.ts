@@ -62,11 +62,7 @@ export const createDeliveryQueue = (queue: PartitionedQueue<WakeUpJob>, logger: 
         .catch(failed);
     },
 
-    oldestWaitingAt: async (): Promise<number | null> => {
-      const times = await Promise.all(queue.queues.map((partition) => oldestWaitingAt(partition)));
-      const known = times.filter((time) => time !== null);
-      return known.length > 0 ? Math.min(...known) : null;
-    },
+    oldestWaitingAt: () => oldestWaitingAt(queue.queues),
 
     countJobs: () => countJobs(queue),
 

@@ -77,6 +77,15 @@ const failOnConcern = (reply: WriteReply & { writeConcernError?: { errmsg: strin
   return reply;
 };
 
+const writeMany = async (connection: Connection, command: Record<string, unknown>): Promise<WriteReply> =>
+  failOnConcern(
+    (await database(connection).command({
+      ...command,
+      ordered: false,
+      writeConcern: DURABLE,
+    })) as unknown as WriteReply,
+  );
+
 /**
  * Many updates as one command. Statements stand alone: one refused does not stop the others, and `writeErrors` names it
  * by index. Written as a raw command since that is measurably cheaper than `bulkWrite`.
@@ -85,30 +94,14 @@ export const updateMany = async (
   connection: Connection,
   collection: string,
   updates: UpdateStatement[],
-): Promise<WriteReply> =>
-  failOnConcern(
-    (await database(connection).command({
-      update: collection,
-      updates,
-      ordered: false,
-      writeConcern: DURABLE,
-    })) as unknown as WriteReply,
-  );
+): Promise<WriteReply> => writeMany(connection, { update: collection, updates });
 
 /** Many inserts as one command; a document whose `_id` exists is reported in `writeErrors`, the others are stored. */
 export const insertMany = async (
   connection: Connection,
   collection: string,
   documents: Record<string, unknown>[],
-): Promise<WriteReply> =>
-  failOnConcern(
-    (await database(connection).command({
-      insert: collection,
-      documents,
-      ordered: false,
-      writeConcern: DURABLE,
-    })) as unknown as WriteReply,
-  );
+): Promise<WriteReply> => writeMany(connection, { insert: collection, documents });
 
 const database = (connection: Connection) => {
   if (!connection.db) throw new Error('MongoDB is not connected');

@@ -41,8 +41,9 @@ export const countJobs = async ({ queues }: { queues: Queue[] }): Promise<Record
   return total;
 };
 
-/** When the job that has waited longest was added, in ms since the epoch; null = none waits. Queues are first in, first out. */
-export const oldestWaitingAt = async (queue: Queue): Promise<number | null> => {
-  const [job] = await queue.getJobs(['waiting'], 0, 0, true);
-  return job?.timestamp ?? null;
+/** When the job that has waited longest was added, over all partitions, in ms since the epoch; null = none waits. */
+export const oldestWaitingAt = async (queues: Queue[]): Promise<number | null> => {
+  const jobs = await Promise.all(queues.map((queue) => queue.getJobs(['waiting'], 0, 0, true)));
+  const times = jobs.flat().flatMap((job) => (job ? [job.timestamp] : []));
+  return times.length > 0 ? Math.min(...times) : null;
 };

@@ -47,11 +47,7 @@ export const createTurnQueue = (queue: PartitionedQueue<TurnsJob>, logger: Logge
     },
 
     /** The oldest job not yet begun, over all partitions; a head hinted later than that may still be in line. */
-    oldestWaitingAt: async (): Promise<number | null> => {
-      const times = await Promise.all(queue.queues.map((partition) => oldestWaitingAt(partition)));
-      const known = times.filter((time) => time !== null);
-      return known.length > 0 ? Math.min(...known) : null;
-    },
+    oldestWaitingAt: () => oldestWaitingAt(queue.queues),
 
     countJobs: () => countJobs(queue),
 

@@ -12,7 +12,7 @@ const countWorkers = async (queue: Queue): Promise<number | null> => {
 const readQueue = async (queue: Queue) => {
   const [counts, oldest, workers] = await Promise.all([
     queue.getJobCounts(),
-    oldestWaitingAt(queue),
+    oldestWaitingAt([queue]),
     countWorkers(queue),
   ]);
   return {
