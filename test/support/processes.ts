@@ -1,10 +1,13 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createServer } from 'node:net';
+import { createInterface } from 'node:readline';
 import type { AddressInfo } from 'node:net';
 import { eventually } from './eventually.ts';
 
 const MAINS = { api: 'src/main.ts', reply: 'workers/reply/main.ts', delivery: 'workers/delivery/main.ts' } as const;
+
+const LINES_KEPT = 20;
 
 export type Kind = keyof typeof MAINS;
 export type RealProcess = {
@@ -12,6 +15,8 @@ export type RealProcess = {
   child: ChildProcess;
   url: string;
   kill: (signal?: NodeJS.Signals) => Promise<void>;
+  /** What it last logged, and whether it has ended: for the message of a test that waits in vain. */
+  describe: () => string;
 };
 
 export const freePort = async (): Promise<number> => {
@@ -32,11 +37,22 @@ export const startRealProcess = async (
   const listen = port ?? (await freePort());
   const child = spawn(process.execPath, [MAINS[kind]], {
     env: { ...process.env, LOG_LEVEL: 'warn', ...env, PORT: String(listen), WORKER_HEALTH_PORT: String(listen) },
-    stdio: ['ignore', 'ignore', process.env.SHOW_LOGS ? 'inherit' : 'ignore'],
+    stdio: ['ignore', 'pipe', 'pipe'],
   });
+  const said: string[] = [];
+  for (const stream of [child.stdout, child.stderr]) {
+    createInterface({ input: stream }).on('line', (line) => {
+      said.push(line);
+      if (said.length > LINES_KEPT) said.shift();
+    });
+  }
+  const describe = (): string => {
+    const state = child.exitCode ?? child.signalCode;
+    return [`${kind} at ${listen} ${state === null ? 'runs' : `ended with ${state}`}`, ...said].join('\n  ');
+  };
   const url = `http://127.0.0.1:${listen}`;
   await eventually(async () => {
-    if (child.exitCode !== null) throw new Error(`${kind} ended with ${child.exitCode}`);
+    if (child.exitCode !== null) throw new Error(describe());
     if (!(await fetch(`${url}/readyz`)).ok) throw new Error(`${kind} is not ready`);
   }, 20_000);
   return {
@@ -49,5 +65,6 @@ export const startRealProcess = async (
       child.kill(signal);
       await ended;
     },
+    describe,
   };
 };
