@@ -1,4 +1,5 @@
 import { join } from 'node:path';
+import { dashboardStep } from './dashboard.js';
 import { withLock } from './lock.js';
 import { mongodbStep } from './mongodb.js';
 import { nodeStep } from './node.js';
@@ -6,7 +7,13 @@ import { packagesStep } from './packages.js';
 import { redisStep } from './redis.js';
 import { SetupError, createReport } from './report.js';
 
-const STEPS = { node: nodeStep, packages: packagesStep, redis: redisStep, mongodb: mongodbStep };
+const STEPS = {
+  node: nodeStep,
+  packages: packagesStep,
+  dashboard: dashboardStep,
+  redis: redisStep,
+  mongodb: mongodbStep,
+};
 
 /**
  * Has everything named in `needs` (Node always) on this machine, and hands back the environment to start the real thing
