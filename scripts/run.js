@@ -19,16 +19,17 @@ const LINT = [
 const VITEST = [tool('vitest'), 'run'];
 const CODE = ['packages'];
 const ALL = ['packages', 'redis', 'mongodb'];
+const BROWSER = [...ALL, 'chromium'];
 
 /** What each script needs, and the commands it stands for (run in order, the first that fails ends it). */
 const TARGETS = {
   quickstart: { needs: ALL, talkative: true, commands: (args) => [['node', 'scripts/quickstart.ts', ...args]] },
   test: {
-    needs: ALL,
+    needs: BROWSER,
     talkative: true,
     commands: (args) => (args.length > 0 ? [[...VITEST, ...args]] : [TYPES, ...LINT, VITEST]),
   },
-  planted: { needs: ALL, talkative: true, commands: () => [['node', 'scripts/planted.ts']] },
+  planted: { needs: BROWSER, talkative: true, commands: () => [['node', 'scripts/planted.ts']] },
   typecheck: { needs: CODE, commands: (args) => [[...TYPES, ...args]] },
   lint: { needs: CODE, commands: () => LINT },
   format: {
