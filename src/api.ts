@@ -105,6 +105,7 @@ export const openApi = async ({
       submit,
       rateLimiter,
       publicUrl: config.PUBLIC_URL,
+      tls: config.TLS_CERT_FILE !== undefined || config.TLS_TERMINATED_UPSTREAM,
       logger,
     },
     metrics,

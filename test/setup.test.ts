@@ -135,7 +135,7 @@ describe('packages', () => {
     const both = await Promise.all([launch(root, ['typecheck']).ended, launch(root, ['typecheck']).ended]);
 
     expect(both.map(({ status, stdout }) => ({ status, stdout }))).toEqual(
-      Array.from({ length: 2 }, () => ({ status: 0, stdout: 'checked\n' })),
+      Array.from({ length: 2 }, () => ({ status: 0, stdout: 'checked\nchecked\n' })),
     );
     expect(await readFile(join(root, 'npm-calls'), 'utf8')).toBe('called\n');
   });

@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import { chromiumStep } from './chromium.js';
+import { dashboardStep } from './dashboard.js';
 import { withLock } from './lock.js';
 import { mongodbStep } from './mongodb.js';
 import { nodeStep } from './node.js';
@@ -10,6 +11,7 @@ import { SetupError, createReport } from './report.js';
 const STEPS = {
   node: nodeStep,
   packages: packagesStep,
+  dashboard: dashboardStep,
   redis: redisStep,
   mongodb: mongodbStep,
   chromium: chromiumStep,

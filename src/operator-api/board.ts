@@ -57,27 +57,29 @@ const withoutFonts: RequestHandler = (_req, res, next) => {
   next();
 };
 
-const headers = helmet({
-  contentSecurityPolicy: {
-    useDefaults: false,
-    directives: {
-      defaultSrc: ["'none'"],
-      scriptSrc: ["'self'"],
-      styleSrc: ["'self'", "'unsafe-inline'"], // the board sets styles on its elements
-      imgSrc: ["'self'", 'data:'],
-      fontSrc: ["'self'"],
-      connectSrc: ["'self'"],
-      baseUri: ["'self'"],
-      formAction: ["'none'"],
-      frameAncestors: ["'none'"],
+const headersFor = (tls: boolean): RequestHandler =>
+  helmet({
+    strictTransportSecurity: tls,
+    contentSecurityPolicy: {
+      useDefaults: false,
+      directives: {
+        defaultSrc: ["'none'"],
+        scriptSrc: ["'self'"],
+        styleSrc: ["'self'", "'unsafe-inline'"], // the board sets styles on its elements
+        imgSrc: ["'self'", 'data:'],
+        fontSrc: ["'self'"],
+        connectSrc: ["'self'"],
+        baseUri: ["'self'"],
+        formAction: ["'none'"],
+        frameAncestors: ["'none'"],
+      },
     },
-  },
-});
+  });
 
-type Dependencies = { queues: BoardQueues; access: OperatorAccess; sessions: RequestHandler[] };
+type Dependencies = { queues: BoardQueues; access: OperatorAccess; sessions: RequestHandler[]; tls: boolean };
 
 /** The queues to look at: for owners, and nothing there can be changed. */
-export const boardRoutes = ({ queues, access, sessions }: Dependencies): Router => {
+export const boardRoutes = ({ queues, access, sessions, tls }: Dependencies): Router => {
   const server = new ExpressAdapter();
   server.setBasePath(BOARD_PATH);
   createBullBoard({
@@ -98,6 +100,6 @@ export const boardRoutes = ({ queues, access, sessions }: Dependencies): Router 
 
   const router = Router({ caseSensitive: true });
   const door = [access.fromOwnPages, access.signedInFor('owners')];
-  router.use(BOARD_PATH, ...sessions, ...door, readOnly, headers, withoutFonts, board);
+  router.use(BOARD_PATH, ...sessions, ...door, readOnly, headersFor(tls), withoutFonts, board);
   return router;
 };

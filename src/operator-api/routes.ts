@@ -17,6 +17,7 @@ import { auditRoutes } from './audit.ts';
 import { type BoardQueues, boardRoutes } from './board.ts';
 import { channelRoutes } from './channel.ts';
 import { inboxRoutes } from './conversations.ts';
+import { dashboardRoutes } from './dashboard.ts';
 import { deliveryRoutes } from './deliveries.ts';
 import { endpointRoutes } from './endpoints.ts';
 import { keyRoutes } from './keys.ts';
@@ -42,6 +43,8 @@ export type OperatorSide = {
   submit: Submit;
   rateLimiter: RateLimiter;
   publicUrl: string | undefined;
+  /** Whether callers use TLS, here or at a proxy in front. */
+  tls: boolean;
   logger: Logger;
 };
 
@@ -67,5 +70,6 @@ export const operatorSide = (side: OperatorSide): Router => {
   const router = Router({ caseSensitive: true });
   router.use(OPERATOR_PREFIX, ...side.sessions, createOperatorRouter(all, { ...side, access }));
   router.use(boardRoutes({ ...side, access }));
+  router.use(dashboardRoutes(side));
   return router;
 };
