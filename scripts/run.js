@@ -21,16 +21,17 @@ const VITEST = [tool('vitest'), 'run'];
 const CODE = ['packages'];
 const PAGES = [...CODE, 'dashboard'];
 const ALL = [...PAGES, 'redis', 'mongodb'];
+const BROWSER = [...ALL, 'chromium'];
 
 /** What each script needs, and the commands it stands for (run in order, the first that fails ends it). */
 const TARGETS = {
   quickstart: { needs: ALL, talkative: true, commands: (args) => [['node', 'scripts/quickstart.ts', ...args]] },
   test: {
-    needs: ALL,
+    needs: BROWSER,
     talkative: true,
     commands: (args) => (args.length > 0 ? [[...VITEST, ...args]] : [...TYPES, ...LINT, VITEST]),
   },
-  planted: { needs: ALL, talkative: true, commands: () => [['node', 'scripts/planted.ts']] },
+  planted: { needs: BROWSER, talkative: true, commands: () => [['node', 'scripts/planted.ts']] },
   typecheck: { needs: CODE, commands: () => TYPES },
   lint: { needs: CODE, commands: () => LINT },
   format: {

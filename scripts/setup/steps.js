@@ -1,4 +1,5 @@
 import { join } from 'node:path';
+import { chromiumStep } from './chromium.js';
 import { dashboardStep } from './dashboard.js';
 import { withLock } from './lock.js';
 import { mongodbStep } from './mongodb.js';
@@ -13,11 +14,12 @@ const STEPS = {
   dashboard: dashboardStep,
   redis: redisStep,
   mongodb: mongodbStep,
+  chromium: chromiumStep,
 };
 
 /**
  * Has everything named in `needs` (Node always) on this machine, and hands back the environment to start the real thing
- * with: the right Node first on PATH, and `SETUP_FOUND` saying how Redis and MongoDB are to be started.
+ * with: the right Node first on PATH, and `SETUP_FOUND` saying how what was found is to be started.
  */
 export const setUp = async ({ root, needs, talkative }) => {
   const report = createReport();

@@ -1,5 +1,4 @@
 import { createBullBoard } from '@bull-board/api';
-import { BullMQAdapter } from '@bull-board/api/bullMQAdapter';
 import { ExpressAdapter } from '@bull-board/express';
 import { type Request, type RequestHandler, type Response, Router } from 'express';
 import helmet from 'helmet';
@@ -8,6 +7,7 @@ import type { OperatorAccess } from '../operators/access.ts';
 import { methodNotAllowed } from '../platform/http.ts';
 import type { PartitionedQueue } from '../platform/queue.ts';
 import { TURNS_QUEUE, type TurnsJob } from '../turns/queue.ts';
+import { QuietAdapter } from './board-failure.ts';
 
 export const BOARD_PATH = '/operator/queues';
 
@@ -35,13 +35,14 @@ const formatterOf =
     }
   };
 
-const adaptersOf = <Data>({ queues }: PartitionedQueue<Data>, show: (data: Data) => object): BullMQAdapter[] =>
+const adaptersOf = <Data>({ queues }: PartitionedQueue<Data>, show: (data: Data) => object): QuietAdapter[] =>
   queues.map((queue, index) => {
     const prefix = queues.length > 1 ? `${index}:` : '';
     // A retry there would answer, or send, a second time.
-    const adapter = new BullMQAdapter(queue, { readOnlyMode: true, allowRetries: false, prefix });
+    const adapter = new QuietAdapter(queue, { readOnlyMode: true, allowRetries: false, prefix });
     adapter.setFormatter('data', formatterOf(show));
     adapter.setFormatter('returnValue', () => null);
+    adapter.setFormatter('progress', () => 0);
     return adapter;
   });
 

@@ -1,4 +1,5 @@
 import { type RequestHandler, Router } from 'express';
+import type { ChannelCalls } from '../assistants/channel-calls.ts';
 import type { RateLimiter } from '../assistants/rate-limit.ts';
 import type { AssistantStore } from '../assistants/store.ts';
 import type { ConversationStore } from '../conversations/store.ts';
@@ -33,6 +34,7 @@ export type OperatorSide = {
   operators: OperatorStore;
   audit: Audit;
   assistants: AssistantStore;
+  channelCalls: ChannelCalls;
   endpoints: EndpointStore;
   deliveries: DeliveryStore;
   conversations: ConversationStore;

@@ -1,4 +1,5 @@
 import type { Request, Response } from 'express';
+import { noteCall } from '../assistants/access.ts';
 import type { ApiError } from '../platform/errors.ts';
 import { requestIdOf } from '../platform/http.ts';
 import type { Begin, TurnRequest } from './begin.ts';
@@ -52,6 +53,7 @@ export const createStreamTurn =
       else writer.say(progress);
     };
     const { turnId, conversationId, replayed, response, delivered, end } = await begin({ ...request, onProgress });
+    noteCall(res, { conversationId });
     if (replayed) res.set('Idempotent-Replayed', 'true');
     res.set(HEADERS).flushHeaders();
     const comments = setInterval(() => res.write(': the reply is being made\n\n'), COMMENT_EVERY_MS);
