@@ -9,7 +9,6 @@ import { Icon } from '../../parts/icon.tsx';
 import { Facts, Page, Section } from '../../parts/page.tsx';
 import { Empty, Shown } from '../../parts/states.tsx';
 import { When } from '../../parts/when.tsx';
-import { isProblem } from '../../problem.ts';
 import { useRead } from '../../query.ts';
 import type { Delivery as DeliveryType } from '../../types.ts';
 import { Checklist } from '../webhooks/test-result.tsx';
@@ -73,7 +72,6 @@ const Response = ({ delivery }: { delivery: DeliveryType }) => (
 );
 
 const factsOf = (id: string, delivery: DeliveryType) => ({
-  Event: <span className="mono">{delivery.event}</span>,
   'Event id': <Value value={delivery.eventId} label="event id" />,
   ...(delivery.conversationId !== null && {
     Conversation: <Value value={delivery.conversationId} label="conversation id" />,
@@ -119,10 +117,19 @@ const Shape = ({ id, delivery }: { id: string; delivery: DeliveryType }) => {
           <Timing timings={delivery.timings} />
         </Section>
       )}
-      <div className="two">
-        <Request delivery={delivery} />
-        <Response delivery={delivery} />
-      </div>
+      {delivery.outcome === 'queued' && delivery.body === null ? (
+        <Section>
+          <Empty icon="pause" title="It waits for its turn">
+            What happened before it in its conversation is sent first, or its endpoint is paused. This page looks again
+            by itself.
+          </Empty>
+        </Section>
+      ) : (
+        <div className="two">
+          <Request delivery={delivery} />
+          <Response delivery={delivery} />
+        </div>
+      )}
     </>
   );
 };
@@ -156,16 +163,7 @@ const Delivery = ({ id, deliveryId }: { id: string; deliveryId: string }) => {
         )
       }
     >
-      {!delivery && isProblem(read.error, 404) ? (
-        <Section>
-          <Empty icon="list" title="There is no record of it yet">
-            It waits for its turn, behind what came before it in its conversation; or this address is wrong. The page
-            looks again by itself.
-          </Empty>
-        </Section>
-      ) : (
-        <Shown read={read}>{(one) => <Shape id={id} delivery={one} />}</Shown>
-      )}
+      <Shown read={read}>{(one) => <Shape id={id} delivery={one} />}</Shown>
       {delivery?.resend && (
         <Resend id={id} delivery={delivery} opened={resending} onClose={() => setResending(false)} />
       )}

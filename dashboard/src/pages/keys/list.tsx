@@ -1,5 +1,5 @@
 import { Button, Menu } from '@mantine/core';
-import { useState } from 'react';
+import { type ReactNode, useState } from 'react';
 import { at, call } from '../../api.ts';
 import { useConfirm } from '../../parts/confirm.tsx';
 import { Icon } from '../../parts/icon.tsx';
@@ -11,7 +11,7 @@ import { Status } from '../../parts/status.tsx';
 import { When } from '../../parts/when.tsx';
 import { useChange, useRead } from '../../query.ts';
 import type { ApiKey, Keys as KeyList, NewApiKey } from '../../types.ts';
-import { NewKey } from './new-key.tsx';
+import { EditKey, NewKey } from './key-forms.tsx';
 
 const sampleFor = (apiKey: string): string =>
   [
@@ -28,7 +28,7 @@ const secretOf = ({ key, apiKey }: NewApiKey): Secret => ({
   sample: { label: 'Try it in a terminal', text: sampleFor(apiKey) },
 });
 
-const Row = ({ one, menu }: { one: ApiKey; menu: React.ReactNode }) => (
+const Row = ({ one, menu }: { one: ApiKey; menu: ReactNode }) => (
   <li className="row row-stack">
     <div className="row-main">
       <div className="row-title">{one.name}</div>
@@ -77,12 +77,16 @@ const Keys = ({ id }: { id: string }) => {
   const read = useRead<KeyList>(path);
   const [adding, setAdding] = useState(false);
   const [secret, setSecret] = useState<Secret | null>(null);
+  const [editing, setEditing] = useState<ApiKey | null>(null);
   const [withRevoked, setWithRevoked] = useState(false);
   const { dialog, ask } = useConfirm();
   const { rotate, revoke } = useKeyChanges(setSecret, path);
 
   const menuOf = (one: ApiKey) => (
     <RowMenu label={`Actions for ${one.name}`}>
+      <Menu.Item leftSection={<Icon name="pencil" size={16} />} onClick={() => setEditing(one)}>
+        Change name or limit…
+      </Menu.Item>
       <Menu.Item
         leftSection={<Icon name="refresh" size={16} />}
         onClick={() =>
@@ -178,6 +182,7 @@ const Keys = ({ id }: { id: string }) => {
           setSecret(secretOf(made));
         }}
       />
+      {editing && <EditKey key={editing.keyId} one={editing} onClose={() => setEditing(null)} />}
       <SecretDialog secret={secret} onClose={() => setSecret(null)} />
       {dialog}
     </Page>
