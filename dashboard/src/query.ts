@@ -34,14 +34,18 @@ export const createQueryClient = (): QueryClient => {
   return client;
 };
 
-type ReadOptions = { every?: number | false; enabled?: boolean; keep?: boolean };
+type Again<Answer> = number | false | ((answer: Answer | undefined) => number | false);
+type ReadOptions<Answer> = { every?: Again<Answer>; enabled?: boolean; keep?: boolean };
 
-export const useRead = <Answer>(path: string, { every = false, enabled = true, keep = false }: ReadOptions = {}) =>
+export const useRead = <Answer>(
+  path: string,
+  { every = false, enabled = true, keep = false }: ReadOptions<Answer> = {},
+) =>
   useQuery({
     queryKey: [path],
     queryFn: ({ signal }) => call<Answer>('GET', path, { signal }),
     enabled,
-    refetchInterval: every,
+    refetchInterval: typeof every === 'function' ? ({ state }) => every(state.data) : every,
     ...(keep && { placeholderData: keepPreviousData }),
   });
 

@@ -15,11 +15,9 @@ import type { sessionOperations } from '../../src/operator-api/session.ts';
 /** As it is once it has travelled: a time is its text. */
 type Json<Value> = Value extends Date
   ? string
-  : Value extends readonly (infer Item)[]
-    ? Json<Item>[]
-    : Value extends object
-      ? { [Name in keyof Value]: Json<Value[Name]> }
-      : Value;
+  : Value extends object
+    ? { [Name in keyof Value]: Json<Value[Name]> }
+    : Value;
 
 /** What the API answers, by the very schemas that describe it. Only types come from there: nothing of it is built in. */
 type Answer<One extends Operation> = Json<AnswerOf<One>>;
@@ -31,11 +29,13 @@ export type Assistant = Answer<typeof assistantOperations.read>;
 export type Engine = Assistant['engine'];
 export type Knowledge = Answer<typeof knowledgeOperations.list>;
 export type KnowledgeEntry = Knowledge['entries'][number];
+export type KnowledgeConflicts = Answer<typeof knowledgeOperations.conflicts>;
 export type KnowledgeImport = Answer<typeof knowledgeOperations.importFile>;
 export type Keys = Answer<typeof keyOperations.list>;
 export type ApiKey = Keys['keys'][number];
 export type NewApiKey = Answer<typeof keyOperations.create>;
 export type Channel = Answer<typeof channelOperations.read>;
+export type ChannelCalls = Answer<typeof channelOperations.calls>;
 export type Endpoints = Answer<typeof endpointOperations.list>;
 export type Endpoint = Answer<typeof endpointOperations.read>;
 export type EndpointSecret = Answer<typeof endpointOperations.add>;

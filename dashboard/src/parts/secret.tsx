@@ -49,7 +49,10 @@ export const SecretDialog = ({ secret, onClose }: { secret: Secret | null; onClo
           </div>
         )}
         <Group justify="flex-end" gap="xs">
-          <CopyButton value={secret.value} label={`Copy ${secret.label.toLowerCase()}`} />
+          <CopyButton
+            value={secret.value}
+            label={`Copy the ${secret.label.replace(/^[A-Z](?=[a-z])/, (letter) => letter.toLowerCase())}`}
+          />
           <Button onClick={onClose} data-autofocus>
             I have saved it
           </Button>
