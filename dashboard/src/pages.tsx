@@ -7,19 +7,19 @@ import type { Me } from './types.ts';
 
 /** One file each, loaded when it is first wanted. */
 const FILES = {
-  overview: () => import('./pages/overview.tsx'),
+  overview: () => import('./pages/overview/overview.tsx'),
   tryIt: () => import('./pages/try-it/chat.tsx'),
   knowledge: () => import('./pages/knowledge/list.tsx'),
   keys: () => import('./pages/keys/list.tsx'),
-  channel: () => import('./pages/channel.tsx'),
+  channel: () => import('./pages/channel/channel.tsx'),
   webhooks: () => import('./pages/webhooks/list.tsx'),
   endpoint: () => import('./pages/webhooks/endpoint.tsx'),
   deliveries: () => import('./pages/deliveries/list.tsx'),
   delivery: () => import('./pages/deliveries/delivery.tsx'),
   settings: () => import('./pages/assistants/settings.tsx'),
   assistants: () => import('./pages/assistants/list.tsx'),
-  operators: () => import('./pages/operators.tsx'),
-  audit: () => import('./pages/audit.tsx'),
+  operators: () => import('./pages/operators/list.tsx'),
+  audit: () => import('./pages/audit/list.tsx'),
   account: () => import('./pages/account.tsx'),
 };
 
@@ -79,7 +79,7 @@ export const Pages = ({ me }: { me: Me }) => {
           <Audit />
         </Route>
         <Route path="/assistants/:id">{({ id }) => <Redirect to={`/assistants/${id}/overview`} replace />}</Route>
-        <Route path="/assistants/:id/overview">{({ id }) => <Overview key={id} id={id} />}</Route>
+        <Route path="/assistants/:id/overview">{({ id }) => <Overview key={id} id={id} me={me} />}</Route>
         <Route path="/assistants/:id/try">{({ id }) => <TryIt key={id} id={id} />}</Route>
         <Route path="/assistants/:id/knowledge">{({ id }) => <Knowledge key={id} id={id} />}</Route>
         <Route path="/assistants/:id/keys">{({ id }) => <Keys key={id} id={id} />}</Route>

@@ -16,9 +16,7 @@ export const AssistantSwitch = ({ me, current }: { me: Me; current: Me['assistan
     <Menu position="bottom-start" width="target">
       <Menu.Target>
         <UnstyledButton className="switch" aria-label={`Assistant: ${current.name}. Choose another`}>
-          <span className="switch-letter" aria-hidden="true">
-            {[...current.name][0]?.toUpperCase()}
-          </span>
+          <span className="switch-letter" aria-hidden="true" data-letter={[...current.name][0]?.toUpperCase()} />
           <span className="switch-name">{current.name}</span>
           <Icon name="chevron" size={16} />
         </UnstyledButton>

@@ -1,6 +1,6 @@
-import { Alert } from '@mantine/core';
 import { type SyntheticEvent, useState } from 'react';
 import { fieldProblem, remainingProblem } from '../problem.ts';
+import { Notice } from './notice.tsx';
 
 type Change<Value> = { value: Value; onChange: (event: { currentTarget: { value: Value } }) => void; error?: string };
 
@@ -38,11 +38,7 @@ export const useFields = <Values extends Record<string, unknown>>(initial: Value
 
 export const FormProblem = ({ problem, fields }: { problem: unknown; fields: readonly string[] }) => {
   const words = remainingProblem(problem, fields);
-  return words === undefined ? null : (
-    <Alert color="red" variant="light" role="alert" className="problem">
-      {words}
-    </Alert>
-  );
+  return words === undefined ? null : <Notice tone="bad">{words}</Notice>;
 };
 
 /** A form is sent by its button or by Enter; never by the browser. */

@@ -1,7 +1,8 @@
-import { Alert, Button, Group, Modal, Stack, Text } from '@mantine/core';
+import { Button, Group, Modal, Stack, Text } from '@mantine/core';
 import type { ReactNode } from 'react';
 import { Code } from './code.tsx';
 import { CopyButton } from './copy.tsx';
+import { Notice } from './notice.tsx';
 
 export type Secret = {
   title: string;
@@ -24,9 +25,7 @@ export const SecretDialog = ({ secret, onClose }: { secret: Secret | null; onClo
   >
     {secret && (
       <Stack>
-        <Alert color="yellow" variant="light" className="notice">
-          This is shown only once. Copy it now and keep it where you keep passwords.
-        </Alert>
+        <Notice tone="warn">This is shown only once. Copy it now and keep it where you keep passwords.</Notice>
         <div>
           <Text size="sm" fw={600} mb={4}>
             {secret.label}

@@ -88,13 +88,13 @@ const GeneralForm = ({ assistant }: { assistant: Assistant }) => {
         <Group grow align="flex-start">
           <TextInput
             label="Threshold"
-            description="0 to 1: how sure it must be to answer. Empty: the default."
+            description="0 to 1. Empty: the default."
             inputMode="decimal"
             {...form.text('threshold')}
           />
           <TextInput
             label="Repeat window, seconds"
-            description="0 to 600: the same message again gets the same reply."
+            description="0 to 600. Then “yes” is new."
             inputMode="numeric"
             {...form.text('dedupeWindowSeconds')}
           />

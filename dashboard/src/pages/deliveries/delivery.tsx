@@ -1,4 +1,4 @@
-import { Alert, Button, Text } from '@mantine/core';
+import { Button, Text } from '@mantine/core';
 import { useState } from 'react';
 import { Link } from 'wouter';
 import { at } from '../../api.ts';
@@ -6,6 +6,7 @@ import { Back } from '../../parts/back.tsx';
 import { Code, Value } from '../../parts/code.tsx';
 import { CopyButton } from '../../parts/copy.tsx';
 import { Icon } from '../../parts/icon.tsx';
+import { Notice } from '../../parts/notice.tsx';
 import { Facts, Page, Section } from '../../parts/page.tsx';
 import { Empty, Shown } from '../../parts/states.tsx';
 import { When } from '../../parts/when.tsx';
@@ -94,15 +95,10 @@ const Shape = ({ id, delivery }: { id: string; delivery: DeliveryType }) => {
   return (
     <>
       {reason !== null && (
-        <Alert
-          color={delivery.outcome === 'unknown' ? 'yellow' : 'red'}
-          variant="light"
-          className="notice"
-          icon={<Icon name="warning" />}
-        >
+        <Notice tone={delivery.outcome === 'unknown' ? 'warn' : 'bad'}>
           {reason}
           {delivery.errorDetail !== null && <span className="dim mono"> {delivery.errorDetail}</span>}
-        </Alert>
+        </Notice>
       )}
       <Section>
         <Facts facts={factsOf(id, delivery)} />

@@ -1,8 +1,9 @@
-import { Alert, Checkbox, Text } from '@mantine/core';
+import { Checkbox, Text } from '@mantine/core';
 import { useState } from 'react';
 import { useLocation } from 'wouter';
 import { at, call } from '../../api.ts';
 import { FormDialog } from '../../parts/dialog.tsx';
+import { Notice } from '../../parts/notice.tsx';
 import { useChange } from '../../query.ts';
 import type { Delivery, Started } from '../../types.ts';
 import { addressOf } from './rows.tsx';
@@ -46,9 +47,9 @@ export const Resend = ({ id, delivery, opened, onClose }: Props) => {
       </Text>
       {risky ? (
         <>
-          <Alert color="yellow" variant="light" className="notice">
+          <Notice tone="warn">
             The receiver may have this event already. If it does not look at the event id, it will count it twice.
-          </Alert>
+          </Notice>
           <Checkbox
             label="I know that the receiver may get this event twice"
             checked={known}

@@ -1,7 +1,7 @@
-import { Alert, Button, Stack } from '@mantine/core';
+import { Button, Stack } from '@mantine/core';
 import { useState } from 'react';
 import { at } from '../../api.ts';
-import { Icon } from '../../parts/icon.tsx';
+import { Notice } from '../../parts/notice.tsx';
 import { useRead } from '../../query.ts';
 import type { KnowledgeConflicts } from '../../types.ts';
 
@@ -15,11 +15,8 @@ export const Conflicts = ({ id, onOpen }: { id: string; onOpen: (entryId: string
   if (conflicts.length === 0) return null;
   const shown = all ? conflicts : conflicts.slice(0, FEW);
   return (
-    <Alert
-      color="yellow"
-      variant="light"
-      className="notice"
-      icon={<Icon name="warning" />}
+    <Notice
+      tone="warn"
       title={
         conflicts.length === 1
           ? 'Two entries ask nearly the same and answer differently'
@@ -44,6 +41,6 @@ export const Conflicts = ({ id, onOpen }: { id: string; onOpen: (entryId: string
           </Button>
         )}
       </Stack>
-    </Alert>
+    </Notice>
   );
 };

@@ -107,7 +107,7 @@ const Knowledge = ({ id }: { id: string }) => {
   return (
     <Page
       title="Knowledge"
-      description="Questions and answers. A question finds its entry also in other words, and in other languages’ spelling."
+      description="Questions and answers in your words. Visitors may ask in theirs."
       actions={
         <>
           <Button variant="default" leftSection={<Icon name="upload" size={16} />} onClick={() => setImporting(true)}>

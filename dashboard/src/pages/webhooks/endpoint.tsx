@@ -1,4 +1,4 @@
-import { Alert, Button, Group, Menu } from '@mantine/core';
+import { Button, Group, Menu } from '@mantine/core';
 import { useState } from 'react';
 import { useLocation } from 'wouter';
 import { at, call } from '../../api.ts';
@@ -6,6 +6,7 @@ import { Back } from '../../parts/back.tsx';
 import { Value } from '../../parts/code.tsx';
 import { useConfirm } from '../../parts/confirm.tsx';
 import { Icon } from '../../parts/icon.tsx';
+import { Notice } from '../../parts/notice.tsx';
 import { Facts, Page, Section } from '../../parts/page.tsx';
 import { RowMenu } from '../../parts/row-menu.tsx';
 import { type Secret, SecretDialog } from '../../parts/secret.tsx';
@@ -29,14 +30,18 @@ const PAUSES = {
 
 const Pause = ({ endpoint, onResume, busy }: { endpoint: EndpointType; onResume: () => void; busy: boolean }) =>
   isPaused(endpoint) && endpoint.pause ? (
-    <Alert color="yellow" variant="light" className="notice" icon={<Icon name="pause" />} title="Paused">
-      <Group justify="space-between" gap="sm">
-        <span className="grow">{PAUSES[endpoint.pause.reason]}</span>
+    <Notice
+      tone="warn"
+      icon="pause"
+      title="Paused"
+      actions={
         <Button size="xs" onClick={onResume} loading={busy}>
           Resume now
         </Button>
-      </Group>
-    </Alert>
+      }
+    >
+      {PAUSES[endpoint.pause.reason]}
+    </Notice>
   ) : null;
 
 const hasOverlap = ({ overlapUntil }: EndpointType): boolean =>
