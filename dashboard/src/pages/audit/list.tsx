@@ -8,10 +8,13 @@ import { useRead } from '../../query.ts';
 import type { AuditLine, AuditTrail, Operators } from '../../types.ts';
 import { ACTIONS, actionWords } from './actions.ts';
 
+/** `dryRun` as `dry run`. */
+const wordsOf = (name: string): string => name.replaceAll(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
+
 const detailsOf = ({ details }: AuditLine): string =>
   Object.entries(details)
-    .filter(([, value]) => value !== null && value !== '')
-    .map(([name, value]) => `${name}: ${String(value)}`)
+    .filter(([, value]) => value !== null && value !== '' && value !== false)
+    .map(([name, value]) => (value === true ? wordsOf(name) : `${wordsOf(name)}: ${value}`))
     .join(' · ');
 
 const Row = ({ line, onTarget }: { line: AuditLine; onTarget: (target: string) => void }) => (
