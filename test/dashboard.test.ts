@@ -1,157 +1,144 @@
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { request } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { brotliCompressSync, brotliDecompressSync } from 'node:zlib';
-import express from 'express';
-import { expect, onTestFinished, test, vi } from 'vitest';
-import { dashboardRoutes } from '../src/operator-api/dashboard.ts';
-import type { Logger } from '../src/platform/logger.ts';
+import { expect, test } from 'vitest';
+import { useBrowser } from './support/browser.ts';
+import { anAssistant, aTurn, type ChatBody, request } from './support/builders.ts';
+import { anAccount, go, open, settled, signIn, takeSecret } from './support/dashboard.ts';
+import { eventually } from './support/eventually.ts';
 import { anOperator } from './support/operator-client.ts';
+import { openReceiver } from './support/receiver.ts';
 import { useStack } from './support/stack.ts';
 
-const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
+const stack = useStack();
+const browser = useBrowser();
 
-const SCRIPT = 'console.log("it runs");'.repeat(100);
-const HTML = { Accept: 'text/html,application/xhtml+xml,*/*;q=0.8' };
+const chat = (apiKey: string, message: string) =>
+  request<ChatBody>(`${stack.url}/api/v1/chat`, { body: aTurn({ message }), bearer: apiKey });
 
-/** As the build leaves it. */
-const aBuild = (): string => {
-  const folder = mkdtempSync(join(tmpdir(), 'parley-dashboard-'));
-  onTestFinished(() => rmSync(folder, { recursive: true }));
-  mkdirSync(join(folder, 'assets'));
-  writeFileSync(
-    join(folder, 'index.html'),
-    '<script nonce="__CSP_NONCE__"></script><style nonce="__CSP_NONCE__"></style>',
-  );
-  writeFileSync(join(folder, '.weight'), 'not for the public');
-  writeFileSync(join(folder, 'assets/index-a1B2c3D4.js'), SCRIPT);
-  writeFileSync(join(folder, 'assets/index-a1B2c3D4.js.br'), brotliCompressSync(SCRIPT));
-  writeFileSync(join(folder, 'assets/color-scheme.js'), SCRIPT);
-  return folder;
-};
+test('from the first sign-in to an assistant that answers, and events that arrive, are rotated and resent', async () => {
+  browser.expectComplaint(/status of 401/); // asked who is signed in before anybody is
+  const secrets: string[] = [];
+  const receiver = await openReceiver({ secret: secrets });
+  const page = await browser.open(stack.url);
 
-const serve = async (folder: string, tls = false) => {
-  const warn = vi.fn<(about: object, message: string) => void>();
-  const app = express();
-  app.disable('etag');
-  app.use(dashboardRoutes({ folder, tls, logger: { warn } as unknown as Logger }));
-  app.use((_req, res) => void res.status(404).json({ error: { code: 'not_found' } }));
-  const server = app.listen(0, '127.0.0.1');
-  onTestFinished(() => void server.close());
-  await new Promise((resolve) => server.once('listening', resolve));
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, warn };
-};
+  await page.goto('/');
+  await signIn(page, await anAccount(stack));
+  await page.getByRole('button', { name: 'New assistant' }).first().click();
+  await page.getByRole('dialog').getByLabel('Name').fill('Tea shop');
+  await page.getByRole('button', { name: 'Create assistant' }).click();
+  await page.waitForURL(/\/assistants\/[\w-]{36}\/overview/);
 
-const look = (url: string, init: RequestInit = {}) => fetch(url, { redirect: 'manual', headers: HTML, ...init });
+  await open(page, 'Knowledge');
+  await page.getByRole('button', { name: 'Add entry' }).click();
+  const editor = page.getByRole('dialog');
+  await editor.getByLabel('Question').fill('Do you sell green tea?');
+  await editor.getByLabel('Answer', { exact: true }).fill('Yes, from three gardens.');
+  await editor.getByRole('button', { name: 'Add entry' }).click();
+  await page.getByRole('list', { name: 'Knowledge' }).getByText('Do you sell green tea?').waitFor();
 
-/** Not by `fetch`, which takes the coding off. */
-const rawly = (url: string, headers: Record<string, string>) =>
-  new Promise<{ headers: NodeJS.Dict<string | string[]>; body: Buffer }>((resolve, reject) => {
-    request(url, { headers }, (response) => {
-      const chunks: Buffer[] = [];
-      response.on('data', (chunk: Buffer) => chunks.push(chunk));
-      response.on('end', () => resolve({ headers: response.headers, body: Buffer.concat(chunks) }));
-    })
-      .on('error', reject)
-      .end();
-  });
+  await open(page, 'Try it');
+  await page.getByLabel('Message').fill('do you sell green tea');
+  await page.getByRole('button', { name: 'Send' }).click();
+  await page.getByRole('log').getByText('Yes, from three gardens.').waitFor();
+  await page.getByRole('button', { name: 'Why this reply' }).click();
+  await page.getByText('An entry of its knowledge').waitFor();
 
-test('every address of the dashboard is its one page, under a policy with a nonce of this answer', async () => {
-  const { url } = await serve(aBuild());
+  await open(page, 'API keys');
+  await page.getByRole('button', { name: 'Create key' }).click();
+  await page.getByRole('dialog').getByLabel('Name').fill('Shop server');
+  await page.getByRole('dialog').getByRole('button', { name: 'Create key' }).click();
+  const apiKey = await takeSecret(page, 'API key');
+  const answered = await chat(apiKey, 'do you sell green tea');
+  expect(answered.body.reply).toBe('Yes, from three gardens.');
+  await page.getByRole('button', { name: 'Actions for Shop server' }).click();
+  await page.getByRole('menuitem', { name: 'Rotate…' }).click();
+  await page.getByRole('button', { name: 'Rotate key' }).click();
+  const rotatedKey = await takeSecret(page, 'API key');
+  await eventually(async () => expect((await chat(apiKey, 'green tea')).status).toBe(401));
+  expect((await chat(rotatedKey, 'green tea')).status).toBe(200);
 
-  const paths = ['/operator/', '/operator/sign-in', '/operator/assistants/7/deliveries/a%3Ab', '/operator/welcome'];
-  const answers = await Promise.all(paths.map((path) => look(`${url}${path}`)));
-  const texts = await Promise.all(answers.map((answer) => answer.text()));
+  await open(page, 'Webhooks');
+  await page.getByRole('button', { name: 'Add endpoint' }).first().click();
+  await page.getByRole('dialog').getByLabel('URL').fill(`${receiver.url}/hook`);
+  await page.getByRole('dialog').getByRole('button', { name: 'Add endpoint' }).click();
+  secrets.push(await takeSecret(page, 'Signing secret'));
+  await page.getByRole('list', { name: 'Endpoints' }).getByRole('link').click();
+  await page.getByRole('button', { name: 'Send test event' }).click();
+  await page.getByText('The test event arrived.').waitFor();
+  expect(receiver.received.map(({ verdict }) => verdict?.ok)).toEqual([true]);
 
-  const policies = answers.map(({ headers }) => headers.get('content-security-policy') ?? '');
-  const nonces = policies.map((policy) => /'nonce-([^']+)'/.exec(policy)?.[1] ?? '');
-  expect(answers.map(({ status }) => status)).toEqual(paths.map(() => 200));
-  expect(new Set(nonces).size).toBe(paths.length);
-  expect(texts).toEqual(nonces.map((nonce) => `<script nonce="${nonce}"></script><style nonce="${nonce}"></style>`));
-  expect(policies[0]?.replace(/nonce-[^']+/, 'nonce-…')).toBe(
-    "default-src 'none';script-src 'self';style-src 'self' 'nonce-…';img-src 'self' data:;font-src 'self';" +
-      "connect-src 'self';base-uri 'none';form-action 'self';frame-ancestors 'none'",
-  );
-  expect(answers[0]?.headers.get('cache-control')).toBe('no-store');
+  await page.getByRole('button', { name: 'Rotate secret…' }).click();
+  await page.getByRole('dialog').getByLabel('Overlap').selectOption('0');
+  await page.getByRole('dialog').getByRole('button', { name: 'Rotate secret' }).click();
+  secrets.splice(0, 1, await takeSecret(page, 'Signing secret'));
+
+  await open(page, 'Deliveries');
+  await page.getByRole('list', { name: 'Deliveries' }).getByRole('link').click();
+  await page.getByRole('heading', { level: 1, name: 'webhook.test' }).waitFor();
+  await page.getByText('Delivered').first().waitFor();
+  await page.getByRole('button', { name: 'Resend…' }).click();
+  const sendAgain = page.getByRole('button', { name: 'Resend event' });
+  expect(await sendAgain.isDisabled()).toBe(true);
+  await page.getByLabel('I know that the receiver may get this event twice').check();
+  await sendAgain.click();
+  await receiver.waitFor((all) => all.length === 2);
+  await page.getByText('once more, by a person').waitFor();
+  await page.getByText('Delivered').first().waitFor();
+
+  expect(receiver.received.map(({ headers }) => headers['x-factory-redelivery'])).toEqual([undefined, 'true']);
+  expect(receiver.received.map(({ verdict }) => verdict?.ok)).toEqual([true, true]);
+  const told = await page.content();
+  for (const secret of [apiKey, rotatedKey, ...secrets]) expect(told).not.toContain(secret);
+  await receiver.close();
 });
 
-test('HSTS is sent where callers use TLS, and there alone', async () => {
-  const plain = await look(`${(await serve(aBuild())).url}/operator/`);
-  const secure = await look(`${(await serve(aBuild(), true)).url}/operator/`);
+test('a wrong password is told at the form; the right one leads to the page that was asked for', async () => {
+  browser.expectComplaint(/status of 401/);
+  const account = await anAccount(stack);
+  const page = await browser.open(stack.url);
 
-  expect(plain.headers.get('strict-transport-security')).toBeNull();
-  expect(secure.headers.get('strict-transport-security')).toMatch(/^max-age=\d{8}/);
+  await page.goto('/operator/audit');
+  await signIn(page, { ...account, password: 'not my password' });
+  await page.getByRole('alert').getByText('The email or the password is wrong.').waitFor();
+  await signIn(page, account);
+  await page.getByRole('heading', { level: 1, name: /^Audit/ }).waitFor();
+
+  expect(new URL(page.url()).pathname).toBe('/operator/audit');
 });
 
-test('its files are kept for a year if their names tell their content, and come compressed', async () => {
-  const { url } = await serve(aBuild());
+test('a session that has ended asks for the sign-in, and goes on where it was', async () => {
+  browser.expectComplaint(/status of 401/);
+  const account = await anAccount(stack);
+  const { assistantId } = await anAssistant(stack);
+  const page = await browser.open(stack.url);
+  await page.goto(`/operator/assistants/${assistantId}/keys`);
+  await signIn(page, account);
+  await page.getByRole('heading', { level: 1, name: 'API keys' }).waitFor();
+  await settled(page);
 
-  const hashed = await rawly(`${url}/operator/assets/index-a1B2c3D4.js`, { 'Accept-Encoding': 'gzip, br' });
-  const plain = await rawly(`${url}/operator/assets/index-a1B2c3D4.js`, {});
-  const named = await look(`${url}/operator/assets/color-scheme.js`);
-  const hidden = await Promise.all(
-    ['/operator/assets/../.weight', '/operator/assets/%2e%2e/.weight', '/operator/assets/nothing.js'].map((path) =>
-      look(`${url}${path}`),
-    ),
-  );
+  await stack.service.operators.endSessions(account.operatorId);
+  await page.getByRole('button', { name: 'Create key' }).click();
+  await page.getByRole('dialog').getByLabel('Name').fill('late');
+  await page.getByRole('dialog').getByRole('button', { name: 'Create key' }).click();
+  await page.getByRole('heading', { name: 'Sign in' }).waitFor();
+  await signIn(page, account);
+  await page.getByRole('heading', { level: 1, name: 'API keys' }).waitFor();
 
-  expect(hashed.headers).toMatchObject({
-    'content-encoding': 'br',
-    'content-type': 'text/javascript; charset=utf-8',
-    'cache-control': 'public, max-age=31536000, immutable',
-    vary: 'Accept-Encoding',
-  });
-  expect(brotliDecompressSync(hashed.body).toString()).toBe(SCRIPT);
-  expect(plain.headers['content-encoding']).toBeUndefined();
-  expect(plain.body.toString()).toBe(SCRIPT);
-  expect(named.headers.get('cache-control')).toBe('public, max-age=3600');
-  for (const answer of hidden) expect(await answer.text()).not.toContain('not for the public');
-  expect(hidden.at(-1)?.status).toBe(404);
+  expect(new URL(page.url()).pathname).toBe(`/operator/assistants/${assistantId}/keys`);
+  expect(await stack.service.assistants.listApiKeys(assistantId)).toHaveLength(1);
 });
 
-test('what is not built is said once in the log and plainly at its address', async () => {
-  const { url, warn } = await serve(join(tmpdir(), 'parley-nothing-built'));
+test('an agent is shown no way to keys, and none if they type its address', async () => {
+  browser.expectComplaint(/status of 403/);
+  const agent = await anOperator(stack, 'agent');
+  const { assistantId } = await anAssistant(stack);
+  await stack.service.assistants.createApiKey({ assistantId, name: 'secret name' });
+  const page = await browser.open(stack.url, { cookie: agent.cookie() });
 
-  const first = await look(`${url}/operator/`);
-  const second = await look(`${url}/operator/account`);
+  await go(page, `/assistants/${assistantId}/try`);
+  const entries = await page.getByRole('navigation', { name: 'Pages' }).getByRole('link').allTextContents();
+  await go(page, `/assistants/${assistantId}/keys`);
+  await page.getByText('Not for your role').waitFor();
 
-  expect([first.status, second.status]).toEqual([404, 404]);
-  expect(await first.text()).toContain('npm run build:dashboard');
-  expect(warn).toHaveBeenCalledTimes(1);
-});
-
-test('the pages stand in front of nothing: the API, the queues and other methods answer as before', async () => {
-  const owner = await anOperator(stack);
-  const headers = { ...HTML, Cookie: owner.cookie() ?? '' };
-
-  const unknown = await look(`${stack.url}/operator/v1/nothing-here`, { headers });
-  const queues = await look(`${stack.url}/operator/queues/`, { headers });
-  const posted = await look(`${stack.url}/operator/account`, {
-    method: 'POST',
-    headers: { ...headers, Origin: stack.url },
-  });
-  const asJson = await look(`${stack.url}/operator/account`, { headers: { Accept: 'application/json' } });
-  const home = await look(stack.url);
-  const bare = await look(`${stack.url}/operator`);
-
-  expect([unknown.status, posted.status, asJson.status]).toEqual([404, 404, 404]);
-  for (const answer of [unknown, posted, asJson])
-    expect(await answer.json()).toMatchObject({ error: { code: 'not_found' } });
-  expect(await queues.text()).toContain('Parley queues');
-  expect([home, bare].map(({ status, headers: given }) => [status, given.get('location')])).toEqual([
-    [302, '/operator/'],
-    [302, '/operator/'],
-  ]);
-});
-
-test('over plain HTTP no page asks the browser to go to an https that nobody answers', async () => {
-  const pages = ['/operator/', '/operator/queues', '/openapi.json', '/healthz'];
-  const answers = await Promise.all(pages.map((path) => look(`${stack.url}${path}`)));
-
-  for (const { headers } of answers) {
-    expect(headers.get('strict-transport-security')).toBeNull();
-    expect(headers.get('content-security-policy') ?? '').not.toContain('upgrade-insecure-requests');
-  }
+  expect(entries).toContain('Try it');
+  expect(entries.join()).not.toMatch(/key|webhook|deliver|operator|audit|queue|knowledge|setting/i);
+  expect(await page.content()).not.toContain('secret name');
 });

@@ -77,7 +77,7 @@ export const createRecentDeliveries = ({ deliveries, outbox: outboxes }: Depende
 
   return async (filter: DeliveryFilter): Promise<{ deliveries: DeliveryRow[]; nextCursor: string | null }> => {
     const size = sizeOf(filter);
-    const mayWait = filter.outcome === undefined || filter.outcome === 'queued';
+    const mayWait = filter.status === undefined && [undefined, 'queued'].includes(filter.outcome);
     // Outboxes first: an event claimed in between is found as a record too, and shown once, as that.
     const queued = mayWait ? await findQueued(filter) : [];
     const records = await deliveries.listDeliveries(filter);

@@ -91,6 +91,7 @@ export const deliveryOperations = {
       conversationId: uuid.optional(),
       event: EventKind.optional(),
       outcome: z.enum(OUTCOMES).optional(),
+      status: wholeNumber(300, 599).optional(),
       from: when.optional(),
       to: when.optional(),
       limit: wholeNumber(1, LIST_MAX).optional(),
