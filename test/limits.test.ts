@@ -180,9 +180,10 @@ test('of 100 requests at once exactly as many pass as the limit allows', async (
 });
 
 test('the first request of a process is counted, also where other commands wait to be sent with it', async () => {
-  const redis = await openRedis({ url: stack.env.REDIS_URL, role: 'api' }, logger);
+  const { REDIS_URL: url, REDIS_PREFIX: prefix } = readConfig(stack.env);
+  const redis = await openRedis({ url, role: 'api' }, logger);
   lifecycle.add('redis', redis, closeRedis);
-  const limiter = createRateLimiter(redis, { prefix: stack.env.REDIS_PREFIX, onRefused: () => undefined });
+  const limiter = createRateLimiter(redis, { prefix, onRefused: () => undefined });
 
   const [other, state] = await Promise.all([redis.get('nothing'), limiter.forApiKey(randomUUID(), 7)]);
 

@@ -31,10 +31,23 @@ export type AcceptOptions = {
 };
 
 export type Accepted =
-  | { kind: 'accepted'; conversationId: string; turnId: string; head: boolean; announced: boolean }
+  | {
+      kind: 'accepted';
+      conversationId: string;
+      turnId: string;
+      head: boolean;
+      /** A failed turn, back in line under its old id. */
+      resumed: boolean;
+      /** The outbox may have something new to send. */
+      announced: boolean;
+    }
   | { kind: 'joined'; conversationId: string; turnId: string }
   | { kind: 'replayed'; conversation: StoredConversation; turn: RecentTurn }
   | { kind: 'busy' };
+
+/** With nobody to tell there is no event, and nobody to wake. */
+const isAnnounced = ({ receiversOf }: AcceptOptions): boolean =>
+  receiversOf('message.received').length > 0 || receiversOf('conversation.created').length > 0;
 
 type Upserted = { conversationId: string; waiting: { turnId: string }[] } | null;
 
@@ -179,7 +192,8 @@ export const createAccept = ({
           conversationId,
           turnId: turn.turnId,
           head: waiting[0]?.turnId === turn.turnId,
-          announced: true,
+          resumed: false,
+          announced: isAnnounced(options),
         };
       case 'join':
         options.watch(decision.turn.turnId);
@@ -190,13 +204,15 @@ export const createAccept = ({
         const { turnId } = decision.turn;
         options.watch(turnId);
         return (await pushAgain(conversation, decision.turn, turn))
-          ? { kind: 'accepted', conversationId, turnId, head: waiting.length === 0, announced: false }
+          ? { kind: 'accepted', conversationId, turnId, head: waiting.length === 0, resumed: true, announced: false }
           : null;
       }
-      case 'new':
-        return (await pushNew(conversation, turn, options.receiversOf))
-          ? { kind: 'accepted', conversationId, turnId: turn.turnId, head: waiting.length === 0, announced: true }
-          : null;
+      case 'new': {
+        if (!(await pushNew(conversation, turn, options.receiversOf))) return null;
+        const head = waiting.length === 0;
+        const announced = isAnnounced(options);
+        return { kind: 'accepted', conversationId, turnId: turn.turnId, head, resumed: false, announced };
+      }
     }
   };
 
@@ -209,7 +225,8 @@ export const createAccept = ({
     if (upserted) {
       const { conversationId, waiting } = upserted;
       const head = waiting[0]?.turnId === turn.turnId;
-      return { kind: 'accepted', conversationId, turnId: turn.turnId, head, announced: true };
+      const announced = isAnnounced(options);
+      return { kind: 'accepted', conversationId, turnId: turn.turnId, head, resumed: false, announced };
     }
     const conversation = known ?? (await read());
     return conversation && settle(conversation, turn, options);

@@ -62,10 +62,9 @@ type Dependencies = {
   logger: Logger;
 };
 
-/** A turn accepted without being announced is one that was announced before. */
 const repetitionOf = (accepted: Accepted): Repetition | null => {
   if (accepted.kind === 'joined' || accepted.kind === 'replayed') return accepted.kind;
-  return accepted.kind === 'accepted' && !accepted.announced ? 'resumed' : null;
+  return accepted.kind === 'accepted' && accepted.resumed ? 'resumed' : null;
 };
 
 const inTime = async (reply: Promise<Published>, timeoutMs: number): Promise<Published> => {
