@@ -33,7 +33,8 @@ export const openApi = async ({
   lifecycle: Lifecycle;
 }) => {
   const service = await openService({ config, logger, lifecycle, redisRole: 'api' });
-  const { redis, partitions, conversations, assistants, endpoints, hints, turnQueue, deliveryQueue } = service;
+  const { redis, queueRedis, partitions, conversations, assistants, endpoints, hints, turnQueue, deliveryQueue } =
+    service;
 
   const metrics = createMetrics({ token: config.METRICS_TOKEN });
   const count = countRequests(metrics);
@@ -68,7 +69,7 @@ export const openApi = async ({
   const rateLimiter = createRateLimiter(redis, { prefix: config.REDIS_PREFIX, onRefused: count.refused });
   const { operators, audit } = await openOperators(service.mongo);
   const look = <Data>(name: string) => {
-    const queues = openQueues<Data>(name, { redis, partitions }, logger);
+    const queues = openQueues<Data>(name, { redis: queueRedis, partitions }, logger);
     return lifecycle.add(`queue ${name}, looked at`, queues, (opened) => opened.close());
   };
 

@@ -37,12 +37,14 @@ export const openService = async ({ config, logger, lifecycle, redisRole, startW
   const openings = [
     openMongo({ url: config.MONGODB_URL, timeoutMs }, logger),
     openRedis({ url: config.REDIS_URL, role: redisRole, timeoutMs }, logger),
+    // BullMQ's own: with its fifty scripts known to a connection, each pipeline on that connection costs more to make.
+    openRedis({ url: config.REDIS_URL, role: redisRole, timeoutMs }, logger),
   ] as const;
   // Whichever opened is on the list before the other's failure is thrown.
-  const [openedMongo, openedRedis] = await Promise.allSettled(openings);
+  const [openedMongo, ...openedRedis] = await Promise.allSettled(openings);
   if (openedMongo.status === 'fulfilled') lifecycle.add('mongodb', openedMongo.value, (opened) => opened.close());
-  if (openedRedis.status === 'fulfilled') lifecycle.add('redis', openedRedis.value, closeRedis);
-  const [mongo, redis]: [Connection, Redis] = await Promise.all(openings);
+  for (const one of openedRedis) if (one.status === 'fulfilled') lifecycle.add('redis', one.value, closeRedis);
+  const [mongo, redis, queueRedis]: [Connection, Redis, Redis] = await Promise.all(openings);
 
   const partitions: Partitions = createPartitions(config.REDIS_PREFIX, config.PARTITIONS);
   const hints = lifecycle.add('hints', createHints(redis, partitions), (opened) => opened.close());
@@ -68,7 +70,7 @@ export const openService = async ({ config, logger, lifecycle, redisRole, startW
   );
 
   const openQueue = <Data>(name: string) => {
-    const queue = openQueues<Data>(name, { redis, partitions }, logger);
+    const queue = openQueues<Data>(name, { redis: queueRedis, partitions }, logger);
     return lifecycle.add(`queue ${name}`, queue, (opened) => opened.close());
   };
   const turnQueue = createTurnQueue(openQueue<TurnsJob>(TURNS_QUEUE), logger);
@@ -77,6 +79,7 @@ export const openService = async ({ config, logger, lifecycle, redisRole, startW
   return {
     mongo,
     redis,
+    queueRedis,
     partitions,
     hints,
     vault,

@@ -96,6 +96,20 @@ export const updateMany = async (
   updates: UpdateStatement[],
 ): Promise<WriteReply> => writeMany(connection, { update: collection, updates });
 
+/**
+ * An update that sets these fields where those have these values, and changes nothing elsewhere. For a statement whose
+ * filter is `_id` alone: MongoDB finds that one directly, and plans any other anew each time, which costs as much as the
+ * update. Values are literal: none is taken for an expression.
+ */
+export const setWhere = (
+  expected: Record<string, unknown>,
+  fields: Record<string, unknown>,
+): Record<string, unknown>[] => {
+  const conditions = Object.entries(expected).map(([field, value]) => ({ $eq: [`$${field}`, { $literal: value }] }));
+  const changed = { $mergeObjects: ['$$ROOT', { $literal: fields }] };
+  return [{ $replaceWith: { $cond: [{ $and: conditions }, changed, '$$ROOT'] } }];
+};
+
 /** Many inserts as one command; a document whose `_id` exists is reported in `writeErrors`, the others are stored. */
 export const insertMany = async (
   connection: Connection,
