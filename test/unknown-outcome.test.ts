@@ -72,8 +72,10 @@ test.each([
 ] as const)('%s: one turn, answered, under a first message', async (_name, command, onLost) => {
   const { say, stored } = await aSession();
   trap = { of: on(command), onLost };
+  // With a key the conversation's id is wanted at once, so that what was written is read back.
+  const headers = command === 'find' ? { 'Idempotency-Key': randomUUID() } : {};
 
-  const answer = await say('hello there, what are your opening hours please?');
+  const answer = await say('hello there, what are your opening hours please?', headers);
 
   expect(trap).toBeNull();
   expect(answer.status).toBe(200);

@@ -26,6 +26,11 @@ const LOOK_AGAIN_MS = 50;
 export type AcceptOptions = {
   receiversOf: ReceiversOf;
   windowMs: number;
+  /**
+   * The caller needs the conversation's id, or other turns of the session are known to be under way: then what was written
+   * is read back. Otherwise the turn is taken for head of its line; where it is not, the worker finds so.
+   */
+  readBack: boolean;
   /** Called before a join is written, so that no answer can come between. */
   watch: (turnId: string) => void;
 };
@@ -33,8 +38,10 @@ export type AcceptOptions = {
 export type Accepted =
   | {
       kind: 'accepted';
-      conversationId: string;
+      /** Null where it was not read back; the reply brings it. */
+      conversationId: string | null;
       turnId: string;
+      /** As known or believed: a worker asks MongoDB. */
       head: boolean;
       /** A failed turn, back in line under its old id. */
       resumed: boolean;
@@ -49,7 +56,8 @@ export type Accepted =
 const isAnnounced = ({ receiversOf }: AcceptOptions): boolean =>
   receiversOf('message.received').length > 0 || receiversOf('conversation.created').length > 0;
 
-type Upserted = { conversationId: string; waiting: { turnId: string }[] } | null;
+type Upsert = Pick<AcceptOptions, 'receiversOf' | 'readBack'> & { turn: NewTurn };
+type Upserted = { conversationId: string | null; head: boolean } | null;
 
 /**
  * The conversation takes the turn: one atomic upsert, batched with what arrives beside it. Its duplicate-key error is the
@@ -67,7 +75,20 @@ export const createAccept = ({
 }) => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
-  const upsert = createBatcher<{ turn: NewTurn; receiversOf: ReceiversOf }, Upserted>(async (items) => {
+  const readBack = async (
+    keys: string[],
+  ): Promise<Map<string, Pick<StoredConversation, 'conversationId' | 'waiting'>>> => {
+    if (keys.length === 0) return new Map();
+    const rows = await conversations
+      .find({ _id: { $in: [...new Set(keys)] } }, { projection: { conversationId: 1, 'waiting.turnId': 1 } })
+      .toArray()
+      .catch((cause: unknown) => {
+        throw new OutcomeUnknown('accepted turns could not be read back', { cause });
+      });
+    return new Map(rows.map((row) => [row._id, row]));
+  };
+
+  const upsert = createBatcher<Upsert, Upserted>(async (items) => {
     const { writeErrors = [] } = await updateMany(
       connection,
       'conversations',
@@ -94,18 +115,17 @@ export const createAccept = ({
       if (code !== DUPLICATE_KEY) throw new OutcomeUnknown(`a turn of a batch could not be stored (code ${code})`);
       refused.add(index);
     }
-    const keys = [...new Set(items.filter((_, index) => !refused.has(index)).map(({ turn }) => turn.key))];
-    const rows = await conversations
-      .find({ _id: { $in: keys } }, { projection: { conversationId: 1, 'waiting.turnId': 1 } })
-      .toArray()
-      .catch((cause: unknown) => {
-        throw new OutcomeUnknown('accepted turns could not be read back', { cause });
-      });
-    const byKey = new Map(rows.map((row) => [row._id, row]));
-    return items.map(({ turn }, index) => {
+    const written = items.filter((_, index) => !refused.has(index));
+    const rows = await readBack(written.filter((item) => item.readBack).map(({ turn }) => turn.key));
+    return items.map(({ turn, readBack: wasReadBack }, index) => {
       if (refused.has(index)) return null;
+      if (!wasReadBack) return { conversationId: null, head: true };
       // Gone again already = erased between write and read; the waiting caller will be told 404.
-      return byKey.get(turn.key) ?? { conversationId: turn.conversationId, waiting: [] };
+      const row = rows.get(turn.key);
+      return {
+        conversationId: row?.conversationId ?? turn.conversationId,
+        head: row?.waiting[0]?.turnId === turn.turnId,
+      };
     });
   });
 
@@ -221,12 +241,10 @@ export const createAccept = ({
     const read = () => conversations.findOne({ _id: turn.key }, doubtful ? { readConcern: 'majority' } : {});
     // Under a known key the turn may have left `recent` long ago: the upsert's filter would not see it.
     const known = turn.reservation === 'known' ? await read() : null;
-    const upserted = known ? null : await upsert({ turn, receiversOf: options.receiversOf });
+    const upserted = known ? null : await upsert({ turn, ...options });
     if (upserted) {
-      const { conversationId, waiting } = upserted;
-      const head = waiting[0]?.turnId === turn.turnId;
       const announced = isAnnounced(options);
-      return { kind: 'accepted', conversationId, turnId: turn.turnId, head, resumed: false, announced };
+      return { kind: 'accepted', ...upserted, turnId: turn.turnId, resumed: false, announced };
     }
     const conversation = known ?? (await read());
     return conversation && settle(conversation, turn, options);

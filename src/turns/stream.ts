@@ -1,7 +1,7 @@
 import type { Request, Response } from 'express';
 import type { ApiError } from '../platform/errors.ts';
 import { requestIdOf } from '../platform/http.ts';
-import type { Begin, TurnRequest } from './begin.ts';
+import { type Begin, knownConversationOf, type TurnRequest } from './begin.ts';
 import { complete, NOTHING_YET, type Progress } from './progress.ts';
 
 const COMMENT_EVERY_MS = 15_000;
@@ -51,7 +51,8 @@ export const createStreamTurn =
       if (early) early = progress;
       else writer.say(progress);
     };
-    const { turnId, conversationId, replayed, response, delivered, end } = await begin({ ...request, onProgress });
+    const begun = await begin({ ...request, onProgress });
+    const { turnId, replayed, response, delivered, end } = begun;
     if (replayed) res.set('Idempotent-Replayed', 'true');
     res.set(HEADERS).flushHeaders();
     const comments = setInterval(() => res.write(': the reply is being made\n\n'), COMMENT_EVERY_MS);
@@ -59,7 +60,7 @@ export const createStreamTurn =
       clearInterval(comments);
       end();
     });
-    writer.send('accepted', { turnId, conversationId });
+    writer.send('accepted', { turnId, conversationId: knownConversationOf(begun) });
     writer.say(early);
     early = null;
     try {
