@@ -1,5 +1,5 @@
 import type { Redis } from 'ioredis';
-import type { Connection, Model } from 'mongoose';
+import type { Connection, Model, Schema } from 'mongoose';
 import { createAssistantStore } from './assistants/store.ts';
 import { createHints } from './conversations/hints.ts';
 import { createConversationStore } from './conversations/store.ts';
@@ -28,8 +28,16 @@ type Options = {
   startWithinMs?: number;
 };
 
-const createIndexes = async (models: Model<never>[]): Promise<void> => {
-  await Promise.all(models.map((model) => model.createIndexes()));
+/** On a connection of its own: an index over many documents takes longer than any command may later. */
+const createIndexes = async (models: Model<never>[], url: string, logger: Logger): Promise<void> => {
+  const connection = await openMongo({ url, maxPoolSize: models.length, silentAfterMs: 0 }, logger);
+  try {
+    await Promise.all(
+      models.map((model) => connection.model(model.modelName, model.schema as unknown as Schema).createIndexes()),
+    );
+  } finally {
+    await connection.close();
+  }
 };
 
 /** What every process shares: its connections, the stores on MongoDB and the queues on Redis. Closed by the lifecycle. */
@@ -67,6 +75,8 @@ export const openService = async ({ config, logger, lifecycle, redisRole, startW
   const conversations = createConversationStore({ connection: mongo, hints, deliveries });
   await createIndexes(
     [assistants, endpoints, deliveries, conversations].flatMap(({ models }) => models as unknown as Model<never>[]),
+    config.MONGODB_URL,
+    logger,
   );
 
   const openQueue = <Data>(name: string) => {

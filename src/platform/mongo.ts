@@ -9,14 +9,21 @@ export const DURABLE = { w: 'majority', j: true } as const;
 export const DUPLICATE_KEY = 11000;
 
 const CONNECT_RETRY_MS = 200;
+/** A connection that brings nothing for so long while an answer is due is given up; nothing here takes near as long. */
+const SILENT_AFTER_MS = 6_000;
 
 /**
  * One connection pool per process. Operations fail instead of waiting when no primary answers for 800 ms, so that a
- * caller hears 503 within a second; a server that stops answering is noticed by its heartbeat. At start the server gets
- * `timeoutMs` to appear.
+ * caller hears 503 within a second; a server that stops answering is noticed by its heartbeat, a single connection that
+ * does by its silence. At start the server gets `timeoutMs` to appear.
  */
 export const openMongo = async (
-  { url, timeoutMs = 10_000, maxPoolSize = 32 }: { url: string; timeoutMs?: number; maxPoolSize?: number },
+  {
+    url,
+    timeoutMs = 10_000,
+    maxPoolSize = 32,
+    silentAfterMs = SILENT_AFTER_MS,
+  }: { url: string; timeoutMs?: number; maxPoolSize?: number; silentAfterMs?: number },
   logger: Logger,
 ): Promise<Connection> => {
   const deadline = Date.now() + timeoutMs;
@@ -28,6 +35,7 @@ export const openMongo = async (
       maxPoolSize,
       serverSelectionTimeoutMS: 800,
       connectTimeoutMS: 2000,
+      socketTimeoutMS: silentAfterMs,
       heartbeatFrequencyMS: 2000,
       writeConcern: DURABLE,
     });
