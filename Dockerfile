@@ -5,11 +5,20 @@ COPY package.json package-lock.json .npmrc ./
 # Not `npm ci`, which wants other platforms' optional binaries in the lock; versions come from the lock all the same.
 RUN npm install --omit=dev --no-save --no-audit --no-fund && npm cache clean --force
 
+# The dashboard's pages are built with packages that no process needs.
+FROM node:24-slim AS dashboard
+WORKDIR /app
+COPY package.json package-lock.json .npmrc tsconfig.json ./
+RUN npm install --no-save --no-audit --no-fund
+COPY dashboard ./dashboard
+RUN NODE_ENV=production node_modules/.bin/vite build dashboard --config dashboard/vite.config.ts
+
 FROM node:24-slim
 ENV NODE_ENV=production
 WORKDIR /app
 COPY --from=packages /app/node_modules ./node_modules
 COPY . .
+COPY --from=dashboard /app/dashboard/dist ./dashboard/dist
 # Nothing here is written to while it runs, so the files stay root's and the process is somebody else.
 USER node
 EXPOSE 3000

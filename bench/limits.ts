@@ -18,6 +18,7 @@ export const LIMITS: Record<string, Limit> = {
   'growth.ratio': { atLeast: 0.85 },
   'growth.history-p50': { atMost: 15 },
   'growth.deliveries-page-p50': { atMost: 10 },
+  'listing.slowest': { atMost: 200 },
   'hot.turns': { atLeast: 600 },
   'start.api': { atMost: 1500 },
   'engine.missed': { atMost: 0 },

@@ -19,6 +19,7 @@ const PARTS: Record<string, { load: () => Promise<Part>; withinS: number; byName
   hot: { load: async () => (await import('./parts/hot.ts')).hot, withinS: 60 },
   deliveries: { load: async () => (await import('./parts/deliveries.ts')).deliveries, withinS: 200 },
   growth: { load: async () => (await import('./parts/growth.ts')).growth, withinS: 300 },
+  listing: { load: async () => (await import('./parts/listing.ts')).listing, withinS: 200 },
   engine: {
     load: async () => script({ name: 'engine', file: 'engine.ts', nodeArgs: ['--expose-gc'], withinS: 60 }),
     withinS: 70,

@@ -11,25 +11,28 @@ import { setUp } from './setup/steps.js';
 const root = join(dirname(fileURLToPath(import.meta.url)), '..');
 const tool = (name) => join(root, 'node_modules/.bin', name);
 
-const TYPES = [tool('tsc')];
+const TYPES = [[tool('tsc')], [tool('tsc'), '-p', 'dashboard']];
+const VITE = [tool('vite')];
 const LINT = [
   [tool('biome'), 'format', '.'],
   [tool('oxlint'), '--type-aware'],
 ];
 const VITEST = [tool('vitest'), 'run'];
 const CODE = ['packages'];
-const ALL = ['packages', 'redis', 'mongodb'];
+const PAGES = [...CODE, 'dashboard'];
+const ALL = [...PAGES, 'redis', 'mongodb'];
+const BROWSER = [...ALL, 'chromium'];
 
 /** What each script needs, and the commands it stands for (run in order, the first that fails ends it). */
 const TARGETS = {
   quickstart: { needs: ALL, talkative: true, commands: (args) => [['node', 'scripts/quickstart.ts', ...args]] },
   test: {
-    needs: ALL,
+    needs: BROWSER,
     talkative: true,
-    commands: (args) => (args.length > 0 ? [[...VITEST, ...args]] : [TYPES, ...LINT, VITEST]),
+    commands: (args) => (args.length > 0 ? [[...VITEST, ...args]] : [...TYPES, ...LINT, VITEST]),
   },
-  planted: { needs: ALL, talkative: true, commands: () => [['node', 'scripts/planted.ts']] },
-  typecheck: { needs: CODE, commands: (args) => [[...TYPES, ...args]] },
+  planted: { needs: BROWSER, talkative: true, commands: () => [['node', 'scripts/planted.ts']] },
+  typecheck: { needs: CODE, commands: () => TYPES },
   lint: { needs: CODE, commands: () => LINT },
   format: {
     needs: CODE,
@@ -51,7 +54,12 @@ const TARGETS = {
   'bench:page': { needs: CODE, commands: () => [['node', 'bench/page.ts']] },
   'bench:engine': { needs: CODE, commands: () => [['node', '--expose-gc', 'bench/engine.ts']] },
   admin: { needs: CODE, commands: (args) => [['node', 'scripts/admin.ts', ...args]] },
-  api: { needs: CODE, commands: (args) => [['node', 'src/main.ts', ...args]] },
+  'build:dashboard': { needs: PAGES, talkative: true, commands: () => [] },
+  'dashboard:dev': {
+    needs: CODE,
+    commands: (args) => [[...VITE, 'dashboard', '--config', 'dashboard/vite.config.ts', ...args]],
+  },
+  api: { needs: PAGES, commands: (args) => [['node', 'src/main.ts', ...args]] },
   'reply-worker': { needs: CODE, commands: (args) => [['node', 'workers/reply/main.ts', ...args]] },
   'delivery-worker': { needs: CODE, commands: (args) => [['node', 'workers/delivery/main.ts', ...args]] },
 };

@@ -1,5 +1,6 @@
 import { createApp } from './app.ts';
 import { createAccess } from './assistants/access.ts';
+import { createChannelCalls } from './assistants/channel-calls.ts';
 import { createRateLimiter } from './assistants/rate-limit.ts';
 import { DELIVERIES_QUEUE, type WakeUpJob } from './events/queue.ts';
 import type { Config } from './platform/config.ts';
@@ -67,6 +68,8 @@ export const openApi = async ({
   });
 
   const rateLimiter = createRateLimiter(redis, { prefix: config.REDIS_PREFIX, onRefused: count.refused });
+  const channelCalls = createChannelCalls(redis, config.REDIS_PREFIX);
+  lifecycle.add('channel calls', channelCalls, (opened) => opened.close());
   const { operators, audit } = await openOperators(service.mongo);
   const look = <Data>(name: string) => {
     const queues = openQueues<Data>(name, { redis: queueRedis, partitions }, logger);
@@ -75,7 +78,7 @@ export const openApi = async ({
 
   const submit = createSubmit(begin);
   const app = createApp({
-    access: createAccess({ assistants, rateLimiter }),
+    access: createAccess({ assistants, rateLimiter, channelCalls }),
     conversations,
     endpoints,
     deliveryQueue,
@@ -94,6 +97,7 @@ export const openApi = async ({
       operators,
       audit,
       assistants,
+      channelCalls,
       endpoints,
       deliveries: service.deliveries,
       conversations,
@@ -102,6 +106,7 @@ export const openApi = async ({
       submit,
       rateLimiter,
       publicUrl: config.PUBLIC_URL,
+      tls: config.TLS_CERT_FILE !== undefined || config.TLS_TERMINATED_UPSTREAM,
       logger,
     },
     metrics,

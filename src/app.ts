@@ -111,7 +111,10 @@ export const createApp = (dependencies: AppDependencies): Express => {
   app.use(operatorSide(dependencies.operatorSide));
 
   // Pages get the whole set of headers; the API's answers are JSON and need no more than the one above.
-  app.use(helmet());
+  // Not over plain HTTP: HSTS and upgrading would send a browser to an https that nobody answers.
+  const { tls } = dependencies.operatorSide;
+  const upgrades = tls ? {} : { directives: { upgradeInsecureRequests: null } };
+  app.use(helmet({ strictTransportSecurity: tls, contentSecurityPolicy: upgrades }));
   app.use(watchRoutes(dependencies));
   app.use(nothingHere);
   app.use(errorHandler(logger));

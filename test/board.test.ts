@@ -1,3 +1,4 @@
+import { Queue } from 'bullmq';
 import { expect, test } from 'vitest';
 import { anAssistant, aTurn } from './support/builders.ts';
 import { eventually } from './support/eventually.ts';
@@ -61,6 +62,27 @@ test('an owner sees jobs by ids alone, no word of a visitor, and asks nobody out
   expect(jobs).not.toMatch(/zebra|whsec_|session-/);
   expect(jobs).not.toContain(apiKey);
   await receiver.close();
+});
+
+test('a failed job shows the kind of its error and where it was, never what it says', async () => {
+  const owner = await anOperator(stack);
+  const { redis, partitions } = stack.service;
+  const queue = new Queue('turns', { connection: redis, prefix: String(partitions.tags[0]) });
+  const { id } = await queue.add('turns', { turns: 'zebra' });
+  await eventually(async () => expect(await queue.getFailedCount()).toBe(1));
+  const stack0 = 'TypeError: cannot answer "zebra"\n  zebra, and sk_zebra\n    at answer (file:///app/answer.ts:1:2)';
+  const said = { failedReason: 'cannot answer "zebra"', stacktrace: JSON.stringify([stack0]) };
+  await redis.hset(queue.toKey(String(id)), said);
+
+  const list = await look('/api/queues?activeQueue=turns&status=failed', owner.cookie());
+  const one = await look(`/api/queues/turns/${id}`, owner.cookie());
+
+  for (const { status, text } of [list, one]) {
+    expect(status).toBe(200);
+    expect(text).toContain('TypeError: what it says is in the worker’s log');
+    expect(text).toContain('file:///app/answer.ts:1:2');
+    expect(text).not.toContain('zebra');
+  }
 });
 
 test('nothing there can be changed, also not by an owner', async () => {

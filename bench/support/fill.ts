@@ -89,11 +89,22 @@ export const conversationAfter = (owner: Owner, nth: number, turns: number) => {
   return { conversation, pages };
 };
 
-const deliveryOf = (assistantId: string, nth: number): StoredDelivery => {
+export const RARE_ENDPOINT = '7d1f3b52-6a0e-4c3f-9b1d-2f0a8e5c4d11';
+const RARE_EACH = 30;
+
+/** The oldest of all are what a filter may look for among a million others: the worst place for them. */
+const rarityOf = (nth: number, total: number): Partial<StoredDelivery> => {
+  if (nth >= total - RARE_EACH) return { endpointId: RARE_ENDPOINT };
+  if (nth >= total - 2 * RARE_EACH) return { event: 'webhook.test' };
+  if (nth >= total - 3 * RARE_EACH) return { outcome: 'rejected', status: 404 };
+  return nth % 100 === 1 ? { outcome: 'rejected', status: 500 } : {};
+};
+
+const deliveryOf = (assistantId: string, nth: number, total: number): StoredDelivery => {
   const happenedAt = new Date(Date.now() - DAY_MS - nth * 50);
   const claim = {
     eventId: newId(),
-    endpointId: 'bench',
+    endpointId: '0b9a52f4-58e3-4d1c-8a55-1c7f6f0e2a90',
     assistantId,
     conversationId: newId(),
     event: 'message.received' as const,
@@ -107,7 +118,7 @@ const deliveryOf = (assistantId: string, nth: number): StoredDelivery => {
       ? { ...ended, outcome: 'unknown' as const }
       : { ...ended, outcome: 'delivered' as const, errorKind: null, status: 200, responseBody: 'ok' };
   const record = newRecord(claim, { worker: 'bench', retentionDays: 30 });
-  return { ...record, ...exchange, createdAt: happenedAt, endedAt: happenedAt };
+  return { ...record, ...exchange, ...rarityOf(nth, total), createdAt: happenedAt, endedAt: happenedAt };
 };
 
 /** Not durable: it is thrown away after. */
@@ -161,7 +172,7 @@ export const fill = async (
   await inBatches(deliveryCount, (numbers) =>
     insert(
       deliveries,
-      numbers.map((nth) => deliveryOf(owner.assistantId, nth)),
+      numbers.map((nth) => deliveryOf(owner.assistantId, nth, deliveryCount)),
     ),
   );
   for (const model of [...service.conversations.models, ...service.deliveries.models]) await model.createIndexes();

@@ -75,7 +75,7 @@ export const openQuickstart = async (options: Options): Promise<{ state: Quickst
   const state: QuickstartState = {
     baseUrl: plan.baseUrls[0],
     baseUrls: plan.baseUrls,
-    dashboardUrl: `${plan.baseUrls[0]}/operator`,
+    dashboardUrl: `${plan.baseUrls[0]}/operator/`,
     assistantId: demo.assistantId,
     apiKey: demo.apiKey,
     verifyToken: demo.verifyToken,

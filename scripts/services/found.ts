@@ -5,34 +5,53 @@ import * as z from 'zod';
 export const ROOT = join(import.meta.dirname, '../..');
 
 const Found = z.object({ way: z.string(), program: z.string().optional(), image: z.string().optional() });
-const FoundServices = z.object({ redis: Found.optional(), mongodb: Found.optional() });
+const FoundBrowser = z.object({
+  program: z.string(),
+  sandbox: z.boolean(),
+  env: z.record(z.string(), z.string()).default({}),
+});
+const FoundServices = z.object({
+  redis: Found.optional(),
+  mongodb: Found.optional(),
+  chromium: FoundBrowser.optional(),
+});
 
 export type ServiceName = 'redis' | 'mongodb';
 export type Program = { program: string } | { image: string };
+/** `sandbox`: whether it can have one here. `env`: what it needs beside our own. */
+export type Browser = z.output<typeof FoundBrowser>;
 
 const read = (text: string) => FoundServices.parse(JSON.parse(text));
 
-let asked: z.infer<typeof FoundServices> | undefined;
+const asked = new Map<string, z.infer<typeof FoundServices>>();
 
 /** What the launcher found; asked for once where the launcher was not used (an editor's test run, say). */
-const foundServices = (env: NodeJS.ProcessEnv) => {
+const findServices = (env: NodeJS.ProcessEnv, ...names: (keyof z.infer<typeof FoundServices>)[]) => {
   const told = env['SETUP_FOUND'] === undefined ? undefined : read(env['SETUP_FOUND']);
-  if (told?.redis && told.mongodb) return told;
+  if (told && names.every((name) => told[name])) return told;
   const ask = (): string =>
     // Without the URLs: this is asked only for programs that can be started, stopped and killed.
-    execFileSync(process.execPath, [join(ROOT, 'scripts/run.js'), 'locate'], {
+    execFileSync(process.execPath, [join(ROOT, 'scripts/run.js'), 'locate', ...names], {
       encoding: 'utf8',
       env: { ...env, REDIS_URL: '', MONGODB_URL: '' },
       stdio: ['ignore', 'pipe', 'inherit'],
     });
-  asked ??= read(ask());
-  return asked;
+  const key = names.join();
+  const found = asked.get(key) ?? read(ask());
+  asked.set(key, found);
+  return found;
 };
 
 /** The program (or image) a service of our own is started from. */
 export const programFor = (name: ServiceName): Program => {
-  const found = foundServices(process.env)[name];
+  const found = findServices(process.env, 'redis', 'mongodb')[name];
   if (found?.program !== undefined) return { program: found.program };
   if (found?.image !== undefined) return { image: found.image };
   throw new Error(`${name} is given by its URL here, so there is no program to start another one from`);
+};
+
+export const findBrowser = (): Browser => {
+  const { chromium } = findServices(process.env, 'chromium');
+  if (!chromium) throw new Error('the set-up found no Chromium and did not say so');
+  return chromium;
 };

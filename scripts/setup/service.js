@@ -19,7 +19,7 @@ export const tryProgram = async (kind, path) => {
   return atLeast(version, kind.minimum) ? { version } : { why: `${path} is ${version}, ${kind.minimum} is needed` };
 };
 
-const onPath = (names, env) =>
+export const onPath = (names, env) =>
   (env.PATH ?? '')
     .split(delimiter)
     .filter(Boolean)
@@ -79,7 +79,7 @@ const byDocker = async (kind, { env }) => {
   return { found: { way: 'docker', image: kind.image }, text: `${kind.image} (Docker)` };
 };
 
-const look = {
+const LOOKS = {
   url: byUrl,
   path: byPath,
   wheel: byOwnProgram('wheel'),
@@ -88,9 +88,11 @@ const look = {
   apt: byPath,
 };
 
+const lookOf = (kind) => kind.look ?? LOOKS;
+
 const find = async (kind, context, ways) => {
   for (const way of ways) {
-    const { found, text } = await look[way](kind, context);
+    const { found, text } = await lookOf(kind)[way](kind, context);
     if (found) return { text, found };
   }
   return undefined;
@@ -103,7 +105,7 @@ const find = async (kind, context, ways) => {
 export const serviceStep = (kind) => {
   const forced = (env) => {
     const way = env[kind.setting];
-    if (way && !(way in look && kind.ways.includes(way))) {
+    if (way && !kind.ways.includes(way)) {
       throw new SetupError(`${kind.setting}=${way}: must be one of ${kind.ways.join(', ')}`);
     }
     return way || undefined;
@@ -121,7 +123,7 @@ export const serviceStep = (kind) => {
       const reasons = [];
       for (const one of way ? [way] : kind.ways) {
         const why = kind.fetch[one] ? await kind.fetch[one](context, onLine) : null;
-        const seen = why === null ? await look[one](kind, context) : { why };
+        const seen = why === null ? await lookOf(kind)[one](kind, context) : { why };
         if (seen.found) return;
         reasons.push(`  ${one}: ${seen.why}`);
       }
@@ -132,5 +134,5 @@ export const serviceStep = (kind) => {
   };
 };
 
-const LOOK_ORDER = ['url', 'path', 'wheel', 'download', 'docker'];
+const LOOK_ORDER = ['url', 'given', 'path', 'wheel', 'download', 'playwright', 'npm', 'docker'];
 const ownFirst = (a, b) => LOOK_ORDER.indexOf(a) - LOOK_ORDER.indexOf(b);

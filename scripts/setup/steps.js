@@ -1,4 +1,6 @@
 import { join } from 'node:path';
+import { chromiumStep } from './chromium.js';
+import { dashboardStep } from './dashboard.js';
 import { withLock } from './lock.js';
 import { mongodbStep } from './mongodb.js';
 import { nodeStep } from './node.js';
@@ -6,11 +8,18 @@ import { packagesStep } from './packages.js';
 import { redisStep } from './redis.js';
 import { SetupError, createReport } from './report.js';
 
-const STEPS = { node: nodeStep, packages: packagesStep, redis: redisStep, mongodb: mongodbStep };
+const STEPS = {
+  node: nodeStep,
+  packages: packagesStep,
+  dashboard: dashboardStep,
+  redis: redisStep,
+  mongodb: mongodbStep,
+  chromium: chromiumStep,
+};
 
 /**
  * Has everything named in `needs` (Node always) on this machine, and hands back the environment to start the real thing
- * with: the right Node first on PATH, and `SETUP_FOUND` saying how Redis and MongoDB are to be started.
+ * with: the right Node first on PATH, and `SETUP_FOUND` saying how what was found is to be started.
  */
 export const setUp = async ({ root, needs, talkative }) => {
   const report = createReport();

@@ -4,6 +4,7 @@ import { isUuid } from '../platform/ids.ts';
 import { beforeWriting } from '../platform/mongo.ts';
 import type { Assistant } from './assistant.ts';
 import { isTokenAccepted } from './channel.ts';
+import type { ChannelCall, ChannelCalls } from './channel-calls.ts';
 import { type RateLimiter, rateLimitHeaders } from './rate-limit.ts';
 import type { AssistantStore } from './store.ts';
 
@@ -12,6 +13,13 @@ export type Caller = { assistant: Assistant; channel: 'api' | 'webhook'; keyId: 
 
 export const callerOf = (res: Response): Caller => res.locals.caller as Caller;
 
+type Told = Pick<ChannelCall, 'sessionId' | 'conversationId'>;
+
+/** What is known by now of a turn's request, for the list of its channel's calls. */
+export const noteCall = (res: Response, told: Told): void => {
+  res.locals.told = { ...(res.locals.told as Told | undefined), ...told };
+};
+
 const bearerOf = (req: Request): string | null => {
   const match = /^Bearer +(\S+) *$/i.exec(req.headers.authorization ?? '');
   return match?.[1] ?? null;
@@ -19,13 +27,15 @@ const bearerOf = (req: Request): string | null => {
 
 const unauthorized = (code: ErrorCode): ApiError => new ApiError(code, { headers: { 'WWW-Authenticate': 'Bearer' } });
 
-type Dependencies = { assistants: AssistantStore; rateLimiter: RateLimiter };
+type Dependencies = { assistants: AssistantStore; rateLimiter: RateLimiter; channelCalls: ChannelCalls };
+
+const CALLER_LEFT = 499;
 
 /**
  * The doors of contract §1, in its order: 404 (channel), 401, 429; what follows reads the body. A request that fails here
  * counts against its client address, and beyond that limit gets 429 in place of its own error.
  */
-export const createAccess = ({ assistants, rateLimiter }: Dependencies) => {
+export const createAccess = ({ assistants, rateLimiter, channelCalls }: Dependencies) => {
   const refuse = async (req: Request, error: ApiError): Promise<never> => {
     await rateLimiter.forFailing(req.ip ?? 'unknown');
     throw error;
@@ -61,10 +71,27 @@ export const createAccess = ({ assistants, rateLimiter }: Dependencies) => {
     next();
   };
 
+  /** Every call to a channel of ours is on its list, however it ends. */
+  const watchCall = (assistantId: string, res: Response): void => {
+    const [at, since] = [new Date().toISOString(), performance.now()];
+    res.on('close', () => {
+      const left = !res.writableFinished;
+      const error = left ? 'caller_left' : (res.locals.errorCode as string | undefined);
+      channelCalls.record(assistantId, {
+        at,
+        status: left ? CALLER_LEFT : res.statusCode,
+        ms: Math.round(performance.now() - since),
+        ...(error !== undefined && { error }),
+        ...(res.locals.told as Told | undefined),
+      });
+    });
+  };
+
   /** The inbound webhook channel: unknown or not connected is 404 before any look at the token. */
   const byChannel: RequestHandler = async (req, res, next) => {
     const assistantId = String(req.params.assistantId);
     const assistant = isUuid(assistantId) ? await beforeWriting(assistants.findAssistant(assistantId)) : null;
+    if (assistant) watchCall(assistantId, res);
     if (!assistant?.channel.connected) return refuse(req, notFound());
     if (!isTokenAccepted(assistant.channel, bearerOf(req))) return refuse(req, unauthorized('invalid_verify_token'));
     const limit = assistant.channel.limitPerMinute;

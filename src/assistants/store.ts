@@ -214,6 +214,14 @@ export const createAssistantStore = ({ connection, vault }: { connection: Connec
       return { key: toApiKey(stored), apiKey };
     },
 
+    /** Another name or limit; a revoked key stays as it was. */
+    updateApiKey: async (keyId: string, change: Partial<Pick<ApiKey, 'name' | 'limitPerMinute'>>): Promise<ApiKey> => {
+      const options = { returnDocument: 'after' } as const;
+      const stored = await apiKeys.findOneAndUpdate({ _id: keyId, revokedAt: null }, { $set: change }, options).lean();
+      if (!stored) throw notFound();
+      return toApiKey(stored);
+    },
+
     /** Revoking twice is a no-op. */
     revokeApiKey: async (keyId: string): Promise<ApiKey> => {
       await apiKeys.updateOne({ _id: keyId, revokedAt: null }, { revokedAt: new Date() });

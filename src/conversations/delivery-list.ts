@@ -3,7 +3,7 @@ import { type DeliveryRow, toDeliveryRow } from '../events/delivery-view.ts';
 import { type DeliveryFilter, decodePosition, encodePosition, sizeOf } from '../events/list.ts';
 import type { DeliveryStore } from '../events/store.ts';
 import type { OutboxEvent } from './conversation.ts';
-import type { Outbox, OutboxStore } from './outbox.ts';
+import { lineOf, type Outbox, type OutboxStore } from './outbox.ts';
 
 /** Conversations whose waiting events are looked through for one page. */
 const OUTBOXES_MAX = 1_000;
@@ -28,6 +28,17 @@ const toQueuedRow = (outbox: Outbox, { eventId, event, at }: OutboxEvent, endpoi
   createdAt: at,
   endedAt: null,
 });
+
+const DELIVERY_ID = /^([\da-f-]{36}):([\da-f-]{36})$/;
+
+/** One that still waits in an outbox, and so has no record yet. */
+export const findQueuedDelivery = async (outboxes: OutboxStore, deliveryId: string): Promise<DeliveryRow | null> => {
+  const [, eventId, endpointId] = DELIVERY_ID.exec(deliveryId) ?? [];
+  if (eventId === undefined || endpointId === undefined) return null;
+  const outbox = await outboxes.findByEvent(eventId);
+  const event = outbox && lineOf(outbox, endpointId).find((one) => one.eventId === eventId);
+  return event ? toQueuedRow(outbox, event, endpointId) : null;
+};
 
 const newestFirst = (a: DeliveryRow, b: DeliveryRow): number =>
   b.createdAt.getTime() - a.createdAt.getTime() || (a.deliveryId < b.deliveryId ? 1 : -1);
@@ -66,7 +77,7 @@ export const createRecentDeliveries = ({ deliveries, outbox: outboxes }: Depende
 
   return async (filter: DeliveryFilter): Promise<{ deliveries: DeliveryRow[]; nextCursor: string | null }> => {
     const size = sizeOf(filter);
-    const mayWait = filter.outcome === undefined || filter.outcome === 'queued';
+    const mayWait = filter.status === undefined && [undefined, 'queued'].includes(filter.outcome);
     // Outboxes first: an event claimed in between is found as a record too, and shown once, as that.
     const queued = mayWait ? await findQueued(filter) : [];
     const records = await deliveries.listDeliveries(filter);

@@ -208,6 +208,17 @@ export const createOutbox = (connection: Connection) => {
       return [...new Map(rows.flat().map((row) => [row._id, row as Outbox])).values()];
     },
 
+    /** The conversation in which this event still waits, looked for among all that wait: for a person who asks for one. */
+    findByEvent: async (eventId: string): Promise<Outbox | null> => {
+      const find = (having: object, hint: string) =>
+        conversations.find(having, { projection: PROJECTION, maxTimeMS: LIST_WITHIN_MS }).hint(hint).limit(1).toArray();
+      const [openings, outboxes] = await Promise.all([
+        find({ opening: { $exists: true }, 'opening.eventId': eventId }, 'openings'),
+        find({ 'outbox.0': { $exists: true }, 'outbox.eventId': eventId }, 'outbox_heads'),
+      ]);
+      return openings[0] ?? outboxes[0] ?? null;
+    },
+
     /** Conversations with something unsent to this endpoint: for a change of the endpoint, which its lines must hear of. */
     findKeysOf: async (endpointId: string, limit: number): Promise<string[]> => {
       const options = { projection: { _id: 1 } };

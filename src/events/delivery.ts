@@ -144,7 +144,8 @@ const deliverySchema = new Schema<StoredDelivery>(
   { _id: { type: String, required: true } },
   { collection: 'deliveries', versionKey: false, strict: false, strictQuery: false },
 );
-deliverySchema.index({ assistantId: 1, createdAt: -1, _id: -1 });
+// One for every list, with or without its filters: what is not asked for is asked for by all its values (see list.ts).
+deliverySchema.index({ assistantId: 1, endpointId: 1, event: 1, createdAt: -1, _id: -1 });
 deliverySchema.index({ conversationId: 1 });
 deliverySchema.index({ claimedAt: 1 }, { partialFilterExpression: { outcome: 'sending' } });
 deliverySchema.index({ createdAt: 1 }, { partialFilterExpression: { outcome: 'queued' } });
@@ -153,6 +154,10 @@ deliverySchema.index({ expiresAt: 1 }, { expireAfterSeconds: 0 });
 deliverySchema.index(
   { assistantId: 1, outcome: 1, createdAt: -1, _id: -1 },
   { partialFilterExpression: { outcome: { $in: ['rejected', 'not_sent', 'unknown'] } }, name: 'failures' },
+);
+deliverySchema.index(
+  { assistantId: 1, status: 1, createdAt: -1, _id: -1 },
+  { partialFilterExpression: { outcome: 'rejected' }, name: 'refusals' },
 );
 
 export const deliveryModel = (connection: Connection) => connection.model<StoredDelivery>('Delivery', deliverySchema);

@@ -1,10 +1,11 @@
 import type { mongo } from 'mongoose';
 import { invalid } from '../platform/errors.ts';
 import type { Outcome, StoredDelivery } from './delivery.ts';
-import type { EventKind } from './event.ts';
+import { EVENT_KINDS, type EventKind } from './event.ts';
 
 export const LIST_MAX = 200;
 const LIST_DEFAULT = 50;
+const LIST_WITHIN_MS = 5_000;
 
 export type DeliveryFilter = {
   assistantId: string;
@@ -13,6 +14,8 @@ export type DeliveryFilter = {
   conversationId?: string;
   event?: EventKind;
   outcome?: Outcome;
+  /** The receiver's answer, where it is none of success. */
+  status?: number;
   /** Begun at this time or later, and before that. */
   from?: Date;
   to?: Date;
@@ -34,33 +37,72 @@ export const decodePosition = (cursor: string): Position => {
 
 export const sizeOf = ({ limit = LIST_DEFAULT }: DeliveryFilter): number => Math.min(Math.max(1, limit), LIST_MAX);
 
+/** A cursor's time bounds the index; what shares that very time is told apart by the id. */
+const lateBound = (to: Date | undefined, after: Position | null) =>
+  after && (!to || after.createdAt < to) ? { $lte: after.createdAt } : to && { $lt: to };
+
+/** What is under way is few, wherever it is; no other index would find them without reading all that is not. */
+const UNDER_WAY: Partial<Record<Outcome, string>> = { queued: 'createdAt_1', sending: 'claimedAt_1' };
+
 const queryOf = (filter: DeliveryFilter): Record<string, unknown> => {
-  const { assistantId, endpointId, conversationId, event, outcome, eventId, from, to, cursor } = filter;
-  const exact = Object.entries({ endpointId, conversationId, event, outcome }).filter(
+  const { assistantId, endpointId, conversationId, event, outcome, status, eventId, from, to, cursor } = filter;
+  // Every kind by name: so an index that has the kind before the time serves one kind as well as all.
+  const kind = event ?? { $in: EVENT_KINDS };
+  const exact = Object.entries({ endpointId, conversationId, outcome, status }).filter(
     ([, value]) => value !== undefined,
   );
   const after = cursor === undefined ? null : decodePosition(cursor);
   return {
     assistantId,
+    event: kind,
     ...Object.fromEntries(exact),
+    ...(status !== undefined && { outcome: 'rejected' }),
     ...(eventId !== undefined && { _id: { $gte: eventId, $lt: `${eventId};` } }),
-    ...((from || to) && { createdAt: { ...(from && { $gte: from }), ...(to && { $lt: to }) } }),
+    ...((from || to || after) && { createdAt: { ...(from && { $gte: from }), ...lateBound(to, after) } }),
     ...(after && {
       $or: [{ createdAt: { $lt: after.createdAt } }, { createdAt: after.createdAt, _id: { $lt: after.id } }],
     }),
   };
 };
 
+/** MongoDB merges so many stretches of an index in their order; of more it would sort all there is. */
+const STRETCHES_MAX = 200;
+const ENDPOINTS_AT_ONCE = Math.floor(STRETCHES_MAX / EVENT_KINDS.length);
+
+const newestFirst = (a: StoredDelivery, b: StoredDelivery): number =>
+  b.createdAt.getTime() - a.createdAt.getTime() || (a._id < b._id ? 1 : -1);
+
+/** All endpoints that ever had one, the removed too: a hop through the index for each. */
+const endpointsIn = (deliveries: mongo.Collection<StoredDelivery>, assistantId: string): Promise<string[]> =>
+  deliveries.distinct('endpointId', { assistantId });
+
 /** Newest first, by cursor, on an index: of the assistant's deliveries, its failures, one conversation's or one event's. */
-export const createDeliveryList =
-  (deliveries: mongo.Collection<StoredDelivery>) =>
-  async (filter: DeliveryFilter): Promise<{ deliveries: StoredDelivery[]; nextCursor: string | null }> => {
-    const size = sizeOf(filter);
-    const rows = await deliveries
-      .find(queryOf(filter))
+export const createDeliveryList = (deliveries: mongo.Collection<StoredDelivery>) => {
+  const find = (query: Record<string, unknown>, { limit, hint }: { limit: number; hint: string | undefined }) =>
+    deliveries
+      .find(query, { maxTimeMS: LIST_WITHIN_MS, ...(hint !== undefined && { hint }) })
       .sort({ createdAt: -1, _id: -1 })
-      .limit(size + 1)
-      .toArray();
+      .limit(limit)
+      .toArray()
+      .catch((cause: unknown) => {
+        if ((cause as { codeName?: string }).codeName !== 'MaxTimeMSExpired') throw cause;
+        throw invalid('from', 'required', 'must be given: there is too much to look through for this');
+      });
+
+  return async (filter: DeliveryFilter): Promise<{ deliveries: StoredDelivery[]; nextCursor: string | null }> => {
+    const size = sizeOf(filter);
+    const { endpointId, conversationId, eventId, outcome } = filter;
+    const hint = outcome && UNDER_WAY[outcome];
+    const byOtherIndex = [endpointId, conversationId, eventId, hint].some((one) => one !== undefined);
+    const groups: (string[] | null)[] = byOtherIndex
+      ? [null]
+      : chunk(await endpointsIn(deliveries, filter.assistantId), ENDPOINTS_AT_ONCE);
+    const found = await Promise.all(
+      groups.map((some) =>
+        find({ ...queryOf(filter), ...(some && { endpointId: { $in: some } }) }, { limit: size + 1, hint }),
+      ),
+    );
+    const rows = found.length === 1 ? (found[0] ?? []) : found.flat().toSorted(newestFirst);
     const page = rows.slice(0, size);
     const last = rows.length > size ? page.at(-1) : undefined;
     return {
@@ -68,6 +110,10 @@ export const createDeliveryList =
       nextCursor: last ? encodePosition({ createdAt: last.createdAt, id: last._id }) : null,
     };
   };
+};
+
+const chunk = (all: string[], size: number): string[][] =>
+  Array.from({ length: Math.ceil(all.length / size) }, (_, nth) => all.slice(nth * size, (nth + 1) * size));
 
 const COUNT_WITHIN_MS = 2_000;
 
@@ -75,9 +121,13 @@ const COUNT_WITHIN_MS = 2_000;
 export const createOutcomeCounts =
   (deliveries: mongo.Collection<StoredDelivery>) =>
   async (assistantId: string, since: Date): Promise<Partial<Record<Outcome, number>>> => {
+    const endpointId = { $in: await endpointsIn(deliveries, assistantId) };
     const rows = await deliveries
       .aggregate<{ _id: Outcome; count: number }>(
-        [{ $match: { assistantId, createdAt: { $gte: since } } }, { $group: { _id: '$outcome', count: { $sum: 1 } } }],
+        [
+          { $match: { assistantId, endpointId, event: { $in: EVENT_KINDS }, createdAt: { $gte: since } } },
+          { $group: { _id: '$outcome', count: { $sum: 1 } } },
+        ],
         { maxTimeMS: COUNT_WITHIN_MS },
       )
       .toArray();

@@ -14,8 +14,10 @@ export type ResendRisk = 'safe' | 'may_double';
 export const createQueued = ({ connection, worker, retentionDays }: Recording) => {
   const deliveries = collectionOf<StoredDelivery>(deliveryModel(connection));
 
+  const findDelivery = (deliveryId: string): Promise<StoredDelivery | null> => deliveries.findOne({ _id: deliveryId });
+
   const getDelivery = async (deliveryId: string): Promise<StoredDelivery> => {
-    const row = await deliveries.findOne({ _id: deliveryId });
+    const row = await findDelivery(deliveryId);
     if (!row) throw notFound();
     return row;
   };
@@ -46,6 +48,8 @@ export const createQueued = ({ connection, worker, retentionDays }: Recording) =
   };
 
   return {
+    findDelivery,
+
     getDelivery,
 
     planResend,

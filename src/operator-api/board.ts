@@ -1,5 +1,4 @@
 import { createBullBoard } from '@bull-board/api';
-import { BullMQAdapter } from '@bull-board/api/bullMQAdapter';
 import { ExpressAdapter } from '@bull-board/express';
 import { type Request, type RequestHandler, type Response, Router } from 'express';
 import helmet from 'helmet';
@@ -8,6 +7,7 @@ import type { OperatorAccess } from '../operators/access.ts';
 import { methodNotAllowed } from '../platform/http.ts';
 import type { PartitionedQueue } from '../platform/queue.ts';
 import { TURNS_QUEUE, type TurnsJob } from '../turns/queue.ts';
+import { QuietAdapter } from './board-failure.ts';
 
 export const BOARD_PATH = '/operator/queues';
 
@@ -35,13 +35,14 @@ const formatterOf =
     }
   };
 
-const adaptersOf = <Data>({ queues }: PartitionedQueue<Data>, show: (data: Data) => object): BullMQAdapter[] =>
+const adaptersOf = <Data>({ queues }: PartitionedQueue<Data>, show: (data: Data) => object): QuietAdapter[] =>
   queues.map((queue, index) => {
     const prefix = queues.length > 1 ? `${index}:` : '';
     // A retry there would answer, or send, a second time.
-    const adapter = new BullMQAdapter(queue, { readOnlyMode: true, allowRetries: false, prefix });
+    const adapter = new QuietAdapter(queue, { readOnlyMode: true, allowRetries: false, prefix });
     adapter.setFormatter('data', formatterOf(show));
     adapter.setFormatter('returnValue', () => null);
+    adapter.setFormatter('progress', () => 0);
     return adapter;
   });
 
@@ -57,27 +58,29 @@ const withoutFonts: RequestHandler = (_req, res, next) => {
   next();
 };
 
-const headers = helmet({
-  contentSecurityPolicy: {
-    useDefaults: false,
-    directives: {
-      defaultSrc: ["'none'"],
-      scriptSrc: ["'self'"],
-      styleSrc: ["'self'", "'unsafe-inline'"], // the board sets styles on its elements
-      imgSrc: ["'self'", 'data:'],
-      fontSrc: ["'self'"],
-      connectSrc: ["'self'"],
-      baseUri: ["'self'"],
-      formAction: ["'none'"],
-      frameAncestors: ["'none'"],
+const headersFor = (tls: boolean): RequestHandler =>
+  helmet({
+    strictTransportSecurity: tls,
+    contentSecurityPolicy: {
+      useDefaults: false,
+      directives: {
+        defaultSrc: ["'none'"],
+        scriptSrc: ["'self'"],
+        styleSrc: ["'self'", "'unsafe-inline'"], // the board sets styles on its elements
+        imgSrc: ["'self'", 'data:'],
+        fontSrc: ["'self'"],
+        connectSrc: ["'self'"],
+        baseUri: ["'self'"],
+        formAction: ["'none'"],
+        frameAncestors: ["'none'"],
+      },
     },
-  },
-});
+  });
 
-type Dependencies = { queues: BoardQueues; access: OperatorAccess; sessions: RequestHandler[] };
+type Dependencies = { queues: BoardQueues; access: OperatorAccess; sessions: RequestHandler[]; tls: boolean };
 
 /** The queues to look at: for owners, and nothing there can be changed. */
-export const boardRoutes = ({ queues, access, sessions }: Dependencies): Router => {
+export const boardRoutes = ({ queues, access, sessions, tls }: Dependencies): Router => {
   const server = new ExpressAdapter();
   server.setBasePath(BOARD_PATH);
   createBullBoard({
@@ -98,6 +101,6 @@ export const boardRoutes = ({ queues, access, sessions }: Dependencies): Router 
 
   const router = Router({ caseSensitive: true });
   const door = [access.fromOwnPages, access.signedInFor('owners')];
-  router.use(BOARD_PATH, ...sessions, ...door, readOnly, headers, withoutFonts, board);
+  router.use(BOARD_PATH, ...sessions, ...door, readOnly, headersFor(tls), withoutFonts, board);
   return router;
 };

@@ -1,9 +1,11 @@
 import * as z from 'zod';
 import type { Channel } from '../assistants/assistant.ts';
+import type { ChannelCalls } from '../assistants/channel-calls.ts';
 import { type ChannelChange, OPEN_CHANNEL_WARNING } from '../assistants/channel.ts';
 import type { AssistantStore } from '../assistants/store.ts';
 import { invalid } from '../platform/errors.ts';
 import { type Handled, handled, operation } from './operation.ts';
+import { uuid } from './wire.ts';
 
 const tag = 'Operators';
 const audience = 'owners';
@@ -18,6 +20,17 @@ const ChannelView = z
     warning: z.string().nullable(),
   })
   .meta({ id: 'Channel' });
+
+const CallView = z
+  .object({
+    at: z.iso.datetime(),
+    status: z.int().meta({ description: 'As answered; 499: the caller left before its answer.' }),
+    ms: z.int(),
+    error: z.string().optional().meta({ description: 'Its code.' }),
+    sessionId: z.string().optional().meta({ description: 'Of a well-formed request that was let in.' }),
+    conversationId: uuid.optional(),
+  })
+  .meta({ id: 'ChannelCall' });
 
 const Change = z.object({
   connected: z.boolean().optional(),
@@ -51,6 +64,16 @@ export const channelOperations = {
     body: Change,
     answer: ChannelView,
     audit: 'channel.change',
+    errors: ['not_found'],
+  }),
+  calls: operation({
+    method: 'get',
+    path: `${path}/calls`,
+    id: 'listChannelCalls',
+    tag,
+    summary: 'The last 20 calls, newest first, refused ones too; kept 7 days',
+    audience,
+    answer: z.object({ calls: z.array(CallView) }),
     errors: ['not_found'],
   }),
   clearToken: operation({
@@ -88,7 +111,9 @@ const changeOf = ({ connected, token, limitPerMinute }: z.infer<typeof Change>, 
   return { limitPerMinute: limitPerMinute ?? now.limitPerMinute };
 };
 
-export const channelRoutes = ({ assistants }: { assistants: AssistantStore }): Handled[] => {
+type Dependencies = { assistants: AssistantStore; channelCalls: ChannelCalls };
+
+export const channelRoutes = ({ assistants, channelCalls }: Dependencies): Handled[] => {
   const set = async (id: string, change: ChannelChange) => {
     const { channel } = await assistants.setChannel(id, change);
     return toView(id, channel);
@@ -103,6 +128,11 @@ export const channelRoutes = ({ assistants }: { assistants: AssistantStore }): H
       const { connected, open, limitPerMinute } = changed;
       note({ target: id, details: { connected, open, limitPerMinute, newToken: typeof body.token === 'string' } });
       return changed;
+    }),
+
+    handled(channelOperations.calls, async ({ params: { id = '' } }) => {
+      await assistants.getAssistant(id);
+      return { calls: await channelCalls.list(id) };
     }),
 
     handled(channelOperations.clearToken, async ({ params: { id = '' } }) => {

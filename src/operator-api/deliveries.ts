@@ -1,8 +1,8 @@
 import * as z from 'zod';
-import { createRecentDeliveries } from '../conversations/delivery-list.ts';
+import { createRecentDeliveries, findQueuedDelivery } from '../conversations/delivery-list.ts';
 import type { ConversationStore } from '../conversations/store.ts';
 import { ERROR_KINDS, isFinal, OUTCOMES } from '../events/delivery.ts';
-import { describeTest, toDeliveryView } from '../events/delivery-view.ts';
+import { type DeliveryRow as Row, describeTest, toDeliveryView } from '../events/delivery-view.ts';
 import type { EndpointStore } from '../events/endpoint-store.ts';
 import { EventKind } from '../events/event.ts';
 import { LIST_MAX } from '../events/list.ts';
@@ -44,7 +44,10 @@ const DeliveryView = z
   .object({
     ...DeliveryRow.shape,
     requestHeaders: headers,
-    body: z.string().nullable().meta({ description: 'As it was sent; null once its conversation was erased.' }),
+    body: z
+      .string()
+      .nullable()
+      .meta({ description: 'As it was sent; null before that, and once its conversation was erased.' }),
     responseHeaders: headers,
     responseBody: z.string().nullable(),
     truncated: z.boolean(),
@@ -52,7 +55,7 @@ const DeliveryView = z
     remoteAddress: z.string().nullable(),
     tls: z.object({ version: z.string(), daysToExpiry: z.number().nullable() }).nullable(),
     worker: z.string().nullable(),
-    expiresAt: time,
+    expiresAt: time.nullable().meta({ description: 'Kept so long; null as long as it waits and has no record.' }),
     resend: z
       .object({ number: z.int(), risk: z.enum(['safe', 'may_double']) })
       .nullable()
@@ -88,6 +91,7 @@ export const deliveryOperations = {
       conversationId: uuid.optional(),
       event: EventKind.optional(),
       outcome: z.enum(OUTCOMES).optional(),
+      status: wholeNumber(300, 599).optional(),
       from: when.optional(),
       to: when.optional(),
       limit: wholeNumber(1, LIST_MAX).optional(),
@@ -100,7 +104,7 @@ export const deliveryOperations = {
     path: '/deliveries/:id',
     id: 'getDelivery',
     tag,
-    summary: 'One delivery with what was sent and what came back; one that still waits has no record yet',
+    summary: 'One delivery with what was sent and what came back',
     audience,
     answer: DeliveryView,
     errors: ['not_found'],
@@ -132,6 +136,21 @@ type Dependencies = {
 
 const toDate = (text: string | undefined): Date | undefined => (text === undefined ? undefined : new Date(text));
 
+const NOTHING_SENT: Omit<z.input<typeof DeliveryView>, keyof Row> = {
+  requestHeaders: {},
+  body: null,
+  responseHeaders: {},
+  responseBody: null,
+  truncated: false,
+  timings: null,
+  remoteAddress: null,
+  tls: null,
+  worker: null,
+  expiresAt: null,
+  resend: null,
+  test: null,
+};
+
 export const deliveryRoutes = ({ conversations, endpoints, deliveries, deliveryQueue }: Dependencies): Handled[] => {
   const recent = createRecentDeliveries({ deliveries, outbox: conversations.outbox });
   return [
@@ -140,7 +159,10 @@ export const deliveryRoutes = ({ conversations, endpoints, deliveries, deliveryQ
     ),
 
     handled(deliveryOperations.read, async ({ params: { id = '' } }) => {
-      const delivery = await deliveries.getDelivery(id);
+      const found = await deliveries.findDelivery(id);
+      const queued = found ? null : await findQueuedDelivery(conversations.outbox, id);
+      if (queued) return { ...queued, ...NOTHING_SENT };
+      const delivery = found ?? (await deliveries.getDelivery(id)); // claimed since the first look
       const again = isFinal(delivery.outcome) && delivery.body ? await deliveries.planResend(id) : null;
       const test = delivery.event === 'webhook.test' ? describeTest(delivery) : null;
       return { ...toDeliveryView(delivery), resend: again, test };

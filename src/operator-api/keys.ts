@@ -2,10 +2,11 @@ import * as z from 'zod';
 import { DEFAULT_LIMIT_PER_MINUTE } from '../assistants/assistant.ts';
 import type { AssistantStore } from '../assistants/store.ts';
 import { type Handled, handled, operation } from './operation.ts';
-import { line, time, uuid } from './wire.ts';
+import { given, line, time, uuid } from './wire.ts';
 
 const tag = 'Operators';
 const audience = 'owners';
+const limit = z.int().min(1).max(1_000_000);
 
 const KeyView = z
   .object({
@@ -44,11 +45,23 @@ export const keyOperations = {
     audience,
     body: z.object({
       name: line(100),
-      limitPerMinute: z.int().min(1).max(1_000_000).default(DEFAULT_LIMIT_PER_MINUTE),
+      limitPerMinute: limit.default(DEFAULT_LIMIT_PER_MINUTE),
     }),
     status: 201,
     answer: NewKeyView,
     audit: 'key.create',
+    errors: ['not_found'],
+  }),
+  update: operation({
+    method: 'patch',
+    path: '/keys/:id',
+    id: 'updateApiKey',
+    tag,
+    summary: 'Another name or limit, in effect within a second; the key itself stays',
+    audience,
+    body: z.object({ name: line(100).optional(), limitPerMinute: limit.optional() }),
+    answer: KeyView,
+    audit: 'key.update',
     errors: ['not_found'],
   }),
   rotate: operation({
@@ -86,6 +99,12 @@ export const keyRoutes = ({ assistants }: { assistants: AssistantStore }): Handl
     const { keyId, lastFour, name } = made.key;
     note({ target: keyId, details: { assistantId: id, name, lastFour } });
     return made;
+  }),
+
+  handled(keyOperations.update, async ({ params: { id = '' }, body, note }) => {
+    const { name, limitPerMinute, ...key } = await assistants.updateApiKey(id, given(body));
+    note({ target: id, details: { name, limitPerMinute } });
+    return { ...key, name, limitPerMinute };
   }),
 
   handled(keyOperations.rotate, async ({ params: { id = '' }, note }) => {

@@ -1,6 +1,7 @@
 import * as z from 'zod';
 import { KnowledgeInput } from '../assistants/assistant.ts';
 import { KNOWLEDGE_FORMATS, parseKnowledge } from '../assistants/knowledge-import.ts';
+import { findConflicts, searchKnowledge } from '../assistants/knowledge-search.ts';
 import type { AssistantStore } from '../assistants/store.ts';
 import { SuggestedAction } from '../assistants/suggested-action.ts';
 import { type Handled, handled, operation } from './operation.ts';
@@ -31,7 +32,36 @@ export const knowledgeOperations = {
     tag,
     summary: 'What an assistant knows, in its order',
     audience,
+    query: z.object({
+      search: z
+        .string()
+        .trim()
+        .min(1)
+        .max(256)
+        .optional()
+        .meta({ description: 'Only entries that hold all of these words, or parts of words.' }),
+    }),
     answer: z.object({ entries: z.array(EntryView) }),
+    errors: ['not_found'],
+  }),
+  conflicts: operation({
+    method: 'get',
+    path: '/assistants/:id/knowledge-conflicts',
+    id: 'listKnowledgeConflicts',
+    tag,
+    summary: 'Entries that ask nearly the same (four fifths of the words) and answer differently, at most 100',
+    audience,
+    answer: z.object({
+      conflicts: z.array(
+        z.object({
+          entryIds: z.tuple([uuid, uuid]),
+          questions: z
+            .tuple([z.string(), z.string()])
+            .meta({ description: 'The wordings that are alike: a question or a variant of each.' }),
+          likeness: z.number().min(0).max(1),
+        }),
+      ),
+    }),
     errors: ['not_found'],
   }),
   add: operation({
@@ -93,9 +123,15 @@ export const knowledgeOperations = {
 };
 
 export const knowledgeRoutes = ({ assistants }: { assistants: AssistantStore }): Handled[] => [
-  handled(knowledgeOperations.list, async ({ params: { id = '' } }) => {
+  handled(knowledgeOperations.list, async ({ params: { id = '' }, query: { search } }) => {
     await assistants.getAssistant(id);
-    return { entries: await assistants.listKnowledge(id) };
+    const entries = await assistants.listKnowledge(id);
+    return { entries: search === undefined ? entries : searchKnowledge(entries, search) };
+  }),
+
+  handled(knowledgeOperations.conflicts, async ({ params: { id = '' } }) => {
+    await assistants.getAssistant(id);
+    return { conflicts: findConflicts(await assistants.listKnowledge(id)) };
   }),
 
   handled(knowledgeOperations.add, async ({ params: { id = '' }, body, note }) => {

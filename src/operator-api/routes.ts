@@ -1,4 +1,5 @@
 import { type RequestHandler, Router } from 'express';
+import type { ChannelCalls } from '../assistants/channel-calls.ts';
 import type { RateLimiter } from '../assistants/rate-limit.ts';
 import type { AssistantStore } from '../assistants/store.ts';
 import type { ConversationStore } from '../conversations/store.ts';
@@ -16,6 +17,7 @@ import { auditRoutes } from './audit.ts';
 import { type BoardQueues, boardRoutes } from './board.ts';
 import { channelRoutes } from './channel.ts';
 import { inboxRoutes } from './conversations.ts';
+import { dashboardRoutes } from './dashboard.ts';
 import { deliveryRoutes } from './deliveries.ts';
 import { endpointRoutes } from './endpoints.ts';
 import { keyRoutes } from './keys.ts';
@@ -32,6 +34,7 @@ export type OperatorSide = {
   operators: OperatorStore;
   audit: Audit;
   assistants: AssistantStore;
+  channelCalls: ChannelCalls;
   endpoints: EndpointStore;
   deliveries: DeliveryStore;
   conversations: ConversationStore;
@@ -40,6 +43,8 @@ export type OperatorSide = {
   submit: Submit;
   rateLimiter: RateLimiter;
   publicUrl: string | undefined;
+  /** Whether callers use TLS, here or at a proxy in front. */
+  tls: boolean;
   logger: Logger;
 };
 
@@ -65,5 +70,6 @@ export const operatorSide = (side: OperatorSide): Router => {
   const router = Router({ caseSensitive: true });
   router.use(OPERATOR_PREFIX, ...side.sessions, createOperatorRouter(all, { ...side, access }));
   router.use(boardRoutes({ ...side, access }));
+  router.use(dashboardRoutes(side));
   return router;
 };

@@ -68,6 +68,7 @@ export const createToApiError =
       const level = isConnectionFailure(failure) ? 'warn' : 'error';
       logger[level]({ err: error.cause ?? failure, requestId: requestIdOf(res), path: req.path }, 'request failed');
     }
+    res.locals.errorCode = error.code;
     return error;
   };
 

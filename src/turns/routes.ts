@@ -1,5 +1,5 @@
 import { type Request, type RequestHandler, type Response, Router } from 'express';
-import { type Access, callerOf } from '../assistants/access.ts';
+import { type Access, callerOf, noteCall } from '../assistants/access.ts';
 import { invalid } from '../platform/errors.ts';
 import { methodNotAllowed, validate } from '../platform/http.ts';
 import { jsonBody } from '../platform/json-body.ts';
@@ -24,6 +24,7 @@ const turnOf = (req: Request, res: Response): TurnRequest => {
   const { assistant, channel } = callerOf(res);
   const { session_id, message, language } = validate(ChatRequest, req.body);
   const idempotencyKey = idempotencyKeyOf(req.get('Idempotency-Key'));
+  noteCall(res, { sessionId: session_id });
   return { assistant, channel, sessionId: session_id, message, language: language ?? null, idempotencyKey };
 };
 
@@ -38,6 +39,7 @@ export const turnRoutes = ({ access, begin, submit, streamTurn, readTurn }: Depe
   const answer: RequestHandler = async (req, res) => {
     const { response, replayed, delivered } = await submit(turnOf(req, res));
     sayReplayed(res, replayed);
+    noteCall(res, { conversationId: response.conversationId });
     // Recorded only once the response has been written: until then a retry gets the stored reply.
     res.on('finish', delivered);
     res.json(response);
@@ -46,10 +48,12 @@ export const turnRoutes = ({ access, begin, submit, streamTurn, readTurn }: Depe
   const accept: RequestHandler = async (req, res) => {
     const begun = await begin({ ...turnOf(req, res), async: true });
     const { turnId, replayed, delivered } = begun;
+    const conversationId = knownConversationOf(begun);
     sayReplayed(res, replayed);
+    noteCall(res, { conversationId });
     // A new turn says of itself that nobody waits for it; of one that others wait for, or that has ended, it is recorded.
     if (replayed) res.on('finish', delivered);
-    const body: AcceptedTurn = { conversationId: knownConversationOf(begun), turnId, status: 'accepted' };
+    const body: AcceptedTurn = { conversationId, turnId, status: 'accepted' };
     res.status(202).location(`/api/v1/turns/${turnId}`).set('Preference-Applied', 'respond-async').json(body);
   };
 

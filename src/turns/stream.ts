@@ -1,4 +1,5 @@
 import type { Request, Response } from 'express';
+import { noteCall } from '../assistants/access.ts';
 import type { ApiError } from '../platform/errors.ts';
 import { requestIdOf } from '../platform/http.ts';
 import { type Begin, knownConversationOf, type TurnRequest } from './begin.ts';
@@ -53,6 +54,8 @@ export const createStreamTurn =
     };
     const begun = await begin({ ...request, onProgress });
     const { turnId, replayed, response, delivered, end } = begun;
+    const conversationId = knownConversationOf(begun);
+    noteCall(res, { conversationId });
     if (replayed) res.set('Idempotent-Replayed', 'true');
     res.set(HEADERS).flushHeaders();
     const comments = setInterval(() => res.write(': the reply is being made\n\n'), COMMENT_EVERY_MS);
@@ -60,7 +63,7 @@ export const createStreamTurn =
       clearInterval(comments);
       end();
     });
-    writer.send('accepted', { turnId, conversationId: knownConversationOf(begun) });
+    writer.send('accepted', { turnId, conversationId });
     writer.say(early);
     early = null;
     try {

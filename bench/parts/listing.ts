@@ -1,0 +1,76 @@
+import { openOperators } from '../../src/operators/open.ts';
+import type { Part } from '../support/figures.ts';
+import { fill, RARE_ENDPOINT } from '../support/fill.ts';
+import { openParley } from '../support/parley.ts';
+import { openStand } from '../support/stand.ts';
+
+const DELIVERIES = 1_000_000;
+const LOOKS = 30;
+const ROUGHLY_HALFWAY_MS = 86_400_000 + (DELIVERIES / 2) * 50;
+
+const OPERATOR = { email: 'bench@example.com', password: 'correct horse battery', role: 'owner' } as const;
+
+/** What the page of recent deliveries can be asked for; what is rare is the oldest of all, so that it is found last. */
+const filters = (scale: number): Record<string, string> => {
+  const halfway = new Date(Date.now() - ROUGHLY_HALFWAY_MS * scale).toISOString();
+  return {
+    all: '',
+    'deep in the past': `to=${halfway}`,
+    'outcome=delivered': 'outcome=delivered',
+    'outcome=rejected': 'outcome=rejected',
+    'outcome=unknown': 'outcome=unknown',
+    'outcome=queued, none': 'outcome=queued',
+    'outcome=sending, none': 'outcome=sending',
+    'outcome=not_sent, none': 'outcome=not_sent',
+    'event=message.received': 'event=message.received',
+    'event=webhook.test, 30': 'event=webhook.test',
+    'event=tag.added, none': 'event=tag.added',
+    'endpoint, 30': `endpointId=${RARE_ENDPOINT}`,
+    'endpoint and failures, none': `endpointId=${RARE_ENDPOINT}&outcome=rejected`,
+    'status=500': 'status=500',
+    'status=404, 30': 'status=404',
+    'status=503, none': 'status=503',
+  };
+};
+
+/** The operators' list of deliveries over HTTP, with a million of one assistant stored. */
+export const listing: Part = async ({ scale }, say) => {
+  const stand = await openStand('listing');
+  const parley = await openParley(stand, 'listing');
+  const owner = await parley.addAssistant();
+  const deliveries = Math.round(DELIVERIES * scale);
+  say(`listing: storing ${deliveries} deliveries`);
+  await fill(parley, owner, { conversations: 10, turnsEach: 1, deliveries });
+  const { operators } = await openOperators(parley.service.mongo);
+  await operators.createOperator(OPERATOR);
+  const api = await parley.start('API');
+  const base = `http://127.0.0.1:${api.port}/operator/v1`;
+  const json = { 'Content-Type': 'application/json' };
+  const { email, password } = OPERATOR;
+  const body = JSON.stringify({ email, password });
+  const signedIn = await fetch(`${base}/session`, { method: 'POST', headers: json, body });
+  const headers = { Cookie: signedIn.headers.get('set-cookie')?.split(';')[0] ?? '' };
+
+  const ask = async (query: string): Promise<{ nextCursor: string | null; deliveries: unknown[] }> => {
+    const response = await fetch(`${base}/assistants/${owner.assistantId}/deliveries?${query}`, { headers });
+    if (!response.ok) throw new Error(`${query}: ${response.status} ${await response.text()}`);
+    return (await response.json()) as Awaited<ReturnType<typeof ask>>;
+  };
+  const slowest: Record<string, number> = {};
+  for (const [name, query] of Object.entries(filters(scale))) {
+    let found = 0;
+    slowest[name] = 0;
+    for (let look = 0; look < LOOKS; look += 1) {
+      const startedAt = performance.now();
+      found = (await ask(query)).deliveries.length;
+      slowest[name] = Math.max(slowest[name], performance.now() - startedAt);
+    }
+    say(`listing: ${name}: ${found} found, the slowest of ${LOOKS} ${slowest[name].toFixed(1)} ms`);
+  }
+  await api.stop();
+  await parley.close();
+  await stand.close();
+  const value = Math.max(...Object.values(slowest));
+  const what = `a page of ${deliveries.toLocaleString('en-US')} deliveries over HTTP, whatever the filter: the slowest`;
+  return { figures: [{ id: 'listing.slowest', what, unit: 'ms', value }], detail: { slowest } };
+};

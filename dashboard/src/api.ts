@@ -1,0 +1,48 @@
+import { Problem } from './problem.ts';
+
+const PREFIX = '/operator/v1';
+
+type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
+
+const bodyOf = async (response: Response): Promise<unknown> => {
+  if (response.status === 204) return undefined;
+  try {
+    return await response.json();
+  } catch {
+    return undefined; // a proxy's own page: the status says enough
+  }
+};
+
+/** One call of the operators' API; throws a `Problem` for whatever is not 2xx. */
+export const call = async <Answer>(
+  method: Method,
+  path: string,
+  { body, signal }: { body?: unknown; signal?: AbortSignal } = {},
+): Promise<Answer> => {
+  let response: Response;
+  try {
+    response = await fetch(`${PREFIX}${path}`, {
+      method,
+      headers: { Accept: 'application/json', ...(body !== undefined && { 'Content-Type': 'application/json' }) },
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+      ...(signal && { signal }),
+    });
+  } catch (cause) {
+    if (signal?.aborted) throw cause;
+    throw new Problem(0, undefined);
+  }
+  const answer = await bodyOf(response);
+  if (!response.ok) throw new Problem(response.status, answer);
+  return answer as Answer; // described by the schema that the server checked it with
+};
+
+/** A path with its parts made safe: `at`/assistants/${id}`. */
+export const at = (parts: TemplateStringsArray, ...values: string[]): string =>
+  String.raw({ raw: parts }, ...values.map(encodeURIComponent));
+
+export const withQuery = (path: string, query: Record<string, string | number | null | undefined>): string => {
+  const given = Object.entries(query).flatMap(([name, value]) =>
+    value === undefined || value === null || value === '' ? [] : [[name, String(value)]],
+  );
+  return given.length > 0 ? `${path}?${new URLSearchParams(given).toString()}` : path;
+};

@@ -1,0 +1,49 @@
+import { Center, Loader } from '@mantine/core';
+import { lazy, Suspense } from 'react';
+import { Redirect, Route, Switch } from 'wouter';
+import { Boundary } from './frame/boundary.tsx';
+import { Shell } from './frame/shell.tsx';
+import { SignIn } from './frame/sign-in.tsx';
+import { Pages } from './pages.tsx';
+import { Failure } from './parts/states.tsx';
+import { useSession } from './query.ts';
+
+const Welcome = lazy(() => import('./pages/welcome.tsx'));
+
+const Waiting = () => (
+  <Center mih="100dvh">
+    <Loader size="sm" aria-label="Loading" />
+  </Center>
+);
+
+/** The sign-in stands in for whatever page was asked for: once signed in, that page is there. */
+const ForOperators = () => {
+  const session = useSession();
+  if (session.data === null) return <SignIn />;
+  if (session.data === undefined) {
+    return session.error ? <Failure problem={session.error} retry={() => void session.refetch()} /> : <Waiting />;
+  }
+  return (
+    <Shell me={session.data}>
+      <Pages me={session.data} />
+    </Shell>
+  );
+};
+
+export const App = () => (
+  <Boundary>
+    <Suspense fallback={<Waiting />}>
+      <Switch>
+        <Route path="/welcome">
+          <Welcome />
+        </Route>
+        <Route path="/index.html">
+          <Redirect to="/" replace />
+        </Route>
+        <Route>
+          <ForOperators />
+        </Route>
+      </Switch>
+    </Suspense>
+  </Boundary>
+);

@@ -1,0 +1,49 @@
+import { Menu, UnstyledButton } from '@mantine/core';
+import { useQueryClient } from '@tanstack/react-query';
+import { Link, useLocation } from 'wouter';
+import { call } from '../api.ts';
+import { Icon } from '../parts/icon.tsx';
+import { SESSION, useChange } from '../query.ts';
+import type { Me } from '../types.ts';
+import { ColorScheme } from './color-scheme.tsx';
+
+/** Nothing of what was read stays in the page, and whoever comes next begins at the beginning. */
+export const useSignOut = (path: '/session' | '/sessions', done: string) => {
+  const client = useQueryClient();
+  const [, go] = useLocation();
+  return useChange({
+    run: () => call<void>('DELETE', path),
+    done,
+    after: () => {
+      go('/', { replace: true });
+      client.removeQueries({ predicate: ({ queryKey: [key] }) => key !== SESSION });
+      client.setQueryData([SESSION], null);
+    },
+  });
+};
+
+export const AccountMenu = ({ me }: { me: Me }) => {
+  const signOut = useSignOut('/session', 'You are signed out.');
+  return (
+    <div className="side-foot">
+      <Menu position="top-start" width={220}>
+        <Menu.Target>
+          <UnstyledButton className="switch" aria-label={`Account of ${me.email}`}>
+            <Icon name="user" />
+            <span className="switch-name">{me.email}</span>
+          </UnstyledButton>
+        </Menu.Target>
+        <Menu.Dropdown>
+          <Menu.Label>Signed in as {me.role}</Menu.Label>
+          <Menu.Item component={Link} to="/account" leftSection={<Icon name="user" size={16} />}>
+            My account
+          </Menu.Item>
+          <Menu.Item leftSection={<Icon name="out" size={16} />} onClick={() => signOut.mutate()}>
+            Sign out
+          </Menu.Item>
+        </Menu.Dropdown>
+      </Menu>
+      <ColorScheme />
+    </div>
+  );
+};

@@ -1,0 +1,75 @@
+import { Link, useLocation } from 'wouter';
+import { Icon, type IconName } from '../parts/icon.tsx';
+import type { Me } from '../types.ts';
+
+type Entry = { label: string; to: string; icon: IconName; owners?: boolean; outside?: boolean };
+
+const ofAssistant = (id: string): Entry[] => [
+  { label: 'Overview', to: `/assistants/${id}/overview`, icon: 'home', owners: true },
+  { label: 'Try it', to: `/assistants/${id}/try`, icon: 'chat' },
+  { label: 'Knowledge', to: `/assistants/${id}/knowledge`, icon: 'book', owners: true },
+  { label: 'API keys', to: `/assistants/${id}/keys`, icon: 'key', owners: true },
+  { label: 'Channel', to: `/assistants/${id}/channel`, icon: 'plug', owners: true },
+  { label: 'Webhooks', to: `/assistants/${id}/webhooks`, icon: 'send', owners: true },
+  { label: 'Deliveries', to: `/assistants/${id}/deliveries`, icon: 'list', owners: true },
+  { label: 'Settings', to: `/assistants/${id}/settings`, icon: 'sliders', owners: true },
+];
+
+const OF_SERVICE: Entry[] = [
+  { label: 'Assistants', to: '/assistants', icon: 'bot', owners: true },
+  { label: 'Operators', to: '/operators', icon: 'people', owners: true },
+  { label: 'Audit trail', to: '/audit', icon: 'scroll', owners: true },
+  { label: 'Queues', to: '/operator/queues', icon: 'layers', owners: true, outside: true },
+];
+
+const NavLink = ({ entry: { label, to, icon, outside = false }, here }: { entry: Entry; here: boolean }) => {
+  const content = (
+    <>
+      <Icon name={icon} />
+      <span className="grow">{label}</span>
+      {outside && <Icon name="external" size={14} />}
+    </>
+  );
+  if (outside) {
+    return (
+      <a className="nav-link" href={to}>
+        {content}
+      </a>
+    );
+  }
+  return (
+    <Link className="nav-link" to={to} aria-current={here ? 'page' : undefined}>
+      {content}
+    </Link>
+  );
+};
+
+const NavList = ({ title, entries }: { title: string; entries: Entry[] }) => {
+  const [location] = useLocation();
+  const isHere = ({ to }: Entry) => location === to || (to !== '/assistants' && location.startsWith(`${to}/`));
+  if (entries.length === 0) return null;
+  return (
+    <div className="nav-list">
+      <div className="nav-title" id={`nav-${title}`}>
+        {title}
+      </div>
+      <ul aria-labelledby={`nav-${title}`}>
+        {entries.map((entry) => (
+          <li key={entry.to}>
+            <NavLink entry={entry} here={isHere(entry)} />
+          </li>
+        ))}
+      </ul>
+    </div>
+  );
+};
+
+export const Navigation = ({ me, assistantId }: { me: Me; assistantId: string | null }) => {
+  const allowed = (entries: Entry[]) => entries.filter(({ owners }) => me.role === 'owner' || !owners);
+  return (
+    <div className="side-middle">
+      <NavList title="Assistant" entries={assistantId === null ? [] : allowed(ofAssistant(assistantId))} />
+      <NavList title="Service" entries={allowed(OF_SERVICE)} />
+    </div>
+  );
+};

@@ -1,0 +1,58 @@
+import { AppShell, Burger, Group, VisuallyHidden } from '@mantine/core';
+import { useDisclosure } from '@mantine/hooks';
+import { type ReactNode, useEffect } from 'react';
+import { useLocation } from 'wouter';
+import { useAssistant } from '../assistant.ts';
+import type { Me } from '../types.ts';
+import { AccountMenu } from './account-menu.tsx';
+import { AssistantSwitch } from './assistant-switch.tsx';
+import { Boundary } from './boundary.tsx';
+import { Mark } from './mark.tsx';
+import { Navigation } from './navigation.tsx';
+
+export const Shell = ({ me, children }: { me: Me; children: ReactNode }) => {
+  const [opened, { toggle, close }] = useDisclosure();
+  const [location] = useLocation();
+  const assistant = useAssistant(me);
+  useEffect(() => {
+    close();
+    window.scrollTo(0, 0);
+  }, [location, close]);
+  return (
+    <AppShell
+      header={{ height: { base: 52, sm: 0 } }}
+      navbar={{ width: 248, breakpoint: 'sm', collapsed: { mobile: !opened } }}
+      padding={0}
+    >
+      <a className="skip" href="#page">
+        Skip to the page
+      </a>
+      <AppShell.Header hiddenFrom="sm" className="top">
+        <Group h="100%" px="md" justify="space-between">
+          <Mark />
+          <Burger
+            opened={opened}
+            onClick={toggle}
+            size="sm"
+            aria-label={opened ? 'Close the menu' : 'Open the menu'}
+            aria-expanded={opened}
+          />
+        </Group>
+      </AppShell.Header>
+      <AppShell.Navbar className="side" aria-label="Pages">
+        <div className="side-top">
+          <Group visibleFrom="sm" px={6} pb={6}>
+            <Mark />
+          </Group>
+          <AssistantSwitch me={me} current={assistant} />
+        </div>
+        <Navigation me={me} assistantId={assistant?.assistantId ?? null} />
+        <AccountMenu me={me} />
+      </AppShell.Navbar>
+      <AppShell.Main id="page" tabIndex={-1}>
+        <VisuallyHidden aria-live="polite">{assistant?.name}</VisuallyHidden>
+        <Boundary key={location}>{children}</Boundary>
+      </AppShell.Main>
+    </AppShell>
+  );
+};

@@ -1,0 +1,35 @@
+import { Button, PasswordInput, Stack, TextInput } from '@mantine/core';
+import { useQueryClient } from '@tanstack/react-query';
+import { call } from '../api.ts';
+import { FormProblem, onSubmit, useFields } from '../parts/form.tsx';
+import { SESSION, useChange } from '../query.ts';
+import type { Me } from '../types.ts';
+import { Sheet } from './sheet.tsx';
+
+export const SignIn = () => {
+  const client = useQueryClient();
+  const signIn = useChange({
+    run: (body: { email: string; password: string }) => call<Me>('POST', SESSION, { body }),
+    quiet: true,
+    after: (me) => {
+      // Whoever was signed in before may have been somebody else.
+      client.removeQueries({ predicate: ({ queryKey: [path] }) => path !== SESSION });
+      client.setQueryData([SESSION], me);
+    },
+  });
+  const form = useFields({ email: '', password: '' }, signIn.error);
+  return (
+    <Sheet title="Sign in">
+      <form onSubmit={onSubmit(() => signIn.mutate(form.values))} noValidate>
+        <Stack gap="md">
+          <FormProblem problem={signIn.error} fields={form.names} />
+          <TextInput label="Email" type="email" autoComplete="username" autoFocus {...form.text('email')} />
+          <PasswordInput label="Password" autoComplete="current-password" {...form.text('password')} />
+          <Button type="submit" fullWidth loading={signIn.isPending}>
+            Sign in
+          </Button>
+        </Stack>
+      </form>
+    </Sheet>
+  );
+};

@@ -1,0 +1,37 @@
+import '@mantine/core/styles.layer.css';
+import '@mantine/notifications/styles.layer.css';
+import './styles.css';
+import { MantineProvider } from '@mantine/core';
+import { Notifications } from '@mantine/notifications';
+import { QueryClientProvider } from '@tanstack/react-query';
+import { StrictMode } from 'react';
+import { createRoot } from 'react-dom/client';
+import { Router } from 'wouter';
+import { App } from './app.tsx';
+import { createQueryClient } from './query.ts';
+import { cssVariables, theme } from './theme.ts';
+
+const nonce = document.querySelector<HTMLMetaElement>('meta[property=csp-nonce]')?.nonce ?? '';
+// What locks the page behind a dialog writes a <style> of its own, and asks for the nonce by this name.
+Object.assign(globalThis, { __webpack_nonce__: nonce });
+
+const root = document.getElementById('root');
+if (!root) throw new Error('the page has no #root');
+
+createRoot(root).render(
+  <StrictMode>
+    <QueryClientProvider client={createQueryClient()}>
+      <MantineProvider
+        theme={theme}
+        defaultColorScheme="auto"
+        cssVariablesResolver={cssVariables}
+        getStyleNonce={() => nonce}
+      >
+        <Notifications position="bottom-right" limit={3} />
+        <Router base="/operator">
+          <App />
+        </Router>
+      </MantineProvider>
+    </QueryClientProvider>
+  </StrictMode>,
+);

@@ -1,0 +1,100 @@
+import { lazy, Suspense, useEffect } from 'react';
+import { Redirect, Route, Switch } from 'wouter';
+import { rememberedAssistant } from './assistant.ts';
+import { NotHere } from './frame/not-here.tsx';
+import { Loading } from './parts/states.tsx';
+import type { Me } from './types.ts';
+
+/** One file each, loaded when it is first wanted. */
+const FILES = {
+  overview: () => import('./pages/overview/overview.tsx'),
+  tryIt: () => import('./pages/try-it/chat.tsx'),
+  knowledge: () => import('./pages/knowledge/list.tsx'),
+  keys: () => import('./pages/keys/list.tsx'),
+  channel: () => import('./pages/channel/channel.tsx'),
+  webhooks: () => import('./pages/webhooks/list.tsx'),
+  endpoint: () => import('./pages/webhooks/endpoint.tsx'),
+  deliveries: () => import('./pages/deliveries/list.tsx'),
+  delivery: () => import('./pages/deliveries/delivery.tsx'),
+  settings: () => import('./pages/assistants/settings.tsx'),
+  assistants: () => import('./pages/assistants/list.tsx'),
+  operators: () => import('./pages/operators/list.tsx'),
+  audit: () => import('./pages/audit/list.tsx'),
+  account: () => import('./pages/account.tsx'),
+};
+
+const Overview = lazy(FILES.overview);
+const TryIt = lazy(FILES.tryIt);
+const Knowledge = lazy(FILES.knowledge);
+const Keys = lazy(FILES.keys);
+const Channel = lazy(FILES.channel);
+const Webhooks = lazy(FILES.webhooks);
+const Endpoint = lazy(FILES.endpoint);
+const Deliveries = lazy(FILES.deliveries);
+const Delivery = lazy(FILES.delivery);
+const Settings = lazy(FILES.settings);
+const Assistants = lazy(FILES.assistants);
+const Operators = lazy(FILES.operators);
+const Audit = lazy(FILES.audit);
+const Account = lazy(FILES.account);
+
+const AHEAD_AFTER_MS = 1_500;
+
+/** Once the first page stands the others are fetched too, so that going there takes no time. */
+const useFetchedAhead = (): void =>
+  useEffect(() => {
+    const timer = window.setTimeout(() => {
+      for (const file of Object.values(FILES)) void file().catch(() => undefined);
+    }, AHEAD_AFTER_MS);
+    return () => window.clearTimeout(timer);
+  }, []);
+
+const homeOf = ({ assistants, role }: Me): string => {
+  const known = rememberedAssistant();
+  const one = assistants.find(({ assistantId }) => assistantId === known) ?? assistants[0];
+  if (!one) return role === 'owner' ? '/assistants' : '/account';
+  return `/assistants/${one.assistantId}/${role === 'owner' ? 'overview' : 'try'}`;
+};
+
+export const Pages = ({ me }: { me: Me }) => {
+  useFetchedAhead();
+  return (
+    <Suspense fallback={<Loading rows={5} />}>
+      <Switch>
+        {['/', '/sign-in'].map((path) => (
+          <Route key={path} path={path}>
+            <Redirect to={homeOf(me)} replace />
+          </Route>
+        ))}
+        <Route path="/account">
+          <Account me={me} />
+        </Route>
+        <Route path="/assistants">
+          <Assistants />
+        </Route>
+        <Route path="/operators">
+          <Operators me={me} />
+        </Route>
+        <Route path="/audit">
+          <Audit />
+        </Route>
+        <Route path="/assistants/:id">{({ id }) => <Redirect to={`/assistants/${id}/overview`} replace />}</Route>
+        <Route path="/assistants/:id/overview">{({ id }) => <Overview key={id} id={id} me={me} />}</Route>
+        <Route path="/assistants/:id/try">{({ id }) => <TryIt key={id} id={id} />}</Route>
+        <Route path="/assistants/:id/knowledge">{({ id }) => <Knowledge key={id} id={id} />}</Route>
+        <Route path="/assistants/:id/keys">{({ id }) => <Keys key={id} id={id} />}</Route>
+        <Route path="/assistants/:id/channel">{({ id }) => <Channel key={id} id={id} />}</Route>
+        <Route path="/assistants/:id/webhooks">{({ id }) => <Webhooks key={id} id={id} />}</Route>
+        <Route path="/assistants/:id/webhooks/:endpointId">
+          {({ id, endpointId }) => <Endpoint key={endpointId} id={id} endpointId={endpointId} />}
+        </Route>
+        <Route path="/assistants/:id/deliveries">{({ id }) => <Deliveries key={id} id={id} />}</Route>
+        <Route path="/assistants/:id/deliveries/:deliveryId">
+          {({ id, deliveryId }) => <Delivery key={deliveryId} id={id} deliveryId={decodeURIComponent(deliveryId)} />}
+        </Route>
+        <Route path="/assistants/:id/settings">{({ id }) => <Settings key={id} id={id} />}</Route>
+        <Route component={NotHere} />
+      </Switch>
+    </Suspense>
+  );
+};

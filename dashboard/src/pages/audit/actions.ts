@@ -1,0 +1,43 @@
+/** The names of the trail, in words. One that is not here yet is shown as it is. */
+const WORDS: Record<string, string> = {
+  'assistant.create': 'Made an assistant',
+  'assistant.update': 'Changed an assistant',
+  'assistant.set_engine': 'Set the engine',
+  'knowledge.add': 'Added knowledge',
+  'knowledge.update': 'Changed knowledge',
+  'knowledge.remove': 'Removed knowledge',
+  'knowledge.import': 'Imported knowledge',
+  'key.create': 'Created an API key',
+  'key.update': 'Changed an API key',
+  'key.rotate': 'Rotated an API key',
+  'key.revoke': 'Revoked an API key',
+  'channel.change': 'Changed the channel',
+  'channel.clear_token': 'Cleared the verify token',
+  'endpoint.add': 'Added an endpoint',
+  'endpoint.update': 'Changed an endpoint',
+  'endpoint.remove': 'Removed an endpoint',
+  'endpoint.rotate': 'Rotated a signing secret',
+  'endpoint.resume': 'Resumed an endpoint',
+  'endpoint.test': 'Sent a test event',
+  'delivery.resend': 'Resent an event',
+  'conversation.reply': 'Replied to a visitor',
+  'conversation.escalate': 'Took over a conversation',
+  'conversation.hand_back': 'Handed a conversation back',
+  'conversation.resolve': 'Resolved a conversation',
+  'conversation.reopen': 'Reopened a conversation',
+  'conversation.tag': 'Tagged a conversation',
+  'conversation.untag': 'Took a tag off',
+  'operator.invite': 'Invited an operator',
+  'operator.update': 'Changed an operator',
+  'operator.make_link': 'Made a password link',
+  'operator.use_link': 'Chose a password by a link',
+  'operator.end_sessions': 'Signed an operator out',
+  'operator.change_password': 'Changed the password',
+  'session.begin': 'Signed in',
+  'session.end': 'Signed out',
+  'session.end_all': 'Signed out everywhere',
+};
+
+export const actionWords = (action: string): string => WORDS[action] ?? action;
+
+export const ACTIONS = Object.entries(WORDS).map(([value, label]) => ({ value, label }));

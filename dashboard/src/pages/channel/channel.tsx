@@ -1,0 +1,170 @@
+import { Button, Group, Text } from '@mantine/core';
+import { useState } from 'react';
+import { at, call } from '../../api.ts';
+import { Code, Value } from '../../parts/code.tsx';
+import { useConfirm } from '../../parts/confirm.tsx';
+import { Notice } from '../../parts/notice.tsx';
+import { Facts, Page, Section } from '../../parts/page.tsx';
+import { Shown } from '../../parts/states.tsx';
+import { Status } from '../../parts/status.tsx';
+import { useChange, useRead } from '../../query.ts';
+import type { Channel as ChannelType } from '../../types.ts';
+import { LastCalls } from './last-calls.tsx';
+import { LimitDialog } from './limit-dialog.tsx';
+import { TokenDialog } from './token-dialog.tsx';
+
+const sampleFor = ({ path, open }: ChannelType): string =>
+  [
+    `curl ${window.location.origin}${path} \\`,
+    ...(open ? [] : [`  -H "Authorization: Bearer $VERIFY_TOKEN" \\`]),
+    `  -H 'Content-Type: application/json' \\`,
+    `  -d '{"session_id":"visitor-42","message":"Hello"}'`,
+  ].join('\n');
+
+const State = ({ channel }: { channel: ChannelType }) => {
+  if (!channel.connected) return <Status tone="calm">Not connected</Status>;
+  return channel.open ? (
+    <Status tone="warn">Connected, open to everybody</Status>
+  ) : (
+    <Status tone="good">Connected</Status>
+  );
+};
+
+type Dialog = 'token' | 'limit' | null;
+
+const Connected = ({
+  channel,
+  onDialog,
+  onClear,
+}: {
+  channel: ChannelType;
+  onDialog: (dialog: Dialog) => void;
+  onClear: () => void;
+}) => (
+  <Facts
+    facts={{
+      State: <State channel={channel} />,
+      Address: <Value value={`${window.location.origin}${channel.path}`} label="address" />,
+      ...(channel.connected && {
+        'Verify token': (
+          <Group gap="xs">
+            <span>{channel.open ? 'None' : 'Set, and never shown'}</span>
+            <Button variant="default" size="compact-sm" onClick={() => onDialog('token')}>
+              {channel.open ? 'Set a token…' : 'Replace…'}
+            </Button>
+            {!channel.open && (
+              <Button variant="default" size="compact-sm" onClick={onClear}>
+                Clear…
+              </Button>
+            )}
+          </Group>
+        ),
+        Limit: (
+          <Group gap="xs">
+            <span className="num">{channel.limitPerMinute} requests a minute</span>
+            <Button variant="default" size="compact-sm" onClick={() => onDialog('limit')}>
+              Change…
+            </Button>
+          </Group>
+        ),
+      }),
+    }}
+  />
+);
+
+const useChannelChanges = (path: string) => {
+  const touches = ['/assistants'];
+  const take = useChange({
+    run: () => call<ChannelType>('PATCH', path, { body: { connected: false } }),
+    touches,
+    done: 'The channel is disconnected.',
+  });
+  const clear = useChange({
+    run: () => call<ChannelType>('DELETE', `${path}/token`),
+    touches,
+    done: 'The channel is open now.',
+  });
+  return { take, clear };
+};
+
+const Channel = ({ id }: { id: string }) => {
+  const path = at`/assistants/${id}/channel`;
+  const read = useRead<ChannelType>(path);
+  const [dialogOf, setDialogOf] = useState<Dialog>(null);
+  const { dialog, ask } = useConfirm();
+  const { take, clear } = useChannelChanges(path);
+  const channel = read.data;
+  const close = () => setDialogOf(null);
+
+  const askTake = () =>
+    ask({
+      title: 'Disconnect the channel?',
+      body: 'Whoever posts to its address is answered with 404. The verify token is forgotten.',
+      action: 'Disconnect',
+      danger: true,
+      onConfirm: () => take.mutate(),
+    });
+  const askClear = () =>
+    ask({
+      title: 'Open the channel to everybody?',
+      body: 'Without a token whoever knows the address may post to it, and whoever knows a session_id can continue that conversation.',
+      action: 'Clear the token',
+      danger: true,
+      onConfirm: () => clear.mutate(),
+    });
+
+  return (
+    <Page
+      title="Channel"
+      description="An address that takes messages from another system and answers with the assistant’s reply."
+      actions={
+        channel &&
+        (channel.connected ? (
+          <Button variant="default" onClick={askTake} loading={take.isPending}>
+            Disconnect…
+          </Button>
+        ) : (
+          <Button onClick={() => setDialogOf('token')}>Connect</Button>
+        ))
+      }
+    >
+      <Shown read={read} rows={3}>
+        {(one) => (
+          <>
+            {one.warning !== null && (
+              <Notice
+                tone="warn"
+                title="This channel is open"
+                actions={
+                  <Button size="xs" variant="default" onClick={() => setDialogOf('token')}>
+                    Set a token…
+                  </Button>
+                }
+              >
+                Whoever knows a session_id can continue that conversation. Set a verify token to close it.
+              </Notice>
+            )}
+            <Section>
+              <Connected channel={one} onDialog={setDialogOf} onClear={askClear} />
+            </Section>
+            {one.connected ? (
+              <Section title="Sample request">
+                <Code text={sampleFor(one)} label="sample request" />
+              </Section>
+            ) : (
+              <Text size="sm" c="dimmed">
+                Until it is connected, its address answers with 404.
+              </Text>
+            )}
+            <LastCalls id={id} />
+            {dialogOf === 'token' && <TokenDialog path={path} channel={one} onClose={close} />}
+            {dialogOf === 'limit' && <LimitDialog path={path} channel={one} onClose={close} />}
+          </>
+        )}
+      </Shown>
+      {dialog}
+    </Page>
+  );
+};
+
+export default Channel;

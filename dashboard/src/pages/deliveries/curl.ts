@@ -1,0 +1,25 @@
+import type { Delivery } from '../../types.ts';
+
+const MADE_BY_CURL = new Set(['host', 'connection', 'content-length', 'x-factory-signature', 'accept-encoding']);
+
+const quoted = (text: string): string => `'${text.replaceAll("'", String.raw`'\''`)}'`;
+
+/**
+ * The request once more, from a terminal. Its signature is not kept, and an old one would be refused: whoever has the
+ * secret signs anew, in the shell, so that the secret is in no command that is copied.
+ */
+export const curlOf = ({ url, body, requestHeaders }: Delivery): string => {
+  const headers = Object.entries(requestHeaders)
+    .filter(([name]) => !MADE_BY_CURL.has(name.toLowerCase()))
+    .flatMap(([name, value]) => [value].flat().map((one) => `  -H ${quoted(`${name}: ${one}`)} \\`));
+  return [
+    '# WEBHOOK_SECRET is the endpoint’s signing secret: the request is signed anew with it',
+    `body=${quoted(body ?? '')}`,
+    't=$(date +%s)',
+    `v1=$(printf '%s.%s' "$t" "$body" | openssl dgst -sha256 -hmac "$WEBHOOK_SECRET" | sed 's/^.* //')`,
+    `curl -i ${quoted(url ?? '')} \\`,
+    ...headers,
+    '  -H "X-Factory-Signature: t=$t,v1=$v1" \\',
+    '  --data-raw "$body"',
+  ].join('\n');
+};

@@ -1,0 +1,170 @@
+import { Button, Text } from '@mantine/core';
+import { useState } from 'react';
+import { Link } from 'wouter';
+import { at } from '../../api.ts';
+import { Back } from '../../parts/back.tsx';
+import { Code, Value } from '../../parts/code.tsx';
+import { CopyButton } from '../../parts/copy.tsx';
+import { Icon } from '../../parts/icon.tsx';
+import { Notice } from '../../parts/notice.tsx';
+import { Facts, Page, Section } from '../../parts/page.tsx';
+import { Empty, Shown } from '../../parts/states.tsx';
+import { When } from '../../parts/when.tsx';
+import { useRead } from '../../query.ts';
+import type { Delivery as DeliveryType } from '../../types.ts';
+import { Checklist } from '../webhooks/test-result.tsx';
+import { curlOf } from './curl.ts';
+import { isFinal, Outcome, reasonOf } from './outcome.tsx';
+import { Resend } from './resend.tsx';
+import { Timing } from './timing.tsx';
+
+const Headers = ({ headers, label }: { headers: DeliveryType['responseHeaders']; label: string }) => (
+  <dl className="headers" aria-label={label}>
+    {Object.entries(headers).map(([name, value]) => (
+      <div key={name}>
+        <dt>{name}</dt>
+        <dd>{[value].flat().join(', ')}</dd>
+      </div>
+    ))}
+  </dl>
+);
+
+const Request = ({ delivery }: { delivery: DeliveryType }) => (
+  <Section title="Request">
+    <div className="line mono">
+      <strong>POST</strong> {delivery.url}
+    </div>
+    <Headers headers={delivery.requestHeaders} label="Request headers" />
+    {delivery.body === null ? (
+      <Text size="sm" c="dimmed">
+        The body is gone, with the conversation that it was of.
+      </Text>
+    ) : (
+      <Code text={delivery.body} label="request body" />
+    )}
+    <p className="dim">The signature’s value is not kept. “Copy as curl” signs anew with your secret.</p>
+  </Section>
+);
+
+const Response = ({ delivery }: { delivery: DeliveryType }) => (
+  <Section title="Response">
+    {delivery.status === null ? (
+      <Text size="sm" c="dimmed">
+        {isFinal(delivery.outcome) ? 'No answer came.' : 'No answer yet.'}
+      </Text>
+    ) : (
+      <>
+        <div className="line mono">
+          <strong>{delivery.status}</strong>
+          {delivery.remoteAddress !== null && <span className="dim"> from {delivery.remoteAddress}</span>}
+        </div>
+        <Headers headers={delivery.responseHeaders} label="Response headers" />
+        {delivery.responseBody ? (
+          <Code text={delivery.responseBody} label="response body" />
+        ) : (
+          <Text size="sm" c="dimmed">
+            The body is empty.
+          </Text>
+        )}
+        {delivery.truncated && <p className="dim">Only its first 16 KiB are kept.</p>}
+      </>
+    )}
+  </Section>
+);
+
+const factsOf = (id: string, delivery: DeliveryType) => ({
+  'Event id': <Value value={delivery.eventId} label="event id" />,
+  ...(delivery.conversationId !== null && {
+    Conversation: <Value value={delivery.conversationId} label="conversation id" />,
+  }),
+  Endpoint: (
+    <Link className="link break" to={`/assistants/${id}/webhooks/${delivery.endpointId}`}>
+      {delivery.url ?? delivery.endpointId}
+    </Link>
+  ),
+  Happened: <When at={delivery.happenedAt} exact />,
+  ...(delivery.endedAt !== null && { Ended: <When at={delivery.endedAt} exact /> }),
+  ...(delivery.tls && {
+    TLS: `${delivery.tls.version}${delivery.tls.daysToExpiry === null ? '' : `, certificate good for ${delivery.tls.daysToExpiry} days`}`,
+  }),
+  ...(delivery.redelivery && { Sent: 'once more, by a person' }),
+});
+
+const Shape = ({ id, delivery }: { id: string; delivery: DeliveryType }) => {
+  const reason = reasonOf(delivery);
+  return (
+    <>
+      {reason !== null && (
+        <Notice tone={delivery.outcome === 'unknown' ? 'warn' : 'bad'}>
+          {reason}
+          {delivery.errorDetail !== null && <span className="dim mono"> {delivery.errorDetail}</span>}
+        </Notice>
+      )}
+      <Section>
+        <Facts facts={factsOf(id, delivery)} />
+      </Section>
+      {delivery.test && (
+        <Section title="Test event">
+          <Checklist test={delivery.test} />
+        </Section>
+      )}
+      {delivery.timings && (
+        <Section title="Timings">
+          <Timing timings={delivery.timings} />
+        </Section>
+      )}
+      {delivery.outcome === 'queued' && delivery.body === null ? (
+        <Section>
+          <Empty icon="pause" title="It waits for its turn">
+            What happened before it in its conversation is sent first, or its endpoint is paused. This page looks again
+            by itself.
+          </Empty>
+        </Section>
+      ) : (
+        <div className="two">
+          <Request delivery={delivery} />
+          <Response delivery={delivery} />
+        </div>
+      )}
+    </>
+  );
+};
+
+const Delivery = ({ id, deliveryId }: { id: string; deliveryId: string }) => {
+  const read = useRead<DeliveryType>(at`/deliveries/${deliveryId}`, {
+    every: (delivery) => (delivery && isFinal(delivery.outcome) ? false : 1_500),
+  });
+  const [resending, setResending] = useState(false);
+  const delivery = read.data;
+  return (
+    <Page
+      title={delivery?.event ?? 'Delivery'}
+      above={<Back to={`/assistants/${id}/deliveries`}>Deliveries</Back>}
+      description={delivery && <Outcome outcome={delivery.outcome} />}
+      actions={
+        delivery && (
+          <>
+            {delivery.body !== null && <CopyButton value={curlOf(delivery)} label="Copy as curl" />}
+            {delivery.resend && (
+              <Button
+                size="xs"
+                variant="default"
+                leftSection={<Icon name="refresh" size={15} />}
+                onClick={() => setResending(true)}
+              >
+                Resend…
+              </Button>
+            )}
+          </>
+        )
+      }
+    >
+      <Shown read={read}>{(one) => <Shape id={id} delivery={one} />}</Shown>
+      {delivery?.resend && (
+        <Resend id={id} delivery={delivery} opened={resending} onClose={() => setResending(false)} />
+      )}
+    </Page>
+  );
+};
+
+export default Delivery;

@@ -1,0 +1,166 @@
+import { Button, Group, NativeSelect, TextInput } from '@mantine/core';
+import { useSearchParams } from 'wouter';
+import { at, withQuery } from '../../api.ts';
+import { Page, Section } from '../../parts/page.tsx';
+import { Empty, Shown } from '../../parts/states.tsx';
+import { useRead } from '../../query.ts';
+import type { Deliveries as DeliveryList, Endpoints } from '../../types.ts';
+import { EVENT_NAMES } from '../webhooks/event-names.ts';
+import { Live, LIVE_MS } from './live.tsx';
+import { OUTCOMES } from './outcome.tsx';
+import { DeliveryRows } from './rows.tsx';
+
+const SPANS = [
+  { value: '', label: 'Any time' },
+  { value: '1h', label: 'Last hour', ms: 3_600_000 },
+  { value: '24h', label: 'Last 24 hours', ms: 86_400_000 },
+  { value: '7d', label: 'Last 7 days', ms: 7 * 86_400_000 },
+];
+
+const MINUTE_MS = 60_000;
+const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+
+/** To the minute: a filter that changed with every look would be another list each time. */
+const since = (span: string): string | undefined => {
+  const ms = SPANS.find(({ value }) => value === span)?.ms;
+  return ms === undefined ? undefined : new Date(Math.floor((Date.now() - ms) / MINUTE_MS) * MINUTE_MS).toISOString();
+};
+
+const FILTERS = ['outcome', 'event', 'endpoint', 'span', 'id'] as const;
+type Filter = (typeof FILTERS)[number];
+
+/** What is looked for stands in the address, so that it can be sent to somebody. */
+const useFilters = () => {
+  const [params, setParams] = useSearchParams();
+  const of = (name: Filter | 'cursor'): string => params.get(name) ?? '';
+  const set = (name: Filter | 'cursor', value: string): void =>
+    setParams(
+      (now) => {
+        const next = new URLSearchParams(now);
+        if (name !== 'cursor') next.delete('cursor');
+        if (value === '') next.delete(name);
+        else next.set(name, value);
+        return next;
+      },
+      { replace: name === 'id' },
+    );
+  const any = FILTERS.some((name) => of(name) !== '');
+  return { of, set, any, clear: () => setParams(new URLSearchParams()) };
+};
+
+const queryOf = (of: (name: Filter | 'cursor') => string) => ({
+  outcome: of('outcome'),
+  event: of('event'),
+  endpointId: of('endpoint'),
+  from: since(of('span')),
+  cursor: of('cursor'),
+});
+
+const Filters = ({ id, filters }: { id: string; filters: ReturnType<typeof useFilters> }) => {
+  const { of, set, any, clear } = filters;
+  const endpoints = useRead<Endpoints>(at`/assistants/${id}/endpoints`);
+  const bound = (name: Filter) => ({
+    value: of(name),
+    onChange: (event: { currentTarget: { value: string } }) => set(name, event.currentTarget.value),
+  });
+  return (
+    <div className="filters" role="search" aria-label="Filter deliveries">
+      <NativeSelect label="Outcome" data={[{ value: '', label: 'Any outcome' }, ...OUTCOMES]} {...bound('outcome')} />
+      <NativeSelect
+        label="Event"
+        data={[{ value: '', label: 'Any event' }, ...EVENT_NAMES, 'webhook.test']}
+        {...bound('event')}
+      />
+      <NativeSelect
+        label="Endpoint"
+        data={[
+          { value: '', label: 'Any endpoint' },
+          ...(endpoints.data?.endpoints ?? []).map(({ endpointId, url }) => ({
+            value: endpointId,
+            label: url.replace(/^https:\/\//, ''),
+          })),
+        ]}
+        {...bound('endpoint')}
+      />
+      <NativeSelect label="Time" data={SPANS.map(({ value, label }) => ({ value, label }))} {...bound('span')} />
+      <TextInput
+        label="Event or conversation id"
+        placeholder="Paste an id"
+        classNames={{ input: 'mono' }}
+        {...bound('id')}
+        {...(of('id') !== '' && !UUID.test(of('id').trim()) && { error: 'This is not an id' })}
+      />
+      {any && (
+        <Button variant="subtle" color="gray" onClick={clear}>
+          Clear
+        </Button>
+      )}
+    </div>
+  );
+};
+
+/** An id may be an event's or a conversation's: both are asked, and whichever knows it answers. */
+const useDeliveries = (id: string, of: (name: Filter | 'cursor') => string) => {
+  const path = at`/assistants/${id}/deliveries`;
+  const wanted = of('id').trim();
+  const isId = UUID.test(wanted);
+  const every = of('cursor') === '' ? LIVE_MS : false;
+  const query = queryOf(of);
+  const plain = useRead<DeliveryList>(withQuery(path, { ...query, ...(isId && { eventId: wanted }) }), {
+    every,
+    keep: true,
+  });
+  const ofConversation = useRead<DeliveryList>(withQuery(path, { ...query, conversationId: wanted }), {
+    every,
+    keep: true,
+    enabled: isId,
+  });
+  return isId && ofConversation.data && ofConversation.data.deliveries.length > 0 ? ofConversation : plain;
+};
+
+const Deliveries = ({ id }: { id: string }) => {
+  const filters = useFilters();
+  const { of, set, any } = filters;
+  const read = useDeliveries(id, of);
+  const older = of('cursor') !== '';
+  return (
+    <Page
+      title="Deliveries"
+      description="Every event to every endpoint, with what was sent and what came back. Kept for 30 days."
+      actions={<Live on={!older} failed={read.isError} />}
+    >
+      <Filters id={id} filters={filters} />
+      <Section flush>
+        <Shown read={read} rows={8}>
+          {({ deliveries }) =>
+            deliveries.length === 0 ? (
+              <Empty icon="list" title={any || older ? 'Nothing matches' : 'Nothing was sent yet'}>
+                {any || older
+                  ? 'Try fewer filters.'
+                  : 'Add an endpoint under Webhooks: what happens in conversations is then sent to it, and stands here.'}
+              </Empty>
+            ) : (
+              <DeliveryRows id={id} rows={deliveries} />
+            )
+          }
+        </Shown>
+      </Section>
+      {(older || read.data?.nextCursor) && (
+        <Group justify="space-between">
+          <Button variant="default" disabled={!older} onClick={() => set('cursor', '')}>
+            Newest
+          </Button>
+          <Button
+            variant="default"
+            disabled={!read.data?.nextCursor}
+            onClick={() => set('cursor', read.data?.nextCursor ?? '')}
+          >
+            Older
+          </Button>
+        </Group>
+      )}
+    </Page>
+  );
+};
+
+export default Deliveries;

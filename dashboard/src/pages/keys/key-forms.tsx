@@ -1,0 +1,85 @@
+import { TextInput } from '@mantine/core';
+import { at, call } from '../../api.ts';
+import { FormDialog } from '../../parts/dialog.tsx';
+import { useFields } from '../../parts/form.tsx';
+import { useChange } from '../../query.ts';
+import type { ApiKey, NewApiKey } from '../../types.ts';
+
+type Props = { path: string; opened: boolean; onClose: () => void; onMade: (made: NewApiKey) => void };
+
+const BLANK = { name: '', limitPerMinute: '60' };
+type Fields = typeof BLANK;
+
+const toBody = ({ name, limitPerMinute }: Fields) => ({ name, limitPerMinute: Number(limitPerMinute) });
+
+const KeyFields = ({ form }: { form: ReturnType<typeof useFields<Fields>> }) => (
+  <>
+    <TextInput
+      label="Name"
+      description="Who will use it, such as “Shop server”."
+      data-autofocus
+      maxLength={100}
+      {...form.text('name')}
+    />
+    <TextInput
+      label="Requests a minute"
+      description="More are answered with 429 until the minute is over."
+      inputMode="numeric"
+      {...form.text('limitPerMinute')}
+    />
+  </>
+);
+
+export const NewKey = ({ path, opened, onClose, onMade }: Props) => {
+  const create = useChange({
+    run: (fields: Fields) => call<NewApiKey>('POST', path, { body: toBody(fields) }),
+    touches: ['/assistants/'],
+    quiet: true,
+    after: (made) => {
+      form.reset(BLANK);
+      onMade(made);
+    },
+  });
+  const form = useFields(BLANK, create.error);
+  return (
+    <FormDialog
+      title="Create an API key"
+      opened={opened}
+      onClose={onClose}
+      onSend={() => create.mutate(form.values)}
+      action="Create key"
+      busy={create.isPending}
+      problem={create.error}
+      fields={form.names}
+      disabled={form.values.name.trim() === ''}
+    >
+      <KeyFields form={form} />
+    </FormDialog>
+  );
+};
+
+export const EditKey = ({ one, onClose }: { one: ApiKey; onClose: () => void }) => {
+  const update = useChange({
+    run: (fields: Fields) => call<ApiKey>('PATCH', at`/keys/${one.keyId}`, { body: toBody(fields) }),
+    touches: ['/assistants/'],
+    done: 'The key is changed.',
+    quiet: true,
+    after: onClose,
+  });
+  const form = useFields({ name: one.name, limitPerMinute: String(one.limitPerMinute) }, update.error);
+  return (
+    <FormDialog
+      title="Change name or limit"
+      opened
+      onClose={onClose}
+      onSend={() => update.mutate(form.values)}
+      action="Save"
+      busy={update.isPending}
+      problem={update.error}
+      fields={form.names}
+      disabled={form.values.name.trim() === ''}
+    >
+      <KeyFields form={form} />
+    </FormDialog>
+  );
+};

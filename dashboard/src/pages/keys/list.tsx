@@ -1,0 +1,192 @@
+import { Button, Menu } from '@mantine/core';
+import { type ReactNode, useState } from 'react';
+import { at, call } from '../../api.ts';
+import { useConfirm } from '../../parts/confirm.tsx';
+import { Icon } from '../../parts/icon.tsx';
+import { Page, Section } from '../../parts/page.tsx';
+import { RowMenu } from '../../parts/row-menu.tsx';
+import { type Secret, SecretDialog } from '../../parts/secret.tsx';
+import { Empty, Shown } from '../../parts/states.tsx';
+import { Status } from '../../parts/status.tsx';
+import { When } from '../../parts/when.tsx';
+import { useChange, useRead } from '../../query.ts';
+import type { ApiKey, Keys as KeyList, NewApiKey } from '../../types.ts';
+import { EditKey, NewKey } from './key-forms.tsx';
+
+const sampleFor = (apiKey: string): string =>
+  [
+    `curl ${window.location.origin}/api/v1/chat \\`,
+    `  -H 'Authorization: Bearer ${apiKey}' \\`,
+    `  -H 'Content-Type: application/json' \\`,
+    `  -d '{"session_id":"visitor-42","message":"Hello"}'`,
+  ].join('\n');
+
+const secretOf = ({ key, apiKey }: NewApiKey): Secret => ({
+  title: `API key “${key.name}”`,
+  label: 'API key',
+  value: apiKey,
+  sample: { label: 'Try it in a terminal', text: sampleFor(apiKey) },
+});
+
+const Row = ({ one, menu }: { one: ApiKey; menu: ReactNode }) => (
+  <li className="row row-stack">
+    <div className="row-main">
+      <div className="row-title">{one.name}</div>
+      <div className="row-sub mono">sk_…{one.lastFour}</div>
+    </div>
+    <div className="key-use dim">
+      {one.revokedAt === null ? (
+        one.lastUsedAt === null ? (
+          'Never used'
+        ) : (
+          <>
+            Used <When at={one.lastUsedAt} />
+          </>
+        )
+      ) : (
+        <Status tone="calm">
+          Revoked <When at={one.revokedAt} />
+        </Status>
+      )}
+    </div>
+    <div className="key-limit dim num">{one.limitPerMinute} a minute</div>
+    <div className="key-made dim">
+      Made <When at={one.createdAt} />
+    </div>
+    {menu}
+  </li>
+);
+
+const useKeyChanges = (onSecret: (secret: Secret) => void, path: string) => {
+  const touches = [path, '/assistants/'];
+  const rotate = useChange({
+    run: (one: ApiKey) => call<NewApiKey>('POST', at`/keys/${one.keyId}/rotate`),
+    touches,
+    after: (made) => onSecret(secretOf(made)),
+  });
+  const revoke = useChange({
+    run: (one: ApiKey) => call<ApiKey>('POST', at`/keys/${one.keyId}/revoke`),
+    touches,
+    done: ({ name }) => `“${name}” is revoked.`,
+  });
+  return { rotate, revoke };
+};
+
+const Keys = ({ id }: { id: string }) => {
+  const path = at`/assistants/${id}/keys`;
+  const read = useRead<KeyList>(path);
+  const [adding, setAdding] = useState(false);
+  const [secret, setSecret] = useState<Secret | null>(null);
+  const [editing, setEditing] = useState<ApiKey | null>(null);
+  const [withRevoked, setWithRevoked] = useState(false);
+  const { dialog, ask } = useConfirm();
+  const { rotate, revoke } = useKeyChanges(setSecret, path);
+
+  const menuOf = (one: ApiKey) => (
+    <RowMenu label={`Actions for ${one.name}`}>
+      <Menu.Item leftSection={<Icon name="pencil" size={16} />} onClick={() => setEditing(one)}>
+        Change name or limit…
+      </Menu.Item>
+      <Menu.Item
+        leftSection={<Icon name="refresh" size={16} />}
+        onClick={() =>
+          ask({
+            title: `Rotate “${one.name}”?`,
+            body: 'You get a new secret under the same name. The old one stops working within a second.',
+            action: 'Rotate key',
+            onConfirm: () => rotate.mutate(one),
+          })
+        }
+      >
+        Rotate…
+      </Menu.Item>
+      <Menu.Item
+        className="danger"
+        leftSection={<Icon name="trash" size={16} />}
+        onClick={() =>
+          ask({
+            title: `Revoke “${one.name}”?`,
+            body: 'Whatever uses it is refused within a second, for good. It cannot be brought back.',
+            action: 'Revoke key',
+            danger: true,
+            onConfirm: () => revoke.mutate(one),
+          })
+        }
+      >
+        Revoke…
+      </Menu.Item>
+    </RowMenu>
+  );
+
+  return (
+    <Page
+      title="API keys"
+      description="What your server sends to talk to this assistant. Give each caller its own: then one can be ended without the others."
+      actions={
+        <Button leftSection={<Icon name="plus" size={16} />} onClick={() => setAdding(true)}>
+          Create key
+        </Button>
+      }
+    >
+      <Shown read={read}>
+        {({ keys }) => {
+          const live = keys.filter(({ revokedAt }) => revokedAt === null);
+          const revoked = keys.filter(({ revokedAt }) => revokedAt !== null);
+          return (
+            <>
+              <Section flush>
+                {live.length === 0 ? (
+                  <Empty icon="key" title="No key yet">
+                    With a key your server can send what visitors write and get the assistant’s replies.
+                  </Empty>
+                ) : (
+                  <ul className="rows" aria-label="API keys">
+                    {live.map((one) => (
+                      <Row key={one.keyId} one={one} menu={menuOf(one)} />
+                    ))}
+                  </ul>
+                )}
+              </Section>
+              {revoked.length > 0 && (
+                <div>
+                  <Button
+                    variant="subtle"
+                    color="gray"
+                    size="xs"
+                    aria-expanded={withRevoked}
+                    onClick={() => setWithRevoked(!withRevoked)}
+                  >
+                    {withRevoked ? 'Hide' : 'Show'} revoked keys ({revoked.length})
+                  </Button>
+                  {withRevoked && (
+                    <Section flush>
+                      <ul className="rows" aria-label="Revoked keys">
+                        {revoked.map((one) => (
+                          <Row key={one.keyId} one={one} menu={null} />
+                        ))}
+                      </ul>
+                    </Section>
+                  )}
+                </div>
+              )}
+            </>
+          );
+        }}
+      </Shown>
+      <NewKey
+        path={path}
+        opened={adding}
+        onClose={() => setAdding(false)}
+        onMade={(made) => {
+          setAdding(false);
+          setSecret(secretOf(made));
+        }}
+      />
+      {editing && <EditKey key={editing.keyId} one={editing} onClose={() => setEditing(null)} />}
+      <SecretDialog secret={secret} onClose={() => setSecret(null)} />
+      {dialog}
+    </Page>
+  );
+};
+
+export default Keys;

@@ -1,0 +1,46 @@
+import { Button, Stack } from '@mantine/core';
+import { useState } from 'react';
+import { at } from '../../api.ts';
+import { Notice } from '../../parts/notice.tsx';
+import { useRead } from '../../query.ts';
+import type { KnowledgeConflicts } from '../../types.ts';
+
+const FEW = 3;
+
+/** Two entries that ask the same and answer differently: the visitor gets one of the two, and nobody knows which. */
+export const Conflicts = ({ id, onOpen }: { id: string; onOpen: (entryId: string) => void }) => {
+  const [all, setAll] = useState(false);
+  const read = useRead<KnowledgeConflicts>(at`/assistants/${id}/knowledge-conflicts`);
+  const conflicts = read.data?.conflicts ?? [];
+  if (conflicts.length === 0) return null;
+  const shown = all ? conflicts : conflicts.slice(0, FEW);
+  return (
+    <Notice
+      tone="warn"
+      title={
+        conflicts.length === 1
+          ? 'Two entries ask nearly the same and answer differently'
+          : `${conflicts.length} pairs of entries ask nearly the same and answer differently`
+      }
+    >
+      <Stack gap={6}>
+        {shown.map(({ entryIds: [first, second], questions: [one, other] }) => (
+          <div key={`${first} ${second}`}>
+            <button type="button" className="as-link" onClick={() => onOpen(first)}>
+              {one}
+            </button>{' '}
+            <span className="dim">and</span>{' '}
+            <button type="button" className="as-link" onClick={() => onOpen(second)}>
+              {other}
+            </button>
+          </div>
+        ))}
+        {conflicts.length > FEW && (
+          <Button variant="subtle" color="gray" size="xs" className="self-start" onClick={() => setAll(!all)}>
+            {all ? 'Show fewer' : `Show all ${conflicts.length}`}
+          </Button>
+        )}
+      </Stack>
+    </Notice>
+  );
+};

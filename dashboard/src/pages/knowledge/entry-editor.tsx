@@ -1,0 +1,152 @@
+import { Button, Group, Modal, Stack, TagsInput, Textarea, TextInput } from '@mantine/core';
+import { at, call } from '../../api.ts';
+import { useConfirm } from '../../parts/confirm.tsx';
+import { FormProblem, onSubmit, useFields } from '../../parts/form.tsx';
+import { useChange } from '../../query.ts';
+import type { KnowledgeEntry } from '../../types.ts';
+import { ActionsField } from './actions-field.tsx';
+
+const BLANK = {
+  question: '',
+  variants: '',
+  answer: '',
+  language: '',
+  tags: [] as string[],
+  actions: [] as KnowledgeEntry['actions'],
+};
+type Fields = typeof BLANK;
+
+const fieldsOf = (entry: KnowledgeEntry | null): Fields =>
+  entry === null
+    ? BLANK
+    : {
+        question: entry.question,
+        variants: entry.variants.join('\n'),
+        answer: entry.answer,
+        language: entry.language ?? '',
+        tags: entry.tags,
+        actions: entry.actions,
+      };
+
+const toBody = (fields: Fields) => ({
+  ...fields,
+  variants: fields.variants
+    .split('\n')
+    .map((line) => line.trim())
+    .filter(Boolean),
+  language: fields.language.trim() === '' ? null : fields.language.trim(),
+});
+
+type Props = { path: string; entry: KnowledgeEntry | null; onClose: () => void };
+
+const useEntryChanges = ({ path, entry, onClose }: Props) => {
+  const own = entry && path + at`/${entry.entryId}`;
+  const touches = ['/assistants/'];
+  const save = useChange({
+    run: (fields: Fields) => call<KnowledgeEntry>(own === null ? 'POST' : 'PUT', own ?? path, { body: toBody(fields) }),
+    touches,
+    done: own === null ? 'The entry is added.' : 'The entry is saved.',
+    quiet: true,
+    after: onClose,
+  });
+  const remove = useChange({
+    run: () => call<void>('DELETE', own ?? path),
+    touches,
+    done: 'The entry is removed.',
+    after: onClose,
+  });
+  return { save, remove };
+};
+
+/** One question with its answer. Mounted anew for each, so that it begins with what is stored. */
+export const EntryEditor = (props: Props) => {
+  const { entry, onClose } = props;
+  const { save, remove } = useEntryChanges(props);
+  const { dialog, ask } = useConfirm();
+  const form = useFields(fieldsOf(entry), save.error);
+  const changed = JSON.stringify(form.values) !== JSON.stringify(fieldsOf(entry));
+  const close = (): void => {
+    if (!changed) return onClose();
+    ask({
+      title: 'Leave without saving?',
+      body: 'What you have written here is not saved yet.',
+      action: 'Leave',
+      danger: true,
+      onConfirm: onClose,
+    });
+  };
+  const { question, answer } = form.values;
+  return (
+    <Modal
+      opened
+      onClose={close}
+      title={entry ? 'Change the entry' : 'Add an entry'}
+      size="lg"
+      closeButtonProps={{ 'aria-label': 'Close' }}
+    >
+      <form onSubmit={onSubmit(() => save.mutate(form.values))} noValidate>
+        <Stack gap="md">
+          <FormProblem problem={save.error} fields={form.names} />
+          <TextInput label="Question" data-autofocus maxLength={500} {...form.text('question')} />
+          <Textarea
+            label="Other ways to ask it"
+            description="One a line. Two or three help most where the words differ."
+            autosize
+            minRows={2}
+            maxRows={8}
+            {...form.text('variants')}
+          />
+          <Textarea label="Answer" autosize minRows={4} maxRows={14} maxLength={4000} {...form.text('answer')} />
+          <ActionsField
+            actions={form.values.actions}
+            onChange={(actions) => form.set('actions', actions)}
+            problem={save.error}
+          />
+          <Group grow align="flex-start" className="pairs">
+            <TextInput
+              label="Language"
+              description="Of the answer, such as de. Empty: found out."
+              {...form.text('language')}
+            />
+            <TagsInput label="Tags" description="For you, to search by." {...form.pick('tags')} />
+          </Group>
+          <Group justify="space-between" gap="xs">
+            {entry ? (
+              <Button
+                variant="subtle"
+                className="danger"
+                loading={remove.isPending}
+                onClick={() =>
+                  ask({
+                    title: 'Remove this entry?',
+                    body: `“${entry.question}” is no longer answered from it. It cannot be brought back.`,
+                    action: 'Remove entry',
+                    danger: true,
+                    onConfirm: () => remove.mutate(),
+                  })
+                }
+              >
+                Remove…
+              </Button>
+            ) : (
+              <span />
+            )}
+            <Group gap="xs">
+              <Button variant="default" onClick={close}>
+                Cancel
+              </Button>
+              <Button
+                type="submit"
+                loading={save.isPending}
+                disabled={!changed || question.trim() === '' || answer.trim() === ''}
+              >
+                {entry ? 'Save entry' : 'Add entry'}
+              </Button>
+            </Group>
+          </Group>
+        </Stack>
+      </form>
+      {dialog}
+    </Modal>
+  );
+};

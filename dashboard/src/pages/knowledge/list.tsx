@@ -1,0 +1,150 @@
+import { Button, TextInput } from '@mantine/core';
+import { useDebouncedValue } from '@mantine/hooks';
+import { useState } from 'react';
+import { useSearchParams } from 'wouter';
+import { at, withQuery } from '../../api.ts';
+import { Icon } from '../../parts/icon.tsx';
+import { Page, Section } from '../../parts/page.tsx';
+import { Empty, Shown } from '../../parts/states.tsx';
+import { useRead } from '../../query.ts';
+import type { Knowledge as KnowledgeList, KnowledgeEntry } from '../../types.ts';
+import { Conflicts } from './conflicts.tsx';
+import { EntryEditor } from './entry-editor.tsx';
+import { Import } from './import.tsx';
+
+const PAGE = 100;
+const TYPING_MS = 200;
+
+const Row = ({ entry, onOpen }: { entry: KnowledgeEntry; onOpen: () => void }) => (
+  <li>
+    <button type="button" className="row entry" onClick={onOpen}>
+      <span className="row-main">
+        <span className="row-title block">{entry.question}</span>
+        <span className="row-sub two-lines">{entry.answer}</span>
+      </span>
+      <span className="dim nowrap wide">
+        {[
+          entry.language,
+          entry.variants.length > 0 &&
+            `${entry.variants.length} ${entry.variants.length === 1 ? 'variant' : 'variants'}`,
+        ]
+          .filter(Boolean)
+          .join(' · ')}
+      </span>
+    </button>
+  </li>
+);
+
+/** What is looked for, and which entry is open, stand in the address. */
+const useAddress = () => {
+  const [params, setParams] = useSearchParams();
+  const set = (name: 'search' | 'entry', value: string | null, replace: boolean) =>
+    setParams(
+      (now) => {
+        const next = new URLSearchParams(now);
+        if (value === null || value === '') next.delete(name);
+        else next.set(name, value);
+        return next;
+      },
+      { replace },
+    );
+  return {
+    search: params.get('search') ?? '',
+    entry: params.get('entry'),
+    setSearch: (value: string) => set('search', value, true),
+    setEntry: (value: string | null) => set('entry', value, false),
+  };
+};
+
+const Entries = ({
+  entries,
+  searching,
+  onOpen,
+}: {
+  entries: KnowledgeEntry[];
+  searching: boolean;
+  onOpen: (id: string) => void;
+}) => {
+  const [shown, setShown] = useState(PAGE);
+  if (entries.length === 0) {
+    return searching ? (
+      <Empty icon="search" title="Nothing has these words" />
+    ) : (
+      <Empty icon="book" title="It knows nothing yet">
+        Write down what visitors ask and what the answer is, or import a file. A dozen good entries go a long way.
+      </Empty>
+    );
+  }
+  return (
+    <>
+      <ul className="rows" aria-label="Knowledge">
+        {entries.slice(0, shown).map((entry) => (
+          <Row key={entry.entryId} entry={entry} onOpen={() => onOpen(entry.entryId)} />
+        ))}
+      </ul>
+      {entries.length > shown && (
+        <div className="more">
+          <Button variant="subtle" color="gray" onClick={() => setShown(shown + PAGE)}>
+            Show {Math.min(PAGE, entries.length - shown)} more
+          </Button>
+        </div>
+      )}
+    </>
+  );
+};
+
+const Knowledge = ({ id }: { id: string }) => {
+  const path = at`/assistants/${id}/knowledge`;
+  const { search, entry, setSearch, setEntry } = useAddress();
+  const [typed, setTyped] = useState(search);
+  const [wanted] = useDebouncedValue(typed.trim(), TYPING_MS);
+  const all = useRead<KnowledgeList>(path);
+  const found = useRead<KnowledgeList>(withQuery(path, { search: wanted }), { keep: true, enabled: wanted !== '' });
+  const [importing, setImporting] = useState(false);
+  const opened = all.data?.entries.find(({ entryId }) => entryId === entry);
+  const count = all.data?.entries.length ?? 0;
+
+  return (
+    <Page
+      title="Knowledge"
+      description="Questions and answers in your words. Visitors may ask in theirs."
+      actions={
+        <>
+          <Button variant="default" leftSection={<Icon name="upload" size={16} />} onClick={() => setImporting(true)}>
+            Import
+          </Button>
+          <Button leftSection={<Icon name="plus" size={16} />} onClick={() => setEntry('new')}>
+            Add entry
+          </Button>
+        </>
+      }
+    >
+      {(count > 0 || typed !== '') && (
+        <TextInput
+          aria-label="Search the knowledge"
+          placeholder={`Search ${count} ${count === 1 ? 'entry' : 'entries'}`}
+          leftSection={<Icon name="search" size={16} />}
+          value={typed}
+          maxLength={256}
+          type="search"
+          onChange={(event) => {
+            setTyped(event.currentTarget.value);
+            setSearch(event.currentTarget.value);
+          }}
+        />
+      )}
+      {wanted === '' && <Conflicts id={id} onOpen={setEntry} />}
+      <Section flush>
+        <Shown read={wanted === '' ? all : found} rows={6}>
+          {({ entries }) => <Entries key={wanted} entries={entries} searching={wanted !== ''} onOpen={setEntry} />}
+        </Shown>
+      </Section>
+      {(entry === 'new' || opened) && (
+        <EntryEditor key={entry} path={path} entry={opened ?? null} onClose={() => setEntry(null)} />
+      )}
+      {importing && <Import id={id} onClose={() => setImporting(false)} />}
+    </Page>
+  );
+};
+
+export default Knowledge;

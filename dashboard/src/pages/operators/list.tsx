@@ -1,0 +1,174 @@
+import { Button, Menu } from '@mantine/core';
+import { type ReactNode, useState } from 'react';
+import { at, call } from '../../api.ts';
+import { useConfirm } from '../../parts/confirm.tsx';
+import { Icon } from '../../parts/icon.tsx';
+import { Page, Section } from '../../parts/page.tsx';
+import { RowMenu } from '../../parts/row-menu.tsx';
+import { type Secret, SecretDialog } from '../../parts/secret.tsx';
+import { Shown } from '../../parts/states.tsx';
+import { Status } from '../../parts/status.tsx';
+import { dateAndTime, When } from '../../parts/when.tsx';
+import { useChange, useRead } from '../../query.ts';
+import type { Me, Operator, OperatorLink, Operators as OperatorList } from '../../types.ts';
+import { Invite } from './invite.tsx';
+
+const PATH = '/operators';
+
+const linkOf = ({ operator, path, expiresAt }: OperatorLink): Secret => ({
+  title: operator.invited ? `${operator.email} is invited` : `A link for ${operator.email}`,
+  label: 'Link',
+  value: `${window.location.origin}${path}`,
+  note: `Give it to ${operator.email} by a way you trust: whoever opens it first chooses the password. Good once, until ${dateAndTime(expiresAt)}.`,
+});
+
+const State = ({ one }: { one: Operator }) => {
+  if (one.disabled) return <Status tone="calm">Disabled</Status>;
+  return one.invited ? <Status tone="warn">Invited</Status> : <Status tone="good">Active</Status>;
+};
+
+const Row = ({ one, isMe, menu }: { one: Operator; isMe: boolean; menu: ReactNode }) => (
+  <li className="row row-stack">
+    <div className="row-main">
+      <div className="row-title">
+        {one.email}
+        {isMe && <span className="tag">you</span>}
+      </div>
+      <div className="row-sub">{one.role === 'owner' ? 'Owner' : 'Agent'}</div>
+    </div>
+    <span className="operator-state">
+      <State one={one} />
+    </span>
+    <span className="operator-seen dim">
+      {one.lastSignInAt === null ? (
+        'Never signed in'
+      ) : (
+        <>
+          Signed in <When at={one.lastSignInAt} />
+        </>
+      )}
+    </span>
+    {menu}
+  </li>
+);
+
+const useOperatorChanges = (onLink: (link: Secret) => void) => {
+  const touches = [PATH];
+  const update = useChange({
+    run: ({ one, ...body }: { one: Operator; role?: Operator['role']; disabled?: boolean }) =>
+      call<Operator>('PATCH', at`/operators/${one.operatorId}`, { body }),
+    touches,
+    done: ({ email }) => `${email} is changed.`,
+  });
+  const link = useChange({
+    run: (one: Operator) => call<OperatorLink>('POST', at`/operators/${one.operatorId}/link`),
+    touches,
+    after: (made) => onLink(linkOf(made)),
+  });
+  const signOut = useChange({
+    run: (one: Operator) => call<void>('DELETE', at`/operators/${one.operatorId}/sessions`),
+    touches,
+    done: (_answer, { email }) => `${email} is signed out everywhere.`,
+  });
+  return { update, link, signOut };
+};
+
+const Operators = ({ me }: { me: Me }) => {
+  const read = useRead<OperatorList>(PATH);
+  const [inviting, setInviting] = useState(false);
+  const [secret, setSecret] = useState<Secret | null>(null);
+  const { dialog, ask } = useConfirm();
+  const { update, link, signOut } = useOperatorChanges(setSecret);
+
+  const askRole = (one: Operator) => {
+    const role = one.role === 'owner' ? 'agent' : 'owner';
+    ask({
+      title: role === 'owner' ? `Make ${one.email} an owner?` : `Make ${one.email} an agent?`,
+      body:
+        role === 'owner'
+          ? 'Owners see and change everything: keys, webhooks, operators.'
+          : 'Agents answer conversations and try the assistants. They see no keys, no webhooks and no operators.',
+      action: role === 'owner' ? 'Make owner' : 'Make agent',
+      onConfirm: () => update.mutate({ one, role }),
+    });
+  };
+  const askDisable = (one: Operator) =>
+    ask({
+      title: `Disable ${one.email}?`,
+      body: 'Their sessions end at once, and they cannot sign in until they are enabled again.',
+      action: 'Disable',
+      danger: true,
+      onConfirm: () => update.mutate({ one, disabled: true }),
+    });
+  const askLink = (one: Operator) =>
+    ask({
+      title: one.invited ? `A new invitation for ${one.email}?` : `Reset the password of ${one.email}?`,
+      body: one.invited
+        ? 'You get a new link. The earlier one stops working.'
+        : 'You get a link by which they choose a new password. The present one works until then.',
+      action: 'Make the link',
+      onConfirm: () => link.mutate(one),
+    });
+  const askSignOut = (one: Operator) =>
+    ask({
+      title: `Sign ${one.email} out everywhere?`,
+      body: 'All their sessions end with their next request.',
+      action: 'Sign out',
+      danger: true,
+      onConfirm: () => signOut.mutate(one),
+    });
+
+  const menuOf = (one: Operator) => (
+    <RowMenu label={`Actions for ${one.email}`}>
+      <Menu.Item onClick={() => askRole(one)}>{one.role === 'owner' ? 'Make agent…' : 'Make owner…'}</Menu.Item>
+      {!one.disabled && (
+        <Menu.Item onClick={() => askLink(one)}>{one.invited ? 'New invitation link…' : 'Reset password…'}</Menu.Item>
+      )}
+      <Menu.Item onClick={() => askSignOut(one)}>Sign out everywhere…</Menu.Item>
+      {one.disabled ? (
+        <Menu.Item onClick={() => update.mutate({ one, disabled: false })}>Enable</Menu.Item>
+      ) : (
+        <Menu.Item className="danger" onClick={() => askDisable(one)}>
+          Disable…
+        </Menu.Item>
+      )}
+    </RowMenu>
+  );
+
+  return (
+    <Page
+      title="Operators"
+      description="Who may sign in. Owners do everything; agents answer conversations and try the assistants."
+      actions={
+        <Button leftSection={<Icon name="plus" size={16} />} onClick={() => setInviting(true)}>
+          Invite
+        </Button>
+      }
+    >
+      <Section flush>
+        <Shown read={read}>
+          {({ operators }) => (
+            <ul className="rows" aria-label="Operators">
+              {operators.map((one) => (
+                <Row key={one.operatorId} one={one} isMe={one.operatorId === me.operatorId} menu={menuOf(one)} />
+              ))}
+            </ul>
+          )}
+        </Shown>
+      </Section>
+      {inviting && (
+        <Invite
+          onClose={() => setInviting(false)}
+          onMade={(made) => {
+            setInviting(false);
+            setSecret(linkOf(made));
+          }}
+        />
+      )}
+      <SecretDialog secret={secret} onClose={() => setSecret(null)} />
+      {dialog}
+    </Page>
+  );
+};
+
+export default Operators;

@@ -1,0 +1,55 @@
+import { Link } from 'wouter';
+import { Icon } from '../../parts/icon.tsx';
+import { Section } from '../../parts/page.tsx';
+import type { Overview } from '../../types.ts';
+
+/** The way from nothing to a working assistant; gone once it has been walked. */
+export const Begin = ({ id, figures }: { id: string; figures: Overview }) => {
+  const base = `/assistants/${id}`;
+  const steps = [
+    {
+      done: figures.knowledgeEntries > 0,
+      to: `${base}/knowledge`,
+      name: 'Give it knowledge',
+      why: 'Write or import questions and answers.',
+    },
+    {
+      done: figures.apiKeys > 0,
+      to: `${base}/keys`,
+      name: 'Create an API key',
+      why: 'Your server talks to it with this.',
+    },
+    {
+      done: figures.endpoints.all > 0,
+      to: `${base}/webhooks`,
+      name: 'Add an endpoint',
+      why: 'Your server hears what happens.',
+    },
+  ];
+  if (steps.every(({ done }) => done)) return null;
+  return (
+    <Section title="Begin here" flush>
+      <ol className="rows" aria-label="First steps">
+        {steps.map(({ done, to, name, why }) => (
+          <li key={to}>
+            <Link className="row" to={to}>
+              <span
+                className="check-mark"
+                data-tone={done ? 'good' : 'calm'}
+                role="img"
+                aria-label={done ? 'done' : 'to do'}
+              >
+                <Icon name={done ? 'check' : 'minus'} size={14} />
+              </span>
+              <span className="row-main">
+                <span className="row-title block">{name}</span>
+                <span className="row-sub block">{why}</span>
+              </span>
+              <Icon name="right" size={16} />
+            </Link>
+          </li>
+        ))}
+      </ol>
+    </Section>
+  );
+};

@@ -1,0 +1,98 @@
+import type { ReactNode } from 'react';
+import { Link } from 'wouter';
+import { at, withQuery } from '../../api.ts';
+import { useAssistant } from '../../assistant.ts';
+import { Page, Section } from '../../parts/page.tsx';
+import { Shown } from '../../parts/states.tsx';
+import { useRead } from '../../query.ts';
+import type { Me, Overview as Figures } from '../../types.ts';
+import { RecentDeliveries } from '../deliveries/recent.tsx';
+import { Begin } from './begin.tsx';
+import { Share, type Part } from './share.tsx';
+
+const REFRESH_MS = 5_000;
+
+const sumOf = (counts: Record<string, number>): number => Object.values(counts).reduce((sum, count) => sum + count, 0);
+
+const Tile = ({ label, value, to, note }: { label: string; value: ReactNode; to: string; note?: ReactNode }) => (
+  <Link className="tile" to={to}>
+    <span className="tile-label">{label}</span>
+    <span className="tile-value num">{value}</span>
+    <span className="dim">{note}</span>
+  </Link>
+);
+
+const conversationParts = (counts: Figures['conversations']): Part[] => [
+  { name: 'Open', count: counts.open ?? 0, tone: 'good' },
+  { name: 'With a person', count: counts.escalated ?? 0, tone: 'warn' },
+  { name: 'Resolved', count: counts.resolved ?? 0, tone: 'calm' },
+];
+
+const deliveryParts = (id: string, counts: Figures['deliveries']): Part[] => {
+  const to = (outcome: string) => withQuery(`/assistants/${id}/deliveries`, { outcome, span: '24h' });
+  return [
+    { name: 'Delivered', count: counts.delivered ?? 0, tone: 'good', to: to('delivered') },
+    { name: 'Rejected', count: counts.rejected ?? 0, tone: 'bad', to: to('rejected') },
+    { name: 'Not sent', count: counts.not_sent ?? 0, tone: 'dark', to: to('not_sent') },
+    { name: 'Unknown', count: counts.unknown ?? 0, tone: 'warn', to: to('unknown') },
+    {
+      name: 'Under way',
+      count: (counts.queued ?? 0) + (counts.sending ?? 0),
+      tone: 'calm',
+      to: to('queued'),
+    },
+  ];
+};
+
+const waitingIn = (jobs: Record<string, number>): number => sumOf({ ...jobs, failed: 0 });
+
+const endpointWords = ({ enabled, paused }: Figures['endpoints']): string => {
+  if (paused > 0) return `${paused} paused`;
+  return enabled === 1 ? 'on' : `${enabled} on`;
+};
+
+const Board = ({ id, figures }: { id: string; figures: Figures }) => {
+  const { conversations, deliveries, endpoints, knowledgeEntries, apiKeys, queues } = figures;
+  const base = `/assistants/${id}`;
+  return (
+    <>
+      <Begin id={id} figures={figures} />
+      <div className="two">
+        <Section title="Conversations" description="Changed in the last 24 hours">
+          <Share parts={conversationParts(conversations)} label="Conversations of the last 24 hours" />
+        </Section>
+        <Section title="Deliveries" description="Of the last 24 hours">
+          <Share parts={deliveryParts(id, deliveries)} label="Deliveries of the last 24 hours" />
+        </Section>
+      </div>
+      <div className="tiles">
+        <Tile
+          label="Knowledge"
+          value={knowledgeEntries}
+          note={knowledgeEntries === 1 ? 'entry' : 'entries'}
+          to={`${base}/knowledge`}
+        />
+        <Tile label="API keys" value={apiKeys} note="in use" to={`${base}/keys`} />
+        <Tile label="Endpoints" value={endpoints.all} note={endpointWords(endpoints)} to={`${base}/webhooks`} />
+        <a className="tile" href="/operator/queues">
+          <span className="tile-label">Queues</span>
+          <span className="tile-value num">{waitingIn(queues.turns) + waitingIn(queues.deliveries)}</span>
+          <span className="dim">waiting or under way, of all assistants</span>
+        </a>
+      </div>
+      <RecentDeliveries id={id} />
+    </>
+  );
+};
+
+const Overview = ({ id, me }: { id: string; me: Me }) => {
+  const assistant = useAssistant(me);
+  const read = useRead<Figures>(at`/assistants/${id}/overview`, { every: REFRESH_MS });
+  return (
+    <Page title={assistant?.name ?? 'Overview'}>
+      <Shown read={read}>{(figures) => <Board id={id} figures={figures} />}</Shown>
+    </Page>
+  );
+};
+
+export default Overview;

@@ -1,0 +1,133 @@
+import { Button, Loader, Textarea } from '@mantine/core';
+import { type KeyboardEvent, useEffect, useRef, useState } from 'react';
+import { at, call } from '../../api.ts';
+import { onSubmit } from '../../parts/form.tsx';
+import { Icon } from '../../parts/icon.tsx';
+import { Page } from '../../parts/page.tsx';
+import { Empty } from '../../parts/states.tsx';
+import { useChange } from '../../query.ts';
+import type { Reply } from '../../types.ts';
+import { Why } from './why.tsx';
+
+type Line = { by: 'me'; text: string } | { by: 'assistant'; reply: Reply };
+
+const newSession = (): string =>
+  `try-${[...crypto.getRandomValues(new Uint8Array(8))].map((byte) => byte.toString(16).padStart(2, '0')).join('')}`;
+
+const Said = ({ reply, id, onSay }: { reply: Reply; id: string; onSay: (text: string) => void }) => (
+  <div className="said said-assistant">
+    <p className="keep break">{reply.reply}</p>
+    {reply.suggestedActions && (
+      <div className="said-actions">
+        {reply.suggestedActions.map(({ label, type, payload }) => (
+          <Button
+            key={`${type} ${label}`}
+            variant="default"
+            size="compact-sm"
+            title={`${type}: ${payload}`}
+            onClick={() => type === 'reply' && onSay(payload)}
+            disabled={type !== 'reply'}
+          >
+            {label}
+          </Button>
+        ))}
+      </div>
+    )}
+    <Why id={id} reply={reply} />
+  </div>
+);
+
+const Composer = ({ busy, onSay }: { busy: boolean; onSay: (text: string) => void }) => {
+  const [text, setText] = useState('');
+  const say = (): void => {
+    if (text.trim() === '' || busy) return;
+    onSay(text);
+    setText('');
+  };
+  const onKey = (event: KeyboardEvent): void => {
+    if (event.key !== 'Enter' || event.shiftKey || event.nativeEvent.isComposing) return;
+    event.preventDefault();
+    say();
+  };
+  return (
+    <form className="composer" onSubmit={onSubmit(say)}>
+      <Textarea
+        aria-label="Message"
+        placeholder="Ask what a visitor would ask"
+        autosize
+        minRows={1}
+        maxRows={6}
+        maxLength={8000}
+        className="grow"
+        value={text}
+        onChange={(event) => setText(event.currentTarget.value)}
+        onKeyDown={onKey}
+        autoFocus
+      />
+      <Button type="submit" disabled={text.trim() === ''} loading={busy}>
+        Send
+      </Button>
+    </form>
+  );
+};
+
+/** A conversation of nobody's: nothing is announced, and no visitor sees it. */
+const TryIt = ({ id }: { id: string }) => {
+  const [session, setSession] = useState(newSession);
+  const [lines, setLines] = useState<Line[]>([]);
+  const end = useRef<HTMLDivElement>(null);
+  const turn = useChange({
+    run: (message: string) =>
+      call<Reply>('POST', at`/assistants/${id}/playground`, { body: { sessionId: session, message } }),
+    after: (reply) => setLines((now) => [...now, { by: 'assistant', reply }]),
+  });
+  const say = (text: string): void => {
+    setLines((now) => [...now, { by: 'me', text }]);
+    turn.mutate(text);
+  };
+  useEffect(() => {
+    end.current?.scrollIntoView({ block: 'end' }); // newer browsers answer with a promise: nothing for React
+  }, [lines, turn.isPending]);
+  const restart = (): void => {
+    setSession(newSession());
+    setLines([]);
+    turn.reset();
+  };
+  return (
+    <Page
+      title="Try it"
+      description="Talk to it as a visitor would. Nothing is announced, and nobody else sees it."
+      actions={
+        lines.length > 0 && (
+          <Button variant="default" leftSection={<Icon name="refresh" size={16} />} onClick={restart}>
+            Begin anew
+          </Button>
+        )
+      }
+    >
+      <div className="card chat">
+        <div className="chat-lines" role="log" aria-label="Conversation" tabIndex={0}>
+          {lines.length === 0 && (
+            <Empty icon="chat" title="Ask it something">
+              Each reply tells why it was given: which entry was found, how sure it was, and how long it took.
+            </Empty>
+          )}
+          {lines.map((line, index) =>
+            line.by === 'me' ? (
+              <div key={index} className="said said-me keep break">
+                {line.text}
+              </div>
+            ) : (
+              <Said key={index} reply={line.reply} id={id} onSay={say} />
+            ),
+          )}
+          {turn.isPending && <Loader type="dots" size="sm" aria-label="The reply is being made" />}
+          <div ref={end} />
+        </div>
+        <Composer busy={turn.isPending} onSay={say} />
+      </div>
+    </Page>
+  );
+};
+
+export default TryIt;

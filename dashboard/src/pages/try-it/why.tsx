@@ -1,0 +1,131 @@
+import { Button, Collapse } from '@mantine/core';
+import { useState } from 'react';
+import { Link } from 'wouter';
+import { at } from '../../api.ts';
+import { Code } from '../../parts/code.tsx';
+import { Facts } from '../../parts/page.tsx';
+import { Shown } from '../../parts/states.tsx';
+import { SESSION, useRead } from '../../query.ts';
+import type { Conversation, Knowledge, Me, Reply } from '../../types.ts';
+
+type Reason = Record<string, unknown>;
+
+const KINDS: Record<string, string> = {
+  answer: 'An entry of its knowledge',
+  greeting: 'A greeting',
+  thanks: 'Said thanks',
+  goodbye: 'A goodbye',
+  unsure: 'Not sure enough to answer',
+  askBack: 'Two entries were about as likely, so it asked',
+  noKnowledge: 'It has no knowledge yet',
+  whoAmI: 'Asked what it is',
+  human: 'Asked for a person',
+  contact: 'Contact details were given',
+  refused: 'A message that tries to turn it: refused',
+};
+
+const LANGUAGE_BY: Record<string, string> = {
+  given: 'said by the sender',
+  script: 'by its letters',
+  lexicon: 'by its words',
+  detector: 'by its sound',
+  previous: 'as before',
+  default: 'the default',
+};
+
+const textOf = (value: unknown): string => (typeof value === 'string' ? value : '');
+const numberOf = (value: unknown): number | null => (typeof value === 'number' ? value : null);
+
+const hitsOf = ({ hits }: Reason): { entryId: string; score: number }[] =>
+  Array.isArray(hits)
+    ? hits.flatMap((hit: Partial<{ entryId: string; score: number }>) =>
+        typeof hit.entryId === 'string' ? [{ entryId: hit.entryId, score: numberOf(hit.score) ?? 0 }] : [],
+      )
+    : [];
+
+const Hits = ({ id, why }: { id: string; why: Reason }) => {
+  const me = useRead<Me>(SESSION, { enabled: false });
+  const isOwner = me.data?.role === 'owner';
+  const knowledge = useRead<Knowledge>(at`/assistants/${id}/knowledge`, { enabled: isOwner });
+  const threshold = numberOf(why.threshold);
+  return (
+    <ul className="hits">
+      {hitsOf(why).map(({ entryId, score }) => {
+        const entry = knowledge.data?.entries.find((one) => one.entryId === entryId);
+        return (
+          <li key={entryId}>
+            <svg viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">
+              <rect width="100" height="8" rx="2" className="hit-back" />
+              <rect width={Math.max(score * 100, 1)} height="8" rx="2" className="hit-bar" />
+              {threshold !== null && <rect x={threshold * 100} width="1" height="8" className="hit-line" />}
+            </svg>
+            <span className="num">{score.toFixed(2)}</span>
+            {entry ? (
+              <Link className="link break" to={`/assistants/${id}/knowledge?entry=${entryId}`}>
+                {entry.question}
+              </Link>
+            ) : (
+              <span className="mono dim break">{entryId}</span>
+            )}
+          </li>
+        );
+      })}
+      {threshold !== null && <li className="dim">It answers from {threshold} on.</li>}
+    </ul>
+  );
+};
+
+const factsOf = (id: string, why: Reason) => {
+  const stages = typeof why.stages === 'object' && why.stages !== null ? (why.stages as Record<string, unknown>) : {};
+  const times = Object.entries(stages).flatMap(([name, ms]) =>
+    typeof ms === 'number' ? [`${name} ${Math.round(ms)} ms`] : [],
+  );
+  const engine = textOf(why.engine);
+  return {
+    ...(textOf(why.kind) !== '' && { 'What it is': KINDS[textOf(why.kind)] ?? textOf(why.kind) }),
+    Engine: why.model === undefined ? engine : `${engine}, ${textOf(why.model)}`,
+    Language: `${textOf(why.language)}${why.languageBy === undefined ? '' : ` (${LANGUAGE_BY[textOf(why.languageBy)] ?? textOf(why.languageBy)})`}`,
+    ...(hitsOf(why).length > 0 && { 'Entries found': <Hits id={id} why={why} /> }),
+    ...(why.fallBack !== undefined && {
+      'The provider failed': <Code text={JSON.stringify(why.fallBack)} label="failure" />,
+    }),
+    ...(why.guard !== undefined && { Guard: <Code text={JSON.stringify(why.guard)} label="guard" /> }),
+    ...(times.length > 0 && { Time: times.join(', ') }),
+  };
+};
+
+const Reasons = ({ id, reply: { conversationId, messageId } }: { id: string; reply: Reply }) => {
+  const read = useRead<Conversation>(at`/conversations/${conversationId}`);
+  return (
+    <Shown read={read} rows={2}>
+      {({ messages }) => {
+        const why = messages.find((message) => message.messageId === messageId)?.why;
+        return why ? (
+          <Facts facts={factsOf(id, why)} />
+        ) : (
+          <span className="dim">Nothing more is known of this reply.</span>
+        );
+      }}
+    </Shown>
+  );
+};
+
+/** Why it said so, for whoever looks after its knowledge; asked for when it is opened. */
+export const Why = ({ id, reply }: { id: string; reply: Reply }) => {
+  const [opened, setOpened] = useState(false);
+  return (
+    <div>
+      <Button
+        variant="subtle"
+        color="gray"
+        size="compact-xs"
+        aria-expanded={opened}
+        onClick={() => setOpened(!opened)}
+        className="why"
+      >
+        {opened ? 'Hide why' : 'Why this reply'}
+      </Button>
+      <Collapse expanded={opened}>{opened && <Reasons id={id} reply={reply} />}</Collapse>
+    </div>
+  );
+};

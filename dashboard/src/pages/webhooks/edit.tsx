@@ -1,0 +1,36 @@
+import { at, call } from '../../api.ts';
+import { FormDialog } from '../../parts/dialog.tsx';
+import { useFields } from '../../parts/form.tsx';
+import { useChange } from '../../query.ts';
+import type { Endpoint } from '../../types.ts';
+import { EndpointForm, type EndpointFields, isComplete, toBody } from './endpoint-form.tsx';
+
+const fieldsOf = ({ url, events }: Endpoint): EndpointFields => ({ url, every: events.length === 0, events });
+
+/** Mounted anew each time it is opened, so that it begins with what is. */
+export const Edit = ({ endpoint, onClose }: { endpoint: Endpoint; onClose: () => void }) => {
+  const update = useChange({
+    run: (fields: EndpointFields) =>
+      call<Endpoint>('PATCH', at`/endpoints/${endpoint.endpointId}`, { body: toBody(fields) }),
+    touches: ['/endpoints/', '/assistants/'],
+    done: 'The endpoint is changed.',
+    quiet: true,
+    after: onClose,
+  });
+  const form = useFields(fieldsOf(endpoint), update.error);
+  return (
+    <FormDialog
+      title="Change the endpoint"
+      opened
+      onClose={onClose}
+      onSend={() => update.mutate(form.values)}
+      action="Save"
+      busy={update.isPending}
+      problem={update.error}
+      fields={form.names}
+      disabled={!isComplete(form.values)}
+    >
+      <EndpointForm form={form} />
+    </FormDialog>
+  );
+};

@@ -1,0 +1,15 @@
+import { Status } from '../../parts/status.tsx';
+import { timeOfDay } from '../../parts/when.tsx';
+import type { Endpoint } from '../../types.ts';
+
+export const isPaused = ({ enabled, pause }: Endpoint): boolean =>
+  enabled && pause !== null && (pause.until === null || Date.parse(pause.until) > Date.now());
+
+export const EndpointState = ({ endpoint }: { endpoint: Endpoint }) => {
+  if (!endpoint.enabled) return <Status tone="calm">Off</Status>;
+  if (!isPaused(endpoint)) return <Status tone="good">On</Status>;
+  const { until } = endpoint.pause ?? {};
+  return <Status tone="warn">{until ? `Paused until ${timeOfDay(until)}` : 'Paused'}</Status>;
+};
+
+export const eventsOf = ({ events }: Endpoint): string => (events.length === 0 ? 'Every event' : events.join(', '));

@@ -1,0 +1,48 @@
+import { NativeSelect, Text } from '@mantine/core';
+import { at, call } from '../../api.ts';
+import { FormDialog } from '../../parts/dialog.tsx';
+import { useFields } from '../../parts/form.tsx';
+import { useChange } from '../../query.ts';
+import type { EndpointSecret } from '../../types.ts';
+
+const OVERLAPS = [
+  { value: '0', label: 'None: the old secret ends now' },
+  { value: '1', label: '1 hour' },
+  { value: '24', label: '1 day' },
+  { value: '72', label: '3 days' },
+  { value: '168', label: '7 days' },
+];
+
+type Props = { endpointId: string; opened: boolean; onClose: () => void; onMade: (made: EndpointSecret) => void };
+
+export const Rotate = ({ endpointId, opened, onClose, onMade }: Props) => {
+  const rotate = useChange({
+    run: (overlapHours: number) =>
+      call<EndpointSecret>('POST', at`/endpoints/${endpointId}/rotate`, { body: { overlapHours } }),
+    touches: ['/endpoints/', '/assistants/'],
+    quiet: true,
+    after: onMade,
+  });
+  const form = useFields({ overlapHours: '24' }, rotate.error);
+  const none = form.values.overlapHours === '0';
+  return (
+    <FormDialog
+      title="Rotate the signing secret"
+      opened={opened}
+      onClose={onClose}
+      onSend={() => rotate.mutate(Number(form.values.overlapHours))}
+      action="Rotate secret"
+      busy={rotate.isPending}
+      problem={rotate.error}
+      fields={form.names}
+      danger={none}
+    >
+      <NativeSelect label="Overlap" data={OVERLAPS} data-autofocus {...form.text('overlapHours')} />
+      <Text size="sm" c="dimmed">
+        {none
+          ? 'Events are signed with the new secret alone, from now on. Until your server has it, it will refuse them.'
+          : 'Until then every event carries two signatures, by the new secret and by the old: your server may know either.'}
+      </Text>
+    </FormDialog>
+  );
+};

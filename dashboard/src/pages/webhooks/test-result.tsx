@@ -1,0 +1,78 @@
+import { Link } from 'wouter';
+import { at } from '../../api.ts';
+import { Icon } from '../../parts/icon.tsx';
+import { Section } from '../../parts/page.tsx';
+import { isProblem } from '../../problem.ts';
+import { useRead } from '../../query.ts';
+import type { Delivery } from '../../types.ts';
+
+type Check = NonNullable<Delivery['test']>['checks'][number];
+
+const NAMES: Record<Check['check'], string> = {
+  address: 'The address was found',
+  tls: 'The connection is encrypted',
+  status: 'Your server answered 2xx',
+  time: 'It answered in time',
+};
+const ORDER: Check['check'][] = ['address', 'tls', 'status', 'time'];
+
+const look = (ok: boolean | null, ended: boolean) => {
+  if (ok === true) return { icon: 'check', tone: 'good', words: 'passed' } as const;
+  if (ok === false) return { icon: 'cross', tone: 'bad', words: 'failed' } as const;
+  return ended
+    ? ({ icon: 'minus', tone: 'calm', words: 'not checked' } as const)
+    : ({ icon: 'more', tone: 'calm', words: 'waiting' } as const);
+};
+
+const Line = ({ name, check, ended }: { name: Check['check']; check: Check | undefined; ended: boolean }) => {
+  const { icon, tone, words } = look(check?.ok ?? null, ended);
+  return (
+    <li>
+      <span className="check-mark" data-tone={tone} role="img" aria-label={words}>
+        <Icon name={icon} size={14} />
+      </span>
+      <span className="grow">{NAMES[name]}</span>
+      <span className="dim">{check?.detail}</span>
+    </li>
+  );
+};
+
+export const Checklist = ({ test }: { test: Delivery['test'] | undefined }) => (
+  <ul className="checks">
+    {ORDER.map((name) => (
+      <Line
+        key={name}
+        name={name}
+        check={test?.checks.find(({ check }) => check === name)}
+        ended={test?.ended ?? false}
+      />
+    ))}
+  </ul>
+);
+
+const wordsFor = (delivery: Delivery | undefined): string => {
+  if (!delivery?.test?.ended) return 'On its way…';
+  return delivery.test.ok ? 'The test event arrived.' : 'The test event did not get through.';
+};
+
+/** A test event's way, watched until it has ended. */
+export const TestResult = ({ id, deliveryId }: { id: string; deliveryId: string }) => {
+  const path = at`/deliveries/${deliveryId}`;
+  const read = useRead<Delivery>(path, { every: (delivery) => (delivery?.test?.ended ? false : 700) });
+  const problem = read.error && !isProblem(read.error, 404) ? read.error.message : null;
+  return (
+    <Section
+      title="Test event"
+      actions={
+        <Link className="link small" to={`/assistants/${id}/deliveries/${encodeURIComponent(deliveryId)}`}>
+          Open the delivery
+        </Link>
+      }
+    >
+      <div role="status" aria-live="polite" className="test-words">
+        {problem ?? wordsFor(read.data)}
+      </div>
+      <Checklist test={read.data?.test} />
+    </Section>
+  );
+};

@@ -1,0 +1,49 @@
+import { Button, Group, Modal, Stack } from '@mantine/core';
+import type { ReactNode } from 'react';
+import { FormProblem, onSubmit } from './form.tsx';
+
+type DialogProps = {
+  title: string;
+  opened: boolean;
+  onClose: () => void;
+  onSend: () => void;
+  action: string;
+  busy: boolean;
+  problem: unknown;
+  fields: readonly string[];
+  size?: string;
+  disabled?: boolean;
+  danger?: boolean;
+  children: ReactNode;
+};
+
+/** A form in a dialog: sent by its button or by Enter, what is wrong stands at its field or above. */
+export const FormDialog = (props: DialogProps) => (
+  <Modal
+    opened={props.opened}
+    onClose={props.onClose}
+    title={props.title}
+    size={props.size ?? 'md'}
+    closeButtonProps={{ 'aria-label': 'Close' }}
+  >
+    <form onSubmit={onSubmit(props.onSend)} noValidate>
+      <Stack gap="md">
+        <FormProblem problem={props.problem} fields={props.fields} />
+        {props.children}
+        <Group justify="flex-end" gap="xs">
+          <Button variant="default" onClick={props.onClose}>
+            Cancel
+          </Button>
+          <Button
+            type="submit"
+            loading={props.busy}
+            disabled={props.disabled ?? false}
+            color={props.danger ? 'red.8' : 'ink'}
+          >
+            {props.action}
+          </Button>
+        </Group>
+      </Stack>
+    </form>
+  </Modal>
+);

@@ -1,0 +1,48 @@
+import { type SyntheticEvent, useState } from 'react';
+import { fieldProblem, remainingProblem } from '../problem.ts';
+import { Notice } from './notice.tsx';
+
+type Change<Value> = { value: Value; onChange: (event: { currentTarget: { value: Value } }) => void; error?: string };
+
+/** The fields of one form: their values, and what the server has against them, each at its field. */
+export const useFields = <Values extends Record<string, unknown>>(initial: Values, problem: unknown = null) => {
+  const [values, setValues] = useState(initial);
+  const set = <Name extends keyof Values>(name: Name, value: Values[Name]): void =>
+    setValues((now) => ({ ...now, [name]: value }));
+  const errorOf = (name: keyof Values & string) => {
+    const error = fieldProblem(problem, name);
+    return error === undefined ? {} : { error };
+  };
+  return {
+    values,
+    set,
+    reset: setValues,
+    names: Object.keys(initial),
+    /** For an `<input>`: the value and its event. */
+    text: <Name extends keyof Values & string>(name: Name) =>
+      ({
+        name,
+        value: values[name],
+        onChange: (event) => set(name, event.currentTarget.value as Values[Name]),
+        ...errorOf(name),
+      }) as { name: Name } & Change<string>,
+    /** For what hands over the value itself. */
+    pick: <Name extends keyof Values & string>(name: Name) => ({
+      value: values[name],
+      onChange: (value: Values[Name]) => set(name, value),
+      ...errorOf(name),
+    }),
+    errorOf,
+  };
+};
+
+export const FormProblem = ({ problem, fields }: { problem: unknown; fields: readonly string[] }) => {
+  const words = remainingProblem(problem, fields);
+  return words === undefined ? null : <Notice tone="bad">{words}</Notice>;
+};
+
+/** A form is sent by its button or by Enter; never by the browser. */
+export const onSubmit = (send: () => void) => (event: SyntheticEvent) => {
+  event.preventDefault();
+  send();
+};

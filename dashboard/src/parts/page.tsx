@@ -1,0 +1,75 @@
+import { Box, Group, Stack, Text, Title } from '@mantine/core';
+import { useDocumentTitle } from '@mantine/hooks';
+import type { ReactNode } from 'react';
+
+type PageProps = {
+  title: string;
+  description?: ReactNode;
+  actions?: ReactNode;
+  above?: ReactNode;
+  children: ReactNode;
+};
+
+/** One page: its name, what it is for in a line, what can be done on it, and the rest. */
+export const Page = ({ title, description, actions, above, children }: PageProps) => {
+  useDocumentTitle(`${title} · Parley`);
+  return (
+    <Stack gap="lg" className="page">
+      <Box>
+        {above}
+        <Group justify="space-between" align="flex-start" gap="sm">
+          <Box className="grow">
+            <Title order={1}>{title}</Title>
+            {description !== undefined && (
+              <Text c="dimmed" size="sm" mt={4} maw="64ch" component="div">
+                {description}
+              </Text>
+            )}
+          </Box>
+          {actions !== undefined && <Group gap="xs">{actions}</Group>}
+        </Group>
+      </Box>
+      {children}
+    </Stack>
+  );
+};
+
+type SectionProps = {
+  title?: string;
+  description?: ReactNode;
+  actions?: ReactNode;
+  children: ReactNode;
+  flush?: boolean;
+};
+
+/** A card of a page; `flush`: what is in it reaches its edges, as a list does. */
+export const Section = ({ title, description, actions, children, flush = false }: SectionProps) => (
+  <section className="card" aria-label={title}>
+    {(title !== undefined || actions !== undefined) && (
+      <Group className="card-head" justify="space-between" gap="sm">
+        <Box className="grow">
+          {title !== undefined && <Title order={2}>{title}</Title>}
+          {description !== undefined && (
+            <Text c="dimmed" size="sm" mt={2} maw="68ch" component="div">
+              {description}
+            </Text>
+          )}
+        </Box>
+        {actions !== undefined && <Group gap="xs">{actions}</Group>}
+      </Group>
+    )}
+    <div className={flush ? 'card-flush' : 'card-body'}>{children}</div>
+  </section>
+);
+
+/** Names and values, one under the other on a phone. */
+export const Facts = ({ facts }: { facts: Record<string, ReactNode> }) => (
+  <dl className="facts">
+    {Object.entries(facts).map(([name, value]) => (
+      <div key={name}>
+        <dt>{name}</dt>
+        <dd>{value}</dd>
+      </div>
+    ))}
+  </dl>
+);

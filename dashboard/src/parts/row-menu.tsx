@@ -1,0 +1,15 @@
+import { ActionIcon, Menu } from '@mantine/core';
+import type { ReactNode } from 'react';
+import { Icon } from './icon.tsx';
+
+/** What can be done with one row. */
+export const RowMenu = ({ label, children }: { label: string; children: ReactNode }) => (
+  <Menu position="bottom-end" width={210}>
+    <Menu.Target>
+      <ActionIcon variant="subtle" color="gray" size="lg" aria-label={label}>
+        <Icon name="more" />
+      </ActionIcon>
+    </Menu.Target>
+    <Menu.Dropdown>{children}</Menu.Dropdown>
+  </Menu>
+);

@@ -1,0 +1,94 @@
+import { Button, Skeleton, Stack, Text } from '@mantine/core';
+import type { ReactNode } from 'react';
+import { isProblem } from '../problem.ts';
+import { Icon, type IconName } from './icon.tsx';
+
+/** Nothing here yet: says what would be, and how to begin. */
+export const Empty = ({
+  icon,
+  title,
+  children,
+  action,
+}: {
+  icon: IconName;
+  title: string;
+  children?: ReactNode;
+  action?: ReactNode;
+}) => (
+  <div className="empty">
+    <span className="empty-icon">
+      <Icon name={icon} size={22} />
+    </span>
+    <Text fw={600}>{title}</Text>
+    {children !== undefined && (
+      <Text c="dimmed" size="sm" maw="46ch" component="div">
+        {children}
+      </Text>
+    )}
+    {action}
+  </div>
+);
+
+const wordsOf = (problem: unknown): { title: string; text: string } => {
+  if (isProblem(problem, 404))
+    return { title: 'There is nothing here', text: 'It may have been removed, or the address is wrong.' };
+  if (isProblem(problem, 403))
+    return { title: 'Not for your role', text: 'An owner can open this page, or change your role.' };
+  if (isProblem(problem, 0))
+    return { title: 'The service cannot be reached', text: 'Check your connection. This page tries again by itself.' };
+  return {
+    title: 'This could not be loaded',
+    text: problem instanceof Error ? problem.message : 'Something went wrong.',
+  };
+};
+
+export const Failure = ({ problem, retry }: { problem: unknown; retry?: () => void }) => {
+  const { title, text } = wordsOf(problem);
+  const requestId = isProblem(problem) && problem.status >= 500 ? problem.requestId : null;
+  return (
+    <div className="empty" role="alert">
+      <span className="empty-icon empty-icon-bad">
+        <Icon name="warning" size={22} />
+      </span>
+      <Text fw={600}>{title}</Text>
+      <Text c="dimmed" size="sm" maw="46ch">
+        {text}
+      </Text>
+      {requestId !== null && (
+        <Text c="dimmed" size="xs" ff="monospace">
+          request {requestId}
+        </Text>
+      )}
+      {retry && !isProblem(problem, 403) && (
+        <Button variant="default" size="xs" onClick={retry}>
+          Try again
+        </Button>
+      )}
+    </div>
+  );
+};
+
+export const Loading = ({ rows = 4, height = 44 }: { rows?: number; height?: number }) => (
+  <Stack gap="xs" p="md" role="status" aria-label="Loading">
+    {Array.from({ length: rows }, (_, row) => (
+      <Skeleton key={row} height={height} radius="sm" />
+    ))}
+  </Stack>
+);
+
+type Read<Answer> = { data: Answer | undefined; error: Error | null; refetch: () => unknown };
+
+/** What was read, or in its place that it is on its way or failed. What is there stays when a later look fails. */
+export const Shown = <Answer,>({
+  read,
+  rows,
+  children,
+}: {
+  read: Read<Answer>;
+  rows?: number;
+  children: (answer: Answer) => ReactNode;
+}) => {
+  if (read.data !== undefined) return children(read.data);
+  if (read.error) return <Failure problem={read.error} retry={() => void read.refetch()} />;
+  return <Loading {...(rows !== undefined && { rows })} />;
+};

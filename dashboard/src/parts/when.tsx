@@ -1,0 +1,42 @@
+import { useSyncExternalStore } from 'react';
+
+const TICK_MS = 5_000;
+const UNITS: [Intl.RelativeTimeFormatUnit, number][] = [
+  ['year', 31_536_000],
+  ['month', 2_592_000],
+  ['day', 86_400],
+  ['hour', 3_600],
+  ['minute', 60],
+];
+const relative = new Intl.RelativeTimeFormat('en', { numeric: 'auto', style: 'short' });
+const absolute = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'medium' });
+const clock = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit', second: '2-digit' });
+
+const subscribe = (tick: () => void) => {
+  const timer = window.setInterval(tick, TICK_MS);
+  return () => window.clearInterval(timer);
+};
+const now = () => Math.floor(Date.now() / TICK_MS) * TICK_MS;
+
+const wordsFor = (seconds: number): string => {
+  if (Math.abs(seconds) < 10) return 'just now';
+  for (const [unit, length] of UNITS) {
+    if (Math.abs(seconds) >= length) return relative.format(Math.trunc(seconds / length), unit);
+  }
+  return relative.format(Math.trunc(seconds), 'second');
+};
+
+/** How long ago, kept true while it is looked at; the exact time is there on asking. */
+export const When = ({ at, exact = false }: { at: string; exact?: boolean }) => {
+  const current = useSyncExternalStore(subscribe, now);
+  const date = new Date(at);
+  const words = exact ? absolute.format(date) : wordsFor((date.getTime() - current) / 1000);
+  return (
+    <time dateTime={at} title={exact ? wordsFor((date.getTime() - current) / 1000) : absolute.format(date)}>
+      {words}
+    </time>
+  );
+};
+
+export const timeOfDay = (at: string): string => clock.format(new Date(at));
+export const dateAndTime = (at: string): string => absolute.format(new Date(at));

@@ -1,0 +1,48 @@
+type Detail = { field: string; code: string; message: string };
+
+/** An answer that is not 2xx, in the words of the API; or no answer at all. */
+export class Problem extends Error {
+  readonly status: number;
+  readonly code: string;
+  readonly details: Detail[];
+  readonly requestId: string | null;
+
+  constructor(status: number, body: unknown) {
+    const error = errorOf(body);
+    super(error.message ?? (status === 0 ? 'The service cannot be reached.' : `The service answered with ${status}.`));
+    this.status = status;
+    this.code = error.code ?? 'unreachable';
+    this.requestId = error.requestId ?? null;
+    this.details = error.details ?? [];
+    if (this.details.length === 0 && error.field !== undefined) {
+      this.details = [{ field: error.field, code: this.code, message: this.message }];
+    }
+  }
+}
+
+type ErrorBody = { code?: string; message?: string; field?: string; requestId?: string; details?: Detail[] };
+
+const errorOf = (body: unknown): ErrorBody => {
+  if (typeof body !== 'object' || body === null || !('error' in body)) return {};
+  return typeof body.error === 'object' && body.error !== null ? body.error : {};
+};
+
+export const isProblem = (value: unknown, status?: number): value is Problem =>
+  value instanceof Problem && (status === undefined || value.status === status);
+
+const sentence = (words: string): string => words.charAt(0).toUpperCase() + words.slice(1);
+
+/** What is wrong with one field, or with something inside it (`languages.0`), as a sentence to stand under it. */
+export const fieldProblem = (problem: unknown, field: string): string | undefined => {
+  if (!isProblem(problem)) return undefined;
+  const own = problem.details.find((one) => one.field === field || one.field.startsWith(`${field}.`));
+  return own && sentence(own.message);
+};
+
+/** What a form has to say that stands under none of its fields. */
+export const remainingProblem = (problem: unknown, fields: readonly string[]): string | undefined => {
+  if (!(problem instanceof Error)) return undefined;
+  if (!isProblem(problem) || problem.details.length === 0) return problem.message;
+  const rest = problem.details.filter(({ field }) => !fields.includes(field.split('.')[0] ?? ''));
+  return rest.length > 0 ? rest.map(({ field, message }) => `${field} ${message}`).join('; ') : undefined;
+};

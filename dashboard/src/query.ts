@@ -1,0 +1,106 @@
+import { notifications } from '@mantine/notifications';
+import {
+  keepPreviousData,
+  MutationCache,
+  QueryCache,
+  QueryClient,
+  useMutation,
+  useQuery,
+  useQueryClient,
+} from '@tanstack/react-query';
+import { call } from './api.ts';
+import { isProblem } from './problem.ts';
+import type { Me } from './types.ts';
+
+export const SESSION = '/session';
+
+/** Every query is known by the path that it reads: a change names the paths that it touches. */
+export const createQueryClient = (): QueryClient => {
+  /** Whoever is told 401 is signed out, wherever that was: the sign-in stands in for the page until they are back. */
+  const noticeSignedOut = (failure: Error): void => {
+    if (isProblem(failure, 401)) client.setQueryData<Me | null>([SESSION], null);
+  };
+  const client: QueryClient = new QueryClient({
+    queryCache: new QueryCache({ onError: noticeSignedOut }),
+    mutationCache: new MutationCache({ onError: noticeSignedOut }),
+    defaultOptions: {
+      queries: {
+        staleTime: 5_000,
+        retry: (count, failure) => count < 2 && (!isProblem(failure) || failure.status === 0 || failure.status === 503),
+        retryDelay: 800,
+      },
+    },
+  });
+  return client;
+};
+
+type Again<Answer> = number | false | ((answer: Answer | undefined) => number | false);
+type ReadOptions<Answer> = { every?: Again<Answer>; enabled?: boolean; keep?: boolean };
+
+export const useRead = <Answer>(
+  path: string,
+  { every = false, enabled = true, keep = false }: ReadOptions<Answer> = {},
+) =>
+  useQuery({
+    queryKey: [path],
+    queryFn: ({ signal }) => call<Answer>('GET', path, { signal }),
+    enabled,
+    refetchInterval: typeof every === 'function' ? ({ state }) => every(state.data) : every,
+    ...(keep && { placeholderData: keepPreviousData }),
+  });
+
+export const useSession = () =>
+  useQuery({
+    queryKey: [SESSION],
+    queryFn: async ({ signal }): Promise<Me | null> => {
+      try {
+        return await call<Me>('GET', SESSION, { signal });
+      } catch (cause) {
+        if (isProblem(cause, 401)) return null;
+        throw cause;
+      }
+    },
+    staleTime: 60_000,
+  });
+
+export const tell = (message: string): void => void notifications.show({ message, color: 'teal', autoClose: 3_000 });
+
+export const tellProblem = (problem: unknown): void => {
+  const message = problem instanceof Error ? problem.message : 'Something went wrong.';
+  notifications.show({ title: 'That did not work', message, color: 'red', autoClose: 8_000 });
+};
+
+type Change<Input, Answer> = {
+  run: (input: Input) => Promise<Answer>;
+  /** Paths whose answers may be different now, with all that begins like them. */
+  touches?: readonly string[];
+  /** What to say when it is done. */
+  done?: string | ((answer: Answer, input: Input) => string);
+  /** True: a form shows the problem itself. */
+  quiet?: boolean;
+  after?: (answer: Answer, input: Input) => void;
+};
+
+/** One thing that a person does: said when it is done, and when it could not be. */
+export const useChange = <Answer, Input = void>({
+  run,
+  touches = [],
+  done,
+  quiet = false,
+  after,
+}: Change<Input, Answer>) => {
+  const client = useQueryClient();
+  return useMutation({
+    mutationFn: run,
+    onSuccess: async (answer, input) => {
+      if (done !== undefined) tell(typeof done === 'string' ? done : done(answer, input));
+      after?.(answer, input);
+      await client.invalidateQueries({
+        predicate: ({ queryKey: [path] }) => touches.some((one) => String(path).startsWith(one)),
+      });
+    },
+    onError: (problem) => {
+      if (!isProblem(problem, 401) && !(quiet && isProblem(problem))) tellProblem(problem);
+    },
+  });
+};

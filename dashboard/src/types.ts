@@ -1,0 +1,54 @@
+import type { assistantOperations } from '../../src/operator-api/assistants.ts';
+import type { auditOperations } from '../../src/operator-api/audit.ts';
+import type { channelOperations } from '../../src/operator-api/channel.ts';
+import type { conversationOperations } from '../../src/operator-api/conversations.ts';
+import type { deliveryOperations } from '../../src/operator-api/deliveries.ts';
+import type { endpointOperations } from '../../src/operator-api/endpoints.ts';
+import type { keyOperations } from '../../src/operator-api/keys.ts';
+import type { knowledgeOperations } from '../../src/operator-api/knowledge.ts';
+import type { AnswerOf, Operation } from '../../src/operator-api/operation.ts';
+import type { operatorOperations } from '../../src/operator-api/operators.ts';
+import type { overviewOperations } from '../../src/operator-api/overview.ts';
+import type { playgroundOperations } from '../../src/operator-api/playground.ts';
+import type { sessionOperations } from '../../src/operator-api/session.ts';
+
+/** As it is once it has travelled: a time is its text. */
+type Json<Value> = Value extends Date
+  ? string
+  : Value extends object
+    ? { [Name in keyof Value]: Json<Value[Name]> }
+    : Value;
+
+/** What the API answers, by the very schemas that describe it. Only types come from there: nothing of it is built in. */
+type Answer<One extends Operation> = Json<AnswerOf<One>>;
+
+export type Me = Answer<typeof sessionOperations.me>;
+export type ReadLink = Answer<typeof sessionOperations.readLink>;
+export type Assistants = Answer<typeof assistantOperations.list>;
+export type Assistant = Answer<typeof assistantOperations.read>;
+export type Engine = Assistant['engine'];
+export type Knowledge = Answer<typeof knowledgeOperations.list>;
+export type KnowledgeEntry = Knowledge['entries'][number];
+export type KnowledgeConflicts = Answer<typeof knowledgeOperations.conflicts>;
+export type KnowledgeImport = Answer<typeof knowledgeOperations.importFile>;
+export type Keys = Answer<typeof keyOperations.list>;
+export type ApiKey = Keys['keys'][number];
+export type NewApiKey = Answer<typeof keyOperations.create>;
+export type Channel = Answer<typeof channelOperations.read>;
+export type ChannelCalls = Answer<typeof channelOperations.calls>;
+export type Endpoints = Answer<typeof endpointOperations.list>;
+export type Endpoint = Answer<typeof endpointOperations.read>;
+export type EndpointSecret = Answer<typeof endpointOperations.add>;
+export type Deliveries = Answer<typeof deliveryOperations.list>;
+export type DeliveryRow = Deliveries['deliveries'][number];
+export type Delivery = Answer<typeof deliveryOperations.read>;
+export type Outcome = DeliveryRow['outcome'];
+export type Started = { deliveryId: string };
+export type Reply = Answer<typeof playgroundOperations.turn>;
+export type Conversation = Answer<typeof conversationOperations.read>;
+export type Overview = Answer<typeof overviewOperations.read>;
+export type Operators = Answer<typeof operatorOperations.list>;
+export type Operator = Operators['operators'][number];
+export type OperatorLink = Answer<typeof operatorOperations.invite>;
+export type AuditTrail = Answer<typeof auditOperations.list>;
+export type AuditLine = AuditTrail['lines'][number];

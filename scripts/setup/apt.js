@@ -1,0 +1,16 @@
+import { existsSync } from 'node:fs';
+import { run } from './command.js';
+
+/** Installs a Debian package, as root; null, or why not. */
+export const aptInstall =
+  (name) =>
+  async ({ env }, onLine) => {
+    if (process.getuid?.() !== 0) return 'needs root';
+    if (!existsSync('/usr/bin/apt-get')) return 'no apt-get here';
+    // Runlevel 1 keeps a package from starting a system-wide service: ours starts its own on a free port.
+    const quiet = { env: { ...env, DEBIAN_FRONTEND: 'noninteractive', RUNLEVEL: '1' }, onLine };
+    const updated = await run('apt-get', ['update'], quiet);
+    if (!updated.ok) return `apt-get update: ${updated.reason}`;
+    const installed = await run('apt-get', ['install', '-y', '--no-install-recommends', name], quiet);
+    return installed.ok ? null : `apt-get install ${name}: ${installed.reason}`;
+  };

@@ -1,0 +1,66 @@
+import type { Redis } from 'ioredis';
+
+/** One request to an inbound webhook channel, for those who set it up: who and how it ended, never what was said. */
+export type ChannelCall = {
+  at: string;
+  status: number;
+  ms: number;
+  /** The error's code, where it was one. */
+  error?: string;
+  sessionId?: string;
+  conversationId?: string;
+};
+
+const KEPT = 20;
+const KEPT_S = 7 * 86_400;
+const WRITTEN_EVERY_MS = 500;
+
+/**
+ * The last calls of each channel. Gathered in memory and written together, not awaited: a turn pays for one small object,
+ * and what is lost when Redis is away was for looking only.
+ */
+export const createChannelCalls = (redis: Redis, prefix: string) => {
+  const keyOf = (assistantId: string): string => `${prefix}:channel-calls:${assistantId}`;
+  let gathered = new Map<string, ChannelCall[]>();
+  let timer: NodeJS.Timeout | null = null;
+
+  const write = async (): Promise<void> => {
+    if (timer) clearTimeout(timer);
+    timer = null;
+    if (gathered.size === 0) return;
+    const batch = gathered;
+    gathered = new Map();
+    const commands = redis.pipeline();
+    for (const [assistantId, calls] of batch) {
+      const key = keyOf(assistantId);
+      commands
+        .lpush(key, ...calls.map((call) => JSON.stringify(call)))
+        .ltrim(key, 0, KEPT - 1)
+        .expire(key, KEPT_S);
+    }
+    await commands.exec().catch(() => undefined);
+  };
+
+  return {
+    /** Of an assistant that exists: any other name would be a key of its own. */
+    record: (assistantId: string, call: ChannelCall): void => {
+      const calls = gathered.get(assistantId) ?? [];
+      if (calls.length === 0) gathered.set(assistantId, calls);
+      calls.push(call);
+      if (calls.length > KEPT) calls.shift();
+      timer ??= setTimeout(() => void write(), WRITTEN_EVERY_MS).unref();
+    },
+
+    /** Newest first; those of another process may be half a second late. */
+    list: async (assistantId: string): Promise<ChannelCall[]> => {
+      await write();
+      const lines = await redis.lrange(keyOf(assistantId), 0, KEPT - 1);
+      const calls = lines.map((line) => JSON.parse(line) as ChannelCall); // as written above
+      return calls.toSorted((a, b) => (a.at < b.at ? 1 : -1));
+    },
+
+    close: write,
+  };
+};
+
+export type ChannelCalls = ReturnType<typeof createChannelCalls>;

@@ -1,0 +1,45 @@
+import { BullMQAdapter } from '@bull-board/api/bullMQAdapter';
+
+type Failure = { failedReason?: string; stacktrace?: unknown };
+type Shown = { toJSON: () => Failure };
+
+const FRAME = /^\s+at (?:.+ \()?(?:file|node):[^()\s]+:\d+:\d+\)?$/;
+const NAME = /^[A-Z]\w{0,60}(?=[:\s]|$)/;
+/** BullMQ's own words, which hold nothing of a job. */
+const OWN_WORDS = /^job stalled more than allowable limit/;
+
+/** Where the code failed, and as what: the message may quote anything, and is in the worker's log. */
+const withoutMessage = (stack: unknown): string => {
+  const lines = String(stack).split('\n');
+  const message = lines.findLastIndex((line) => !FRAME.test(line));
+  return [NAME.exec(lines[0] ?? '')?.[0] ?? 'Error', ...lines.slice(message + 1)].join('\n');
+};
+
+const quieten = <Job extends Shown>(job: Job): Job => {
+  const whole = job.toJSON.bind(job);
+  job.toJSON = () => {
+    const { failedReason, stacktrace, ...rest } = whole();
+    const stacks = Array.isArray(stacktrace) ? stacktrace.filter(Boolean).map(withoutMessage) : [];
+    if (!failedReason) return { ...rest, stacktrace: stacks };
+    const name = stacks.at(-1)?.split('\n')[0] ?? 'Error';
+    const reason = OWN_WORDS.test(failedReason) ? failedReason : `${name}: what it says is in the worker’s log`;
+    return { ...rest, failedReason: reason, stacktrace: stacks };
+  };
+  return job;
+};
+
+/** Shows of a failed job what kind of error it was and where; what a visitor said, or a secret, cannot be among it. */
+export class QuietAdapter extends BullMQAdapter {
+  override async getJob(id: string) {
+    const job = await super.getJob(id);
+    return job && quieten(job);
+  }
+
+  override async getJobs(...args: Parameters<BullMQAdapter['getJobs']>) {
+    return (await super.getJobs(...args)).map(quieten);
+  }
+
+  override getJobLogs(): Promise<string[]> {
+    return Promise.resolve([]);
+  }
+}

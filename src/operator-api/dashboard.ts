@@ -1,0 +1,111 @@
+import { randomBytes } from 'node:crypto';
+import { existsSync, readFileSync } from 'node:fs';
+import type { ServerResponse } from 'node:http';
+import { join } from 'node:path';
+import express, { type RequestHandler, type Response, Router } from 'express';
+import helmet from 'helmet';
+import type { Logger } from '../platform/logger.ts';
+
+export const DASHBOARD_PATH = '/operator';
+const BUILT = join(import.meta.dirname, '../../dashboard/dist');
+const NONCE = /__CSP_NONCE__/g;
+
+/** Under it are answers of other modules: an address nobody has there is their 404, not a page. */
+const NOT_PAGES = /^\/(?:v1|queues|assets)(?:\/|$)/;
+
+const CODINGS = [
+  ['br', '.br'],
+  ['gzip', '.gz'],
+] as const;
+
+const nonceOf = (res: ServerResponse): string => (res as Response).locals.nonce as string;
+
+const headersFor = (tls: boolean): RequestHandler =>
+  helmet({
+    strictTransportSecurity: tls,
+    contentSecurityPolicy: {
+      useDefaults: false,
+      directives: {
+        defaultSrc: ["'none'"],
+        scriptSrc: ["'self'"],
+        styleSrc: ["'self'", (_req, res) => `'nonce-${nonceOf(res)}'`],
+        imgSrc: ["'self'", 'data:'],
+        fontSrc: ["'self'"],
+        connectSrc: ["'self'"],
+        baseUri: ["'none'"],
+        formAction: ["'self'"],
+        frameAncestors: ["'none'"],
+      },
+    },
+  });
+
+/** The compressed form that the build left beside a file, where the browser takes it. */
+const precompressed =
+  (folder: string): RequestHandler =>
+  (req, res, next) => {
+    res.vary('Accept-Encoding');
+    const name = req.path.slice(1);
+    if (!/^[\w.-]+\.(?:js|css|svg)$/.test(name)) return next();
+    for (const [coding, ending] of CODINGS) {
+      if (req.acceptsEncodings(coding) !== coding || !existsSync(join(folder, `${name}${ending}`))) continue;
+      res.setHeader('Content-Encoding', coding);
+      res.type(name.slice(name.lastIndexOf('.')));
+      req.url = `/${name}${ending}`;
+      return next();
+    }
+    next();
+  };
+
+const YEAR_MS = 365 * 86_400_000;
+
+/** Named by their content, all but the two that index.html names itself. */
+const files = (folder: string): Router => {
+  const router = Router({ caseSensitive: true });
+  router.use(helmet.xContentTypeOptions(), helmet.crossOriginResourcePolicy());
+  router.use(precompressed(folder));
+  router.use(
+    express.static(folder, {
+      index: false,
+      redirect: false,
+      etag: false,
+      maxAge: YEAR_MS,
+      immutable: true,
+      setHeaders: (res, path) => {
+        if (!/-[\w-]{8}\.\w+(?:\.\w+)?$/.test(path)) res.setHeader('Cache-Control', 'public, max-age=3600');
+      },
+    }),
+  );
+  return router;
+};
+
+const NOT_BUILT =
+  'The dashboard has not been built here. "npm run build:dashboard" builds it; then start the API again.\n';
+
+type Dependencies = { tls: boolean; logger: Logger; folder?: string };
+
+/** The dashboard's files: one page for all its addresses, under a policy that lets it speak to this service alone. */
+export const dashboardRoutes = ({ tls, logger, folder = BUILT }: Dependencies): Router => {
+  const index = join(folder, 'index.html');
+  const page = existsSync(index) ? readFileSync(index, 'utf8') : null;
+  if (page === null) logger.warn({ folder }, 'the dashboard is not built: its pages answer 404');
+
+  const asPage: RequestHandler = (req, res, next) => {
+    const reads = req.method === 'GET' || req.method === 'HEAD';
+    if (!reads || NOT_PAGES.test(req.path) || !req.accepts('html')) return next('router');
+    if (req.originalUrl === DASHBOARD_PATH) return res.redirect(302, `${DASHBOARD_PATH}/`);
+    res.locals.nonce = randomBytes(16).toString('base64');
+    res.setHeader('Cache-Control', 'no-store');
+    next();
+  };
+  const pages = Router({ caseSensitive: true });
+  pages.use(asPage, headersFor(tls), (_req, res) => {
+    if (page === null) return void res.status(404).type('text/plain').send(NOT_BUILT);
+    res.type('html').send(page.replaceAll(NONCE, nonceOf(res)));
+  });
+
+  const router = Router({ caseSensitive: true });
+  router.get('/', (_req, res) => res.redirect(302, `${DASHBOARD_PATH}/`));
+  router.use(`${DASHBOARD_PATH}/assets`, files(join(folder, 'assets')));
+  router.use(DASHBOARD_PATH, pages);
+  return router;
+};

@@ -1,0 +1,143 @@
+import { expect, test } from 'vitest';
+import { useBrowser } from './support/browser.ts';
+import { anAssistant, aTurn, type ChatBody, request } from './support/builders.ts';
+import { anAccount, go, open, settled, signIn, takeSecret } from './support/dashboard.ts';
+import { eventually } from './support/eventually.ts';
+import { anOperator } from './support/operator-client.ts';
+import { openReceiver } from './support/receiver.ts';
+import { useStack } from './support/stack.ts';
+
+const stack = useStack();
+const browser = useBrowser();
+
+const chat = (apiKey: string, message: string) =>
+  request<ChatBody>(`${stack.url}/api/v1/chat`, { body: aTurn({ message }), bearer: apiKey });
+
+test('from the first sign-in to an assistant that answers, and events that arrive, are rotated and resent', async () => {
+  browser.expectComplaint(/status of 401/); // asked who is signed in before anybody is
+  const secrets: string[] = [];
+  const receiver = await openReceiver({ secret: secrets });
+  const page = await browser.open(stack.url);
+
+  await page.goto('/');
+  await signIn(page, await anAccount(stack));
+  await page.getByRole('button', { name: 'New assistant' }).first().click();
+  await page.getByRole('dialog').getByLabel('Name').fill('Tea shop');
+  await page.getByRole('button', { name: 'Create assistant' }).click();
+  await page.waitForURL(/\/assistants\/[\w-]{36}\/overview/);
+
+  await open(page, 'Knowledge');
+  await page.getByRole('button', { name: 'Add entry' }).click();
+  const editor = page.getByRole('dialog');
+  await editor.getByLabel('Question').fill('Do you sell green tea?');
+  await editor.getByLabel('Answer', { exact: true }).fill('Yes, from three gardens.');
+  await editor.getByRole('button', { name: 'Add entry' }).click();
+  await page.getByRole('list', { name: 'Knowledge' }).getByText('Do you sell green tea?').waitFor();
+
+  await open(page, 'Try it');
+  await page.getByLabel('Message').fill('do you sell green tea');
+  await page.getByRole('button', { name: 'Send' }).click();
+  await page.getByRole('log').getByText('Yes, from three gardens.').waitFor();
+  await page.getByRole('button', { name: 'Why this reply' }).click();
+  await page.getByText('An entry of its knowledge').waitFor();
+
+  await open(page, 'API keys');
+  await page.getByRole('button', { name: 'Create key' }).click();
+  await page.getByRole('dialog').getByLabel('Name').fill('Shop server');
+  await page.getByRole('dialog').getByRole('button', { name: 'Create key' }).click();
+  const apiKey = await takeSecret(page, 'API key');
+  const answered = await chat(apiKey, 'do you sell green tea');
+  expect(answered.body.reply).toBe('Yes, from three gardens.');
+  await page.getByRole('button', { name: 'Actions for Shop server' }).click();
+  await page.getByRole('menuitem', { name: 'Rotate…' }).click();
+  await page.getByRole('button', { name: 'Rotate key' }).click();
+  const rotatedKey = await takeSecret(page, 'API key');
+  await eventually(async () => expect((await chat(apiKey, 'green tea')).status).toBe(401));
+  expect((await chat(rotatedKey, 'green tea')).status).toBe(200);
+
+  await open(page, 'Webhooks');
+  await page.getByRole('button', { name: 'Add endpoint' }).first().click();
+  await page.getByRole('dialog').getByLabel('URL').fill(`${receiver.url}/hook`);
+  await page.getByRole('dialog').getByRole('button', { name: 'Add endpoint' }).click();
+  secrets.push(await takeSecret(page, 'Signing secret'));
+  await page.getByRole('list', { name: 'Endpoints' }).getByRole('link').click();
+  await page.getByRole('button', { name: 'Send test event' }).click();
+  await page.getByText('The test event arrived.').waitFor();
+  expect(receiver.received.map(({ verdict }) => verdict?.ok)).toEqual([true]);
+
+  await page.getByRole('button', { name: 'Rotate secret…' }).click();
+  await page.getByRole('dialog').getByLabel('Overlap').selectOption('0');
+  await page.getByRole('dialog').getByRole('button', { name: 'Rotate secret' }).click();
+  secrets.splice(0, 1, await takeSecret(page, 'Signing secret'));
+
+  await open(page, 'Deliveries');
+  await page.getByRole('list', { name: 'Deliveries' }).getByRole('link').click();
+  await page.getByRole('heading', { level: 1, name: 'webhook.test' }).waitFor();
+  await page.getByText('Delivered').first().waitFor();
+  await page.getByRole('button', { name: 'Resend…' }).click();
+  const sendAgain = page.getByRole('button', { name: 'Resend event' });
+  expect(await sendAgain.isDisabled()).toBe(true);
+  await page.getByLabel('I know that the receiver may get this event twice').check();
+  await sendAgain.click();
+  await receiver.waitFor((all) => all.length === 2);
+  await page.getByText('once more, by a person').waitFor();
+  await page.getByText('Delivered').first().waitFor();
+
+  expect(receiver.received.map(({ headers }) => headers['x-factory-redelivery'])).toEqual([undefined, 'true']);
+  expect(receiver.received.map(({ verdict }) => verdict?.ok)).toEqual([true, true]);
+  const told = await page.content();
+  for (const secret of [apiKey, rotatedKey, ...secrets]) expect(told).not.toContain(secret);
+  await receiver.close();
+});
+
+test('a wrong password is told at the form; the right one leads to the page that was asked for', async () => {
+  browser.expectComplaint(/status of 401/);
+  const account = await anAccount(stack);
+  const page = await browser.open(stack.url);
+
+  await page.goto('/operator/audit');
+  await signIn(page, { ...account, password: 'not my password' });
+  await page.getByRole('alert').getByText('The email or the password is wrong.').waitFor();
+  await signIn(page, account);
+  await page.getByRole('heading', { level: 1, name: /^Audit/ }).waitFor();
+
+  expect(new URL(page.url()).pathname).toBe('/operator/audit');
+});
+
+test('a session that has ended asks for the sign-in, and goes on where it was', async () => {
+  browser.expectComplaint(/status of 401/);
+  const account = await anAccount(stack);
+  const { assistantId } = await anAssistant(stack);
+  const page = await browser.open(stack.url);
+  await page.goto(`/operator/assistants/${assistantId}/keys`);
+  await signIn(page, account);
+  await settled(page);
+
+  await stack.service.operators.endSessions(account.operatorId);
+  await page.getByRole('button', { name: 'Create key' }).click();
+  await page.getByRole('dialog').getByLabel('Name').fill('late');
+  await page.getByRole('dialog').getByRole('button', { name: 'Create key' }).click();
+  await page.getByRole('heading', { name: 'Sign in' }).waitFor();
+  await signIn(page, account);
+  await page.getByRole('heading', { level: 1, name: 'API keys' }).waitFor();
+
+  expect(new URL(page.url()).pathname).toBe(`/operator/assistants/${assistantId}/keys`);
+  expect(await stack.service.assistants.listApiKeys(assistantId)).toHaveLength(1);
+});
+
+test('an agent is shown no way to keys, and none if they type its address', async () => {
+  browser.expectComplaint(/status of 403/);
+  const agent = await anOperator(stack, 'agent');
+  const { assistantId } = await anAssistant(stack);
+  await stack.service.assistants.createApiKey({ assistantId, name: 'secret name' });
+  const page = await browser.open(stack.url, { cookie: agent.cookie() });
+
+  await go(page, `/assistants/${assistantId}/try`);
+  const entries = await page.getByRole('navigation', { name: 'Pages' }).getByRole('link').allTextContents();
+  await go(page, `/assistants/${assistantId}/keys`);
+  await page.getByText('Not for your role').waitFor();
+
+  expect(entries).toContain('Try it');
+  expect(entries.join()).not.toMatch(/key|webhook|deliver|operator|audit|queue|knowledge|setting/i);
+  expect(await page.content()).not.toContain('secret name');
+});

@@ -1,0 +1,43 @@
+import { randomUUID } from 'node:crypto';
+import type { Page } from 'playwright-core';
+import { PASSWORD } from './operator-client.ts';
+import type { Stack } from './stack.ts';
+
+/** Somebody who can sign in, and has not yet. */
+export const anAccount = async (stack: Stack, role: 'owner' | 'agent' = 'owner') => {
+  const email = `${role}-${randomUUID()}@example.com`;
+  const { operatorId } = await stack.service.operators.createOperator({ email, role, password: PASSWORD });
+  return { operatorId, email, password: PASSWORD };
+};
+
+export const signIn = async (page: Page, { email, password }: { email: string; password: string }): Promise<void> => {
+  await page.getByLabel('Email').fill(email);
+  await page.getByLabel('Password', { exact: true }).fill(password);
+  await page.getByRole('button', { name: 'Sign in' }).click();
+};
+
+/** Until what a page reads is there. */
+export const settled = async (page: Page): Promise<void> => {
+  await page.getByRole('heading', { level: 1 }).waitFor();
+  await page.getByLabel('Loading', { exact: true }).first().waitFor({ state: 'detached' });
+  await page.waitForLoadState('networkidle');
+};
+
+export const go = async (page: Page, path: string): Promise<void> => {
+  await page.goto(`/operator${path}`);
+  await settled(page);
+};
+
+/** Through the menu, as people go. */
+export const open = async (page: Page, name: string): Promise<void> => {
+  await page.getByRole('navigation', { name: 'Pages' }).getByRole('link', { name, exact: true }).click();
+  await page.getByRole('heading', { level: 1, name }).waitFor();
+};
+
+/** What is shown this once: its value, and the dialog closed. */
+export const takeSecret = async (page: Page, label: string): Promise<string> => {
+  const value = await page.getByRole('group', { name: label }).textContent();
+  await page.getByRole('button', { name: 'I have saved it' }).click();
+  await page.getByRole('dialog').waitFor({ state: 'detached' });
+  return value ?? '';
+};
