@@ -16,7 +16,7 @@ import { conversationModels, type RecentTurn, REOPENED, type StoredConversation 
 import type { Hints } from './hints.ts';
 import { type Decision, decide } from './line.ts';
 import type { Messages } from './messages.ts';
-import { newborn, type NewTurn, pushTurn, received, toWaiting, untouchedBy } from './new-turn.ts';
+import { acceptStatement, type NewTurn, pushTurn, received, toWaiting, untouchedBy } from './new-turn.ts';
 import type { ReceiversOf } from './outbox.ts';
 
 /** How long an accept whose outcome is unknown is looked for before the caller is told 500. */
@@ -92,20 +92,7 @@ export const createAccept = ({
     const { writeErrors = [] } = await updateMany(
       connection,
       'conversations',
-      items.map(({ turn, receiversOf }) => {
-        const { $push, $currentDate } = pushTurn(toWaiting(turn), received(turn, receiversOf));
-        return {
-          q: {
-            _id: turn.key,
-            ...untouchedBy(turn),
-            'recent.turnId': { $ne: turn.turnId },
-            ...(turn.dedupeKey !== null && { 'recent.dedupeKey': { $ne: turn.dedupeKey } }),
-            status: { $ne: 'resolved' },
-          },
-          u: { $push, $set: { language: turn.language }, $setOnInsert: newborn(turn, receiversOf), $currentDate },
-          upsert: true,
-        };
-      }),
+      items.map(({ turn, receiversOf }) => acceptStatement(turn, receiversOf)),
     ).catch((cause: unknown) => {
       // It may have stepped down between two statements of the batch.
       throw wasNotPrimary(cause) && items.length > 1 ? new OutcomeUnknown('a batch was refused', { cause }) : cause;
