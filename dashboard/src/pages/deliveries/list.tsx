@@ -18,6 +18,7 @@ const SPANS = [
 ];
 
 const MINUTE_MS = 60_000;
+const REFUSING = /^[345]\d\d$/;
 const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 /** To the minute: a filter that changed with every look would be another list each time. */
@@ -26,7 +27,7 @@ const since = (span: string): string | undefined => {
   return ms === undefined ? undefined : new Date(Math.floor((Date.now() - ms) / MINUTE_MS) * MINUTE_MS).toISOString();
 };
 
-const FILTERS = ['outcome', 'event', 'endpoint', 'span', 'id'] as const;
+const FILTERS = ['outcome', 'status', 'event', 'endpoint', 'span', 'id'] as const;
 type Filter = (typeof FILTERS)[number];
 
 /** What is looked for stands in the address, so that it can be sent to somebody. */
@@ -42,7 +43,7 @@ const useFilters = () => {
         else next.set(name, value);
         return next;
       },
-      { replace: name === 'id' },
+      { replace: name === 'id' || name === 'status' },
     );
   const any = FILTERS.some((name) => of(name) !== '');
   return { of, set, any, clear: () => setParams(new URLSearchParams()) };
@@ -50,6 +51,7 @@ const useFilters = () => {
 
 const queryOf = (of: (name: Filter | 'cursor') => string) => ({
   outcome: of('outcome'),
+  status: REFUSING.test(of('status')) ? of('status') : '',
   event: of('event'),
   endpointId: of('endpoint'),
   from: since(of('span')),
@@ -66,6 +68,14 @@ const Filters = ({ id, filters }: { id: string; filters: ReturnType<typeof useFi
   return (
     <div className="filters" role="search" aria-label="Filter deliveries">
       <NativeSelect label="Outcome" data={[{ value: '', label: 'Any outcome' }, ...OUTCOMES]} {...bound('outcome')} />
+      <TextInput
+        label="Answer"
+        placeholder="Such as 500"
+        inputMode="numeric"
+        maxLength={3}
+        {...bound('status')}
+        {...(of('status').length === 3 && !REFUSING.test(of('status')) && { error: 'From 300 to 599' })}
+      />
       <NativeSelect
         label="Event"
         data={[{ value: '', label: 'Any event' }, ...EVENT_NAMES, 'webhook.test']}
