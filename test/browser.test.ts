@@ -1,9 +1,10 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
-import { barriersIn, overflowOf, useBrowser } from './support/browser.ts';
+import { useBrowser } from './support/browser.ts';
 import { eventually } from './support/eventually.ts';
 import { anOperator } from './support/operator-client.ts';
+import { barriersIn, overflowOf } from './support/page.ts';
 import { useStack } from './support/stack.ts';
 
 const stack = useStack();

@@ -2,7 +2,7 @@ import type { Page } from 'playwright-core';
 import { expect, test } from 'vitest';
 import { useBrowser } from './support/browser.ts';
 import { anAssistant, anEntry, aTurn } from './support/builders.ts';
-import { go, open, takeSecret } from './support/dashboard.ts';
+import { go, settled, takeSecret } from './support/dashboard.ts';
 import { eventually } from './support/eventually.ts';
 import { anOperator } from './support/operator-client.ts';
 import { openReceiver } from './support/receiver.ts';
@@ -171,7 +171,8 @@ test('the first page weighs at most 250 kB of JavaScript, and all of it comes fr
   });
 
   await page.goto('/operator/');
-  await open(page, 'Overview');
+  await page.waitForURL(/overview/);
+  await settled(page);
 
   expect(files.length).toBeGreaterThan(0);
   expect(files.every((url) => url.startsWith(stack.url))).toBe(true);

@@ -111,6 +111,7 @@ test('a session that has ended asks for the sign-in, and goes on where it was', 
   const page = await browser.open(stack.url);
   await page.goto(`/operator/assistants/${assistantId}/keys`);
   await signIn(page, account);
+  await page.getByRole('heading', { level: 1, name: 'API keys' }).waitFor();
   await settled(page);
 
   await stack.service.operators.endSessions(account.operatorId);

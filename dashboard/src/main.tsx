@@ -1,6 +1,12 @@
 import '@mantine/core/styles.layer.css';
 import '@mantine/notifications/styles.layer.css';
-import './styles.css';
+import './styles/base.css';
+import './styles/frame.css';
+import './styles/card.css';
+import './styles/row.css';
+import './styles/part.css';
+import './styles/delivery.css';
+import './styles/page.css';
 import { MantineProvider } from '@mantine/core';
 import { Notifications } from '@mantine/notifications';
 import { QueryClientProvider } from '@tanstack/react-query';

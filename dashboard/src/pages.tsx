@@ -1,7 +1,7 @@
 import { lazy, Suspense, useEffect } from 'react';
 import { Redirect, Route, Switch } from 'wouter';
 import { rememberedAssistant } from './assistant.ts';
-import { NotHere } from './frame/not-here.tsx';
+import { NotForYou, NotHere } from './frame/not-here.tsx';
 import { Loading } from './parts/states.tsx';
 import type { Me } from './types.ts';
 
@@ -38,16 +38,17 @@ const Operators = lazy(FILES.operators);
 const Audit = lazy(FILES.audit);
 const Account = lazy(FILES.account);
 
+const NONE = {};
 const AHEAD_AFTER_MS = 1_500;
 
 /** Once the first page stands the others are fetched too, so that going there takes no time. */
-const useFetchedAhead = (): void =>
+const useFetchedAhead = (files: Partial<typeof FILES>): void =>
   useEffect(() => {
     const timer = window.setTimeout(() => {
-      for (const file of Object.values(FILES)) void file().catch(() => undefined);
+      for (const file of Object.values(files)) void file().catch(() => undefined);
     }, AHEAD_AFTER_MS);
     return () => window.clearTimeout(timer);
-  }, []);
+  }, [files]);
 
 const homeOf = ({ assistants, role }: Me): string => {
   const known = rememberedAssistant();
@@ -56,45 +57,56 @@ const homeOf = ({ assistants, role }: Me): string => {
   return `/assistants/${one.assistantId}/${role === 'owner' ? 'overview' : 'try'}`;
 };
 
+/** What agents have too. The server refuses them the rest, so nothing of it is offered. */
+const ForEveryone = ({ me }: { me: Me }) => (
+  <Switch>
+    {['/', '/sign-in'].map((path) => (
+      <Route key={path} path={path}>
+        <Redirect to={homeOf(me)} replace />
+      </Route>
+    ))}
+    <Route path="/account">
+      <Account me={me} />
+    </Route>
+    <Route path="/assistants/:id/try">{({ id }) => <TryIt key={id} id={id} />}</Route>
+    <Route>{me.role === 'owner' ? <ForOwners me={me} /> : <NotForYou />}</Route>
+  </Switch>
+);
+
+const ForOwners = ({ me }: { me: Me }) => (
+  <Switch>
+    <Route path="/assistants">
+      <Assistants />
+    </Route>
+    <Route path="/operators">
+      <Operators me={me} />
+    </Route>
+    <Route path="/audit">
+      <Audit />
+    </Route>
+    <Route path="/assistants/:id">{({ id }) => <Redirect to={`/assistants/${id}/overview`} replace />}</Route>
+    <Route path="/assistants/:id/overview">{({ id }) => <Overview key={id} id={id} me={me} />}</Route>
+    <Route path="/assistants/:id/knowledge">{({ id }) => <Knowledge key={id} id={id} />}</Route>
+    <Route path="/assistants/:id/keys">{({ id }) => <Keys key={id} id={id} />}</Route>
+    <Route path="/assistants/:id/channel">{({ id }) => <Channel key={id} id={id} />}</Route>
+    <Route path="/assistants/:id/webhooks">{({ id }) => <Webhooks key={id} id={id} />}</Route>
+    <Route path="/assistants/:id/webhooks/:endpointId">
+      {({ id, endpointId }) => <Endpoint key={endpointId} id={id} endpointId={endpointId} />}
+    </Route>
+    <Route path="/assistants/:id/deliveries">{({ id }) => <Deliveries key={id} id={id} />}</Route>
+    <Route path="/assistants/:id/deliveries/:deliveryId">
+      {({ id, deliveryId }) => <Delivery key={deliveryId} id={id} deliveryId={decodeURIComponent(deliveryId)} />}
+    </Route>
+    <Route path="/assistants/:id/settings">{({ id }) => <Settings key={id} id={id} />}</Route>
+    <Route component={NotHere} />
+  </Switch>
+);
+
 export const Pages = ({ me }: { me: Me }) => {
-  useFetchedAhead();
+  useFetchedAhead(me.role === 'owner' ? FILES : NONE);
   return (
     <Suspense fallback={<Loading rows={5} />}>
-      <Switch>
-        {['/', '/sign-in'].map((path) => (
-          <Route key={path} path={path}>
-            <Redirect to={homeOf(me)} replace />
-          </Route>
-        ))}
-        <Route path="/account">
-          <Account me={me} />
-        </Route>
-        <Route path="/assistants">
-          <Assistants />
-        </Route>
-        <Route path="/operators">
-          <Operators me={me} />
-        </Route>
-        <Route path="/audit">
-          <Audit />
-        </Route>
-        <Route path="/assistants/:id">{({ id }) => <Redirect to={`/assistants/${id}/overview`} replace />}</Route>
-        <Route path="/assistants/:id/overview">{({ id }) => <Overview key={id} id={id} me={me} />}</Route>
-        <Route path="/assistants/:id/try">{({ id }) => <TryIt key={id} id={id} />}</Route>
-        <Route path="/assistants/:id/knowledge">{({ id }) => <Knowledge key={id} id={id} />}</Route>
-        <Route path="/assistants/:id/keys">{({ id }) => <Keys key={id} id={id} />}</Route>
-        <Route path="/assistants/:id/channel">{({ id }) => <Channel key={id} id={id} />}</Route>
-        <Route path="/assistants/:id/webhooks">{({ id }) => <Webhooks key={id} id={id} />}</Route>
-        <Route path="/assistants/:id/webhooks/:endpointId">
-          {({ id, endpointId }) => <Endpoint key={endpointId} id={id} endpointId={endpointId} />}
-        </Route>
-        <Route path="/assistants/:id/deliveries">{({ id }) => <Deliveries key={id} id={id} />}</Route>
-        <Route path="/assistants/:id/deliveries/:deliveryId">
-          {({ id, deliveryId }) => <Delivery key={deliveryId} id={id} deliveryId={decodeURIComponent(deliveryId)} />}
-        </Route>
-        <Route path="/assistants/:id/settings">{({ id }) => <Settings key={id} id={id} />}</Route>
-        <Route component={NotHere} />
-      </Switch>
+      <ForEveryone me={me} />
     </Suspense>
   );
 };

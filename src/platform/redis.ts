@@ -46,6 +46,9 @@ export const openRedis = async (
   } finally {
     clearTimeout(timer);
   }
+  // BullMQ's workers wait for jobs on a copy of this connection. One that is asked to connect has a single try, after which
+  // its worker hears of no job for ever; one that connects by itself tries until it can.
+  redis.options.lazyConnect = false;
   return redis;
 };
 

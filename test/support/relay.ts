@@ -4,6 +4,8 @@ export type Relay = {
   port: number;
   /** The server behind is away: connections break, new ones are refused. */
   cut: () => Promise<void>;
+  /** New connections are refused, those there are stay. */
+  refuse: () => void;
   mend: () => Promise<void>;
 };
 
@@ -75,6 +77,7 @@ export const openRelay = async (
         server.close(() => resolve());
         for (const socket of sockets) socket.destroy();
       }),
+    refuse: () => void server.close(),
     mend: () => listen(port),
   };
 };

@@ -16,3 +16,11 @@ export const NotHere = () => (
     />
   </Page>
 );
+
+export const NotForYou = () => (
+  <Page title="Not for your role">
+    <Empty icon="key" title="This page is for owners">
+      Agents try the assistants and answer conversations. An owner can change your role.
+    </Empty>
+  </Page>
+);

@@ -47,7 +47,7 @@ export const Icon = ({ name, size = 18 }: { name: IconName; size?: number }) => 
     viewBox="0 0 24 24"
     fill="none"
     stroke="currentColor"
-    strokeWidth={1.7}
+    strokeWidth={name === 'more' ? 2.8 : 1.7}
     strokeLinecap="round"
     strokeLinejoin="round"
     aria-hidden="true"

@@ -17,16 +17,22 @@ export const Page = ({ title, description, actions, above, children }: PageProps
     <Stack gap="lg" className="page">
       <Box>
         {above}
-        <Group justify="space-between" align="flex-start" gap="sm">
-          <Box className="grow">
-            <Title order={1}>{title}</Title>
+        <Group className="page-head" justify="space-between" align="flex-start" gap="sm" wrap="nowrap">
+          <Box className="page-name">
+            <Title order={1} className="break">
+              {title}
+            </Title>
             {description !== undefined && (
-              <Text c="dimmed" size="sm" mt={4} maw="64ch" component="div">
+              <Text c="dimmed" size="sm" mt={4} maw="76ch" component="div">
                 {description}
               </Text>
             )}
           </Box>
-          {actions !== undefined && <Group gap="xs">{actions}</Group>}
+          {actions && (
+            <Group gap="xs" wrap="nowrap">
+              {actions}
+            </Group>
+          )}
         </Group>
       </Box>
       {children}
@@ -50,7 +56,7 @@ export const Section = ({ title, description, actions, children, flush = false }
         <Box className="grow">
           {title !== undefined && <Title order={2}>{title}</Title>}
           {description !== undefined && (
-            <Text c="dimmed" size="sm" mt={2} maw="68ch" component="div">
+            <Text c="dimmed" size="sm" mt={2} maw="76ch" component="div">
               {description}
             </Text>
           )}

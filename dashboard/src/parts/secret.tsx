@@ -25,7 +25,7 @@ export const SecretDialog = ({ secret, onClose }: { secret: Secret | null; onClo
   >
     {secret && (
       <Stack>
-        <Notice tone="warn">This is shown only once. Copy it now and keep it where you keep passwords.</Notice>
+        <Notice tone="warn">This is shown only once. Copy it before you go on.</Notice>
         <div>
           <Text size="sm" fw={600} mb={4}>
             {secret.label}

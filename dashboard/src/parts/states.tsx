@@ -69,7 +69,7 @@ export const Failure = ({ problem, retry }: { problem: unknown; retry?: () => vo
 };
 
 export const Loading = ({ rows = 4, height = 44 }: { rows?: number; height?: number }) => (
-  <Stack gap="xs" p="md" role="status" aria-label="Loading">
+  <Stack gap="xs" p="md" className="loading" role="status" aria-label="Loading">
     {Array.from({ length: rows }, (_, row) => (
       <Skeleton key={row} height={height} radius="sm" />
     ))}

@@ -1,17 +1,21 @@
-import { Button, Group, NativeSelect, TextInput } from '@mantine/core';
-import { useSearchParams } from 'wouter';
+import { Button, NativeSelect, TextInput } from '@mantine/core';
 import { withQuery } from '../../api.ts';
+import { useAddress } from '../../parts/address.ts';
 import { Page, Section } from '../../parts/page.tsx';
+import { Pager } from '../../parts/pager.tsx';
 import { Empty, Shown } from '../../parts/states.tsx';
 import { When } from '../../parts/when.tsx';
 import { useRead } from '../../query.ts';
 import type { AuditLine, AuditTrail, Operators } from '../../types.ts';
 import { ACTIONS, actionWords } from './actions.ts';
 
+/** `dryRun` as `dry run`. */
+const wordsOf = (name: string): string => name.replaceAll(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
+
 const detailsOf = ({ details }: AuditLine): string =>
   Object.entries(details)
-    .filter(([, value]) => value !== null && value !== '')
-    .map(([name, value]) => `${name}: ${String(value)}`)
+    .filter(([, value]) => value !== null && value !== '' && value !== false)
+    .map(([name, value]) => (value === true ? wordsOf(name) : `${wordsOf(name)}: ${value}`))
     .join(' · ');
 
 const Row = ({ line, onTarget }: { line: AuditLine; onTarget: (target: string) => void }) => (
@@ -39,24 +43,13 @@ const Row = ({ line, onTarget }: { line: AuditLine; onTarget: (target: string) =
   </li>
 );
 
+const FILTERS = ['operator', 'action', 'target'] as const;
+
 const Audit = () => {
-  const [params, setParams] = useSearchParams();
-  const of = (name: string): string => params.get(name) ?? '';
-  const set = (name: string, value: string): void =>
-    setParams(
-      (now) => {
-        const next = new URLSearchParams(now);
-        if (name !== 'cursor') next.delete('cursor');
-        if (value === '') next.delete(name);
-        else next.set(name, value);
-        return next;
-      },
-      { replace: name === 'target' },
-    );
+  const { of, set, any, clear, bound } = useAddress(FILTERS, ['target']);
   const operators = useRead<Operators>('/operators');
   const query = { operatorId: of('operator'), action: of('action'), target: of('target').trim(), cursor: of('cursor') };
   const read = useRead<AuditTrail>(withQuery('/audit', query), { keep: true });
-  const any = ['operator', 'action', 'target'].some((name) => of(name) !== '');
   return (
     <Page title="Audit trail" description="Who changed what, newest first. Kept for a year.">
       <div className="filters" role="search" aria-label="Filter the trail">
@@ -66,24 +59,12 @@ const Audit = () => {
             { value: '', label: 'Everybody' },
             ...(operators.data?.operators ?? []).map(({ operatorId, email }) => ({ value: operatorId, label: email })),
           ]}
-          value={of('operator')}
-          onChange={(event) => set('operator', event.currentTarget.value)}
+          {...bound('operator')}
         />
-        <NativeSelect
-          label="Action"
-          data={[{ value: '', label: 'Everything' }, ...ACTIONS]}
-          value={of('action')}
-          onChange={(event) => set('action', event.currentTarget.value)}
-        />
-        <TextInput
-          label="Done to (id)"
-          placeholder="Paste an id"
-          classNames={{ input: 'mono' }}
-          value={of('target')}
-          onChange={(event) => set('target', event.currentTarget.value)}
-        />
+        <NativeSelect label="Action" data={[{ value: '', label: 'Everything' }, ...ACTIONS]} {...bound('action')} />
+        <TextInput label="Done to (id)" placeholder="Paste an id" classNames={{ input: 'mono' }} {...bound('target')} />
         {any && (
-          <Button variant="subtle" color="gray" onClick={() => setParams({})}>
+          <Button variant="subtle" color="gray" onClick={clear}>
             Clear
           </Button>
         )}
@@ -103,20 +84,7 @@ const Audit = () => {
           }
         </Shown>
       </Section>
-      {(of('cursor') !== '' || read.data?.nextCursor) && (
-        <Group justify="space-between">
-          <Button variant="default" disabled={of('cursor') === ''} onClick={() => set('cursor', '')}>
-            Newest
-          </Button>
-          <Button
-            variant="default"
-            disabled={!read.data?.nextCursor}
-            onClick={() => set('cursor', read.data?.nextCursor ?? '')}
-          >
-            Older
-          </Button>
-        </Group>
-      )}
+      <Pager cursor={of('cursor')} next={read.data?.nextCursor} onGo={(cursor) => set('cursor', cursor)} />
     </Page>
   );
 };

@@ -1,11 +1,11 @@
 import { at } from '../../api.ts';
+import { Live, useLive } from '../../parts/live.tsx';
 import { Section } from '../../parts/page.tsx';
 import { Empty } from '../../parts/states.tsx';
 import { Status, type Tone } from '../../parts/status.tsx';
 import { When } from '../../parts/when.tsx';
 import { useRead } from '../../query.ts';
 import type { ChannelCalls } from '../../types.ts';
-import { Live, LIVE_MS } from '../deliveries/live.tsx';
 
 type Call = ChannelCalls['calls'][number];
 
@@ -28,11 +28,12 @@ const Row = ({ one }: { one: Call }) => (
 );
 
 export const LastCalls = ({ id }: { id: string }) => {
-  const read = useRead<ChannelCalls>(at`/assistants/${id}/channel/calls`, { every: LIVE_MS });
+  const live = useLive();
+  const read = useRead<ChannelCalls>(at`/assistants/${id}/channel/calls`, { every: live.every });
   if (!read.data) return null;
   const { calls } = read.data;
   return (
-    <Section title="Last calls" flush actions={<Live on failed={read.isError} />}>
+    <Section title="Last calls" flush actions={<Live live={live} failed={read.isError} />}>
       {calls.length === 0 ? (
         <Empty icon="plug" title="Nobody has called yet">
           The last 20 calls stand here, refused ones too, for 7 days.

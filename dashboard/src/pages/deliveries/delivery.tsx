@@ -1,7 +1,7 @@
 import { Button, Text } from '@mantine/core';
 import { useState } from 'react';
 import { Link } from 'wouter';
-import { at } from '../../api.ts';
+import { at, withQuery } from '../../api.ts';
 import { Back } from '../../parts/back.tsx';
 import { Code, Value } from '../../parts/code.tsx';
 import { CopyButton } from '../../parts/copy.tsx';
@@ -75,7 +75,14 @@ const Response = ({ delivery }: { delivery: DeliveryType }) => (
 const factsOf = (id: string, delivery: DeliveryType) => ({
   'Event id': <Value value={delivery.eventId} label="event id" />,
   ...(delivery.conversationId !== null && {
-    Conversation: <Value value={delivery.conversationId} label="conversation id" />,
+    Conversation: (
+      <>
+        <Value value={delivery.conversationId} label="conversation id" />{' '}
+        <Link className="link small" to={withQuery(`/assistants/${id}/deliveries`, { id: delivery.conversationId })}>
+          All its deliveries
+        </Link>
+      </>
+    ),
   }),
   Endpoint: (
     <Link className="link break" to={`/assistants/${id}/webhooks/${delivery.endpointId}`}>

@@ -1,12 +1,13 @@
-import { Button, Group, NativeSelect, TextInput } from '@mantine/core';
-import { useSearchParams } from 'wouter';
+import { Button, NativeSelect, TextInput } from '@mantine/core';
 import { at, withQuery } from '../../api.ts';
+import { type Address, useAddress } from '../../parts/address.ts';
+import { Live, useLive } from '../../parts/live.tsx';
 import { Page, Section } from '../../parts/page.tsx';
+import { Pager } from '../../parts/pager.tsx';
 import { Empty, Shown } from '../../parts/states.tsx';
 import { useRead } from '../../query.ts';
 import type { Deliveries as DeliveryList, Endpoints } from '../../types.ts';
 import { EVENT_NAMES } from '../webhooks/event-names.ts';
-import { Live, LIVE_MS } from './live.tsx';
 import { OUTCOMES } from './outcome.tsx';
 import { DeliveryRows } from './rows.tsx';
 
@@ -18,6 +19,7 @@ const SPANS = [
 ];
 
 const MINUTE_MS = 60_000;
+const REFUSING = /^[345]\d\d$/;
 const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 /** To the minute: a filter that changed with every look would be another list each time. */
@@ -26,46 +28,33 @@ const since = (span: string): string | undefined => {
   return ms === undefined ? undefined : new Date(Math.floor((Date.now() - ms) / MINUTE_MS) * MINUTE_MS).toISOString();
 };
 
-const FILTERS = ['outcome', 'event', 'endpoint', 'span', 'id'] as const;
+const FILTERS = ['outcome', 'status', 'event', 'endpoint', 'span', 'id'] as const;
 type Filter = (typeof FILTERS)[number];
+type Filters = Address<Filter>;
 
-/** What is looked for stands in the address, so that it can be sent to somebody. */
-const useFilters = () => {
-  const [params, setParams] = useSearchParams();
-  const of = (name: Filter | 'cursor'): string => params.get(name) ?? '';
-  const set = (name: Filter | 'cursor', value: string): void =>
-    setParams(
-      (now) => {
-        const next = new URLSearchParams(now);
-        if (name !== 'cursor') next.delete('cursor');
-        if (value === '') next.delete(name);
-        else next.set(name, value);
-        return next;
-      },
-      { replace: name === 'id' },
-    );
-  const any = FILTERS.some((name) => of(name) !== '');
-  return { of, set, any, clear: () => setParams(new URLSearchParams()) };
-};
-
-const queryOf = (of: (name: Filter | 'cursor') => string) => ({
+const queryOf = ({ of }: Filters) => ({
   outcome: of('outcome'),
+  status: REFUSING.test(of('status')) ? of('status') : '',
   event: of('event'),
   endpointId: of('endpoint'),
   from: since(of('span')),
   cursor: of('cursor'),
 });
 
-const Filters = ({ id, filters }: { id: string; filters: ReturnType<typeof useFilters> }) => {
-  const { of, set, any, clear } = filters;
+const FilterBar = ({ id, filters }: { id: string; filters: Filters }) => {
+  const { of, any, clear, bound } = filters;
   const endpoints = useRead<Endpoints>(at`/assistants/${id}/endpoints`);
-  const bound = (name: Filter) => ({
-    value: of(name),
-    onChange: (event: { currentTarget: { value: string } }) => set(name, event.currentTarget.value),
-  });
   return (
     <div className="filters" role="search" aria-label="Filter deliveries">
       <NativeSelect label="Outcome" data={[{ value: '', label: 'Any outcome' }, ...OUTCOMES]} {...bound('outcome')} />
+      <TextInput
+        label="Answer"
+        placeholder="Such as 500"
+        inputMode="numeric"
+        maxLength={3}
+        {...bound('status')}
+        {...(of('status').length === 3 && !REFUSING.test(of('status')) && { error: 'From 300 to 599' })}
+      />
       <NativeSelect
         label="Event"
         data={[{ value: '', label: 'Any event' }, ...EVENT_NAMES, 'webhook.test']}
@@ -84,8 +73,8 @@ const Filters = ({ id, filters }: { id: string; filters: ReturnType<typeof useFi
       />
       <NativeSelect label="Time" data={SPANS.map(({ value, label }) => ({ value, label }))} {...bound('span')} />
       <TextInput
-        label="Event or conversation id"
-        placeholder="Paste an id"
+        label="Id"
+        placeholder="Event or conversation"
         classNames={{ input: 'mono' }}
         {...bound('id')}
         {...(of('id') !== '' && !UUID.test(of('id').trim()) && { error: 'This is not an id' })}
@@ -100,12 +89,11 @@ const Filters = ({ id, filters }: { id: string; filters: ReturnType<typeof useFi
 };
 
 /** An id may be an event's or a conversation's: both are asked, and whichever knows it answers. */
-const useDeliveries = (id: string, of: (name: Filter | 'cursor') => string) => {
+const useDeliveries = (id: string, filters: Filters, every: number | false) => {
   const path = at`/assistants/${id}/deliveries`;
-  const wanted = of('id').trim();
+  const wanted = filters.of('id').trim();
   const isId = UUID.test(wanted);
-  const every = of('cursor') === '' ? LIVE_MS : false;
-  const query = queryOf(of);
+  const query = queryOf(filters);
   const plain = useRead<DeliveryList>(withQuery(path, { ...query, ...(isId && { eventId: wanted }) }), {
     every,
     keep: true,
@@ -119,17 +107,18 @@ const useDeliveries = (id: string, of: (name: Filter | 'cursor') => string) => {
 };
 
 const Deliveries = ({ id }: { id: string }) => {
-  const filters = useFilters();
+  const filters = useAddress(FILTERS, ['id', 'status']);
   const { of, set, any } = filters;
-  const read = useDeliveries(id, of);
   const older = of('cursor') !== '';
+  const live = useLive();
+  const read = useDeliveries(id, filters, older ? false : live.every);
   return (
     <Page
       title="Deliveries"
       description="Every event to every endpoint, with what was sent and what came back. Kept for 30 days."
-      actions={<Live on={!older} failed={read.isError} />}
+      actions={!older && <Live live={live} failed={read.isError} />}
     >
-      <Filters id={id} filters={filters} />
+      <FilterBar id={id} filters={filters} />
       <Section flush>
         <Shown read={read} rows={8}>
           {({ deliveries }) =>
@@ -145,20 +134,7 @@ const Deliveries = ({ id }: { id: string }) => {
           }
         </Shown>
       </Section>
-      {(older || read.data?.nextCursor) && (
-        <Group justify="space-between">
-          <Button variant="default" disabled={!older} onClick={() => set('cursor', '')}>
-            Newest
-          </Button>
-          <Button
-            variant="default"
-            disabled={!read.data?.nextCursor}
-            onClick={() => set('cursor', read.data?.nextCursor ?? '')}
-          >
-            Older
-          </Button>
-        </Group>
-      )}
+      <Pager cursor={of('cursor')} next={read.data?.nextCursor} onGo={(cursor) => set('cursor', cursor)} />
     </Page>
   );
 };

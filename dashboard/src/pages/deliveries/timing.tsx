@@ -18,7 +18,8 @@ const spansOf = (timings: Timings): { name: string; key: string; ms: number }[] 
     return ms === null ? [] : [{ key, name, ms }];
   });
   const rest = (timings.total ?? 0) - steps.reduce((sum, { ms }) => sum + ms, 0);
-  return rest > 0 ? [...steps, { key: 'rest', name: 'Send and read', ms: rest }] : steps;
+  const name = timings.firstByte === null ? 'Until it ended' : 'Send and read';
+  return rest > 0 ? [...steps, { key: 'rest', name, ms: rest }] : steps;
 };
 
 const msWords = (ms: number): string => (ms < 10 ? `${ms.toFixed(1)} ms` : `${Math.round(ms)} ms`);

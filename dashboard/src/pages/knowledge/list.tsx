@@ -1,8 +1,8 @@
 import { Button, TextInput } from '@mantine/core';
 import { useDebouncedValue } from '@mantine/hooks';
 import { useState } from 'react';
-import { useSearchParams } from 'wouter';
 import { at, withQuery } from '../../api.ts';
+import { useAddress } from '../../parts/address.ts';
 import { Icon } from '../../parts/icon.tsx';
 import { Page, Section } from '../../parts/page.tsx';
 import { Empty, Shown } from '../../parts/states.tsx';
@@ -34,27 +34,6 @@ const Row = ({ entry, onOpen }: { entry: KnowledgeEntry; onOpen: () => void }) =
     </button>
   </li>
 );
-
-/** What is looked for, and which entry is open, stand in the address. */
-const useAddress = () => {
-  const [params, setParams] = useSearchParams();
-  const set = (name: 'search' | 'entry', value: string | null, replace: boolean) =>
-    setParams(
-      (now) => {
-        const next = new URLSearchParams(now);
-        if (value === null || value === '') next.delete(name);
-        else next.set(name, value);
-        return next;
-      },
-      { replace },
-    );
-  return {
-    search: params.get('search') ?? '',
-    entry: params.get('entry'),
-    setSearch: (value: string) => set('search', value, true),
-    setEntry: (value: string | null) => set('entry', value, false),
-  };
-};
 
 const Entries = ({
   entries,
@@ -95,8 +74,10 @@ const Entries = ({
 
 const Knowledge = ({ id }: { id: string }) => {
   const path = at`/assistants/${id}/knowledge`;
-  const { search, entry, setSearch, setEntry } = useAddress();
-  const [typed, setTyped] = useState(search);
+  const { of, set } = useAddress(['search', 'entry'], ['search']);
+  const entry = of('entry');
+  const setEntry = (entryId: string | null) => set('entry', entryId);
+  const [typed, setTyped] = useState(of('search'));
   const [wanted] = useDebouncedValue(typed.trim(), TYPING_MS);
   const all = useRead<KnowledgeList>(path);
   const found = useRead<KnowledgeList>(withQuery(path, { search: wanted }), { keep: true, enabled: wanted !== '' });
@@ -129,7 +110,7 @@ const Knowledge = ({ id }: { id: string }) => {
           type="search"
           onChange={(event) => {
             setTyped(event.currentTarget.value);
-            setSearch(event.currentTarget.value);
+            set('search', event.currentTarget.value);
           }}
         />
       )}

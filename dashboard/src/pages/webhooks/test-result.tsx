@@ -5,6 +5,7 @@ import { Section } from '../../parts/page.tsx';
 import { isProblem } from '../../problem.ts';
 import { useRead } from '../../query.ts';
 import type { Delivery } from '../../types.ts';
+import { reasonOf } from '../deliveries/outcome.tsx';
 
 type Check = NonNullable<Delivery['test']>['checks'][number];
 
@@ -71,6 +72,7 @@ export const TestResult = ({ id, deliveryId }: { id: string; deliveryId: string 
     >
       <div role="status" aria-live="polite" className="test-words">
         {problem ?? wordsFor(read.data)}
+        {read.data && reasonOf(read.data) !== null && <p className="dim">{reasonOf(read.data)}</p>}
       </div>
       <Checklist test={read.data?.test} />
     </Section>

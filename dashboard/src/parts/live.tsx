@@ -1,0 +1,21 @@
+import { UnstyledButton } from '@mantine/core';
+import { useState } from 'react';
+import { Status } from './status.tsx';
+
+const EVERY_MS = 2_500;
+
+/** What keeps itself up to date can be told to stand still, to be read in peace. */
+export const useLive = () => {
+  const [on, setOn] = useState(true);
+  return { on, every: on ? EVERY_MS : (false as const), toggle: () => setOn(!on) };
+};
+
+export const Live = ({ live, failed }: { live: ReturnType<typeof useLive>; failed: boolean }) => (
+  <UnstyledButton className="live" onClick={live.toggle} title={live.on ? 'Hold it still' : 'Keep it up to date'}>
+    {live.on ? (
+      <Status tone={failed ? 'warn' : 'good'}>{failed ? 'Trying again' : 'Live'}</Status>
+    ) : (
+      <Status tone="calm">Held still</Status>
+    )}
+  </UnstyledButton>
+);

@@ -1,0 +1,16 @@
+import { Button, Group } from '@mantine/core';
+
+type Props = { cursor: string; next: string | null | undefined; onGo: (cursor: string) => void };
+
+/** Through a list that is read newest first. */
+export const Pager = ({ cursor, next, onGo }: Props) =>
+  cursor === '' && !next ? null : (
+    <Group justify="space-between">
+      <Button variant="default" disabled={cursor === ''} onClick={() => onGo('')}>
+        Newest
+      </Button>
+      <Button variant="default" disabled={!next} onClick={() => onGo(next ?? '')}>
+        Older
+      </Button>
+    </Group>
+  );

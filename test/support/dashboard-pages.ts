@@ -1,0 +1,93 @@
+import type { Page } from 'playwright-core';
+import type { Scene } from './scene.ts';
+
+type Shown = {
+  name: string;
+  path: (scene: Scene) => string;
+  /** What is done once it stands: a dialog opened, a question asked. */
+  then?: (page: Page) => Promise<void>;
+};
+
+const of = (page: string) => (scene: Scene) => `/assistants/${scene.assistantId}/${page}`;
+const press = (name: string) => async (page: Page) => {
+  await page.getByRole('button', { name }).first().click();
+  await page.getByRole('dialog').waitFor();
+};
+
+/** Every page there is, and the dialogs that people meet first. */
+export const PAGES: Shown[] = [
+  { name: 'overview', path: of('overview') },
+  {
+    name: 'try-it',
+    path: of('try'),
+    then: async (page) => {
+      for (const message of ['When are you open?', 'Can I bring my dog?']) {
+        await page.getByLabel('Message').fill(message);
+        await page.getByRole('button', { name: 'Send' }).click();
+        await page
+          .getByRole('button', { name: 'Why this reply' })
+          .nth(message.startsWith('When') ? 0 : 1)
+          .waitFor();
+      }
+      await page.getByRole('button', { name: 'Why this reply' }).first().click();
+      await page.getByText('An entry of its knowledge').waitFor();
+    },
+  },
+  { name: 'knowledge', path: of('knowledge') },
+  {
+    name: 'knowledge-entry',
+    path: of('knowledge'),
+    then: async (page) => {
+      await page.getByRole('list', { name: 'Knowledge' }).getByRole('button').first().click();
+      await page.getByRole('dialog').waitFor();
+    },
+  },
+  { name: 'knowledge-import', path: of('knowledge'), then: press('Import') },
+  { name: 'keys', path: of('keys') },
+  { name: 'keys-new', path: of('keys'), then: press('Create key') },
+  {
+    name: 'keys-secret',
+    path: of('keys'),
+    then: async (page) => {
+      await press('Create key')(page);
+      await page.getByRole('dialog').getByLabel('Name').fill('Newsletter');
+      await page.getByRole('dialog').getByRole('button', { name: 'Create key' }).click();
+      await page.getByRole('button', { name: 'I have saved it' }).waitFor();
+    },
+  },
+  { name: 'channel', path: of('channel') },
+  { name: 'webhooks', path: of('webhooks') },
+  { name: 'webhooks-new', path: of('webhooks'), then: press('Add endpoint') },
+  {
+    name: 'endpoint',
+    path: ({ assistantId, endpointId }) => `/assistants/${assistantId}/webhooks/${endpointId}`,
+    then: async (page) => {
+      await page.getByRole('button', { name: 'Send test event' }).click();
+      await page.getByText('The test event arrived.').waitFor();
+    },
+  },
+  { name: 'deliveries', path: of('deliveries') },
+  {
+    name: 'delivery',
+    path: ({ assistantId, delivered }) => `/assistants/${assistantId}/deliveries/${encodeURIComponent(delivered)}`,
+  },
+  {
+    name: 'delivery-rejected',
+    path: ({ assistantId, rejected }) => `/assistants/${assistantId}/deliveries/${encodeURIComponent(rejected)}`,
+  },
+  {
+    name: 'delivery-queued',
+    path: ({ assistantId, queued }) => `/assistants/${assistantId}/deliveries/${encodeURIComponent(queued)}`,
+  },
+  {
+    name: 'delivery-resend',
+    path: ({ assistantId, rejected }) => `/assistants/${assistantId}/deliveries/${encodeURIComponent(rejected)}`,
+    then: press('Resend…'),
+  },
+  { name: 'settings', path: of('settings') },
+  { name: 'assistants', path: () => '/assistants' },
+  { name: 'operators', path: () => '/operators' },
+  { name: 'audit', path: () => '/audit' },
+  { name: 'account', path: () => '/account' },
+  { name: 'not-found', path: () => '/nowhere' },
+];

@@ -1,0 +1,89 @@
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { type Browser, type BrowserContext, chromium, type Page, type ViewportSize } from 'playwright-core';
+import { findBrowser } from '../../scripts/services/found.ts';
+
+const FLAGS = [
+  '--disable-gpu',
+  '--disable-quic',
+  '--disable-dev-shm-usage',
+  '--no-first-run',
+  '--disable-background-networking',
+  '--disable-component-update',
+  '--disable-sync',
+  '--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1', // an address outside fails, and is complained of
+];
+const PATIENCE_MS = 10_000;
+
+export type PageOptions = {
+  cookie?: string | null;
+  colorScheme?: 'light' | 'dark';
+  viewport?: ViewportSize;
+  reducedMotion?: 'reduce' | 'no-preference';
+};
+
+export const launchBrowser = (): Promise<Browser> => {
+  const { program, sandbox, env } = findBrowser();
+  return chromium.launch({
+    executablePath: program,
+    chromiumSandbox: sandbox,
+    args: FLAGS,
+    env: { ...process.env, ...env },
+  });
+};
+
+const cookieOf = (pair: string, url: string) => {
+  const [name = '', ...value] = pair.split('=');
+  return { name, value: value.join('='), url };
+};
+
+/** A page of an empty profile. Whatever in it goes wrong unseen (errors, refused content, calls to others) is told to `complain`. */
+export const openPage = async (
+  browser: Browser,
+  url: string,
+  complain: (complaint: string) => void,
+  { cookie, ...options }: PageOptions = {},
+): Promise<Page> => {
+  const { origin } = new URL(url);
+  const context: BrowserContext = await browser.newContext({ baseURL: url, reducedMotion: 'reduce', ...options });
+  context.setDefaultTimeout(PATIENCE_MS);
+  if (cookie) await context.addCookies([cookieOf(cookie, url)]);
+
+  await context.exposeBinding('tellViolation', (_source, violation: string) =>
+    complain(`content security policy: ${violation}`),
+  );
+  await context.addInitScript(`addEventListener('securitypolicyviolation', (event) =>
+    tellViolation(event.effectiveDirective + ' ' + event.blockedURI + ' ' + event.sample))`);
+  context.on('console', (message) => {
+    if (message.type() === 'error') complain(`console: ${message.text()}`);
+  });
+  context.on('weberror', (failure) => complain(`error in the page: ${failure.error().message}`));
+  context.on('request', (request) => {
+    const to = URL.parse(request.url());
+    if (to?.origin !== origin && !['data:', 'blob:'].includes(to?.protocol ?? '')) {
+      complain(`asked outside: ${request.url()}`);
+    }
+  });
+  return context.newPage();
+};
+
+const axeSource = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
+type AxeViolation = { id: string; impact: string; help: string; nodes: { target: string[]; failureSummary: string }[] };
+
+/** What axe-core calls serious or critical, each with where it is. */
+export const barriersIn = async (page: Page): Promise<string[]> => {
+  await page.evaluate(axeSource);
+  const { violations } = await page.evaluate<{ violations: AxeViolation[] }>(
+    `axe.run(document, { resultTypes: ['violations'] }).then(({ violations }) => ({ violations }))`,
+  );
+  return violations
+    .filter(({ impact }) => impact === 'serious' || impact === 'critical')
+    .flatMap(({ id, help, nodes }) =>
+      nodes.map(({ target, failureSummary }) => `${id} (${help}) at ${target.join(' ')}: ${failureSummary}`),
+    );
+};
+
+/** How far the page can be scrolled sideways. */
+export const overflowOf = (page: Page): Promise<number> =>
+  page.evaluate<number>('document.documentElement.scrollWidth - document.documentElement.clientWidth');

@@ -1,0 +1,183 @@
+import { randomUUID } from 'node:crypto';
+import { SHOP } from '../../scripts/quickstart/shop.ts';
+import type { AssistantInput } from '../../src/assistants/assistant.ts';
+import { isFinal } from '../../src/events/delivery.ts';
+import { eventually } from './eventually.ts';
+import { type Receiver, openReceiver } from './receiver.ts';
+import type { Stack } from './stack.ts';
+
+export const OWNER = { email: 'ada@harbourroast.example', password: 'correct horse battery' };
+
+/** A service as it looks after some weeks of use: something on every page, good and bad. */
+export type Scene = {
+  assistantId: string;
+  endpointId: string;
+  /** One that was taken, one that was refused, one that waits. */
+  delivered: string;
+  rejected: string;
+  queued: string;
+  cookie: string;
+  close: () => Promise<void>;
+};
+
+type Place = {
+  url: string;
+  service: Pick<Stack['service'], 'assistants' | 'endpoints' | 'operators' | 'deliveries' | 'mongo'>;
+};
+
+const TALKS = [
+  ['When are you open?', 'And is there parking?', 'Thanks!'],
+  ['What does delivery cost?', 'How long does delivery take?'],
+  ['Where is my order?', 'I want to talk to a person'],
+  ['How can I return something?'],
+  ['Do you have decaf?', 'Which grinder do you recommend for filter coffee?'],
+  ['Wann habt ihr offen?'],
+];
+
+const aSpeaker = (url: string, path: string, bearer: string | null) => async (body: unknown) => {
+  const headers = { 'Content-Type': 'application/json', ...(bearer && { Authorization: `Bearer ${bearer}` }) };
+  const response = await fetch(`${url}${path}`, { method: 'POST', headers, body: JSON.stringify(body) });
+  return (await response.json()) as { conversationId?: string };
+};
+
+/** As the owner's browser calls. */
+const anOwner = async ({ url, service }: Place) => {
+  await service.operators.createOperator({ ...OWNER, role: 'owner' });
+  const headers = { 'Content-Type': 'application/json', Origin: url };
+  const send = (path: string, body: unknown, more: Record<string, string> = {}, method = 'POST') =>
+    fetch(`${url}/operator/v1${path}`, { method, headers: { ...headers, ...more }, body: JSON.stringify(body) });
+  const signedIn = await send('/session', OWNER);
+  const cookie = signedIn.headers.get('set-cookie')?.split(';')[0];
+  if (!cookie) throw new Error(`signing in was answered with ${signedIn.status}`);
+  const call = async <Answer>(path: string, body: unknown = {}, method = 'POST'): Promise<Answer> => {
+    const answer = await send(path, body, { Cookie: cookie }, method);
+    if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${await answer.text()}`);
+    return (await answer.json()) as Answer;
+  };
+  return { cookie, call };
+};
+type Owner = Awaited<ReturnType<typeof anOwner>>;
+
+const makeAssistants = async ({ call }: Owner, { service: { assistants } }: Place): Promise<string> => {
+  const { assistantId } = await call<{ assistantId: string }>('/assistants', {
+    ...(SHOP.assistant as AssistantInput),
+    instructions: 'Friendly, brief, never promises a date. Prices always with tax.',
+  });
+  await assistants.addKnowledge(assistantId, SHOP.knowledge);
+  await call(`/assistants/${assistantId}/knowledge`, {
+    question: 'Until when are you open today?',
+    answer: 'Until 17.',
+    variants: ['What are the opening hours'],
+  });
+  await call('/assistants', { name: 'Wholesale desk', languages: ['en', 'de'] });
+  const { assistantId: third } = await call<{ assistantId: string }>('/assistants', { name: 'Café Pier 4' });
+  await call(`/assistants/${third}/channel`, { connected: true, token: null }, 'PATCH');
+  return assistantId;
+};
+
+const makeOperators = async ({ call }: Owner): Promise<void> => {
+  for (const [email, role] of [
+    ['bo@harbourroast.example', 'agent'],
+    ['cleo@harbourroast.example', 'owner'],
+  ]) {
+    await call('/operators', { email, role });
+  }
+};
+
+const makeKeys = async ({ call }: Owner, assistantId: string): Promise<string> => {
+  const make = (name: string) =>
+    call<{ apiKey: string; key: { keyId: string } }>(`/assistants/${assistantId}/keys`, { name, limitPerMinute: 600 });
+  const { key } = await make('Old till');
+  await call(`/keys/${key.keyId}/revoke`);
+  await make('Mobile app');
+  return (await make('Shop website')).apiKey;
+};
+
+const callChannel = async (owner: Owner, { url }: Place, assistantId: string): Promise<void> => {
+  const token = 'vt_scene-token';
+  await owner.call(`/assistants/${assistantId}/channel`, { connected: true, token, limitPerMinute: 120 }, 'PATCH');
+  const path = `/api/v1/channels/webhook/${assistantId}`;
+  const turn = { session_id: 'crm-4711', message: 'When are you open?' };
+  await aSpeaker(url, path, token)(turn);
+  await aSpeaker(url, path, 'wrong')(turn);
+  await aSpeaker(url, path, token)({ session_id: 'crm-4712' });
+  await aSpeaker(url, path, token)({ ...turn, session_id: 'crm-4713', message: 'What does delivery cost?' });
+};
+
+const makeEndpoints = async ({ call }: Owner, assistantId: string, receivers: Receiver[]): Promise<string[]> => {
+  const ids: string[] = [];
+  for (const [nth, { url }] of receivers.entries()) {
+    const path = ['/hooks/parley', '/crm/events', '/archive'][nth];
+    const events = nth === 2 ? ['conversation.created', 'conversation.resolved'] : [];
+    const made = await call<{ endpoint: { endpointId: string } }>(`/assistants/${assistantId}/endpoints`, {
+      url: `${url}${path}`,
+      events,
+    });
+    ids.push(made.endpoint.endpointId);
+  }
+  return ids;
+};
+
+const talk = async (owner: Owner, { url }: Place, apiKey: string): Promise<void> => {
+  const say = aSpeaker(url, '/api/v1/chat', apiKey);
+  const conversations: string[] = [];
+  for (const messages of TALKS) {
+    const session_id = `visitor-${randomUUID().slice(0, 8)}`;
+    for (const message of messages) {
+      const { conversationId = '' } = await say({ session_id, message });
+      if (message === messages.at(-1)) conversations.push(conversationId);
+    }
+  }
+  const [first, second, third] = conversations;
+  await owner.call(`/conversations/${third}/tags`, { tag: 'parcel', color: '#1e90ff' });
+  await owner.call(`/conversations/${second}/resolve`);
+  await owner.call(`/conversations/${first}/tags`, { tag: 'visit', color: null });
+};
+
+export const setScene = async (place: Place): Promise<Scene> => {
+  const owner = await anOwner(place);
+  const { mongo } = place.service;
+  const html = '<html><body><h1>502 Bad Gateway</h1></body></html>';
+  const receivers = [
+    await openReceiver({
+      respond: () => ({ headers: { 'Content-Type': 'application/json' }, body: '{"received":true}' }),
+    }),
+    await openReceiver({ respond: () => ({ status: 502, headers: { 'Content-Type': 'text/html' }, body: html }) }),
+    await openReceiver({ respond: () => ({ status: 410, body: 'gone' }) }),
+  ];
+  const assistantId = await makeAssistants(owner, place);
+  await makeOperators(owner);
+  const apiKey = await makeKeys(owner, assistantId);
+  const [endpointId = '', failing = '', gone = ''] = await makeEndpoints(owner, assistantId, receivers);
+  await callChannel(owner, place, assistantId);
+  await talk(owner, place, apiKey);
+  await owner.call(`/endpoints/${endpointId}/test`);
+
+  const list = async (query: string) => {
+    const headers = { Cookie: owner.cookie };
+    const answer = await fetch(`${place.url}/operator/v1/assistants/${assistantId}/deliveries?${query}`, { headers });
+    return ((await answer.json()) as { deliveries: { deliveryId: string }[] }).deliveries;
+  };
+  await eventually(async () => {
+    const rows = await mongo.collection('deliveries').find({ assistantId }).toArray();
+    const unended = rows.filter(({ outcome }) => !isFinal(outcome));
+    const waiting = await list('outcome=queued');
+    const waitingElsewhere = (
+      await Promise.all([endpointId, failing].map((id) => list(`outcome=queued&endpointId=${id}`)))
+    ).flat();
+    if (unended.length > 0 || waiting.length === 0 || waitingElsewhere.length > 0)
+      throw new Error('deliveries are under way');
+  });
+  const one = async (query: string) => (await list(`limit=1&${query}`))[0]?.deliveryId ?? '';
+  return {
+    assistantId,
+    endpointId,
+    delivered: await one(`endpointId=${endpointId}&event=message.received`),
+    rejected: await one(`endpointId=${failing}&event=message.received`),
+    queued: await one(`endpointId=${gone}&outcome=queued`),
+    cookie: owner.cookie,
+    close: async () => {
+      await Promise.all(receivers.map((receiver) => receiver.close()));
+    },
+  };
+};
