@@ -34,7 +34,8 @@ export const openApi = async ({
   lifecycle: Lifecycle;
 }) => {
   const service = await openService({ config, logger, lifecycle, redisRole: 'api' });
-  const { redis, partitions, conversations, assistants, endpoints, hints, turnQueue, deliveryQueue } = service;
+  const { redis, queueRedis, partitions, conversations, assistants, endpoints, hints, turnQueue, deliveryQueue } =
+    service;
 
   const metrics = createMetrics({ token: config.METRICS_TOKEN });
   const count = countRequests(metrics);
@@ -71,7 +72,7 @@ export const openApi = async ({
   lifecycle.add('channel calls', channelCalls, (opened) => opened.close());
   const { operators, audit } = await openOperators(service.mongo);
   const look = <Data>(name: string) => {
-    const queues = openQueues<Data>(name, { redis, partitions }, logger);
+    const queues = openQueues<Data>(name, { redis: queueRedis, partitions }, logger);
     return lifecycle.add(`queue ${name}, looked at`, queues, (opened) => opened.close());
   };
 

@@ -1,5 +1,5 @@
 import type { Redis } from 'ioredis';
-import type { Connection, Model } from 'mongoose';
+import type { Connection, Model, Schema } from 'mongoose';
 import { createAssistantStore } from './assistants/store.ts';
 import { createHints } from './conversations/hints.ts';
 import { createConversationStore } from './conversations/store.ts';
@@ -28,8 +28,16 @@ type Options = {
   startWithinMs?: number;
 };
 
-const createIndexes = async (models: Model<never>[]): Promise<void> => {
-  await Promise.all(models.map((model) => model.createIndexes()));
+/** On a connection of its own: an index over many documents takes longer than any command may later. */
+const createIndexes = async (models: Model<never>[], url: string, logger: Logger): Promise<void> => {
+  const connection = await openMongo({ url, maxPoolSize: models.length, silentAfterMs: 0 }, logger);
+  try {
+    await Promise.all(
+      models.map((model) => connection.model(model.modelName, model.schema as unknown as Schema).createIndexes()),
+    );
+  } finally {
+    await connection.close();
+  }
 };
 
 /** What every process shares: its connections, the stores on MongoDB and the queues on Redis. Closed by the lifecycle. */
@@ -37,12 +45,14 @@ export const openService = async ({ config, logger, lifecycle, redisRole, startW
   const openings = [
     openMongo({ url: config.MONGODB_URL, timeoutMs }, logger),
     openRedis({ url: config.REDIS_URL, role: redisRole, timeoutMs }, logger),
+    // BullMQ's own: with its fifty scripts known to a connection, each pipeline on that connection costs more to make.
+    openRedis({ url: config.REDIS_URL, role: redisRole, timeoutMs }, logger),
   ] as const;
   // Whichever opened is on the list before the other's failure is thrown.
-  const [openedMongo, openedRedis] = await Promise.allSettled(openings);
+  const [openedMongo, ...openedRedis] = await Promise.allSettled(openings);
   if (openedMongo.status === 'fulfilled') lifecycle.add('mongodb', openedMongo.value, (opened) => opened.close());
-  if (openedRedis.status === 'fulfilled') lifecycle.add('redis', openedRedis.value, closeRedis);
-  const [mongo, redis]: [Connection, Redis] = await Promise.all(openings);
+  for (const one of openedRedis) if (one.status === 'fulfilled') lifecycle.add('redis', one.value, closeRedis);
+  const [mongo, redis, queueRedis]: [Connection, Redis, Redis] = await Promise.all(openings);
 
   const partitions: Partitions = createPartitions(config.REDIS_PREFIX, config.PARTITIONS);
   const hints = lifecycle.add('hints', createHints(redis, partitions), (opened) => opened.close());
@@ -65,10 +75,12 @@ export const openService = async ({ config, logger, lifecycle, redisRole, startW
   const conversations = createConversationStore({ connection: mongo, hints, deliveries });
   await createIndexes(
     [assistants, endpoints, deliveries, conversations].flatMap(({ models }) => models as unknown as Model<never>[]),
+    config.MONGODB_URL,
+    logger,
   );
 
   const openQueue = <Data>(name: string) => {
-    const queue = openQueues<Data>(name, { redis, partitions }, logger);
+    const queue = openQueues<Data>(name, { redis: queueRedis, partitions }, logger);
     return lifecycle.add(`queue ${name}`, queue, (opened) => opened.close());
   };
   const turnQueue = createTurnQueue(openQueue<TurnsJob>(TURNS_QUEUE), logger);
@@ -77,6 +89,7 @@ export const openService = async ({ config, logger, lifecycle, redisRole, startW
   return {
     mongo,
     redis,
+    queueRedis,
     partitions,
     hints,
     vault,

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, expect, test } from 'vitest';
-import { checklistOf } from '../scripts/admin/delivery/outcome.ts';
+import { describeTest } from '../src/events/delivery-view.ts';
 import { adminJson, runAdmin } from './support/admin.ts';
 import { aTurn, anAssistant } from './support/builders.ts';
 import { eventually } from './support/eventually.ts';
@@ -84,10 +84,10 @@ test('a test event goes the real way and is told step by step; a resend is marke
   const ids = [tested, again, third].map(({ deliveryId }) => deliveryId);
   expect(tested).toMatchObject({ event: 'webhook.test', outcome: 'delivered', status: 200, redelivery: false });
   expect(tested.checklist).toEqual([
-    { check: 'address resolved', ok: true, detail: '127.0.0.1' },
-    { check: 'TLS', ok: null, detail: 'plain HTTP' },
+    { check: 'address', ok: true, detail: '127.0.0.1' },
+    { check: 'tls', ok: null, detail: 'plain HTTP' },
     { check: 'status', ok: true, detail: '200' },
-    { check: 'within 5 s', ok: true, detail: expect.stringMatching(/^\d+ ms$/) },
+    { check: 'time', ok: true, detail: expect.stringMatching(/^\d+ ms of 5 s$/) },
   ]);
   expect(receiver.received[0]?.json).toMatchObject({ event: 'webhook.test', payload: { ping: 'pong' } });
   expect(ids).toEqual(['', ':1', ':2'].map((end) => `${tested.eventId}:${endpointId}${end}`));
@@ -112,7 +112,7 @@ test('a test that cannot be sent tells why; after a rotation with overlap both s
   await admin('endpoint', 'test', endpointId);
 
   expect(unresolved).toMatchObject({ outcome: 'not_sent', errorKind: 'dns' });
-  expect(unresolved.checklist[0]).toMatchObject({ check: 'address resolved', ok: false });
+  expect(unresolved.checklist[0]).toMatchObject({ check: 'address', ok: false });
   expect(rotated.secret).toMatch(/^whsec_/);
   expect(rotated.secret).not.toBe(secret);
   expect(String(receiver.received[0]?.headers['x-factory-signature']).match(/v1=/g)).toHaveLength(2);
@@ -129,12 +129,12 @@ test('the checklist tells how far a request came', () => {
   const timings = { dns: 1, connect: 2, tls: 3, firstByte: 4, total: 10.4 };
   const tls = { version: 'TLSv1.3', daysToExpiry: 12 };
 
-  const answered = checklistOf({ ...sent, tls, timings, errorKind: null });
-  const untrusted = checklistOf({ ...sent, tls: null, timings, errorKind: 'tls', outcome: 'not_sent', status: null });
+  const answered = describeTest({ ...sent, tls, timings, errorKind: null });
+  const untrusted = describeTest({ ...sent, tls: null, timings, errorKind: 'tls', outcome: 'not_sent', status: null });
 
-  expect(answered.map(({ ok }) => ok)).toEqual([true, true, false, true]);
-  expect(answered[1]?.detail).toBe('TLSv1.3, certificate ends in 12 days');
-  expect(untrusted.map(({ ok }) => ok)).toEqual([true, false, null, true]);
+  expect(answered.checks.map(({ ok }) => ok)).toEqual([true, true, false, true]);
+  expect(answered.checks[1]?.detail).toBe('TLSv1.3, certificate ends in 12 days: renew it soon');
+  expect(untrusted.checks.map(({ ok }) => ok)).toEqual([true, false, null, null]);
 });
 
 test('events that wait for a paused endpoint are listed as queued, and sent once it is resumed', async () => {

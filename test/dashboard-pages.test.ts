@@ -1,7 +1,9 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { Page } from 'playwright-core';
+import { afterAll, beforeAll, expect, test } from 'vitest';
 import { useBrowser } from './support/browser.ts';
 import { PAGES } from './support/dashboard-pages.ts';
 import { go } from './support/dashboard.ts';
+import { eventually } from './support/eventually.ts';
 import { barriersIn, overflowOf } from './support/page.ts';
 import { type Scene, setScene } from './support/scene.ts';
 import { useStack } from './support/stack.ts';
@@ -16,32 +18,32 @@ afterAll(() => scene.close());
 
 const NARROW = { width: 360, height: 740 };
 
-describe.each(['light', 'dark'] as const)('in %s colours', (colorScheme) => {
-  test.for(PAGES)('$name keeps nobody out', async ({ path, then }) => {
-    const page = await browser.open(stack.url, { cookie: scene.cookie, colorScheme });
+const inColours = async (page: Page, colorScheme: 'light' | 'dark'): Promise<void> => {
+  await page.emulateMedia({ colorScheme });
+  await page.locator(`html[data-mantine-color-scheme="${colorScheme}"]`).waitFor({ state: 'attached' });
+};
 
-    await go(page, path(scene));
-    await then?.(page);
+test.for(PAGES)('$name keeps nobody out, in light and in dark, and fits a phone of 360 pixels', async (one) => {
+  const page = await browser.open(stack.url, { cookie: scene.cookie });
 
-    expect(await barriersIn(page)).toEqual([]);
-  });
-
-  test('the sign-in keeps nobody out', async () => {
-    browser.expectComplaint(/status of 401/);
-    const page = await browser.open(stack.url, { colorScheme });
-
-    await go(page, '/');
-
-    expect(await barriersIn(page)).toEqual([]);
-  });
+  await go(page, one.path(scene));
+  await one.then?.(page);
+  await inColours(page, 'light');
+  const light = await barriersIn(page);
+  await inColours(page, 'dark');
+  const dark = await barriersIn(page);
+  expect({ light, dark }).toEqual({ light: [], dark: [] });
+  await page.setViewportSize(NARROW);
+  await eventually(async () => expect(await overflowOf(page)).toBe(0)); // the frame moves to its new place
 });
 
-test.for(PAGES)('$name fits a phone of 360 pixels', async ({ path, then }) => {
-  const page = await browser.open(stack.url, { cookie: scene.cookie, viewport: NARROW });
+test.for(['light', 'dark'] as const)('the sign-in keeps nobody out, in %s', async (colorScheme) => {
+  browser.expectComplaint(/status of 401/);
+  const page = await browser.open(stack.url, { colorScheme, viewport: NARROW });
 
-  await go(page, path(scene));
-  await then?.(page);
+  await go(page, '/');
 
+  expect(await barriersIn(page)).toEqual([]);
   expect(await overflowOf(page)).toBe(0);
 });
 

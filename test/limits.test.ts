@@ -4,6 +4,8 @@ import { openApi } from '../src/api.ts';
 import { readConfig } from '../src/platform/config.ts';
 import { createLifecycle } from '../src/platform/lifecycle.ts';
 import { createLogger } from '../src/platform/logger.ts';
+import { createRateLimiter } from '../src/assistants/rate-limit.ts';
+import { closeRedis, openRedis } from '../src/platform/redis.ts';
 import { anAssistant, aTurn, request } from './support/builders.ts';
 import { problemOf } from './support/problem.ts';
 import { useStack } from './support/stack.ts';
@@ -175,4 +177,15 @@ test('of 100 requests at once exactly as many pass as the limit allows', async (
 
   expect(answers.filter(({ status }) => status === 200)).toHaveLength(40);
   expect(answers.filter(({ status }) => status === 429)).toHaveLength(60);
+});
+
+test('the first request of a process is counted, also where other commands wait to be sent with it', async () => {
+  const { REDIS_URL: url, REDIS_PREFIX: prefix } = readConfig(stack.env);
+  const redis = await openRedis({ url, role: 'api' }, logger);
+  lifecycle.add('redis', redis, closeRedis);
+  const limiter = createRateLimiter(redis, { prefix, onRefused: () => undefined });
+
+  const [other, state] = await Promise.all([redis.get('nothing'), limiter.forApiKey(randomUUID(), 7)]);
+
+  expect([other, state]).toEqual([null, { limit: 7, remaining: 6, resetSeconds: 60 }]);
 });

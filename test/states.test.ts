@@ -180,7 +180,7 @@ test('a lead score given while a turn is being committed stands', async () => {
   await escalate({ lead_score: 77 });
 
   const held = { kind: 'held' as const, holdingText: 'soon', leadScore: 3, leadBecause: [] };
-  const committed = read && (await conversations.commit(read, held, { receiversOf: () => [], crowded: false }));
+  const committed = read && (await conversations.commit(read, held, () => []));
 
   expect(committed).toBeNull();
   expect((await record()).leadScore).toBe(77);

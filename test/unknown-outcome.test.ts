@@ -16,6 +16,8 @@ let relay: Relay;
 let url: string;
 /** What happens to the next command of this kind; once. */
 let trap: { of: (command: Command) => boolean; onLost: () => void } | null = null;
+/** After so many more of these the server is silent, on the connection they came by. */
+let silent: { of: (command: Command) => boolean; times: number } | null = null;
 
 beforeAll(async () => {
   const { hostname, port } = new URL(inject('mongodbUrl'));
@@ -25,7 +27,12 @@ beforeAll(async () => {
     trap = null;
     return onLost;
   };
-  relay = await openRelay({ host: hostname, port: Number(port) }, { loses });
+  const swallows = (command: Command): boolean => {
+    if (!silent?.of(command) || silent.times === 0) return false;
+    silent.times -= 1;
+    return true;
+  };
+  relay = await openRelay({ host: hostname, port: Number(port) }, { loses, swallows });
   const relayed = new URL(stack.env['MONGODB_URL'] ?? '');
   relayed.host = `127.0.0.1:${relay.port}`;
   relayed.search = '?directConnection=true';
@@ -72,8 +79,10 @@ test.each([
 ] as const)('%s: one turn, answered, under a first message', async (_name, command, onLost) => {
   const { say, stored } = await aSession();
   trap = { of: on(command), onLost };
+  // With a key the conversation's id is wanted at once, so that what was written is read back.
+  const headers: Record<string, string> = command === 'find' ? { 'Idempotency-Key': randomUUID() } : {};
 
-  const answer = await say('hello there, what are your opening hours please?');
+  const answer = await say('hello there, what are your opening hours please?', headers);
 
   expect(trap).toBeNull();
   expect(answer.status).toBe(200);
@@ -136,4 +145,26 @@ test('an escalation whose outcome is unknown is 500, never 503, and a retry find
   await eventually(async () => expect((await escalate()).status).toBe(200));
 
   expect((await history(conversationId)).body.messages.filter(({ role }) => role === 'system')).toHaveLength(1);
+});
+
+test('connections that have gone silent hold up nobody for long, and the turns they carried are one each', {
+  timeout: 40_000,
+}, async () => {
+  const { say, stored } = await aSession();
+  const other = await aSession();
+  // As many as there are accepting writes under way at once: all that come after wait behind them.
+  silent = { of: on('update'), times: 2 };
+  const message = 'hello there, what are your opening hours please?';
+
+  const first = say(message);
+  await eventually(() => expect(silent?.times).toBe(1));
+  const second = other.say(message);
+  await eventually(() => expect(silent?.times).toBe(0));
+  const [one, two] = await Promise.all([first, second]);
+
+  expect([problemOf(one), problemOf(two)]).toEqual(['500 internal_error', '500 internal_error']);
+  for (const session of [{ say, stored }, other]) {
+    expect((await session.say(message)).status).toBe(200);
+    expect(await session.stored()).toEqual({ said: [message], replies: 1 });
+  }
 });

@@ -1,22 +1,42 @@
 import { type Command, Option } from 'commander';
+import { createRecentDeliveries } from '../../src/conversations/delivery-list.ts';
 import { OUTCOMES } from '../../src/events/delivery.ts';
+import { type DeliveryRow, toDeliveryView } from '../../src/events/delivery-view.ts';
 import { EVENT_KINDS } from '../../src/events/event.ts';
+import { type DeliveryFilter, LIST_MAX } from '../../src/events/list.ts';
 import { ASSISTANT_OPTION, example, orNothingUnder, pointInTime, wholeNumber } from './arguments.ts';
 import { getAssistant } from './assistant.ts';
-import { type Filter, listDeliveries, readRecords } from './delivery/list.ts';
 import { awaitOutcome } from './delivery/outcome.ts';
-import { toWhole } from './delivery/view.ts';
-import type { Run } from './session.ts';
+import type { Opened, Run } from './session.ts';
 import { fields, msOf, table } from './text.ts';
 
 const LIMIT = 1_000;
 const ID = '7d8e8f0a-0f5e-4a53-8a43-5c1f6a0b2d11:c2a7f0de-51d4-4c0e-9b7e-0b8f2f6a9d10';
 
+type Filter = Omit<DeliveryFilter, 'limit' | 'cursor'>;
 type ListOptions = Omit<Filter, 'assistantId'> & {
   assistant: string;
   limit?: number;
   endpoint?: string;
   conversation?: string;
+};
+
+/** Page after page, until there are as many as were asked for. */
+const listDeliveries = async ({ deliveries, conversations }: Opened, filter: Filter, limit: number) => {
+  const recent = createRecentDeliveries({ deliveries, outbox: conversations.outbox });
+  const rows: DeliveryRow[] = [];
+  let cursor: string | null = null;
+  do {
+    const size = Math.min(LIST_MAX, limit - rows.length);
+    const page: Awaited<ReturnType<typeof recent>> = await recent({
+      ...filter,
+      limit: size,
+      ...(cursor && { cursor }),
+    });
+    rows.push(...page.deliveries);
+    cursor = page.nextCursor;
+  } while (cursor !== null && rows.length < limit);
+  return rows;
 };
 
 export const addDeliveryCommands = (program: Command, run: Run): void => {
@@ -62,7 +82,8 @@ export const addDeliveryCommands = (program: Command, run: Run): void => {
     .addHelpText('after', example(`deliveries show ${ID}`))
     .action((deliveryId: string) =>
       run(async (opened) => {
-        const whole = toWhole(await orNothingUnder('delivery', deliveryId, opened.deliveries.getDelivery(deliveryId)));
+        const delivery = await orNothingUnder('delivery', deliveryId, opened.deliveries.getDelivery(deliveryId));
+        const whole = toDeliveryView(delivery);
         return { json: whole, text: fields(whole) };
       }),
     );
@@ -74,10 +95,9 @@ export const addDeliveryCommands = (program: Command, run: Run): void => {
     .action((deliveryId: string) =>
       run(async (opened) => {
         const original = await orNothingUnder('delivery', deliveryId, opened.deliveries.getDelivery(deliveryId));
-        const { assistantId, eventId, endpointId } = original;
+        const { endpointId } = original;
         const endpoint = await orNothingUnder('endpoint', endpointId, opened.endpoints.getEndpoint(endpointId));
-        const earlier = await readRecords(opened, { assistantId, eventId, endpointId }, LIMIT);
-        const number = Math.max(0, ...earlier.map((one) => Number(one.deliveryId.split(':')[2] ?? 0))) + 1;
+        const { number } = await opened.deliveries.planResend(deliveryId);
         return awaitOutcome(opened, await opened.deliveries.queueResend(deliveryId, number, endpoint.url));
       }),
     );

@@ -47,6 +47,9 @@ export const createRateLimiter = (
     limiters.set(limit, made);
     return made;
   };
+  // The first one defines the library's script. ioredis must know it before any traffic: a pipeline begun before a script
+  // was defined cannot carry it, and its other commands would end the process.
+  limiterOf(FAILING_LIMIT_PER_MINUTE);
 
   const consume = async (kind: LimitKind, subject: string, limit: number): Promise<RateLimitState> => {
     try {

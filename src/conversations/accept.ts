@@ -16,7 +16,7 @@ import { conversationModels, type RecentTurn, REOPENED, type StoredConversation 
 import type { Hints } from './hints.ts';
 import { type Decision, decide } from './line.ts';
 import type { Messages } from './messages.ts';
-import { newborn, type NewTurn, pushTurn, received, toWaiting, untouchedBy } from './new-turn.ts';
+import { acceptStatement, type NewTurn, pushTurn, received, toWaiting, untouchedBy } from './new-turn.ts';
 import type { ReceiversOf } from './outbox.ts';
 
 /** How long an accept whose outcome is unknown is looked for before the caller is told 500. */
@@ -26,17 +26,38 @@ const LOOK_AGAIN_MS = 50;
 export type AcceptOptions = {
   receiversOf: ReceiversOf;
   windowMs: number;
+  /**
+   * The caller needs the conversation's id, or other turns of the session are known to be under way: then what was written
+   * is read back. Otherwise the turn is taken for head of its line; where it is not, the worker finds so.
+   */
+  readBack: boolean;
   /** Called before a join is written, so that no answer can come between. */
   watch: (turnId: string) => void;
 };
 
 export type Accepted =
-  | { kind: 'accepted'; conversationId: string; turnId: string; head: boolean; announced: boolean }
+  | {
+      kind: 'accepted';
+      /** Null where it was not read back; the reply brings it. */
+      conversationId: string | null;
+      turnId: string;
+      /** As known or believed: a worker asks MongoDB. */
+      head: boolean;
+      /** A failed turn, back in line under its old id. */
+      resumed: boolean;
+      /** The outbox may have something new to send. */
+      announced: boolean;
+    }
   | { kind: 'joined'; conversationId: string; turnId: string }
   | { kind: 'replayed'; conversation: StoredConversation; turn: RecentTurn }
   | { kind: 'busy' };
 
-type Upserted = { conversationId: string; waiting: { turnId: string }[] } | null;
+/** With nobody to tell there is no event, and nobody to wake. */
+const isAnnounced = ({ receiversOf }: AcceptOptions): boolean =>
+  receiversOf('message.received').length > 0 || receiversOf('conversation.created').length > 0;
+
+type Upsert = Pick<AcceptOptions, 'receiversOf' | 'readBack'> & { turn: NewTurn };
+type Upserted = { conversationId: string | null; head: boolean } | null;
 
 /**
  * The conversation takes the turn: one atomic upsert, batched with what arrives beside it. Its duplicate-key error is the
@@ -54,24 +75,24 @@ export const createAccept = ({
 }) => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
-  const upsert = createBatcher<{ turn: NewTurn; receiversOf: ReceiversOf }, Upserted>(async (items) => {
+  const readBack = async (
+    keys: string[],
+  ): Promise<Map<string, Pick<StoredConversation, 'conversationId' | 'waiting'>>> => {
+    if (keys.length === 0) return new Map();
+    const rows = await conversations
+      .find({ _id: { $in: [...new Set(keys)] } }, { projection: { conversationId: 1, 'waiting.turnId': 1 } })
+      .toArray()
+      .catch((cause: unknown) => {
+        throw new OutcomeUnknown('accepted turns could not be read back', { cause });
+      });
+    return new Map(rows.map((row) => [row._id, row]));
+  };
+
+  const upsert = createBatcher<Upsert, Upserted>(async (items) => {
     const { writeErrors = [] } = await updateMany(
       connection,
       'conversations',
-      items.map(({ turn, receiversOf }) => {
-        const { $push, $currentDate } = pushTurn(toWaiting(turn), received(turn, receiversOf));
-        return {
-          q: {
-            _id: turn.key,
-            ...untouchedBy(turn),
-            'recent.turnId': { $ne: turn.turnId },
-            ...(turn.dedupeKey !== null && { 'recent.dedupeKey': { $ne: turn.dedupeKey } }),
-            status: { $ne: 'resolved' },
-          },
-          u: { $push, $set: { language: turn.language }, $setOnInsert: newborn(turn, receiversOf), $currentDate },
-          upsert: true,
-        };
-      }),
+      items.map(({ turn, receiversOf }) => acceptStatement(turn, receiversOf)),
     ).catch((cause: unknown) => {
       // It may have stepped down between two statements of the batch.
       throw wasNotPrimary(cause) && items.length > 1 ? new OutcomeUnknown('a batch was refused', { cause }) : cause;
@@ -81,18 +102,17 @@ export const createAccept = ({
       if (code !== DUPLICATE_KEY) throw new OutcomeUnknown(`a turn of a batch could not be stored (code ${code})`);
       refused.add(index);
     }
-    const keys = [...new Set(items.filter((_, index) => !refused.has(index)).map(({ turn }) => turn.key))];
-    const rows = await conversations
-      .find({ _id: { $in: keys } }, { projection: { conversationId: 1, 'waiting.turnId': 1 } })
-      .toArray()
-      .catch((cause: unknown) => {
-        throw new OutcomeUnknown('accepted turns could not be read back', { cause });
-      });
-    const byKey = new Map(rows.map((row) => [row._id, row]));
-    return items.map(({ turn }, index) => {
+    const written = items.filter((_, index) => !refused.has(index));
+    const rows = await readBack(written.filter((item) => item.readBack).map(({ turn }) => turn.key));
+    return items.map(({ turn, readBack: wasReadBack }, index) => {
       if (refused.has(index)) return null;
+      if (!wasReadBack) return { conversationId: null, head: true };
       // Gone again already = erased between write and read; the waiting caller will be told 404.
-      return byKey.get(turn.key) ?? { conversationId: turn.conversationId, waiting: [] };
+      const row = rows.get(turn.key);
+      return {
+        conversationId: row?.conversationId ?? turn.conversationId,
+        head: row?.waiting[0]?.turnId === turn.turnId,
+      };
     });
   });
 
@@ -179,7 +199,8 @@ export const createAccept = ({
           conversationId,
           turnId: turn.turnId,
           head: waiting[0]?.turnId === turn.turnId,
-          announced: true,
+          resumed: false,
+          announced: isAnnounced(options),
         };
       case 'join':
         options.watch(decision.turn.turnId);
@@ -190,13 +211,15 @@ export const createAccept = ({
         const { turnId } = decision.turn;
         options.watch(turnId);
         return (await pushAgain(conversation, decision.turn, turn))
-          ? { kind: 'accepted', conversationId, turnId, head: waiting.length === 0, announced: false }
+          ? { kind: 'accepted', conversationId, turnId, head: waiting.length === 0, resumed: true, announced: false }
           : null;
       }
-      case 'new':
-        return (await pushNew(conversation, turn, options.receiversOf))
-          ? { kind: 'accepted', conversationId, turnId: turn.turnId, head: waiting.length === 0, announced: true }
-          : null;
+      case 'new': {
+        if (!(await pushNew(conversation, turn, options.receiversOf))) return null;
+        const head = waiting.length === 0;
+        const announced = isAnnounced(options);
+        return { kind: 'accepted', conversationId, turnId: turn.turnId, head, resumed: false, announced };
+      }
     }
   };
 
@@ -205,11 +228,10 @@ export const createAccept = ({
     const read = () => conversations.findOne({ _id: turn.key }, doubtful ? { readConcern: 'majority' } : {});
     // Under a known key the turn may have left `recent` long ago: the upsert's filter would not see it.
     const known = turn.reservation === 'known' ? await read() : null;
-    const upserted = known ? null : await upsert({ turn, receiversOf: options.receiversOf });
+    const upserted = known ? null : await upsert({ turn, ...options });
     if (upserted) {
-      const { conversationId, waiting } = upserted;
-      const head = waiting[0]?.turnId === turn.turnId;
-      return { kind: 'accepted', conversationId, turnId: turn.turnId, head, announced: true };
+      const announced = isAnnounced(options);
+      return { kind: 'accepted', ...upserted, turnId: turn.turnId, resumed: false, announced };
     }
     const conversation = known ?? (await read());
     return conversation && settle(conversation, turn, options);

@@ -13,7 +13,8 @@ import {
   type TurnReply,
 } from './turn-end.ts';
 
-const RECENT_MIN = 20;
+/** Finished turns a conversation keeps in any case. */
+export const RECENT_MIN = 20;
 const RECENT_MAX = 200;
 
 export type Committed = {
@@ -46,75 +47,54 @@ export const createCommit = (dependencies: { connection: Connection; messages: M
   const { connection, messages, hints } = dependencies;
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
-  const write = createBatcher<PreparedCommit, { won: boolean; nextTurnId: string | null }>(async (items) => {
+  const write = createBatcher<PreparedCommit, boolean>(async (items) => {
     const { n } = await updateMany(
       connection,
       'conversations',
       items.map(({ statement }) => statement),
     );
-    const allWon = n === items.length;
-    const unsure = items.filter(({ crowded }) => crowded || !allWon);
-    if (unsure.length === 0) return items.map(({ nextTurnId }) => ({ won: true, nextTurnId }));
+    if (n === items.length) return items.map(() => true);
+    // Some changed in between; whose mark stands has won.
     const rows = await conversations
       .find(
-        { _id: { $in: unsure.map(({ key }) => key) } },
-        {
-          projection: {
-            'waiting.turnId': 1,
-            'recent.turnId': 1,
-            'recent.finishedAt': 1,
-            'recent.replyMessageId': 1,
-          },
-        },
+        { _id: { $in: items.map(({ key }) => key) } },
+        { projection: { 'recent.turnId': 1, 'recent.finishedAt': 1, 'recent.replyMessageId': 1 } },
       )
       .toArray();
-    const byKey = new Map(rows.map((row) => [row._id, row]));
-    return items.map(({ key, mark, crowded, nextTurnId }) => {
-      if (allWon && !crowded) return { won: true, nextTurnId };
-      const row = byKey.get(key);
-      const won =
-        allWon ||
-        row?.recent.some(
-          (known) =>
-            known.turnId === mark.turnId &&
-            known.replyMessageId === mark.replyMessageId &&
-            known.finishedAt.getTime() === mark.finishedAt.getTime(),
-        ) === true;
-      return { won, nextTurnId: row?.waiting[0]?.turnId ?? null };
-    });
+    const recentOf = new Map(rows.map((row) => [row._id, row.recent]));
+    return items.map(
+      ({ key, mark }) =>
+        recentOf
+          .get(key)
+          ?.some(
+            (known) =>
+              known.turnId === mark.turnId &&
+              known.replyMessageId === mark.replyMessageId &&
+              known.finishedAt.getTime() === mark.finishedAt.getTime(),
+          ) === true,
+    );
   });
-
-  const fallingOf = async ({ _id, recent, recentCount }: AnswerableConversation): Promise<RecentTurn[]> => {
-    const size = Math.max(0, recentCount + 1 - RECENT_MIN);
-    if (size <= recent.length) return recent.slice(0, size);
-    const whole = await conversations.findOne({ _id }, { projection: { recent: 1 } });
-    return whole?.recent.slice(0, size) ?? [];
-  };
 
   return async (
     conversation: AnswerableConversation,
     end: TurnEnd,
-    { receiversOf, crowded }: { receiversOf: ReceiversOf; crowded: boolean },
+    receiversOf: ReceiversOf,
   ): Promise<Committed | null> => {
     const { _id: key } = conversation;
-    const findFalling = async () => {
-      const falling = await fallingOf(conversation);
-      const delivered = await hints.findDelivered(falling.map(({ turnId }) => ({ key, turnId })));
-      return { falling, delivered };
-    };
-    const [storedSeqs, { falling, delivered }] = await Promise.all([
+    const falling = conversation.recent.slice(0, Math.max(0, conversation.recentCount + 1 - RECENT_MIN));
+    const [storedSeqs, delivered] = await Promise.all([
       messages.storeFullPages(conversation),
-      findFalling(),
+      hints.findDelivered(falling.map(({ turnId }) => ({ key, turnId }))),
     ]);
     const kept = { falling, count: conversation.recentCount };
     const keepRecent = countRecent(kept, (turnId) => delivered.has(turnId), Date.now());
-    const prepared = prepareCommit(conversation, end, { receiversOf, storedSeqs, keepRecent, crowded });
-    const { won, nextTurnId } = await write(prepared);
-    if (!won) {
+    const prepared = prepareCommit(conversation, end, { receiversOf, storedSeqs, keepRecent });
+    if (!(await write(prepared))) {
       await messages.eraseIfGone(conversation);
       return null;
     }
-    return { reply: prepared.reply, seq: prepared.mark.seq, nextTurnId, announced: prepared.announced };
+    const { reply, mark, nextTurnId, announced } = prepared;
+    return { reply, seq: mark.seq, nextTurnId, announced };
   };
 };
 

@@ -40,6 +40,12 @@ export const findQueuedDelivery = async (outboxes: OutboxStore, deliveryId: stri
   return event ? toQueuedRow(outbox, event, endpointId) : null;
 };
 
+/** What waits in an outbox, as a list shows it; what has been claimed since has a record of its own. */
+export const queuedRowsOf = (outbox: Outbox): DeliveryRow[] =>
+  [...(outbox.opening ? [outbox.opening] : []), ...(outbox.outbox ?? [])].flatMap((event) =>
+    event.endpoints.map((endpointId) => toQueuedRow(outbox, event, endpointId)),
+  );
+
 const newestFirst = (a: DeliveryRow, b: DeliveryRow): number =>
   b.createdAt.getTime() - a.createdAt.getTime() || (a.deliveryId < b.deliveryId ? 1 : -1);
 
@@ -65,12 +71,7 @@ const matches = (row: DeliveryRow, filter: DeliveryFilter): boolean => {
 export const createRecentDeliveries = ({ deliveries, outbox: outboxes }: Dependencies) => {
   const findQueued = async (filter: DeliveryFilter): Promise<DeliveryRow[]> => {
     const found = await outboxes.findUnsent(filter, OUTBOXES_MAX);
-    const rows = found.flatMap((outbox) =>
-      [...(outbox.opening ? [outbox.opening] : []), ...(outbox.outbox ?? [])].flatMap((event) =>
-        event.endpoints.map((endpointId) => toQueuedRow(outbox, event, endpointId)),
-      ),
-    );
-    const wanted = rows.filter((row) => matches(row, filter));
+    const wanted = found.flatMap(queuedRowsOf).filter((row) => matches(row, filter));
     const claimed = await deliveries.readOutcomes(wanted.map(({ deliveryId }) => deliveryId));
     return wanted.filter(({ deliveryId }) => !claimed.has(deliveryId));
   };

@@ -1,4 +1,5 @@
 import { truncateContent } from '../events/event.ts';
+import type { UpdateStatement } from '../platform/mongo.ts';
 import { type ChannelName, MAX_WAITING, type OutboxEvent, REOPENED, type WaitingTurn } from './conversation.ts';
 import { newOutboxEvent, type ReceiversOf } from './outbox.ts';
 
@@ -44,7 +45,7 @@ export const received = ({ message, language, acceptedAt }: NewTurn, receiversOf
   );
 
 /** Facts of a conversation at its birth, so that no later write needs to ask whether a field is there. */
-export const newborn = (turn: NewTurn, receiversOf: ReceiversOf) => {
+const newborn = (turn: NewTurn, receiversOf: ReceiversOf) => {
   const opening = newOutboxEvent(
     { event: 'conversation.created', payload: { language: turn.language } },
     receiversOf,
@@ -81,3 +82,19 @@ export const pushTurn = (waiting: WaitingTurn, announcement: OutboxEvent | null)
   $push: { waiting, ...(announcement && { outbox: announcement }) },
   $currentDate: { updatedAt: true },
 });
+
+/** The turn accepted in one upsert; what its filter refuses is told by a duplicate key (design §2). */
+export const acceptStatement = (turn: NewTurn, receiversOf: ReceiversOf): UpdateStatement => {
+  const { $push, $currentDate } = pushTurn(toWaiting(turn), received(turn, receiversOf));
+  return {
+    q: {
+      _id: turn.key,
+      ...untouchedBy(turn),
+      'recent.turnId': { $ne: turn.turnId },
+      ...(turn.dedupeKey !== null && { 'recent.dedupeKey': { $ne: turn.dedupeKey } }),
+      status: { $ne: 'resolved' },
+    },
+    u: { $push, $set: { language: turn.language }, $setOnInsert: newborn(turn, receiversOf), $currentDate },
+    upsert: true,
+  };
+};

@@ -81,10 +81,9 @@ const pullStatements = ({ key, conversationId, endpointId, ended, opening }: Pul
     ];
   }
   const eventId = { $in: ended.map((event) => event.eventId) };
-  const last = {
-    q: { ...home, 'outbox.eventId': eventId },
-    u: { $pull: { outbox: { eventId, endpoints: [endpointId] } } },
-  };
+  // By `_id` alone: MongoDB plans any other filter anew for each statement, at a third of what this one costs. Event ids
+  // are of one life of the session, so what is pulled says which life is meant.
+  const last = { q: { _id: key }, u: { $pull: { outbox: { eventId, endpoints: [endpointId] } } } };
   if (shared.length === 0) return [last];
   const oneOfMany = {
     q: { ...home, 'outbox.eventId': { $in: shared } },

@@ -4,7 +4,7 @@ import { createBatcher } from '../platform/batch.ts';
 import { homeRange, isUuid } from '../platform/ids.ts';
 import { collectionOf, updateMany } from '../platform/mongo.ts';
 import { createAccept } from './accept.ts';
-import { createCommit } from './commit.ts';
+import { createCommit, RECENT_MIN } from './commit.ts';
 import { conversationModels, type RecentTurn, type StoredConversation } from './conversation.ts';
 import { createErasure } from './erasure.ts';
 import type { Hints } from './hints.ts';
@@ -32,9 +32,9 @@ const FOR_ANSWER = {
   engineErrorStreak: 1,
   holding: 1,
   seq: 1,
-  waiting: 1,
+  waiting: { $slice: ['$waiting', 2] },
   texts: 1,
-  recent: { $slice: ['$recent', 2] },
+  recent: { $slice: ['$recent', { $max: [1, { $subtract: [{ $size: '$recent' }, RECENT_MIN - 1] }] }] },
   recentCount: { $size: '$recent' },
 } as const;
 
@@ -92,7 +92,7 @@ export const createConversationStore = (dependencies: {
     /** The session's conversation as it stands, batched; null = none yet, or erased. */
     findByKey: createBatcher<string, StoredConversation | null>(readMany),
 
-    /** The same as a worker needs it: of finished turns only the oldest, which a commit may let fall. */
+    /** The same as a worker needs it: the head and the next, and of finished turns those which a commit may let fall. */
     findForAnswer: createBatcher<string, AnswerableConversation | null>(async (keys) => {
       const rows = await conversations.find({ _id: { $in: keys } }, { projection: FOR_ANSWER }).toArray();
       const byKey = new Map(rows.map((row) => [row._id, row as unknown as AnswerableConversation]));

@@ -33,7 +33,7 @@ export type TurnEnd =
   | { kind: 'held'; holdingText: string; leadScore: number; leadBecause: string[] }
   | { kind: 'failed' };
 
-/** A conversation as a worker reads it: of `recent` the first two, and how many there are. */
+/** A conversation as a worker reads it: of `waiting` the first two, of `recent` those a commit may let fall. */
 export type AnswerableConversation = Omit<StoredConversation, 'sessionId' | 'outbox' | 'opening'> & {
   recentCount: number;
 };
@@ -49,9 +49,8 @@ export type PreparedCommit = {
   mark: RecentTurn;
   reply: TurnReply;
   announced: boolean;
-  /** The next head, if the statement asked for an unchanged line. */
+  /** The next head: known, since a line moves at its head only, and one that is alone is committed only while it is. */
   nextTurnId: string | null;
-  crowded: boolean;
 };
 
 const systemMessage = (content: string, createdAt: Date): Message => ({
@@ -116,8 +115,6 @@ type CommitDetails = {
   receiversOf: ReceiversOf;
   storedSeqs: string[];
   keepRecent: number;
-  /** Turns kept coming while an earlier try was made: do not ask for an unchanged line again. */
-  crowded: boolean;
 };
 
 /**
@@ -127,7 +124,7 @@ type CommitDetails = {
 export const prepareCommit = (
   conversation: AnswerableConversation,
   end: TurnEnd,
-  { receiversOf, storedSeqs, keepRecent, crowded }: CommitDetails,
+  { receiversOf, storedSeqs, keepRecent }: CommitDetails,
 ): PreparedCommit => {
   const turn = conversation.waiting[0];
   if (!turn) throw new Error('a commit needs a head');
@@ -188,7 +185,6 @@ export const prepareCommit = (
     reply: replyOf(end, reply, holding),
     announced: escalated !== null,
     nextTurnId: conversation.waiting[1]?.turnId ?? null,
-    crowded,
     statement: {
       q: {
         _id: conversation._id,
@@ -198,8 +194,8 @@ export const prepareCommit = (
         leadScore: conversation.leadScore,
         'waiting.0.turnId': turn.turnId,
         'waiting.0.replyTo': { $size: turn.replyTo.length },
-        // Nobody came after: then the next head is known without another look.
-        ...(!crowded && { waiting: { $size: conversation.waiting.length } }),
+        // Whoever came meanwhile was told that another is head: nobody but the next reading would find them.
+        ...(conversation.waiting.length === 1 && { waiting: { $size: 1 } }),
       },
       u: {
         $set: {

@@ -1,7 +1,7 @@
 import { type Connection, mongo } from 'mongoose';
 import { createBatcher } from '../platform/batch.ts';
 import { newToken } from '../platform/ids.ts';
-import { collectionOf, DURABLE, insertMany, updateMany } from '../platform/mongo.ts';
+import { collectionOf, DURABLE, insertMany, setWhere, updateMany } from '../platform/mongo.ts';
 import {
   deliveryIdOf,
   deliveryModel,
@@ -96,8 +96,8 @@ export const createClaims = ({ connection, worker, retentionDays }: Recording) =
       connection,
       COLLECTION,
       items.map(({ deliveryId, token, exchange }) => ({
-        q: { _id: deliveryId, token, ...leaving('record') },
-        u: { $set: { ...exchange, endedAt: new Date() } },
+        q: { _id: deliveryId },
+        u: setWhere({ token, ...leaving('record') }, { ...exchange, endedAt: new Date() }),
       })),
     );
     return items.map(() => undefined);

@@ -56,16 +56,21 @@ const resendRiskOf = ({ outcome }: StoredDelivery): ResendRisk => (outcome === '
 /** `ok` null: not reached, or there is nothing to check. */
 export type TestCheck = { check: 'address' | 'tls' | 'status' | 'time'; ok: boolean | null; detail: string | null };
 
+type Checked = Pick<
+  StoredDelivery,
+  'url' | 'outcome' | 'errorKind' | 'errorDetail' | 'status' | 'remoteAddress' | 'tls' | 'timings'
+>;
+
 const DEADLINE_S = 5;
 const EXPIRES_SOON_DAYS = 14;
 
-const addressCheck = ({ errorKind, errorDetail, remoteAddress }: StoredDelivery): TestCheck => {
+const addressCheck = ({ errorKind, errorDetail, remoteAddress }: Checked): TestCheck => {
   const failed = errorKind === 'dns' || errorKind === 'address_refused';
   const ok = failed ? false : remoteAddress ? true : null;
   return { check: 'address', ok, detail: remoteAddress ?? (failed ? (errorDetail ?? errorKind) : null) };
 };
 
-const tlsCheck = ({ url, errorKind, errorDetail, tls }: StoredDelivery): TestCheck => {
+const tlsCheck = ({ url, errorKind, errorDetail, tls }: Checked): TestCheck => {
   if (!url.startsWith('https:')) return { check: 'tls', ok: null, detail: 'plain HTTP' };
   if (tls) {
     const days = tls.daysToExpiry;
@@ -78,7 +83,7 @@ const tlsCheck = ({ url, errorKind, errorDetail, tls }: StoredDelivery): TestChe
     : { check: 'tls', ok: null, detail: null };
 };
 
-const statusCheck = ({ outcome, status, errorKind }: StoredDelivery): TestCheck =>
+const statusCheck = ({ outcome, status, errorKind }: Checked): TestCheck =>
   status == null
     ? {
         check: 'status',
@@ -87,14 +92,14 @@ const statusCheck = ({ outcome, status, errorKind }: StoredDelivery): TestCheck 
       }
     : { check: 'status', ok: outcome === 'delivered', detail: String(status) };
 
-const timeCheck = ({ status, errorKind, timings }: StoredDelivery): TestCheck => {
+const timeCheck = ({ status, errorKind, timings }: Checked): TestCheck => {
   const total = timings?.total ?? null;
   const ok = errorKind === 'timeout' ? false : status == null ? null : true;
   return { check: 'time', ok, detail: total === null ? null : `${Math.round(total)} ms of ${DEADLINE_S} s` };
 };
 
 /** A test event's way, step by step, for the person who pressed the button. */
-export const describeTest = (delivery: StoredDelivery): { ok: boolean; ended: boolean; checks: TestCheck[] } => ({
+export const describeTest = (delivery: Checked): { ok: boolean; ended: boolean; checks: TestCheck[] } => ({
   ok: delivery.outcome === 'delivered',
   ended: isFinal(delivery.outcome),
   checks: [addressCheck(delivery), tlsCheck(delivery), statusCheck(delivery), timeCheck(delivery)],

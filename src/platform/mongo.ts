@@ -9,14 +9,21 @@ export const DURABLE = { w: 'majority', j: true } as const;
 export const DUPLICATE_KEY = 11000;
 
 const CONNECT_RETRY_MS = 200;
+/** A connection that brings nothing for so long while an answer is due is given up; nothing here takes near as long. */
+const SILENT_AFTER_MS = 6_000;
 
 /**
  * One connection pool per process. Operations fail instead of waiting when no primary answers for 800 ms, so that a
- * caller hears 503 within a second; a server that stops answering is noticed by its heartbeat. At start the server gets
- * `timeoutMs` to appear.
+ * caller hears 503 within a second; a server that stops answering is noticed by its heartbeat, a single connection that
+ * does by its silence. At start the server gets `timeoutMs` to appear.
  */
 export const openMongo = async (
-  { url, timeoutMs = 10_000, maxPoolSize = 32 }: { url: string; timeoutMs?: number; maxPoolSize?: number },
+  {
+    url,
+    timeoutMs = 10_000,
+    maxPoolSize = 32,
+    silentAfterMs = SILENT_AFTER_MS,
+  }: { url: string; timeoutMs?: number; maxPoolSize?: number; silentAfterMs?: number },
   logger: Logger,
 ): Promise<Connection> => {
   const deadline = Date.now() + timeoutMs;
@@ -28,6 +35,7 @@ export const openMongo = async (
       maxPoolSize,
       serverSelectionTimeoutMS: 800,
       connectTimeoutMS: 2000,
+      socketTimeoutMS: silentAfterMs,
       heartbeatFrequencyMS: 2000,
       writeConcern: DURABLE,
     });
@@ -95,6 +103,20 @@ export const updateMany = async (
   collection: string,
   updates: UpdateStatement[],
 ): Promise<WriteReply> => writeMany(connection, { update: collection, updates });
+
+/**
+ * An update that sets these fields where those have these values, and changes nothing elsewhere. For a statement whose
+ * filter is `_id` alone: MongoDB finds that one directly, and plans any other anew each time, which costs as much as the
+ * update. Values are literal: none is taken for an expression.
+ */
+export const setWhere = (
+  expected: Record<string, unknown>,
+  fields: Record<string, unknown>,
+): Record<string, unknown>[] => {
+  const conditions = Object.entries(expected).map(([field, value]) => ({ $eq: [`$${field}`, { $literal: value }] }));
+  const changed = { $mergeObjects: ['$$ROOT', { $literal: fields }] };
+  return [{ $replaceWith: { $cond: [{ $and: conditions }, changed, '$$ROOT'] } }];
+};
 
 /** Many inserts as one command; a document whose `_id` exists is reported in `writeErrors`, the others are stored. */
 export const insertMany = async (

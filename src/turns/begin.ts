@@ -17,6 +17,7 @@ import type { TurnQueue } from './queue.ts';
 import type { Progress } from './progress.ts';
 import type { Published, Replies, Waiter } from './replies.ts';
 import type { ChatResponse } from './turn.ts';
+import { createUnderWay } from './under-way.ts';
 
 export type TurnRequest = {
   assistant: Assistant;
@@ -35,7 +36,8 @@ export type TurnRequest = {
 /** A turn the service has taken, or the one this request repeats. */
 export type Begun = {
   turnId: string;
-  conversationId: string;
+  /** Null for a caller who waits for the whole answer: that brings it. */
+  conversationId: string | null;
   /** The turn of an earlier or concurrent request: `Idempotent-Replayed: true`. */
   replayed: boolean;
   /** The answer, waited for where there is none yet; throws what the caller is to be told. Not for a 202. */
@@ -62,10 +64,19 @@ type Dependencies = {
   logger: Logger;
 };
 
-/** A turn accepted without being announced is one that was announced before. */
 const repetitionOf = (accepted: Accepted): Repetition | null => {
   if (accepted.kind === 'joined' || accepted.kind === 'replayed') return accepted.kind;
-  return accepted.kind === 'accepted' && !accepted.announced ? 'resumed' : null;
+  return accepted.kind === 'accepted' && accepted.resumed ? 'resumed' : null;
+};
+
+/** A caller who waits for the whole answer learns it from that; all others at once. */
+const needsConversation = ({ async, onProgress, idempotencyKey }: TurnRequest): boolean =>
+  async === true || onProgress !== undefined || idempotencyKey !== null;
+
+/** For a caller who was told at once. */
+export const knownConversationOf = ({ conversationId }: Pick<Begun, 'conversationId'>): string => {
+  if (conversationId === null) throw new Error('the conversation of this turn was not asked for');
+  return conversationId;
 };
 
 const inTime = async (reply: Promise<Published>, timeoutMs: number): Promise<Published> => {
@@ -83,6 +94,7 @@ const inTime = async (reply: Promise<Published>, timeoutMs: number): Promise<Pub
 export const createBegin = (dependencies: Dependencies) => {
   const { conversations, endpoints, hints, turnQueue, deliveryQueue, replies, replyTimeoutMs, logger } = dependencies;
   const { onRepeated, onBusy } = dependencies;
+  const underWay = createUnderWay();
   const storedReply = storedReplyOf(conversations);
 
   const channelOf = ({ async, onProgress }: TurnRequest): string | null => {
@@ -163,6 +175,7 @@ export const createBegin = (dependencies: Dependencies) => {
     const accepted = await conversations.accept(turn, {
       receiversOf: channel === 'playground' ? () => [] : receivers,
       windowMs: assistant.dedupeWindowSeconds * 1000,
+      readBack: needsConversation(request) || !underWay.isAlone(turn.key),
       watch,
     });
     if (accepted.kind === 'busy') {
@@ -173,7 +186,9 @@ export const createBegin = (dependencies: Dependencies) => {
     if (repetition) onRepeated(idempotencyKey === null ? repetition : 'keyed');
     if (idempotencyKey !== null) {
       const { conversationId } = accepted.kind === 'replayed' ? accepted.conversation : accepted;
-      conversations.idempotencyKeys.bind(assistant.assistantId, idempotencyKey, conversationId);
+      if (conversationId !== null) {
+        conversations.idempotencyKeys.bind(assistant.assistantId, idempotencyKey, conversationId);
+      }
     }
     hint(accepted, turn);
     return accepted;
@@ -190,12 +205,15 @@ export const createBegin = (dependencies: Dependencies) => {
       waiters.set(turnId, waiter);
       return waiter;
     };
+    const leave = underWay.enter(key);
     const end = (): void => {
+      leave();
       for (const waiter of waiters.values()) waiter.cancel();
     };
     try {
       if (!request.async) watch(turn.turnId);
       const accepted = await accept(request, turn, request.async ? () => undefined : watch);
+      if (request.async) leave();
       if (accepted.kind === 'replayed') {
         const { conversation, turn: known } = accepted;
         const { conversationId } = conversation;
@@ -213,9 +231,10 @@ export const createBegin = (dependencies: Dependencies) => {
         const waiter = watch(turnId);
         waiter.arm();
         const left = replyTimeoutMs - (performance.now() - startedAt);
-        const { reply } = await inTime(waiter.reply, Math.max(0, left));
-        logger.debug({ turnId, conversationId, ms: Math.round(performance.now() - startedAt) }, 'turn answered');
-        return toResponse(reply, conversationId);
+        const published = await inTime(waiter.reply, Math.max(0, left));
+        const ms = Math.round(performance.now() - startedAt);
+        logger.debug({ turnId, conversationId: published.conversationId, ms }, 'turn answered');
+        return toResponse(published.reply, published.conversationId);
       };
       return {
         turnId,

@@ -3,7 +3,7 @@ import { type Access, callerOf, noteCall } from '../assistants/access.ts';
 import { invalid } from '../platform/errors.ts';
 import { methodNotAllowed, validate } from '../platform/http.ts';
 import { jsonBody } from '../platform/json-body.ts';
-import type { Begin, TurnRequest } from './begin.ts';
+import { type Begin, knownConversationOf, type TurnRequest } from './begin.ts';
 import { type StreamTurn, wantsStream } from './stream.ts';
 import type { Submit } from './submit.ts';
 import { ChatRequest, IdempotencyKey } from './turn.ts';
@@ -46,7 +46,9 @@ export const turnRoutes = ({ access, begin, submit, streamTurn, readTurn }: Depe
   };
 
   const accept: RequestHandler = async (req, res) => {
-    const { turnId, conversationId, replayed, delivered } = await begin({ ...turnOf(req, res), async: true });
+    const begun = await begin({ ...turnOf(req, res), async: true });
+    const { turnId, replayed, delivered } = begun;
+    const conversationId = knownConversationOf(begun);
     sayReplayed(res, replayed);
     noteCall(res, { conversationId });
     // A new turn says of itself that nobody waits for it; of one that others wait for, or that has ended, it is recorded.

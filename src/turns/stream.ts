@@ -2,7 +2,7 @@ import type { Request, Response } from 'express';
 import { noteCall } from '../assistants/access.ts';
 import type { ApiError } from '../platform/errors.ts';
 import { requestIdOf } from '../platform/http.ts';
-import type { Begin, TurnRequest } from './begin.ts';
+import { type Begin, knownConversationOf, type TurnRequest } from './begin.ts';
 import { complete, NOTHING_YET, type Progress } from './progress.ts';
 
 const COMMENT_EVERY_MS = 15_000;
@@ -52,7 +52,9 @@ export const createStreamTurn =
       if (early) early = progress;
       else writer.say(progress);
     };
-    const { turnId, conversationId, replayed, response, delivered, end } = await begin({ ...request, onProgress });
+    const begun = await begin({ ...request, onProgress });
+    const { turnId, replayed, response, delivered, end } = begun;
+    const conversationId = knownConversationOf(begun);
     noteCall(res, { conversationId });
     if (replayed) res.set('Idempotent-Replayed', 'true');
     res.set(HEADERS).flushHeaders();

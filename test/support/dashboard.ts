@@ -1,5 +1,7 @@
 import { randomUUID } from 'node:crypto';
-import type { Page } from 'playwright-core';
+import type { Page, Request } from 'playwright-core';
+import { expect } from 'vitest';
+import { eventually } from './eventually.ts';
 import { PASSWORD } from './operator-client.ts';
 import type { Stack } from './stack.ts';
 
@@ -20,12 +22,17 @@ export const signIn = async (page: Page, { email, password }: { email: string; p
 export const settled = async (page: Page): Promise<void> => {
   await page.getByRole('heading', { level: 1 }).waitFor();
   await page.getByLabel('Loading', { exact: true }).first().waitFor({ state: 'detached' });
-  await page.waitForLoadState('networkidle');
 };
 
 export const go = async (page: Page, path: string): Promise<void> => {
+  const underWay = new Set<Request>();
+  page.on('request', (request) => underWay.add(request));
+  const ended = (request: Request): boolean => underWay.delete(request);
+  page.on('requestfinished', ended);
+  page.on('requestfailed', ended);
   await page.goto(`/operator${path}`);
   await settled(page);
+  await eventually(() => expect([...underWay].map((request) => request.url())).toEqual([]));
 };
 
 /** Through the menu, as people go. */

@@ -32,11 +32,15 @@ const eachCommand = (seen: (bytes: Buffer, command: Command | null) => void): ((
 
 /**
  * A way to a server that a test can cut and mend, without touching the server itself. `loses`: a command that reaches the
- * server, and whose answer is lost with its connection; what it gives is called then.
+ * server, and whose answer is lost with its connection; what it gives is called then. `swallows`: one after which nothing
+ * comes back any more, while the connection stays open.
  */
 export const openRelay = async (
   target: { host: string; port: number },
-  { loses }: { loses?: (command: Command) => (() => void) | null } = {},
+  {
+    loses,
+    swallows = () => false,
+  }: { loses?: (command: Command) => (() => void) | null; swallows?: (command: Command) => boolean } = {},
 ): Promise<Relay> => {
   const sockets = new Set<Socket>();
   const keep = (socket: Socket): Socket => {
@@ -57,6 +61,7 @@ export const openRelay = async (
           near.destroy();
           onLost?.();
         };
+        if (command && swallows(command)) far.unpipe(near).resume();
         if (onLost) far.unpipe(near).once('data', lose).resume();
         far.write(bytes);
       }),

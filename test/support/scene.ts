@@ -6,7 +6,7 @@ import { eventually } from './eventually.ts';
 import { type Receiver, openReceiver } from './receiver.ts';
 import type { Stack } from './stack.ts';
 
-export const OWNER = { email: 'ada@harbourroast.example', password: 'correct horse battery' };
+export const OWNER = { email: 'ada@harbour-roasters.example', password: 'correct horse battery' };
 
 /** A service as it looks after some weeks of use: something on every page, good and bad. */
 export type Scene = {
@@ -77,8 +77,8 @@ const makeAssistants = async ({ call }: Owner, { service: { assistants } }: Plac
 
 const makeOperators = async ({ call }: Owner): Promise<void> => {
   for (const [email, role] of [
-    ['bo@harbourroast.example', 'agent'],
-    ['cleo@harbourroast.example', 'owner'],
+    ['bo@harbour-roasters.example', 'agent'],
+    ['cleo@harbour-roasters.example', 'owner'],
   ]) {
     await call('/operators', { email, role });
   }

@@ -203,23 +203,31 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
       }
       const receiversOf =
         conversation.channel === 'playground' ? () => [] : await endpoints.receivers(conversation.assistantId);
-      const committed = await conversations.commit(conversation, answered.end, {
-        receiversOf,
-        crowded: tried > 0,
-      });
+      const committed = await conversations.commit(conversation, answered.end, receiversOf);
       if (!committed) continue;
       announceEnd(conversation, turn, answered.end, committed);
       return { nextTurnId: committed.nextTurnId, failed: committed.reply.outcome === 'failed' };
     }
   };
 
-  /** One head under a take. The next head of its line, or null. */
-  const answerTaken = async (ref: TurnRef): Promise<string | null> => {
-    // Seen as the head before it is taken: a stray job must not hold a turn whose time comes a moment later.
+  /**
+   * Seen as the head before it is taken: a stray job must not hold a turn whose time comes a moment later. One that
+   * became head by this worker's own commit is known to be it.
+   */
+  const takeUp = async (ref: TurnRef, { inARow }: { inARow: boolean }) => {
+    if (inARow) return Promise.all([conversations.findForAnswer(ref.key), hints.take(ref)]);
     const read = await conversations.findForAnswer(ref.key);
-    if (!read || !headOf(read, ref.turnId)) return null;
-    const take = await hints.take(ref);
+    return [read, headOf(read, ref.turnId) && (await hints.take(ref))] as const;
+  };
+
+  /** One head under a take. The next head of its line, or null. */
+  const answerTaken = async (ref: TurnRef, options: { inARow: boolean }): Promise<string | null> => {
+    const [read, take] = await takeUp(ref, options);
     if (!take) return null;
+    if (!read) {
+      hints.release(ref, take.token, true);
+      return null;
+    }
     try {
       const ended = await answerHead(ref, { tries: take.tries, read });
       // One that failed may be resumed under its id, one that is not the head may become it: each begins anew then.
@@ -241,7 +249,7 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
   return async ({ key, turnId }: TurnRef): Promise<void> => {
     let next: string | null = turnId;
     for (let count = 0; next !== null && count < TURNS_IN_A_ROW && !draining.aborted; count += 1) {
-      next = await answerTaken({ key, turnId: next });
+      next = await answerTaken({ key, turnId: next }, { inARow: count > 0 });
     }
     if (next !== null) turnQueue.enqueue({ key, turnId: next });
   };

@@ -17,19 +17,23 @@ const LOOK_ALIKES = new Map(
   ].flatMap((pairs) => (pairs.match(/../gu) ?? []).map((pair): [string, string] => [...pair] as [string, string])),
 );
 
-/** NFKC, case, accents and what cannot be seen folded away; white space and punctuation between words are one space. */
-const plain = (text: string): string =>
+const LOOKS_ALIKE = new RegExp(`[${[...LOOK_ALIKES.keys()].join('')}]`, 'gu');
+const ASCII = /^[\u0000-\u007f]*$/;
+
+const ofOneKind = (text: string): string =>
   text
     .normalize('NFKC')
     .replace(INVISIBLE, '')
     .toLowerCase()
     .normalize('NFD')
     .replace(/(?<=\p{Script=Latin})\p{M}+/gu, '')
-    .normalize('NFC')
-    .replace(/[^\p{L}\p{M}\p{N}<>|[\]/_@$:]+/gu, ' ')
-    .trim();
+    .normalize('NFC');
 
-const asLatin = (text: string): string => text.replace(/./gu, (letter) => LOOK_ALIKES.get(letter) ?? letter);
+/** NFKC, case, accents and what cannot be seen folded away; white space and punctuation between words are one space. */
+const plain = (text: string): string =>
+  (ASCII.test(text) ? text.toLowerCase() : ofOneKind(text)).replace(/[^\p{L}\p{M}\p{N}<>|[\]/_@$:]+/gu, ' ').trim();
+
+const asLatin = (text: string): string => text.replace(LOOKS_ALIKE, (letter) => LOOK_ALIKES.get(letter) as string);
 
 /** The first thing found, or null. Looks at the message as it reads, and as it looks. */
 export const inspectMessage = (message: string): GuardFinding | null => {

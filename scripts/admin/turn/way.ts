@@ -1,12 +1,12 @@
 import type { Job } from 'bullmq';
-import type { OutboxEvent, RecentTurn, StoredConversation } from '../../../src/conversations/conversation.ts';
+import type { RecentTurn, StoredConversation } from '../../../src/conversations/conversation.ts';
 import type { FoundTurn } from '../../../src/conversations/store.ts';
 import type { StoredDelivery } from '../../../src/events/delivery.ts';
 import type { TurnsJob } from '../../../src/turns/queue.ts';
+import { queuedRowsOf } from '../../../src/conversations/delivery-list.ts';
+import { toDeliveryRow } from '../../../src/events/delivery-view.ts';
 import { nothingUnder } from '../failure.ts';
-import { toListed } from '../delivery/view.ts';
 import type { Opened } from '../session.ts';
-import { unsentOf } from '../delivery/unsent.ts';
 
 const JOBS_LOOKED_AT = 2_500;
 
@@ -65,22 +65,17 @@ const findReply = async (
  */
 const findEvents = async (opened: Opened, { _id: key, conversationId }: StoredConversation, times: Date[]) => {
   const outbox = await opened.conversations.outbox.read(key);
-  const ofThisTurn = ({ at }: OutboxEvent): boolean => times.some((time) => time.getTime() === at.getTime());
-  const unsent = outbox
-    ? await unsentOf(opened, [
-        {
-          ...outbox,
-          opening: outbox.opening && ofThisTurn(outbox.opening) ? outbox.opening : undefined,
-          outbox: outbox.outbox?.filter(ofThisTurn) ?? [],
-        },
-      ])
-    : [];
   const records = await opened.mongo
     .collection<StoredDelivery>('deliveries')
     .find({ conversationId, happenedAt: { $in: times } })
     .sort({ createdAt: 1, _id: 1 })
     .toArray();
-  const deliveries = [...records.map((row) => toListed(row as StoredDelivery)), ...unsent];
+  const claimed = new Set(records.map(({ _id }) => _id));
+  const unsent = (outbox ? queuedRowsOf(outbox) : []).filter(
+    ({ deliveryId, happenedAt }) =>
+      !claimed.has(deliveryId) && times.some((time) => time.getTime() === happenedAt.getTime()),
+  );
+  const deliveries = [...records.map((row) => toDeliveryRow(row as StoredDelivery)), ...unsent];
   return [...Map.groupBy(deliveries, ({ eventId }) => eventId).entries()].map(([eventId, some]) => ({
     eventId,
     event: some[0]?.event ?? null,

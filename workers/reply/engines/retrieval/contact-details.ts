@@ -16,7 +16,7 @@ const looksLikePhone = (text: string): boolean => {
 /** Whether a message leaves an e-mail address or a phone number. */
 export const findContactDetails = (message: string): ContactDetails | null => {
   const text = message.slice(0, 2000).normalize('NFKC');
-  const details = { email: EMAIL.test(text), phone: looksLikePhone(text) };
+  const details = { email: text.includes('@') && EMAIL.test(text), phone: looksLikePhone(text) };
   return details.email || details.phone ? details : null;
 };
 

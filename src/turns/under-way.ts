@@ -1,0 +1,24 @@
+/**
+ * Requests of each session that this process is answering. The only one of its session is most likely head of its line;
+ * beside others it is most likely not.
+ */
+export const createUnderWay = () => {
+  const counts = new Map<string, number>();
+
+  return {
+    /** Counts a request in; the answer counts it out, once. */
+    enter: (key: string): (() => void) => {
+      counts.set(key, (counts.get(key) ?? 0) + 1);
+      let within = true;
+      return () => {
+        if (!within) return;
+        within = false;
+        const left = (counts.get(key) ?? 1) - 1;
+        if (left === 0) counts.delete(key);
+        else counts.set(key, left);
+      };
+    },
+
+    isAlone: (key: string): boolean => (counts.get(key) ?? 0) <= 1,
+  };
+};
