@@ -34,7 +34,7 @@ export const firstLoadBudget = (): Plugin => ({
       return file?.type === 'chunk' ? gzipSync(file.code).length : 0;
     };
     const first = [...withImports(entry.fileName, bundle)].reduce((sum, name) => sum + sizeOf(name), 0);
-    const words = `first load ${kB(first)} of at most ${kB(FIRST_LOAD_MAX)}`;
+    const words = `first load ${kB(first)} of ${kB(FIRST_LOAD_MAX)}`;
     if (first > FIRST_LOAD_MAX) throw new Error(`too heavy: ${words}`);
     this.emitFile({ type: 'asset', fileName: '.weight', source: words });
     this.info(words);

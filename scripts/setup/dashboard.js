@@ -16,7 +16,7 @@ export const dashboardStep = {
   find: ({ root, env }) => {
     const stamp = stampFile(root);
     if (!existsSync(stamp) || readFileSync(stamp, 'utf8') !== stampText(root)) return undefined;
-    return { text: readFileSync(join(root, 'dashboard/dist/.weight'), 'utf8'), env };
+    return { text: `built, ${readFileSync(join(root, 'dashboard/dist/.weight'), 'utf8')}`, env };
   },
 
   make: async ({ root, env }, onLine) => {

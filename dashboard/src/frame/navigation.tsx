@@ -64,12 +64,19 @@ const NavList = ({ title, entries }: { title: string; entries: Entry[] }) => {
   );
 };
 
-export const Navigation = ({ me, assistantId }: { me: Me; assistantId: string | null }) => {
+/** What somebody may go to, in its groups. */
+export const navigationOf = (me: Me, assistantId: string | null): { title: string; entries: Entry[] }[] => {
   const allowed = (entries: Entry[]) => entries.filter(({ owners }) => me.role === 'owner' || !owners);
-  return (
-    <div className="side-middle">
-      <NavList title="Assistant" entries={assistantId === null ? [] : allowed(ofAssistant(assistantId))} />
-      <NavList title="Service" entries={allowed(OF_SERVICE)} />
-    </div>
-  );
+  return [
+    { title: 'Assistant', entries: assistantId === null ? [] : allowed(ofAssistant(assistantId)) },
+    { title: 'Service', entries: allowed(OF_SERVICE) },
+  ];
 };
+
+export const Navigation = ({ me, assistantId }: { me: Me; assistantId: string | null }) => (
+  <div className="side-middle">
+    {navigationOf(me, assistantId).map(({ title, entries }) => (
+      <NavList key={title} title={title} entries={entries} />
+    ))}
+  </div>
+);

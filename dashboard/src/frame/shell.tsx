@@ -1,4 +1,4 @@
-import { AppShell, Burger, Group, VisuallyHidden } from '@mantine/core';
+import { AppShell, Box, Burger, Group, VisuallyHidden } from '@mantine/core';
 import { useDisclosure } from '@mantine/hooks';
 import { type ReactNode, useEffect } from 'react';
 import { useLocation } from 'wouter';
@@ -7,6 +7,7 @@ import type { Me } from '../types.ts';
 import { AccountMenu } from './account-menu.tsx';
 import { AssistantSwitch } from './assistant-switch.tsx';
 import { Boundary } from './boundary.tsx';
+import { GoTo } from './go-to.tsx';
 import { Mark } from './mark.tsx';
 import { Navigation } from './navigation.tsx';
 
@@ -41,8 +42,11 @@ export const Shell = ({ me, children }: { me: Me; children: ReactNode }) => {
       </AppShell.Header>
       <AppShell.Navbar className="side" aria-label="Pages">
         <div className="side-top">
-          <Group visibleFrom="sm" px={6} pb={6}>
-            <Mark />
+          <Group px={6} justify="space-between">
+            <Box visibleFrom="sm">
+              <Mark />
+            </Box>
+            <GoTo me={me} current={assistant} />
           </Group>
           <AssistantSwitch me={me} current={assistant} />
         </div>

@@ -1,14 +1,14 @@
-import { Button, Group, Text } from '@mantine/core';
+import { Button, Text } from '@mantine/core';
 import { useState } from 'react';
 import { at, call } from '../../api.ts';
-import { Code, Value } from '../../parts/code.tsx';
+import { Code } from '../../parts/code.tsx';
 import { useConfirm } from '../../parts/confirm.tsx';
 import { Notice } from '../../parts/notice.tsx';
-import { Facts, Page, Section } from '../../parts/page.tsx';
+import { Page, Section } from '../../parts/page.tsx';
 import { Shown } from '../../parts/states.tsx';
-import { Status } from '../../parts/status.tsx';
 import { useChange, useRead } from '../../query.ts';
 import type { Channel as ChannelType } from '../../types.ts';
+import { ChannelFacts, type Dialog } from './channel-facts.tsx';
 import { LastCalls } from './last-calls.tsx';
 import { LimitDialog } from './limit-dialog.tsx';
 import { TokenDialog } from './token-dialog.tsx';
@@ -20,57 +20,6 @@ const sampleFor = ({ path, open }: ChannelType): string =>
     `  -H 'Content-Type: application/json' \\`,
     `  -d '{"session_id":"visitor-42","message":"Hello"}'`,
   ].join('\n');
-
-const State = ({ channel }: { channel: ChannelType }) => {
-  if (!channel.connected) return <Status tone="calm">Not connected</Status>;
-  return channel.open ? (
-    <Status tone="warn">Connected, open to everybody</Status>
-  ) : (
-    <Status tone="good">Connected</Status>
-  );
-};
-
-type Dialog = 'token' | 'limit' | null;
-
-const Connected = ({
-  channel,
-  onDialog,
-  onClear,
-}: {
-  channel: ChannelType;
-  onDialog: (dialog: Dialog) => void;
-  onClear: () => void;
-}) => (
-  <Facts
-    facts={{
-      State: <State channel={channel} />,
-      Address: <Value value={`${window.location.origin}${channel.path}`} label="address" />,
-      ...(channel.connected && {
-        'Verify token': (
-          <Group gap="xs">
-            <span>{channel.open ? 'None' : 'Set, and never shown'}</span>
-            <Button variant="default" size="compact-sm" onClick={() => onDialog('token')}>
-              {channel.open ? 'Set a token…' : 'Replace…'}
-            </Button>
-            {!channel.open && (
-              <Button variant="default" size="compact-sm" onClick={onClear}>
-                Clear…
-              </Button>
-            )}
-          </Group>
-        ),
-        Limit: (
-          <Group gap="xs">
-            <span className="num">{channel.limitPerMinute} requests a minute</span>
-            <Button variant="default" size="compact-sm" onClick={() => onDialog('limit')}>
-              Change…
-            </Button>
-          </Group>
-        ),
-      }),
-    }}
-  />
-);
 
 const useChannelChanges = (path: string) => {
   const touches = ['/assistants'];
@@ -145,7 +94,7 @@ const Channel = ({ id }: { id: string }) => {
               </Notice>
             )}
             <Section>
-              <Connected channel={one} onDialog={setDialogOf} onClear={askClear} />
+              <ChannelFacts channel={one} onDialog={setDialogOf} onClear={askClear} />
             </Section>
             {one.connected ? (
               <Section title="Sample request">

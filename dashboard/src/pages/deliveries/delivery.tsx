@@ -1,9 +1,9 @@
-import { Button, Text } from '@mantine/core';
+import { Button } from '@mantine/core';
 import { useState } from 'react';
 import { Link } from 'wouter';
 import { at, withQuery } from '../../api.ts';
 import { Back } from '../../parts/back.tsx';
-import { Code, Value } from '../../parts/code.tsx';
+import { Value } from '../../parts/code.tsx';
 import { CopyButton } from '../../parts/copy.tsx';
 import { Icon } from '../../parts/icon.tsx';
 import { Notice } from '../../parts/notice.tsx';
@@ -15,62 +15,9 @@ import type { Delivery as DeliveryType } from '../../types.ts';
 import { Checklist } from '../webhooks/test-result.tsx';
 import { curlOf } from './curl.ts';
 import { isFinal, Outcome, reasonOf } from './outcome.tsx';
+import { Request, Response } from './exchange.tsx';
 import { Resend } from './resend.tsx';
 import { Timing } from './timing.tsx';
-
-const Headers = ({ headers, label }: { headers: DeliveryType['responseHeaders']; label: string }) => (
-  <dl className="headers" aria-label={label}>
-    {Object.entries(headers).map(([name, value]) => (
-      <div key={name}>
-        <dt>{name}</dt>
-        <dd>{[value].flat().join(', ')}</dd>
-      </div>
-    ))}
-  </dl>
-);
-
-const Request = ({ delivery }: { delivery: DeliveryType }) => (
-  <Section title="Request">
-    <div className="line mono">
-      <strong>POST</strong> {delivery.url}
-    </div>
-    <Headers headers={delivery.requestHeaders} label="Request headers" />
-    {delivery.body === null ? (
-      <Text size="sm" c="dimmed">
-        The body is gone, with the conversation that it was of.
-      </Text>
-    ) : (
-      <Code text={delivery.body} label="request body" />
-    )}
-    <p className="dim">The signature’s value is not kept. “Copy as curl” signs anew with your secret.</p>
-  </Section>
-);
-
-const Response = ({ delivery }: { delivery: DeliveryType }) => (
-  <Section title="Response">
-    {delivery.status === null ? (
-      <Text size="sm" c="dimmed">
-        {isFinal(delivery.outcome) ? 'No answer came.' : 'No answer yet.'}
-      </Text>
-    ) : (
-      <>
-        <div className="line mono">
-          <strong>{delivery.status}</strong>
-          {delivery.remoteAddress !== null && <span className="dim"> from {delivery.remoteAddress}</span>}
-        </div>
-        <Headers headers={delivery.responseHeaders} label="Response headers" />
-        {delivery.responseBody ? (
-          <Code text={delivery.responseBody} label="response body" />
-        ) : (
-          <Text size="sm" c="dimmed">
-            The body is empty.
-          </Text>
-        )}
-        {delivery.truncated && <p className="dim">Only its first 16 KiB are kept.</p>}
-      </>
-    )}
-  </Section>
-);
 
 const factsOf = (id: string, delivery: DeliveryType) => ({
   'Event id': <Value value={delivery.eventId} label="event id" />,

@@ -1,5 +1,5 @@
 import { Button, Menu } from '@mantine/core';
-import { type ReactNode, useState } from 'react';
+import { useState } from 'react';
 import { at, call } from '../../api.ts';
 import { useConfirm } from '../../parts/confirm.tsx';
 import { Icon } from '../../parts/icon.tsx';
@@ -7,55 +7,11 @@ import { Page, Section } from '../../parts/page.tsx';
 import { RowMenu } from '../../parts/row-menu.tsx';
 import { type Secret, SecretDialog } from '../../parts/secret.tsx';
 import { Empty, Shown } from '../../parts/states.tsx';
-import { Status } from '../../parts/status.tsx';
-import { When } from '../../parts/when.tsx';
 import { useChange, useRead } from '../../query.ts';
 import type { ApiKey, Keys as KeyList, NewApiKey } from '../../types.ts';
 import { EditKey, NewKey } from './key-forms.tsx';
-
-const sampleFor = (apiKey: string): string =>
-  [
-    `curl ${window.location.origin}/api/v1/chat \\`,
-    `  -H 'Authorization: Bearer ${apiKey}' \\`,
-    `  -H 'Content-Type: application/json' \\`,
-    `  -d '{"session_id":"visitor-42","message":"Hello"}'`,
-  ].join('\n');
-
-const secretOf = ({ key, apiKey }: NewApiKey): Secret => ({
-  title: `API key “${key.name}”`,
-  label: 'API key',
-  value: apiKey,
-  sample: { label: 'Try it in a terminal', text: sampleFor(apiKey) },
-});
-
-const Row = ({ one, menu }: { one: ApiKey; menu: ReactNode }) => (
-  <li className="row row-stack">
-    <div className="row-main">
-      <div className="row-title">{one.name}</div>
-      <div className="row-sub mono">sk_…{one.lastFour}</div>
-    </div>
-    <div className="key-use dim">
-      {one.revokedAt === null ? (
-        one.lastUsedAt === null ? (
-          'Never used'
-        ) : (
-          <>
-            Used <When at={one.lastUsedAt} />
-          </>
-        )
-      ) : (
-        <Status tone="calm">
-          Revoked <When at={one.revokedAt} />
-        </Status>
-      )}
-    </div>
-    <div className="key-limit dim num">{one.limitPerMinute} a minute</div>
-    <div className="key-made dim">
-      Made <When at={one.createdAt} />
-    </div>
-    {menu}
-  </li>
-);
+import { KeyRow, RevokedKeys } from './key-row.tsx';
+import { secretOf } from './key-secret.ts';
 
 const useKeyChanges = (onSecret: (secret: Secret) => void, path: string) => {
   const touches = [path, '/assistants/'];
@@ -78,7 +34,6 @@ const Keys = ({ id }: { id: string }) => {
   const [adding, setAdding] = useState(false);
   const [secret, setSecret] = useState<Secret | null>(null);
   const [editing, setEditing] = useState<ApiKey | null>(null);
-  const [withRevoked, setWithRevoked] = useState(false);
   const { dialog, ask } = useConfirm();
   const { rotate, revoke } = useKeyChanges(setSecret, path);
 
@@ -142,33 +97,12 @@ const Keys = ({ id }: { id: string }) => {
                 ) : (
                   <ul className="rows" aria-label="API keys">
                     {live.map((one) => (
-                      <Row key={one.keyId} one={one} menu={menuOf(one)} />
+                      <KeyRow key={one.keyId} one={one} menu={menuOf(one)} />
                     ))}
                   </ul>
                 )}
               </Section>
-              {revoked.length > 0 && (
-                <div>
-                  <Button
-                    variant="subtle"
-                    color="gray"
-                    size="xs"
-                    aria-expanded={withRevoked}
-                    onClick={() => setWithRevoked(!withRevoked)}
-                  >
-                    {withRevoked ? 'Hide' : 'Show'} revoked keys ({revoked.length})
-                  </Button>
-                  {withRevoked && (
-                    <Section flush>
-                      <ul className="rows" aria-label="Revoked keys">
-                        {revoked.map((one) => (
-                          <Row key={one.keyId} one={one} menu={null} />
-                        ))}
-                      </ul>
-                    </Section>
-                  )}
-                </div>
-              )}
+              <RevokedKeys keys={revoked} />
             </>
           );
         }}

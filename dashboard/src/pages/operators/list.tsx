@@ -1,5 +1,5 @@
 import { Button, Menu } from '@mantine/core';
-import { type ReactNode, useState } from 'react';
+import { useState } from 'react';
 import { at, call } from '../../api.ts';
 import { useConfirm } from '../../parts/confirm.tsx';
 import { Icon } from '../../parts/icon.tsx';
@@ -7,11 +7,11 @@ import { Page, Section } from '../../parts/page.tsx';
 import { RowMenu } from '../../parts/row-menu.tsx';
 import { type Secret, SecretDialog } from '../../parts/secret.tsx';
 import { Shown } from '../../parts/states.tsx';
-import { Status } from '../../parts/status.tsx';
-import { dateAndTime, When } from '../../parts/when.tsx';
+import { dateAndTime } from '../../parts/when.tsx';
 import { useChange, useRead } from '../../query.ts';
 import type { Me, Operator, OperatorLink, Operators as OperatorList } from '../../types.ts';
 import { Invite } from './invite.tsx';
+import { OperatorRow } from './operator-row.tsx';
 
 const PATH = '/operators';
 
@@ -21,36 +21,6 @@ const linkOf = ({ operator, path, expiresAt }: OperatorLink): Secret => ({
   value: `${window.location.origin}${path}`,
   note: `Give it to ${operator.email} by a way you trust: whoever opens it first chooses the password. Good once, until ${dateAndTime(expiresAt)}.`,
 });
-
-const State = ({ one }: { one: Operator }) => {
-  if (one.disabled) return <Status tone="calm">Disabled</Status>;
-  return one.invited ? <Status tone="warn">Invited</Status> : <Status tone="good">Active</Status>;
-};
-
-const Row = ({ one, isMe, menu }: { one: Operator; isMe: boolean; menu: ReactNode }) => (
-  <li className="row row-stack">
-    <div className="row-main">
-      <div className="row-title">
-        {one.email}
-        {isMe && <span className="tag">you</span>}
-      </div>
-      <div className="row-sub">{one.role === 'owner' ? 'Owner' : 'Agent'}</div>
-    </div>
-    <span className="operator-state">
-      <State one={one} />
-    </span>
-    <span className="operator-seen dim">
-      {one.lastSignInAt === null ? (
-        'Never signed in'
-      ) : (
-        <>
-          Signed in <When at={one.lastSignInAt} />
-        </>
-      )}
-    </span>
-    {menu}
-  </li>
-);
 
 const useOperatorChanges = (onLink: (link: Secret) => void) => {
   const touches = [PATH];
@@ -150,7 +120,12 @@ const Operators = ({ me }: { me: Me }) => {
           {({ operators }) => (
             <ul className="rows" aria-label="Operators">
               {operators.map((one) => (
-                <Row key={one.operatorId} one={one} isMe={one.operatorId === me.operatorId} menu={menuOf(one)} />
+                <OperatorRow
+                  key={one.operatorId}
+                  one={one}
+                  isMe={one.operatorId === me.operatorId}
+                  menu={menuOf(one)}
+                />
               ))}
             </ul>
           )}

@@ -19,18 +19,21 @@ const Said = ({ reply, id, onSay }: { reply: Reply; id: string; onSay: (text: st
     <p className="keep break">{reply.reply}</p>
     {reply.suggestedActions && (
       <div className="said-actions">
-        {reply.suggestedActions.map(({ label, type, payload }) => (
-          <Button
-            key={`${type} ${label}`}
-            variant="default"
-            size="compact-sm"
-            title={`${type}: ${payload}`}
-            onClick={() => type === 'reply' && onSay(payload)}
-            disabled={type !== 'reply'}
-          >
-            {label}
-          </Button>
-        ))}
+        {reply.suggestedActions.map(({ label, type, payload }) =>
+          type === 'reply' ? (
+            <Button key={`${type} ${label}`} variant="default" size="compact-sm" onClick={() => onSay(payload)}>
+              {label}
+            </Button>
+          ) : (
+            // What it would do is said, not done: a link of the visitors' site leads nowhere here.
+            <span key={`${type} ${label}`} className="chip">
+              {label}
+              <span className="dim break">
+                {type} {payload}
+              </span>
+            </span>
+          ),
+        )}
       </div>
     )}
     <Why id={id} reply={reply} />

@@ -1,76 +1,24 @@
-import { Button, Group, Menu } from '@mantine/core';
+import { Button, Menu } from '@mantine/core';
 import { useState } from 'react';
 import { useLocation } from 'wouter';
 import { at, call } from '../../api.ts';
 import { Back } from '../../parts/back.tsx';
-import { Value } from '../../parts/code.tsx';
 import { useConfirm } from '../../parts/confirm.tsx';
 import { Icon } from '../../parts/icon.tsx';
-import { Notice } from '../../parts/notice.tsx';
-import { Facts, Page, Section } from '../../parts/page.tsx';
+import { Page } from '../../parts/page.tsx';
 import { RowMenu } from '../../parts/row-menu.tsx';
 import { type Secret, SecretDialog } from '../../parts/secret.tsx';
 import { Shown } from '../../parts/states.tsx';
-import { dateAndTime, When } from '../../parts/when.tsx';
 import { useChange, useRead } from '../../query.ts';
 import type { Endpoint as EndpointType, Started } from '../../types.ts';
 import { RecentDeliveries } from '../deliveries/recent.tsx';
 import { Edit } from './edit.tsx';
-import { EndpointState, eventsOf, isPaused } from './endpoint-state.tsx';
+import { Details, Pause } from './endpoint-details.tsx';
 import { secretOf } from './list.tsx';
 import { Rotate } from './rotate.tsx';
 import { TestResult } from './test-result.tsx';
 
 type Props = { id: string; endpointId: string };
-
-const PAUSES = {
-  gone: 'Your server answered 410 Gone. Its events wait, in order, until you resume it or they are too old.',
-  retry_after: 'Your server asked for time. Its events wait, in order, and go on by themselves.',
-};
-
-const Pause = ({ endpoint, onResume, busy }: { endpoint: EndpointType; onResume: () => void; busy: boolean }) =>
-  isPaused(endpoint) && endpoint.pause ? (
-    <Notice
-      tone="warn"
-      icon="pause"
-      title="Paused"
-      actions={
-        <Button size="xs" onClick={onResume} loading={busy}>
-          Resume now
-        </Button>
-      }
-    >
-      {PAUSES[endpoint.pause.reason]}
-    </Notice>
-  ) : null;
-
-const hasOverlap = ({ overlapUntil }: EndpointType): boolean =>
-  overlapUntil !== null && Date.parse(overlapUntil) > Date.now();
-
-const Details = ({ endpoint, onRotate }: { endpoint: EndpointType; onRotate: () => void }) => (
-  <Section>
-    <Facts
-      facts={{
-        State: <EndpointState endpoint={endpoint} />,
-        URL: <Value value={endpoint.url} label="URL" />,
-        Events: eventsOf(endpoint),
-        'Signing secret': (
-          <Group gap="sm">
-            <span>
-              {hasOverlap(endpoint) && endpoint.overlapUntil
-                ? `Two sign: the old one until ${dateAndTime(endpoint.overlapUntil)}`
-                : 'Shown once, when it was made'}
-            </span>
-            <Button variant="default" size="compact-sm" onClick={onRotate}>
-              Rotate secret…
-            </Button>
-          </Group>
-        ),
-        Added: <When at={endpoint.createdAt} exact />,
-      }}
-    />
-  </Section>
-);
 
 const useEndpointChanges = ({ id, endpointId }: Props) => {
   const [, go] = useLocation();
