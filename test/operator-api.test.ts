@@ -80,6 +80,23 @@ test('an assistant is changed in what is given alone; a provider’s key is neve
   expect(JSON.stringify([set.body, all.body, trail, stack.logs])).not.toMatch(/pk-secret|sealed|sessionKey/i);
 });
 
+test.each([
+  'nowhere',
+  'https://',
+  'ftp://provider.example',
+  'https://user@provider.example',
+  'https://provider.example/?a=1',
+])('an engine at %s is refused by its field, and what was set stays', async (baseUrl) => {
+  const owner = await anOperator(stack);
+  const path = `/assistants/${await anAssistantBy(owner)}`;
+
+  const refused = await owner.call('PUT', `${path}/engine`, { kind: 'openai', baseUrl, model: 'm' });
+  const after = await owner.get(path);
+
+  expect(problemOf(refused)).toBe('422 validation_failed baseUrl');
+  expect(after.body).toMatchObject({ engine: { kind: 'retrieval' } });
+});
+
 test('knowledge is added, written anew, removed and imported, with the bad rows named', async () => {
   const owner = await anOperator(stack);
   const assistantId = await anAssistantBy(owner);

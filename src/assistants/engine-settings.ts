@@ -8,7 +8,8 @@ const BaseUrl = z
   .url({ protocol: /^https?$/ })
   .max(2048)
   .refine((value) => {
-    const url = new URL(value);
+    const url = URL.parse(value);
+    if (!url) return true; // said already
     return url.username === '' && url.password === '' && url.search === '' && url.hash === '';
   }, 'must not carry a user, a query or a fragment')
   .transform((value) => value.replace(/\/+$/, ''));
