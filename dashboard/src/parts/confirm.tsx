@@ -33,7 +33,8 @@ export const useConfirm = () => {
   );
   const ask = (next: Question): void => {
     setQuestion(next);
-    setOpened(true);
+    // Not within the event that asked: an Escape that leaves a form would answer at once.
+    window.setTimeout(() => setOpened(true));
   };
-  return { dialog, ask };
+  return { dialog, ask, asking: opened };
 };
