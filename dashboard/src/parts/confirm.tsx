@@ -19,7 +19,7 @@ export const useConfirm = () => {
             Cancel
           </Button>
           <Button
-            color={question?.danger ? 'red.8' : 'ink'}
+            color={question?.danger ? 'red.9' : 'ink'}
             onClick={() => {
               close();
               question?.onConfirm();
