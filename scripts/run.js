@@ -49,6 +49,7 @@ const TARGETS = {
     commands: (args) => [['node', 'bench/isolation.ts', ...args]],
   },
   'bench:order': { needs: ALL, talkative: true, commands: (args) => [['node', 'bench/order.ts', ...args]] },
+  screenshots: { needs: BROWSER, talkative: true, commands: () => [['node', 'scripts/screenshots.ts']] },
   eval: { needs: CODE, commands: (args) => [['node', 'scripts/eval.ts', ...args]] },
   bench: { needs: ALL, commands: (args) => [['node', 'bench/run.ts', ...args]] },
   'bench:page': { needs: CODE, commands: () => [['node', 'bench/page.ts']] },

@@ -27,7 +27,7 @@ test.for(PAGES)('$name keeps nobody out, in light and in dark, and fits a phone 
   const page = await browser.open(stack.url, { cookie: scene.cookie });
 
   await go(page, one.path(scene));
-  await one.then?.(page);
+  await one.after?.(page);
   await inColours(page, 'light');
   const light = await barriersIn(page);
   await inColours(page, 'dark');

@@ -115,6 +115,7 @@ test('what visitors and the assistant say is text in the trial, and its links le
   await why.click();
   await page.getByText('An entry of its knowledge').waitFor();
   await nothingRan(page);
+  expect(new URL(page.url()).pathname).toBe(`/operator/assistants/${assistantId}/try`);
 });
 
 test('what a receiver answers is text: its body, its headers, its errors', async () => {

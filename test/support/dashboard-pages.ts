@@ -5,7 +5,7 @@ type Shown = {
   name: string;
   path: (scene: Scene) => string;
   /** What is done once it stands: a dialog opened, a question asked. */
-  then?: (page: Page) => Promise<void>;
+  after?: (page: Page) => Promise<void>;
 };
 
 const of = (page: string) => (scene: Scene) => `/assistants/${scene.assistantId}/${page}`;
@@ -20,7 +20,7 @@ export const PAGES: Shown[] = [
   {
     name: 'try-it',
     path: of('try'),
-    then: async (page) => {
+    after: async (page) => {
       for (const message of ['When are you open?', 'Can I bring my dog?']) {
         await page.getByLabel('Message').fill(message);
         await page.getByRole('button', { name: 'Send' }).click();
@@ -37,18 +37,18 @@ export const PAGES: Shown[] = [
   {
     name: 'knowledge-entry',
     path: of('knowledge'),
-    then: async (page) => {
+    after: async (page) => {
       await page.getByRole('list', { name: 'Knowledge' }).getByRole('button').first().click();
       await page.getByRole('dialog').waitFor();
     },
   },
-  { name: 'knowledge-import', path: of('knowledge'), then: press('Import') },
+  { name: 'knowledge-import', path: of('knowledge'), after: press('Import') },
   { name: 'keys', path: of('keys') },
-  { name: 'keys-new', path: of('keys'), then: press('Create key') },
+  { name: 'keys-new', path: of('keys'), after: press('Create key') },
   {
     name: 'keys-secret',
     path: of('keys'),
-    then: async (page) => {
+    after: async (page) => {
       await press('Create key')(page);
       await page.getByRole('dialog').getByLabel('Name').fill('Newsletter');
       await page.getByRole('dialog').getByRole('button', { name: 'Create key' }).click();
@@ -57,11 +57,11 @@ export const PAGES: Shown[] = [
   },
   { name: 'channel', path: of('channel') },
   { name: 'webhooks', path: of('webhooks') },
-  { name: 'webhooks-new', path: of('webhooks'), then: press('Add endpoint') },
+  { name: 'webhooks-new', path: of('webhooks'), after: press('Add endpoint') },
   {
     name: 'endpoint',
     path: ({ assistantId, endpointId }) => `/assistants/${assistantId}/webhooks/${endpointId}`,
-    then: async (page) => {
+    after: async (page) => {
       await page.getByRole('button', { name: 'Send test event' }).click();
       await page.getByText('The test event arrived.').waitFor();
     },
@@ -82,7 +82,7 @@ export const PAGES: Shown[] = [
   {
     name: 'delivery-resend',
     path: ({ assistantId, rejected }) => `/assistants/${assistantId}/deliveries/${encodeURIComponent(rejected)}`,
-    then: press('Resend…'),
+    after: press('Resend…'),
   },
   { name: 'settings', path: of('settings') },
   { name: 'assistants', path: () => '/assistants' },

@@ -1,6 +1,5 @@
 import { randomUUID } from 'node:crypto';
 import type { Page, Request } from 'playwright-core';
-import { expect } from 'vitest';
 import { eventually } from './eventually.ts';
 import { PASSWORD } from './operator-client.ts';
 import type { Stack } from './stack.ts';
@@ -32,7 +31,10 @@ export const go = async (page: Page, path: string): Promise<void> => {
   page.on('requestfailed', ended);
   await page.goto(`/operator${path}`);
   await settled(page);
-  await eventually(() => expect([...underWay].map((request) => request.url())).toEqual([]));
+  await eventually(() => {
+    if (underWay.size > 0)
+      throw new Error(`still under way: ${[...underWay].map((request) => request.url()).join(' ')}`);
+  });
 };
 
 /** Through the menu, as people go. */

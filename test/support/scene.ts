@@ -108,7 +108,7 @@ const makeEndpoints = async ({ call }: Owner, assistantId: string, receivers: Re
   const ids: string[] = [];
   for (const [nth, { url }] of receivers.entries()) {
     const path = ['/hooks/parley', '/crm/events', '/archive'][nth];
-    const events = nth === 2 ? ['conversation.created', 'conversation.resolved'] : [];
+    const events = [[], ['conversation.escalated', 'tag.added'], ['conversation.created']][nth];
     const made = await call<{ endpoint: { endpointId: string } }>(`/assistants/${assistantId}/endpoints`, {
       url: `${url}${path}`,
       events,
@@ -173,7 +173,7 @@ export const setScene = async (place: Place): Promise<Scene> => {
     assistantId,
     endpointId,
     delivered: await one(`endpointId=${endpointId}&event=message.received`),
-    rejected: await one(`endpointId=${failing}&event=message.received`),
+    rejected: await one(`endpointId=${failing}&event=conversation.escalated`),
     queued: await one(`endpointId=${gone}&outcome=queued`),
     cookie: owner.cookie,
     close: async () => {
