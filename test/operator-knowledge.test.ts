@@ -57,6 +57,9 @@ test('entries that ask nearly the same and answer differently are told, and only
     { questions: ['What are your opening hours?', 'What are the OPENING hours'], likeness: 1 },
   ]);
   expect(problemOf(await owner.get(`/assistants/${randomUUID()}/knowledge-conflicts`))).toBe('404 not_found');
+  const [first] = body.conflicts[0]?.entryIds ?? [];
+  await owner.call('PUT', `${path}/${first}`, anEntry({ question: 'Who roasts the beans?', answer: 'Ada does.' }));
+  expect((await owner.get<Conflicts>(`${path}-conflicts`)).body).toEqual({ conflicts: [] });
 });
 
 test('a key gets another name and limit and stays the same key; a revoked one is left alone', async () => {

@@ -1,3 +1,4 @@
+import { setImmediate } from 'node:timers/promises';
 import { stopwords as dutch } from '@orama/stopwords/dutch';
 import { stopwords as english } from '@orama/stopwords/english';
 import { stopwords as french } from '@orama/stopwords/french';
@@ -5,7 +6,8 @@ import { stopwords as german } from '@orama/stopwords/german';
 import { stopwords as italian } from '@orama/stopwords/italian';
 import { stopwords as portuguese } from '@orama/stopwords/portuguese';
 import { stopwords as spanish } from '@orama/stopwords/spanish';
-import type { KnowledgeEntry } from './assistant.ts';
+import { LRUCache } from 'lru-cache';
+import type { Assistant, KnowledgeEntry } from './assistant.ts';
 
 // For people who look after the knowledge. What a visitor's message finds is the engine's business, and much finer.
 
@@ -13,8 +15,15 @@ const segmenter = new Intl.Segmenter(undefined, { granularity: 'word' });
 
 const fold = (text: string): string => text.normalize('NFKD').replaceAll(/\p{M}/gu, '').toLowerCase();
 
-const wordsOf = (text: string): string[] =>
-  [...segmenter.segment(fold(text))].filter(({ isWordLike }) => isWordLike).map(({ segment }) => segment);
+/** These scripts put no space between words: they need a dictionary, which is slow. */
+const UNSPACED =
+  /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}\p{Script=Myanmar}]/u;
+
+const wordsOf = (text: string): string[] => {
+  const folded = fold(text);
+  if (!UNSPACED.test(folded)) return folded.match(/[\p{L}\p{N}]+/gu) ?? [];
+  return [...segmenter.segment(folded)].filter(({ isWordLike }) => isWordLike).map(({ segment }) => segment);
+};
 
 const textOf = ({ question, variants, answer, tags }: KnowledgeEntry): string =>
   fold([question, ...variants, answer, ...tags].join('\n'));
@@ -78,13 +87,16 @@ export type KnowledgeConflict = {
   likeness: number;
 };
 
-/**
- * Entries that ask nearly the same and answer differently: a hint, found by the words alone. A question (or variant) is its
- * folded words without stop words; two are nearly the same where they share four fifths of them. To be that alike, two
- * must share one of the rarest words of each: only those are compared.
- */
-export const findConflicts = (entries: KnowledgeEntry[]): KnowledgeConflict[] => {
-  const phrasings = entries.flatMap(phrasingsOf);
+/** So many that share a rare word are compared with the next one; a base of copies would take for ever. */
+const COMPARED = 50;
+const ENTRIES_AT_ONCE = 100;
+
+const conflictsIn = async (entries: KnowledgeEntry[]): Promise<KnowledgeConflict[]> => {
+  const phrasings: Phrasing[] = [];
+  for (const [nth, entry] of entries.entries()) {
+    if (nth % ENTRIES_AT_ONCE === 0) await setImmediate(); // callers of the API wait meanwhile
+    phrasings.push(...phrasingsOf(entry));
+  }
   const uses = new Map<string, number>();
   for (const { words } of phrasings) for (const word of words) uses.set(word, (uses.get(word) ?? 0) + 1);
   const rarest = ({ words }: Phrasing): string[] =>
@@ -94,21 +106,39 @@ export const findConflicts = (entries: KnowledgeEntry[]): KnowledgeConflict[] =>
 
   const met = new Map<string, Phrasing[]>();
   const found = new Map<string, KnowledgeConflict>();
-  for (const one of phrasings) {
+  for (const [nth, one] of phrasings.entries()) {
+    if (nth % ENTRIES_AT_ONCE === 0) await setImmediate();
     const keys = rarest(one);
     for (const other of new Set(keys.flatMap((word) => met.get(word) ?? []))) {
       const [a, b] = [other.entry, one.entry];
       const id = `${a.entryId} ${b.entryId}`;
       const alike = likeness(one.words, other.words);
-      if (a === b || alike < ALIKE || alike <= (found.get(id)?.likeness ?? 0) || !mayMeet(a, b) || sameAnswer(a, b))
-        continue;
+      if (a === b || alike < ALIKE || alike <= (found.get(id)?.likeness ?? 0)) continue;
+      if (!mayMeet(a, b) || sameAnswer(a, b)) continue;
       found.set(id, { entryIds: [a.entryId, b.entryId], questions: [other.text, one.text], likeness: alike });
     }
+    if (found.size >= CONFLICTS_MAX) break;
     for (const word of keys) {
-      const known = met.get(word);
-      if (known) known.push(one);
-      else met.set(word, [one]);
+      const known = met.get(word) ?? [];
+      if (known.length === 0) met.set(word, known);
+      if (known.length < COMPARED) known.push(one);
     }
   }
   return [...found.values()].toSorted((a, b) => b.likeness - a.likeness).slice(0, CONFLICTS_MAX);
+};
+
+/**
+ * Entries that ask nearly the same and answer differently: a hint, found by the words alone. A question (or variant) is its
+ * folded words without stop words; two are nearly the same where they share four fifths of them. To be that alike, two
+ * must share one of the rarest words of each: only those are compared. Found once for each version of an assistant.
+ */
+export const createFindConflicts = () => {
+  const known = new LRUCache<string, { version: number; conflicts: Promise<KnowledgeConflict[]> }>({ max: 100 });
+  return ({ assistantId, version }: Assistant, entries: KnowledgeEntry[]): Promise<KnowledgeConflict[]> => {
+    const last = known.get(assistantId);
+    if (last?.version === version) return last.conflicts;
+    const conflicts = conflictsIn(entries);
+    known.set(assistantId, { version, conflicts });
+    return conflicts;
+  };
 };

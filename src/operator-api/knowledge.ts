@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import { KnowledgeInput } from '../assistants/assistant.ts';
 import { KNOWLEDGE_FORMATS, parseKnowledge } from '../assistants/knowledge-import.ts';
-import { findConflicts, searchKnowledge } from '../assistants/knowledge-search.ts';
+import { createFindConflicts, searchKnowledge } from '../assistants/knowledge-search.ts';
 import type { AssistantStore } from '../assistants/store.ts';
 import { SuggestedAction } from '../assistants/suggested-action.ts';
 import { type Handled, handled, operation } from './operation.ts';
@@ -122,50 +122,53 @@ export const knowledgeOperations = {
   }),
 };
 
-export const knowledgeRoutes = ({ assistants }: { assistants: AssistantStore }): Handled[] => [
-  handled(knowledgeOperations.list, async ({ params: { id = '' }, query: { search } }) => {
-    await assistants.getAssistant(id);
-    const entries = await assistants.listKnowledge(id);
-    return { entries: search === undefined ? entries : searchKnowledge(entries, search) };
-  }),
+export const knowledgeRoutes = ({ assistants }: { assistants: AssistantStore }): Handled[] => {
+  const findConflicts = createFindConflicts();
+  return [
+    handled(knowledgeOperations.list, async ({ params: { id = '' }, query: { search } }) => {
+      await assistants.getAssistant(id);
+      const entries = await assistants.listKnowledge(id);
+      return { entries: search === undefined ? entries : searchKnowledge(entries, search) };
+    }),
 
-  handled(knowledgeOperations.conflicts, async ({ params: { id = '' } }) => {
-    await assistants.getAssistant(id);
-    return { conflicts: findConflicts(await assistants.listKnowledge(id)) };
-  }),
+    handled(knowledgeOperations.conflicts, async ({ params: { id = '' } }) => {
+      const assistant = await assistants.getAssistant(id);
+      return { conflicts: await findConflicts(assistant, await assistants.listKnowledge(id)) };
+    }),
 
-  handled(knowledgeOperations.add, async ({ params: { id = '' }, body, note }) => {
-    const [entry] = await assistants.addKnowledge(id, [body]);
-    if (!entry) throw new Error('an entry was added and is not there');
-    note({ target: id, details: { entryId: entry.entryId } });
-    return entry;
-  }),
+    handled(knowledgeOperations.add, async ({ params: { id = '' }, body, note }) => {
+      const [entry] = await assistants.addKnowledge(id, [body]);
+      if (!entry) throw new Error('an entry was added and is not there');
+      note({ target: id, details: { entryId: entry.entryId } });
+      return entry;
+    }),
 
-  handled(knowledgeOperations.update, async ({ params: { id = '', entryId = '' }, body, note }) => {
-    note({ target: id, details: { entryId } });
-    return assistants.updateKnowledge(id, entryId, body);
-  }),
+    handled(knowledgeOperations.update, async ({ params: { id = '', entryId = '' }, body, note }) => {
+      note({ target: id, details: { entryId } });
+      return assistants.updateKnowledge(id, entryId, body);
+    }),
 
-  handled(knowledgeOperations.remove, async ({ params: { id = '', entryId = '' }, note }) => {
-    note({ target: id, details: { entryId } });
-    await assistants.removeKnowledge(id, [entryId]);
-  }),
+    handled(knowledgeOperations.remove, async ({ params: { id = '', entryId = '' }, note }) => {
+      note({ target: id, details: { entryId } });
+      await assistants.removeKnowledge(id, [entryId]);
+    }),
 
-  handled(knowledgeOperations.importFile, async ({ params: { id = '' }, body, note }) => {
-    await assistants.getAssistant(id);
-    const { format, text, replace, dryRun } = body;
-    const { entries, refused } = parseKnowledge(format, text);
-    note({ target: id, details: { imported: entries.length, refused: refused.length, replace, dryRun } });
-    if (dryRun || entries.length === 0) return { imported: entries.length, refused };
-    const before = replace ? await assistants.listKnowledge(id) : [];
-    await assistants.addKnowledge(id, entries);
-    // Only once the new ones are there, and never for a file without a good row.
-    if (before.length > 0) {
-      await assistants.removeKnowledge(
-        id,
-        before.map(({ entryId }) => entryId),
-      );
-    }
-    return { imported: entries.length, refused };
-  }),
-];
+    handled(knowledgeOperations.importFile, async ({ params: { id = '' }, body, note }) => {
+      await assistants.getAssistant(id);
+      const { format, text, replace, dryRun } = body;
+      const { entries, refused } = parseKnowledge(format, text);
+      note({ target: id, details: { imported: entries.length, refused: refused.length, replace, dryRun } });
+      if (dryRun || entries.length === 0) return { imported: entries.length, refused };
+      const before = replace ? await assistants.listKnowledge(id) : [];
+      await assistants.addKnowledge(id, entries);
+      // Only once the new ones are there, and never for a file without a good row.
+      if (before.length > 0) {
+        await assistants.removeKnowledge(
+          id,
+          before.map(({ entryId }) => entryId),
+        );
+      }
+      return { imported: entries.length, refused };
+    }),
+  ];
+};
