@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
+import { findConflicts } from '../src/assistants/knowledge-search.ts';
 import { anAssistant, anEntry, aTurn } from './support/builders.ts';
 import { eventually } from './support/eventually.ts';
 import { anOperator } from './support/operator-client.ts';
@@ -81,4 +82,18 @@ test('a key gets another name and limit and stays the same key; a revoked one is
   expect(trail.body).toMatchObject({
     lines: [{ details: { name: 'shop window', limitPerMinute: 2 } }, { details: { name: 'shop window' } }],
   });
+});
+
+test('very many entries that ask the same are looked through in no time', () => {
+  const answer = (nth: number) => `Number ${nth}. ${'It depends on the weight and on where it goes. '.repeat(12)}`;
+  const entries = Array.from({ length: 1_000 }, (_, nth) => ({
+    ...anEntry({ question: 'What does it cost?', answer: answer(nth) }),
+    entryId: String(nth),
+  }));
+
+  const startedAt = performance.now();
+  const conflicts = findConflicts(entries);
+
+  expect(conflicts).toHaveLength(100);
+  expect(performance.now() - startedAt).toBeLessThan(2_000);
 });

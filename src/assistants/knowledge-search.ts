@@ -49,6 +49,9 @@ const TELLING = new Set(
 const ALIKE = 0.8;
 const CONFLICTS_MAX = 100;
 
+/** Pairs looked at; where very many entries ask alike, the first hundred conflicts are among them. */
+const COMPARISONS_MAX = 50_000;
+
 type Phrasing = { entry: KnowledgeEntry; text: string; words: Set<string> };
 
 const phrasingsOf = (entry: KnowledgeEntry): Phrasing[] => {
@@ -67,9 +70,6 @@ const likeness = (a: Set<string>, b: Set<string>): number => {
 
 const mayMeet = (a: KnowledgeEntry, b: KnowledgeEntry): boolean =>
   a.language === null || b.language === null || a.language.split('-')[0] === b.language.split('-')[0];
-
-const sameAnswer = (a: KnowledgeEntry, b: KnowledgeEntry): boolean =>
-  wordsOf(a.answer).join(' ') === wordsOf(b.answer).join(' ');
 
 export type KnowledgeConflict = {
   entryIds: [string, string];
@@ -94,16 +94,26 @@ export const findConflicts = (entries: KnowledgeEntry[]): KnowledgeConflict[] =>
 
   const met = new Map<string, Phrasing[]>();
   const found = new Map<string, KnowledgeConflict>();
+  /** What is the same but for its punctuation says the same; taken apart once, and only where it is asked for. */
+  const said = new Map<KnowledgeEntry, string>();
+  const saysOf = (entry: KnowledgeEntry): string => {
+    const says = said.get(entry) ?? wordsOf(entry.answer).join(' ');
+    said.set(entry, says);
+    return says;
+  };
+  let comparisons = 0;
   for (const one of phrasings) {
     const keys = rarest(one);
     for (const other of new Set(keys.flatMap((word) => met.get(word) ?? []))) {
       const [a, b] = [other.entry, one.entry];
+      if (a === b || !mayMeet(a, b)) continue;
+      comparisons += 1;
       const id = `${a.entryId} ${b.entryId}`;
       const alike = likeness(one.words, other.words);
-      if (a === b || alike < ALIKE || alike <= (found.get(id)?.likeness ?? 0) || !mayMeet(a, b) || sameAnswer(a, b))
-        continue;
+      if (alike < ALIKE || alike <= (found.get(id)?.likeness ?? 0) || saysOf(a) === saysOf(b)) continue;
       found.set(id, { entryIds: [a.entryId, b.entryId], questions: [other.text, one.text], likeness: alike });
     }
+    if (comparisons > COMPARISONS_MAX) break;
     for (const word of keys) {
       const known = met.get(word);
       if (known) known.push(one);

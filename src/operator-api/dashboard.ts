@@ -45,6 +45,7 @@ const precompressed =
   (req, res, next) => {
     res.vary('Accept-Encoding');
     const name = req.path.slice(1);
+    if (req.method !== 'GET' && req.method !== 'HEAD') return next();
     if (!/^[\w.-]+\.(?:js|css|svg)$/.test(name)) return next();
     for (const [coding, ending] of CODINGS) {
       if (req.acceptsEncodings(coding) !== coding || !existsSync(join(folder, `${name}${ending}`))) continue;
@@ -57,6 +58,12 @@ const precompressed =
   };
 
 const YEAR_MS = 365 * 86_400_000;
+
+/** What was meant for a file that was not sent after all: an answer of others must not carry it. */
+const forget: RequestHandler = (_req, res, next) => {
+  for (const name of ['Content-Encoding', 'Content-Type', 'Cache-Control', 'Last-Modified']) res.removeHeader(name);
+  next();
+};
 
 /** Named by their content, all but the two that index.html names itself. */
 const files = (folder: string): Router => {
@@ -74,6 +81,7 @@ const files = (folder: string): Router => {
         if (!/-[\w-]{8}\.\w+(?:\.\w+)?$/.test(path)) res.setHeader('Cache-Control', 'public, max-age=3600');
       },
     }),
+    forget,
   );
   return router;
 };
