@@ -1,7 +1,8 @@
 import { randomBytes } from 'node:crypto';
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
 import type { ServerResponse } from 'node:http';
-import { join } from 'node:path';
+import { extname, join } from 'node:path';
 import express, { type RequestHandler, type Response, Router } from 'express';
 import helmet from 'helmet';
 import type { Logger } from '../platform/logger.ts';
@@ -40,22 +41,22 @@ const headersFor = (tls: boolean): RequestHandler =>
   });
 
 /** The compressed form that the build left beside a file, where the browser takes it. */
-const precompressed =
-  (folder: string): RequestHandler =>
-  (req, res, next) => {
+const precompressed = (names: ReadonlySet<string>): RequestHandler => {
+  return (req, res, next) => {
     res.vary('Accept-Encoding');
     const name = req.path.slice(1);
     if (req.method !== 'GET' && req.method !== 'HEAD') return next();
-    if (!/^[\w.-]+\.(?:js|css|svg)$/.test(name)) return next();
-    for (const [coding, ending] of CODINGS) {
-      if (req.acceptsEncodings(coding) !== coding || !existsSync(join(folder, `${name}${ending}`))) continue;
-      res.setHeader('Content-Encoding', coding);
-      res.type(name.slice(name.lastIndexOf('.')));
-      req.url = `/${name}${ending}`;
-      return next();
-    }
+    const found = CODINGS.find(
+      ([coding, ending]) => names.has(name + ending) && req.acceptsEncodings(coding) === coding,
+    );
+    if (!found) return next();
+    const [coding, ending] = found;
+    res.setHeader('Content-Encoding', coding);
+    res.type(extname(name));
+    req.url = `/${name}${ending}`;
     next();
   };
+};
 
 const YEAR_MS = 365 * 86_400_000;
 
@@ -69,7 +70,7 @@ const forget: RequestHandler = (_req, res, next) => {
 const files = (folder: string): Router => {
   const router = Router({ caseSensitive: true });
   router.use(helmet.xContentTypeOptions(), helmet.crossOriginResourcePolicy());
-  router.use(precompressed(folder));
+  router.use(precompressed(new Set(existsSync(folder) ? readdirSync(folder) : [])));
   router.use(
     express.static(folder, {
       index: false,
@@ -94,8 +95,7 @@ type Dependencies = { tls: boolean; logger: Logger; folder?: string };
 /** The dashboard's files: one page for all its addresses, under a policy that lets it speak to this service alone. */
 export const dashboardRoutes = ({ tls, logger, folder = BUILT }: Dependencies): Router => {
   const index = join(folder, 'index.html');
-  const page = existsSync(index) ? readFileSync(index, 'utf8') : null;
-  if (page === null) logger.warn({ folder }, 'the dashboard is not built: its pages answer 404');
+  if (!existsSync(index)) logger.warn({ folder }, 'the dashboard is not built: its pages answer 404');
 
   const asPage: RequestHandler = (req, res, next) => {
     const reads = req.method === 'GET' || req.method === 'HEAD';
@@ -106,7 +106,9 @@ export const dashboardRoutes = ({ tls, logger, folder = BUILT }: Dependencies): 
     next();
   };
   const pages = Router({ caseSensitive: true });
-  pages.use(asPage, headersFor(tls), (_req, res) => {
+  pages.use(asPage, headersFor(tls), async (_req, res) => {
+    // Read each time: a build made while this process runs has taken the files away that the last one named.
+    const page = await readFile(index, 'utf8').catch(() => null);
     if (page === null) return void res.status(404).type('text/plain').send(NOT_BUILT);
     res.type('html').send(page.replaceAll(NONCE, nonceOf(res)));
   });

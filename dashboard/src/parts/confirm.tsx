@@ -19,7 +19,7 @@ export const useConfirm = () => {
             Cancel
           </Button>
           <Button
-            color={question?.danger ? 'red.8' : 'ink'}
+            color={question?.danger ? 'red.9' : 'ink'}
             onClick={() => {
               close();
               question?.onConfirm();
@@ -33,7 +33,8 @@ export const useConfirm = () => {
   );
   const ask = (next: Question): void => {
     setQuestion(next);
-    setOpened(true);
+    // Not within the event that asked: an Escape that leaves a form would answer at once.
+    window.setTimeout(() => setOpened(true));
   };
-  return { dialog, ask };
+  return { dialog, ask, asking: opened };
 };

@@ -38,7 +38,7 @@ export const FormDialog = (props: DialogProps) => (
             type="submit"
             loading={props.busy}
             disabled={props.disabled ?? false}
-            color={props.danger ? 'red.8' : 'ink'}
+            color={props.danger ? 'red.9' : 'ink'}
           >
             {props.action}
           </Button>

@@ -35,7 +35,7 @@ const wordsOf = (problem: unknown): { title: string; text: string } => {
   if (isProblem(problem, 403))
     return { title: 'Not for your role', text: 'An owner can open this page, or change your role.' };
   if (isProblem(problem, 0))
-    return { title: 'The service cannot be reached', text: 'Check your connection. This page tries again by itself.' };
+    return { title: 'The service cannot be reached', text: 'Check your connection, then try again.' };
   return {
     title: 'This could not be loaded',
     text: problem instanceof Error ? problem.message : 'Something went wrong.',

@@ -6,6 +6,8 @@ import { useRead } from '../../query.ts';
 import type { KnowledgeConflicts } from '../../types.ts';
 
 const FEW = 3;
+/** The service tells no more of them. */
+const MOST = 100;
 
 /** Two entries that ask the same and answer differently: the visitor gets one of the two, and nobody knows which. */
 export const Conflicts = ({ id, onOpen }: { id: string; onOpen: (entryId: string) => void }) => {
@@ -20,7 +22,7 @@ export const Conflicts = ({ id, onOpen }: { id: string; onOpen: (entryId: string
       title={
         conflicts.length === 1
           ? 'Two entries ask nearly the same and answer differently'
-          : `${conflicts.length} pairs of entries ask nearly the same and answer differently`
+          : `${conflicts.length}${conflicts.length === MOST ? ' or more' : ''} pairs of entries ask nearly the same and answer differently`
       }
     >
       <Stack gap={6}>

@@ -62,7 +62,7 @@ const useEntryChanges = ({ path, entry, onClose }: Props) => {
 export const EntryEditor = (props: Props) => {
   const { entry, onClose } = props;
   const { save, remove } = useEntryChanges(props);
-  const { dialog, ask } = useConfirm();
+  const { dialog, ask, asking } = useConfirm();
   const form = useFields(fieldsOf(entry), save.error);
   const changed = JSON.stringify(form.values) !== JSON.stringify(fieldsOf(entry));
   const close = (): void => {
@@ -80,6 +80,7 @@ export const EntryEditor = (props: Props) => {
     <Modal
       opened
       onClose={close}
+      closeOnEscape={!asking}
       title={entry ? 'Change the entry' : 'Add an entry'}
       size="lg"
       closeButtonProps={{ 'aria-label': 'Close' }}

@@ -113,7 +113,7 @@ export const Import = ({ id, onClose }: { id: string; onClose: () => void }) => 
               Cancel
             </Button>
             {checked && checked.imported > 0 ? (
-              <Button type="submit" loading={bring.isPending} color={replace ? 'red.8' : 'ink'}>
+              <Button type="submit" loading={bring.isPending} color={replace ? 'red.9' : 'ink'}>
                 {replace ? `Replace all by ${entries(checked.imported)}` : `Import ${entries(checked.imported)}`}
               </Button>
             ) : (
