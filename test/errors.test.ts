@@ -96,7 +96,7 @@ test('malformed, unknown and other assistants’ conversations look the same und
 });
 
 test.each([
-  ['/', 'GET'],
+  ['/nowhere', 'GET'],
   ['/api/v1', 'GET'],
   ['/api/v2/chat', 'POST'],
   ['/API/V1/CHAT', 'POST'],

@@ -24,6 +24,11 @@ test('a delivery that still waits is shown with what is known, then as it was se
   const waiting = await list();
   const read = await Promise.all(waiting.map(({ deliveryId }) => owner.get<Row>(`/deliveries/${deliveryId}`)));
 
+  const figures = () =>
+    owner
+      .get<{ deliveries: Record<string, number> }>(`/assistants/${assistantId}/overview`)
+      .then(({ body }) => body.deliveries);
+  expect(await figures()).toMatchObject({ queued: 2, sending: 0, delivered: 0 });
   expect(waiting.map(({ event }) => event).toSorted()).toEqual(['conversation.created', 'message.received']);
   for (const [nth, { status, body }] of read.entries()) {
     expect(status).toBe(200);
@@ -48,6 +53,7 @@ test('a delivery that still waits is shown with what is known, then as it was se
     const after = await Promise.all(waiting.map(({ deliveryId }) => owner.get<Row>(`/deliveries/${deliveryId}`)));
     expect(after.map(({ body }) => body.outcome)).toEqual(['delivered', 'delivered']);
     expect(after.every(({ body }) => body.url === receiver.url)).toBe(true);
+    expect(await figures()).toMatchObject({ queued: 0, sending: 0, delivered: 2 });
   });
   await receiver.close();
 });
@@ -107,4 +113,10 @@ test('the list pages through every filter in one order, newest first, however ma
   expect(problemOf(await owner.get(`/assistants/${assistantId}/deliveries?status=200`))).toBe(
     '422 validation_failed status',
   );
+  expect(await stack.service.deliveries.countOutcomes(assistantId, new Date(from))).toEqual({
+    delivered: those(({ createdAt, outcome }) => createdAt.toISOString() >= from && outcome === 'delivered').length,
+    rejected: those(({ createdAt, outcome }) => createdAt.toISOString() >= from && outcome === 'rejected').length,
+    queued: 0,
+    sending: 0,
+  });
 });

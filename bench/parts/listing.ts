@@ -67,10 +67,21 @@ export const listing: Part = async ({ scale }, say) => {
     }
     say(`listing: ${name}: ${found} found, the slowest of ${LOOKS} ${slowest[name].toFixed(1)} ms`);
   }
+  const startedAt = performance.now();
+  const counted = await parley.service.deliveries.countOutcomes(owner.assistantId, new Date(0));
+  slowest['all counted by outcome'] = performance.now() - startedAt;
+  say(
+    `listing: all counted by outcome, ${JSON.stringify(counted)}: ${slowest['all counted by outcome'].toFixed(0)} ms`,
+  );
   await api.stop();
   await parley.close();
   await stand.close();
-  const value = Math.max(...Object.values(slowest));
+  const { 'all counted by outcome': counting = Number.NaN, ...pages } = slowest;
+  const value = Math.max(...Object.values(pages));
   const what = `a page of ${deliveries.toLocaleString('en-US')} deliveries over HTTP, whatever the filter: the slowest`;
-  return { figures: [{ id: 'listing.slowest', what, unit: 'ms', value }], detail: { slowest } };
+  const figures = [
+    { id: 'listing.slowest', what, unit: 'ms', value },
+    { id: 'listing.counted', what: 'all of them counted by outcome, for the overview', unit: 'ms', value: counting },
+  ];
+  return { figures, detail: { slowest } };
 };

@@ -208,6 +208,31 @@ export const createOutbox = (connection: Connection) => {
       return [...new Map(rows.flat().map((row) => [row._id, row as Outbox])).values()];
     },
 
+    /** How many events wait to be sent, one for each endpoint that they still go to; in the first `limit` conversations. */
+    countUnsent: async (assistantId: string, limit: number): Promise<number> => {
+      const sizeOfEach = (event: string) => ({ $size: { $ifNull: [event, []] } });
+      const sum = async (having: object, size: object, hint: string): Promise<number> => {
+        const stages = [
+          { $match: { assistantId, ...having } },
+          { $limit: limit },
+          { $group: { _id: null, count: { $sum: size } } },
+        ];
+        const rows = await conversations
+          .aggregate<{ count: number }>(stages, { hint, maxTimeMS: LIST_WITHIN_MS })
+          .toArray();
+        return rows[0]?.count ?? 0;
+      };
+      const [openings, outboxes] = await Promise.all([
+        sum({ opening: { $exists: true } }, sizeOfEach('$opening.endpoints'), 'openings'),
+        sum(
+          { 'outbox.0': { $exists: true } },
+          { $reduce: { input: '$outbox', initialValue: 0, in: { $add: ['$$value', sizeOfEach('$$this.endpoints')] } } },
+          'outbox_heads',
+        ),
+      ]);
+      return openings + outboxes;
+    },
+
     /** The conversation in which this event still waits, looked for among all that wait: for a person who asks for one. */
     findByEvent: async (eventId: string): Promise<Outbox | null> => {
       const find = (having: object, hint: string) =>

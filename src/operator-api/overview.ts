@@ -2,7 +2,7 @@ import * as z from 'zod';
 import type { AssistantStore } from '../assistants/store.ts';
 import { STATUSES } from '../conversations/conversation.ts';
 import type { ConversationStore } from '../conversations/store.ts';
-import { OUTCOMES } from '../events/delivery.ts';
+import { type Outcome, OUTCOMES } from '../events/delivery.ts';
 import { isPaused } from '../events/endpoint.ts';
 import type { EndpointStore } from '../events/endpoint-store.ts';
 import type { DeliveryQueue } from '../events/queue.ts';
@@ -12,6 +12,7 @@ import { type Handled, handled, operation } from './operation.ts';
 import { time } from './wire.ts';
 
 const DAY_MS = 86_400_000;
+const OUTBOXES_MAX = 10_000;
 const count = z.int().min(0);
 const jobs = z.record(z.string(), count);
 
@@ -45,6 +46,13 @@ type Dependencies = {
   deliveryQueue: DeliveryQueue;
 };
 
+/** An event that is being sent stands in its outbox too. */
+const withWaiting = ({ queued = 0, sending = 0, ...ended }: Partial<Record<Outcome, number>>, unsent: number) => ({
+  ...ended,
+  sending,
+  queued: queued + Math.max(0, unsent - sending),
+});
+
 const all = (names: readonly string[], counted: Partial<Record<string, number>>): Record<string, number> =>
   Object.fromEntries(names.map((name) => [name, counted[name] ?? 0]));
 
@@ -54,9 +62,10 @@ export const overviewRoutes = (dependencies: Dependencies): Handled[] => {
     handled(overviewOperations.read, async ({ params: { id = '' } }) => {
       await assistants.getAssistant(id);
       const since = new Date(Date.now() - DAY_MS);
-      const [statuses, outcomes, registered, entries, keys, turns, wakeUps] = await Promise.all([
+      const [statuses, outcomes, unsent, registered, entries, keys, turns, wakeUps] = await Promise.all([
         conversations.inbox.countStatuses(id, since),
         deliveries.countOutcomes(id, since),
+        conversations.outbox.countUnsent(id, OUTBOXES_MAX),
         endpoints.listEndpoints(id),
         assistants.listKnowledge(id),
         assistants.listApiKeys(id),
@@ -66,7 +75,7 @@ export const overviewRoutes = (dependencies: Dependencies): Handled[] => {
       return {
         since,
         conversations: all(STATUSES, statuses),
-        deliveries: all(OUTCOMES, outcomes),
+        deliveries: all(OUTCOMES, withWaiting(outcomes, unsent)),
         endpoints: {
           all: registered.length,
           enabled: registered.filter(({ enabled }) => enabled).length,
