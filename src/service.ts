@@ -73,11 +73,9 @@ export const openService = async ({ config, logger, lifecycle, redisRole, startW
   });
   const deliveries = createDeliveryStore({ connection: mongo, worker, retentionDays: config.DELIVERY_RETENTION_DAYS });
   const conversations = createConversationStore({ connection: mongo, hints, deliveries });
-  await createIndexes(
-    [assistants, endpoints, deliveries, conversations].flatMap(({ models }) => models as unknown as Model<never>[]),
-    config.MONGODB_URL,
-    logger,
-  );
+  const buildIndexes = (models: unknown[]): Promise<void> =>
+    createIndexes(models as Model<never>[], config.MONGODB_URL, logger);
+  await buildIndexes([assistants, endpoints, deliveries, conversations].flatMap(({ models }): unknown[] => models));
 
   const openQueue = <Data>(name: string) => {
     const queue = openQueues<Data>(name, { redis: queueRedis, partitions }, logger);
@@ -88,6 +86,7 @@ export const openService = async ({ config, logger, lifecycle, redisRole, startW
 
   return {
     mongo,
+    buildIndexes,
     redis,
     queueRedis,
     partitions,

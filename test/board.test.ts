@@ -70,8 +70,9 @@ test('a failed job shows the kind of its error and where it was, never what it s
   const queue = new Queue('turns', { connection: redis, prefix: String(partitions.tags[0]) });
   const { id } = await queue.add('turns', { turns: 'zebra' });
   await eventually(async () => expect(await queue.getFailedCount()).toBe(1));
-  const stack0 = 'TypeError: cannot answer "zebra"\n  zebra, and sk_zebra\n    at answer (file:///app/answer.ts:1:2)';
-  const said = { failedReason: 'cannot answer "zebra"', stacktrace: JSON.stringify([stack0]) };
+  const failedReason = 'cannot answer "zebra"\n  zebra, and sk_zebra\n    at zebra (file:///zebra.ts:1:2)';
+  const stack0 = `TypeError: ${failedReason}\n    at answer (file:///app/answer.ts:1:2)`;
+  const said = { failedReason, stacktrace: JSON.stringify([stack0]) };
   await redis.hset(queue.toKey(String(id)), said);
 
   const list = await look('/api/queues?activeQueue=turns&status=failed', owner.cookie());

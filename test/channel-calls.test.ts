@@ -115,3 +115,22 @@ test('the last 20 calls are kept for a while; an assistant that is not there get
   expect(calls.every(({ error }) => error === 'validation_failed')).toBe(true);
   expect(problemOf(await channel.owner.get(`/assistants/${nobody}/channel/calls`))).toBe('404 not_found');
 });
+
+test('with its conversation a session leaves the list; others stay', async () => {
+  const channel = await aChannel();
+  const { body: first } = await channel.call(aTurn({ session_id: 'visitor-1' }));
+  await channel.call(aTurn({ session_id: 'visitor-2' }));
+  await eventually(async () => expect(await channel.calls()).toHaveLength(2));
+  const { apiKey } = await stack.service.assistants.createApiKey({
+    assistantId: channel.assistantId,
+    name: 'k',
+    limitPerMinute: 60,
+  });
+
+  const path = `${stack.url}/api/v1/conversations/${first.conversationId}`;
+  expect((await request(path, { method: 'DELETE', bearer: apiKey })).status).toBe(204);
+
+  await eventually(async () =>
+    expect((await channel.calls()).map(({ sessionId }) => sessionId)).toEqual(['visitor-2']),
+  );
+});

@@ -85,3 +85,20 @@ test('a key gets another name and limit and stays the same key; a revoked one is
     lines: [{ details: { name: 'shop window', limitPerMinute: 2 } }, { details: { name: 'shop window' } }],
   });
 });
+
+test.each([
+  ['answer differently', (nth: number) => `Number ${nth}. `, 100],
+  ['answer the same', () => '', 0],
+])('very many entries that ask the same and %s are looked through in no time', async (_name, begin, told) => {
+  const answer = (nth: number) => `${begin(nth)}${'It depends on the weight and on where it goes. '.repeat(12)}`;
+  const entries = Array.from({ length: 1_000 }, (_, nth) =>
+    anEntry({ question: 'What does it cost?', answer: answer(nth) }),
+  );
+  const { owner, path } = await knowing(...entries);
+
+  const startedAt = performance.now();
+  const { body } = await owner.get<Conflicts>(`${path}-conflicts`);
+
+  expect(body.conflicts).toHaveLength(told);
+  expect(performance.now() - startedAt).toBeLessThan(2_000);
+});

@@ -64,8 +64,8 @@ const pointEndpoint = async (
 };
 
 /** The first owner, whose password stays beside the data; one that was changed since is no longer told. */
-const findOwner = async ({ mongo }: Service, kept: Partial<Kept>): Promise<Demo['operator']> => {
-  const { operators } = await openOperators(mongo);
+const findOwner = async (service: Service, kept: Partial<Kept>): Promise<Demo['operator']> => {
+  const { operators } = await openOperators(service);
   const { operator } = kept;
   if (operator && (await operators.checkSignIn(operator.email, operator.password))) return operator;
   if (await operators.findFirstOwner()) return null;

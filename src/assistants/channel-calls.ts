@@ -15,6 +15,8 @@ const KEPT = 20;
 const KEPT_S = 7 * 86_400;
 const WRITTEN_EVERY_MS = 500;
 
+const parse = (line: string): ChannelCall => JSON.parse(line) as ChannelCall; // as written below
+
 /**
  * The last calls of each channel. Gathered in memory and written together, not awaited: a turn pays for one small object,
  * and what is lost when Redis is away was for looking only.
@@ -51,12 +53,27 @@ export const createChannelCalls = (redis: Redis, prefix: string) => {
       timer ??= setTimeout(() => void write(), WRITTEN_EVERY_MS).unref();
     },
 
+    /**
+     * A session's calls go with its conversation. Once more a little later, for those another process had gathered. Not
+     * awaited; where Redis is away they end with their list, after seven days.
+     */
+    forget: (assistantId: string, sessionId: string): void => {
+      const remove = async (): Promise<void> => {
+        await write();
+        const key = keyOf(assistantId);
+        const own = (await redis.lrange(key, 0, KEPT - 1)).filter((line) => parse(line).sessionId === sessionId);
+        await Promise.all(own.map((line) => redis.lrem(key, 0, line)));
+      };
+      const now = (): void => void remove().catch(() => undefined);
+      now();
+      setTimeout(now, 2 * WRITTEN_EVERY_MS).unref();
+    },
+
     /** Newest first; those of another process may be half a second late. */
     list: async (assistantId: string): Promise<ChannelCall[]> => {
       await write();
       const lines = await redis.lrange(keyOf(assistantId), 0, KEPT - 1);
-      const calls = lines.map((line) => JSON.parse(line) as ChannelCall); // as written above
-      return calls.toSorted((a, b) => (a.at < b.at ? 1 : -1));
+      return lines.map(parse).toSorted((a, b) => (a.at < b.at ? 1 : -1));
     },
 
     close: write,

@@ -77,9 +77,6 @@ const likeness = (a: Set<string>, b: Set<string>): number => {
 const mayMeet = (a: KnowledgeEntry, b: KnowledgeEntry): boolean =>
   a.language === null || b.language === null || a.language.split('-')[0] === b.language.split('-')[0];
 
-const sameAnswer = (a: KnowledgeEntry, b: KnowledgeEntry): boolean =>
-  wordsOf(a.answer).join(' ') === wordsOf(b.answer).join(' ');
-
 export type KnowledgeConflict = {
   entryIds: [string, string];
   questions: [string, string];
@@ -106,15 +103,22 @@ const conflictsIn = async (entries: KnowledgeEntry[]): Promise<KnowledgeConflict
 
   const met = new Map<string, Phrasing[]>();
   const found = new Map<string, KnowledgeConflict>();
+  /** What is the same but for its punctuation says the same; taken apart once, and only where it is asked for. */
+  const said = new Map<KnowledgeEntry, string>();
+  const saysOf = (entry: KnowledgeEntry): string => {
+    const says = said.get(entry) ?? wordsOf(entry.answer).join(' ');
+    said.set(entry, says);
+    return says;
+  };
   for (const [nth, one] of phrasings.entries()) {
     if (nth % ENTRIES_AT_ONCE === 0) await setImmediate();
     const keys = rarest(one);
     for (const other of new Set(keys.flatMap((word) => met.get(word) ?? []))) {
       const [a, b] = [other.entry, one.entry];
+      if (a === b || !mayMeet(a, b)) continue;
       const id = `${a.entryId} ${b.entryId}`;
       const alike = likeness(one.words, other.words);
-      if (a === b || alike < ALIKE || alike <= (found.get(id)?.likeness ?? 0)) continue;
-      if (!mayMeet(a, b) || sameAnswer(a, b)) continue;
+      if (alike < ALIKE || alike <= (found.get(id)?.likeness ?? 0) || saysOf(a) === saysOf(b)) continue;
       found.set(id, { entryIds: [a.entryId, b.entryId], questions: [other.text, one.text], likeness: alike });
     }
     if (found.size >= CONFLICTS_MAX) break;

@@ -236,7 +236,16 @@ export const createOutbox = (connection: Connection) => {
     /** The conversation in which this event still waits, looked for among all that wait: for a person who asks for one. */
     findByEvent: async (eventId: string): Promise<Outbox | null> => {
       const find = (having: object, hint: string) =>
-        conversations.find(having, { projection: PROJECTION, maxTimeMS: LIST_WITHIN_MS }).hint(hint).limit(1).toArray();
+        conversations
+          .find(having, { projection: PROJECTION, maxTimeMS: LIST_WITHIN_MS })
+          .hint(hint)
+          .limit(1)
+          .toArray()
+          .catch((cause: unknown) => {
+            // Among so very many that wait, this one is not found.
+            if ((cause as { codeName?: string }).codeName === 'MaxTimeMSExpired') return [];
+            throw cause;
+          });
       const [openings, outboxes] = await Promise.all([
         find({ opening: { $exists: true }, 'opening.eventId': eventId }, 'openings'),
         find({ 'outbox.0': { $exists: true }, 'outbox.eventId': eventId }, 'outbox_heads'),

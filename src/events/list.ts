@@ -95,7 +95,10 @@ export const createDeliveryList = (deliveries: mongo.Collection<StoredDelivery>)
 
   return async (filter: DeliveryFilter): Promise<{ deliveries: StoredDelivery[]; nextCursor: string | null }> => {
     const size = sizeOf(filter);
-    const { endpointId, conversationId, eventId, outcome } = filter;
+    const { endpointId, conversationId, eventId, outcome, status } = filter;
+    // A status is told of what was rejected; the others have theirs by their outcome.
+    if (status !== undefined && outcome !== undefined && outcome !== 'rejected')
+      return { deliveries: [], nextCursor: null };
     const hint = isUnderWay(outcome) ? UNDER_WAY[outcome] : undefined;
     const byOtherIndex = [endpointId, conversationId, eventId, hint].some((one) => one !== undefined);
     const groups: (string[] | null)[] = byOtherIndex

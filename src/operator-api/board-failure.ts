@@ -9,17 +9,25 @@ const NAME = /^[A-Z]\w{0,60}(?=[:\s]|$)/;
 const OWN_WORDS = /^job stalled more than allowable limit/;
 
 /** Where the code failed, and as what: the message may quote anything, and is in the worker's log. */
-const withoutMessage = (stack: unknown): string => {
-  const lines = String(stack).split('\n');
-  const message = lines.findLastIndex((line) => !FRAME.test(line));
-  return [NAME.exec(lines[0] ?? '')?.[0] ?? 'Error', ...lines.slice(message + 1)].join('\n');
+const withoutMessage = (stack: unknown, message: string): string => {
+  const text = String(stack);
+  const from = message === '' ? -1 : text.indexOf(message);
+  const frames =
+    from === -1
+      ? []
+      : text
+          .slice(from + message.length)
+          .split('\n')
+          .filter((line) => FRAME.test(line));
+  return [NAME.exec(text)?.[0] ?? 'Error', ...frames].join('\n');
 };
 
 const quieten = <Job extends Shown>(job: Job): Job => {
   const whole = job.toJSON.bind(job);
   job.toJSON = () => {
     const { failedReason, stacktrace, ...rest } = whole();
-    const stacks = Array.isArray(stacktrace) ? stacktrace.filter(Boolean).map(withoutMessage) : [];
+    const told = Array.isArray(stacktrace) ? stacktrace.filter(Boolean) : [];
+    const stacks = told.map((stack) => withoutMessage(stack, failedReason ?? ''));
     if (!failedReason) return { ...rest, stacktrace: stacks };
     const name = stacks.at(-1)?.split('\n')[0] ?? 'Error';
     const reason = OWN_WORDS.test(failedReason) ? failedReason : `${name}: what it says is in the worker’s log`;

@@ -45,6 +45,7 @@ const precompressed = (names: ReadonlySet<string>): RequestHandler => {
   return (req, res, next) => {
     res.vary('Accept-Encoding');
     const name = req.path.slice(1);
+    if (req.method !== 'GET' && req.method !== 'HEAD') return next();
     const found = CODINGS.find(
       ([coding, ending]) => names.has(name + ending) && req.acceptsEncodings(coding) === coding,
     );
@@ -58,6 +59,12 @@ const precompressed = (names: ReadonlySet<string>): RequestHandler => {
 };
 
 const YEAR_MS = 365 * 86_400_000;
+
+/** What was meant for a file that was not sent after all: an answer of others must not carry it. */
+const forget: RequestHandler = (_req, res, next) => {
+  for (const name of ['Content-Encoding', 'Content-Type', 'Cache-Control', 'Last-Modified']) res.removeHeader(name);
+  next();
+};
 
 /** Named by their content, all but the two that index.html names itself. */
 const files = (folder: string): Router => {
@@ -75,6 +82,7 @@ const files = (folder: string): Router => {
         if (!/-[\w-]{8}\.\w+(?:\.\w+)?$/.test(path)) res.setHeader('Cache-Control', 'public, max-age=3600');
       },
     }),
+    forget,
   );
   return router;
 };

@@ -9,8 +9,11 @@ export const DURABLE = { w: 'majority', j: true } as const;
 export const DUPLICATE_KEY = 11000;
 
 const CONNECT_RETRY_MS = 200;
-/** A connection that brings nothing for so long while an answer is due is given up; nothing here takes near as long. */
-const SILENT_AFTER_MS = 6_000;
+/**
+ * A connection that brings nothing for so long while an answer is due is given up: soon enough for an accept to look for
+ * its turn once more, and nothing here takes near as long.
+ */
+const SILENT_AFTER_MS = 3_500;
 
 /**
  * One connection pool per process. Operations fail instead of waiting when no primary answers for 800 ms, so that a

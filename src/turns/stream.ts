@@ -59,10 +59,11 @@ export const createStreamTurn =
     if (replayed) res.set('Idempotent-Replayed', 'true');
     res.set(HEADERS).flushHeaders();
     const comments = setInterval(() => res.write(': the reply is being made\n\n'), COMMENT_EVERY_MS);
-    res.on('close', () => {
+    const leave = (): void => {
       clearInterval(comments);
       end();
-    });
+    };
+    res.on('close', leave);
     writer.send('accepted', { turnId, conversationId });
     writer.say(early);
     early = null;
@@ -73,6 +74,9 @@ export const createStreamTurn =
       res.on('finish', delivered);
     } catch (failure) {
       writer.send('error', toApiError(failure, req, res).toBody(requestIdOf(res)));
+    } finally {
+      // Who left while the turn was accepted will not be heard closing.
+      leave();
     }
     res.end();
   };

@@ -215,9 +215,16 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
    * became head by this worker's own commit is known to be it.
    */
   const takeUp = async (ref: TurnRef, { inARow }: { inARow: boolean }) => {
-    if (inARow) return Promise.all([conversations.findForAnswer(ref.key), hints.take(ref)]);
-    const read = await conversations.findForAnswer(ref.key);
-    return [read, headOf(read, ref.turnId) && (await hints.take(ref))] as const;
+    if (!inARow) {
+      const read = await conversations.findForAnswer(ref.key);
+      return [read, headOf(read, ref.turnId) && (await hints.take(ref))] as const;
+    }
+    const [read, take] = await Promise.allSettled([conversations.findForAnswer(ref.key), hints.take(ref)]);
+    if (take.status === 'rejected') throw take.reason;
+    if (read.status === 'fulfilled') return [read.value, take.value] as const;
+    // What is held is held for as long as this process lives, unless it is let go.
+    if (take.value) hints.release(ref, take.value.token, true);
+    throw read.reason;
   };
 
   /** One head under a take. The next head of its line, or null. */

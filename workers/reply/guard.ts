@@ -18,7 +18,8 @@ const LOOK_ALIKES = new Map(
 );
 
 const LOOKS_ALIKE = new RegExp(`[${[...LOOK_ALIKES.keys()].join('')}]`, 'gu');
-const ASCII = /^[\u0000-\u007f]*$/;
+/** Nothing in it to fold but case. */
+const PLAIN = /^[\t\n\r -~]*$/;
 
 const ofOneKind = (text: string): string =>
   text
@@ -31,7 +32,7 @@ const ofOneKind = (text: string): string =>
 
 /** NFKC, case, accents and what cannot be seen folded away; white space and punctuation between words are one space. */
 const plain = (text: string): string =>
-  (ASCII.test(text) ? text.toLowerCase() : ofOneKind(text)).replace(/[^\p{L}\p{M}\p{N}<>|[\]/_@$:]+/gu, ' ').trim();
+  (PLAIN.test(text) ? text.toLowerCase() : ofOneKind(text)).replace(/[^\p{L}\p{M}\p{N}<>|[\]/_@$:]+/gu, ' ').trim();
 
 const asLatin = (text: string): string => text.replace(LOOKS_ALIKE, (letter) => LOOK_ALIKES.get(letter) as string);
 
