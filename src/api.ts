@@ -70,7 +70,7 @@ export const openApi = async ({
   const rateLimiter = createRateLimiter(redis, { prefix: config.REDIS_PREFIX, onRefused: count.refused });
   const channelCalls = createChannelCalls(redis, config.REDIS_PREFIX);
   lifecycle.add('channel calls', channelCalls, (opened) => opened.close());
-  const { operators, audit } = await openOperators(service);
+  const { operators, audit } = await openOperators(service.mongo);
   const look = <Data>(name: string) => {
     const queues = openQueues<Data>(name, { redis: queueRedis, partitions }, logger);
     return lifecycle.add(`queue ${name}, looked at`, queues, (opened) => opened.close());

@@ -1,5 +1,5 @@
 import type { Redis } from 'ioredis';
-import type { Connection, Model, Schema } from 'mongoose';
+import type { Connection } from 'mongoose';
 import { createAssistantStore } from './assistants/store.ts';
 import { createHints } from './conversations/hints.ts';
 import { createConversationStore } from './conversations/store.ts';
@@ -10,7 +10,7 @@ import type { Config } from './platform/config.ts';
 import { newToken } from './platform/ids.ts';
 import type { Lifecycle } from './platform/lifecycle.ts';
 import type { Logger } from './platform/logger.ts';
-import { openMongo } from './platform/mongo.ts';
+import { buildIndexes, type Indexed, openMongo } from './platform/mongo.ts';
 import { openQueues } from './platform/queue.ts';
 import { closeRedis, createPartitions, openRedis, type Partitions, type RedisRole } from './platform/redis.ts';
 import { createVault } from './platform/vault.ts';
@@ -26,18 +26,6 @@ type Options = {
   redisRole: Exclude<RedisRole, 'subscriber'>;
   /** How long MongoDB and Redis may take to appear; a person at a terminal waits less than a process that starts. */
   startWithinMs?: number;
-};
-
-/** On a connection of its own: an index over many documents takes longer than any command may later. */
-const createIndexes = async (models: Model<never>[], url: string, logger: Logger): Promise<void> => {
-  const connection = await openMongo({ url, maxPoolSize: models.length, silentAfterMs: 0 }, logger);
-  try {
-    await Promise.all(
-      models.map((model) => connection.model(model.modelName, model.schema as unknown as Schema).createIndexes()),
-    );
-  } finally {
-    await connection.close();
-  }
 };
 
 /** What every process shares: its connections, the stores on MongoDB and the queues on Redis. Closed by the lifecycle. */
@@ -73,9 +61,7 @@ export const openService = async ({ config, logger, lifecycle, redisRole, startW
   });
   const deliveries = createDeliveryStore({ connection: mongo, worker, retentionDays: config.DELIVERY_RETENTION_DAYS });
   const conversations = createConversationStore({ connection: mongo, hints, deliveries });
-  const buildIndexes = (models: unknown[]): Promise<void> =>
-    createIndexes(models as Model<never>[], config.MONGODB_URL, logger);
-  await buildIndexes([assistants, endpoints, deliveries, conversations].flatMap(({ models }): unknown[] => models));
+  await buildIndexes([assistants, endpoints, deliveries, conversations].flatMap(({ models }): Indexed[] => models));
 
   const openQueue = <Data>(name: string) => {
     const queue = openQueues<Data>(name, { redis: queueRedis, partitions }, logger);
@@ -86,7 +72,6 @@ export const openService = async ({ config, logger, lifecycle, redisRole, startW
 
   return {
     mongo,
-    buildIndexes,
     redis,
     queueRedis,
     partitions,

@@ -142,10 +142,7 @@ test('events that wait for a paused endpoint are listed as queued, and sent once
   const { receiver, endpointId } = await aReceiver(assistant.assistantId, 'message.received', {
     respond: (_request, nth) => ({ status: nth === 1 ? 410 : 200 }),
   });
-  await eventually(async () => {
-    await assistant.chat(aTurn());
-    expect(receiver.received.length).toBe(1);
-  });
+  await assistant.chat(aTurn());
   await eventually(async () =>
     expect(await stack.service.endpoints.getEndpoint(endpointId)).toMatchObject({ pause: { reason: 'gone' } }),
   );

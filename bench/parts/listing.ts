@@ -41,7 +41,7 @@ export const listing: Part = async ({ scale }, say) => {
   const deliveries = Math.round(DELIVERIES * scale);
   say(`listing: storing ${deliveries} deliveries`);
   await fill(parley, owner, { conversations: 10, turnsEach: 1, deliveries });
-  const { operators } = await openOperators(parley.service);
+  const { operators } = await openOperators(parley.service.mongo);
   await operators.createOperator(OPERATOR);
   const api = await parley.start('API');
   const base = `http://127.0.0.1:${api.port}/operator/v1`;

@@ -4,7 +4,7 @@ import { conversationModels, PAGE_SIZE, REOPENED } from '../../src/conversations
 import { newRecord } from '../../src/events/claims.ts';
 import { deliveryModel, neverSent, type StoredDelivery } from '../../src/events/delivery.ts';
 import { conversationKeyOf, newHomedId, newId } from '../../src/platform/ids.ts';
-import { collectionOf } from '../../src/platform/mongo.ts';
+import { buildIndexes, collectionOf } from '../../src/platform/mongo.ts';
 import { type BenchAssistant, type Parley, QUESTIONS } from './parley.ts';
 
 const DAY_MS = 86_400_000;
@@ -175,7 +175,7 @@ export const fill = async (
       numbers.map((nth) => deliveryOf(owner.assistantId, nth, deliveryCount)),
     ),
   );
-  for (const model of [...service.conversations.models, ...service.deliveries.models]) await model.createIndexes();
+  await buildIndexes([...service.conversations.models, ...service.deliveries.models]);
 };
 
 /** Bytes on disk, indexes included: a turn's, of conversations and messages together, and a delivery's. */

@@ -9,7 +9,7 @@ import { Failure, nothingUnder, usage } from './failure.ts';
 import type { Opened, Run } from './session.ts';
 import { table } from './text.ts';
 
-const operatorsOf = async (opened: Opened) => (await openOperators(opened)).operators;
+const operatorsOf = async (opened: Opened) => (await openOperators(opened.mongo)).operators;
 
 const emailOf = (given: string): string => {
   const email = Email.safeParse(given);

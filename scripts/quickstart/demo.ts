@@ -65,7 +65,7 @@ const pointEndpoint = async (
 
 /** The first owner, whose password stays beside the data; one that was changed since is no longer told. */
 const findOwner = async (service: Service, kept: Partial<Kept>): Promise<Demo['operator']> => {
-  const { operators } = await openOperators(service);
+  const { operators } = await openOperators(service.mongo);
   const { operator } = kept;
   if (operator && (await operators.checkSignIn(operator.email, operator.password))) return operator;
   if (await operators.findFirstOwner()) return null;

@@ -21,12 +21,7 @@ const SILENT_AFTER_MS = 3_500;
  * does by its silence. At start the server gets `timeoutMs` to appear.
  */
 export const openMongo = async (
-  {
-    url,
-    timeoutMs = 10_000,
-    maxPoolSize = 32,
-    silentAfterMs = SILENT_AFTER_MS,
-  }: { url: string; timeoutMs?: number; maxPoolSize?: number; silentAfterMs?: number },
+  { url, timeoutMs = 10_000, maxPoolSize = 32 }: { url: string; timeoutMs?: number; maxPoolSize?: number },
   logger: Logger,
 ): Promise<Connection> => {
   const deadline = Date.now() + timeoutMs;
@@ -38,7 +33,7 @@ export const openMongo = async (
       maxPoolSize,
       serverSelectionTimeoutMS: 800,
       connectTimeoutMS: 2000,
-      socketTimeoutMS: silentAfterMs,
+      socketTimeoutMS: SILENT_AFTER_MS,
       heartbeatFrequencyMS: 2000,
       writeConcern: DURABLE,
     });
@@ -54,6 +49,19 @@ export const openMongo = async (
       await sleep(CONNECT_RETRY_MS);
     }
   }
+};
+
+/** What of a model its indexes are made by. */
+export type Indexed = Pick<Model<unknown>, 'collection'> & { schema: Pick<mongoose.Schema, 'indexes'> };
+
+/** Builds what is missing, for as long as it takes: over many documents that is longer than any other command may. */
+export const buildIndexes = async (models: Indexed[]): Promise<void> => {
+  const build = ({ collection, schema }: Indexed) =>
+    schema.indexes().map(([fields, options]) => {
+      const own = { ...options, socketTimeoutMS: 0 } as mongo.CreateIndexesOptions; // heeded, if not in its type
+      return collection.createIndex(fields as mongo.IndexSpecification, own);
+    });
+  await Promise.all(models.flatMap(build));
 };
 
 /**
