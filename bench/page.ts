@@ -132,7 +132,9 @@ const sections: Record<string, string> = {
   cost: costTable(),
   botbuilder: partTable('botbuilder'),
   deliveries: partTable('deliveries'),
+  statements: partTable('statements'),
   growth: partTable('growth'),
+  listing: partTable('listing'),
   million: million(),
   others: [partTable('hot'), partTable('start')].join('\n\n'),
 };

@@ -111,7 +111,7 @@ export const EntryEditor = (props: Props) => {
             />
             <TagsInput label="Tags" description="For you, to search by." {...form.pick('tags')} />
           </Group>
-          <Group justify="space-between" gap="xs">
+          <Group justify="space-between" gap="xs" wrap="wrap-reverse">
             {entry ? (
               <Button
                 variant="subtle"
@@ -132,7 +132,7 @@ export const EntryEditor = (props: Props) => {
             ) : (
               <span />
             )}
-            <Group gap="xs">
+            <Group gap="xs" ml="auto">
               <Button variant="default" onClick={close}>
                 Cancel
               </Button>
