@@ -1,13 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createRandom } from '../chaos/delivery/random.ts';
 import { openCountingReceiver } from '../chaos/delivery/receiver.ts';
-import { killAllWorkers, startWorker } from '../chaos/delivery/worker.ts';
-import { startServices } from '../scripts/services.ts';
-import { readConfig } from '../src/platform/config.ts';
-import { createLifecycle, requireNode } from '../src/platform/lifecycle.ts';
-import { createLogger } from '../src/platform/logger.ts';
-import { openService, type Service } from '../src/service.ts';
+import { requireNode } from '../src/platform/lifecycle.ts';
+import type { Service } from '../src/service.ts';
 import { createFeed } from '../test/support/feed.ts';
+import { withDeliveryWorkers } from './support/with-workers.ts';
 
 /**
  * 1,000 conversations of 20 events each to one endpoint that answers after a random while, by two workers: every
@@ -43,25 +40,4 @@ const run = async (service: Service): Promise<boolean> => {
   return kept;
 };
 
-const main = async (): Promise<boolean> => {
-  const services = await startServices({ env: {} });
-  const env = {
-    NODE_ENV: 'test',
-    REDIS_URL: services.redisUrl,
-    MONGODB_URL: services.mongodbUrl,
-    WEBHOOK_ALLOW_PRIVATE: 'true',
-  };
-  const logger = createLogger({ name: 'bench', level: 'silent' });
-  const lifecycle = createLifecycle(logger, { deadlineMs: 10_000 });
-  try {
-    const service = await openService({ config: readConfig(env), logger, lifecycle, redisRole: 'worker' });
-    await Promise.all([startWorker(env), startWorker(env)]);
-    return await run(service);
-  } finally {
-    killAllWorkers();
-    await lifecycle.close();
-    await services.stop();
-  }
-};
-
-process.exitCode = (await main()) ? 0 : 1;
+process.exitCode = (await withDeliveryWorkers(2, run)) ? 0 : 1;

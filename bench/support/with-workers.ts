@@ -1,0 +1,31 @@
+import { killAllWorkers, startWorker } from '../../chaos/delivery/worker.ts';
+import { startServices } from '../../scripts/services.ts';
+import { readConfig } from '../../src/platform/config.ts';
+import { createLifecycle } from '../../src/platform/lifecycle.ts';
+import { createLogger } from '../../src/platform/logger.ts';
+import { openService, type Service } from '../../src/service.ts';
+
+/** Services of its own and so many delivery workers, for as long as `run` takes; its answer. */
+export const withDeliveryWorkers = async (
+  count: number,
+  run: (service: Service) => Promise<boolean>,
+): Promise<boolean> => {
+  const services = await startServices({ env: {} });
+  const env = {
+    NODE_ENV: 'test',
+    REDIS_URL: services.redisUrl,
+    MONGODB_URL: services.mongodbUrl,
+    WEBHOOK_ALLOW_PRIVATE: 'true',
+  };
+  const logger = createLogger({ name: 'bench', level: 'silent' });
+  const lifecycle = createLifecycle(logger, { deadlineMs: 10_000 });
+  try {
+    const service = await openService({ config: readConfig(env), logger, lifecycle, redisRole: 'worker' });
+    await Promise.all(Array.from({ length: count }, () => startWorker(env)));
+    return await run(service);
+  } finally {
+    killAllWorkers();
+    await lifecycle.close();
+    await services.stop();
+  }
+};
