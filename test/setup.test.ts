@@ -178,7 +178,9 @@ describe('the command itself', () => {
   test.each(['SIGINT', 'SIGTERM'] as const)(
     'a %s reaches it once, and its own children end with it',
     async (signal) => {
-      const checker = `trap 'echo heard; kill $!; exit 3' INT TERM; sleep 60 & sleep 60 & echo ready; wait`;
+      // Ready once the second sleep is one: a shell that is still becoming it would take the signal for its own, and lose it.
+      const asleep = `until grep -qs sleep /proc/$last/comm || [ ! -d /proc/1 ]; do :; done`;
+      const checker = `trap 'echo heard; kill $last; exit 3' INT TERM; sleep 60 & sleep 60 & last=$!; (${asleep}; echo ready) & wait`;
       const { child, run, ended } = launch(await aClone({ npm: FAKE_NPM, checker }), ['typecheck']);
       await expect.poll(() => run.stdout, { timeout: 10_000 }).toBe('ready\n');
 
