@@ -15,9 +15,9 @@ export const callerOf = (res: Response): Caller => res.locals.caller as Caller;
 
 type Told = Pick<ChannelCall, 'sessionId' | 'conversationId'>;
 
-/** What is known by now of a turn's request, for the list of its channel's calls. */
+/** What is known by now of a turn's request, for the list of its channel's calls; where no such list is kept, nothing. */
 export const noteCall = (res: Response, told: Told): void => {
-  res.locals.told = { ...(res.locals.told as Told | undefined), ...told };
+  if (res.locals.told) Object.assign(res.locals.told as Told, told);
 };
 
 const bearerOf = (req: Request): string | null => {
@@ -74,6 +74,8 @@ export const createAccess = ({ assistants, rateLimiter, channelCalls }: Dependen
   /** Every call to a channel of ours is on its list, however it ends. */
   const watchCall = (assistantId: string, res: Response): void => {
     const [at, since] = [new Date().toISOString(), performance.now()];
+    const told: Told = {};
+    res.locals.told = told;
     res.on('close', () => {
       const left = !res.writableFinished;
       const error = left ? 'caller_left' : (res.locals.errorCode as string | undefined);
@@ -82,7 +84,7 @@ export const createAccess = ({ assistants, rateLimiter, channelCalls }: Dependen
         status: left ? CALLER_LEFT : res.statusCode,
         ms: Math.round(performance.now() - since),
         ...(error !== undefined && { error }),
-        ...(res.locals.told as Told | undefined),
+        ...told,
       });
     });
   };

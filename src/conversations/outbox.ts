@@ -2,7 +2,7 @@ import type { Connection } from 'mongoose';
 import type { ConversationEvent, ConversationEventKind } from '../events/event.ts';
 import { createBatcher } from '../platform/batch.ts';
 import { newId } from '../platform/ids.ts';
-import { collectionOf, updateMany, type UpdateStatement } from '../platform/mongo.ts';
+import { collectionOf, ranOutOfTime, updateMany, type UpdateStatement } from '../platform/mongo.ts';
 import { conversationModels, type OutboxEvent, type StoredConversation } from './conversation.ts';
 
 /** More unsent events of one conversation to one endpoint than this: the oldest end `not_sent: backlog` (contract §6). */
@@ -243,7 +243,7 @@ export const createOutbox = (connection: Connection) => {
           .toArray()
           .catch((cause: unknown) => {
             // Among so very many that wait, this one is not found.
-            if ((cause as { codeName?: string }).codeName === 'MaxTimeMSExpired') return [];
+            if (ranOutOfTime(cause)) return [];
             throw cause;
           });
       const [openings, outboxes] = await Promise.all([

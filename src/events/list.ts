@@ -1,5 +1,6 @@
 import type { mongo } from 'mongoose';
 import { invalid } from '../platform/errors.ts';
+import { ranOutOfTime } from '../platform/mongo.ts';
 import type { Outcome, StoredDelivery } from './delivery.ts';
 import { EVENT_KINDS, type EventKind } from './event.ts';
 
@@ -89,7 +90,7 @@ export const createDeliveryList = (deliveries: mongo.Collection<StoredDelivery>)
       .limit(limit)
       .toArray()
       .catch((cause: unknown) => {
-        if ((cause as { codeName?: string }).codeName !== 'MaxTimeMSExpired') throw cause;
+        if (!ranOutOfTime(cause)) throw cause;
         throw invalid('from', 'required', 'must be given: there is too much to look through for this');
       });
 

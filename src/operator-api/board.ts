@@ -1,13 +1,13 @@
 import { createBullBoard } from '@bull-board/api';
 import { ExpressAdapter } from '@bull-board/express';
 import { type Request, type RequestHandler, type Response, Router } from 'express';
-import helmet from 'helmet';
 import { DELIVERIES_QUEUE, type WakeUpJob } from '../events/queue.ts';
 import type { OperatorAccess } from '../operators/access.ts';
 import { methodNotAllowed } from '../platform/http.ts';
 import type { PartitionedQueue } from '../platform/queue.ts';
 import { TURNS_QUEUE, type TurnsJob } from '../turns/queue.ts';
 import { QuietAdapter } from './board-failure.ts';
+import { pageHeaders } from './page-headers.ts';
 
 export const BOARD_PATH = '/operator/queues';
 
@@ -58,24 +58,11 @@ const withoutFonts: RequestHandler = (_req, res, next) => {
   next();
 };
 
-const headersFor = (tls: boolean): RequestHandler =>
-  helmet({
-    strictTransportSecurity: tls,
-    contentSecurityPolicy: {
-      useDefaults: false,
-      directives: {
-        defaultSrc: ["'none'"],
-        scriptSrc: ["'self'"],
-        styleSrc: ["'self'", "'unsafe-inline'"], // the board sets styles on its elements
-        imgSrc: ["'self'", 'data:'],
-        fontSrc: ["'self'"],
-        connectSrc: ["'self'"],
-        baseUri: ["'self'"],
-        formAction: ["'none'"],
-        frameAncestors: ["'none'"],
-      },
-    },
-  });
+const POLICY = {
+  styleSrc: ["'self'", "'unsafe-inline'"], // the board sets styles on its elements
+  baseUri: ["'self'"],
+  formAction: ["'none'"],
+};
 
 type Dependencies = { queues: BoardQueues; access: OperatorAccess; sessions: RequestHandler[]; tls: boolean };
 
@@ -101,6 +88,6 @@ export const boardRoutes = ({ queues, access, sessions, tls }: Dependencies): Ro
 
   const router = Router({ caseSensitive: true });
   const door = [access.fromOwnPages, access.signedInFor('owners')];
-  router.use(BOARD_PATH, ...sessions, ...door, readOnly, headersFor(tls), withoutFonts, board);
+  router.use(BOARD_PATH, ...sessions, ...door, readOnly, pageHeaders(tls, POLICY), withoutFonts, board);
   return router;
 };

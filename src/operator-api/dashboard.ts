@@ -6,6 +6,7 @@ import { extname, join } from 'node:path';
 import express, { type RequestHandler, type Response, Router } from 'express';
 import helmet from 'helmet';
 import type { Logger } from '../platform/logger.ts';
+import { pageHeaders } from './page-headers.ts';
 
 export const DASHBOARD_PATH = '/operator';
 const BUILT = join(import.meta.dirname, '../../dashboard/dist');
@@ -21,24 +22,11 @@ const CODINGS = [
 
 const nonceOf = (res: ServerResponse): string => (res as Response).locals.nonce as string;
 
-const headersFor = (tls: boolean): RequestHandler =>
-  helmet({
-    strictTransportSecurity: tls,
-    contentSecurityPolicy: {
-      useDefaults: false,
-      directives: {
-        defaultSrc: ["'none'"],
-        scriptSrc: ["'self'"],
-        styleSrc: ["'self'", (_req, res) => `'nonce-${nonceOf(res)}'`],
-        imgSrc: ["'self'", 'data:'],
-        fontSrc: ["'self'"],
-        connectSrc: ["'self'"],
-        baseUri: ["'none'"],
-        formAction: ["'self'"],
-        frameAncestors: ["'none'"],
-      },
-    },
-  });
+const POLICY = {
+  styleSrc: ["'self'", (_req: unknown, res: ServerResponse) => `'nonce-${nonceOf(res)}'`],
+  baseUri: ["'none'"],
+  formAction: ["'self'"],
+};
 
 /** The compressed form that the build left beside a file, where the browser takes it. */
 const precompressed = (names: ReadonlySet<string>): RequestHandler => {
@@ -106,7 +94,7 @@ export const dashboardRoutes = ({ tls, logger, folder = BUILT }: Dependencies): 
     next();
   };
   const pages = Router({ caseSensitive: true });
-  pages.use(asPage, headersFor(tls), async (_req, res) => {
+  pages.use(asPage, pageHeaders(tls, POLICY), async (_req, res) => {
     // Read each time: a build made while this process runs has taken the files away that the last one named.
     const page = await readFile(index, 'utf8').catch(() => null);
     if (page === null) return void res.status(404).type('text/plain').send(NOT_BUILT);

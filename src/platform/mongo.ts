@@ -187,5 +187,9 @@ export const beforeWriting = async <Value>(work: Promise<Value>): Promise<Value>
   }
 };
 
+/** True where a reading took longer than the `maxTimeMS` it was given. */
+export const ranOutOfTime = (cause: unknown): boolean =>
+  (cause as { codeName?: string } | null)?.codeName === 'MaxTimeMSExpired';
+
 export const isDuplicateKey = (cause: unknown): boolean =>
   typeof cause === 'object' && cause !== null && (cause as { code?: unknown }).code === DUPLICATE_KEY;
