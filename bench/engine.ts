@@ -59,7 +59,7 @@ const turns = messages.map((message) => ({
   assistant,
   message,
   language: decideLanguage({ message, allowed: assistant.languages }).language,
-  history: [],
+  history: async () => [],
   signal: new AbortController().signal,
 }));
 

@@ -9,7 +9,6 @@ import { useStack } from './support/stack.ts';
 const gates = new Map<string, Promise<void>>();
 const engine: AssistantEngine = {
   name: 'echo',
-  historyEntries: 0,
   reply: async ({ message, language }) => {
     await gates.get(message);
     const suggestedActions = [{ label: 'More', type: 'reply' as const, payload: 'more' }];

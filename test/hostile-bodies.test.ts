@@ -13,7 +13,6 @@ const seed = Number(process.env.SEED ?? Date.now() % 2 ** 31);
 /** The ways in are what is tried here, not an engine. */
 const engine: AssistantEngine = {
   name: 'brief',
-  historyEntries: 0,
   reply: async ({ language }) => ({ text: 'ok', suggestedActions: [], confidence: 1, low: false, language, why: {} }),
 };
 const stack = useStack({ engine });

@@ -11,7 +11,6 @@ import { useStack } from './support/stack.ts';
 const gate = Promise.withResolvers<void>();
 const engine: AssistantEngine = {
   name: 'scripted',
-  historyEntries: 0,
   reply: async ({ message, language }) => {
     if (message === 'wait') await gate.promise;
     const escalate = message === 'human' ? { escalate: 'user_requested' as const } : {};

@@ -16,7 +16,6 @@ import { apiDocument, pointer, type Seen, validateResponse, validatorOf } from '
 
 const engine: AssistantEngine = {
   name: 'scripted',
-  historyEntries: 0,
   reply: async ({ message, language, signal }) => {
     if (message === 'hold') await new Promise((resolve) => signal.addEventListener('abort', resolve));
     const suggestedActions = [{ label: 'Directions', type: 'link' as const, payload: '/directions' }];

@@ -15,7 +15,6 @@ const gates = new Map<string, Promise<void>>();
 const spans = new Map<string, { from: number; to: number }[]>();
 const engine: AssistantEngine = {
   name: 'slow by chance',
-  historyEntries: 0,
   reply: async ({ message, language }) => {
     const session = message.split('#')[0] as string;
     const from = performance.now();

@@ -70,7 +70,7 @@ test.each([
     },
     message: 'hello there',
     language: 'en',
-    history: [],
+    history: async () => [],
     signal: new AbortController().signal,
   });
 

@@ -10,7 +10,6 @@ const gates = new Map<string, Promise<void>>();
 const asked: string[] = [];
 const engine: AssistantEngine = {
   name: 'gated',
-  historyEntries: 0,
   reply: async ({ message, language }) => {
     asked.push(message);
     await gates.get(message);

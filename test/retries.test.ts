@@ -12,7 +12,6 @@ import { useStack } from './support/stack.ts';
 const gates = new Map<string, Promise<void>>();
 const engine: AssistantEngine = {
   name: 'echo',
-  historyEntries: 0,
   reply: async ({ message, language }) => {
     await gates.get(message);
     return { text: `echo: ${message}`, suggestedActions: [], confidence: 1, low: false, language, why: {} };

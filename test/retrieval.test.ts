@@ -1,6 +1,12 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
-import type { AssistantProfile, EngineReply, KnowledgeEntry, TurnContext } from '../workers/reply/engines/engine.ts';
+import type {
+  AssistantProfile,
+  EngineReply,
+  KnowledgeEntry,
+  Spoken,
+  TurnContext,
+} from '../workers/reply/engines/engine.ts';
 import { createRetrievalEngine } from '../workers/reply/engines/retrieval/engine.ts';
 import { holdingText, otherLanguageText, TEXT_LANGUAGES, text } from '../workers/reply/engines/texts.ts';
 
@@ -45,19 +51,20 @@ const anAssistant = (overrides: Partial<AssistantProfile> = {}): AssistantProfil
 });
 const SHOP = anAssistant();
 
-const ask = (message: string, overrides: Partial<TurnContext> = {}): Promise<EngineReply> =>
+const ask = (
+  message: string,
+  { history = [], ...overrides }: Omit<Partial<TurnContext>, 'history'> & { history?: Spoken[] } = {},
+): Promise<EngineReply> =>
   engine.reply({
     assistant: SHOP,
     message,
     language: 'en',
-    history: [],
+    history: async () => history,
     signal: new AbortController().signal,
     ...overrides,
   });
 
-const said = (reply: EngineReply): TurnContext['history'] => [
-  { role: 'assistant', content: reply.text, why: reply.why },
-];
+const said = (reply: EngineReply): Spoken[] => [{ role: 'assistant', content: reply.text, why: reply.why }];
 
 test("a question is answered with its entry and the entry's actions", async () => {
   const reply = await ask('how much does shipping cost??');
@@ -100,11 +107,7 @@ test('a visitor whose language was wrongly remembered is not told that the answe
 
 test('"and on Sundays?" goes on from the answer before, small talk in between or not', async () => {
   const first = await ask('when are you open?');
-  const history: TurnContext['history'] = [
-    ...said(first),
-    { role: 'user', content: 'thanks' },
-    ...said(await ask('thanks')),
-  ];
+  const history: Spoken[] = [...said(first), { role: 'user', content: 'thanks' }, ...said(await ask('thanks'))];
 
   const reply = await ask('and on Sundays?', { history });
 

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
 import type { AssistantEngine } from '../workers/reply/engines/engine.ts';
+import { endTurn } from '../src/conversations/turn-end.ts';
 import { anAssistant, type ErrorBody, type HistoryBody } from './support/builders.ts';
 import { eventually } from './support/eventually.ts';
 import { openReceiver, type Received } from './support/receiver.ts';
@@ -10,7 +11,6 @@ import { useStack } from './support/stack.ts';
 const gates = new Map<string, Promise<void>>();
 const engine: AssistantEngine = {
   name: 'scripted',
-  historyEntries: 0,
   reply: async ({ message, language }) => {
     await gates.get(message);
     if (message.startsWith('boom')) throw new Error('the engine is broken');
@@ -180,7 +180,7 @@ test('a lead score given while a turn is being committed stands', async () => {
   await escalate({ lead_score: 77 });
 
   const held = { kind: 'held' as const, holdingText: 'soon', leadScore: 3, leadBecause: [] };
-  const committed = read && (await conversations.commit(read, held, () => []));
+  const committed = read && (await conversations.commit(read, [endTurn(read, held)], () => []));
 
   expect(committed).toBeNull();
   expect((await record()).leadScore).toBe(77);

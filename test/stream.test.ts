@@ -14,7 +14,6 @@ const scripted = new Set<string>();
 
 const engine: AssistantEngine = {
   name: 'scripted',
-  historyEntries: 0,
   reply: async ({ message, language, onDelta }) => {
     const made = (text: string) => ({ text, suggestedActions: [], confidence: 1, low: false, language, why: {} });
     if (!scripted.has(message)) return made(`echo: ${message}`);

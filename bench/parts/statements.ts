@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { conversationModels } from '../../src/conversations/conversation.ts';
 import { acceptStatement } from '../../src/conversations/new-turn.ts';
-import { prepareCommit } from '../../src/conversations/turn-end.ts';
+import { commitStatement } from '../../src/conversations/commit.ts';
+import { type AnswerableConversation, endTurn } from '../../src/conversations/turn-end.ts';
 import { dedupeKeyOf } from '../../src/conversations/line.ts';
 import { conversationKeyOf, newHomedId } from '../../src/platform/ids.ts';
 import { updateMany, type UpdateStatement } from '../../src/platform/mongo.ts';
@@ -12,7 +13,6 @@ import { cpuMsOf, openStand } from '../support/stand.ts';
 const SESSIONS = 1_500;
 const BATCH = 150;
 const NOBODY = () => [];
-const KEEP_RECENT = 20;
 const ANSWER = 'Open the settings, choose the feature and save it; it works from the next message on.';
 
 type Variant = { name: string; narrow: (statement: UpdateStatement) => UpdateStatement };
@@ -56,12 +56,12 @@ export const statements: Part = async ({ rounds, scale }, say) => {
     return { ...ids, ...said, ...how };
   };
 
-  const commitOf = (stored: Parameters<typeof prepareCommit>[0]): UpdateStatement => {
+  const commitOf = (stored: AnswerableConversation): UpdateStatement => {
     const { leadScore, leadBecause } = stored;
     const streaks = { lowConfidenceStreak: 0, engineErrorStreak: 0 };
     const answer = { text: ANSWER, language: 'en', suggestedActions: [], why: { engine: 'retrieval' }, ...streaks };
-    const details = { receiversOf: NOBODY, storedSeqs: [], keepRecent: KEEP_RECENT };
-    return prepareCommit(stored, { kind: 'answered', answer, leadScore, leadBecause }, details).statement;
+    const ended = endTurn(stored, { kind: 'answered', answer, leadScore, leadBecause });
+    return commitStatement(stored, [ended], { receiversOf: NOBODY, clearing: null }).statement;
   };
 
   const spent = new Map(VARIANTS.map(({ name }) => [name, { accept: [] as number[], commit: [] as number[] }]));

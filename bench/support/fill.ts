@@ -1,6 +1,6 @@
 import type { mongo } from 'mongoose';
 import type { Message, RecentTurn, StoredConversation, StoredPage } from '../../src/conversations/conversation.ts';
-import { conversationModels, PAGE_SIZE, REOPENED } from '../../src/conversations/conversation.ts';
+import { conversationModels, newborn, PAGE_SIZE } from '../../src/conversations/conversation.ts';
 import { newRecord } from '../../src/events/claims.ts';
 import { deliveryModel, neverSent, type StoredDelivery } from '../../src/events/delivery.ts';
 import { conversationKeyOf, newHomedId, newId } from '../../src/platform/ids.ts';
@@ -74,11 +74,9 @@ export const conversationAfter = (owner: Owner, nth: number, turns: number) => {
     sessionId,
     channel: 'api',
     language: 'en',
-    ...REOPENED,
-    leadScore: 0,
-    leadBecause: [],
-    tags: [],
+    ...newborn(),
     seq: turns,
+    storedTo: paged,
     headSince: createdAt,
     waiting: [],
     recent,

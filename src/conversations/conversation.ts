@@ -106,6 +106,8 @@ export type StoredConversation = {
   holding: Holding | null;
   /** The last number given. */
   seq: number;
+  /** Numbers up to this one stand in `messages`; those after it in `texts`. */
+  storedTo: number;
   headSince: Date;
   waiting: WaitingTurn[];
   recent: RecentTurn[];
@@ -158,3 +160,15 @@ export const REOPENED = {
   lowConfidenceStreak: 0,
   engineErrorStreak: 0,
 };
+
+/** Facts of a conversation at its birth, so that no later write needs to ask whether a field is there. */
+export const newborn = () => ({
+  ...REOPENED,
+  leadScore: 0,
+  leadBecause: [],
+  tags: [],
+  seq: 0,
+  storedTo: 0,
+  recent: [],
+  texts: {},
+});

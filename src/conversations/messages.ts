@@ -3,7 +3,6 @@ import { createBatcher } from '../platform/batch.ts';
 import { collectionOf, DUPLICATE_KEY, insertMany } from '../platform/mongo.ts';
 import {
   conversationModels,
-  type Entry,
   type Message,
   PAGE_SIZE,
   type RecentTurn,
@@ -28,6 +27,19 @@ const numbersOf = (texts: StoredConversation['texts']): number[] =>
   Object.keys(texts)
     .map(Number)
     .toSorted((a, b) => a - b);
+
+type Stored = Pick<StoredConversation, 'seq' | 'storedTo'>;
+
+const lastOfFullPages = (seq: number): number => seq - (seq % PAGE_SIZE);
+
+/** A page has filled in `texts` that is not stored yet: the next write that adds a text does so. */
+export const hasFullPage = ({ seq, storedTo }: Stored): boolean => lastOfFullPages(seq) > storedTo;
+
+/** Numbers that are stored now, to be taken out of the document in the same write that says so. */
+export type StoredPages = { storedTo: number; numbers: number[] };
+
+export const takenOut = ({ numbers }: StoredPages): Record<string, 1> =>
+  Object.fromEntries(numbers.map((seq) => [`texts.${seq}`, 1]));
 
 export type NumberedMessage = Message & { seq: number | null };
 
@@ -85,26 +97,33 @@ export const createMessages = (connection: Connection) => {
     return items.map(() => undefined);
   });
 
+  const readTexts = createBatcher<string, Pick<StoredConversation, 'conversationId' | 'texts'> | null>(async (keys) => {
+    const projection = { conversationId: 1, texts: 1 };
+    const rows = await conversations.find({ _id: { $in: keys } }, { projection }).toArray();
+    const byKey = new Map(rows.map((row) => [row._id, row]));
+    return keys.map((key) => byKey.get(key) ?? null);
+  });
+
   return {
     /**
-     * Stores the full pages that stand in `texts`, idempotently, and says which numbers they held. A page has always the
-     * same eight numbers: two writers that read different states can never store two versions of one. Every write that
-     * adds a text awaits this first, and takes out of the document what was stored.
+     * Stores the full pages that stand in `texts`, idempotently. A page has always the same eight numbers: two writers that
+     * read different states can never store two versions of one. Every write that adds a text awaits this first where a
+     * page is full, and takes out of the document what was stored.
      */
     storeFullPages: async ({
       conversationId,
+      seq,
       texts,
-    }: Pick<StoredConversation, 'conversationId' | 'texts'>): Promise<string[]> => {
-      const numbers = numbersOf(texts);
-      if (numbers.length < PAGE_SIZE) return [];
-      const full = [...Map.groupBy(numbers, pageOf)].filter(([, held]) => held.length === PAGE_SIZE);
+    }: Pick<StoredConversation, 'conversationId' | 'seq' | 'texts'>): Promise<StoredPages> => {
+      const storedTo = lastOfFullPages(seq);
+      const numbers = numbersOf(texts).filter((number) => number <= storedTo);
       await Promise.all(
-        full.map(([page, held]) => {
-          const entries = held.map((seq) => ({ seq, messages: texts[String(seq)] as Message[] }));
+        [...Map.groupBy(numbers, pageOf)].map(([page, held]) => {
+          const entries = held.map((number) => ({ seq: number, messages: texts[String(number)] as Message[] }));
           return store({ _id: pageIdOf(conversationId, page), conversationId, entries });
         }),
       );
-      return full.flatMap(([, held]) => held.map(String));
+      return { storedTo, numbers };
     },
 
     /** One entry, wherever it stands; the document must have been read before. */
@@ -147,27 +166,25 @@ export const createMessages = (connection: Connection) => {
       };
     },
 
-    /** The last `limit` entries below `upTo`, oldest first: what a turn's context is made of. */
+    /** The last `limit` entries up to the conversation's number as it was read, oldest first; none once it is erased. */
     findLatest: async (
-      conversation: Pick<StoredConversation, 'conversationId' | 'texts' | 'seq'>,
+      { _id, conversationId, seq: upTo }: Pick<StoredConversation, '_id' | 'conversationId' | 'seq'>,
       limit: number,
     ): Promise<Message[]> => {
-      const { conversationId, texts, seq } = conversation;
-      const inDocument = numbersOf(texts);
-      const upTo = (inDocument[0] ?? seq + 1) - 1;
-      const missing = limit - inDocument.length;
+      const first = Math.max(1, upTo - limit + 1);
+      if (first > upTo) return [];
+      const now = await readTexts(_id);
+      if (now?.conversationId !== conversationId) return [];
+      const inDocument = numbersOf(now.texts).filter((seq) => seq >= first && seq <= upTo);
+      const missing = { from: first, to: (inDocument[0] ?? upTo + 1) - 1 };
       const stored =
-        missing > 0 && upTo > 0
-          ? await pages
-              .find(pageRange(conversationId, { from: Math.max(1, upTo - missing + 1), to: upTo }))
-              .sort({ _id: 1 })
-              .toArray()
-          : [];
-      const entries: Entry[] = [
-        ...stored.flatMap((page) => page.entries),
-        ...inDocument.map((number) => ({ seq: number, messages: texts[String(number)] as Message[] })),
-      ];
-      return entries.slice(-limit).flatMap(({ messages }) => messages);
+        missing.to < missing.from
+          ? []
+          : await pages.find(pageRange(conversationId, missing)).sort({ _id: 1 }).toArray();
+      return [
+        ...stored.flatMap((page) => page.entries).filter(({ seq }) => seq >= first && seq <= upTo),
+        ...inDocument.map((seq) => ({ seq, messages: now.texts[String(seq)] as Message[] })),
+      ].flatMap(({ messages }) => messages);
     },
 
     /**

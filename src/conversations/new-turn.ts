@@ -1,6 +1,6 @@
 import { truncateContent } from '../events/event.ts';
 import type { UpdateStatement } from '../platform/mongo.ts';
-import { type ChannelName, MAX_WAITING, type OutboxEvent, REOPENED, type WaitingTurn } from './conversation.ts';
+import { type ChannelName, MAX_WAITING, newborn, type OutboxEvent, type WaitingTurn } from './conversation.ts';
 import { newOutboxEvent, type ReceiversOf } from './outbox.ts';
 
 export type NewTurn = {
@@ -44,8 +44,8 @@ export const received = ({ message, language, acceptedAt }: NewTurn, receiversOf
     acceptedAt,
   );
 
-/** Facts of a conversation at its birth, so that no later write needs to ask whether a field is there. */
-const newborn = (turn: NewTurn, receiversOf: ReceiversOf) => {
+/** The conversation that this turn opens, if it opens one. */
+const opened = (turn: NewTurn, receiversOf: ReceiversOf) => {
   const opening = newOutboxEvent(
     { event: 'conversation.created', payload: { language: turn.language } },
     receiversOf,
@@ -57,13 +57,7 @@ const newborn = (turn: NewTurn, receiversOf: ReceiversOf) => {
     assistantId,
     sessionId,
     channel,
-    ...REOPENED,
-    leadScore: 0,
-    leadBecause: [],
-    tags: [],
-    seq: 0,
-    recent: [],
-    texts: {},
+    ...newborn(),
     headSince: acceptedAt,
     createdAt: acceptedAt,
     ...(opening && { opening }),
@@ -94,7 +88,7 @@ export const acceptStatement = (turn: NewTurn, receiversOf: ReceiversOf): Update
       ...(turn.dedupeKey !== null && { 'recent.dedupeKey': { $ne: turn.dedupeKey } }),
       status: { $ne: 'resolved' },
     },
-    u: { $push, $set: { language: turn.language }, $setOnInsert: newborn(turn, receiversOf), $currentDate },
+    u: { $push, $set: { language: turn.language }, $setOnInsert: opened(turn, receiversOf), $currentDate },
     upsert: true,
   };
 };

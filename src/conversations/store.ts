@@ -4,7 +4,7 @@ import { createBatcher } from '../platform/batch.ts';
 import { homeRange, isUuid } from '../platform/ids.ts';
 import { collectionOf, updateMany } from '../platform/mongo.ts';
 import { createAccept } from './accept.ts';
-import { createCommit, RECENT_MIN } from './commit.ts';
+import { createCommit } from './commit.ts';
 import { conversationModels, type RecentTurn, type StoredConversation } from './conversation.ts';
 import { createErasure } from './erasure.ts';
 import type { Hints } from './hints.ts';
@@ -20,11 +20,11 @@ const LIST_MAX = 100;
 /** Without what only deliveries read. */
 const WITHOUT_EVENTS = { outbox: 0, opening: 0 } as const;
 
+/** Neither messages nor finished turns: an answer costs the same however old its conversation is. */
 const FOR_ANSWER = {
   conversationId: 1,
   assistantId: 1,
   channel: 1,
-  language: 1,
   status: 1,
   leadScore: 1,
   leadBecause: 1,
@@ -32,10 +32,8 @@ const FOR_ANSWER = {
   engineErrorStreak: 1,
   holding: 1,
   seq: 1,
-  waiting: { $slice: ['$waiting', 2] },
-  texts: 1,
-  recent: { $slice: ['$recent', { $max: [1, { $subtract: [{ $size: '$recent' }, RECENT_MIN - 1] }] }] },
-  recentCount: { $size: '$recent' },
+  storedTo: 1,
+  waiting: 1,
 } as const;
 
 export type FoundTurn =
@@ -92,10 +90,10 @@ export const createConversationStore = (dependencies: {
     /** The session's conversation as it stands, batched; null = none yet, or erased. */
     findByKey: createBatcher<string, StoredConversation | null>(readMany),
 
-    /** The same as a worker needs it: the head and the next, and of finished turns those which a commit may let fall. */
+    /** The same as a worker needs it. */
     findForAnswer: createBatcher<string, AnswerableConversation | null>(async (keys) => {
       const rows = await conversations.find({ _id: { $in: keys } }, { projection: FOR_ANSWER }).toArray();
-      const byKey = new Map(rows.map((row) => [row._id, row as unknown as AnswerableConversation]));
+      const byKey = new Map<string, AnswerableConversation>(rows.map((row) => [row._id, row]));
       return keys.map((key) => byKey.get(key) ?? null);
     }),
 

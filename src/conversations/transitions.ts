@@ -6,7 +6,7 @@ import { newId } from '../platform/ids.ts';
 import { collectionOf, DURABLE } from '../platform/mongo.ts';
 import { handBackMessage, handoffMessage } from './turn-end.ts';
 import { conversationModels, type Message, REOPENED, type StoredConversation } from './conversation.ts';
-import type { Messages } from './messages.ts';
+import { hasFullPage, type Messages, takenOut } from './messages.ts';
 import { newOutboxEvent, type ReceiversOf } from './outbox.ts';
 
 const MAX_TRIES = 50;
@@ -34,7 +34,7 @@ export const createTransitions = (dependencies: {
   const write = async (read: StoredConversation, change: Change, receiversOf: ReceiversOf): Promise<Changed | null> => {
     const { set = {}, message, event } = change;
     const announcement = event ? newOutboxEvent(event, receiversOf, new Date()) : null;
-    const stored = message ? await messages.storeFullPages(read) : [];
+    const pages = message && hasFullPage(read) ? await messages.storeFullPages(read) : null;
     const seq = read.seq + 1;
     const conversation = await conversations.findOneAndUpdate(
       {
@@ -46,15 +46,19 @@ export const createTransitions = (dependencies: {
         tags: read.tags,
       },
       {
-        $set: { ...set, ...(message && { seq, [`texts.${seq}`]: [message] }) },
-        ...(stored.length > 0 && { $unset: Object.fromEntries(stored.map((number) => [`texts.${number}`, 1])) }),
+        $set: {
+          ...set,
+          ...(message && { seq, [`texts.${seq}`]: [message] }),
+          ...(pages && { storedTo: pages.storedTo }),
+        },
+        ...(pages && { $unset: takenOut(pages) }),
         ...(announcement && { $push: { outbox: announcement } }),
         $currentDate: { updatedAt: true },
       },
       { returnDocument: 'after', writeConcern: DURABLE },
     );
     if (conversation) return { conversation, announced: announcement !== null };
-    if (message) await messages.eraseIfGone(read);
+    if (pages) await messages.eraseIfGone(read);
     return null;
   };
 

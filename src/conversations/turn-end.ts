@@ -1,8 +1,7 @@
 import type { SuggestedAction } from '../assistants/suggested-action.ts';
+import type { ConversationEvent } from '../events/event.ts';
 import { newId } from '../platform/ids.ts';
-import type { UpdateStatement } from '../platform/mongo.ts';
-import type { Holding, Message, RecentTurn, StoredConversation, WaitingTurn } from './conversation.ts';
-import { newOutboxEvent, type ReceiversOf } from './outbox.ts';
+import type { Entry, Holding, Message, RecentTurn, StoredConversation, WaitingTurn } from './conversation.ts';
 
 export type HandoffReason = 'user_requested' | 'low_confidence' | 'engine_error';
 
@@ -33,24 +32,40 @@ export type TurnEnd =
   | { kind: 'held'; holdingText: string; leadScore: number; leadBecause: string[] }
   | { kind: 'failed' };
 
-/** A conversation as a worker reads it: of `waiting` the first two, of `recent` those a commit may let fall. */
-export type AnswerableConversation = Omit<StoredConversation, 'sessionId' | 'outbox' | 'opening'> & {
-  recentCount: number;
-};
+/** A conversation as a worker reads it, and as it stands after each turn that it ends: what an answer can rest on. */
+export type AnswerableConversation = Pick<
+  StoredConversation,
+  | '_id'
+  | 'conversationId'
+  | 'assistantId'
+  | 'channel'
+  | 'status'
+  | 'leadScore'
+  | 'leadBecause'
+  | 'lowConfidenceStreak'
+  | 'engineErrorStreak'
+  | 'holding'
+  | 'seq'
+  | 'storedTo'
+  | 'waiting'
+>;
 
 /** What a waiting caller is told: the chat response of contract §1, or that the turn failed. */
 export type TurnReply =
   | { outcome: 'answered'; reply: string; suggestedActions?: SuggestedAction[]; messageId: string }
   | { outcome: 'failed' };
 
-export type PreparedCommit = {
-  statement: UpdateStatement;
-  key: string;
+/** A head as it ended, to be committed; nothing of it is stored yet. */
+export type EndedTurn = {
+  end: TurnEnd;
+  entries: Entry[];
   mark: RecentTurn;
   reply: TurnReply;
-  announced: boolean;
-  /** The next head: known, since a line moves at its head only, and one that is alone is committed only while it is. */
-  nextTurnId: string | null;
+  /** Fields of the conversation that it changes. */
+  changes: Partial<StoredConversation>;
+  event: ConversationEvent | null;
+  /** The conversation after it, with the next turn at its head. */
+  after: AnswerableConversation;
 };
 
 const systemMessage = (content: string, createdAt: Date): Message => ({
@@ -88,7 +103,7 @@ const replyOf = (end: TurnEnd, message: Message | null, holding: Holding | null)
   return { outcome: 'answered', reply: holding.text, messageId: holding.messageId };
 };
 
-const stateAfter = (end: TurnEnd, now: Date): Record<string, unknown> => {
+const stateAfter = (end: TurnEnd, now: Date): Partial<StoredConversation> => {
   switch (end.kind) {
     case 'answered': {
       const { lowConfidenceStreak, engineErrorStreak } = end.answer;
@@ -111,44 +126,32 @@ const stateAfter = (end: TurnEnd, now: Date): Record<string, unknown> => {
   }
 };
 
-type CommitDetails = {
-  receiversOf: ReceiversOf;
-  storedSeqs: string[];
-  keepRecent: number;
-};
+/** A resumed turn's message has its number already. */
+const visitorMessageOf = (turn: WaitingTurn, heldBy: Message['heldBy'] | null): Message | null =>
+  turn.seq === undefined
+    ? {
+        messageId: turn.messageId,
+        turnId: turn.turnId,
+        role: 'user',
+        content: turn.message,
+        language: turn.language,
+        ...(heldBy && { heldBy }),
+        createdAt: turn.acceptedAt,
+      }
+    : null;
 
-/**
- * The commit of the head as one update on the conversation as it was read. Everything the choice of the reply rested on is
- * in the filter, so that a handoff, an operator's message or a new waiter in between makes it match nothing.
- */
-export const prepareCommit = (
-  conversation: AnswerableConversation,
-  end: TurnEnd,
-  { receiversOf, storedSeqs, keepRecent }: CommitDetails,
-): PreparedCommit => {
+/** What the head's end leaves: its messages under the next number, its mark, the state, and perhaps an escalation. */
+export const endTurn = (conversation: AnswerableConversation, end: TurnEnd): EndedTurn => {
   const turn = conversation.waiting[0];
-  if (!turn) throw new Error('a commit needs a head');
+  if (!turn) throw new Error('only a head can end');
   const now = new Date();
   const { holding } = conversation;
   const reply = replyMessageOf(end, turn, holding, now);
   const heldBy = end.kind === 'held' && holding ? { messageId: holding.messageId, seq: holding.seq } : null;
-  const visitor: Message | null =
-    turn.seq === undefined
-      ? {
-          messageId: turn.messageId,
-          turnId: turn.turnId,
-          role: 'user',
-          content: turn.message,
-          language: turn.language,
-          ...(heldBy && { heldBy }),
-          createdAt: turn.acceptedAt,
-        }
-      : null;
-
-  const entry = [visitor, reply].filter((message) => message !== null);
-  const own = entry.length > 0 ? conversation.seq + 1 : conversation.seq;
-  const entries: [number, Message[]][] = entry.length > 0 ? [[own, entry]] : [];
-  if (end.kind === 'handoff') entries.push([own + 1, [handoffMessage(end.reason, now)]]);
+  const spoken = [visitorMessageOf(turn, heldBy), reply].filter((message) => message !== null);
+  const own = spoken.length > 0 ? conversation.seq + 1 : conversation.seq;
+  const entries: Entry[] = spoken.length > 0 ? [{ seq: own, messages: spoken }] : [];
+  if (end.kind === 'handoff') entries.push({ seq: own + 1, messages: [handoffMessage(end.reason, now)] });
   const newHolding: Holding | null =
     reply && (end.kind === 'handoff' || end.kind === 'held')
       ? { messageId: reply.messageId, seq: own, text: reply.content, language: turn.language }
@@ -156,62 +159,34 @@ export const prepareCommit = (
 
   const replySeq = reply ? own : heldBy?.seq;
   const replyMessageId = reply?.messageId ?? heldBy?.messageId;
-  const mark: RecentTurn = {
-    turnId: turn.turnId,
-    messageId: turn.messageId,
-    ...(turn.dedupeKey !== undefined && { dedupeKey: turn.dedupeKey }),
-    outcome: end.kind === 'failed' ? 'failed' : 'answered',
-    seq: turn.seq ?? own,
-    ...(replySeq !== undefined && { replySeq }),
-    ...(replyMessageId !== undefined && { replyMessageId }),
-    finishedAt: now,
-    ...(turn.async && { async: true }),
+  const changes = {
+    seq: entries.at(-1)?.seq ?? conversation.seq,
+    ...(newHolding && { holding: newHolding }),
+    ...stateAfter(end, now),
   };
-  const escalated =
-    end.kind === 'handoff'
-      ? newOutboxEvent(
-          {
+  return {
+    end,
+    entries,
+    mark: {
+      turnId: turn.turnId,
+      messageId: turn.messageId,
+      ...(turn.dedupeKey !== undefined && { dedupeKey: turn.dedupeKey }),
+      outcome: end.kind === 'failed' ? 'failed' : 'answered',
+      seq: turn.seq ?? own,
+      ...(replySeq !== undefined && { replySeq }),
+      ...(replyMessageId !== undefined && { replyMessageId }),
+      finishedAt: now,
+      ...(turn.async && { async: true }),
+    },
+    reply: replyOf(end, reply, holding),
+    changes,
+    event:
+      end.kind === 'handoff'
+        ? {
             event: 'conversation.escalated',
             payload: { reason: end.reason, lead_score: end.leadScore, language: turn.language },
-          },
-          receiversOf,
-          now,
-        )
-      : null;
-
-  return {
-    key: conversation._id,
-    mark,
-    reply: replyOf(end, reply, holding),
-    announced: escalated !== null,
-    nextTurnId: conversation.waiting[1]?.turnId ?? null,
-    statement: {
-      q: {
-        _id: conversation._id,
-        conversationId: conversation.conversationId,
-        seq: conversation.seq,
-        status: conversation.status,
-        leadScore: conversation.leadScore,
-        'waiting.0.turnId': turn.turnId,
-        'waiting.0.replyTo': { $size: turn.replyTo.length },
-        // Whoever came meanwhile was told that another is head: nobody but the next reading would find them.
-        ...(conversation.waiting.length === 1 && { waiting: { $size: 1 } }),
-      },
-      u: {
-        $set: {
-          seq: entries.at(-1)?.[0] ?? conversation.seq,
-          ...Object.fromEntries(entries.map(([seq, messages]) => [`texts.${seq}`, messages])),
-          ...(newHolding && { holding: newHolding }),
-          ...stateAfter(end, now),
-        },
-        ...(storedSeqs.length > 0 && { $unset: Object.fromEntries(storedSeqs.map((seq) => [`texts.${seq}`, 1])) }),
-        $pop: { waiting: -1 },
-        $push: {
-          recent: { $each: [mark], $slice: -keepRecent },
-          ...(escalated && { outbox: escalated }),
-        },
-        $currentDate: { updatedAt: true, headSince: true },
-      },
-    },
+          }
+        : null,
+    after: { ...conversation, ...changes, waiting: conversation.waiting.slice(1) },
   };
 };

@@ -39,7 +39,7 @@ export const measureAnswers = async (half: Half, threshold: number | null): Prom
       assistant,
       message,
       language,
-      history: [],
+      history: async () => [],
       signal: new AbortController().signal,
     });
     const { kind, hits } = reply.why as { kind: string; hits: { entryId: string; score: number }[] };

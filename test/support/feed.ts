@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { conversationModels, REOPENED, type StoredConversation } from '../../src/conversations/conversation.ts';
+import { conversationModels, newborn, type StoredConversation } from '../../src/conversations/conversation.ts';
 import { newOutboxEvent } from '../../src/conversations/outbox.ts';
 import { createBatcher } from '../../src/platform/batch.ts';
 import { conversationKeyOf, newHomedId } from '../../src/platform/ids.ts';
@@ -38,15 +38,9 @@ export const createFeed = (service: Pick<Service, 'mongo' | 'endpoints' | 'deliv
           sessionId,
           channel: 'api',
           language: 'en',
-          ...REOPENED,
-          leadScore: 0,
-          leadBecause: [],
-          tags: [],
-          seq: 0,
+          ...newborn(),
           headSince: now,
           waiting: [],
-          recent: [],
-          texts: {},
           createdAt: now,
           updatedAt: now,
         };

@@ -1,10 +1,12 @@
-import type { Assistant } from '../../src/assistants/assistant.ts';
-import type { AssistantStore } from '../../src/assistants/store.ts';
-import type { Committed } from '../../src/conversations/commit.ts';
-import type { AnswerableConversation, TurnEnd } from '../../src/conversations/turn-end.ts';
 import type { WaitingTurn } from '../../src/conversations/conversation.ts';
 import type { Hints, TurnRef } from '../../src/conversations/hints.ts';
 import type { ConversationStore } from '../../src/conversations/store.ts';
+import {
+  type AnswerableConversation,
+  endTurn,
+  type EndedTurn,
+  type TurnEnd,
+} from '../../src/conversations/turn-end.ts';
 import type { EndpointStore } from '../../src/events/endpoint-store.ts';
 import type { DeliveryQueue } from '../../src/events/queue.ts';
 import type { Logger } from '../../src/platform/logger.ts';
@@ -12,12 +14,7 @@ import { isConnectionFailure } from '../../src/platform/mongo.ts';
 import type { CountTurn } from '../../src/service-metrics.ts';
 import type { TurnQueue } from '../../src/turns/queue.ts';
 import type { Publish } from '../../src/turns/replies.ts';
-import { createDeltaFeed } from './delta-feed.ts';
-import type { AssistantEngine, AssistantProfile, TurnContext } from './engines/engine.ts';
-import { endWithApology, endWithReply, holdingTextOf } from './handoff.ts';
-import { inspectMessage } from './guard.ts';
-import { refuse } from './refusal.ts';
-import { scoreLead } from './lead-score.ts';
+import type { AskEngine } from './ask-engine.ts';
 
 /** A turn fails only by our fault, after so many tries that were begun (contract §2). */
 const MAX_TRIES = 3;
@@ -26,10 +23,9 @@ const TURNS_IN_A_ROW = 50;
 
 export type Dependencies = {
   conversations: ConversationStore;
-  assistants: AssistantStore;
   endpoints: EndpointStore;
   hints: Hints;
-  engine: AssistantEngine;
+  askEngine: AskEngine;
   turnQueue: TurnQueue;
   deliveryQueue: DeliveryQueue;
   publish: Publish;
@@ -38,9 +34,11 @@ export type Dependencies = {
   logger: Logger;
 };
 
-const rounded = (ms: number): number => Math.round(ms * 100) / 100;
+/** A head under a take, its conversation as it was read, and the how-manieth try this is. */
+type Taken = { key: string; turnId: string; read: AnswerableConversation; tries: number };
 
-type Ended = { nextTurnId: string | null; failed: boolean };
+/** How far a line came: its next head, and how many turns ended. */
+type Moved = { nextTurnId: string | null; ended: number; failed: boolean };
 
 /** The head's conversation as read; null where this turn is not the head (any more). */
 const headOf = (conversation: AnswerableConversation | null, turnId: string): WaitingTurn | null => {
@@ -48,124 +46,28 @@ const headOf = (conversation: AnswerableConversation | null, turnId: string): Wa
   return head?.turnId === turnId ? head : null;
 };
 
+/** What was answered for one still answers the other: a waiter that joined changes nothing, a message or a handoff does. */
+const isAsBefore = (one: AnswerableConversation, other: AnswerableConversation): boolean =>
+  one.seq === other.seq && one.status === other.status && one.leadScore === other.leadScore;
+
 /**
- * Answers heads of lines. A turn may be answered twice by the queue; it is stored once, since the commit matches only the
- * conversation that was read, with this turn at its head (design §2).
+ * Answers lines from their heads on. A turn may be answered twice by the queue; it is stored once, since the commit matches
+ * only the conversation that was read, with this turn at its head (design §2).
  */
 export const createAnswerTurn = (dependencies: Dependencies) => {
-  const {
-    conversations,
-    assistants,
-    endpoints,
-    hints,
-    engine,
-    turnQueue,
-    deliveryQueue,
-    publish,
-    countTurn,
-    draining,
-    logger,
-  } = dependencies;
-
-  const profileOf = async (assistant: Assistant): Promise<AssistantProfile> => ({
-    assistantId: assistant.assistantId,
-    version: String(assistant.version),
-    name: assistant.name,
-    instructions: assistant.instructions,
-    languages: assistant.languages,
-    threshold: assistant.threshold,
-    knowledge: await assistants.findKnowledge(assistant),
-    engine: assistant.engine,
-    allowedLinks: assistant.allowedLinks,
-  });
-
-  const askEngine = async (
-    conversation: AnswerableConversation,
-    turn: WaitingTurn,
-    { assistant, attempt }: { assistant: Assistant; attempt: number },
-  ): Promise<TurnEnd> => {
-    const { leadScore, leadBecause, lowConfidenceStreak, engineErrorStreak } = conversation;
-    const scored = scoreLead({
-      previous: leadScore,
-      explanation: leadBecause,
-      message: turn.message,
-      turnNumber: conversation.seq + 1,
-    });
-    const lead = { leadScore: scored.score, leadBecause: scored.because };
-    const { status } = conversation;
-    const circumstances = { assistant, turn, status, streaks: { lowConfidenceStreak, engineErrorStreak }, lead };
-    if (status === 'escalated') {
-      return { kind: 'held', holdingText: holdingTextOf(assistant, turn.language), ...lead };
-    }
-    const begunAt = performance.now();
-    const waitMs = Date.now() - turn.acceptedAt.getTime();
-    const profile = await profileOf(assistant);
-    const { historyEntries = 2 } = engine;
-    const wanted = typeof historyEntries === 'number' ? historyEntries : historyEntries(profile);
-    const history = await conversations.messages.findLatest(conversation, wanted);
-    const feed = createDeltaFeed({
-      turnId: turn.turnId,
-      attempt,
-      replyTo: turn.replyTo,
-      findReplyTo: async () => {
-        const now = await conversations.findForAnswer(conversation._id);
-        return headOf(now, turn.turnId)?.replyTo ?? [];
-      },
-      publish,
-    });
-    const contextMs = performance.now() - begunAt;
-    const found = assistant.guard === 'off' ? null : inspectMessage(turn.message);
-    const refused = found !== null && assistant.guard === 'refuse';
-    const canKnow = profile.knowledge.length > 0 || profile.engine?.kind === 'openai';
-    try {
-      const ask: TurnContext = {
-        assistant: profile,
-        message: turn.message,
-        language: turn.language,
-        history: history.map(({ role, content, why }) => ({ role, content, why })),
-        signal: draining,
-        onDelta: feed.push,
-      };
-      const reply = refused ? refuse(turn.language) : await engine.reply(ask);
-      const why = {
-        ...reply.why,
-        ...(turn.languageBy && { languageBy: turn.languageBy }),
-        ...(found && { guard: { found, action: refused ? 'refused' : 'flagged' } }),
-        stages: { wait: waitMs, context: rounded(contextMs), engine: rounded(performance.now() - begunAt - contextMs) },
-      };
-      return endWithReply({ ...reply, why }, { ...circumstances, canKnow });
-    } catch (cause) {
-      // Broken off since this process stops: another one asks afresh.
-      if (draining.aborted) throw cause;
-      logger.error({ err: cause, turnId: turn.turnId, engine: engine.name }, 'the engine failed');
-      return endWithApology(circumstances);
-    } finally {
-      feed.end();
-    }
-  };
-
-  const endOf = async (
-    conversation: AnswerableConversation,
-    turn: WaitingTurn,
-    { tries, attempt }: { tries: number; attempt: number },
-  ): Promise<TurnEnd> => {
-    if (tries > MAX_TRIES) return { kind: 'failed' };
-    const assistant = await assistants.findAssistant(conversation.assistantId);
-    return assistant ? askEngine(conversation, turn, { assistant, attempt }) : { kind: 'failed' };
-  };
+  const { conversations, endpoints, hints, askEngine, turnQueue, deliveryQueue, publish, countTurn, draining, logger } =
+    dependencies;
 
   const announceEnd = (
-    conversation: AnswerableConversation,
-    turn: WaitingTurn,
-    end: TurnEnd,
-    committed: Committed,
+    { conversationId, assistantId, channel, waiting }: AnswerableConversation,
+    { end, reply, mark }: EndedTurn,
   ): void => {
-    const { _id: key, conversationId, assistantId, channel } = conversation;
+    const turn = waiting.find(({ turnId }) => turnId === mark.turnId);
+    if (!turn) return;
     const { turnId, replyTo, language, acceptedAt } = turn;
     const ms = Date.now() - acceptedAt.getTime();
-    publish(replyTo, { turnId, conversationId, reply: committed.reply });
+    publish(replyTo, { turnId, conversationId, reply });
     countTurn(end.kind, ms / 1000);
-    if (committed.announced) deliveryQueue.wake(key);
     logger.info(
       {
         turnId,
@@ -173,7 +75,7 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
         assistantId,
         channel,
         language,
-        seq: committed.seq,
+        seq: mark.seq,
         end: end.kind,
         ...(end.kind === 'handoff' && { reason: end.reason }),
         ...(end.kind === 'answered' && { why: end.answer.why }),
@@ -184,29 +86,62 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
     );
   };
 
-  /** Reads, answers, commits; again where the conversation changed in between. Null: this turn is not the head (any more). */
-  const answerHead = async (
-    { key, turnId }: TurnRef,
-    { tries, read }: { tries: number; read: AnswerableConversation },
-  ): Promise<Ended | null> => {
-    let answered = null as { seq: number; status: string; leadScore: number; end: TurnEnd } | null;
-    let attempt = tries;
-    for (let tried = 0; ; tried += 1) {
-      const conversation = tried === 0 ? read : await conversations.findForAnswer(key);
-      const turn = headOf(conversation, turnId);
-      if (!conversation || !turn) return null;
-      // A waiter that joined meanwhile changes nothing of the answer; a message or a handoff does.
-      const { seq, status, leadScore } = conversation;
-      if (answered?.seq !== seq || answered.status !== status || answered.leadScore !== leadScore) {
-        answered = { seq, status, leadScore, end: await endOf(conversation, turn, { tries, attempt }) };
+  /**
+   * The head ended, and where the engine answers at once those behind it, each on what the one before it leaves: they are
+   * committed together. The last in line stays for the next time, since behind it others may have come. A head whose first
+   * try broke off is answered alone: the fault may be another's.
+   */
+  const endTurns = async (
+    { read, tries }: Taken,
+    { ends, attempt }: { ends: Map<string, TurnEnd>; attempt: number },
+  ): Promise<EndedTurn[]> => {
+    const ended: EndedTurn[] = [];
+    const together =
+      tries === 1 && read.waiting.length > 2 && (await askEngine.answersAtOnce(read.assistantId))
+        ? read.waiting.length - 1
+        : 1;
+    let conversation = read;
+    for (const turn of read.waiting.slice(0, together)) {
+      const made = ended.flatMap(({ entries }) => entries);
+      const history = async (entries: number) => {
+        const stored = await conversations.messages.findLatest(read, entries - made.length);
+        return [...stored, ...made.slice(-entries).flatMap(({ messages }) => messages)];
+      };
+      const end: TurnEnd =
+        ends.get(turn.turnId) ??
+        (tries > MAX_TRIES ? { kind: 'failed' } : await askEngine.endOf({ conversation, turn, attempt, history }));
+      ends.set(turn.turnId, end);
+      const one = endTurn(conversation, end);
+      ended.push(one);
+      conversation = one.after;
+      if (end.kind === 'failed' || draining.aborted) break;
+    }
+    return ended;
+  };
+
+  /** Answers and commits; again where the conversation changed in between. Null: this turn is not the head (any more). */
+  const moveLine = async (taken: Taken): Promise<Moved | null> => {
+    const { key, turnId } = taken;
+    let { read } = taken;
+    let ends = new Map<string, TurnEnd>();
+    let attempt = taken.tries;
+    for (;;) {
+      const ended = await endTurns({ ...taken, read }, { ends, attempt });
+      const receiversOf = read.channel === 'playground' ? () => [] : await endpoints.receivers(read.assistantId);
+      const committed = await conversations.commit(read, ended, receiversOf);
+      if (committed) {
+        for (const one of ended) announceEnd(read, one);
+        if (committed.announced) deliveryQueue.wake(key);
+        const failed = ended[0]?.reply.outcome === 'failed';
+        return { nextTurnId: committed.nextTurnId, ended: ended.length, failed };
+      }
+      const now = await conversations.findForAnswer(key);
+      if (!now || !headOf(now, turnId)) return null;
+      if (!isAsBefore(now, read)) {
+        ends = new Map();
         attempt += 1;
       }
-      const receiversOf =
-        conversation.channel === 'playground' ? () => [] : await endpoints.receivers(conversation.assistantId);
-      const committed = await conversations.commit(conversation, answered.end, receiversOf);
-      if (!committed) continue;
-      announceEnd(conversation, turn, answered.end, committed);
-      return { nextTurnId: committed.nextTurnId, failed: committed.reply.outcome === 'failed' };
+      read = now;
     }
   };
 
@@ -227,20 +162,22 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
     throw read.reason;
   };
 
-  /** One head under a take. The next head of its line, or null. */
-  const answerTaken = async (ref: TurnRef, options: { inARow: boolean }): Promise<string | null> => {
+  const NOT_MOVED: Moved = { nextTurnId: null, ended: 0, failed: false };
+
+  /** One head under a take, and those that end with it. */
+  const answerTaken = async (ref: TurnRef, options: { inARow: boolean }): Promise<Moved> => {
     const [read, take] = await takeUp(ref, options);
-    if (!take) return null;
-    if (!read) {
+    if (!take) return NOT_MOVED;
+    if (!read || !headOf(read, ref.turnId)) {
       hints.release(ref, take.token, true);
-      return null;
+      return NOT_MOVED;
     }
     try {
-      const ended = await answerHead(ref, { tries: take.tries, read });
+      const moved = await moveLine({ ...ref, read, tries: take.tries });
       // One that failed may be resumed under its id, one that is not the head may become it: each begins anew then.
-      if (!ended || ended.failed) hints.release(ref, take.token, true);
+      if (!moved || moved.failed) hints.release(ref, take.token, true);
       else hints.letLapse(ref);
-      return ended?.nextTurnId ?? null;
+      return moved ?? NOT_MOVED;
     } catch (cause) {
       // A store that is away is nobody's try: the sweep asks again once it is back. Nor is a process that stops.
       const away = isConnectionFailure(cause);
@@ -248,15 +185,19 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
       const line = { err: cause, turnId: ref.turnId, tries: take.tries };
       logger[away ? 'warn' : 'error'](line, 'a turn was not answered');
       // After its last try it is left to the sweep, which asks again in its own time.
-      return away || take.tries > MAX_TRIES ? null : ref.turnId;
+      return { ...NOT_MOVED, nextTurnId: away || take.tries > MAX_TRIES ? null : ref.turnId };
     }
   };
 
   /** Answers a line from this head on. */
   return async ({ key, turnId }: TurnRef): Promise<void> => {
     let next: string | null = turnId;
-    for (let count = 0; next !== null && count < TURNS_IN_A_ROW && !draining.aborted; count += 1) {
-      next = await answerTaken({ key, turnId: next }, { inARow: count > 0 });
+    let inARow = false;
+    for (let count = 0; next !== null && count < TURNS_IN_A_ROW && !draining.aborted; ) {
+      const moved: Moved = await answerTaken({ key, turnId: next }, { inARow });
+      next = moved.nextTurnId;
+      count += Math.max(1, moved.ended);
+      inARow = true;
     }
     if (next !== null) turnQueue.enqueue({ key, turnId: next });
   };

@@ -9,6 +9,7 @@ import { TURNS_QUEUE, TurnsJob } from '../../src/turns/queue.ts';
 import { createPublisher } from '../../src/turns/replies.ts';
 import { openQueueWorkers, openWorkerDuties } from '../../src/worker-process.ts';
 import { createAnswerTurn } from './answer-turn.ts';
+import { createAskEngine } from './ask-engine.ts';
 import type { AssistantEngine } from './engines/engine.ts';
 import { createEngines } from './engines/choose.ts';
 import { openProviderAgent } from './engines/openai/connection.ts';
@@ -24,18 +25,22 @@ export const openReplyWorker = async ({ config, logger, lifecycle, engine }: Opt
   lifecycle.add('connections to providers', dispatcher, (agent) => agent.destroy());
   const metrics = createMetrics({ token: config.METRICS_TOKEN });
 
-  const answerTurn = createAnswerTurn({
+  const outlets = { publish: createPublisher(redis), draining: lifecycle.draining, logger };
+  const askEngine = createAskEngine({
     conversations,
     assistants,
+    engine: engine ?? createEngines({ vault, dispatcher, allowPrivate }),
+    ...outlets,
+  });
+  const answerTurn = createAnswerTurn({
+    conversations,
     endpoints,
     hints,
-    engine: engine ?? createEngines({ vault, dispatcher, allowPrivate }),
+    askEngine,
     turnQueue,
     deliveryQueue,
-    publish: createPublisher(redis),
     countTurn: countTurns(metrics),
-    draining: lifecycle.draining,
-    logger,
+    ...outlets,
   });
 
   const shared = { service, config, logger, lifecycle };

@@ -2,7 +2,7 @@ import type { Dispatcher } from 'undici';
 import type { Vault } from '../../../src/platform/vault.ts';
 import type { AssistantEngine } from './engine.ts';
 import { createBreaker } from './openai/breaker.ts';
-import { createOpenAiEngine, PROVIDER_HISTORY_ENTRIES } from './openai/engine.ts';
+import { createOpenAiEngine } from './openai/engine.ts';
 import { createRetrievalEngine } from './retrieval/engine.ts';
 
 type Dependencies = { vault: Vault; dispatcher: Dispatcher; allowPrivate: boolean };
@@ -19,8 +19,7 @@ export const createEngines = ({ vault, dispatcher, allowPrivate }: Dependencies)
   });
   return {
     name: 'chosen by the assistant',
-    historyEntries: ({ engine }) =>
-      engine?.kind === 'openai' ? PROVIDER_HISTORY_ENTRIES : (retrieval.historyEntries as number),
+    answersAtOnce: ({ engine }) => engine?.kind !== 'openai',
     reply: (turn) => {
       const { engine } = turn.assistant;
       return engine?.kind === 'openai' ? askProvider(turn, engine) : retrieval.reply(turn);

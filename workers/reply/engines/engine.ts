@@ -30,14 +30,16 @@ export type AssistantProfile = {
   allowedLinks?: string[];
 };
 
+export type Spoken = { role: 'user' | 'assistant' | 'operator' | 'system'; content: string; why?: unknown };
+
 export type TurnContext = {
   assistant: AssistantProfile;
   /** The visitor's text, exactly as sent. */
   message: string;
   /** Canonical BCP 47 tag decided when the turn was accepted. */
   language: string;
-  /** Earlier messages of the conversation, oldest first; everything with a smaller seq that the window holds. */
-  history: { role: 'user' | 'assistant' | 'operator' | 'system'; content: string; why?: unknown }[];
+  /** The conversation's latest entries before this message, oldest first: read when asked for, since most answers need none. */
+  history: (entries: number) => Promise<Spoken[]>;
   signal: AbortSignal;
   /**
    * For an engine whose text comes in pieces: they are shown while it speaks. What counts is the reply; the pieces should
@@ -63,7 +65,7 @@ export type EngineReply = {
 /** The one door to whatever makes replies (design: retrieval offline, or an OpenAI-compatible provider). */
 export type AssistantEngine = {
   name: string;
-  /** How many of the latest entries of the history it wants to see; 2 where it does not say. */
-  historyEntries?: number | ((assistant: AssistantProfile) => number);
+  /** Waits for nothing outside this machine: several turns of a line may be answered before the first is committed. */
+  answersAtOnce?: (assistant: Pick<AssistantProfile, 'engine'>) => boolean;
   reply: (turn: TurnContext) => Promise<EngineReply>;
 };

@@ -9,7 +9,7 @@ import { allowedLinksOf } from './links.ts';
 import { buildMessages, countTokensOf } from './prompt.ts';
 import { createSpokenText } from './spoken-text.ts';
 
-export const PROVIDER_HISTORY_ENTRIES = 20;
+const HISTORY_ENTRIES = 20;
 /** Asked for in a way no other call would mend: says nothing about the provider's health. */
 const OUR_FAULT = new Set([400, 413, 422]);
 /** A process that stops lets a provider speak for so long; then it leaves the turn to another one. */
@@ -55,7 +55,8 @@ export const createOpenAiEngine = ({ retrieval, dispatcher, breaker, openKey, al
     const { baseUrl, model, apiKeySealed, timeoutMs, temperature, maxTokens, historyTokens } = settings;
     if (!checkEndpointUrl(baseUrl, { allowPrivate }).ok) throw new ProviderError('address_refused');
     if (!breaker.allows(baseUrl)) throw new ProviderError('paused');
-    const messages = buildMessages(turn, hits, { historyTokens, countTokens: await countTokensOf() });
+    const history = await turn.history(HISTORY_ENTRIES);
+    const messages = buildMessages(turn, { hits, history }, { historyTokens, countTokens: await countTokensOf() });
     const spoken = createSpokenText(allowedLinksOf(turn.assistant, hits), turn.onDelta ?? (() => undefined));
     const stop = stopSoon(turn.signal);
     try {

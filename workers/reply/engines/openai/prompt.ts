@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import type { KnowledgeEntry, TurnContext } from '../engine.ts';
+import type { KnowledgeEntry, Spoken, TurnContext } from '../engine.ts';
 
 export type ChatMessage = { role: 'system' | 'user' | 'assistant'; content: string };
 
@@ -39,7 +39,7 @@ const systemText = ({ assistant, language }: TurnContext, hits: KnowledgeEntry[]
 /** Visitor text as data: whoever guesses the fence of this one call may close it, nobody else. */
 const fenced = (text: string, fence: string): string => `<${fence}>\n${text.replaceAll(fence, '')}\n</${fence}>`;
 
-const asMessage = ({ role, content }: TurnContext['history'][number], fence: string): ChatMessage | null => {
+const asMessage = ({ role, content }: Spoken, fence: string): ChatMessage | null => {
   if (role === 'user') return { role: 'user', content: fenced(content, fence) };
   return role === 'system' ? null : { role: 'assistant', content };
 };
@@ -47,22 +47,22 @@ const asMessage = ({ role, content }: TurnContext['history'][number], fence: str
 /** System text, then as much of the history as its budget holds, the newest first to get a place, then the message. */
 export const buildMessages = (
   turn: TurnContext,
-  hits: KnowledgeEntry[],
+  { hits, history }: { hits: KnowledgeEntry[]; history: Spoken[] },
   { historyTokens, countTokens }: { historyTokens: number; countTokens: (text: string) => number },
 ): ChatMessage[] => {
   const fence = `visitor-${randomBytes(6).toString('hex')}`;
-  const history: ChatMessage[] = [];
+  const remembered: ChatMessage[] = [];
   let left = historyTokens;
-  for (const one of turn.history.toReversed()) {
+  for (const one of history.toReversed()) {
     const message = asMessage(one, fence);
     if (!message) continue;
     left -= countTokens(message.content) + PER_MESSAGE;
     if (left < 0) break;
-    history.unshift(message);
+    remembered.unshift(message);
   }
   return [
     { role: 'system', content: systemText(turn, hits, fence) },
-    ...history,
+    ...remembered,
     { role: 'user', content: fenced(turn.message, fence) },
   ];
 };

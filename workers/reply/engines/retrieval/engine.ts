@@ -3,7 +3,7 @@ import { baseLanguage } from '../../../../src/turns/language/base.ts';
 import type { AssistantEngine, AssistantProfile, EngineReply, TurnContext } from '../engine.ts';
 import { findContactDetails, withoutContactDetails } from './contact-details.ts';
 import { findAnswer, type Hit } from './find-answer.ts';
-import { followUp, lastWord, LOOK_BACK } from './follow-up.ts';
+import { followUp, lastWord } from './follow-up.ts';
 import { asksForHuman, asksWhoThisIs } from './human-request.ts';
 import { buildIndex, type KnowledgeIndex } from './knowledge-index.ts';
 import { askBack, handOver, type Making, sayAnswer, sayText, sayUnsure } from './replies.ts';
@@ -65,7 +65,7 @@ export const createRetrievalEngine = ({
     return built;
   };
 
-  const answerTurn = (turn: TurnContext): EngineReply => {
+  const answerTurn = async (turn: TurnContext): Promise<EngineReply> => {
     const { assistant, message } = turn;
     const spoken = baseLanguage(turn.language);
     const making: Making = {
@@ -86,9 +86,9 @@ export const createRetrievalEngine = ({
     if (asksWhoThisIs(message)) return sayText(making, 'whoAmI');
     const smallTalk = readSmallTalk(message, spoken);
     if (smallTalk) {
-      const last = lastWord(turn.history);
-      if (smallTalk === 'yes' && last?.kind === 'unsure') return handOver(making);
-      if (smallTalk === 'yes' && last?.kind === 'askBack') {
+      const last = smallTalk === 'yes' ? await lastWord(turn) : null;
+      if (last?.kind === 'unsure') return handOver(making);
+      if (last?.kind === 'askBack') {
         const meant = assistant.knowledge.find(({ entryId }) => entryId === last.entryIds[0]);
         const group = index?.groups.find(({ entries }) => meant !== undefined && entries.includes(meant));
         if (meant && group) {
@@ -101,10 +101,10 @@ export const createRetrievalEngine = ({
     if (!index) return sayText(making, contact ? 'contactNoted' : 'noKnowledge', contact ? 'contact' : 'noKnowledge');
 
     const sure = (hits[0]?.confidence ?? 0) >= making.threshold;
-    const continued = sure ? [] : followUp(turn, index, spoken);
+    const continued = sure ? [] : await followUp(turn, index, spoken);
     const better = (continued[0]?.confidence ?? 0) > (hits[0]?.confidence ?? 0);
     return choose({ ...making, hits: better ? continued : hits }, contact);
   };
 
-  return { name: 'retrieval', historyEntries: LOOK_BACK, reply: async (turn) => answerTurn(turn) };
+  return { name: 'retrieval', answersAtOnce: () => true, reply: answerTurn };
 };

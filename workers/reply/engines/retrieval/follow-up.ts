@@ -1,5 +1,5 @@
 import { fold, words } from '../../../../src/turns/language/fold.ts';
-import type { TurnContext } from '../engine.ts';
+import type { Spoken, TurnContext } from '../engine.ts';
 import { type Hit, inSpokenOrder, toHits } from './find-answer.ts';
 import type { KnowledgeIndex } from './knowledge-index.ts';
 import { rankEntries } from './search.ts';
@@ -9,7 +9,7 @@ import { readTerms, type Term } from './terms.ts';
 export type LastWord = { kind: string; entryIds: string[] };
 
 /** Messages back to the subject of a conversation. */
-export const LOOK_BACK = 6;
+const LOOK_BACK = 6;
 /** Kinds that leave the subject as it was. */
 const ASIDES = new Set(['greeting', 'thanks', 'yes', 'no', 'contact', 'whoAmI']);
 
@@ -24,14 +24,14 @@ const wordOf = (why: unknown): LastWord | null => {
 };
 
 /** The assistant's last message. */
-export const lastWord = (history: TurnContext['history']): LastWord | null => {
-  const last = history.findLast(({ role }) => role === 'assistant');
+export const lastWord = async (turn: TurnContext): Promise<LastWord | null> => {
+  const last = (await turn.history(LOOK_BACK)).findLast(({ role }) => role === 'assistant');
   return last ? wordOf(last.why) : null;
 };
 
 /** The entry the conversation is about; small talk in between does not change the subject. */
-const subjectOf = (history: TurnContext['history']): string | null => {
-  for (const message of history.slice(-LOOK_BACK).reverse()) {
+const subjectOf = (history: Spoken[]): string | null => {
+  for (const message of history.slice(-LOOK_BACK).toReversed()) {
     const word = message.role === 'assistant' ? wordOf(message.why) : null;
     if (!word || ASIDES.has(word.kind)) continue;
     return word.kind === 'answer' ? (word.entryIds[0] ?? null) : null;
@@ -61,8 +61,8 @@ const UNCUED_CONFIDENCE = 0.5;
 const NEW_CONFIDENCE = 0.35;
 
 /** A question that leans on the one before: the old subject counts for half, and most of what is new must be found. */
-export const followUp = (turn: TurnContext, index: KnowledgeIndex, spoken: string): Hit[] => {
-  const subject = subjectOf(turn.history);
+export const followUp = async (turn: TurnContext, index: KnowledgeIndex, spoken: string): Promise<Hit[]> => {
+  const subject = subjectOf(await turn.history(LOOK_BACK));
   if (subject === null) return [];
   const cued = goesOn(turn.message);
   for (const group of inSpokenOrder(index, spoken)) {

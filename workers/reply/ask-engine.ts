@@ -1,0 +1,126 @@
+import type { Assistant } from '../../src/assistants/assistant.ts';
+import type { AssistantStore } from '../../src/assistants/store.ts';
+import type { Message, WaitingTurn } from '../../src/conversations/conversation.ts';
+import type { ConversationStore } from '../../src/conversations/store.ts';
+import type { AnswerableConversation, TurnEnd } from '../../src/conversations/turn-end.ts';
+import type { Logger } from '../../src/platform/logger.ts';
+import type { Publish } from '../../src/turns/replies.ts';
+import { createDeltaFeed } from './delta-feed.ts';
+import type { AssistantEngine, AssistantProfile, TurnContext } from './engines/engine.ts';
+import { inspectMessage } from './guard.ts';
+import { endWithApology, endWithReply, holdingTextOf } from './handoff.ts';
+import { scoreLead } from './lead-score.ts';
+import { refuse } from './refusal.ts';
+
+type Dependencies = {
+  conversations: ConversationStore;
+  assistants: AssistantStore;
+  engine: AssistantEngine;
+  publish: Publish;
+  draining: AbortSignal;
+  logger: Logger;
+};
+
+type Question = {
+  /** As it was read, or as the turn before it leaves it. */
+  conversation: AnswerableConversation;
+  turn: WaitingTurn;
+  /** Counts the answers begun, for those who see one in the making. */
+  attempt: number;
+  history: (entries: number) => Promise<Message[]>;
+};
+
+const rounded = (ms: number): number => Math.round(ms * 100) / 100;
+
+/** How a turn ends: what the engine says to it, what the guard refuses, what an escalated conversation is told. */
+export const createAskEngine = (dependencies: Dependencies) => {
+  const { conversations, assistants, engine, publish, draining, logger } = dependencies;
+
+  const profileOf = async (assistant: Assistant): Promise<AssistantProfile> => ({
+    assistantId: assistant.assistantId,
+    version: String(assistant.version),
+    name: assistant.name,
+    instructions: assistant.instructions,
+    languages: assistant.languages,
+    threshold: assistant.threshold,
+    knowledge: await assistants.findKnowledge(assistant),
+    engine: assistant.engine,
+    allowedLinks: assistant.allowedLinks,
+  });
+
+  const endWithEngine = async (
+    { conversation, turn, attempt, history }: Question,
+    assistant: Assistant,
+  ): Promise<TurnEnd> => {
+    const { leadScore, leadBecause, lowConfidenceStreak, engineErrorStreak, status } = conversation;
+    const scored = scoreLead({
+      previous: leadScore,
+      explanation: leadBecause,
+      message: turn.message,
+      turnNumber: conversation.seq + 1,
+    });
+    const lead = { leadScore: scored.score, leadBecause: scored.because };
+    const circumstances = { assistant, turn, status, streaks: { lowConfidenceStreak, engineErrorStreak }, lead };
+    if (status === 'escalated') {
+      return { kind: 'held', holdingText: holdingTextOf(assistant, turn.language), ...lead };
+    }
+    const begunAt = performance.now();
+    const waitMs = Date.now() - turn.acceptedAt.getTime();
+    const profile = await profileOf(assistant);
+    const feed = createDeltaFeed({
+      turnId: turn.turnId,
+      attempt,
+      replyTo: turn.replyTo,
+      findReplyTo: async () => {
+        const now = await conversations.findForAnswer(conversation._id);
+        return now?.waiting.find(({ turnId }) => turnId === turn.turnId)?.replyTo ?? [];
+      },
+      publish,
+    });
+    const contextMs = performance.now() - begunAt;
+    const found = assistant.guard === 'off' ? null : inspectMessage(turn.message);
+    const refused = found !== null && assistant.guard === 'refuse';
+    const canKnow = profile.knowledge.length > 0 || profile.engine?.kind === 'openai';
+    try {
+      const ask: TurnContext = {
+        assistant: profile,
+        message: turn.message,
+        language: turn.language,
+        history: async (entries) => (await history(entries)).map(({ role, content, why }) => ({ role, content, why })),
+        signal: draining,
+        onDelta: feed.push,
+      };
+      const reply = refused ? refuse(turn.language) : await engine.reply(ask);
+      const why = {
+        ...reply.why,
+        ...(turn.languageBy && { languageBy: turn.languageBy }),
+        ...(found && { guard: { found, action: refused ? 'refused' : 'flagged' } }),
+        stages: { wait: waitMs, context: rounded(contextMs), engine: rounded(performance.now() - begunAt - contextMs) },
+      };
+      return endWithReply({ ...reply, why }, { ...circumstances, canKnow });
+    } catch (cause) {
+      // Broken off since this process stops: another one asks afresh.
+      if (draining.aborted) throw cause;
+      logger.error({ err: cause, turnId: turn.turnId, engine: engine.name }, 'the engine failed');
+      return endWithApology(circumstances);
+    } finally {
+      feed.end();
+    }
+  };
+
+  return {
+    /** An assistant that is gone answers nobody. */
+    endOf: async (question: Question): Promise<TurnEnd> => {
+      const assistant = await assistants.findAssistant(question.conversation.assistantId);
+      return assistant ? endWithEngine(question, assistant) : { kind: 'failed' };
+    },
+
+    /** Nothing outside this machine is asked, so that an answer takes a moment only. */
+    answersAtOnce: async (assistantId: string): Promise<boolean> => {
+      const assistant = await assistants.findAssistant(assistantId);
+      return assistant !== null && engine.answersAtOnce?.(assistant) === true;
+    },
+  };
+};
+
+export type AskEngine = ReturnType<typeof createAskEngine>;
