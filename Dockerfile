@@ -14,7 +14,8 @@ COPY dashboard ./dashboard
 RUN NODE_ENV=production node_modules/.bin/vite build dashboard --config dashboard/vite.config.ts
 
 FROM node:24-slim
-ENV NODE_ENV=production
+# Compiled code is kept for the next start, outside of what nobody may write to.
+ENV NODE_ENV=production NODE_COMPILE_CACHE=/tmp/parley-compiled
 WORKDIR /app
 COPY --from=packages /app/node_modules ./node_modules
 COPY . .

@@ -1,12 +1,8 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { freePort } from '../../scripts/services.ts';
 
-/** Workers start more often here than anywhere: what one has compiled, the next need not. */
-const COMPILED = join(tmpdir(), 'parley-chaos-compiled');
 const READY_WITHIN_MS = 30_000;
 
 export type Worker = { child: ChildProcess; readyAt: number; kill: () => Promise<void> };
@@ -31,7 +27,6 @@ export const startWorker = async (
     env: {
       ...process.env,
       LOG_LEVEL: 'warn',
-      ...(plant === null && { NODE_COMPILE_CACHE: COMPILED }),
       ...env,
       WORKER_HEALTH_PORT: String(port),
       CHAOS_PLANT: plant ?? '',

@@ -89,8 +89,7 @@ export const openQuickstart = async (options: Options): Promise<{ state: Quickst
   const publish = (): void => writeJsonPrivately(files.state, state);
   const supervisor = createSupervisor({
     cwd: root,
-    // Compiled code is kept: the processes then start in two thirds of the time.
-    env: { NODE_COMPILE_CACHE: files.cache, ...env },
+    env,
     logDir: files.logs,
     say: terminal.say,
     onChange: ({ api = [], replyWorker = [], deliveryWorker = [] }) => {

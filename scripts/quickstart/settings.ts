@@ -75,5 +75,4 @@ export const filesIn = (dir: string) => ({
   data: join(dir, 'data'),
   demo: join(dir, 'data/demo.json'),
   logs: join(dir, 'logs'),
-  cache: join(dir, 'cache'),
 });

@@ -49,12 +49,24 @@ export const createEndpointStore = (dependencies: Dependencies) => {
   const { connection, vault, guard, onChanged = async () => undefined } = dependencies;
   const endpoints = endpointModel(connection);
 
+  const opened = new LRUCache<string, string>({ max: 10_000 });
+
   const believed = new LRUCache<string, Endpoint[]>({
     max: 10_000,
     ttl: BELIEVED_FOR_MS,
     fetchMethod: async (assistantId) =>
       (await endpoints.find({ assistantId }).sort({ createdAt: 1 }).lean()).map((row) => toEndpoint(row)),
   });
+
+  /** Opening one costs a tenth of a delivery; what is sealed never changes what it says. */
+  const openSecret = (sealed: string, endpointId: string): string => {
+    const place = `${endpointId} ${sealed}`;
+    const known = opened.get(place);
+    if (known !== undefined) return known;
+    const secret = vault.open(sealed, endpointId);
+    opened.set(place, secret);
+    return secret;
+  };
 
   const checkUrl = async (url: string): Promise<void> => {
     const checked = await checkEndpoint(url, guard);
@@ -117,7 +129,7 @@ export const createEndpointStore = (dependencies: Dependencies) => {
     openSecrets: (endpoint: StoredEndpoint, now: number): string[] =>
       endpoint.secrets
         .filter(({ until }) => until === null || until.getTime() > now)
-        .map(({ sealed }) => vault.open(sealed, endpoint._id)),
+        .map(({ sealed }) => openSecret(sealed, endpoint._id)),
 
     addEndpoint: async (assistantId: string, input: unknown): Promise<{ endpoint: Endpoint; secret: string }> => {
       const parsed = EndpointInput.parse(input);
