@@ -172,3 +172,30 @@ test('two endpoints of one conversation each get every event once, in order, at 
 
   for (const one of [receiver, slow]) expect(one.received.map(contentOf)).toEqual(numbers(0, 40));
 });
+
+test('events that wait for one endpoint stand in nobody else’s way', async () => {
+  const { assistantId, receiver, say, outbox } = await aLine();
+  const { promise: released, resolve: release } = Promise.withResolvers<void>();
+  const held = await openReceiver({
+    respond: async () => {
+      await released;
+      return {};
+    },
+  });
+  opened.push(held);
+  await stack.service.endpoints.addEndpoint(assistantId, { url: held.url });
+
+  const saidAt = performance.now();
+  await say(...numbers(0, 12));
+  await receiver.waitFor((all) => all.length === 12);
+  const ms = performance.now() - saidAt;
+  const stillHeld = held.received.length;
+  release();
+  await held.waitFor((all) => all.length === 12);
+  await eventually(async () => expect(await outbox()).toEqual([]));
+
+  // Sooner than a sweep would have found them.
+  expect(ms).toBeLessThan(1_500);
+  expect(stillHeld).toBe(1);
+  for (const one of [receiver, held]) expect(one.received.map(contentOf)).toEqual(numbers(0, 12));
+});

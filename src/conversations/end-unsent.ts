@@ -68,7 +68,10 @@ export const createEndUnsent =
       }),
     );
     const ended = unsendable.filter((_, index) => results[index]).map(({ event }) => event);
-    return ended.length > 0 ? store.pullEnded(outbox, to.endpointId, ended) : null;
+    if (ended.length === 0) return null;
+    await store.pullEnded(outbox, to.endpointId, ended);
+    // The whole of it: where some must not go out, so mostly must those behind them.
+    return store.read(outbox._id);
   };
 
 export type EndUnsent = ReturnType<typeof createEndUnsent>;

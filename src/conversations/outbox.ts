@@ -47,6 +47,9 @@ export type StaleOutbox = { _id: string; conversationId: string } & Entries<Even
 const LIST_WITHIN_MS = 2_000;
 
 const PROJECTION = { conversationId: 1, assistantId: 1, sessionId: 1, channel: 1, opening: 1, outbox: 1 };
+/** Enough to go on with after an event has ended: a line that waits long is not read anew for each of its events. */
+const LOOK_AHEAD = 2;
+const NEXT = { ...PROJECTION, outbox: { $slice: LOOK_AHEAD } };
 const STUBS = Object.fromEntries(
   [
     'conversationId',
@@ -105,16 +108,26 @@ export type FindStale = {
 export const createOutbox = (connection: Connection) => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
-  const readMany = async (keys: string[]): Promise<(Outbox | null)[]> => {
-    const rows = await conversations.find({ _id: { $in: [...new Set(keys)] } }, { projection: PROJECTION }).toArray();
+  const readMany = async (keys: string[], projection: object): Promise<(Outbox | null)[]> => {
+    const rows = await conversations.find({ _id: { $in: [...new Set(keys)] } }, { projection }).toArray();
     const byKey = new Map(rows.map((row) => [row._id, row as Outbox]));
     return keys.map((key) => byKey.get(key) ?? null);
   };
 
+  /** Batched; null where the conversation is gone. */
+  const read = createBatcher<string, Outbox | null>((keys) => readMany(keys, PROJECTION));
+
   const pull = createBatcher<Pull, Outbox | null>(async (items) => {
     await updateMany(connection, 'conversations', items.flatMap(pullStatements));
-    return readMany(items.map(({ key }) => key));
+    return readMany(
+      items.map(({ key }) => key),
+      NEXT,
+    );
   });
+
+  /** Other endpoints' events may stand before this line's. */
+  const mayHideNext = (next: Outbox, endpointId: string): boolean =>
+    (next.outbox?.length ?? 0) >= LOOK_AHEAD && lineOf(next, endpointId).length === 0;
 
   /** The server's clock: ages are the same whoever sweeps. */
   const serverNow = async (): Promise<number> => {
@@ -124,12 +137,11 @@ export const createOutbox = (connection: Connection) => {
   };
 
   return {
-    /** Batched; null where the conversation is gone. */
-    read: createBatcher<string, Outbox | null>(readMany),
+    read,
 
     /**
      * Takes ended events off their line, as read; call it only once their outcomes are acknowledged. Answers with the
-     * outbox as it stands after, from which the line's next event is chosen.
+     * outbox as it stands after, from which the line's next event is chosen: its beginning, as far as that is needed.
      */
     pullEnded: async (outbox: Outbox, endpointId: string, ended: OutboxEvent[]): Promise<Outbox | null> => {
       const { _id: key, conversationId, opening } = outbox;
@@ -142,7 +154,7 @@ export const createOutbox = (connection: Connection) => {
           ? pull({ ...home, ended: rest, opening: false })
           : pull({ ...home, ended: first, opening: true }),
       ]);
-      return after;
+      return after && mayHideNext(after, endpointId) ? read(key) : after;
     },
 
     /**
