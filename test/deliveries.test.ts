@@ -133,7 +133,7 @@ test('the list is filtered, paged by a cursor on an index, and shows what still 
   const all = await ended(9);
   const recent = createRecentDeliveries({
     deliveries: stack.service.deliveries,
-    outbox: stack.service.conversations.outbox,
+    unsent: stack.service.conversations.unsent,
   });
   await stack.service.endpoints.pauseEndpoint(endpointId, { reason: 'gone', until: null });
   const [key = ''] = await feed.openConversations(assistantId, 1);

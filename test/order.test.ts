@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
 import type { AssistantEngine } from '../workers/reply/engines/engine.ts';
+import type { StoredConversation } from '../src/conversations/conversation.ts';
 import { conversationKeyOf } from '../src/platform/ids.ts';
 import { anAssistant } from './support/builders.ts';
 import { openReceiver } from './support/receiver.ts';
@@ -57,7 +58,7 @@ test('50 sessions of 60 turns, sent out of step, are each answered in order, one
   const accepted = async (sessionId: string, message: string): Promise<void> => {
     const key = conversationKeyOf({ sessionKey, sessionId, playground: false });
     for (;;) {
-      const found = await stack.service.conversations.findByKey(key);
+      const found = await stack.service.mongo.collection<StoredConversation>('conversations').findOne({ _id: key });
       if (found && JSON.stringify([found.waiting, found.texts]).includes(message)) return;
       await new Promise(setImmediate);
     }

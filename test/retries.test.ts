@@ -239,5 +239,5 @@ test('who reserved a key joins the turn another request brought under it meanwhi
   const joined = await conversations.accept(aRequest('new', 'another'), options);
 
   expect([brought.kind, joined.kind]).toEqual(['accepted', 'joined']);
-  expect((await conversations.findByKey(key))?.waiting[0]?.replyTo).toEqual(['one process', 'another']);
+  expect((await conversations.findForAnswer(key))?.waiting[0]?.replyTo).toEqual(['one process', 'another']);
 });

@@ -81,7 +81,7 @@ export const growth: Part = async (options, say) => {
   };
   const listDeliveries = createRecentDeliveries({
     deliveries: large.service.deliveries,
-    outbox: large.service.conversations.outbox,
+    unsent: large.service.conversations.unsent,
   });
   const { assistantId } = largeOwner;
   const history = await timeEach(readHistory);

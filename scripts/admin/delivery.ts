@@ -23,7 +23,7 @@ type ListOptions = Omit<Filter, 'assistantId'> & {
 
 /** Page after page, until there are as many as were asked for. */
 const listDeliveries = async ({ deliveries, conversations }: Opened, filter: Filter, limit: number) => {
-  const recent = createRecentDeliveries({ deliveries, outbox: conversations.outbox });
+  const recent = createRecentDeliveries({ deliveries, unsent: conversations.unsent });
   const rows: DeliveryRow[] = [];
   let cursor: string | null = null;
   do {

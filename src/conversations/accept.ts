@@ -8,53 +8,19 @@ import {
   isConnectionFailure,
   OutcomeUnknown,
   updateMany,
-  type UpdateStatement,
   wasNeverSent,
   wasNotPrimary,
 } from '../platform/mongo.ts';
-import { conversationModels, type RecentTurn, REOPENED, type StoredConversation } from './conversation.ts';
+import { type Accepted, type AcceptOptions, isAnnounced } from './accepted.ts';
+import { conversationModels, type StoredConversation } from './conversation.ts';
 import type { Hints } from './hints.ts';
-import { type Decision, decide } from './line.ts';
 import type { Messages } from './messages.ts';
-import { acceptStatement, type NewTurn, pushTurn, received, toWaiting, untouchedBy } from './new-turn.ts';
-import type { ReceiversOf } from './outbox.ts';
+import { acceptStatement, type NewTurn } from './new-turn.ts';
+import { createSettle } from './settle.ts';
 
 /** How long an accept whose outcome is unknown is looked for before the caller is told 500. */
 const ACCEPT_DEADLINE_MS = 5_000;
 const LOOK_AGAIN_MS = 50;
-
-export type AcceptOptions = {
-  receiversOf: ReceiversOf;
-  windowMs: number;
-  /**
-   * The caller needs the conversation's id, or other turns of the session are known to be under way: then what was written
-   * is read back. Otherwise the turn is taken for head of its line; where it is not, the worker finds so.
-   */
-  readBack: boolean;
-  /** Called before a join is written, so that no answer can come between. */
-  watch: (turnId: string) => void;
-};
-
-export type Accepted =
-  | {
-      kind: 'accepted';
-      /** Null where it was not read back; the reply brings it. */
-      conversationId: string | null;
-      turnId: string;
-      /** As known or believed: a worker asks MongoDB. */
-      head: boolean;
-      /** A failed turn, back in line under its old id. */
-      resumed: boolean;
-      /** The outbox may have something new to send. */
-      announced: boolean;
-    }
-  | { kind: 'joined'; conversationId: string; turnId: string }
-  | { kind: 'replayed'; conversation: StoredConversation; turn: RecentTurn }
-  | { kind: 'busy' };
-
-/** With nobody to tell there is no event, and nobody to wake. */
-const isAnnounced = ({ receiversOf }: AcceptOptions): boolean =>
-  receiversOf('message.received').length > 0 || receiversOf('conversation.created').length > 0;
 
 type Upsert = Pick<AcceptOptions, 'receiversOf' | 'readBack'> & { turn: NewTurn };
 type Upserted = { conversationId: string | null; head: boolean } | null;
@@ -74,6 +40,7 @@ export const createAccept = ({
   messages: Messages;
 }) => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
+  const settle = createSettle({ connection, hints, messages });
 
   const readBack = async (
     keys: string[],
@@ -115,113 +82,6 @@ export const createAccept = ({
       };
     });
   });
-
-  /** A raw command: the driver would retry, and a retry that finds no server hides that the first try was sent. */
-  const compareAndSet = async (q: Record<string, unknown>, u: UpdateStatement['u']): Promise<boolean> => {
-    const { n, writeErrors = [] } = await updateMany(connection, 'conversations', [{ q, u }]);
-    if (writeErrors[0]) throw new Error(`a turn could not be stored (code ${writeErrors[0].code})`);
-    return n === 1;
-  };
-
-  /** Where nobody will wait, the write makes sure all the same that the turn joined is a durable one. */
-  const join = async (conversation: StoredConversation, turnId: string, replyTo: string | null): Promise<boolean> => {
-    const { _id, conversationId } = conversation;
-    return compareAndSet(
-      { _id, conversationId, 'waiting.turnId': turnId },
-      replyTo === null ? { $set: { 'waiting.$.async': true } } : { $addToSet: { 'waiting.$.replyTo': replyTo } },
-    );
-  };
-
-  const asRead = ({ _id, conversationId, seq, status }: StoredConversation) => ({ _id, conversationId, seq, status });
-  const reopening = ({ status }: StoredConversation) => (status === 'resolved' ? REOPENED : {});
-
-  const pushNew = (conversation: StoredConversation, turn: NewTurn, receiversOf: ReceiversOf): Promise<boolean> => {
-    const { $push, $currentDate } = pushTurn(toWaiting(turn), received(turn, receiversOf));
-    return compareAndSet(
-      { ...asRead(conversation), ...untouchedBy(turn), 'recent.turnId': { $ne: turn.turnId } },
-      {
-        $push,
-        $set: { language: turn.language, ...reopening(conversation) },
-        $currentDate,
-      },
-    );
-  };
-
-  /** Back at the end of the line under its old id, announcing nothing new; its visitor message keeps its seq. */
-  const pushAgain = (conversation: StoredConversation, failed: RecentTurn, turn: NewTurn): Promise<boolean> => {
-    const waiting = { ...toWaiting(turn), turnId: failed.turnId, messageId: failed.messageId, seq: failed.seq };
-    return compareAndSet(
-      {
-        ...asRead(conversation),
-        ...untouchedBy({ ...turn, turnId: failed.turnId }),
-        // Read as failed in `recent`, or, long after, in `messages` alone.
-        ...(conversation.recent.includes(failed)
-          ? { recent: { $elemMatch: { turnId: failed.turnId, outcome: 'failed' } } }
-          : { 'recent.turnId': { $ne: failed.turnId } }),
-      },
-      {
-        $push: { waiting },
-        $pull: { recent: { turnId: failed.turnId } },
-        $set: { headSince: turn.acceptedAt, ...reopening(conversation) },
-        $currentDate: { updatedAt: true },
-      },
-    );
-  };
-
-  const decideOn = async (conversation: StoredConversation, turn: NewTurn, windowMs: number): Promise<Decision> => {
-    const { turnId, dedupeKey, key } = turn;
-    const similar = conversation.recent.filter((known) => known.dedupeKey === dedupeKey && dedupeKey !== null);
-    const delivered = await hints.findDelivered(similar.map((known) => ({ key, turnId: known.turnId })));
-    const query = { turnId, dedupeKey, reserved: turn.reservation !== null, windowMs, now: Date.now() };
-    const decision = decide(conversation, query, (known) => delivered.has(known));
-    const longAgo = decision.kind === 'new' && turn.reservation === 'known';
-    const settled = longAgo ? await messages.findSettledTurn(conversation, turnId) : null;
-    if (!settled) return decision;
-    return settled.outcome === 'failed' ? { kind: 'resume', turn: settled } : { kind: 'replay', turn: settled };
-  };
-
-  /** One try at a conversation that exists; null = it changed in between, decide again. */
-  const settle = async (
-    conversation: StoredConversation,
-    turn: NewTurn,
-    options: AcceptOptions,
-  ): Promise<Accepted | null> => {
-    const { conversationId, waiting } = conversation;
-    const decision = await decideOn(conversation, turn, options.windowMs);
-    switch (decision.kind) {
-      case 'busy':
-        return { kind: 'busy' };
-      case 'replay':
-        return { kind: 'replayed', conversation, turn: decision.turn };
-      case 'own':
-        return {
-          kind: 'accepted',
-          conversationId,
-          turnId: turn.turnId,
-          head: waiting[0]?.turnId === turn.turnId,
-          resumed: false,
-          announced: isAnnounced(options),
-        };
-      case 'join':
-        options.watch(decision.turn.turnId);
-        return (await join(conversation, decision.turn.turnId, turn.replyTo))
-          ? { kind: 'joined', conversationId, turnId: decision.turn.turnId }
-          : null;
-      case 'resume': {
-        const { turnId } = decision.turn;
-        options.watch(turnId);
-        return (await pushAgain(conversation, decision.turn, turn))
-          ? { kind: 'accepted', conversationId, turnId, head: waiting.length === 0, resumed: true, announced: false }
-          : null;
-      }
-      case 'new': {
-        if (!(await pushNew(conversation, turn, options.receiversOf))) return null;
-        const head = waiting.length === 0;
-        const announced = isAnnounced(options);
-        return { kind: 'accepted', conversationId, turnId: turn.turnId, head, resumed: false, announced };
-      }
-    }
-  };
 
   const tryOnce = async (turn: NewTurn, options: AcceptOptions, doubtful: boolean): Promise<Accepted | null> => {
     // What a doubtful write left counts once a majority has it: until then it may still be rolled back.

@@ -1,6 +1,6 @@
 import type { Connection } from 'mongoose';
 import { createBatcher } from '../platform/batch.ts';
-import { collectionOf, updateMany, type UpdateStatement } from '../platform/mongo.ts';
+import { collectionOf, createReader, updateMany, type UpdateStatement } from '../platform/mongo.ts';
 import {
   conversationModels,
   MAX_WAITING,
@@ -130,15 +130,7 @@ export const createCommit = (dependencies: { connection: Connection; messages: M
     );
   });
 
-  const readForClearing = createBatcher<
-    string,
-    Pick<StoredConversation, 'conversationId' | 'seq' | 'storedTo' | 'texts' | 'recent'> | null
-  >(async (keys) => {
-    const projection = { conversationId: 1, seq: 1, storedTo: 1, texts: 1, recent: 1 };
-    const rows = await conversations.find({ _id: { $in: keys } }, { projection }).toArray();
-    const byKey = new Map(rows.map((row) => [row._id, row]));
-    return keys.map((key) => byKey.get(key) ?? null);
-  });
+  const readForClearing = createReader(conversations, { conversationId: 1, seq: 1, texts: 1, recent: 1 });
 
   /** `changed`: the conversation is no longer what was read. Null: it is too early for a clearing. */
   const clear = async (

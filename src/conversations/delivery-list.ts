@@ -3,12 +3,13 @@ import { type DeliveryRow, toDeliveryRow } from '../events/delivery-view.ts';
 import { type DeliveryFilter, decodePosition, encodePosition, sizeOf } from '../events/list.ts';
 import type { DeliveryStore } from '../events/store.ts';
 import type { OutboxEvent } from './conversation.ts';
-import { lineOf, type Outbox, type OutboxStore } from './outbox.ts';
+import { lineOf, type Outbox } from './outbox.ts';
+import type { Unsent } from './unsent.ts';
 
 /** Conversations whose waiting events are looked through for one page. */
 const OUTBOXES_MAX = 1_000;
 
-type Dependencies = { deliveries: DeliveryStore; outbox: OutboxStore };
+type Dependencies = { deliveries: DeliveryStore; unsent: Unsent };
 
 const toQueuedRow = (outbox: Outbox, { eventId, event, at }: OutboxEvent, endpointId: string): DeliveryRow => ({
   deliveryId: deliveryIdOf(eventId, endpointId),
@@ -32,10 +33,10 @@ const toQueuedRow = (outbox: Outbox, { eventId, event, at }: OutboxEvent, endpoi
 const DELIVERY_ID = /^([\da-f-]{36}):([\da-f-]{36})$/;
 
 /** One that still waits in an outbox, and so has no record yet. */
-export const findQueuedDelivery = async (outboxes: OutboxStore, deliveryId: string): Promise<DeliveryRow | null> => {
+export const findQueuedDelivery = async (unsent: Unsent, deliveryId: string): Promise<DeliveryRow | null> => {
   const [, eventId, endpointId] = DELIVERY_ID.exec(deliveryId) ?? [];
   if (eventId === undefined || endpointId === undefined) return null;
-  const outbox = await outboxes.findByEvent(eventId);
+  const outbox = await unsent.findByEvent(eventId);
   const event = outbox && lineOf(outbox, endpointId).find((one) => one.eventId === eventId);
   return event ? toQueuedRow(outbox, event, endpointId) : null;
 };
@@ -68,9 +69,9 @@ const matches = (row: DeliveryRow, filter: DeliveryFilter): boolean => {
  * Recent deliveries as people see them: every record, and what still waits in an outbox, held up or paused, as `queued`.
  * One order over both, newest first, so that one cursor pages through both.
  */
-export const createRecentDeliveries = ({ deliveries, outbox: outboxes }: Dependencies) => {
+export const createRecentDeliveries = ({ deliveries, unsent }: Dependencies) => {
   const findQueued = async (filter: DeliveryFilter): Promise<DeliveryRow[]> => {
-    const found = await outboxes.findUnsent(filter, OUTBOXES_MAX);
+    const found = await unsent.find(filter, OUTBOXES_MAX);
     const wanted = found.flatMap(queuedRowsOf).filter((row) => matches(row, filter));
     const claimed = await deliveries.readOutcomes(wanted.map(({ deliveryId }) => deliveryId));
     return wanted.filter(({ deliveryId }) => !claimed.has(deliveryId));

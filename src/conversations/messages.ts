@@ -1,6 +1,6 @@
 import type { Connection } from 'mongoose';
 import { createBatcher } from '../platform/batch.ts';
-import { collectionOf, DUPLICATE_KEY, insertMany } from '../platform/mongo.ts';
+import { collectionOf, createReader, DUPLICATE_KEY, insertMany } from '../platform/mongo.ts';
 import {
   conversationModels,
   type Message,
@@ -97,12 +97,7 @@ export const createMessages = (connection: Connection) => {
     return items.map(() => undefined);
   });
 
-  const readTexts = createBatcher<string, Pick<StoredConversation, 'conversationId' | 'texts'> | null>(async (keys) => {
-    const projection = { conversationId: 1, texts: 1 };
-    const rows = await conversations.find({ _id: { $in: keys } }, { projection }).toArray();
-    const byKey = new Map(rows.map((row) => [row._id, row]));
-    return keys.map((key) => byKey.get(key) ?? null);
-  });
+  const readTexts = createReader(conversations, { conversationId: 1, texts: 1 });
 
   return {
     /**

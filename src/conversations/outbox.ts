@@ -2,7 +2,7 @@ import type { Connection } from 'mongoose';
 import type { ConversationEvent, ConversationEventKind } from '../events/event.ts';
 import { createBatcher } from '../platform/batch.ts';
 import { newId } from '../platform/ids.ts';
-import { collectionOf, ranOutOfTime, updateMany, type UpdateStatement } from '../platform/mongo.ts';
+import { collectionOf, createReader, updateMany, type UpdateStatement } from '../platform/mongo.ts';
 import { conversationModels, type OutboxEvent, type StoredConversation } from './conversation.ts';
 
 /** More unsent events of one conversation to one endpoint than this: the oldest end `not_sent: backlog` (contract §6). */
@@ -44,12 +44,11 @@ export const endpointsOf = ({ opening, outbox = [] }: Entries<EventStub>): strin
 /** What a sweep reads of an outbox: of very many, so without what the events say. */
 export type StaleOutbox = { _id: string; conversationId: string } & Entries<EventStub>;
 
-const LIST_WITHIN_MS = 2_000;
-
-const PROJECTION = { conversationId: 1, assistantId: 1, sessionId: 1, channel: 1, opening: 1, outbox: 1 };
+/** Of a conversation, what is told of it to receivers. */
+export const OUTBOX_FIELDS = { conversationId: 1, assistantId: 1, sessionId: 1, channel: 1, opening: 1, outbox: 1 };
 /** Enough to go on with after an event has ended: a line that waits long is not read anew for each of its events. */
 const LOOK_AHEAD = 2;
-const NEXT = { ...PROJECTION, outbox: { $slice: LOOK_AHEAD } };
+const NEXT = { ...OUTBOX_FIELDS, outbox: { $slice: LOOK_AHEAD } };
 const STUBS = Object.fromEntries(
   [
     'conversationId',
@@ -108,21 +107,13 @@ export type FindStale = {
 export const createOutbox = (connection: Connection) => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
-  const readMany = async (keys: string[], projection: object): Promise<(Outbox | null)[]> => {
-    const rows = await conversations.find({ _id: { $in: [...new Set(keys)] } }, { projection }).toArray();
-    const byKey = new Map(rows.map((row) => [row._id, row as Outbox]));
-    return keys.map((key) => byKey.get(key) ?? null);
-  };
-
   /** Batched; null where the conversation is gone. */
-  const read = createBatcher<string, Outbox | null>((keys) => readMany(keys, PROJECTION));
+  const read: (key: string) => Promise<Outbox | null> = createReader(conversations, OUTBOX_FIELDS);
+  const readNext: typeof read = createReader(conversations, NEXT);
 
   const pull = createBatcher<Pull, Outbox | null>(async (items) => {
     await updateMany(connection, 'conversations', items.flatMap(pullStatements));
-    return readMany(
-      items.map(({ key }) => key),
-      NEXT,
-    );
+    return Promise.all(items.map(({ key }) => readNext(key)));
   });
 
   /** Other endpoints' events may stand before this line's. */
@@ -199,70 +190,6 @@ export const createOutbox = (connection: Connection) => {
           .toArray(),
       ]);
       return [...new Map([...openings, ...outboxes].map((row) => [row._id, row as StaleOutbox])).values()];
-    },
-
-    /** What an assistant, or one conversation of it, has to send, for lists: by the indexes which hold only such. */
-    findUnsent: async (
-      { assistantId, conversationId }: { assistantId: string; conversationId?: string | undefined },
-      limit: number,
-    ): Promise<Outbox[]> => {
-      const whose = { assistantId, ...(conversationId !== undefined && { conversationId }) };
-      const find = (having: object, hint: string) =>
-        conversations
-          .find({ ...whose, ...having }, { projection: PROJECTION, maxTimeMS: LIST_WITHIN_MS })
-          .hint(hint)
-          .limit(limit)
-          .toArray();
-      const rows = await Promise.all([
-        find({ 'outbox.0': { $exists: true } }, 'outbox_heads'),
-        find({ opening: { $exists: true } }, 'openings'),
-      ]);
-      return [...new Map(rows.flat().map((row) => [row._id, row as Outbox])).values()];
-    },
-
-    /** How many events wait to be sent, one for each endpoint that they still go to; in the first `limit` conversations. */
-    countUnsent: async (assistantId: string, limit: number): Promise<number> => {
-      const sizeOfEach = (event: string) => ({ $size: { $ifNull: [event, []] } });
-      const sum = async (having: object, size: object, hint: string): Promise<number> => {
-        const stages = [
-          { $match: { assistantId, ...having } },
-          { $limit: limit },
-          { $group: { _id: null, count: { $sum: size } } },
-        ];
-        const rows = await conversations
-          .aggregate<{ count: number }>(stages, { hint, maxTimeMS: LIST_WITHIN_MS })
-          .toArray();
-        return rows[0]?.count ?? 0;
-      };
-      const [openings, outboxes] = await Promise.all([
-        sum({ opening: { $exists: true } }, sizeOfEach('$opening.endpoints'), 'openings'),
-        sum(
-          { 'outbox.0': { $exists: true } },
-          { $reduce: { input: '$outbox', initialValue: 0, in: { $add: ['$$value', sizeOfEach('$$this.endpoints')] } } },
-          'outbox_heads',
-        ),
-      ]);
-      return openings + outboxes;
-    },
-
-    /** The conversation in which this event still waits, looked for among all that wait: for a person who asks for one. */
-    findByEvent: async (eventId: string): Promise<Outbox | null> => {
-      const find = (having: object, hint: string) =>
-        conversations
-          .find(having, { projection: PROJECTION, maxTimeMS: LIST_WITHIN_MS })
-          .hint(hint)
-          .limit(1)
-          .toArray()
-          .catch((cause: unknown) => {
-            // Among so very many that wait, this one is not found.
-            if (ranOutOfTime(cause)) return [];
-            throw cause;
-          });
-      const [openings, outboxes] = await Promise.all([
-        find({ opening: { $exists: true }, 'opening.eventId': eventId }, 'openings'),
-        find({ 'outbox.0': { $exists: true }, 'outbox.eventId': eventId }, 'outbox_heads'),
-      ]);
-      return openings[0] ?? outboxes[0] ?? null;
     },
 
     /** Conversations with something unsent to this endpoint: for a change of the endpoint, which its lines must hear of. */

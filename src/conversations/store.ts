@@ -1,8 +1,7 @@
 import type { Connection, mongo } from 'mongoose';
 import type { DeliveryStore } from '../events/store.ts';
-import { createBatcher } from '../platform/batch.ts';
 import { homeRange, isUuid } from '../platform/ids.ts';
-import { collectionOf, updateMany } from '../platform/mongo.ts';
+import { collectionOf, createReader, updateMany } from '../platform/mongo.ts';
 import { createAccept } from './accept.ts';
 import { createCommit } from './commit.ts';
 import { conversationModels, type RecentTurn, type StoredConversation } from './conversation.ts';
@@ -13,6 +12,7 @@ import { createIdempotencyKeys } from './idempotency.ts';
 import { createMessages } from './messages.ts';
 import { createOutbox } from './outbox.ts';
 import { createTransitions } from './transitions.ts';
+import { createUnsent } from './unsent.ts';
 import type { AnswerableConversation } from './turn-end.ts';
 
 const LIST_MAX = 100;
@@ -67,17 +67,16 @@ export const createConversationStore = (dependencies: {
     );
   };
 
-  const readMany = async (keys: string[]): Promise<(StoredConversation | null)[]> => {
-    const rows = await conversations.find({ _id: { $in: keys } }, { projection: WITHOUT_EVENTS }).toArray();
-    const byKey = new Map(rows.map((row) => [row._id, row]));
-    return keys.map((key) => byKey.get(key) ?? null);
-  };
+  const readLanguage = createReader(conversations, { language: 1 });
+  const readForAnswer = createReader(conversations, FOR_ANSWER);
+  const readSeq = createReader(conversations, { seq: 1, conversationId: 1 });
 
   return {
     models: [model, messageModel, ...idempotencyKeys.models, ...erasure.models],
     messages,
     idempotencyKeys,
     outbox: createOutbox(connection),
+    unsent: createUnsent(connection),
     accept: createAccept({ connection, hints, messages }),
     commit: createCommit({ connection, messages, hints }),
     transitions: createTransitions({ connection, messages, findById }),
@@ -87,15 +86,11 @@ export const createConversationStore = (dependencies: {
 
     findById,
 
-    /** The session's conversation as it stands, batched; null = none yet, or erased. */
-    findByKey: createBatcher<string, StoredConversation | null>(readMany),
+    /** What was spoken last; null = there is no conversation yet. Batched. */
+    findLanguage: async (key: string): Promise<string | null> => (await readLanguage(key))?.language ?? null,
 
-    /** The same as a worker needs it. */
-    findForAnswer: createBatcher<string, AnswerableConversation | null>(async (keys) => {
-      const rows = await conversations.find({ _id: { $in: keys } }, { projection: FOR_ANSWER }).toArray();
-      const byKey = new Map<string, AnswerableConversation>(rows.map((row) => [row._id, row]));
-      return keys.map((key) => byKey.get(key) ?? null);
-    }),
+    /** What an answer rests on, batched; null = none yet, or erased. */
+    findForAnswer: readForAnswer as (key: string) => Promise<AnswerableConversation | null>,
 
     /** Where a turn is: waiting, finished, or (null) nowhere, as after an erasure. */
     findTurn: async (turnId: string, assistantId?: string): Promise<FoundTurn | null> => {
@@ -116,16 +111,10 @@ export const createConversationStore = (dependencies: {
     },
 
     /** The last number given, for those who wait for a higher one; null = erased. */
-    findSeq: createBatcher<{ key: string; conversationId: string }, number | null>(async (items) => {
-      const rows = await conversations
-        .find({ _id: { $in: items.map(({ key }) => key) } }, { projection: { seq: 1, conversationId: 1 } })
-        .toArray();
-      const byKey = new Map(rows.map((row) => [row._id, row]));
-      return items.map(({ key, conversationId }) => {
-        const row = byKey.get(key);
-        return row?.conversationId === conversationId ? row.seq : null;
-      });
-    }),
+    findSeq: async ({ key, conversationId }: { key: string; conversationId: string }): Promise<number | null> => {
+      const row = await readSeq(key);
+      return row?.conversationId === conversationId ? row.seq : null;
+    },
 
     /** Heads that nobody seems to answer: waiting longer than `olderThanMs` by the server's clock. */
     findStaleHeads: async (olderThanMs: number, limit: number): Promise<StaleHead[]> => {

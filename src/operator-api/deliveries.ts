@@ -152,7 +152,7 @@ const NOTHING_SENT: Omit<z.input<typeof DeliveryView>, keyof Row> = {
 };
 
 export const deliveryRoutes = ({ conversations, endpoints, deliveries, deliveryQueue }: Dependencies): Handled[] => {
-  const recent = createRecentDeliveries({ deliveries, outbox: conversations.outbox });
+  const recent = createRecentDeliveries({ deliveries, unsent: conversations.unsent });
   return [
     handled(deliveryOperations.list, ({ params: { id = '' }, query: { from, to, ...rest } }) =>
       recent({ assistantId: id, ...given({ ...rest, from: toDate(from), to: toDate(to) }) }),
@@ -160,7 +160,7 @@ export const deliveryRoutes = ({ conversations, endpoints, deliveries, deliveryQ
 
     handled(deliveryOperations.read, async ({ params: { id = '' } }) => {
       const found = await deliveries.findDelivery(id);
-      const queued = found ? null : await findQueuedDelivery(conversations.outbox, id);
+      const queued = found ? null : await findQueuedDelivery(conversations.unsent, id);
       if (queued) return { ...queued, ...NOTHING_SENT };
       const delivery = found ?? (await deliveries.getDelivery(id)); // claimed since the first look
       const again = isFinal(delivery.outcome) && delivery.body ? await deliveries.planResend(id) : null;

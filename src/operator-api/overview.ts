@@ -80,7 +80,7 @@ export const overviewRoutes = (dependencies: Dependencies): Handled[] => {
       const [statuses, outcomes, unsent, registered, entries, keys, turns, wakeUps] = await Promise.all([
         conversations.inbox.countStatuses(id, since),
         outcomesOf(id),
-        conversations.outbox.countUnsent(id, OUTBOXES_MAX),
+        conversations.unsent.count(id, OUTBOXES_MAX),
         endpoints.listEndpoints(id),
         assistants.listKnowledge(id),
         assistants.listApiKeys(id),

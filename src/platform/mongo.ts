@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import mongoose, { type Connection, type Model, type mongo } from 'mongoose';
+import { createBatcher } from './batch.ts';
 import { unavailable } from './errors.ts';
 import type { Logger } from './logger.ts';
 
@@ -70,6 +71,18 @@ export const buildIndexes = async (models: Indexed[]): Promise<void> => {
  */
 export const collectionOf = <Stored extends { _id: string }>(model: Model<Stored>): mongo.Collection<Stored> =>
   model.collection as unknown as mongo.Collection<Stored>; // mongoose wraps it, the methods are the driver's
+
+/** Reads single documents by `_id`, those asked for at once in one command; null = there is none. */
+export const createReader = <Row extends { _id: string }>(
+  collection: mongo.Collection<Row>,
+  projection: mongo.Document,
+): ((id: string) => Promise<Row | null>) =>
+  createBatcher(async (ids: string[]) => {
+    const wanted = { _id: { $in: [...new Set(ids)] } } as mongo.Filter<Row>;
+    const rows = (await collection.find(wanted, { projection }).toArray()) as Row[];
+    const byId = new Map(rows.map((row) => [row._id, row]));
+    return ids.map((id) => byId.get(id) ?? null);
+  });
 
 type WriteReply = {
   n: number;

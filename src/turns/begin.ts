@@ -1,37 +1,18 @@
-import type { Assistant } from '../assistants/assistant.ts';
-import type { Accepted } from '../conversations/accept.ts';
+import type { Accepted } from '../conversations/accepted.ts';
 import type { NewTurn } from '../conversations/new-turn.ts';
-import type { ChannelName } from '../conversations/conversation.ts';
 import type { Hints } from '../conversations/hints.ts';
-import { dedupeKeyOf } from '../conversations/line.ts';
 import type { ConversationStore } from '../conversations/store.ts';
 import type { EndpointStore } from '../events/endpoint-store.ts';
 import type { DeliveryQueue } from '../events/queue.ts';
 import { ApiError } from '../platform/errors.ts';
-import { conversationKeyOf, newHomedId, newId } from '../platform/ids.ts';
 import type { Logger } from '../platform/logger.ts';
 import { beforeWriting } from '../platform/mongo.ts';
 import { storedReplyOf, toResponse } from './chat-response.ts';
-import { decideLanguage, type LanguageDecision } from './language.ts';
+import { createMakeTurn, type TurnRequest } from './make-turn.ts';
 import type { TurnQueue } from './queue.ts';
-import type { Progress } from './progress.ts';
 import type { Published, Replies, Waiter } from './replies.ts';
 import type { ChatResponse } from './turn.ts';
 import { createUnderWay } from './under-way.ts';
-
-export type TurnRequest = {
-  assistant: Assistant;
-  channel: ChannelName;
-  sessionId: string;
-  message: string;
-  /** Canonical BCP 47, or null to have it detected. */
-  language: string | null;
-  idempotencyKey: string | null;
-  /** Answered with 202 at once: nobody waits, and the turn counts as delivered when answered (contract §3). */
-  async?: boolean;
-  /** Hears of the reply in the making; the caller wants it as a stream. */
-  onProgress?: (progress: Progress) => void;
-};
 
 /** A turn the service has taken, or the one this request repeats. */
 export type Begun = {
@@ -88,75 +69,15 @@ const inTime = async (reply: Promise<Published>, timeoutMs: number): Promise<Pub
 };
 
 /**
- * The way in that every channel shares (contract §1–3): decide the language, let the conversation take the turn or find
- * the one it repeats, and hint the workers. Whether its answer is waited for is up to the caller.
+ * The way in that every channel shares (contract §1–3): let the conversation take the turn or find the one it repeats, and
+ * hint the workers. Whether its answer is waited for is up to the caller.
  */
 export const createBegin = (dependencies: Dependencies) => {
   const { conversations, endpoints, hints, turnQueue, deliveryQueue, replies, replyTimeoutMs, logger } = dependencies;
   const { onRepeated, onBusy } = dependencies;
   const underWay = createUnderWay();
   const storedReply = storedReplyOf(conversations);
-
-  const channelOf = ({ async, onProgress }: TurnRequest): string | null => {
-    if (async) return null;
-    return onProgress ? replies.streamChannel : replies.channel;
-  };
-
-  /** Only where the message does not show its language by itself is the conversation asked. */
-  const languageOf = async (
-    { assistant, message, language: given }: TurnRequest,
-    key: string,
-  ): Promise<LanguageDecision> => {
-    const evidence = { given, message, allowed: assistant.languages };
-    const alone = decideLanguage({ ...evidence, previous: null });
-    if (alone.decided) return alone;
-    const conversation = await conversations.findByKey(key);
-    return decideLanguage({ ...evidence, previous: conversation?.language ?? null });
-  };
-
-  const reserve = async (
-    request: TurnRequest,
-    key: string,
-    turnId: string,
-  ): Promise<Pick<NewTurn, 'turnId' | 'reservation'>> => {
-    const { assistant, idempotencyKey, message } = request;
-    if (idempotencyKey === null) return { turnId, reservation: null };
-    const reserved = await conversations.idempotencyKeys.reserve({
-      assistantId: assistant.assistantId,
-      idempotencyKey,
-      conversationKey: key,
-      message,
-      turnId,
-    });
-    if (reserved.state === 'reused') throw new ApiError('idempotency_key_reused');
-    return { turnId: reserved.turnId, reservation: reserved.state };
-  };
-
-  const newTurn = async (request: TurnRequest): Promise<NewTurn> => {
-    const { assistant, channel, sessionId, message, idempotencyKey } = request;
-    const { assistantId, sessionKey } = assistant;
-    const key = conversationKeyOf({ sessionKey, sessionId, playground: channel === 'playground' });
-    const [decided, reservation] = await Promise.all([
-      languageOf(request, key),
-      reserve(request, key, newHomedId(key)),
-    ]);
-    return {
-      key,
-      conversationId: newHomedId(key),
-      assistantId,
-      sessionId,
-      channel,
-      ...reservation,
-      messageId: newId(),
-      message,
-      language: decided.language,
-      languageBy: decided.by,
-      dedupeKey: idempotencyKey === null ? dedupeKeyOf(message) : null,
-      async: request.async === true,
-      replyTo: channelOf(request),
-      acceptedAt: new Date(),
-    };
-  };
+  const makeTurn = createMakeTurn({ conversations, replies });
 
   /** Hints for the workers; what is lost of them the sweeps put back. */
   const hint = (accepted: Accepted, { key }: NewTurn): void => {
@@ -197,7 +118,7 @@ export const createBegin = (dependencies: Dependencies) => {
   return async (request: TurnRequest): Promise<Begun> => {
     const startedAt = performance.now();
     // A key reserved for a turn that is not accepted stands for it all the same when the request comes again.
-    const turn = await beforeWriting(newTurn(request));
+    const turn = await beforeWriting(makeTurn(request));
     const { key } = turn;
     const waiters = new Map<string, Waiter>();
     const watch = (turnId: string): Waiter => {

@@ -1,4 +1,5 @@
-import type { Begin, TurnRequest } from './begin.ts';
+import type { Begin } from './begin.ts';
+import type { TurnRequest } from './make-turn.ts';
 import type { ChatResponse } from './turn.ts';
 
 export type Submitted = {

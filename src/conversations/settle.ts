@@ -1,0 +1,126 @@
+import type { Connection } from 'mongoose';
+import { updateMany, type UpdateStatement } from '../platform/mongo.ts';
+import { type Accepted, type AcceptOptions, isAnnounced } from './accepted.ts';
+import { type RecentTurn, REOPENED, type StoredConversation } from './conversation.ts';
+import type { Hints } from './hints.ts';
+import { type Decision, decide } from './line.ts';
+import type { Messages } from './messages.ts';
+import { type NewTurn, pushTurn, received, toWaiting, untouchedBy } from './new-turn.ts';
+import type { ReceiversOf } from './outbox.ts';
+
+/**
+ * What a message is to a conversation that knows more than the upsert could ask: decided by what was read, and written by a
+ * compare-and-set on all of that.
+ */
+export const createSettle = ({
+  connection,
+  hints,
+  messages,
+}: {
+  connection: Connection;
+  hints: Hints;
+  messages: Messages;
+}) => {
+  /** A raw command: the driver would retry, and a retry that finds no server hides that the first try was sent. */
+  const compareAndSet = async (q: Record<string, unknown>, u: UpdateStatement['u']): Promise<boolean> => {
+    const { n, writeErrors = [] } = await updateMany(connection, 'conversations', [{ q, u }]);
+    if (writeErrors[0]) throw new Error(`a turn could not be stored (code ${writeErrors[0].code})`);
+    return n === 1;
+  };
+
+  /** Where nobody will wait, the write makes sure all the same that the turn joined is a durable one. */
+  const join = async (conversation: StoredConversation, turnId: string, replyTo: string | null): Promise<boolean> => {
+    const { _id, conversationId } = conversation;
+    return compareAndSet(
+      { _id, conversationId, 'waiting.turnId': turnId },
+      replyTo === null ? { $set: { 'waiting.$.async': true } } : { $addToSet: { 'waiting.$.replyTo': replyTo } },
+    );
+  };
+
+  const asRead = ({ _id, conversationId, seq, status }: StoredConversation) => ({ _id, conversationId, seq, status });
+  const reopening = ({ status }: StoredConversation) => (status === 'resolved' ? REOPENED : {});
+
+  const pushNew = (conversation: StoredConversation, turn: NewTurn, receiversOf: ReceiversOf): Promise<boolean> => {
+    const { $push, $currentDate } = pushTurn(toWaiting(turn), received(turn, receiversOf));
+    return compareAndSet(
+      { ...asRead(conversation), ...untouchedBy(turn), 'recent.turnId': { $ne: turn.turnId } },
+      {
+        $push,
+        $set: { language: turn.language, ...reopening(conversation) },
+        $currentDate,
+      },
+    );
+  };
+
+  /** Back at the end of the line under its old id, announcing nothing new; its visitor message keeps its seq. */
+  const pushAgain = (conversation: StoredConversation, failed: RecentTurn, turn: NewTurn): Promise<boolean> => {
+    const waiting = { ...toWaiting(turn), turnId: failed.turnId, messageId: failed.messageId, seq: failed.seq };
+    return compareAndSet(
+      {
+        ...asRead(conversation),
+        ...untouchedBy({ ...turn, turnId: failed.turnId }),
+        // Read as failed in `recent`, or, long after, in `messages` alone.
+        ...(conversation.recent.includes(failed)
+          ? { recent: { $elemMatch: { turnId: failed.turnId, outcome: 'failed' } } }
+          : { 'recent.turnId': { $ne: failed.turnId } }),
+      },
+      {
+        $push: { waiting },
+        $pull: { recent: { turnId: failed.turnId } },
+        $set: { headSince: turn.acceptedAt, ...reopening(conversation) },
+        $currentDate: { updatedAt: true },
+      },
+    );
+  };
+
+  const decideOn = async (conversation: StoredConversation, turn: NewTurn, windowMs: number): Promise<Decision> => {
+    const { turnId, dedupeKey, key } = turn;
+    const similar = conversation.recent.filter((known) => known.dedupeKey === dedupeKey && dedupeKey !== null);
+    const delivered = await hints.findDelivered(similar.map((known) => ({ key, turnId: known.turnId })));
+    const query = { turnId, dedupeKey, reserved: turn.reservation !== null, windowMs, now: Date.now() };
+    const decision = decide(conversation, query, (known) => delivered.has(known));
+    const longAgo = decision.kind === 'new' && turn.reservation === 'known';
+    const settled = longAgo ? await messages.findSettledTurn(conversation, turnId) : null;
+    if (!settled) return decision;
+    return settled.outcome === 'failed' ? { kind: 'resume', turn: settled } : { kind: 'replay', turn: settled };
+  };
+
+  /** One try at a conversation that exists; null = it changed in between, decide again. */
+  return async (conversation: StoredConversation, turn: NewTurn, options: AcceptOptions): Promise<Accepted | null> => {
+    const { conversationId, waiting } = conversation;
+    const decision = await decideOn(conversation, turn, options.windowMs);
+    switch (decision.kind) {
+      case 'busy':
+        return { kind: 'busy' };
+      case 'replay':
+        return { kind: 'replayed', conversation, turn: decision.turn };
+      case 'own':
+        return {
+          kind: 'accepted',
+          conversationId,
+          turnId: turn.turnId,
+          head: waiting[0]?.turnId === turn.turnId,
+          resumed: false,
+          announced: isAnnounced(options),
+        };
+      case 'join':
+        options.watch(decision.turn.turnId);
+        return (await join(conversation, decision.turn.turnId, turn.replyTo))
+          ? { kind: 'joined', conversationId, turnId: decision.turn.turnId }
+          : null;
+      case 'resume': {
+        const { turnId } = decision.turn;
+        options.watch(turnId);
+        return (await pushAgain(conversation, decision.turn, turn))
+          ? { kind: 'accepted', conversationId, turnId, head: waiting.length === 0, resumed: true, announced: false }
+          : null;
+      }
+      case 'new': {
+        if (!(await pushNew(conversation, turn, options.receiversOf))) return null;
+        const head = waiting.length === 0;
+        const announced = isAnnounced(options);
+        return { kind: 'accepted', conversationId, turnId: turn.turnId, head, resumed: false, announced };
+      }
+    }
+  };
+};

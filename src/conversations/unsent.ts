@@ -1,0 +1,79 @@
+import type { Connection } from 'mongoose';
+import { collectionOf, ranOutOfTime } from '../platform/mongo.ts';
+import { conversationModels, type StoredConversation } from './conversation.ts';
+import { type Outbox, OUTBOX_FIELDS } from './outbox.ts';
+
+const LIST_WITHIN_MS = 2_000;
+
+/** Events that still wait in outboxes, as people look for them: lists, counts, one event. */
+export const createUnsent = (connection: Connection) => {
+  const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
+
+  return {
+    /** What an assistant, or one conversation of it, has to send, for lists: by the indexes which hold only such. */
+    find: async (
+      { assistantId, conversationId }: { assistantId: string; conversationId?: string | undefined },
+      limit: number,
+    ): Promise<Outbox[]> => {
+      const whose = { assistantId, ...(conversationId !== undefined && { conversationId }) };
+      const findHaving = (having: object, hint: string) =>
+        conversations
+          .find({ ...whose, ...having }, { projection: OUTBOX_FIELDS, maxTimeMS: LIST_WITHIN_MS })
+          .hint(hint)
+          .limit(limit)
+          .toArray();
+      const rows = await Promise.all([
+        findHaving({ 'outbox.0': { $exists: true } }, 'outbox_heads'),
+        findHaving({ opening: { $exists: true } }, 'openings'),
+      ]);
+      return [...new Map(rows.flat().map((row) => [row._id, row as Outbox])).values()];
+    },
+
+    /** How many events wait to be sent, one for each endpoint that they still go to; in the first `limit` conversations. */
+    count: async (assistantId: string, limit: number): Promise<number> => {
+      const sizeOfEach = (event: string) => ({ $size: { $ifNull: [event, []] } });
+      const sum = async (having: object, size: object, hint: string): Promise<number> => {
+        const stages = [
+          { $match: { assistantId, ...having } },
+          { $limit: limit },
+          { $group: { _id: null, count: { $sum: size } } },
+        ];
+        const rows = await conversations
+          .aggregate<{ count: number }>(stages, { hint, maxTimeMS: LIST_WITHIN_MS })
+          .toArray();
+        return rows[0]?.count ?? 0;
+      };
+      const [openings, outboxes] = await Promise.all([
+        sum({ opening: { $exists: true } }, sizeOfEach('$opening.endpoints'), 'openings'),
+        sum(
+          { 'outbox.0': { $exists: true } },
+          { $reduce: { input: '$outbox', initialValue: 0, in: { $add: ['$$value', sizeOfEach('$$this.endpoints')] } } },
+          'outbox_heads',
+        ),
+      ]);
+      return openings + outboxes;
+    },
+
+    /** The conversation in which this event still waits, looked for among all that wait: for a person who asks for one. */
+    findByEvent: async (eventId: string): Promise<Outbox | null> => {
+      const findHaving = (having: object, hint: string) =>
+        conversations
+          .find(having, { projection: OUTBOX_FIELDS, maxTimeMS: LIST_WITHIN_MS })
+          .hint(hint)
+          .limit(1)
+          .toArray()
+          .catch((cause: unknown) => {
+            // Among so very many that wait, this one is not found.
+            if (ranOutOfTime(cause)) return [];
+            throw cause;
+          });
+      const [openings, outboxes] = await Promise.all([
+        findHaving({ opening: { $exists: true }, 'opening.eventId': eventId }, 'openings'),
+        findHaving({ 'outbox.0': { $exists: true }, 'outbox.eventId': eventId }, 'outbox_heads'),
+      ]);
+      return openings[0] ?? outboxes[0] ?? null;
+    },
+  };
+};
+
+export type Unsent = ReturnType<typeof createUnsent>;

@@ -1,0 +1,89 @@
+import type { Assistant } from '../assistants/assistant.ts';
+import type { ChannelName } from '../conversations/conversation.ts';
+import { dedupeKeyOf } from '../conversations/line.ts';
+import type { NewTurn } from '../conversations/new-turn.ts';
+import type { ConversationStore } from '../conversations/store.ts';
+import { ApiError } from '../platform/errors.ts';
+import { conversationKeyOf, newHomedId, newId } from '../platform/ids.ts';
+import { decideLanguage, type LanguageDecision } from './language.ts';
+import type { Progress } from './progress.ts';
+import type { Replies } from './replies.ts';
+
+export type TurnRequest = {
+  assistant: Assistant;
+  channel: ChannelName;
+  sessionId: string;
+  message: string;
+  /** Canonical BCP 47, or null to have it detected. */
+  language: string | null;
+  idempotencyKey: string | null;
+  /** Answered with 202 at once: nobody waits, and the turn counts as delivered when answered (contract §3). */
+  async?: boolean;
+  /** Hears of the reply in the making; the caller wants it as a stream. */
+  onProgress?: (progress: Progress) => void;
+};
+
+type Dependencies = { conversations: ConversationStore; replies: Pick<Replies, 'channel' | 'streamChannel'> };
+
+/** A request as the turn that it would be: its language decided, its ids given, its `Idempotency-Key` reserved. */
+export const createMakeTurn = ({ conversations, replies }: Dependencies) => {
+  const channelOf = ({ async, onProgress }: TurnRequest): string | null => {
+    if (async) return null;
+    return onProgress ? replies.streamChannel : replies.channel;
+  };
+
+  /** Only where the message does not show its language by itself is the conversation asked. */
+  const languageOf = async (
+    { assistant, message, language: given }: TurnRequest,
+    key: string,
+  ): Promise<LanguageDecision> => {
+    const evidence = { given, message, allowed: assistant.languages };
+    const alone = decideLanguage({ ...evidence, previous: null });
+    if (alone.decided) return alone;
+    return decideLanguage({ ...evidence, previous: await conversations.findLanguage(key) });
+  };
+
+  const reserve = async (
+    request: TurnRequest,
+    key: string,
+    turnId: string,
+  ): Promise<Pick<NewTurn, 'turnId' | 'reservation'>> => {
+    const { assistant, idempotencyKey, message } = request;
+    if (idempotencyKey === null) return { turnId, reservation: null };
+    const reserved = await conversations.idempotencyKeys.reserve({
+      assistantId: assistant.assistantId,
+      idempotencyKey,
+      conversationKey: key,
+      message,
+      turnId,
+    });
+    if (reserved.state === 'reused') throw new ApiError('idempotency_key_reused');
+    return { turnId: reserved.turnId, reservation: reserved.state };
+  };
+
+  return async (request: TurnRequest): Promise<NewTurn> => {
+    const { assistant, channel, sessionId, message, idempotencyKey } = request;
+    const { assistantId, sessionKey } = assistant;
+    const key = conversationKeyOf({ sessionKey, sessionId, playground: channel === 'playground' });
+    const [decided, reservation] = await Promise.all([
+      languageOf(request, key),
+      reserve(request, key, newHomedId(key)),
+    ]);
+    return {
+      key,
+      conversationId: newHomedId(key),
+      assistantId,
+      sessionId,
+      channel,
+      ...reservation,
+      messageId: newId(),
+      message,
+      language: decided.language,
+      languageBy: decided.by,
+      dedupeKey: idempotencyKey === null ? dedupeKeyOf(message) : null,
+      async: request.async === true,
+      replyTo: channelOf(request),
+      acceptedAt: new Date(),
+    };
+  };
+};
