@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { PAGE_SIZE } from '../src/conversations/conversation.ts';
 import type { StoredConversation, StoredPage } from '../src/conversations/conversation.ts';
+import type { AssistantEngine } from '../workers/reply/engines/engine.ts';
 import { anAssistant, anEntry, type TestAssistant } from './support/builders.ts';
 import { eventually } from './support/eventually.ts';
 import { openReceiver } from './support/receiver.ts';
@@ -116,6 +117,105 @@ test('a head whose first try broke off is answered alone', async () => {
   await worker.close();
 });
 
+/** As quick as the retrieval engine, but for turns that are held. */
+const gates = new Map<string, Promise<void>>();
+const hold = (message: string): (() => void) => {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  gates.set(message, promise);
+  return resolve;
+};
+const begun = new Set<string>();
+const quick: AssistantEngine = {
+  name: 'quick',
+  answersAtOnce: () => true,
+  reply: async ({ message, language }) => {
+    begun.add(message);
+    await gates.get(message);
+    return { text: `echo: ${message}`, suggestedActions: [], confidence: 1, low: false, language, why: {} };
+  },
+};
+
+test('a turn is found from its acceptance on, also while a whole line is stored at once', {
+  timeout: 30_000,
+}, async () => {
+  const assistant = await anAssistant(stack);
+  const session = randomUUID();
+  const named = (name: string, count: number) => numbers(1, count).map((number) => `${session} ${name} ${number}`);
+  const turns = await waitInLine(assistant, session, named('one', 17));
+  const conversationId = turns[0]?.conversationId as string;
+  // Stopped after fifteen: the next worker begins with a page that is full, and a line that is.
+  const goOn = hold(`${session} one 15`);
+  const first = await stack.startReplyWorker(quick);
+  await eventually(() => expect(begun).toContain(`${session} one 15`));
+  const stopped = first.close();
+  goOn();
+  await stopped;
+  expect((await stored(conversationId)).conversation.seq).toBe(15);
+  turns.push(...(await waitInLine(assistant, session, named('two', 18))));
+  const end = hold(`${session} two 18`);
+
+  const second = await stack.startReplyWorker(quick);
+  await eventually(async () => expect((await stored(conversationId)).conversation.waiting).toHaveLength(1));
+  const looked = await Promise.all(turns.map(({ turnId }) => assistant.call(`/api/v1/turns/${turnId}`)));
+  end();
+  await answered(conversationId);
+
+  expect(looked.map(({ status }) => status)).toEqual(turns.map(() => 200));
+  await second.close();
+});
+
+test('an operator and a visitor who take turns leave no more marks than others', { timeout: 60_000 }, async () => {
+  const assistant = await anAssistant(stack);
+  const session = randomUUID();
+  const worker = await stack.startReplyWorker(quick);
+  const [first] = await waitInLine(assistant, session, ['hello']);
+  const { conversationId } = first as Accepted;
+  await answered(conversationId);
+  await assistant.call(`/api/v1/conversations/${conversationId}/escalate`, { body: {} });
+  const where = { conversationId, receiversOf: async () => () => [] };
+
+  for (const round of numbers(1, 40)) {
+    // Visitors have the even numbers, so that it is always the operator's message which stores a page.
+    await stack.service.conversations.transitions.replyAsOperator(where, `operator ${round}`);
+    await waitInLine(assistant, session, [`visitor ${round}`]);
+    await answered(conversationId);
+  }
+
+  const { conversation } = await stored(conversationId);
+  expect(conversation.recent.length).toBeLessThan(28 + PAGE_SIZE);
+  expect(conversation.recent.length).toBeGreaterThanOrEqual(20);
+  await worker.close();
+});
+
+test('a conversation stored before it said what is stored is relieved like any other', {
+  timeout: 30_000,
+}, async () => {
+  const assistant = await anAssistant(stack);
+  const session = randomUUID();
+  const worker = await stack.startReplyWorker(quick);
+  const [first] = await waitInLine(assistant, session, ['hello']);
+  const { conversationId } = first as Accepted;
+  await answered(conversationId);
+  await stack.service.mongo.collection('conversations').updateOne({ conversationId }, { $unset: { storedTo: 1 } });
+
+  for (const round of numbers(1, 4)) {
+    await waitInLine(
+      assistant,
+      session,
+      numbers(1, 10).map((number) => `${round}.${number}`),
+    );
+    await answered(conversationId);
+  }
+
+  const { conversation, pages } = await stored(conversationId);
+  expect(Object.keys(conversation.texts).length).toBeLessThan(PAGE_SIZE + 20);
+  expect([
+    ...pages.flatMap(({ entries }) => entries.map(({ seq }) => seq)),
+    ...Object.keys(conversation.texts).map(Number),
+  ]).toEqual(numbers(1, 41));
+  await worker.close();
+});
+
 test('after many turns each number stands in one place, and the document keeps few', { timeout: 30_000 }, async () => {
   const assistant = await anAssistant(stack, { knowledge: KNOWLEDGE });
   const session = randomUUID();
@@ -147,7 +247,7 @@ test('after many turns each number stands in one place, and the document keeps f
   // A page that has filled is stored by the next write: one line's turns may stand beside it.
   expect(inDocument.length).toBeLessThan(PAGE_SIZE + 20);
   expect(conversation.recent.length).toBeGreaterThanOrEqual(20);
-  expect(conversation.recent.length).toBeLessThan(20 + PAGE_SIZE + 20);
+  expect(conversation.recent.length).toBeLessThan(28 + PAGE_SIZE + 20);
   expect(conversation.recent.at(-1)?.seq).toBe(conversation.seq);
   expect(body.messages.filter(({ role }) => role === 'user')).toHaveLength(5 * 13);
   await worker.close();

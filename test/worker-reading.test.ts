@@ -4,7 +4,8 @@ import { readConfig } from '../src/platform/config.ts';
 import { createLifecycle } from '../src/platform/lifecycle.ts';
 import { createLogger } from '../src/platform/logger.ts';
 import { openReplyWorker } from '../workers/reply/worker.ts';
-import { anAssistant } from './support/builders.ts';
+import type { AssistantEngine } from '../workers/reply/engines/engine.ts';
+import { anAssistant, anEntry } from './support/builders.ts';
 import { eventually } from './support/eventually.ts';
 import { type Command, openRelay } from './support/relay.ts';
 import { useStack } from './support/stack.ts';
@@ -14,17 +15,11 @@ const LOST = 4;
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
 
-test('a line goes on where its next turn was taken, and reading it failed', async () => {
+type Loses = (command: Command) => (() => void) | null;
+
+/** A reply worker whose MongoDB loses answers. */
+const openUnluckyWorker = async (loses: Loses) => {
   const { hostname, port } = new URL(inject('mongodbUrl'));
-  const seen = { committed: false, lost: 0 };
-  /** Readings that come after the first commit: of the turn that follows in the same line, and the driver's second try. */
-  const loses = ({ name, collection }: Command): (() => void) | null => {
-    if (collection !== 'conversations') return null;
-    if (name === 'update') seen.committed = true;
-    if (name !== 'find' || !seen.committed || seen.lost === LOST) return null;
-    seen.lost += 1;
-    return () => undefined;
-  };
   const relay = await openRelay({ host: hostname, port: Number(port) }, { loses });
   const relayed = new URL(stack.env['MONGODB_URL'] ?? '');
   relayed.host = `127.0.0.1:${relay.port}`;
@@ -35,6 +30,20 @@ test('a line goes on where its next turn was taken, and reading it failed', asyn
     await lifecycle.close();
     await relay.cut();
   });
+  const config = readConfig({ ...stack.env, MONGODB_URL: relayed.href });
+  return (engine?: AssistantEngine) => openReplyWorker({ config, logger, lifecycle, ...(engine && { engine }) });
+};
+
+test('a line goes on where its next turn was taken, and reading it failed', async () => {
+  const seen = { committed: false, lost: 0 };
+  /** Readings that come after the first commit: of the turn that follows in the same line, and the driver's second try. */
+  const startWorker = await openUnluckyWorker(({ name, collection }) => {
+    if (collection !== 'conversations') return null;
+    if (name === 'update') seen.committed = true;
+    if (name !== 'find' || !seen.committed || seen.lost === LOST) return null;
+    seen.lost += 1;
+    return () => undefined;
+  });
   const { chat } = await anAssistant(stack);
   const session_id = randomUUID();
   const answers = ['one', 'two', 'three'].map((message) => chat({ session_id, message }));
@@ -43,9 +52,58 @@ test('a line goes on where its next turn was taken, and reading it failed', asyn
     expect(row?.waiting).toHaveLength(3);
   });
 
-  await openReplyWorker({ config: readConfig({ ...stack.env, MONGODB_URL: relayed.href }), logger, lifecycle });
+  await startWorker();
   const statuses = (await Promise.all(answers)).map(({ status }) => status);
 
   expect(seen.lost).toBe(LOST);
   expect(statuses).toEqual([200, 200, 200]);
 });
+
+/** Answers whatever it could not remember. */
+const forgetful: AssistantEngine = {
+  name: 'forgetful',
+  reply: async ({ message, language, history }) => {
+    const known = await history(6).catch(() => null);
+    const text = known ? `${message}, after ${known.length}` : 'what were we talking about?';
+    return { text, suggestedActions: [], confidence: 1, low: false, language, why: {} };
+  },
+};
+
+test.each([
+  ['says so', undefined, 'The answer to card.'],
+  ['answers all the same', forgetful, 'yes, after 12'],
+])(
+  'a history that cannot be read is nobody’s try, whether the engine %s',
+  { timeout: 30_000 },
+  async (_, engine, reply) => {
+    const knowledge = ['card', 'cash'].map((how) =>
+      anEntry({ question: `Can I pay by ${how} in the shop?`, answer: `The answer to ${how}.` }),
+    );
+    const { chat, history } = await anAssistant(stack, { knowledge });
+    const session_id = randomUUID();
+    const first = await stack.startReplyWorker();
+    // A page of history is stored, so that the next of it is read from there.
+    for (let turn = 1; turn <= 8; turn += 1)
+      await chat({ session_id, message: `Can I pay by cash in the shop? ${turn}` });
+    const { conversationId } = (await chat({ session_id, message: 'pay in the shop', language: 'en' })).body;
+    await first.close();
+    let lost = 0;
+    const startWorker = await openUnluckyWorker(({ name, collection }) => {
+      if (name !== 'find' || collection !== 'messages' || lost === LOST) return null;
+      lost += 1;
+      return () => undefined;
+    });
+    const answers = ['yes', 'yes ', 'thanks'].map((message) => chat({ session_id, message, language: 'en' }));
+    await eventually(async () => {
+      const row = await stack.service.mongo.collection('conversations').findOne({ conversationId });
+      expect(row?.['waiting']).toHaveLength(3);
+    });
+
+    await startWorker(engine);
+    const [told] = await Promise.all(answers);
+
+    expect(lost).toBe(LOST);
+    expect(told?.body.reply).toBe(reply);
+    expect((await history(conversationId)).body.status).toBe('open');
+  },
+);

@@ -1,48 +1,17 @@
 import type { Connection } from 'mongoose';
 import { createBatcher } from '../platform/batch.ts';
-import { collectionOf, createReader, updateMany, type UpdateStatement } from '../platform/mongo.ts';
-import {
-  conversationModels,
-  MAX_WAITING,
-  PAGE_SIZE,
-  type RecentTurn,
-  RESUMABLE_FOR_MS,
-  type StoredConversation,
-} from './conversation.ts';
-import type { Hints } from './hints.ts';
-import { hasFullPage, type Messages, type StoredPages, takenOut } from './messages.ts';
+import { collectionOf, updateMany, type UpdateStatement } from '../platform/mongo.ts';
+import { addMarks, type Clear, type Clearing, takenOut } from './clearing.ts';
+import { conversationModels, type RecentTurn, type StoredConversation } from './conversation.ts';
+import type { Messages } from './messages.ts';
 import { newOutboxEvent, type ReceiversOf } from './outbox.ts';
 import type { AnswerableConversation, EndedTurn } from './turn-end.ts';
-
-/** Finished turns a conversation keeps in any case. */
-const RECENT_MIN = 20;
-/** At most so many after a clearing; those that end before the next one come on top, 200 in all. */
-const RECENT_MAX = 200 - PAGE_SIZE - MAX_WAITING;
 
 export type Committed = {
   /** Turn that is head now. */
   nextTurnId: string | null;
   /** An event was put into the outbox. */
   announced: boolean;
-};
-
-/** What a commit takes out of the document, about once in eight turns: pages that were stored, marks that may fall. */
-export type Clearing = { pages: StoredPages; keepRecent: number };
-
-/**
- * How many finished turns stay: the last 20, plus failed and undelivered ones of 10 minutes. `falling` = the oldest ones,
- * those that are not among the last 20 once `count` are there.
- */
-const countRecent = (
-  { falling, count }: { falling: RecentTurn[]; count: number },
-  isDelivered: (turnId: string) => boolean,
-  now: number,
-): number => {
-  const kept = falling.findIndex(
-    ({ turnId, outcome, finishedAt, async }) =>
-      now - finishedAt.getTime() < RESUMABLE_FOR_MS && (outcome === 'failed' || (!async && !isDelivered(turnId))),
-  );
-  return kept === -1 ? RECENT_MIN : Math.min(RECENT_MAX, count - kept);
 };
 
 /**
@@ -79,14 +48,14 @@ export const commitStatement = (
       $set: {
         ...Object.assign({}, ...ended.map(({ changes }) => changes)),
         ...Object.fromEntries(entries.map(({ seq, messages }) => [`texts.${seq}`, messages])),
-        ...(clearing && { storedTo: clearing.pages.storedTo }),
+        ...(clearing && { storedTo: clearing.storedTo }),
       },
-      ...(clearing && { $unset: takenOut(clearing.pages) }),
+      ...(clearing && { $unset: takenOut(clearing) }),
       ...(committed.length === 1
         ? { $pop: { waiting: -1 } }
         : { $pull: { waiting: { turnId: { $in: committed.map(({ turnId }) => turnId) } } } }),
       $push: {
-        recent: clearing ? { $each: marks, $slice: -clearing.keepRecent } : { $each: marks },
+        recent: addMarks(marks, clearing),
         ...(events.length > 0 && { outbox: { $each: events } }),
       },
       $currentDate: { updatedAt: true, headSince: true },
@@ -98,12 +67,12 @@ export const commitStatement = (
 type Write = { key: string; statement: UpdateStatement; mark: RecentTurn };
 
 /** One atomic update ends the first turns of a line, batched with the commits beside it. */
-export const createCommit = (dependencies: { connection: Connection; messages: Messages; hints: Hints }) => {
-  const { connection, messages, hints } = dependencies;
+export const createCommit = (dependencies: { connection: Connection; messages: Messages; clear: Clear }) => {
+  const { connection, messages, clear } = dependencies;
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
-  const write = createBatcher<Write, boolean>(async (items) => {
-    const { n } = await updateMany(
+  const write = createBatcher<Write, boolean | 'refused'>(async (items) => {
+    const { n, writeErrors = [] } = await updateMany(
       connection,
       'conversations',
       items.map(({ statement }) => statement),
@@ -117,37 +86,18 @@ export const createCommit = (dependencies: { connection: Connection; messages: M
       )
       .toArray();
     const recentOf = new Map(rows.map((row) => [row._id, row.recent]));
-    return items.map(
-      ({ key, mark }) =>
-        recentOf
-          .get(key)
-          ?.some(
-            (known) =>
-              known.turnId === mark.turnId &&
-              known.replyMessageId === mark.replyMessageId &&
-              known.finishedAt.getTime() === mark.finishedAt.getTime(),
-          ) === true,
-    );
+    const hasWon = ({ key, mark }: Write): boolean =>
+      recentOf
+        .get(key)
+        ?.some(
+          (known) =>
+            known.turnId === mark.turnId &&
+            known.replyMessageId === mark.replyMessageId &&
+            known.finishedAt.getTime() === mark.finishedAt.getTime(),
+        ) === true;
+    const refused = new Set(writeErrors.map(({ index }) => index));
+    return items.map((item, index) => (refused.has(index) ? 'refused' : hasWon(item)));
   });
-
-  const readForClearing = createReader(conversations, { conversationId: 1, seq: 1, texts: 1, recent: 1 });
-
-  /** `changed`: the conversation is no longer what was read. Null: it is too early for a clearing. */
-  const clear = async (
-    { _id: key, conversationId, seq, storedTo }: AnswerableConversation,
-    ending: number,
-  ): Promise<Clearing | 'changed' | null> => {
-    if (!hasFullPage({ seq, storedTo })) return null;
-    const now = await readForClearing(key);
-    if (now?.conversationId !== conversationId || now.seq !== seq) return 'changed';
-    const count = now.recent.length + ending;
-    const falling = now.recent.slice(0, Math.max(0, count - RECENT_MIN));
-    const [pages, delivered] = await Promise.all([
-      messages.storeFullPages(now),
-      hints.findDelivered(falling.map(({ turnId }) => ({ key, turnId }))),
-    ]);
-    return { pages, keepRecent: countRecent({ falling, count }, (turnId) => delivered.has(turnId), Date.now()) };
-  };
 
   /** Null: the conversation changed since it was read, read it again. */
   return async (
@@ -160,7 +110,10 @@ export const createCommit = (dependencies: { connection: Connection; messages: M
     const { statement, announced } = commitStatement(read, ended, { receiversOf, clearing });
     const last = ended.at(-1);
     if (!last) throw new Error('a commit needs a turn that ended');
-    if (!(await write({ key: read._id, statement, mark: last.mark }))) {
+    const written = await write({ key: read._id, statement, mark: last.mark });
+    // Asking again would ask for the same.
+    if (written === 'refused') throw new Error('MongoDB refused a commit');
+    if (!written) {
       if (clearing) await messages.eraseIfGone(read);
       return null;
     }

@@ -106,12 +106,12 @@ export type StoredConversation = {
   holding: Holding | null;
   /** The last number given. */
   seq: number;
-  /** Numbers up to this one stand in `messages`; those after it in `texts`. */
-  storedTo: number;
+  /** Numbers up to this one stand in `messages`; those after it in `texts`. Not there in what 0.1 stored before it had it. */
+  storedTo?: number;
   headSince: Date;
   waiting: WaitingTurn[];
   recent: RecentTurn[];
-  /** Messages by seq, not yet stored in `messages`: those of a page that is not full. */
+  /** Messages by seq, not yet taken over into `messages`: those of a page that is not full, or has filled just now. */
   texts: Record<string, Message[]>;
   /** `conversation.created`, first in line: an upsert cannot both set and push on one path. */
   opening?: OutboxEvent;

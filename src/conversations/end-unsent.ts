@@ -69,9 +69,8 @@ export const createEndUnsent =
     );
     const ended = unsendable.filter((_, index) => results[index]).map(({ event }) => event);
     if (ended.length === 0) return null;
-    await store.pullEnded(outbox, to.endpointId, ended);
-    // The whole of it: where some must not go out, so mostly must those behind them.
-    return store.read(outbox._id);
+    // Where some must not go out, so mostly must those behind them.
+    return store.pullEnded(outbox, to.endpointId, ended, { readWhole: true });
   };
 
 export type EndUnsent = ReturnType<typeof createEndUnsent>;

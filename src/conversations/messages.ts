@@ -28,18 +28,14 @@ const numbersOf = (texts: StoredConversation['texts']): number[] =>
     .map(Number)
     .toSorted((a, b) => a - b);
 
-type Stored = Pick<StoredConversation, 'seq' | 'storedTo'>;
-
 const lastOfFullPages = (seq: number): number => seq - (seq % PAGE_SIZE);
 
 /** A page has filled in `texts` that is not stored yet: the next write that adds a text does so. */
-export const hasFullPage = ({ seq, storedTo }: Stored): boolean => lastOfFullPages(seq) > storedTo;
+export const hasFullPage = ({ seq, storedTo }: Pick<StoredConversation, 'seq' | 'storedTo'>): boolean =>
+  lastOfFullPages(seq) > (storedTo ?? 0);
 
 /** Numbers that are stored now, to be taken out of the document in the same write that says so. */
 export type StoredPages = { storedTo: number; numbers: number[] };
-
-export const takenOut = ({ numbers }: StoredPages): Record<string, 1> =>
-  Object.fromEntries(numbers.map((seq) => [`texts.${seq}`, 1]));
 
 export type NumberedMessage = Message & { seq: number | null };
 
@@ -80,7 +76,7 @@ const waitingMessages = ({ waiting }: Pick<StoredConversation, 'waiting'>): Numb
       createdAt: acceptedAt,
     }));
 
-/** History by seq. Entries wait in the conversation document (`texts`) until they fill a page, which is then stored here. */
+/** History by seq. Entries wait in the conversation document (`texts`); once they fill a page, the next write stores it here. */
 export const createMessages = (connection: Connection) => {
   const models = conversationModels(connection);
   const pages = collectionOf<StoredPage>(models.messages);

@@ -132,9 +132,14 @@ export const createOutbox = (connection: Connection) => {
 
     /**
      * Takes ended events off their line, as read; call it only once their outcomes are acknowledged. Answers with the
-     * outbox as it stands after, from which the line's next event is chosen: its beginning, as far as that is needed.
+     * outbox as it stands after, from which the line's next event is chosen: its beginning, as far as that is needed, or all of it.
      */
-    pullEnded: async (outbox: Outbox, endpointId: string, ended: OutboxEvent[]): Promise<Outbox | null> => {
+    pullEnded: async (
+      outbox: Outbox,
+      endpointId: string,
+      ended: OutboxEvent[],
+      { readWhole = false }: { readWhole?: boolean } = {},
+    ): Promise<Outbox | null> => {
       const { _id: key, conversationId, opening } = outbox;
       const first = ended.filter(({ eventId }) => eventId === opening?.eventId);
       const rest = ended.filter(({ eventId }) => eventId !== opening?.eventId);
@@ -145,7 +150,7 @@ export const createOutbox = (connection: Connection) => {
           ? pull({ ...home, ended: rest, opening: false })
           : pull({ ...home, ended: first, opening: true }),
       ]);
-      return after && mayHideNext(after, endpointId) ? read(key) : after;
+      return after && (readWhole || mayHideNext(after, endpointId)) ? read(key) : after;
     },
 
     /**

@@ -3,6 +3,7 @@ import type { DeliveryStore } from '../events/store.ts';
 import { homeRange, isUuid } from '../platform/ids.ts';
 import { collectionOf, createReader, updateMany } from '../platform/mongo.ts';
 import { createAccept } from './accept.ts';
+import { createClear } from './clearing.ts';
 import { createCommit } from './commit.ts';
 import { conversationModels, type RecentTurn, type StoredConversation } from './conversation.ts';
 import { createErasure } from './erasure.ts';
@@ -55,6 +56,7 @@ export const createConversationStore = (dependencies: {
   const { conversations: model, messages: messageModel } = conversationModels(connection);
   const conversations = collectionOf<StoredConversation>(model);
   const messages = createMessages(connection);
+  const clear = createClear({ connection, messages, hints });
   const idempotencyKeys = createIdempotencyKeys(connection);
   const erasure = createErasure({ connection, messages, idempotencyKeys, deliveries });
 
@@ -78,8 +80,8 @@ export const createConversationStore = (dependencies: {
     outbox: createOutbox(connection),
     unsent: createUnsent(connection),
     accept: createAccept({ connection, hints, messages }),
-    commit: createCommit({ connection, messages, hints }),
-    transitions: createTransitions({ connection, messages, findById }),
+    commit: createCommit({ connection, messages, clear }),
+    transitions: createTransitions({ connection, messages, clear, findById }),
     inbox: createInbox(connection),
     erase: erasure.erase,
     purgeAgain: erasure.purgeAgain,

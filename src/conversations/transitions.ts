@@ -4,9 +4,10 @@ import type { ConversationEvent } from '../events/event.ts';
 import { ApiError, invalid, notFound } from '../platform/errors.ts';
 import { newId } from '../platform/ids.ts';
 import { collectionOf, DURABLE } from '../platform/mongo.ts';
+import { addMarks, type Clear, takenOut } from './clearing.ts';
 import { handBackMessage, handoffMessage } from './turn-end.ts';
 import { conversationModels, type Message, REOPENED, type StoredConversation } from './conversation.ts';
-import { hasFullPage, type Messages, takenOut } from './messages.ts';
+import type { Messages } from './messages.ts';
 import { newOutboxEvent, type ReceiversOf } from './outbox.ts';
 
 const MAX_TRIES = 50;
@@ -26,15 +27,17 @@ type Changed = { conversation: StoredConversation; announced: boolean };
 export const createTransitions = (dependencies: {
   connection: Connection;
   messages: Messages;
+  clear: Clear;
   findById: (conversationId: string, assistantId?: string) => Promise<StoredConversation | null>;
 }) => {
-  const { connection, messages, findById } = dependencies;
+  const { connection, messages, clear, findById } = dependencies;
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
   const write = async (read: StoredConversation, change: Change, receiversOf: ReceiversOf): Promise<Changed | null> => {
     const { set = {}, message, event } = change;
     const announcement = event ? newOutboxEvent(event, receiversOf, new Date()) : null;
-    const pages = message && hasFullPage(read) ? await messages.storeFullPages(read) : null;
+    const clearing = message ? await clear(read, 0) : null;
+    if (clearing === 'changed') return null;
     const seq = read.seq + 1;
     const conversation = await conversations.findOneAndUpdate(
       {
@@ -49,16 +52,19 @@ export const createTransitions = (dependencies: {
         $set: {
           ...set,
           ...(message && { seq, [`texts.${seq}`]: [message] }),
-          ...(pages && { storedTo: pages.storedTo }),
+          ...(clearing && { storedTo: clearing.storedTo }),
         },
-        ...(pages && { $unset: takenOut(pages) }),
-        ...(announcement && { $push: { outbox: announcement } }),
+        ...(clearing && { $unset: takenOut(clearing) }),
+        $push: {
+          ...(clearing && { recent: addMarks([], clearing) }),
+          ...(announcement && { outbox: announcement }),
+        },
         $currentDate: { updatedAt: true },
       },
       { returnDocument: 'after', writeConcern: DURABLE },
     );
     if (conversation) return { conversation, announced: announcement !== null };
-    if (pages) await messages.eraseIfGone(read);
+    if (clearing) await messages.eraseIfGone(read);
     return null;
   };
 

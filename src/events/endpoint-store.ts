@@ -19,6 +19,7 @@ import type { EventKind } from './event.ts';
 import { newWebhookSecret } from './signature.ts';
 
 const BELIEVED_FOR_MS = 900;
+const OPENED_FOR_MS = 60_000;
 const HOUR_MS = 3_600_000;
 
 const toEndpoint = ({ _id, secrets, place: _place, ...stored }: StoredEndpoint): Endpoint => ({
@@ -49,7 +50,7 @@ export const createEndpointStore = (dependencies: Dependencies) => {
   const { connection, vault, guard, onChanged = async () => undefined } = dependencies;
   const endpoints = endpointModel(connection);
 
-  const opened = new LRUCache<string, string>({ max: 10_000 });
+  const opened = new LRUCache<string, string>({ max: 10_000, ttl: OPENED_FOR_MS });
 
   const believed = new LRUCache<string, Endpoint[]>({
     max: 10_000,

@@ -33,7 +33,7 @@ export const FAULTS: Record<string, Fault[]> = {
     {
       file: 'src/conversations/commit.ts',
       from: 'items.map(({ statement }) => statement),',
-      to: 'items.map(({ statement: { q, u: { $pop: _, ...u } } }) => ({ q, u })),',
+      to: 'items.map(({ statement: { q, u: { $pop: _one, $pull: _some, ...u } } }) => ({ q, u })),',
       noticedBy: 'test/queue-rules.test.ts',
     },
     {

@@ -96,12 +96,10 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
     { ends, attempt }: { ends: Map<string, TurnEnd>; attempt: number },
   ): Promise<EndedTurn[]> => {
     const ended: EndedTurn[] = [];
-    const together =
-      tries === 1 && read.waiting.length > 2 && (await askEngine.answersAtOnce(read.assistantId))
-        ? read.waiting.length - 1
-        : 1;
+    const atMost = tries > 1 ? 1 : Math.max(1, read.waiting.length - 1);
     let conversation = read;
-    for (const turn of read.waiting.slice(0, together)) {
+    for (const turn of read.waiting.slice(0, atMost)) {
+      if (ended.length > 0 && !(await askEngine.answersAtOnce(read.assistantId))) break;
       const made = ended.flatMap(({ entries }) => entries);
       const history = async (entries: number) => {
         const stored = await conversations.messages.findLatest(read, entries - made.length);

@@ -81,16 +81,29 @@ export const createAskEngine = (dependencies: Dependencies) => {
     const found = assistant.guard === 'off' ? null : inspectMessage(turn.message);
     const refused = found !== null && assistant.guard === 'refuse';
     const canKnow = profile.knowledge.length > 0 || profile.engine?.kind === 'openai';
+    // A store that cannot be read is no fault of the engine's, whatever the engine makes of it.
+    let unread: { cause: unknown } | null = null;
+    const recall: TurnContext['history'] = async (entries) => {
+      const messages = await history(entries).catch((cause: unknown) => {
+        unread = { cause };
+        throw cause;
+      });
+      return messages.map(({ role, content, why }) => ({ role, content, why }));
+    };
+    const throwIfUnread = (): void => {
+      if (unread) throw unread.cause;
+    };
     try {
       const ask: TurnContext = {
         assistant: profile,
         message: turn.message,
         language: turn.language,
-        history: async (entries) => (await history(entries)).map(({ role, content, why }) => ({ role, content, why })),
+        history: recall,
         signal: draining,
         onDelta: feed.push,
       };
       const reply = refused ? refuse(turn.language) : await engine.reply(ask);
+      throwIfUnread();
       const why = {
         ...reply.why,
         ...(turn.languageBy && { languageBy: turn.languageBy }),
@@ -99,6 +112,7 @@ export const createAskEngine = (dependencies: Dependencies) => {
       };
       return endWithReply({ ...reply, why }, { ...circumstances, canKnow });
     } catch (cause) {
+      throwIfUnread();
       // Broken off since this process stops: another one asks afresh.
       if (draining.aborted) throw cause;
       logger.error({ err: cause, turnId: turn.turnId, engine: engine.name }, 'the engine failed');
