@@ -71,12 +71,12 @@ export const startChild = async ({ name, file, env, portIn = 'PORT', nodeArgs = 
   }
 };
 
-/** A Redis and a mongod of the bench's own, with their data on disk until it is closed. */
+/** A Redis and a mongod of the bench’s own, sized as on a server, with their data on disk until it is closed. */
 export const openStand = async (part: string) => {
   const folder = join(DATA, `${part}-${process.pid}`);
   mkdirSync(folder, { recursive: true });
   const redis = await startRedis({ dataDir: join(folder, 'redis') });
-  const mongod = await startMongod({ dataDir: join(folder, 'mongodb') });
+  const mongod = await startMongod({ dataDir: join(folder, 'mongodb'), modest: false });
   const close = async (): Promise<void> => {
     open.delete(close);
     await Promise.all([redis.dispose(), mongod.dispose()]);

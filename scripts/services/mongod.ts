@@ -56,24 +56,37 @@ const becomePrimary = async ({ port }: { port: number }): Promise<void> => {
   }
 };
 
-const settings = ({ port, dir, bind }: Place): string[] => {
+/** For a laptop, and for many at once. */
+const MODEST = ['--wiredTigerCacheSizeGB', '0.5', '--oplogSize', '256'];
+
+const settings = ({ port, dir, bind }: Place, sizes: string[]): string[] => {
   const network = ['--port', String(port), '--bind_ip', bind, '--replSet', SET, '--nounixsocket'];
-  const storage = ['--dbpath', dir, '--wiredTigerCacheSizeGB', '0.5', '--oplogSize', '256'];
+  const storage = ['--dbpath', dir, ...sizes];
   // A set of one has nobody to hand over to: without the first of these a stop waits 15 s.
   const parameters = ['shutdownTimeoutMillisForSignaledShutdown=100', 'diagnosticDataCollectionEnabled=false'];
   const log = ['--quiet', '--logpath', `${dir}/mongod.log`];
   return [...network, ...storage, ...log, ...parameters.flatMap((parameter) => ['--setParameter', parameter])];
 };
 
-/** A mongod of our own on 127.0.0.1, a replica set of one: `w: majority, j: true` and transactions work as in production. */
-export const startMongod = (options: ServiceOptions = {}): Promise<Service> =>
+/**
+ * A mongod of our own on 127.0.0.1, a replica set of one: `w: majority, j: true` and transactions work as in production.
+ * `modest: false` leaves it the memory that it takes by itself, as on a server.
+ */
+export const startMongod = ({
+  modest = true,
+  ...options
+}: ServiceOptions & { modest?: boolean } = {}): Promise<Service> =>
   startService(
     {
       name: 'mongod',
       logFile: 'mongod.log',
       url: (port) => `mongodb://127.0.0.1:${port}/parley?replicaSet=${SET}`,
       ready: becomePrimary,
-      start: (where) => startCommand({ service: 'mongodb', program: 'mongod', settings }, where),
+      start: (where) =>
+        startCommand(
+          { service: 'mongodb', program: 'mongod', settings: (place) => settings(place, modest ? MODEST : []) },
+          where,
+        ),
     },
     options,
   );
