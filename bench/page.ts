@@ -133,6 +133,7 @@ const sections: Record<string, string> = {
   botbuilder: partTable('botbuilder'),
   deliveries: partTable('deliveries'),
   statements: partTable('statements'),
+  pause: partTable('pause'),
   growth: partTable('growth'),
   listing: partTable('listing'),
   million: million(),

@@ -19,6 +19,7 @@ const PARTS: Record<string, { load: () => Promise<Part>; withinS: number; byName
   hot: { load: async () => (await import('./parts/hot.ts')).hot, withinS: 60 },
   deliveries: { load: async () => (await import('./parts/deliveries.ts')).deliveries, withinS: 200 },
   statements: { load: async () => (await import('./parts/statements.ts')).statements, withinS: 100 },
+  pause: { load: async () => (await import('./parts/pause.ts')).pause, withinS: 60 },
   growth: { load: async () => (await import('./parts/growth.ts')).growth, withinS: 300 },
   listing: { load: async () => (await import('./parts/listing.ts')).listing, withinS: 200 },
   engine: {

@@ -31,8 +31,8 @@ export const memory: Part = async ({ scale }, say) => {
     SAMPLE_EVERY_MS * Math.min(1, scale * 10),
   );
   const orders = { kind: 'chat', port: children[0]?.port ?? 0, ...assistant, sessions: 2000 } as const;
-  await runLoad({ ...orders, messages: QUESTIONS, inFlight: 0, rate: PER_SECOND, seconds, warmUpSeconds: 0 });
-  clearInterval(sampling);
+  const load = { ...orders, messages: QUESTIONS, inFlight: 0, rate: PER_SECOND, seconds, warmUpSeconds: 0 };
+  await runLoad(load).finally(() => clearInterval(sampling));
   for (const child of children) await child.stop();
   sink.close();
   await parley.close();

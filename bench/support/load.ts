@@ -77,14 +77,15 @@ const driveOpen = (perSecond: number): Promise<void> =>
   new Promise((resolve) => {
     type Lane = { wire: Wire; dueAt: number };
     const free: Lane[] = [];
-    const lanes: Lane[] = [];
+    const lanes = new Set<Lane>();
     const startedAt = performance.now() + 200;
     let issued = 0;
     const dueAtOf = (nth: number): number => startedAt + (nth * 1000) / perSecond;
     const send = (): void => {
       const now = performance.now();
       while (free.length > 0 && dueAtOf(issued) <= now && dueAtOf(issued) < until) {
-        const lane = free.pop() as Lane;
+        // The one that has rested longest: none rests until the server closes it.
+        const lane = free.shift() as Lane;
         lane.dueAt = dueAtOf(issued);
         issued += 1;
         lane.wire.send(nextRequest());
@@ -98,14 +99,18 @@ const driveOpen = (perSecond: number): Promise<void> =>
           free.push(lane);
           send();
         },
-        onLost: () => (failed += 1),
+        onLost: () => {
+          failed += 1;
+          lanes.delete(lane);
+          if (free.includes(lane)) free.splice(free.indexOf(lane), 1);
+        },
       });
       const lane: Lane = { wire, dueAt: 0 };
-      lanes.push(lane);
+      lanes.add(lane);
     }
     const clock = setInterval(() => {
       send();
-      if (performance.now() < until || free.length < lanes.length) return;
+      if (performance.now() < until || free.length < lanes.size) return;
       clearInterval(clock);
       for (const { wire } of lanes) wire.close();
       resolve();
