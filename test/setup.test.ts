@@ -175,6 +175,17 @@ describe('the command itself', () => {
     expect((await launch(root, ['typecheck']).ended).status).toBe(7);
   });
 
+  test('a signal at the moment it begins ends it too', async () => {
+    const { child, ended } = launch(await aClone({ npm: FAKE_NPM, checker: 'echo ready; exec sleep 60' }), [
+      'typecheck',
+    ]);
+    child.stdout.once('data', () => child.kill('SIGTERM'));
+
+    const { status } = await ended; // not before it has let go of standard output
+
+    expect(status).toBe(143);
+  });
+
   test.each(['SIGINT', 'SIGTERM'] as const)(
     'a %s reaches it once, and its own children end with it',
     async (signal) => {

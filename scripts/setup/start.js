@@ -76,13 +76,14 @@ const endGroup = async (group) => {
  */
 export const start = ([command, ...args], { cwd, env }) =>
   new Promise((resolve) => {
-    const child = spawn(command, args, { cwd, env, stdio: 'inherit', detached: true });
-    const unguard = guard(child.pid === undefined ? 'none' : -child.pid, GUARD_SECONDS);
     let stopped = false;
+    // Before there is anything to stop: a signal in between would end us, and the command would live on.
     const forget = onStop((signal) => {
       stopped = true;
       if (child.pid !== undefined) signalGroup(child.pid, signal);
     });
+    const child = spawn(command, args, { cwd, env, stdio: 'inherit', detached: true });
+    const unguard = guard(child.pid === undefined ? 'none' : -child.pid, GUARD_SECONDS);
     const end = async (status) => {
       if (child.pid !== undefined) await endGroup(child.pid);
       forget();
