@@ -164,13 +164,19 @@ test('a turn is found from its acceptance on, also while a whole line is stored 
   await second.close();
 });
 
-test('an operator and a visitor who take turns leave no more marks than others', { timeout: 60_000 }, async () => {
+/** One turn old, with a worker that answers at once. */
+const aConversation = async () => {
   const assistant = await anAssistant(stack);
   const session = randomUUID();
   const worker = await stack.startReplyWorker(quick);
   const [first] = await waitInLine(assistant, session, ['hello']);
   const { conversationId } = first as Accepted;
   await answered(conversationId);
+  return { assistant, session, worker, conversationId };
+};
+
+test('an operator and a visitor who take turns leave no more marks than others', { timeout: 60_000 }, async () => {
+  const { assistant, session, worker, conversationId } = await aConversation();
   await assistant.call(`/api/v1/conversations/${conversationId}/escalate`, { body: {} });
   const where = { conversationId, receiversOf: async () => () => [] };
 
@@ -190,12 +196,7 @@ test('an operator and a visitor who take turns leave no more marks than others',
 test('a conversation stored before it said what is stored is relieved like any other', {
   timeout: 30_000,
 }, async () => {
-  const assistant = await anAssistant(stack);
-  const session = randomUUID();
-  const worker = await stack.startReplyWorker(quick);
-  const [first] = await waitInLine(assistant, session, ['hello']);
-  const { conversationId } = first as Accepted;
-  await answered(conversationId);
+  const { assistant, session, worker, conversationId } = await aConversation();
   await stack.service.mongo.collection('conversations').updateOne({ conversationId }, { $unset: { storedTo: 1 } });
 
   for (const round of numbers(1, 4)) {

@@ -13,10 +13,8 @@ import {
 } from '../platform/mongo.ts';
 import { type Accepted, type AcceptOptions, isAnnounced } from './accepted.ts';
 import { conversationModels, type StoredConversation } from './conversation.ts';
-import type { Hints } from './hints.ts';
-import type { Messages } from './messages.ts';
 import { acceptStatement, type NewTurn } from './new-turn.ts';
-import { createSettle } from './settle.ts';
+import type { Settle } from './settle.ts';
 
 /** How long an accept whose outcome is unknown is looked for before the caller is told 500. */
 const ACCEPT_DEADLINE_MS = 5_000;
@@ -30,17 +28,8 @@ type Upserted = { conversationId: string | null; head: boolean } | null;
  * sign that the document says more than the filter could; then it is read, and a compare-and-set on all that was read
  * decides (design §2).
  */
-export const createAccept = ({
-  connection,
-  hints,
-  messages,
-}: {
-  connection: Connection;
-  hints: Hints;
-  messages: Messages;
-}) => {
+export const createAccept = ({ connection, settle }: { connection: Connection; settle: Settle }) => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
-  const settle = createSettle({ connection, hints, messages });
 
   const readBack = async (
     keys: string[],

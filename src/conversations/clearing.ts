@@ -9,7 +9,7 @@ import {
   type StoredConversation,
 } from './conversation.ts';
 import type { Hints } from './hints.ts';
-import { hasFullPage, type Messages } from './messages.ts';
+import { hasFullPage, type Messages, type StoredPages } from './messages.ts';
 
 /**
  * Finished turns a conversation keeps in any case: of each whose messages are not in `messages` yet, which may be those of a
@@ -20,7 +20,7 @@ const RECENT_MIN = PAGE_SIZE + MAX_WAITING;
 const RECENT_MAX = 200 - RECENT_MIN;
 
 /** What a write that adds a text takes out of the document: numbers that are stored as pages now, marks that may fall. */
-export type Clearing = { storedTo: number; numbers: number[]; keepRecent: number };
+export type Clearing = StoredPages & { keepRecent: number };
 
 /** What to `$unset`. */
 export const takenOut = ({ numbers }: Clearing): Record<string, 1> =>

@@ -124,3 +124,5 @@ export const createSettle = ({
     }
   };
 };
+
+export type Settle = ReturnType<typeof createSettle>;

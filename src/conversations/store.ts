@@ -12,6 +12,7 @@ import { createInbox } from './inbox.ts';
 import { createIdempotencyKeys } from './idempotency.ts';
 import { createMessages } from './messages.ts';
 import { createOutbox } from './outbox.ts';
+import { createSettle } from './settle.ts';
 import { createTransitions } from './transitions.ts';
 import { createUnsent } from './unsent.ts';
 import type { AnswerableConversation } from './turn-end.ts';
@@ -79,7 +80,7 @@ export const createConversationStore = (dependencies: {
     idempotencyKeys,
     outbox: createOutbox(connection),
     unsent: createUnsent(connection),
-    accept: createAccept({ connection, hints, messages }),
+    accept: createAccept({ connection, settle: createSettle({ connection, hints, messages }) }),
     commit: createCommit({ connection, messages, clear }),
     transitions: createTransitions({ connection, messages, clear, findById }),
     inbox: createInbox(connection),
