@@ -4,6 +4,7 @@ import { createBatcher } from '../platform/batch.ts';
 import { ApiError, unavailable } from '../platform/errors.ts';
 import {
   collectionOf,
+  createReader,
   DUPLICATE_KEY,
   isConnectionFailure,
   OutcomeUnknown,
@@ -31,18 +32,19 @@ type Upserted = { conversationId: string | null; head: boolean } | null;
 export const createAccept = ({ connection, settle }: { connection: Connection; settle: Settle }) => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
-  const readBack = async (
-    keys: string[],
-  ): Promise<Map<string, Pick<StoredConversation, 'conversationId' | 'waiting'>>> => {
-    if (keys.length === 0) return new Map();
-    const rows = await conversations
-      .find({ _id: { $in: [...new Set(keys)] } }, { projection: { conversationId: 1, 'waiting.turnId': 1 } })
-      .toArray()
-      .catch((cause: unknown) => {
+  const readLine = createReader(conversations, { conversationId: 1, 'waiting.turnId': 1 });
+
+  const readBack = ({ key, turnId, conversationId }: NewTurn): Promise<Upserted> =>
+    readLine(key).then(
+      // Gone again already = erased between write and read; the waiting caller will be told 404.
+      (row) => ({
+        conversationId: row?.conversationId ?? conversationId,
+        head: row?.waiting[0]?.turnId === turnId,
+      }),
+      (cause: unknown) => {
         throw new OutcomeUnknown('accepted turns could not be read back', { cause });
-      });
-    return new Map(rows.map((row) => [row._id, row]));
-  };
+      },
+    );
 
   const upsert = createBatcher<Upsert, Upserted>(async (items) => {
     const { writeErrors = [] } = await updateMany(
@@ -58,18 +60,12 @@ export const createAccept = ({ connection, settle }: { connection: Connection; s
       if (code !== DUPLICATE_KEY) throw new OutcomeUnknown(`a turn of a batch could not be stored (code ${code})`);
       refused.add(index);
     }
-    const written = items.filter((_, index) => !refused.has(index));
-    const rows = await readBack(written.filter((item) => item.readBack).map(({ turn }) => turn.key));
-    return items.map(({ turn, readBack: wasReadBack }, index) => {
-      if (refused.has(index)) return null;
-      if (!wasReadBack) return { conversationId: null, head: true };
-      // Gone again already = erased between write and read; the waiting caller will be told 404.
-      const row = rows.get(turn.key);
-      return {
-        conversationId: row?.conversationId ?? turn.conversationId,
-        head: row?.waiting[0]?.turnId === turn.turnId,
-      };
-    });
+    return Promise.all(
+      items.map(async ({ turn, readBack: wanted }, index) => {
+        if (refused.has(index)) return null;
+        return wanted ? readBack(turn) : { conversationId: null, head: true };
+      }),
+    );
   });
 
   const tryOnce = async (turn: NewTurn, options: AcceptOptions, doubtful: boolean): Promise<Accepted | null> => {
