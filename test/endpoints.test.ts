@@ -133,7 +133,7 @@ test('secrets are shown once and stored sealed; two rotations at once are one af
   }
   expect(stored).toContain('v1.development.');
   expect(shown).not.toContain('sealed');
-  const [row] = (await endpoints.readForSending([endpoint.endpointId])).values();
+  const row = await endpoints.readForSending(endpoint.endpointId);
   const live = endpoints.openSecrets(row as NonNullable<typeof row>, Date.now());
   expect(live).toHaveLength(2);
   for (const one of live) expect(rotated.map((result) => result.secret)).toContain(one);

@@ -53,7 +53,7 @@ const pointEndpoint = async (
   const { endpointId } = known;
   await endpoints.updateEndpoint(endpointId, { url: demo.url, events: [] });
   await endpoints.setEnabled(endpointId, true);
-  const stored = (await endpoints.readForSending([endpointId])).get(endpointId);
+  const stored = await endpoints.readForSending(endpointId);
   try {
     const [secret] = stored ? endpoints.openSecrets(stored, Date.now()) : [];
     if (secret !== undefined) return { endpointId, webhookSecret: secret };

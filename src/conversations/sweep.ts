@@ -76,11 +76,11 @@ export const createDeliverySweeps = (dependencies: Dependencies) => {
         .filter((endpointId) => lineOf(outbox, endpointId).length > BACKLOG_MAX)
         .map((endpointId) => ({ key: outbox._id, endpointId })),
     );
-    if (over.length === 0) return;
-    const known = await endpoints.readForSending([...new Set(over.map(({ endpointId }) => endpointId))]);
     for (const { key, endpointId } of over) {
-      const outbox = await conversations.outbox.read(key);
-      const endpoint = known.get(endpointId) ?? null;
+      const [outbox, endpoint] = await Promise.all([
+        conversations.outbox.read(key),
+        endpoints.readForSending(endpointId),
+      ]);
       const unsendable = outbox ? unsendableOf(lineOf(outbox, endpointId), { endpoint, eventMaxAgeMs }) : [];
       if (outbox && unsendable.length > 0)
         await endUnsent(outbox, unsendable, { endpointId, url: endpoint?.url ?? '' });

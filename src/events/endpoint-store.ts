@@ -2,7 +2,7 @@ import { LRUCache } from 'lru-cache';
 import type { Connection } from 'mongoose';
 import { invalid, notFound } from '../platform/errors.ts';
 import { newId } from '../platform/ids.ts';
-import { isDuplicateKey } from '../platform/mongo.ts';
+import { collectionOf, createReader, isDuplicateKey } from '../platform/mongo.ts';
 import type { Vault } from '../platform/vault.ts';
 import { checkEndpoint, type GuardOptions } from './address-guard.ts';
 import {
@@ -120,11 +120,8 @@ export const createEndpointStore = (dependencies: Dependencies) => {
       return (event) => known.filter((endpoint) => wants(endpoint, event)).map(({ endpointId }) => endpointId);
     },
 
-    /** Fresh, for deliveries: URL, switch, pause and secrets are those at send. */
-    readForSending: async (endpointIds: string[]): Promise<Map<string, StoredEndpoint>> => {
-      const rows = await endpoints.find({ _id: { $in: endpointIds } }).lean();
-      return new Map(rows.map((row) => [row._id, row]));
-    },
+    /** Fresh, for deliveries: URL, switch, pause and secrets are those at send. Batched; null where it was removed. */
+    readForSending: createReader(collectionOf<StoredEndpoint>(endpoints), {}),
 
     /** Secrets to sign with, newest first; an old one while its overlap lasts. */
     openSecrets: (endpoint: StoredEndpoint, now: number): string[] =>

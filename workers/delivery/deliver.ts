@@ -6,7 +6,6 @@ import { type ErrorKind, isFinal, neverSent, type StoredDelivery } from '../../s
 import { isPaused, type StoredEndpoint } from '../../src/events/endpoint.ts';
 import type { EndpointStore } from '../../src/events/endpoint-store.ts';
 import type { DeliveryStore } from '../../src/events/store.ts';
-import { createBatcher } from '../../src/platform/batch.ts';
 import type { Logger } from '../../src/platform/logger.ts';
 import type { Breaker } from './breaker.ts';
 import type { Aim, Dispatch } from './dispatch.ts';
@@ -52,22 +51,30 @@ export const createDeliver = (dependencies: Dependencies) => {
   const { outbox: outboxes } = conversations;
   const endUnsent = createEndUnsent({ deliveries, outbox: outboxes, onEnded: dispatch.logEnd });
 
-  const readEndpoint = createBatcher<string, StoredEndpoint | null>(async (ids) => {
-    const found = await endpoints.readForSending([...new Set(ids)]);
-    return ids.map((id) => found.get(id) ?? null);
-  });
-
   const read = async (key: string, endpointId: string): Promise<Reading | null> => {
     const at = performance.now();
-    const [outbox, endpoint] = await Promise.all([outboxes.read(key), readEndpoint(endpointId)]);
+    const [outbox, endpoint] = await Promise.all([outboxes.read(key), endpoints.readForSending(endpointId)]);
     return outbox && { at, outbox, endpoint };
   };
 
-  /** The line's next event is chosen from what is read after the write that took the last one off. */
-  const readAfter = async (write: () => Promise<Outbox | null>, endpointId: string): Promise<Reading | null> => {
+  /**
+   * The line's next event is chosen from what is read after the write that took the last one off. The endpoint is read at
+   * once where more was in line before, else only where something is by then.
+   */
+  const readAfter = async (
+    before: Reading,
+    endpointId: string,
+    write: (outbox: Outbox) => Promise<Outbox | null>,
+  ): Promise<Reading | null> => {
     const at = performance.now();
-    const [outbox, endpoint] = await Promise.all([write(), readEndpoint(endpointId)]);
-    return outbox && { at, outbox, endpoint };
+    const more = lineOf(before.outbox, endpointId).length > 1;
+    const [outbox, early] = await Promise.all([
+      write(before.outbox),
+      more ? endpoints.readForSending(endpointId) : null,
+    ]);
+    if (!outbox) return null;
+    const isDone = lineOf(outbox, endpointId).length === 0;
+    return { at, outbox, endpoint: early ?? (isDone ? null : await endpoints.readForSending(endpointId)) };
   };
 
   const nextOf = ({ outbox, endpoint }: Reading, endpointId: string): Next => {
@@ -131,14 +138,14 @@ export const createDeliver = (dependencies: Dependencies) => {
     if (next.kind === 'rest') return null;
     if (next.kind === 'end') {
       const to = { endpointId, url: before.endpoint?.url ?? '' };
-      return readAfter(() => endUnsent(before.outbox, next.unsendable, to), endpointId);
+      return readAfter(before, endpointId, (outbox) => endUnsent(outbox, next.unsendable, to));
     }
     if (!(await slots.enter(endpointId))) return null;
     const { reading, sent } = await sendInSlot(before, endpointId).finally(() => slots.leave(endpointId));
     if (!reading || !sent) return reading;
     if (sent.how === 'not ours') return null;
     if (sent.how === 'untried') return read(reading.outbox._id, endpointId);
-    return readAfter(() => outboxes.pullEnded(reading.outbox, endpointId, [sent.event]), endpointId);
+    return readAfter(reading, endpointId, (outbox) => outboxes.pullEnded(outbox, endpointId, [sent.event]));
   };
 
   /** A test or a resend once claimed; what ends here unsent was never tried. */
@@ -165,7 +172,9 @@ export const createDeliver = (dependencies: Dependencies) => {
      */
     deliverLine: async (key: string, endpointId: string, first?: OutboxReading): Promise<number> => {
       let at = first?.at ?? performance.now();
-      let reading = first ? { ...first, endpoint: await readEndpoint(endpointId) } : await read(key, endpointId);
+      let reading = first
+        ? { ...first, endpoint: await endpoints.readForSending(endpointId) }
+        : await read(key, endpointId);
       while (reading) {
         ({ at } = reading);
         reading = await step(reading, endpointId);
@@ -175,7 +184,7 @@ export const createDeliver = (dependencies: Dependencies) => {
 
     /** Ends what is over the bound in a line whose head is being sent, which may take a while. */
     trimLine: async ({ outbox }: OutboxReading, endpointId: string): Promise<void> => {
-      const endpoint = await readEndpoint(endpointId);
+      const endpoint = await endpoints.readForSending(endpointId);
       const unsendable = unsendableOf(lineOf(outbox, endpointId), { endpoint, eventMaxAgeMs });
       if (unsendable.length > 0) await endUnsent(outbox, unsendable, { endpointId, url: endpoint?.url ?? '' });
     },
@@ -186,7 +195,7 @@ export const createDeliver = (dependencies: Dependencies) => {
       if (queued?.outcome !== 'queued' || !(await slots.enter(queued.endpointId))) return;
       try {
         const at = performance.now();
-        const endpoint = await readEndpoint(queued.endpointId);
+        const endpoint = await endpoints.readForSending(queued.endpointId);
         const claimed = await deliveries.claimQueued(deliveryId);
         if (claimed) await sendQueued(claimed, endpoint, at);
       } finally {

@@ -71,12 +71,12 @@ const findDeliveries = async ({ mongo }: Opened, filter: Record<string, unknown>
 };
 
 const findPaused = async ({ endpoints }: Opened) => {
-  const paused = await endpoints.readForSending(await endpoints.listPausedIds());
-  return [...paused.values()].map(({ _id: endpointId, url, pause }) => ({
-    endpointId,
-    url,
-    pause,
-  }));
+  const paused = await Promise.all((await endpoints.listPausedIds()).map(endpoints.readForSending));
+  return paused.flatMap((endpoint) => {
+    if (!endpoint) return [];
+    const { _id: endpointId, url, pause } = endpoint;
+    return [{ endpointId, url, pause }];
+  });
 };
 
 /** Endpoints whose secrets the key given here does not open: their events cannot be signed. */
@@ -86,8 +86,9 @@ const findUnreadableSecrets = async ({ mongo, endpoints }: Opened): Promise<stri
     .find({}, { projection: { _id: 1 } })
     .limit(LOOKED_AT)
     .toArray();
-  const stored = await endpoints.readForSending(ids.map(({ _id }) => _id));
-  return [...stored.values()].flatMap((endpoint) => {
+  const stored = await Promise.all(ids.map(({ _id }) => endpoints.readForSending(_id)));
+  return stored.flatMap((endpoint) => {
+    if (!endpoint) return [];
     try {
       endpoints.openSecrets(endpoint, Date.now());
       return [];
