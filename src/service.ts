@@ -67,8 +67,8 @@ export const openService = async ({ config, logger, lifecycle, redisRole, startW
     const queue = openQueues<Data>(name, { redis: queueRedis, partitions }, logger);
     return lifecycle.add(`queue ${name}`, queue, (opened) => opened.close());
   };
-  const turnQueue = createTurnQueue(openQueue<TurnsJob>(TURNS_QUEUE), logger);
-  const deliveryQueue = createDeliveryQueue(openQueue<WakeUpJob>(DELIVERIES_QUEUE), logger);
+  const turnQueue = createTurnQueue(openQueue<TurnsJob>(TURNS_QUEUE));
+  const deliveryQueue = createDeliveryQueue(openQueue<WakeUpJob>(DELIVERIES_QUEUE));
 
   return {
     mongo,

@@ -1,13 +1,11 @@
 import { randomUUID } from 'node:crypto';
-import { expect, inject, onTestFinished, test } from 'vitest';
-import { readConfig } from '../src/platform/config.ts';
-import { createLifecycle } from '../src/platform/lifecycle.ts';
-import { createLogger } from '../src/platform/logger.ts';
+import { expect, test } from 'vitest';
 import { openReplyWorker } from '../workers/reply/worker.ts';
 import type { AssistantEngine } from '../workers/reply/engines/engine.ts';
 import { anAssistant, anEntry } from './support/builders.ts';
 import { eventually } from './support/eventually.ts';
-import { type Command, openRelay } from './support/relay.ts';
+import type { RelayOptions } from './support/relay.ts';
+import { openRelayed } from './support/relayed.ts';
 import { useStack } from './support/stack.ts';
 
 /** A sweep may come between and lose some of its own. */
@@ -15,23 +13,12 @@ const LOST = 4;
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
 
-type Loses = (command: Command) => (() => void) | null;
+type Loses = NonNullable<RelayOptions['loses']>;
 
 /** A reply worker whose MongoDB loses answers. */
 const openUnluckyWorker = async (loses: Loses) => {
-  const { hostname, port } = new URL(inject('mongodbUrl'));
-  const relay = await openRelay({ host: hostname, port: Number(port) }, { loses });
-  const relayed = new URL(stack.env['MONGODB_URL'] ?? '');
-  relayed.host = `127.0.0.1:${relay.port}`;
-  relayed.search = '?directConnection=true';
-  const logger = createLogger({ name: 'test', level: 'silent' });
-  const lifecycle = createLifecycle(logger, { deadlineMs: 5_000 });
-  onTestFinished(async () => {
-    await lifecycle.close();
-    await relay.cut();
-  });
-  const config = readConfig({ ...stack.env, MONGODB_URL: relayed.href });
-  return (engine?: AssistantEngine) => openReplyWorker({ config, logger, lifecycle, ...(engine && { engine }) });
+  const relayed = await openRelayed(stack, { loses });
+  return (engine?: AssistantEngine) => openReplyWorker({ ...relayed, ...(engine && { engine }) });
 };
 
 test('a line goes on where its next turn was taken, and reading it failed', async () => {

@@ -35,7 +35,7 @@ const change = async <Result extends Changed>(
   transition: (where: Where) => Promise<Result>,
 ) => {
   const changed = await orNothingUnder('conversation', id, transition(await whereOf(opened, id)));
-  if (changed.announced) await opened.queues.wakeConversation(changed.conversation._id);
+  if (changed.announced) opened.deliveryQueue.wake(changed.conversation._id);
   return changed;
 };
 

@@ -73,7 +73,7 @@ export const createChannelCalls = (redis: Redis, prefix: string) => {
     list: async (assistantId: string): Promise<ChannelCall[]> => {
       await write();
       const lines = await redis.lrange(keyOf(assistantId), 0, KEPT - 1);
-      return lines.map(parse).toSorted((a, b) => (a.at < b.at ? 1 : -1));
+      return lines.map(parse).toSorted((a, b) => b.at.localeCompare(a.at));
     },
 
     close: write,

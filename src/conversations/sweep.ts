@@ -77,10 +77,8 @@ export const createDeliverySweeps = (dependencies: Dependencies) => {
         .map((endpointId) => ({ key: outbox._id, endpointId })),
     );
     for (const { key, endpointId } of over) {
-      const [outbox, endpoint] = await Promise.all([
-        conversations.outbox.read(key),
-        endpoints.readForSending(endpointId),
-      ]);
+      const outbox = await conversations.outbox.read(key);
+      const endpoint = await endpoints.readForSending(endpointId);
       const unsendable = outbox ? unsendableOf(lineOf(outbox, endpointId), { endpoint, eventMaxAgeMs }) : [];
       if (outbox && unsendable.length > 0)
         await endUnsent(outbox, unsendable, { endpointId, url: endpoint?.url ?? '' });

@@ -1,6 +1,5 @@
 import * as z from 'zod';
 import { createBatcher } from '../platform/batch.ts';
-import type { Logger } from '../platform/logger.ts';
 import { countJobs, oldestWaitingAt, type PartitionedQueue } from '../platform/queue.ts';
 
 export const DELIVERIES_QUEUE = 'deliveries';
@@ -20,8 +19,8 @@ export const WakeUpJob = z.object({
 });
 export type WakeUpJob = z.infer<typeof WakeUpJob>;
 
-/** Hints like all jobs: a lost one is put back by a sweep, so nobody waits for it and nothing depends on it. */
-export const createDeliveryQueue = (queue: PartitionedQueue<WakeUpJob>, logger: Logger) => {
+/** Hints like all jobs: a lost one is put back by a sweep, so nobody waits for it but a process that stops. */
+export const createDeliveryQueue = (queue: PartitionedQueue<WakeUpJob>) => {
   let full = false;
   let countedAt = Number.NEGATIVE_INFINITY;
   const isFull = async (): Promise<boolean> => {
@@ -46,21 +45,13 @@ export const createDeliveryQueue = (queue: PartitionedQueue<WakeUpJob>, logger: 
     { maxInFlight: 8 },
   );
 
-  const failed = (cause: unknown): void => logger.debug({ err: cause }, 'a wake-up could not be added');
-
   return {
     /** A conversation's outbox has a new event. Never throws. */
-    wake: (conversationKey: string): void => {
-      add(conversationKey).catch(failed);
-    },
+    wake: (conversationKey: string): void => queue.hint(add(conversationKey)),
 
     /** A test or a resend was queued. Never throws. */
-    wakeDelivery: (deliveryId: string): void => {
-      queue
-        .of(deliveryId)
-        .add('wake', { conversations: [], deliveries: [deliveryId] })
-        .catch(failed);
-    },
+    wakeDelivery: (deliveryId: string): void =>
+      queue.hint(queue.of(deliveryId).add('wake', { conversations: [], deliveries: [deliveryId] })),
 
     oldestWaitingAt: () => oldestWaitingAt(queue.queues),
 

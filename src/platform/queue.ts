@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { type JobsOptions, Queue } from 'bullmq';
 import type { Redis } from 'ioredis';
 import type { Logger } from './logger.ts';
@@ -6,10 +7,15 @@ import type { Partitions } from './redis.ts';
 /** Finished jobs that stay to be looked at. */
 const KEPT: JobsOptions = { attempts: 1, removeOnComplete: { count: 200 }, removeOnFail: { count: 2000 } };
 
+/** So long a queue that closes waits for jobs that are being added: Redis may be away, and sweeps put them back. */
+const ADDED_WITHIN_MS = 1_000;
+
 export type PartitionedQueue<Data> = {
   queues: Queue<Data>[];
   /** The queue whose partition holds this conversation. */
   of: (conversationKey: string) => Queue<Data>;
+  /** For a job that nobody waits for, since a sweep puts back what is lost. Never throws; `close` waits for it. */
+  hint: (adding: Promise<unknown>) => void;
   close: () => Promise<void>;
 };
 
@@ -24,10 +30,18 @@ export const openQueues = <Data>(
     queue.on('error', (cause) => logger.debug({ err: cause, queue: name }, 'queue connection failed'));
     return queue;
   });
+  const hints = new Set<Promise<unknown>>();
   return {
     queues,
     of: (key) => queues[partitions.indexOf(key)] as Queue<Data>,
+    hint: (adding) => {
+      const settled = adding
+        .catch((cause: unknown) => logger.debug({ err: cause, queue: name }, 'a job could not be added'))
+        .finally(() => hints.delete(settled));
+      hints.add(settled);
+    },
     close: async () => {
+      await Promise.race([Promise.all(hints), sleep(ADDED_WITHIN_MS, undefined, { ref: false })]);
       await Promise.allSettled(queues.map((queue) => queue.close()));
     },
   };

@@ -1,7 +1,6 @@
 import * as z from 'zod';
 import type { TurnRef } from '../conversations/hints.ts';
 import { createBatcher } from '../platform/batch.ts';
-import type { Logger } from '../platform/logger.ts';
 import { countJobs, oldestWaitingAt, type PartitionedQueue } from '../platform/queue.ts';
 
 export const TURNS_QUEUE = 'turns';
@@ -21,7 +20,7 @@ export type TurnsJob = z.infer<typeof TurnsJob>;
  * Jobs are hints: MongoDB says which turn is head, and what is lost here a sweep puts back. So a failure to add one is
  * logged, never shown to the caller.
  */
-export const createTurnQueue = (queue: PartitionedQueue<TurnsJob>, logger: Logger) => {
+export const createTurnQueue = (queue: PartitionedQueue<TurnsJob>) => {
   const add = createBatcher<TurnRef, void>(
     async (heads) => {
       const byQueue = Map.groupBy(heads, ({ key }) => queue.of(key));
@@ -40,11 +39,7 @@ export const createTurnQueue = (queue: PartitionedQueue<TurnsJob>, logger: Logge
 
   return {
     /** Asks for this head to be answered. Never throws. */
-    enqueue: (head: TurnRef): void => {
-      add(head).catch((cause: unknown) =>
-        logger.debug({ err: cause, turnId: head.turnId }, 'a job could not be added'),
-      );
-    },
+    enqueue: (head: TurnRef): void => queue.hint(add(head)),
 
     /** The oldest job not yet begun, over all partitions; a head hinted later than that may still be in line. */
     oldestWaitingAt: () => oldestWaitingAt(queue.queues),

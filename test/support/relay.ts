@@ -12,6 +12,12 @@ export type Relay = {
 /** A command of MongoDB on its way: its name and the collection it is for. */
 export type Command = { name: string; collection: string };
 
+export type RelayOptions = {
+  loses?: (command: Command) => (() => void) | null;
+  swallows?: (command: Command) => boolean;
+  holds?: (command: Command) => Promise<void> | null;
+};
+
 /** Whole commands of the wire protocol, as they come; what is no OP_MSG passes unseen. */
 const eachCommand = (seen: (bytes: Buffer, command: Command | null) => void): ((chunk: Buffer) => void) => {
   let rest = Buffer.alloc(0);
@@ -33,15 +39,10 @@ const eachCommand = (seen: (bytes: Buffer, command: Command | null) => void): ((
 /**
  * A way to a server that a test can cut and mend, without touching the server itself. `loses`: a command that reaches the
  * server, and whose answer is lost with its connection; what it gives is called then. `swallows`: one after which nothing
- * comes back any more, while the connection stays open.
+ * comes back any more, while the connection stays open. `holds`: one that goes on to the server only once what it gives
+ * resolves. With none of them it is for any protocol.
  */
-export const openRelay = async (
-  target: { host: string; port: number },
-  {
-    loses,
-    swallows = () => false,
-  }: { loses?: (command: Command) => (() => void) | null; swallows?: (command: Command) => boolean } = {},
-): Promise<Relay> => {
+export const openRelay = async (target: { host: string; port: number }, options?: RelayOptions): Promise<Relay> => {
   const sockets = new Set<Socket>();
   const keep = (socket: Socket): Socket => {
     sockets.add(socket);
@@ -52,7 +53,8 @@ export const openRelay = async (
     keep(near).on('close', () => far.destroy());
     far.on('close', () => near.destroy());
     far.pipe(near);
-    if (!loses) return void near.pipe(far);
+    if (!options) return void near.pipe(far);
+    const { loses = () => null, swallows = () => false, holds = () => null } = options;
     near.on(
       'data',
       eachCommand((bytes, command) => {
@@ -63,7 +65,9 @@ export const openRelay = async (
         };
         if (command && swallows(command)) far.unpipe(near).resume();
         if (onLost) far.unpipe(near).once('data', lose).resume();
-        far.write(bytes);
+        const held = command && holds(command);
+        if (held) void held.then(() => far.write(bytes));
+        else far.write(bytes);
       }),
     );
   });

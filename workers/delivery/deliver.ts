@@ -1,5 +1,5 @@
 import type { OutboxEvent } from '../../src/conversations/conversation.ts';
-import { claimOf, createEndUnsent, type Unsendable, unsendableOf } from '../../src/conversations/end-unsent.ts';
+import { claimOf, createEndUnsent, unsendableOf } from '../../src/conversations/end-unsent.ts';
 import { lineOf, type Outbox } from '../../src/conversations/outbox.ts';
 import type { ConversationStore } from '../../src/conversations/store.ts';
 import { type ErrorKind, isFinal, neverSent, type StoredDelivery } from '../../src/events/delivery.ts';
@@ -30,10 +30,7 @@ export type OutboxReading = { at: number; outbox: Outbox };
 type Reading = OutboxReading & { endpoint: StoredEndpoint | null };
 
 /** What a line's reading asks for. */
-type Next =
-  | { kind: 'end'; unsendable: Unsendable[] }
-  | { kind: 'send'; event: OutboxEvent; endpoint: StoredEndpoint }
-  | { kind: 'rest' };
+type Next = { kind: 'end' } | { kind: 'send'; event: OutboxEvent; endpoint: StoredEndpoint } | { kind: 'rest' };
 
 /** How a try ended: with an outcome, as unsent as before, or in other hands. */
 type Sent = 'ended' | 'untried' | 'not ours';
@@ -81,8 +78,7 @@ export const createDeliver = (dependencies: Dependencies) => {
     const line = lineOf(outbox, endpointId);
     const [event] = line;
     if (!event) return { kind: 'rest' };
-    const unsendable = unsendableOf(line, { endpoint, eventMaxAgeMs });
-    if (unsendable.length > 0) return { kind: 'end', unsendable };
+    if (unsendableOf(line, { endpoint, eventMaxAgeMs }).length > 0) return { kind: 'end' };
     if (!endpoint || isPaused(endpoint, Date.now()) || breaker.isResting(endpointId)) return { kind: 'rest' };
     return { kind: 'send', event, endpoint };
   };
@@ -132,14 +128,24 @@ export const createDeliver = (dependencies: Dependencies) => {
     return { reading, sent: { event: next.event, how } };
   };
 
+  /**
+   * What ends here is lost for good, and the endpoint may have been read before it was switched on, the line after. So it
+   * is asked once more.
+   */
+  const endHead = async (before: Reading, endpointId: string): Promise<Reading | null> => {
+    const endpoint = await endpoints.readForSending(endpointId);
+    const unsendable = unsendableOf(lineOf(before.outbox, endpointId), { endpoint, eventMaxAgeMs });
+    if (unsendable.length === 0) return { ...before, endpoint };
+    return readAfter(before, endpointId, (outbox) =>
+      endUnsent(outbox, unsendable, { endpointId, url: endpoint?.url ?? '' }),
+    );
+  };
+
   /** The next reading; null where the line rests: empty, paused, turned away for now, or in other hands. */
   const step = async (before: Reading, endpointId: string): Promise<Reading | null> => {
     const next = nextOf(before, endpointId);
     if (next.kind === 'rest') return null;
-    if (next.kind === 'end') {
-      const to = { endpointId, url: before.endpoint?.url ?? '' };
-      return readAfter(before, endpointId, (outbox) => endUnsent(outbox, next.unsendable, to));
-    }
+    if (next.kind === 'end') return endHead(before, endpointId);
     if (!(await slots.enter(endpointId))) return null;
     const { reading, sent } = await sendInSlot(before, endpointId).finally(() => slots.leave(endpointId));
     if (!reading || !sent) return reading;

@@ -52,7 +52,8 @@ export const createLines = ({ conversations, deliver, deliveryQueue, logger }: D
       );
       return;
     }
-    running.wokenAt = at;
+    // Readings that began in this order may end in another.
+    running.wokenAt = Math.max(running.wokenAt, at);
     const trimId = `${lineId}:trim`;
     if (lineOf(outbox, endpointId).length <= BACKLOG_MAX + 1 || active.has(trimId)) return;
     void run(trimId, { key: null, wokenAt: at }, async () => {

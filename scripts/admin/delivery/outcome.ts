@@ -29,8 +29,8 @@ const textOf = (delivery: StoredDelivery): string => {
 };
 
 /** Waits for a test or a resend to end, and tells; a delivery nobody took within 10 s is a failure of ours. */
-export const awaitOutcome = async ({ deliveries, queues }: Opened, deliveryId: string): Promise<Answer> => {
-  await queues.wakeDelivery(deliveryId);
+export const awaitOutcome = async ({ deliveries, deliveryQueue }: Opened, deliveryId: string): Promise<Answer> => {
+  deliveryQueue.wakeDelivery(deliveryId);
   const until = Date.now() + WAIT_MS;
   for (;;) {
     const delivery = (await deliveries.readByIds([deliveryId])).get(deliveryId);
