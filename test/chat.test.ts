@@ -166,8 +166,14 @@ test('a revoked key stops working in every process within a second', async () =>
   await stack.service.assistants.revokeApiKey(keyId);
   const revokedAt = performance.now();
 
-  await eventually(async () => expect((await chat(aTurn())).status).toBe(401));
-  expect(performance.now() - revokedAt).toBeLessThan(1_100);
+  let lastTaken = revokedAt;
+  await eventually(async () => {
+    const startedAt = performance.now();
+    const { status } = await chat(aTurn());
+    if (status === 200) lastTaken = startedAt;
+    expect(status).toBe(401);
+  });
+  expect(lastTaken - revokedAt).toBeLessThan(1_000);
 });
 
 test('text that looks like operators of the database is stored and announced exactly', async () => {

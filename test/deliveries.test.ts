@@ -11,7 +11,7 @@ import { createFeed } from './support/feed.ts';
 import { openReceiver, type Receiver, type ReceiverOptions } from './support/receiver.ts';
 import { useStack } from './support/stack.ts';
 
-const stack = useStack({ sending: { deadlineMs: 400 } });
+const stack = useStack({ sending: { deadlineMs: 2_000 } });
 const opened: (Receiver | Server)[] = [];
 afterAll(() => Promise.all(opened.map(async (one) => void (await one.close()))));
 

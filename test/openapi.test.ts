@@ -22,7 +22,7 @@ const engine: AssistantEngine = {
     return { text: 'echo', suggestedActions, confidence: 1, low: false, language, why: {} };
   },
 };
-const stack = useStack({ engine, env: { REPLY_TIMEOUT_MS: '1000' } });
+const stack = useStack({ engine, env: { REPLY_TIMEOUT_MS: '3000' } });
 const lifecycle = createLifecycle(createLogger({ name: 'test', level: 'silent' }), { deadlineMs: 5_000 });
 afterAll(() => lifecycle.close());
 

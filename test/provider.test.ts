@@ -168,7 +168,7 @@ test.each<[string, string, Behaviour]>([
 ])(
   'a provider that %s is fallen back from: the caller gets the knowledge’s answer',
   async (_name, because, behaviour) => {
-    const { provider, ask } = await setUp({ timeoutMs: 400 });
+    const { provider, ask } = await setUp(because === 'timeout' ? { timeoutMs: 400 } : {});
     provider.behave(behaviour);
 
     const { status, body, why } = await ask();

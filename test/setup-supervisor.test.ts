@@ -48,7 +48,7 @@ describe('the supervisor', () => {
     const first = supervisor.pids()['worker']?.[0] ?? 0;
 
     process.kill(first, 'SIGKILL');
-    await expect.poll(() => lines).toHaveLength(1);
+    await expect.poll(() => lines, { timeout: 10_000 }).toHaveLength(1);
 
     const second = supervisor.pids()['worker']?.[0];
     expect(lines[0]).toBe(`worker-1 (pid ${first}) ended by SIGKILL; started again as pid ${second}`);

@@ -65,7 +65,9 @@ test('a claim whose worker is gone ends unknown after ten seconds, not before, a
         { $set: { claimedAt: new mongo.Timestamp({ t: Math.floor(Date.now() / 1000) - seconds, i: 1 }) } },
       ]);
 
-  await ageTo(7); // whole seconds: up to eight
+  // Whole seconds: up to eight, at the beginning of one hardly more than seven.
+  await new Promise((resolve) => setTimeout(resolve, 1_000 - (Date.now() % 1_000)));
+  await ageTo(7);
   await new Promise((resolve) => setTimeout(resolve, 1_600));
   const before = await readDelivery(id);
   await ageTo(12);
