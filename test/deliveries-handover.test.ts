@@ -11,13 +11,14 @@ const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
 
 const contentOf = ({ json }: { json: unknown }) => (json as { payload: { content?: string } }).payload.content;
 
-/** A line whose first event its receiver holds until it is released. */
+/** A line whose receiver holds the first event until it is released, and takes a while for the others. */
 const aHeldLine = async () => {
   const { promise: released, resolve: release } = Promise.withResolvers<void>();
   const { assistantId } = await anAssistant(stack);
   const receiver = await openReceiver({
     respond: async (_, nth) => {
-      if (nth === 1) await released;
+      if (nth > 1) return { delayMs: 500 };
+      await released;
       return {};
     },
   });
@@ -78,9 +79,10 @@ test('what happens after an endpoint is on again is sent, however old the readin
   await receiver.waitFor((all) => all.length === 1);
 
   await endpoints.setEnabled(endpointId, false);
+  const readingsBefore = endpointReadings;
   release();
   await pulling;
-  await eventually(() => expect(endpointReadings).toBeGreaterThan(1));
+  await eventually(() => expect(endpointReadings).toBeGreaterThan(readingsBefore));
   await endpoints.setEnabled(endpointId, true);
   await say('2');
   letPull();

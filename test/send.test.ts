@@ -453,7 +453,7 @@ describe('connections', () => {
     await expect.poll(() => receiver.endings).toHaveLength(2);
     await idleFor(1000);
     expect(receiver.endings).toHaveLength(2);
-    await idleFor(2500);
+    await idleFor(1900);
     expect(receiver.endings).toEqual(['end', 'end', 'end', 'end']);
   });
 

@@ -253,14 +253,17 @@ test('who leaves before the message has not been answered: the same message brin
 
   const again = await stream(assistant, { session_id, message });
   const events = await again.ended;
-  await eventually(async () => {
-    const next = await stream(assistant, { session_id, message: 'another' });
-    next.leave();
-    expect(next.headers.get('idempotent-replayed')).toBeNull();
-  });
+  const row = await stack.service.mongo.collection('conversations').findOne({ sessionId: session_id });
+  const another = { key: String(row?._id), turnId: String(row?.recent.at(-1).turnId) };
+  await eventually(async () =>
+    expect(await stack.service.hints.findDelivered([another])).toEqual(new Set([another.turnId])),
+  );
+  const next = await stream(assistant, { session_id, message: 'another' });
+  next.leave();
 
   expect(again.headers.get('idempotent-replayed')).toBe('true');
   expect(events.at(-1)?.data.reply).toBe('Half and half');
+  expect(next.headers.get('idempotent-replayed')).toBeNull();
 });
 
 test('a turn erased or failed meanwhile ends the stream with an error event', async () => {
