@@ -1,4 +1,5 @@
-import type { GuardFinding } from './guard.ts';
+/** What a message tries: to replace the instructions, to read them, or to pass for another speaker. */
+export type GuardFinding = 'override' | 'leak' | 'role_token';
 
 /** At most so much between the words of one attempt. */
 const NEAR = '.{0,40}?';

@@ -1,7 +1,4 @@
-import { guardPatterns } from './guard-patterns.ts';
-
-/** What a message tries: to replace the instructions, to read them, or to pass for another speaker. */
-export type GuardFinding = 'override' | 'leak' | 'role_token';
+import { type GuardFinding, guardPatterns } from './guard-patterns.ts';
 
 /** Long messages are looked at from both ends; nothing between them is long enough to matter. */
 const LOOKED_AT = 4_000;
