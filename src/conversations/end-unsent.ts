@@ -4,10 +4,10 @@ import type { StoredEndpoint } from '../events/endpoint.ts';
 import { composeBody } from '../events/event.ts';
 import type { DeliveryStore } from '../events/store.ts';
 import type { OutboxEvent } from './conversation.ts';
-import { BACKLOG_MAX, type Outbox, type OutboxStore } from './outbox.ts';
+import { BACKLOG_MAX, lineOf, type Outbox, type OutboxStore } from './outbox.ts';
 
 /** An event that must not go out, and why. */
-export type Unsendable = { event: OutboxEvent; errorKind: ErrorKind };
+type Unsendable = { event: OutboxEvent; errorKind: ErrorKind };
 
 export type OnEnded = (
   claim: Pick<Claim, 'eventId' | 'endpointId' | 'event' | 'conversationId'>,
@@ -51,13 +51,21 @@ export const unsendableOf = (
   return found;
 };
 
+type Dependencies = { deliveries: DeliveryStore; outbox: OutboxStore; eventMaxAgeMs: number; onEnded: OnEnded };
+
 /**
- * Ends events without sending them, each by a claim that is born ended, and takes them off their line. One that somebody
- * is sending is left to him. Answers with the outbox as it stands after; null where nothing could be ended.
+ * Ends what of a line must not go out, each event by a claim that is born ended, and takes it off the line. One that
+ * somebody is sending is left to him. The endpoint must have been read after the outbox: what it refuses is lost for good.
+ * Answers with the outbox as it stands after; null where nothing was to be ended or could be.
  */
 export const createEndUnsent =
-  ({ deliveries, outbox: store, onEnded }: { deliveries: DeliveryStore; outbox: OutboxStore; onEnded: OnEnded }) =>
-  async (outbox: Outbox, unsendable: Unsendable[], to: { endpointId: string; url: string }): Promise<Outbox | null> => {
+  ({ deliveries, outbox: store, eventMaxAgeMs, onEnded }: Dependencies) =>
+  async (
+    { outbox, endpoint }: { outbox: Outbox; endpoint: StoredEndpoint | null },
+    endpointId: string,
+  ): Promise<Outbox | null> => {
+    const to = { endpointId, url: endpoint?.url ?? '' };
+    const unsendable = unsendableOf(lineOf(outbox, endpointId), { endpoint, eventMaxAgeMs });
     const results = await Promise.all(
       unsendable.map(async ({ event, errorKind }) => {
         const claim = claimOf(outbox, event, to);
@@ -70,7 +78,7 @@ export const createEndUnsent =
     const ended = unsendable.filter((_, index) => results[index]).map(({ event }) => event);
     if (ended.length === 0) return null;
     // Where some must not go out, so mostly must those behind them.
-    return store.pullEnded(outbox, to.endpointId, ended, { readWhole: true });
+    return store.pullEnded(outbox, endpointId, ended, { readWhole: true });
   };
 
 export type EndUnsent = ReturnType<typeof createEndUnsent>;

@@ -2,7 +2,7 @@ import type { DeliveryQueue } from '../events/queue.ts';
 import type { DeliveryStore } from '../events/store.ts';
 import type { EndpointStore } from '../events/endpoint-store.ts';
 import { deliveryIdOf } from '../events/delivery.ts';
-import { type OnEnded, createEndUnsent, unsendableOf } from './end-unsent.ts';
+import { type OnEnded, createEndUnsent } from './end-unsent.ts';
 import { BACKLOG_MAX, endpointsOf, lineOf, type StaleOutbox } from './outbox.ts';
 import { createPatience } from './patience.ts';
 import type { ConversationStore } from './store.ts';
@@ -44,7 +44,7 @@ export const createDeliverySweeps = (dependencies: Dependencies) => {
     onEnded = () => undefined,
     onLost = () => undefined,
   } = dependencies;
-  const endUnsent = createEndUnsent({ deliveries, outbox: conversations.outbox, onEnded });
+  const endUnsent = createEndUnsent({ deliveries, outbox: conversations.outbox, eventMaxAgeMs, onEnded });
   const patience = createPatience();
 
   const claims = async (): Promise<void> => {
@@ -78,10 +78,7 @@ export const createDeliverySweeps = (dependencies: Dependencies) => {
     );
     for (const { key, endpointId } of over) {
       const outbox = await conversations.outbox.read(key);
-      const endpoint = await endpoints.readForSending(endpointId);
-      const unsendable = outbox ? unsendableOf(lineOf(outbox, endpointId), { endpoint, eventMaxAgeMs }) : [];
-      if (outbox && unsendable.length > 0)
-        await endUnsent(outbox, unsendable, { endpointId, url: endpoint?.url ?? '' });
+      if (outbox) await endUnsent({ outbox, endpoint: await endpoints.readForSending(endpointId) }, endpointId);
     }
   };
 

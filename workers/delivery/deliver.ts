@@ -46,7 +46,7 @@ const isFresh = ({ at }: { at: number }): boolean => performance.now() - at < RE
 export const createDeliver = (dependencies: Dependencies) => {
   const { conversations, endpoints, deliveries, dispatch, breaker, slots, eventMaxAgeMs, logger } = dependencies;
   const { outbox: outboxes } = conversations;
-  const endUnsent = createEndUnsent({ deliveries, outbox: outboxes, onEnded: dispatch.logEnd });
+  const endUnsent = createEndUnsent({ deliveries, outbox: outboxes, eventMaxAgeMs, onEnded: dispatch.logEnd });
 
   const read = async (key: string, endpointId: string): Promise<Reading | null> => {
     const at = performance.now();
@@ -61,14 +61,11 @@ export const createDeliver = (dependencies: Dependencies) => {
   const readAfter = async (
     before: Reading,
     endpointId: string,
-    write: (outbox: Outbox) => Promise<Outbox | null>,
+    write: () => Promise<Outbox | null>,
   ): Promise<Reading | null> => {
     const at = performance.now();
     const more = lineOf(before.outbox, endpointId).length > 1;
-    const [outbox, early] = await Promise.all([
-      write(before.outbox),
-      more ? endpoints.readForSending(endpointId) : null,
-    ]);
+    const [outbox, early] = await Promise.all([write(), more ? endpoints.readForSending(endpointId) : null]);
     if (!outbox) return null;
     const isDone = lineOf(outbox, endpointId).length === 0;
     return { at, outbox, endpoint: early ?? (isDone ? null : await endpoints.readForSending(endpointId)) };
@@ -133,12 +130,9 @@ export const createDeliver = (dependencies: Dependencies) => {
    * is asked once more.
    */
   const endHead = async (before: Reading, endpointId: string): Promise<Reading | null> => {
-    const endpoint = await endpoints.readForSending(endpointId);
-    const unsendable = unsendableOf(lineOf(before.outbox, endpointId), { endpoint, eventMaxAgeMs });
-    if (unsendable.length === 0) return { ...before, endpoint };
-    return readAfter(before, endpointId, (outbox) =>
-      endUnsent(outbox, unsendable, { endpointId, url: endpoint?.url ?? '' }),
-    );
+    const reading = { ...before, endpoint: await endpoints.readForSending(endpointId) };
+    if (nextOf(reading, endpointId).kind !== 'end') return reading;
+    return readAfter(reading, endpointId, () => endUnsent(reading, endpointId));
   };
 
   /** The next reading; null where the line rests: empty, paused, turned away for now, or in other hands. */
@@ -151,7 +145,7 @@ export const createDeliver = (dependencies: Dependencies) => {
     if (!reading || !sent) return reading;
     if (sent.how === 'not ours') return null;
     if (sent.how === 'untried') return read(reading.outbox._id, endpointId);
-    return readAfter(reading, endpointId, (outbox) => outboxes.pullEnded(outbox, endpointId, [sent.event]));
+    return readAfter(reading, endpointId, () => outboxes.pullEnded(reading.outbox, endpointId, [sent.event]));
   };
 
   /** A test or a resend once claimed; what ends here unsent was never tried. */
@@ -190,9 +184,7 @@ export const createDeliver = (dependencies: Dependencies) => {
 
     /** Ends what is over the bound in a line whose head is being sent, which may take a while. */
     trimLine: async ({ outbox }: OutboxReading, endpointId: string): Promise<void> => {
-      const endpoint = await endpoints.readForSending(endpointId);
-      const unsendable = unsendableOf(lineOf(outbox, endpointId), { endpoint, eventMaxAgeMs });
-      if (unsendable.length > 0) await endUnsent(outbox, unsendable, { endpointId, url: endpoint?.url ?? '' });
+      await endUnsent({ outbox, endpoint: await endpoints.readForSending(endpointId) }, endpointId);
     },
 
     /** A test or a resend: outside the order and the pauses, claimed by compare-and-set. */

@@ -72,11 +72,9 @@ const findDeliveries = async ({ mongo }: Opened, filter: Record<string, unknown>
 
 const findPaused = async ({ endpoints }: Opened) => {
   const paused = await Promise.all((await endpoints.listPausedIds()).map(endpoints.readForSending));
-  return paused.flatMap((endpoint) => {
-    if (!endpoint) return [];
-    const { _id: endpointId, url, pause } = endpoint;
-    return [{ endpointId, url, pause }];
-  });
+  return paused
+    .filter((endpoint) => endpoint !== null)
+    .map(({ _id: endpointId, url, pause }) => ({ endpointId, url, pause }));
 };
 
 /** Endpoints whose secrets the key given here does not open: their events cannot be signed. */
@@ -87,16 +85,17 @@ const findUnreadableSecrets = async ({ mongo, endpoints }: Opened): Promise<stri
     .limit(LOOKED_AT)
     .toArray();
   const stored = await Promise.all(ids.map(({ _id }) => endpoints.readForSending(_id)));
-  return stored.flatMap((endpoint) => {
-    if (!endpoint) return [];
-    try {
-      endpoints.openSecrets(endpoint, Date.now());
-      return [];
-    } catch (cause) {
-      if (cause instanceof VaultError) return [endpoint._id];
-      throw cause;
-    }
-  });
+  return stored
+    .filter((endpoint) => endpoint !== null)
+    .flatMap((endpoint) => {
+      try {
+        endpoints.openSecrets(endpoint, Date.now());
+        return [];
+      } catch (cause) {
+        if (cause instanceof VaultError) return [endpoint._id];
+        throw cause;
+      }
+    });
 };
 
 /** Everything that should have moved by itself and has not. Counts stop at 1,000. */
