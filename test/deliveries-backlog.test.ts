@@ -3,7 +3,7 @@ import { afterAll, expect, test } from 'vitest';
 import { anAssistant } from './support/builders.ts';
 import { eventually } from './support/eventually.ts';
 import { createFeed } from './support/feed.ts';
-import { openReceiver, type Receiver } from './support/receiver.ts';
+import { contentOf, openReceiver, type Receiver } from './support/receiver.ts';
 import { useStack } from './support/stack.ts';
 
 // A send hangs for longer than the test takes also on a busy machine, and ends before its claim counts as lost.
@@ -11,7 +11,6 @@ const stack = useStack({ deliveryWorkers: 0, sending: { deadlineMs: 9_500 } });
 const opened: Receiver[] = [];
 afterAll(() => Promise.all(opened.map((one) => one.close())));
 
-const contentOf = ({ json }: { json: unknown }) => (json as { payload: { content?: string } }).payload.content;
 const numbers = (from: number, to: number) => Array.from({ length: to - from }, (_, index) => String(from + index));
 
 /** Answers the first request only when it is released. */

@@ -7,7 +7,7 @@ import { anAssistant } from './support/builders.ts';
 import { eventually } from './support/eventually.ts';
 import { createFeed } from './support/feed.ts';
 import { freePort } from './support/processes.ts';
-import { openReceiver, type Receiver } from './support/receiver.ts';
+import { contentOf, openReceiver, type Receiver } from './support/receiver.ts';
 import { useStack } from './support/stack.ts';
 
 /** Longer than the healthy endpoint takes on a busy machine. */
@@ -26,8 +26,6 @@ afterAll(async () => {
   await Promise.all(opened.map((one) => one.close()));
   await lifecycle.close();
 });
-
-const contentOf = ({ json }: { json: unknown }) => (json as { payload: { content?: string } }).payload.content;
 
 const linesTo = async (url: string, count: number) => {
   const { assistantId } = await anAssistant(stack);

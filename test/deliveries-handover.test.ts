@@ -3,13 +3,11 @@ import { openDeliveryWorker } from '../workers/delivery/worker.ts';
 import { anAssistant } from './support/builders.ts';
 import { eventually } from './support/eventually.ts';
 import { createFeed } from './support/feed.ts';
-import { openReceiver } from './support/receiver.ts';
+import { contentOf, openReceiver } from './support/receiver.ts';
 import { openRelayed } from './support/relayed.ts';
 import { useStack } from './support/stack.ts';
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
-
-const contentOf = ({ json }: { json: unknown }) => (json as { payload: { content?: string } }).payload.content;
 
 /** A line whose receiver holds the first event until it is released, and takes a while for the others. */
 const aHeldLine = async () => {

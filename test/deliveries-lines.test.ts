@@ -3,14 +3,13 @@ import { isFinal } from '../src/events/delivery.ts';
 import { anAssistant } from './support/builders.ts';
 import { eventually } from './support/eventually.ts';
 import { createFeed } from './support/feed.ts';
-import { openReceiver, type Receiver, type ReceiverOptions } from './support/receiver.ts';
+import { contentOf, openReceiver, type Receiver, type ReceiverOptions } from './support/receiver.ts';
 import { useStack } from './support/stack.ts';
 
 const stack = useStack({ deliveryWorkers: 2 });
 const opened: Receiver[] = [];
 afterAll(() => Promise.all(opened.map((one) => one.close())));
 
-const contentOf = ({ json }: { json: unknown }) => (json as { payload: { content?: string } }).payload.content;
 const numbers = (from: number, to: number) => Array.from({ length: to - from }, (_, index) => String(from + index));
 
 const aLine = async (options: ReceiverOptions = {}, conversations = 1) => {

@@ -7,14 +7,12 @@ import { neverSent } from '../src/events/delivery.ts';
 import { anAssistant } from './support/builders.ts';
 import { eventually } from './support/eventually.ts';
 import { createFeed } from './support/feed.ts';
-import { openReceiver, type Receiver } from './support/receiver.ts';
+import { contentOf, openReceiver, type Receiver } from './support/receiver.ts';
 import { useStack } from './support/stack.ts';
 
 const stack = useStack();
 const opened: Receiver[] = [];
 afterAll(() => Promise.all(opened.map((one) => one.close())));
-
-const contentOf = ({ json }: { json: unknown }) => (json as { payload: { content?: string } }).payload.content;
 
 const aLine = async (conversations = 1) => {
   const { assistantId } = await anAssistant(stack);

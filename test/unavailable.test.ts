@@ -6,7 +6,7 @@ import { createLogger } from '../src/platform/logger.ts';
 import { anAssistant, aTurn, request } from './support/builders.ts';
 import { eventually } from './support/eventually.ts';
 import { problemOf } from './support/problem.ts';
-import { openRelay, type Relay } from './support/relay.ts';
+import { type Relay, openRelay, through } from './support/relay.ts';
 import { useStack } from './support/stack.ts';
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
@@ -17,21 +17,8 @@ let redis: Relay;
 let mongodb: Relay;
 let url: string;
 
-const relayTo = (address: string) => {
-  const { hostname, port } = new URL(address);
-  return openRelay({ host: hostname, port: Number(port) });
-};
-
-/** The same address through a relay; the driver must not ask the replica set where else it might be found. */
-const through = (address: string, relay: Relay): string => {
-  const relayed = new URL(address);
-  relayed.host = `127.0.0.1:${relay.port}`;
-  if (relayed.protocol === 'mongodb:') relayed.search = '?directConnection=true';
-  return relayed.href;
-};
-
 beforeAll(async () => {
-  [redis, mongodb] = await Promise.all([relayTo(inject('redisUrl')), relayTo(inject('mongodbUrl'))]);
+  [redis, mongodb] = await Promise.all([openRelay(inject('redisUrl')), openRelay(inject('mongodbUrl'))]);
   const { REDIS_URL = '', MONGODB_URL = '' } = stack.env;
   const config = readConfig({
     ...stack.env,

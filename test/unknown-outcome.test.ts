@@ -7,7 +7,7 @@ import { createLogger } from '../src/platform/logger.ts';
 import { anAssistant, type ChatBody, request } from './support/builders.ts';
 import { eventually } from './support/eventually.ts';
 import { problemOf } from './support/problem.ts';
-import { type Command, openRelay, type Relay } from './support/relay.ts';
+import { type Command, type Relay, openRelay, through } from './support/relay.ts';
 import { useStack } from './support/stack.ts';
 
 const stack = useStack({ deliveryWorkers: 0 });
@@ -20,7 +20,6 @@ let trap: { of: (command: Command) => boolean; onLost: () => void } | null = nul
 let silent: { of: (command: Command) => boolean; times: number } | null = null;
 
 beforeAll(async () => {
-  const { hostname, port } = new URL(inject('mongodbUrl'));
   const loses = (command: Command): (() => void) | null => {
     if (!trap?.of(command)) return null;
     const { onLost } = trap;
@@ -32,11 +31,8 @@ beforeAll(async () => {
     silent.times -= 1;
     return true;
   };
-  relay = await openRelay({ host: hostname, port: Number(port) }, { loses, swallows });
-  const relayed = new URL(stack.env['MONGODB_URL'] ?? '');
-  relayed.host = `127.0.0.1:${relay.port}`;
-  relayed.search = '?directConnection=true';
-  const config = readConfig({ ...stack.env, MONGODB_URL: relayed.href });
+  relay = await openRelay(inject('mongodbUrl'), { loses, swallows });
+  const config = readConfig({ ...stack.env, MONGODB_URL: through(stack.env['MONGODB_URL'] ?? '', relay) });
   const api = await openApi({ config, logger: createLogger({ name: 'test', level: 'silent' }), lifecycle });
   url = `http://127.0.0.1:${api.port}`;
 });

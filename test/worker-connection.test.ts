@@ -9,7 +9,7 @@ import { openRelay } from './support/relay.ts';
 
 test('a worker that is refused its own connection at first works once it has one', async () => {
   const direct = new URL(inject('redisUrl'));
-  const relay = await openRelay({ host: direct.hostname, port: Number(direct.port) });
+  const relay = await openRelay(direct.href);
   const logger = createLogger({ name: 'test', level: 'silent' });
   const [name, done] = [`t-${randomUUID()}`, [] as unknown[]];
   const connection = await openRedis({ url: `redis://127.0.0.1:${relay.port}`, role: 'worker' }, logger);

@@ -39,6 +39,10 @@ export interface Receiver {
   close: () => Promise<void>;
 }
 
+/** What the message of an event says, as far as it is told of one. */
+export const contentOf = ({ json }: { json: unknown }): string | undefined =>
+  (json as { payload: { content?: string } }).payload.content;
+
 const parseJson = (body: Buffer): unknown => {
   try {
     return JSON.parse(body.toString('utf8'));

@@ -37,19 +37,20 @@ const eachCommand = (seen: (bytes: Buffer, command: Command | null) => void): ((
 };
 
 /**
- * A way to a server that a test can cut and mend, without touching the server itself. `loses`: a command that reaches the
+ * A way to the server of this address that a test can cut and mend, without touching the server itself. `loses`: a command that reaches the
  * server, and whose answer is lost with its connection; what it gives is called then. `swallows`: one after which nothing
  * comes back any more, while the connection stays open. `holds`: one that goes on to the server only once what it gives
  * resolves. With none of them it is for any protocol.
  */
-export const openRelay = async (target: { host: string; port: number }, options?: RelayOptions): Promise<Relay> => {
+export const openRelay = async (address: string, options?: RelayOptions): Promise<Relay> => {
+  const target = new URL(address);
   const sockets = new Set<Socket>();
   const keep = (socket: Socket): Socket => {
     sockets.add(socket);
     return socket.on('error', () => socket.destroy()).on('close', () => sockets.delete(socket));
   };
   const server = createServer((near) => {
-    const far = keep(connect(target.port, target.host));
+    const far = keep(connect(Number(target.port), target.hostname));
     keep(near).on('close', () => far.destroy());
     far.on('close', () => near.destroy());
     far.pipe(near);
@@ -84,4 +85,12 @@ export const openRelay = async (target: { host: string; port: number }, options?
     refuse: () => void server.close(),
     mend: () => listen(port),
   };
+};
+
+/** The same address through a relay; the driver must not ask the replica set where else it might be found. */
+export const through = (address: string, relay: Relay): string => {
+  const relayed = new URL(address);
+  relayed.host = `127.0.0.1:${relay.port}`;
+  if (relayed.protocol === 'mongodb:') relayed.search = '?directConnection=true';
+  return relayed.href;
 };
