@@ -3,7 +3,7 @@ import { startMongod } from './services/mongod.ts';
 import type { Service } from './services/process.ts';
 import { startRedis } from './services/redis.ts';
 
-export { startMongod } from './services/mongod.ts';
+export { type ReplicaSet, startMongod, startReplicaSet } from './services/mongod.ts';
 export type { Service, ServiceOptions } from './services/process.ts';
 export { freePort } from './services/place.ts';
 export { type RedisOptions, startRedis } from './services/redis.ts';

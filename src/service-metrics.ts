@@ -1,5 +1,6 @@
 import type { LimitKind } from './assistants/rate-limit.ts';
 import type { DeliveryQueue } from './events/queue.ts';
+import { serverNow } from './platform/clock.ts';
 import type { Metrics } from './platform/metrics.ts';
 import type { TurnQueue } from './turns/queue.ts';
 import type { Repetition } from './turns/begin.ts';
@@ -71,7 +72,7 @@ export const sampleQueues = (metrics: Metrics, queues: { turns: TurnQueue; deliv
       Promise.all(
         named.map(async ([queue, { oldestWaitingAt }]) => {
           const at = await oldestWaitingAt();
-          return { labels: { queue }, value: at === null ? 0 : Math.max(0, Date.now() - at) / 1000 };
+          return { labels: { queue }, value: at === null ? 0 : Math.max(0, serverNow() - at) / 1000 };
         }),
       ),
   );

@@ -1,10 +1,11 @@
 import mongoose from 'mongoose';
 import * as z from 'zod';
-import { type Service, type ServiceOptions, startService } from './process.ts';
+import { type Service, type ServiceKind, type ServiceOptions, startService } from './process.ts';
 import { type Place, startCommand } from './program.ts';
 
 const SET = 'rs0';
 const NOT_YET_INITIALISED = 94;
+const ELECTION_TRIES = 400;
 
 const Hello = z.object({ isWritablePrimary: z.boolean().optional() });
 const SetConfig = z.object({
@@ -38,23 +39,27 @@ const formSet = async (admin: Admin, host: string): Promise<void> => {
   await admin.command({ replSetReconfig: moved, force: true });
 };
 
-const becomePrimary = async ({ port }: { port: number }): Promise<void> => {
+const withAdmin = async <Value>(port: number, work: (admin: Admin) => Promise<Value>): Promise<Value> => {
   const client = new mongoose.mongo.MongoClient(`mongodb://127.0.0.1:${port}/?directConnection=true`, {
     serverSelectionTimeoutMS: 500,
     connectTimeoutMS: 500,
   });
   try {
-    const admin = client.db('admin');
+    return await work(client.db('admin'));
+  } finally {
+    await client.close();
+  }
+};
+
+const becomePrimary = ({ port }: { port: number }): Promise<void> =>
+  withAdmin(port, async (admin) => {
     await formSet(admin, `127.0.0.1:${port}`);
     for (let tries = 0; tries < 100; tries++) {
       if (Hello.parse(await admin.command({ hello: 1 })).isWritablePrimary) return;
       await new Promise((resolve) => setTimeout(resolve, 10));
     }
     throw new Error('not yet primary');
-  } finally {
-    await client.close();
-  }
-};
+  });
 
 /** For a laptop, and for many at once. */
 const MODEST = ['--wiredTigerCacheSizeGB', '0.5', '--oplogSize', '256'];
@@ -68,6 +73,15 @@ const settings = ({ port, dir, bind }: Place, sizes: string[]): string[] => {
   return [...network, ...storage, ...log, ...parameters.flatMap((parameter) => ['--setParameter', parameter])];
 };
 
+const mongodKind = (ready: ServiceKind['ready'], sizes: string[]): ServiceKind => ({
+  name: 'mongod',
+  logFile: 'mongod.log',
+  url: (port) => `mongodb://127.0.0.1:${port}/parley?replicaSet=${SET}`,
+  ready,
+  start: (where) =>
+    startCommand({ service: 'mongodb', program: 'mongod', settings: (place) => settings(place, sizes) }, where),
+});
+
 /**
  * A mongod of our own on 127.0.0.1, a replica set of one: `w: majority, j: true` and transactions work as in production.
  * `modest: false` leaves it the memory that it takes by itself, as on a server.
@@ -76,17 +90,62 @@ export const startMongod = ({
   modest = true,
   ...options
 }: ServiceOptions & { modest?: boolean } = {}): Promise<Service> =>
-  startService(
-    {
-      name: 'mongod',
-      logFile: 'mongod.log',
-      url: (port) => `mongodb://127.0.0.1:${port}/parley?replicaSet=${SET}`,
-      ready: becomePrimary,
-      start: (where) =>
-        startCommand(
-          { service: 'mongodb', program: 'mongod', settings: (place) => settings(place, modest ? MODEST : []) },
-          where,
-        ),
-    },
-    options,
-  );
+  startService(mongodKind(becomePrimary, modest ? MODEST : []), options);
+
+const answers = async ({ port }: { port: number }): Promise<void> => {
+  await withAdmin(port, (admin) => admin.command({ hello: 1 }));
+};
+
+export type ReplicaSet = {
+  url: string;
+  members: Service[];
+  /** Which member is the primary at this moment; null while there is none. */
+  findPrimary: () => Promise<Service | null>;
+  /** Has this member stand for election now, rather than after the election timeout. */
+  elect: (member: Service) => Promise<void>;
+  dispose: () => Promise<void>;
+};
+
+/** Several members on 127.0.0.1, the first of them primary. A member that dies is missed after `electionTimeoutMs`. */
+export const startReplicaSet = async (
+  count: number,
+  { electionTimeoutMs = 2_000 }: { electionTimeoutMs?: number } = {},
+): Promise<ReplicaSet> => {
+  const members = await Promise.all(Array.from({ length: count }, () => startService(mongodKind(answers, MODEST), {})));
+  const hosts = members.map(({ port }, _id) => ({ _id, host: `127.0.0.1:${port}` }));
+  const dispose = async (): Promise<void> => {
+    await Promise.all(members.map((member) => member.dispose()));
+  };
+  const findPrimary = async (): Promise<Service | null> => {
+    const roles = await Promise.all(
+      members.map(({ pid, port }) =>
+        pid === undefined ? null : withAdmin(port, (admin) => admin.command({ hello: 1 })).catch(() => null),
+      ),
+    );
+    const at = roles.findIndex((role) => role !== null && Hello.parse(role).isWritablePrimary === true);
+    return members[at] ?? null;
+  };
+  const elect = async ({ port }: Service): Promise<void> => {
+    await withAdmin(port, (admin) => admin.command({ replSetStepUp: 1 }));
+  };
+  try {
+    const config = { _id: SET, members: hosts, settings: { electionTimeoutMillis: electionTimeoutMs } };
+    await withAdmin(members[0]?.port ?? 0, (admin) => admin.command({ replSetInitiate: config }));
+    for (let tries = 0; (await findPrimary()) !== members[0]; tries++) {
+      if (tries === ELECTION_TRIES) throw new Error('the replica set has no primary');
+      // Refused until the members have heard of each other.
+      await elect(members[0] as Service).catch(() => undefined);
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+  } catch (cause) {
+    await dispose();
+    throw cause;
+  }
+  return {
+    url: `mongodb://${hosts.map(({ host }) => host).join(',')}/parley?replicaSet=${SET}`,
+    members,
+    findPrimary,
+    elect,
+    dispose,
+  };
+};

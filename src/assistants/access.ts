@@ -1,4 +1,5 @@
 import type { Request, RequestHandler, Response } from 'express';
+import { serverDate } from '../platform/clock.ts';
 import { ApiError, type ErrorCode, notFound } from '../platform/errors.ts';
 import { isUuid } from '../platform/ids.ts';
 import { beforeWriting } from '../platform/mongo.ts';
@@ -73,7 +74,7 @@ export const createAccess = ({ assistants, rateLimiter, channelCalls }: Dependen
 
   /** Every call to a channel of ours is on its list, however it ends. */
   const watchCall = (assistantId: string, res: Response): void => {
-    const [at, since] = [new Date().toISOString(), performance.now()];
+    const [at, since] = [serverDate().toISOString(), performance.now()];
     const told: Told = {};
     res.locals.told = told;
     res.on('close', () => {

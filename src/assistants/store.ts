@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import type { Connection } from 'mongoose';
+import { serverDate, serverNow } from '../platform/clock.ts';
 import { newId } from '../platform/ids.ts';
 import { notFound } from '../platform/errors.ts';
 import type { Vault } from '../platform/vault.ts';
@@ -91,8 +92,8 @@ export const createAssistantStore = ({ connection, vault }: { connection: Connec
       // The checksum spares the store a look-up, and costs more than finding a key that is known.
       if (!findByHash.knows(hash) && !isWellFormedApiKey(apiKey)) return null;
       const key = await findByHash(hash);
-      if (key && (key.lastUsedAt?.getTime() ?? 0) < Date.now() - LAST_USED_EVERY_MS) {
-        key.lastUsedAt = new Date();
+      if (key && (key.lastUsedAt?.getTime() ?? 0) < serverNow() - LAST_USED_EVERY_MS) {
+        key.lastUsedAt = serverDate();
         // Shown to people only; losing one of these writes is harmless.
         apiKeys.updateOne({ _id: key.keyId }, { lastUsedAt: key.lastUsedAt }).catch(() => undefined);
       }
@@ -115,7 +116,7 @@ export const createAssistantStore = ({ connection, vault }: { connection: Connec
         sessionKey: randomBytes(32).toString('base64url'),
         channel: { connected: false, tokenHash: null, limitPerMinute: DEFAULT_LIMIT_PER_MINUTE },
         version: 1,
-        createdAt: new Date(),
+        createdAt: serverDate(),
       };
       await assistants.create(stored);
       return toAssistant(stored);
@@ -193,7 +194,7 @@ export const createAssistantStore = ({ connection, vault }: { connection: Connec
         name,
         lastFour: apiKey.slice(-4),
         limitPerMinute: limitPerMinute ?? DEFAULT_LIMIT_PER_MINUTE,
-        createdAt: new Date(),
+        createdAt: serverDate(),
         lastUsedAt: null,
         revokedAt: null,
       };
@@ -224,7 +225,7 @@ export const createAssistantStore = ({ connection, vault }: { connection: Connec
 
     /** Revoking twice is a no-op. */
     revokeApiKey: async (keyId: string): Promise<ApiKey> => {
-      await apiKeys.updateOne({ _id: keyId, revokedAt: null }, { revokedAt: new Date() });
+      await apiKeys.updateOne({ _id: keyId, revokedAt: null }, { revokedAt: serverDate() });
       const stored = await apiKeys.findById(keyId).lean();
       if (!stored) throw notFound();
       return toApiKey(stored);

@@ -1,13 +1,15 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Connection } from 'mongoose';
-import { createBatcher } from '../platform/batch.ts';
+import type { ItemFailure } from '../platform/batch.ts';
 import { ApiError, unavailable } from '../platform/errors.ts';
 import {
   collectionOf,
   createReader,
+  createStoreBatcher,
   DUPLICATE_KEY,
   isConnectionFailure,
   OutcomeUnknown,
+  toItemFailure,
   updateMany,
   wasNeverSent,
   wasNotPrimary,
@@ -46,31 +48,30 @@ export const createAccept = ({ connection, settle }: { connection: Connection; s
       },
     );
 
-  const upsert = createBatcher<Upsert, Upserted>(async (items) => {
-    const { writeErrors = [] } = await updateMany(
-      connection,
-      'conversations',
-      items.map(({ turn, receiversOf }) => acceptStatement(turn, receiversOf)),
-    ).catch((cause: unknown) => {
-      // It may have stepped down between two statements of the batch.
-      throw wasNotPrimary(cause) && items.length > 1 ? new OutcomeUnknown('a batch was refused', { cause }) : cause;
-    });
-    const refused = new Set<number>();
-    for (const { index, code } of writeErrors) {
-      if (code !== DUPLICATE_KEY) throw new OutcomeUnknown(`a turn of a batch could not be stored (code ${code})`);
-      refused.add(index);
-    }
-    return Promise.all(
-      items.map(async ({ turn, readBack: wanted }, index) => {
-        if (refused.has(index)) return null;
-        return wanted ? readBack(turn) : { conversationId: null, head: true };
-      }),
-    );
-  });
+  const upsert = createStoreBatcher<Upsert, Upserted>(
+    async (items) => {
+      const { writeErrors = [] } = await updateMany(
+        connection,
+        'conversations',
+        items.map(({ turn, receiversOf }) => acceptStatement(turn, receiversOf)),
+      ).catch((cause: unknown) => {
+        // It may have stepped down between two statements of the batch.
+        throw wasNotPrimary(cause) && items.length > 1 ? new OutcomeUnknown('a batch was refused', { cause }) : cause;
+      });
+      const errors = new Map(writeErrors.map((error) => [error.index, error]));
+      return Promise.all(
+        items.map(async ({ turn, readBack: wanted }, index): Promise<Upserted | ItemFailure> => {
+          const error = errors.get(index);
+          if (error) return error.code === DUPLICATE_KEY ? null : toItemFailure(error);
+          return wanted ? readBack(turn) : { conversationId: null, head: true };
+        }),
+      );
+    },
+    { lengthOf: ({ turn }) => turn.message.length },
+  );
 
-  const tryOnce = async (turn: NewTurn, options: AcceptOptions, doubtful: boolean): Promise<Accepted | null> => {
-    // What a doubtful write left counts once a majority has it: until then it may still be rolled back.
-    const read = () => conversations.findOne({ _id: turn.key }, doubtful ? { readConcern: 'majority' } : {});
+  const tryOnce = async (turn: NewTurn, options: AcceptOptions): Promise<Accepted | null> => {
+    const read = () => conversations.findOne({ _id: turn.key });
     // Under a known key the turn may have left `recent` long ago: the upsert's filter would not see it.
     const known = turn.reservation === 'known' ? await read() : null;
     const upserted = known ? null : await upsert({ turn, ...options });
@@ -91,7 +92,7 @@ export const createAccept = ({ connection, settle }: { connection: Connection; s
     let doubtful = false;
     for (;;) {
       try {
-        const accepted = await tryOnce(turn, options, doubtful);
+        const accepted = await tryOnce(turn, options);
         if (accepted) return accepted;
       } catch (cause) {
         const refused = wasNotPrimary(cause) || wasNeverSent(cause);

@@ -1,4 +1,5 @@
 import type { Connection } from 'mongoose';
+import { serverNow } from '../platform/clock.ts';
 import { collectionOf, createReader } from '../platform/mongo.ts';
 import {
   conversationModels,
@@ -48,7 +49,8 @@ const countRecent = (
   return kept === -1 ? RECENT_MIN : Math.min(RECENT_MAX, count - kept);
 };
 
-type Read = Pick<StoredConversation, '_id' | 'conversationId' | 'seq' | 'storedTo'>;
+type Read = Pick<StoredConversation, '_id' | 'conversationId' | 'seq' | 'storedTo'> &
+  Partial<Pick<StoredConversation, 'texts' | 'recent'>>;
 
 /** About once in eight numbers the document is relieved of what it need not carry, in the write that comes next. */
 export const createClear = (dependencies: { connection: Connection; messages: Messages; hints: Hints }) => {
@@ -58,11 +60,12 @@ export const createClear = (dependencies: { connection: Connection; messages: Me
 
   /** For a write that ends so many turns. `changed`: the conversation is no longer what was read. Null: it is too early. */
   return async (
-    { _id: key, conversationId, seq, storedTo }: Read,
+    { _id: key, conversationId, seq, storedTo, texts, recent }: Read,
     ending: number,
   ): Promise<Clearing | 'changed' | null> => {
     if (!hasFullPage({ seq, storedTo })) return null;
-    const now = await readForClearing(key);
+    // Who read the whole document need not read it again: the write is filtered on its `seq`.
+    const now = texts && recent ? { conversationId, seq, texts, recent } : await readForClearing(key);
     if (now?.conversationId !== conversationId || now.seq !== seq) return 'changed';
     const count = now.recent.length + ending;
     const falling = now.recent.slice(0, Math.max(0, count - RECENT_MIN));
@@ -70,7 +73,7 @@ export const createClear = (dependencies: { connection: Connection; messages: Me
       messages.storeFullPages(now),
       hints.findDelivered(falling.map(({ turnId }) => ({ key, turnId }))),
     ]);
-    return { ...stored, keepRecent: countRecent({ falling, count }, (turnId) => delivered.has(turnId), Date.now()) };
+    return { ...stored, keepRecent: countRecent({ falling, count }, (turnId) => delivered.has(turnId), serverNow()) };
   };
 };
 

@@ -1,6 +1,11 @@
 import type { Connection } from 'mongoose';
-import { createBatcher } from '../platform/batch.ts';
-import { collectionOf, updateMany, type UpdateStatement } from '../platform/mongo.ts';
+import {
+  collectionOf,
+  createStoreBatcher,
+  toItemFailure,
+  updateMany,
+  type UpdateStatement,
+} from '../platform/mongo.ts';
 import { addMarks, type Clear, type Clearing, takenOut } from './clearing.ts';
 import { conversationModels, type RecentTurn, type StoredConversation } from './conversation.ts';
 import type { Messages } from './messages.ts';
@@ -64,40 +69,53 @@ export const commitStatement = (
   return { statement, announced: events.length > 0 };
 };
 
-type Write = { key: string; statement: UpdateStatement; mark: RecentTurn };
+type Write = { key: string; statement: UpdateStatement; mark: RecentTurn; length: number };
+
+/** Of the texts that a commit stores. */
+const lengthOf = (ended: EndedTurn[]): number =>
+  ended
+    .flatMap(({ entries }) => entries)
+    .flatMap(({ messages }) => messages)
+    .reduce((sum, { content }) => sum + content.length, 0);
 
 /** One atomic update ends the first turns of a line, batched with the commits beside it. */
 export const createCommit = (dependencies: { connection: Connection; messages: Messages; clear: Clear }) => {
   const { connection, messages, clear } = dependencies;
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
-  const write = createBatcher<Write, boolean | 'refused'>(async (items) => {
-    const { n, writeErrors = [] } = await updateMany(
-      connection,
-      'conversations',
-      items.map(({ statement }) => statement),
-    );
-    if (n === items.length) return items.map(() => true);
-    // Some changed in between; whose mark stands has won.
-    const rows = await conversations
-      .find(
-        { _id: { $in: items.map(({ key }) => key) } },
-        { projection: { 'recent.turnId': 1, 'recent.finishedAt': 1, 'recent.replyMessageId': 1 } },
-      )
-      .toArray();
-    const recentOf = new Map(rows.map((row) => [row._id, row.recent]));
-    const hasWon = ({ key, mark }: Write): boolean =>
-      recentOf
-        .get(key)
-        ?.some(
-          (known) =>
-            known.turnId === mark.turnId &&
-            known.replyMessageId === mark.replyMessageId &&
-            known.finishedAt.getTime() === mark.finishedAt.getTime(),
-        ) === true;
-    const refused = new Set(writeErrors.map(({ index }) => index));
-    return items.map((item, index) => (refused.has(index) ? 'refused' : hasWon(item)));
-  });
+  const write = createStoreBatcher<Write, boolean>(
+    async (items) => {
+      const { n, writeErrors = [] } = await updateMany(
+        connection,
+        'conversations',
+        items.map(({ statement }) => statement),
+      );
+      if (n === items.length) return items.map(() => true);
+      // Some changed in between; whose mark stands has won.
+      const rows = await conversations
+        .find(
+          { _id: { $in: items.map(({ key }) => key) } },
+          { projection: { 'recent.turnId': 1, 'recent.finishedAt': 1, 'recent.replyMessageId': 1 } },
+        )
+        .toArray();
+      const recentOf = new Map(rows.map((row) => [row._id, row.recent]));
+      const hasWon = ({ key, mark }: Write): boolean =>
+        recentOf
+          .get(key)
+          ?.some(
+            (known) =>
+              known.turnId === mark.turnId &&
+              known.replyMessageId === mark.replyMessageId &&
+              known.finishedAt.getTime() === mark.finishedAt.getTime(),
+          ) === true;
+      const errors = new Map(writeErrors.map((error) => [error.index, error]));
+      return items.map((item, index) => {
+        const error = errors.get(index);
+        return error ? toItemFailure(error) : hasWon(item);
+      });
+    },
+    { lengthOf: ({ length }) => length },
+  );
 
   /** Null: the conversation changed since it was read, read it again. */
   return async (
@@ -110,10 +128,8 @@ export const createCommit = (dependencies: { connection: Connection; messages: M
     const { statement, announced } = commitStatement(read, ended, { receiversOf, clearing });
     const last = ended.at(-1);
     if (!last) throw new Error('a commit needs a turn that ended');
-    const written = await write({ key: read._id, statement, mark: last.mark });
-    // Asking again would ask for the same.
-    if (written === 'refused') throw new Error('MongoDB refused a commit');
-    if (!written) {
+    const won = await write({ key: read._id, statement, mark: last.mark, length: lengthOf(ended) });
+    if (!won) {
       if (clearing) await messages.eraseIfGone(read);
       return null;
     }

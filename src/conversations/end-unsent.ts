@@ -5,6 +5,7 @@ import { composeBody } from '../events/event.ts';
 import type { DeliveryStore } from '../events/store.ts';
 import type { OutboxEvent } from './conversation.ts';
 import { BACKLOG_MAX, lineOf, type Outbox, type OutboxStore } from './outbox.ts';
+import { serverNow } from '../platform/clock.ts';
 
 /** An event that must not go out, and why. */
 type Unsendable = { event: OutboxEvent; errorKind: ErrorKind };
@@ -32,7 +33,7 @@ export const claimOf = (
 const refusalOf = (event: OutboxEvent, endpoint: StoredEndpoint | null, eventMaxAgeMs: number): ErrorKind | null => {
   if (!endpoint) return 'endpoint_removed';
   if (!endpoint.enabled || endpoint.enabledSince > event.at) return 'endpoint_disabled';
-  if (Date.now() - event.at.getTime() > eventMaxAgeMs) return 'expired';
+  if (serverNow() - event.at.getTime() > eventMaxAgeMs) return 'expired';
   return null;
 };
 

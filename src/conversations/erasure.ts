@@ -1,5 +1,6 @@
 import { type Connection, Schema } from 'mongoose';
 import type { DeliveryStore } from '../events/store.ts';
+import { serverDate, serverNow } from '../platform/clock.ts';
 import { homeRange } from '../platform/ids.ts';
 import { collectionOf, DURABLE } from '../platform/mongo.ts';
 import { conversationModels, type StoredConversation } from './conversation.ts';
@@ -50,7 +51,7 @@ export const createErasure = ({ connection, messages, idempotencyKeys, deliverie
       _id,
       conversationId,
     }: Pick<StoredConversation, '_id' | 'conversationId'>): Promise<StoredConversation | null> => {
-      const now = Date.now();
+      const now = serverNow();
       await tombstones.updateOne(
         { _id: conversationId },
         { $setOnInsert: { erasedAt: new Date(now), purgeAt: new Date(now + FIRST_PURGE_MS), purgesLeft: 2 } },
@@ -64,7 +65,7 @@ export const createErasure = ({ connection, messages, idempotencyKeys, deliverie
     /** Again after a minute and after a day: for writes that were under way when the conversation was erased. */
     purgeAgain: async (): Promise<number> => {
       const due = await tombstones
-        .find({ purgeAt: { $lte: new Date() } })
+        .find({ purgeAt: { $lte: serverDate() } })
         .limit(500)
         .toArray();
       for (const { _id, erasedAt, purgesLeft } of due) {

@@ -1,4 +1,5 @@
 import { type Connection, Schema } from 'mongoose';
+import { serverDate } from '../platform/clock.ts';
 import { collectionOf, DURABLE, isDuplicateKey } from '../platform/mongo.ts';
 import { conversationModels } from './conversation.ts';
 import { dedupeKeyOf } from './line.ts';
@@ -50,7 +51,7 @@ export const createIdempotencyKeys = (connection: Connection) => {
       const { assistantId, idempotencyKey, conversationKey, message, turnId } = request;
       const _id = `${assistantId}:${idempotencyKey}`;
       const dedupeKey = dedupeKeyOf(message);
-      const createdAt = new Date();
+      const createdAt = serverDate();
       try {
         await keys.insertOne(
           { _id, conversationKey, dedupeKey, turnId, conversationId: null, createdAt },

@@ -1,6 +1,12 @@
 import type { Connection } from 'mongoose';
-import { createBatcher } from '../platform/batch.ts';
-import { collectionOf, createReader, DUPLICATE_KEY, insertMany } from '../platform/mongo.ts';
+import {
+  collectionOf,
+  createReader,
+  createStoreBatcher,
+  DUPLICATE_KEY,
+  insertMany,
+  toItemFailure,
+} from '../platform/mongo.ts';
 import {
   conversationModels,
   type Message,
@@ -60,6 +66,9 @@ export const decodePosition = (cursor: string): HistoryPosition | null => {
   }
 };
 
+const textLengthOf = ({ entries }: StoredPage): number =>
+  entries.flatMap(({ messages }) => messages).reduce((sum, { content }) => sum + content.length, 0);
+
 export type HistoryPage = { messages: NumberedMessage[]; hasMore: boolean; next: HistoryPosition | null };
 
 /** Messages still waiting for their answer stand last and have no number; a resumed one has kept its own. */
@@ -86,12 +95,16 @@ export const createMessages = (connection: Connection) => {
     await pages.deleteMany(pageRange(conversationId, { from: 1, to: LAST_SEQ }));
   };
 
-  const store = createBatcher<StoredPage, void>(async (items) => {
-    const { writeErrors = [] } = await insertMany(connection, 'messages', items);
-    const failed = writeErrors.find(({ code }) => code !== DUPLICATE_KEY);
-    if (failed) throw new Error(`messages could not be stored (code ${failed.code})`);
-    return items.map(() => undefined);
-  });
+  const store = createStoreBatcher<StoredPage, void>(
+    async (items) => {
+      const { writeErrors = [] } = await insertMany(connection, 'messages', items);
+      const failed = new Map(
+        writeErrors.filter(({ code }) => code !== DUPLICATE_KEY).map((error) => [error.index, toItemFailure(error)]),
+      );
+      return items.map((_item, index) => failed.get(index));
+    },
+    { lengthOf: textLengthOf },
+  );
 
   const readTexts = createReader(conversations, { conversationId: 1, texts: 1 });
 

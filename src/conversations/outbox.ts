@@ -1,8 +1,8 @@
 import type { Connection } from 'mongoose';
 import type { ConversationEvent, ConversationEventKind } from '../events/event.ts';
-import { createBatcher } from '../platform/batch.ts';
+import { serverNow } from '../platform/clock.ts';
 import { newId } from '../platform/ids.ts';
-import { collectionOf, createReader, updateMany, type UpdateStatement } from '../platform/mongo.ts';
+import { collectionOf, createReader, createStoreBatcher, updateMany, type UpdateStatement } from '../platform/mongo.ts';
 import { conversationModels, type OutboxEvent, type StoredConversation } from './conversation.ts';
 
 /** More unsent events of one conversation to one endpoint than this: the oldest end `not_sent: backlog` (contract §6). */
@@ -111,7 +111,7 @@ export const createOutbox = (connection: Connection) => {
   const read: (key: string) => Promise<Outbox | null> = createReader(conversations, OUTBOX_FIELDS);
   const readNext: typeof read = createReader(conversations, NEXT);
 
-  const pull = createBatcher<Pull, Outbox | null>(async (items) => {
+  const pull = createStoreBatcher<Pull, Outbox | null>(async (items) => {
     await updateMany(connection, 'conversations', items.flatMap(pullStatements));
     return Promise.all(items.map(({ key }) => readNext(key)));
   });
@@ -119,13 +119,6 @@ export const createOutbox = (connection: Connection) => {
   /** Other endpoints' events may stand before this line's. */
   const mayHideNext = (next: Outbox, endpointId: string): boolean =>
     (next.outbox?.length ?? 0) >= LOOK_AHEAD && lineOf(next, endpointId).length === 0;
-
-  /** The server's clock: ages are the same whoever sweeps. */
-  const serverNow = async (): Promise<number> => {
-    if (!connection.db) throw new Error('MongoDB is not connected');
-    const { localTime } = (await connection.db.command({ hello: 1 })) as { localTime: Date };
-    return localTime.getTime();
-  };
 
   return {
     read,
@@ -158,7 +151,7 @@ export const createOutbox = (connection: Connection) => {
      * endpoints whose lines rest for a known reason; a conversation with nothing else to say is not found.
      */
     findStale: async ({ olderThanMs, leaveOut, limit, expiredMs }: FindStale): Promise<StaleOutbox[]> => {
-      const now = await serverNow();
+      const now = serverNow();
       const older = (ms: number) => ({ $lt: new Date(now - ms) });
       const others = { $elemMatch: { $nin: leaveOut } };
       const due = <Condition>(wanted: Condition, ...anyway: Condition[]): { $or?: Condition[] } =>

@@ -1,4 +1,5 @@
 import type { Connection } from 'mongoose';
+import { serverNow } from '../platform/clock.ts';
 import { updateMany, type UpdateStatement } from '../platform/mongo.ts';
 import { type Accepted, type AcceptOptions, isAnnounced } from './accepted.ts';
 import { type RecentTurn, REOPENED, type StoredConversation } from './conversation.ts';
@@ -77,7 +78,7 @@ export const createSettle = ({
     const { turnId, dedupeKey, key } = turn;
     const similar = conversation.recent.filter((known) => known.dedupeKey === dedupeKey && dedupeKey !== null);
     const delivered = await hints.findDelivered(similar.map((known) => ({ key, turnId: known.turnId })));
-    const query = { turnId, dedupeKey, reserved: turn.reservation !== null, windowMs, now: Date.now() };
+    const query = { turnId, dedupeKey, reserved: turn.reservation !== null, windowMs, now: serverNow() };
     const decision = decide(conversation, query, (known) => delivered.has(known));
     const longAgo = decision.kind === 'new' && turn.reservation === 'known';
     const settled = longAgo ? await messages.findSettledTurn(conversation, turnId) : null;

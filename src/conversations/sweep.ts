@@ -6,6 +6,7 @@ import { type OnEnded, createEndUnsent } from './end-unsent.ts';
 import { BACKLOG_MAX, endpointsOf, lineOf, type StaleOutbox } from './outbox.ts';
 import { createPatience } from './patience.ts';
 import type { ConversationStore } from './store.ts';
+import { serverNow } from '../platform/clock.ts';
 
 const EVENT_STALE_MS = 2_000;
 /** `sending` for longer than any send can take: its worker is gone. */
@@ -56,7 +57,7 @@ export const createDeliverySweeps = (dependencies: Dependencies) => {
 
   /** Heads of lines that nobody is sending; an ended one that was not pulled counts, so that it will be. */
   const findIdle = async (outboxes: StaleOutbox[], leaveOut: Set<string>): Promise<Head[]> => {
-    const now = Date.now();
+    const now = serverNow();
     const heads = outboxes.flatMap((outbox) =>
       endpointsOf(outbox).flatMap((endpointId): Head[] => {
         const [event] = lineOf(outbox, endpointId);
@@ -96,7 +97,7 @@ export const createDeliverySweeps = (dependencies: Dependencies) => {
       await trim(outboxes);
       const oldestWaiting = await deliveryQueue.oldestWaitingAt();
       // While older wake-ups are still in line, more of them help nobody.
-      if (oldestWaiting !== null && Date.now() - oldestWaiting > EVENT_STALE_MS) return;
+      if (oldestWaiting !== null && serverNow() - oldestWaiting > EVENT_STALE_MS) return;
       const idle = await findIdle(outboxes, leaveOut);
       for (const key of new Set(idle.map((head) => head.key))) deliveryQueue.wake(key);
       const unmoved = [...Map.groupBy(idle, ({ endpointId }) => endpointId)]

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Connection } from 'mongoose';
 import type { ConversationEvent } from '../events/event.ts';
+import { serverDate } from '../platform/clock.ts';
 import { ApiError, invalid, notFound } from '../platform/errors.ts';
 import { newId } from '../platform/ids.ts';
 import { collectionOf, DURABLE } from '../platform/mongo.ts';
@@ -35,7 +36,7 @@ export const createTransitions = (dependencies: {
 
   const write = async (read: StoredConversation, change: Change, receiversOf: ReceiversOf): Promise<Changed | null> => {
     const { set = {}, message, event } = change;
-    const announcement = event ? newOutboxEvent(event, receiversOf, new Date()) : null;
+    const announcement = event ? newOutboxEvent(event, receiversOf, serverDate()) : null;
     const clearing = message ? await clear(read, 0) : null;
     if (clearing === 'changed') return null;
     const seq = read.seq + 1;
@@ -103,7 +104,7 @@ export const createTransitions = (dependencies: {
             ? null
             : { set: { leadScore: input.leadScore } };
         }
-        const now = new Date();
+        const now = serverDate();
         const reason = input.reason ?? DEFAULT_ESCALATION_REASON;
         const leadScore = input.leadScore ?? read.leadScore;
         return {
@@ -120,7 +121,7 @@ export const createTransitions = (dependencies: {
       apply(conversationId, where, (read) => {
         if (read.status === 'open') return null;
         if (read.status === 'resolved') throw invalid('status', 'not_escalated', 'must be escalated to be handed back');
-        return { set: REOPENED, message: handBackMessage(new Date()) };
+        return { set: REOPENED, message: handBackMessage(serverDate()) };
       }),
 
     resolve: ({ conversationId, ...where }: Where, operatorId: string) =>
@@ -128,7 +129,7 @@ export const createTransitions = (dependencies: {
         read.status === 'resolved'
           ? null
           : {
-              set: { status: 'resolved', resolvedAt: new Date(), resolvedBy: operatorId },
+              set: { status: 'resolved', resolvedAt: serverDate(), resolvedBy: operatorId },
               event: { event: 'conversation.resolved', payload: { resolved_by: operatorId } },
             },
       ),
@@ -162,7 +163,7 @@ export const createTransitions = (dependencies: {
         role: 'operator',
         content,
         language: null,
-        createdAt: new Date(),
+        createdAt: serverDate(),
       };
       const changed = await apply(conversationId, where, () => ({ message }));
       return { ...changed, messageId: message.messageId, seq: changed.conversation.seq };

@@ -1,5 +1,6 @@
 import type { SuggestedAction } from '../assistants/suggested-action.ts';
 import type { ConversationEvent } from '../events/event.ts';
+import { serverDate } from '../platform/clock.ts';
 import { newId } from '../platform/ids.ts';
 import type { Entry, Holding, Message, RecentTurn, StoredConversation, WaitingTurn } from './conversation.ts';
 
@@ -144,7 +145,7 @@ const visitorMessageOf = (turn: WaitingTurn, heldBy: Message['heldBy'] | null): 
 export const endTurn = (conversation: AnswerableConversation, end: TurnEnd): EndedTurn => {
   const turn = conversation.waiting[0];
   if (!turn) throw new Error('only a head can end');
-  const now = new Date();
+  const now = serverDate();
   const { holding } = conversation;
   const reply = replyMessageOf(end, turn, holding, now);
   const heldBy = end.kind === 'held' && holding ? { messageId: holding.messageId, seq: holding.seq } : null;

@@ -1,7 +1,18 @@
 import { type Connection, mongo } from 'mongoose';
-import { createBatcher } from '../platform/batch.ts';
+import { serverDate } from '../platform/clock.ts';
+import type { ItemFailure } from '../platform/batch.ts';
 import { newToken } from '../platform/ids.ts';
-import { collectionOf, DURABLE, insertMany, setWhere, updateMany } from '../platform/mongo.ts';
+import {
+  collectionOf,
+  createStoreBatcher,
+  DUPLICATE_KEY,
+  DURABLE,
+  insertMany,
+  isConnectionFailure,
+  setWhere,
+  toItemFailure,
+  updateMany,
+} from '../platform/mongo.ts';
 import {
   deliveryIdOf,
   deliveryModel,
@@ -42,7 +53,7 @@ export const newRecord = (
   claim: Claim,
   { worker, retentionDays, resend }: Pick<Recording, 'worker' | 'retentionDays'> & { resend?: number },
 ): StoredDelivery => {
-  const now = new Date();
+  const now = serverDate();
   return {
     ...claim,
     _id: deliveryIdOf(claim.eventId, claim.endpointId, resend),
@@ -58,61 +69,82 @@ export const newRecord = (
   };
 };
 
+const WITHOUT_TEXTS = { responseHeaders: [], responseBody: null, truncated: true, tls: null };
+
+/** Of what the receiver said: at most 16 KiB of headers and as much of the body. */
+const lengthOf = ({ responseHeaders, responseBody }: Exchange): number =>
+  responseHeaders.reduce((sum, { name, value }) => sum + name.length + value.length, responseBody?.length ?? 0);
+
 /** The steps of a delivery that has an outbox behind it, and how every claim ends. */
 export const createClaims = ({ connection, worker, retentionDays }: Recording) => {
   const deliveries = collectionOf<StoredDelivery>(deliveryModel(connection));
 
-  /** Inserts; where the answer is lost, reads back by token: not found is left alone, since it may still land. */
-  const insertRecords = async (records: StoredDelivery[]): Promise<ClaimResult[]> => {
-    let refused: Set<number> | null = null;
-    try {
-      const { writeErrors = [] } = await insertMany(connection, COLLECTION, records);
-      refused = new Set(writeErrors.map(({ index }) => index));
-    } catch {
-      refused = null;
-    }
-    const doubtful = records.filter((_, index) => refused === null || refused.has(index)).map(({ _id }) => _id);
-    const rows = doubtful.length > 0 ? await deliveries.find({ _id: { $in: doubtful } }).toArray() : [];
+  /**
+   * Inserts. A record that was refused, or whose answer was lost, is read back by token; one that is not found is left
+   * alone, since it may still land.
+   */
+  const insertRecords = async (records: StoredDelivery[]): Promise<(ClaimResult | ItemFailure)[]> => {
+    const reply = await insertMany(connection, COLLECTION, records).catch((cause: unknown) => {
+      if (!isConnectionFailure(cause)) throw cause;
+      return null;
+    });
+    const errors = new Map(reply?.writeErrors?.map((error) => [error.index, error]));
+    const unsure = records.filter((_, index) => reply === null || errors.has(index)).map(({ _id }) => _id);
+    const rows = unsure.length > 0 ? await deliveries.find({ _id: { $in: unsure } }).toArray() : [];
     const found = new Map(rows.map((row) => [row._id, row]));
-    return records.map(({ _id, token }, index): ClaimResult => {
+    return records.map(({ _id, token }, index): ClaimResult | ItemFailure => {
       const known = found.get(_id) ?? null;
-      const won = refused?.has(index) === false || (known !== null && known.token === token);
-      return won ? { won, deliveryId: _id, token: token as string } : { won: false, found: known };
+      const error = errors.get(index);
+      const inserted = reply !== null && error === undefined;
+      if (inserted || (known !== null && known.token === token)) {
+        return { won: true, deliveryId: _id, token: token as string };
+      }
+      if (error && error.code !== DUPLICATE_KEY) return toItemFailure(error);
+      return { won: false, found: known };
     });
   };
 
-  const claim = createBatcher<{ claim: Claim; exchange?: Exchange }, ClaimResult>((items) =>
-    insertRecords(
-      items.map(({ claim: wanted, exchange }) => ({
-        ...newRecord(wanted, { worker, retentionDays }),
-        // Expired, backlog, removed, disabled: claimed and ended at once, nothing is ever sent.
-        ...(exchange && { ...exchange, endedAt: new Date() }),
-      })),
-    ),
-  );
-
-  const recordOutcome = createBatcher<Ended, void>(async (items) => {
-    await updateMany(
-      connection,
-      COLLECTION,
-      items.map(({ deliveryId, token, exchange }) => ({
-        q: { _id: deliveryId },
-        u: setWhere({ token, ...leaving('record') }, { ...exchange, endedAt: new Date() }),
-      })),
-    );
-    return items.map(() => undefined);
+  const insert = createStoreBatcher(insertRecords, {
+    lengthOf: ({ body, responseBody }) => (body?.length ?? 0) + (responseBody?.length ?? 0),
   });
+
+  const recordOutcome = createStoreBatcher<Ended, void>(
+    async (items) => {
+      const { writeErrors = [] } = await updateMany(
+        connection,
+        COLLECTION,
+        items.map(({ deliveryId, token, exchange }) => ({
+          q: { _id: deliveryId },
+          u: setWhere({ token, ...leaving('record') }, { ...exchange, endedAt: serverDate() }),
+        })),
+      );
+      const failed = new Map(writeErrors.map((error) => [error.index, toItemFailure(error)]));
+      return items.map((_item, index) => failed.get(index));
+    },
+    { lengthOf: ({ exchange }) => lengthOf(exchange) },
+  );
 
   return {
     /** The only licence to send. Batched; each caller learns whether it won, else what stands there. */
-    claim: (wanted: Claim): Promise<ClaimResult> => claim({ claim: wanted }),
+    claim: (wanted: Claim): Promise<ClaimResult> => insert(newRecord(wanted, { worker, retentionDays })),
 
     /** Ends an event that is never sent, by a claim that is born ended. */
-    claimEnded: (wanted: Claim, exchange: Exchange): Promise<ClaimResult> => claim({ claim: wanted, exchange }),
+    claimEnded: (wanted: Claim, exchange: Exchange): Promise<ClaimResult> =>
+      insert({ ...newRecord(wanted, { worker, retentionDays }), ...exchange, endedAt: serverDate() }),
 
-    /** The first final outcome stands; a second one, or one of a claim swept away, changes nothing. */
-    recordOutcome: (deliveryId: string, token: string, exchange: Exchange): Promise<void> =>
-      recordOutcome({ deliveryId, token, exchange }),
+    /**
+     * The first final outcome stands; a second one, or one of a claim swept away, changes nothing. What MongoDB does not
+     * take is recorded without the receiver's texts: the outcome counts more than they do.
+     */
+    recordOutcome: async (deliveryId: string, token: string, exchange: Exchange): Promise<void> => {
+      try {
+        await recordOutcome({ deliveryId, token, exchange });
+      } catch (cause) {
+        if (isConnectionFailure(cause)) throw cause;
+        const bare = { ...exchange, errorDetail: 'the response could not be stored', ...WITHOUT_TEXTS };
+        await recordOutcome({ deliveryId, token, exchange: bare });
+      }
+    },
 
     /**
      * Late, with nothing written: one's own claim is taken back, so that the event is sent afresh. False: it has been
@@ -142,7 +174,7 @@ export const createClaims = ({ connection, worker, retentionDays }: Recording) =
         COLLECTION,
         lost.map(({ _id, token }) => ({
           q: { _id, token, ...leaving('lose') },
-          u: { $set: { ...end, endedAt: new Date() } },
+          u: { $set: { ...end, endedAt: serverDate() } },
         })),
       );
       return nModified;

@@ -1,4 +1,4 @@
-import { isFinal, type StoredDelivery } from './delivery.ts';
+import { type Header, type HeaderRecord, isFinal, type StoredDelivery } from './delivery.ts';
 import type { ResendRisk } from './queued.ts';
 
 /** A delivery as a list shows it: what happened to it, without the texts. */
@@ -24,21 +24,33 @@ export type DeliveryRow = ReturnType<typeof toDeliveryRow>;
 
 const SIGNATURE = /^x-factory-signature$/i;
 
+/** By name; one that came several times has several values. */
+const byName = (headers: Header[] | HeaderRecord = []): HeaderRecord => {
+  if (!Array.isArray(headers)) return headers;
+  const grouped = Map.groupBy(headers, ({ name }) => name);
+  return Object.fromEntries(
+    [...grouped].map(([name, same]) => {
+      const [first = '', ...more] = same.map(({ value }) => value);
+      return [name, more.length === 0 ? first : [first, ...more]];
+    }),
+  );
+};
+
 /** A signature opens nothing, but for five minutes it lets whoever copies it play the request to the receiver again. */
-const redacted = (headers: Record<string, string>): Record<string, string> =>
+const redacted = (headers: HeaderRecord): HeaderRecord =>
   Object.fromEntries(
     Object.entries(headers).map(([name, value]) => [
       name,
-      SIGNATURE.test(name) ? value.replaceAll(/v1=[0-9a-f]+/g, 'v1=[redacted]') : value,
+      SIGNATURE.test(name) ? String(value).replaceAll(/v1=[0-9a-f]+/g, 'v1=[redacted]') : value,
     ]),
   );
 
 /** All that is kept of a delivery, for people: never the claim's token, never a signature's value. */
 export const toDeliveryView = (delivery: StoredDelivery) => ({
   ...toDeliveryRow(delivery),
-  requestHeaders: redacted(delivery.requestHeaders ?? {}),
+  requestHeaders: redacted(byName(delivery.requestHeaders)),
   body: delivery.body ?? null,
-  responseHeaders: delivery.responseHeaders ?? {},
+  responseHeaders: byName(delivery.responseHeaders),
   responseBody: delivery.responseBody ?? null,
   truncated: delivery.truncated ?? false,
   timings: delivery.timings ?? null,

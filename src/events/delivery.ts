@@ -82,6 +82,9 @@ export type Timings = {
   total: number | null;
 };
 
+/** A list, since names come from outside: as keys of a document they could be operators, or what BSON takes for a type. */
+export type Header = { name: string; value: string };
+
 /** What was sent and what came back, once it has ended. */
 export type Exchange = {
   outcome: FinalOutcome;
@@ -89,8 +92,8 @@ export type Exchange = {
   /** An error code or a short sentence beside the kind. */
   errorDetail: string | null;
   status: number | null;
-  requestHeaders: Record<string, string>;
-  responseHeaders: Record<string, string | string[]>;
+  requestHeaders: Header[];
+  responseHeaders: Header[];
   responseBody: string | null;
   truncated: boolean;
   timings: Timings | null;
@@ -104,8 +107,8 @@ export const neverSent = (errorKind: ErrorKind): Exchange => ({
   errorKind,
   errorDetail: null,
   status: null,
-  requestHeaders: {},
-  responseHeaders: {},
+  requestHeaders: [],
+  responseHeaders: [],
   responseBody: null,
   truncated: false,
   timings: null,
@@ -113,7 +116,13 @@ export const neverSent = (errorKind: ErrorKind): Exchange => ({
   tls: null,
 });
 
-export type StoredDelivery = Partial<Omit<Exchange, 'outcome'>> & {
+/** Headers as 0.1 stored them, kept until such records have expired. */
+export type HeaderRecord = Record<string, string | string[]>;
+
+export type StoredDelivery = Partial<Omit<Exchange, 'outcome' | 'requestHeaders' | 'responseHeaders'>> & {
+  requestHeaders?: Header[] | HeaderRecord;
+  responseHeaders?: Header[] | HeaderRecord;
+
   _id: string;
   eventId: string;
   endpointId: string;

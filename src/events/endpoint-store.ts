@@ -1,5 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import type { Connection } from 'mongoose';
+import { serverDate, serverNow } from '../platform/clock.ts';
 import { invalid, notFound } from '../platform/errors.ts';
 import { newId } from '../platform/ids.ts';
 import { collectionOf, createReader, isDuplicateKey } from '../platform/mongo.ts';
@@ -25,7 +26,7 @@ const HOUR_MS = 3_600_000;
 const toEndpoint = ({ _id, secrets, place: _place, ...stored }: StoredEndpoint): Endpoint => ({
   endpointId: _id,
   ...stored,
-  overlapUntil: secrets.find(({ until }) => until !== null && until.getTime() > Date.now())?.until ?? null,
+  overlapUntil: secrets.find(({ until }) => until !== null && until.getTime() > serverNow())?.until ?? null,
 });
 
 const REFUSED: Record<string, string> = {
@@ -134,7 +135,7 @@ export const createEndpointStore = (dependencies: Dependencies) => {
       await checkUrl(parsed.url);
       const secret = newWebhookSecret();
       const endpointId = newId();
-      const now = new Date();
+      const now = serverDate();
       const stored = await insert({
         _id: endpointId,
         assistantId,
@@ -164,7 +165,7 @@ export const createEndpointStore = (dependencies: Dependencies) => {
 
     /** Enabling again does not send what happened in between. */
     setEnabled: async (endpointId: string, enabled: boolean): Promise<Endpoint> => {
-      const now = new Date();
+      const now = serverDate();
       // On the server, so that of two who press at once one changes it and `enabledSince` moves once.
       const changed = await endpoints.findOneAndUpdate(
         { _id: endpointId, enabled: !enabled },
@@ -195,7 +196,7 @@ export const createEndpointStore = (dependencies: Dependencies) => {
         const secret = newWebhookSecret();
         const current = secrets.find(({ until }) => until === null);
         const kept =
-          overlapHours > 0 && current ? [{ ...current, until: new Date(Date.now() + overlapHours * HOUR_MS) }] : [];
+          overlapHours > 0 && current ? [{ ...current, until: new Date(serverNow() + overlapHours * HOUR_MS) }] : [];
         const rotated = await endpoints
           .findOneAndUpdate(
             // Two who rotate at once do so one after the other: each is shown a secret that was in use.
@@ -220,7 +221,7 @@ export const createEndpointStore = (dependencies: Dependencies) => {
         .find({
           enabled: true, // a disabled one's events do not wait, they end
           'pause.reason': { $exists: true },
-          $or: [{ 'pause.until': null }, { 'pause.until': { $gt: new Date() } }],
+          $or: [{ 'pause.until': null }, { 'pause.until': { $gt: serverDate() } }],
         })
         .select({ _id: 1 })
         .lean();

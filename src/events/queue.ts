@@ -1,5 +1,6 @@
 import * as z from 'zod';
 import { createBatcher } from '../platform/batch.ts';
+import { serverNow } from '../platform/clock.ts';
 import { countJobs, oldestWaitingAt, type PartitionedQueue } from '../platform/queue.ts';
 
 export const DELIVERIES_QUEUE = 'deliveries';
@@ -37,7 +38,9 @@ export const createDeliveryQueue = (queue: PartitionedQueue<WakeUpJob>) => {
       if (await isFull()) return keys.map(() => undefined);
       for (const [partition, some] of Map.groupBy(new Set(keys), (key) => queue.of(key))) {
         for (let start = 0; start < some.length; start += LINES_PER_JOB) {
-          await partition.add('wake', { conversations: some.slice(start, start + LINES_PER_JOB), deliveries: [] });
+          const data = { conversations: some.slice(start, start + LINES_PER_JOB), deliveries: [] };
+          // Ages of jobs are compared with times of the store.
+          await partition.add('wake', data, { timestamp: serverNow() });
         }
       }
       return keys.map(() => undefined);

@@ -1,3 +1,4 @@
+import { serverDate, serverNow } from '../platform/clock.ts';
 import { ApiError, invalid, notFound } from '../platform/errors.ts';
 import { newId, newToken } from '../platform/ids.ts';
 import { collectionOf, DURABLE, isDuplicateKey } from '../platform/mongo.ts';
@@ -58,7 +59,7 @@ export const createQueued = ({ connection, worker, retentionDays }: Recording) =
     queueTest: (endpoint: { endpointId: string; assistantId: string; url: string }): Promise<string> => {
       const { endpointId, assistantId, url } = endpoint;
       const eventId = newId();
-      const body = composeTestBody(eventId, Math.floor(Date.now() / 1000));
+      const body = composeTestBody(eventId, Math.floor(serverNow() / 1000));
       const event = 'webhook.test';
       return queue({
         eventId,
@@ -68,7 +69,7 @@ export const createQueued = ({ connection, worker, retentionDays }: Recording) =
         conversationId: null,
         event,
         body,
-        happenedAt: new Date(),
+        happenedAt: serverDate(),
       });
     },
 
@@ -114,7 +115,7 @@ export const createQueued = ({ connection, worker, retentionDays }: Recording) =
       const end: { outcome: FinalOutcome; errorKind: ErrorKind } = { outcome: 'not_sent', errorKind: 'expired' };
       await deliveries.updateMany(
         { ...leaving('expire'), ...older(expireAfterMs) },
-        { $set: { ...end, endedAt: new Date() } },
+        { $set: { ...end, endedAt: serverDate() } },
         { writeConcern: DURABLE },
       );
       const rows = await deliveries

@@ -1,3 +1,4 @@
+import { serverDate } from '../platform/clock.ts';
 import { collectionOf, DURABLE } from '../platform/mongo.ts';
 import { createClaims, type Recording } from './claims.ts';
 import {
@@ -44,7 +45,7 @@ export const createDeliveryStore = (recording: Recording) => {
     /** Erasure keeps the records, since a record deleted permits a second claim; their texts go. */
     eraseConversation: async (conversationId: string): Promise<void> => {
       const texts = { body: 1, responseBody: 1, responseHeaders: 1 } as const;
-      const endedAt = new Date();
+      const endedAt = serverDate();
       const end = (step: 'eraseQueued' | 'eraseSending', outcome: FinalOutcome) => {
         const errorKind: ErrorKind = 'erased';
         const change = { $set: { outcome, errorKind, endedAt }, $unset: texts };

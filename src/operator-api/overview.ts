@@ -11,6 +11,7 @@ import type { DeliveryStore } from '../events/store.ts';
 import type { TurnQueue } from '../turns/queue.ts';
 import { type Handled, handled, operation } from './operation.ts';
 import { time } from './wire.ts';
+import { serverNow } from '../platform/clock.ts';
 
 const DAY_MS = 86_400_000;
 const OUTBOXES_MAX = 10_000;
@@ -72,11 +73,11 @@ const all = (names: readonly string[], counted: Partial<Record<string, number>>)
 
 export const overviewRoutes = (dependencies: Dependencies): Handled[] => {
   const { assistants, conversations, endpoints, deliveries, turnQueue, deliveryQueue } = dependencies;
-  const outcomesOf = remembered((id) => deliveries.countOutcomes(id, new Date(Date.now() - DAY_MS)));
+  const outcomesOf = remembered((id) => deliveries.countOutcomes(id, new Date(serverNow() - DAY_MS)));
   return [
     handled(overviewOperations.read, async ({ params: { id = '' } }) => {
       await assistants.getAssistant(id);
-      const since = new Date(Date.now() - DAY_MS);
+      const since = new Date(serverNow() - DAY_MS);
       const [statuses, outcomes, unsent, registered, entries, keys, turns, wakeUps] = await Promise.all([
         conversations.inbox.countStatuses(id, since),
         outcomesOf(id),
@@ -94,7 +95,7 @@ export const overviewRoutes = (dependencies: Dependencies): Handled[] => {
         endpoints: {
           all: registered.length,
           enabled: registered.filter(({ enabled }) => enabled).length,
-          paused: registered.filter((one) => one.enabled && isPaused(one, Date.now())).length,
+          paused: registered.filter((one) => one.enabled && isPaused(one, serverNow())).length,
         },
         knowledgeEntries: entries.length,
         apiKeys: keys.filter(({ revokedAt }) => revokedAt === null).length,

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import mongoose, { type Connection, type Model, type mongo } from 'mongoose';
-import { createBatcher } from './batch.ts';
+import { type BatchOptions, createBatcher, ItemFailure } from './batch.ts';
+import { followServerClock } from './clock.ts';
 import { unavailable } from './errors.ts';
 import type { Logger } from './logger.ts';
 
@@ -36,11 +37,14 @@ export const openMongo = async (
       connectTimeoutMS: 2000,
       socketTimeoutMS: SILENT_AFTER_MS,
       heartbeatFrequencyMS: 2000,
+      // What is told to a caller, or licenses a send, must not be rolled back by a fail-over.
+      readConcernLevel: 'majority',
       writeConcern: DURABLE,
     });
     connection.on('error', (cause: unknown) => logger.warn({ err: cause }, 'mongodb connection failed'));
     try {
       await connection.asPromise();
+      await followServerClock(connection);
       connection.on('disconnected', () => logger.warn('mongodb is away'));
       connection.on('reconnected', () => logger.info('mongodb is back'));
       return connection;
@@ -72,23 +76,30 @@ export const buildIndexes = async (models: Indexed[]): Promise<void> => {
 export const collectionOf = <Stored extends { _id: string }>(model: Model<Stored>): mongo.Collection<Stored> =>
   model.collection as unknown as mongo.Collection<Stored>; // mongoose wraps it, the methods are the driver's
 
+/** A batcher over MongoDB: while that is away, all items of a batch fail together. */
+export const createStoreBatcher = <Item, Result>(
+  write: (items: Item[]) => Promise<(Result | ItemFailure)[]>,
+  options: Omit<BatchOptions<Item>, 'isShared'> = {},
+): ((item: Item) => Promise<Result>) => createBatcher(write, { ...options, isShared: isConnectionFailure });
+
 /** Reads single documents by `_id`, those asked for at once in one command; null = there is none. */
 export const createReader = <Row extends { _id: string }>(
   collection: mongo.Collection<Row>,
   projection: mongo.Document,
 ): ((id: string) => Promise<Row | null>) =>
-  createBatcher(async (ids: string[]) => {
+  createStoreBatcher(async (ids: string[]) => {
     const wanted = { _id: { $in: [...new Set(ids)] } } as mongo.Filter<Row>;
     const rows = (await collection.find(wanted, { projection }).toArray()) as Row[];
     const byId = new Map(rows.map((row) => [row._id, row]));
     return ids.map((id) => byId.get(id) ?? null);
   });
 
+type WriteError = { index: number; code: number; errmsg: string };
 type WriteReply = {
   n: number;
   nModified?: number;
   upserted?: { index: number; _id: unknown }[];
-  writeErrors?: { index: number; code: number; errmsg: string }[];
+  writeErrors?: WriteError[];
 };
 
 export type UpdateStatement = {
@@ -169,6 +180,17 @@ const LOST_ON_THE_WAY = new Set(['MongoNetworkError', 'MongoNetworkTimeoutError'
 const NOT_PRIMARY = new Set([10058, 10107, 13435, 13436]);
 /** It steps down or stops, and broke off what was under way. */
 const BROKEN_OFF = new Set([91, 189, 11600, 11602]);
+
+/**
+ * One item's failure in a batch of statements that stand alone. A server that changes its office breaks off single
+ * statements as well; those may have been written.
+ */
+export const toItemFailure = ({ code }: Pick<WriteError, 'code'>): ItemFailure =>
+  new ItemFailure(
+    NOT_PRIMARY.has(code) || BROKEN_OFF.has(code)
+      ? new OutcomeUnknown(`a statement was broken off (code ${code})`)
+      : new Error(`MongoDB refused a statement (code ${code})`),
+  );
 
 const codeOf = (cause: unknown): number => (cause instanceof mongoose.mongo.MongoServerError ? Number(cause.code) : 0);
 

@@ -3,6 +3,7 @@ import type { ChannelName } from '../conversations/conversation.ts';
 import { dedupeKeyOf } from '../conversations/line.ts';
 import type { NewTurn } from '../conversations/new-turn.ts';
 import type { ConversationStore } from '../conversations/store.ts';
+import { serverDate } from '../platform/clock.ts';
 import { ApiError } from '../platform/errors.ts';
 import { conversationKeyOf, newHomedId, newId } from '../platform/ids.ts';
 import { decideLanguage, type LanguageDecision } from './language.ts';
@@ -83,7 +84,7 @@ export const createMakeTurn = ({ conversations, replies }: Dependencies) => {
       dedupeKey: idempotencyKey === null ? dedupeKeyOf(message) : null,
       async: request.async === true,
       replyTo: channelOf(request),
-      acceptedAt: new Date(),
+      acceptedAt: serverDate(),
     };
   };
 };

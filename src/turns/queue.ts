@@ -1,6 +1,7 @@
 import * as z from 'zod';
 import type { TurnRef } from '../conversations/hints.ts';
 import { createBatcher } from '../platform/batch.ts';
+import { serverNow } from '../platform/clock.ts';
 import { countJobs, oldestWaitingAt, type PartitionedQueue } from '../platform/queue.ts';
 
 export const TURNS_QUEUE = 'turns';
@@ -23,13 +24,15 @@ export type TurnsJob = z.infer<typeof TurnsJob>;
 export const createTurnQueue = (queue: PartitionedQueue<TurnsJob>) => {
   const add = createBatcher<TurnRef, void>(
     async (heads) => {
+      // Ages of jobs are compared with times of the store.
+      const opts = { timestamp: serverNow() };
       const byQueue = Map.groupBy(heads, ({ key }) => queue.of(key));
       for (const [partition, turns] of byQueue) {
         const jobs = [];
         for (let start = 0; start < turns.length; start += TURNS_PER_JOB) {
-          jobs.push({ name: 'answer', data: { turns: turns.slice(start, start + TURNS_PER_JOB) } });
+          jobs.push({ name: 'answer', data: { turns: turns.slice(start, start + TURNS_PER_JOB) }, opts });
         }
-        if (jobs.length === 1 && jobs[0]) await partition.add(jobs[0].name, jobs[0].data);
+        if (jobs.length === 1 && jobs[0]) await partition.add(jobs[0].name, jobs[0].data, opts);
         else await partition.addBulk(jobs);
       }
       return heads.map(() => undefined);

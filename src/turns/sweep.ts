@@ -1,6 +1,7 @@
 import type { Hints } from '../conversations/hints.ts';
 import type { ConversationStore } from '../conversations/store.ts';
 import type { TurnQueue } from './queue.ts';
+import { serverNow } from '../platform/clock.ts';
 
 /** A head older than this, and not taken, has lost its job. */
 const HEAD_STALE_MS = 2_000;
@@ -18,7 +19,7 @@ export const createTurnSweep =
     if (heads.length === 0) return;
     // Redis away: nothing can be put back, and nothing must look as if it had been.
     const [taken, oldestWaiting] = await Promise.all([hints.findTaken(heads), turnQueue.oldestWaitingAt()]);
-    const now = Date.now();
+    const now = serverNow();
     const lost = heads.filter(({ turnId, hintedAt }) => {
       if (taken.has(turnId)) return false;
       // Queues are first in, first out: where an older job still waits, this one's is merely behind it.

@@ -2,6 +2,7 @@ import * as z from 'zod';
 import type { RecentTurn, StoredConversation } from '../conversations/conversation.ts';
 import type { Hints } from '../conversations/hints.ts';
 import type { ConversationStore } from '../conversations/store.ts';
+import { serverNow } from '../platform/clock.ts';
 import { notFound } from '../platform/errors.ts';
 import { isUuid } from '../platform/ids.ts';
 import type { Reply } from './replies.ts';
@@ -52,7 +53,7 @@ export const createReadTurn =
       const taken = found.head && (await hints.findTaken([ref]).catch(() => new Set<string>())).has(id);
       return { turnId: id, conversationId, status: taken ? 'answering' : 'accepted' };
     }
-    if (Date.now() - found.turn.finishedAt.getTime() > KEPT_FOR_MS) throw notFound();
+    if (serverNow() - found.turn.finishedAt.getTime() > KEPT_FOR_MS) throw notFound();
     const reply = await storedReply(found.conversation, found.turn);
     if (reply.outcome === 'erased') throw notFound();
     if (reply.outcome === 'failed') return { turnId: id, conversationId, status: 'failed' };

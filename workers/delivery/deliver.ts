@@ -2,11 +2,14 @@ import type { OutboxEvent } from '../../src/conversations/conversation.ts';
 import { claimOf, createEndUnsent, unsendableOf } from '../../src/conversations/end-unsent.ts';
 import { lineOf, type Outbox } from '../../src/conversations/outbox.ts';
 import type { ConversationStore } from '../../src/conversations/store.ts';
+import type { Claim } from '../../src/events/claims.ts';
 import { type ErrorKind, isFinal, neverSent, type StoredDelivery } from '../../src/events/delivery.ts';
 import { isPaused, type StoredEndpoint } from '../../src/events/endpoint.ts';
 import type { EndpointStore } from '../../src/events/endpoint-store.ts';
 import type { DeliveryStore } from '../../src/events/store.ts';
+import { serverNow } from '../../src/platform/clock.ts';
 import type { Logger } from '../../src/platform/logger.ts';
+import { isConnectionFailure } from '../../src/platform/mongo.ts';
 import type { Breaker } from './breaker.ts';
 import type { Aim, Dispatch } from './dispatch.ts';
 import type { Slots } from './slots.ts';
@@ -76,19 +79,29 @@ export const createDeliver = (dependencies: Dependencies) => {
     const [event] = line;
     if (!event) return { kind: 'rest' };
     if (unsendableOf(line, { endpoint, eventMaxAgeMs }).length > 0) return { kind: 'end' };
-    if (!endpoint || isPaused(endpoint, Date.now()) || breaker.isResting(endpointId)) return { kind: 'rest' };
+    if (!endpoint || isPaused(endpoint, serverNow()) || breaker.isResting(endpointId)) return { kind: 'rest' };
     return { kind: 'send', event, endpoint };
   };
 
   /** Null where the secrets do not open here: another process may have the key, so nothing is claimed. */
   const aimAt = (endpoint: StoredEndpoint, at: number): Aim | null => {
     try {
-      return { at, endpoint, secrets: endpoints.openSecrets(endpoint, Date.now()) };
+      return { at, endpoint, secrets: endpoints.openSecrets(endpoint, serverNow()) };
     } catch (cause) {
       logger.error({ err: cause, endpointId: endpoint._id }, 'the secrets of an endpoint cannot be opened');
       breaker.hold(endpoint._id);
       return null;
     }
+  };
+
+  /** An event that no record can hold would be tried for ever, and what stands behind it would wait for it. */
+  const endUnstorable = async (claim: Claim, cause: unknown): Promise<'ended'> => {
+    const { eventId, endpointId } = claim;
+    logger.error({ err: cause, eventId, endpointId }, 'an event could not be claimed');
+    const exchange = neverSent('internal');
+    const { won } = await deliveries.claimEnded({ ...claim, body: '' }, exchange);
+    if (won) dispatch.logEnd(claim, exchange);
+    return 'ended';
   };
 
   /** Claims and sends. Every way out without a send gives the breaker's permit back. */
@@ -99,8 +112,10 @@ export const createDeliver = (dependencies: Dependencies) => {
     const claim = claimOf(outbox, event, { endpointId, url: endpoint.url });
     const claimed = await deliveries.claim(claim).catch((cause: unknown) => {
       breaker.giveBack(endpointId);
-      throw cause;
+      if (isConnectionFailure(cause)) throw cause;
+      return endUnstorable(claim, cause);
     });
+    if (claimed === 'ended') return 'ended';
     if (!claimed.won) {
       breaker.giveBack(endpointId);
       // Ended by somebody: take it off the line. Being sent, or not known: leave the line to whoever has it.
@@ -157,7 +172,7 @@ export const createDeliver = (dependencies: Dependencies) => {
     };
     if (!endpoint) return end('endpoint_removed');
     if (!body) return end('erased');
-    if (Date.now() - createdAt.getTime() > eventMaxAgeMs) return end('expired');
+    if (serverNow() - createdAt.getTime() > eventMaxAgeMs) return end('expired');
     const aim = aimAt(endpoint, at);
     if (!aim) return end('internal');
     const held = { deliveryId, token, redelivery, queued: true };

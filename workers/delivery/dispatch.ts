@@ -5,7 +5,9 @@ import type { StoredEndpoint } from '../../src/events/endpoint.ts';
 import type { EndpointStore } from '../../src/events/endpoint-store.ts';
 import { signEvent } from '../../src/events/signature.ts';
 import type { DeliveryStore } from '../../src/events/store.ts';
+import { serverNow } from '../../src/platform/clock.ts';
 import type { Logger } from '../../src/platform/logger.ts';
+import { isConnectionFailure } from '../../src/platform/mongo.ts';
 import type { CountDelivery } from '../../src/service-metrics.ts';
 import type { Breaker } from './breaker.ts';
 import type { Sender, SendResult } from './send.ts';
@@ -36,9 +38,11 @@ const isUntried = ({ wrote, errorKind }: SendResult): boolean =>
   !wrote && (errorKind === 'too_late' || errorKind === 'shutdown');
 
 /** What is kept of a result. An untried one that could not be given back has been ended by others: any kind will do. */
-const toExchange = ({ wrote: _wrote, retryAfterSeconds: _wish, errorKind, ...result }: SendResult): Exchange => {
+const toExchange = (result: SendResult): Exchange => {
+  const { wrote: _wrote, retryAfterSeconds: _wish, errorKind, requestHeaders, ...kept } = result;
   const kind: ErrorKind | null = errorKind === 'too_late' || errorKind === 'shutdown' ? 'internal' : errorKind;
-  return { ...result, errorKind: kind };
+  const sent = Object.entries(requestHeaders).map(([name, value]) => ({ name, value }));
+  return { ...kept, errorKind: kind, requestHeaders: sent };
 };
 
 const headersOf =
@@ -67,7 +71,7 @@ export const createDispatch = (dependencies: Dependencies) => {
   const pauseAsAsked = async (endpointId: string, { status, retryAfterSeconds }: SendResult): Promise<void> => {
     if (status === 410) return endpoints.pauseEndpoint(endpointId, { reason: 'gone', until: null });
     if ((status === 429 || status === 503) && retryAfterSeconds !== null && retryAfterSeconds > 0) {
-      const until = new Date(Date.now() + Math.min(retryAfterSeconds, RETRY_AFTER_MAX_S) * 1000);
+      const until = new Date(serverNow() + Math.min(retryAfterSeconds, RETRY_AFTER_MAX_S) * 1000);
       await endpoints.pauseEndpoint(endpointId, { reason: 'retry_after', until });
     }
   };
@@ -79,7 +83,7 @@ export const createDispatch = (dependencies: Dependencies) => {
       try {
         return await work();
       } catch (cause) {
-        if (performance.now() > until) throw cause;
+        if (!isConnectionFailure(cause) || performance.now() > until) throw cause;
         await sleep(RECORD_AGAIN_MS);
       }
     }

@@ -28,18 +28,24 @@ export const createLines = ({ conversations, deliver, deliveryQueue, logger }: D
     if (active.size === 0) for (const go of idle.splice(0)) go();
   };
 
-  /** `work` answers when its last reading began. */
-  const run = async (lineId: string, line: Line, work: (again: boolean) => Promise<number>): Promise<void> => {
-    active.set(lineId, line);
+  /** Answers when the last reading began; after a failure, when this try did: a wake-up that came since counts. */
+  const runOnce = async (lineId: string, work: () => Promise<number>): Promise<number> => {
+    const startedAt = performance.now();
     try {
-      let readAt = await work(false);
-      while (readAt < line.wokenAt && !closing) readAt = await work(true);
+      return await work();
     } catch (cause) {
       // What was claimed ends as `unknown` by the sweep, what was not is woken again by it.
       logger.error({ err: cause, lineId }, 'a line failed');
-    } finally {
-      rest(lineId);
+      return startedAt;
     }
+  };
+
+  /** `work` answers when its last reading began. */
+  const run = async (lineId: string, line: Line, work: (again: boolean) => Promise<number>): Promise<void> => {
+    active.set(lineId, line);
+    let readAt = await runOnce(lineId, () => work(false));
+    while (readAt < line.wokenAt && !closing) readAt = await runOnce(lineId, () => work(true));
+    rest(lineId);
   };
 
   const takeUp = (reading: OutboxReading, endpointId: string): void => {

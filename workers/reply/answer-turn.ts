@@ -9,6 +9,7 @@ import {
 } from '../../src/conversations/turn-end.ts';
 import type { EndpointStore } from '../../src/events/endpoint-store.ts';
 import type { DeliveryQueue } from '../../src/events/queue.ts';
+import { serverNow } from '../../src/platform/clock.ts';
 import type { Logger } from '../../src/platform/logger.ts';
 import { isConnectionFailure } from '../../src/platform/mongo.ts';
 import type { CountTurn } from '../../src/service-metrics.ts';
@@ -65,7 +66,7 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
     const turn = waiting.find(({ turnId }) => turnId === mark.turnId);
     if (!turn) return;
     const { turnId, replyTo, language, acceptedAt } = turn;
-    const ms = Date.now() - acceptedAt.getTime();
+    const ms = serverNow() - acceptedAt.getTime();
     publish(replyTo, { turnId, conversationId, reply });
     countTurn(end.kind, ms / 1000);
     logger.info(

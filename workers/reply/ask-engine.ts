@@ -3,6 +3,7 @@ import type { AssistantStore } from '../../src/assistants/store.ts';
 import type { Message, WaitingTurn } from '../../src/conversations/conversation.ts';
 import type { ConversationStore } from '../../src/conversations/store.ts';
 import type { AnswerableConversation, TurnEnd } from '../../src/conversations/turn-end.ts';
+import { serverNow } from '../../src/platform/clock.ts';
 import type { Logger } from '../../src/platform/logger.ts';
 import type { Publish } from '../../src/turns/replies.ts';
 import { createDeltaFeed } from './delta-feed.ts';
@@ -65,7 +66,7 @@ export const createAskEngine = (dependencies: Dependencies) => {
       return { kind: 'held', holdingText: holdingTextOf(assistant, turn.language), ...lead };
     }
     const begunAt = performance.now();
-    const waitMs = Date.now() - turn.acceptedAt.getTime();
+    const waitMs = serverNow() - turn.acceptedAt.getTime();
     const profile = await profileOf(assistant);
     const feed = createDeltaFeed({
       turnId: turn.turnId,

@@ -1,4 +1,5 @@
 import type { Dispatcher } from 'undici';
+import { serverNow } from '../../../src/platform/clock.ts';
 
 export interface SendRequest {
   endpointId: string;
@@ -19,7 +20,7 @@ const UNSAFE = /[^\t\x20-\x7e]/;
 
 /** What undici is told to write, and the headers as they then stand on the wire. */
 export const composeRequest = (url: URL, userAgent: string, { body, headers }: SendRequest): ComposedRequest => {
-  const own = typeof headers === 'function' ? headers(Math.floor(Date.now() / 1000)) : headers;
+  const own = typeof headers === 'function' ? headers(Math.floor(serverNow() / 1000)) : headers;
   // undici writes the first two and the last itself, in these letters and places.
   const all: Record<string, string> = {
     host: url.host,

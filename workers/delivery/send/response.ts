@@ -1,4 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http';
+import type { Header } from '../../../src/events/delivery.ts';
 
 const MAX_BODY_BYTES = 16 * 1024;
 const MAX_HEADER_BYTES = 16 * 1024;
@@ -7,7 +8,7 @@ const MAX_HEADER_BYTES = 16 * 1024;
 export class KeptResponse {
   /** 0 until a final head has been read. */
   status = 0;
-  headers: Record<string, string> = {};
+  headers: Header[] = [];
   truncated = false;
   private body: Buffer[] = [];
   private bytes = 0;
@@ -15,11 +16,12 @@ export class KeptResponse {
   start(status: number, headers: IncomingHttpHeaders): void {
     this.status = status;
     let kept = 0;
-    for (const [name, value = ''] of Object.entries(headers)) {
-      const text = Array.isArray(value) ? value.join(', ') : value;
-      kept += name.length + text.length;
-      if (kept > MAX_HEADER_BYTES) return;
-      this.headers[name] = text;
+    for (const [name, values = ''] of Object.entries(headers)) {
+      for (const value of [values].flat()) {
+        kept += name.length + value.length;
+        if (kept > MAX_HEADER_BYTES) return;
+        this.headers.push({ name, value });
+      }
     }
   }
 

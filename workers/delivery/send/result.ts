@@ -1,8 +1,10 @@
 import { performance } from 'node:perf_hooks';
 import type { Connection } from './connection.ts';
 import type { Exchange } from './exchange.ts';
+import type { Header } from '../../../src/events/delivery.ts';
 import type { ErrorKind } from './failure.ts';
 import type { Trace } from './open.ts';
+import { serverNow } from '../../../src/platform/clock.ts';
 
 /** Milliseconds each step took; null for a step that did not happen. `firstByte` counts from the request's last byte. */
 export interface Timings {
@@ -21,7 +23,7 @@ export interface SendResult {
   /** Bytes of the request may have left. */
   wrote: boolean;
   status: number | null;
-  responseHeaders: Record<string, string>;
+  responseHeaders: Header[];
   responseBody: string | null;
   truncated: boolean;
   timings: Timings;
@@ -38,7 +40,7 @@ const span = (from: number | null, to: number | null): number | null =>
 
 const tlsOf = ({ tls }: Connection): SendResult['tls'] => {
   if (!tls) return null;
-  const daysToExpiry = Number.isNaN(tls.validTo) ? null : Math.floor((tls.validTo - Date.now()) / DAY_MS);
+  const daysToExpiry = Number.isNaN(tls.validTo) ? null : Math.floor((tls.validTo - serverNow()) / DAY_MS);
   return { version: tls.version, daysToExpiry };
 };
 
@@ -47,7 +49,7 @@ const retryAfterOf = (wish: string | undefined): number | null => {
   if (wish === undefined) return null;
   if (/^\d{1,9}$/.test(wish)) return Number(wish);
   const until = /^[A-Z][a-z]{2,8}[, ]/.test(wish) ? Date.parse(wish) : Number.NaN;
-  return Number.isNaN(until) ? null : Math.max(0, Math.ceil((until - Date.now()) / 1000));
+  return Number.isNaN(until) ? null : Math.max(0, Math.ceil((until - serverNow()) / 1000));
 };
 
 interface Ended {
@@ -84,6 +86,6 @@ export const resultOf = ({ kind, detail, trace, connection, exchange, requestHea
     remoteAddress: connection?.remoteAddress ?? trace.remoteAddress,
     requestHeaders,
     tls: connection && tlsOf(connection),
-    retryAfterSeconds: answered ? retryAfterOf(headers['retry-after']) : null,
+    retryAfterSeconds: answered ? retryAfterOf(headers.find(({ name }) => name === 'retry-after')?.value) : null,
   };
 };

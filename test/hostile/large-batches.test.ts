@@ -1,0 +1,47 @@
+import { randomUUID } from 'node:crypto';
+import { expect, test } from 'vitest';
+import type { AssistantEngine } from '../../workers/reply/engines/engine.ts';
+import { anAssistant } from '../support/builders.ts';
+import { useStack } from '../support/stack.ts';
+
+/** As long as an answer can be, so that what is stored is as large as it can be. */
+const engine: AssistantEngine = {
+  name: 'long-winded',
+  answersAtOnce: () => true,
+  reply: async ({ language }) => ({
+    text: '答'.repeat(8_000),
+    suggestedActions: [],
+    confidence: 1,
+    low: false,
+    language,
+    why: {},
+  }),
+};
+const stack = useStack({ engine, env: { REPLY_TIMEOUT_MS: '25000' } });
+
+const message = () => `${randomUUID()}${'問'.repeat(7_900)}`;
+
+/** In the ninth round a page of eight turns is stored for every session: 380 kB each. */
+test.each([
+  { name: '200 sessions at once', sessions: 200, atOnce: 1, rounds: 1 },
+  { name: '150 sessions at once, for nine rounds', sessions: 150, atOnce: 1, rounds: 9 },
+  { name: '60 sessions with 18 unanswered messages each', sessions: 60, atOnce: 18, rounds: 1 },
+])('$name, all of 7,900 Chinese characters, are all answered', { timeout: 60_000 }, async (load) => {
+  const { chat, history } = await anAssistant(stack);
+  const sessions = Array.from({ length: load.sessions }, () => randomUUID());
+  const ids = new Set<string>();
+
+  for (let round = 0; round < load.rounds; round += 1) {
+    const answers = await Promise.all(
+      sessions.flatMap((session_id) =>
+        Array.from({ length: load.atOnce }, () => chat({ session_id, message: message(), language: 'zh' })),
+      ),
+    );
+    expect(Object.keys(Object.groupBy(answers, ({ status }) => status))).toEqual(['200']);
+    for (const { body } of answers) ids.add(body.conversationId);
+  }
+
+  expect(ids.size).toBe(load.sessions);
+  const { messages } = (await history([...ids][0] ?? '')).body;
+  expect(messages).toHaveLength(2 * load.atOnce * load.rounds);
+});

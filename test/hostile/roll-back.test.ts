@@ -1,0 +1,125 @@
+import { randomUUID } from 'node:crypto';
+import mongoose from 'mongoose';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { type ReplicaSet, type Service, startReplicaSet } from '../../scripts/services.ts';
+import { anAssistant, request } from '../support/builders.ts';
+import { eventually } from '../support/eventually.ts';
+import { createFeed } from '../support/feed.ts';
+import { contentOf, openReceiver } from '../support/receiver.ts';
+import { openStack, type Stack } from '../support/stack.ts';
+
+let set: ReplicaSet;
+let stack: Stack;
+beforeAll(async () => {
+  // Long, so that a primary without its secondaries stays one until the test has it killed.
+  set = await startReplicaSet(3, { electionTimeoutMs: 60_000 });
+  stack = await openStack({ env: { MONGODB_URL: set.url }, deliveryWorkers: 0 });
+});
+afterAll(async () => {
+  await stack.close();
+  await set.dispose();
+});
+
+/**
+ * While `during` runs, the primary applies what it is sent and there is nobody to copy it. Then it dies, and the others go on
+ * from what they have.
+ */
+const loseWhatIsApplied = async (during: (primary: Service) => Promise<void>): Promise<void> => {
+  const primary = await eventually(async () => {
+    const found = await set.findPrimary();
+    if (!found) throw new Error('there is no primary');
+    return found;
+  });
+  const others = set.members.filter((member) => member !== primary);
+  await Promise.all(others.map((member) => member.kill()));
+  await during(primary);
+  await primary.kill();
+  await Promise.all(others.map((member) => member.restart()));
+  await eventually(async () => {
+    await set.elect(others[0] as Service);
+    expect(await set.findPrimary()).toBe(others[0]);
+  }, 30_000);
+  await primary.restart();
+};
+
+/** What stands at the primary itself, and what it was asked: its profile is kept by that member alone. */
+const lookAt = async ({ port }: Service) => {
+  const client = new mongoose.mongo.MongoClient(`mongodb://127.0.0.1:${port}/?directConnection=true`);
+  const db = client.db(stack.service.mongo.name);
+  await db.command({ profile: 2 });
+  return {
+    claims: () => db.collection('deliveries').countDocuments({}, { readConcern: 'local' }),
+    /** The claim's answer comes at once, and says that it was applied but that no majority is known to have it. */
+    breakOffClaim: async () => {
+      const ns = `${db.databaseName}.deliveries`;
+      const { inprog } = await client.db('admin').command({ currentOp: 1, op: 'insert', ns });
+      const op = (inprog as { opid: number }[])[0]?.opid;
+      if (op === undefined) throw new Error('no claim is being written');
+      await client.db('admin').command({ killOp: 1, op });
+    },
+    /** A claim whose answer was lost is looked for by its id, whole. */
+    claimsReadBack: () =>
+      db.collection('system.profile').countDocuments({
+        op: 'query',
+        ns: `${db.databaseName}.deliveries`,
+        'command.filter._id': { $exists: true },
+        'command.projection': { $exists: false },
+      }),
+    close: async () => {
+      await db.command({ profile: 0 });
+      await client.close();
+    },
+  };
+};
+
+test('a claim that was applied and rolled back is no licence: the event is sent once', {
+  timeout: 120_000,
+}, async () => {
+  const { assistantId } = await anAssistant(stack);
+  const receiver = await openReceiver();
+  await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url });
+  const feed = createFeed(stack.service);
+  const [key = ''] = await feed.openConversations(assistantId, 1);
+  await feed.say(assistantId, key, ['one'], { silent: true });
+
+  await loseWhatIsApplied(async (primary) => {
+    const inside = await lookAt(primary);
+    await stack.startDeliveryWorker();
+    await eventually(() => inside.breakOffClaim());
+    expect(await inside.claims()).toBe(1);
+    await eventually(async () => expect(await inside.claimsReadBack()).toBeGreaterThan(0));
+    // What it makes of that it has done by the time it looks again.
+    await eventually(async () => expect(await inside.claimsReadBack()).toBeGreaterThan(1));
+    await inside.close();
+  });
+
+  await feed.say(assistantId, key, ['two']);
+  await eventually(() => expect(receiver.received.map(contentOf)).toContain('two'), 30_000);
+  expect(receiver.received.map(contentOf)).toEqual(['one', 'two']);
+  await receiver.close();
+});
+
+test('a message that was applied and rolled back was told to nobody', { timeout: 120_000 }, async () => {
+  const { apiKey, chat, history } = await anAssistant(stack);
+  const session_id = randomUUID();
+  const first = await chat({ session_id, message: 'first' });
+  const { conversationId } = first.body;
+  const send = (message: string) =>
+    request(`${stack.url}/api/v1/chat`, { body: { session_id, message }, bearer: apiKey });
+
+  await loseWhatIsApplied(async () => {
+    const [one, another] = await Promise.all([send('second'), send('second')]);
+    expect([one.status, another.status]).toEqual([500, 500]);
+    const { messages } = (await history(conversationId)).body;
+    expect(messages.map(({ content }) => content)).not.toContain('second');
+  });
+
+  const again = await eventually(async () => {
+    const answer = await send('second');
+    expect(answer.status).toBe(200);
+    return answer;
+  }, 30_000);
+  const { messages } = (await history(conversationId)).body;
+  expect(messages.filter(({ content }) => content === 'second')).toHaveLength(1);
+  expect(messages.map(({ messageId }) => messageId)).toContain(again.body.messageId);
+});
