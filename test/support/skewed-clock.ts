@@ -1,0 +1,10 @@
+// Loaded before a process's own code: its wall clock is wrong by CLOCK_SKEW_MS, as on a machine that nobody set.
+const skew = Number(process.env['CLOCK_SKEW_MS'] ?? 0);
+const RealDate = Date;
+const origin = performance.timeOrigin;
+
+globalThis.Date = new Proxy(RealDate, {
+  construct: (real, given: unknown[]) => Reflect.construct(real, given.length === 0 ? [real.now() + skew] : given),
+  get: (real, name) => (name === 'now' ? () => real.now() + skew : Reflect.get(real, name)),
+});
+Object.defineProperty(performance, 'timeOrigin', { get: () => origin + skew });
