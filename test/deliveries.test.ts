@@ -3,7 +3,7 @@ import { createServer, type Server } from 'node:net';
 import type { AddressInfo } from 'node:net';
 import { afterAll, expect, test } from 'vitest';
 import { createRecentDeliveries } from '../src/conversations/delivery-list.ts';
-import { ERROR_KINDS, isFinal, OUTCOMES, STEPS } from '../src/events/delivery.ts';
+import { ERROR_KINDS, type Header, isFinal, OUTCOMES, STEPS } from '../src/events/delivery.ts';
 import { toDeliveryView } from '../src/events/delivery-view.ts';
 import { anAssistant } from './support/builders.ts';
 import { eventually } from './support/eventually.ts';
@@ -70,9 +70,10 @@ test('a delivery keeps what was sent to the byte, what came back, and how it wen
     worker: expect.stringMatching(/^.{16}$/) as string,
   });
   expect(Buffer.from(delivery?.body ?? '')).toEqual(request?.body);
-  const sent = Object.entries(delivery?.requestHeaders ?? {}).map(([name, value]) => [name.toLowerCase(), value]);
+  const sent = ((delivery?.requestHeaders ?? []) as Header[]).map(({ name, value }) => [name.toLowerCase(), value]);
   expect(Object.fromEntries(sent)).toEqual(request?.headers);
-  expect(delivery?.responseHeaders).toMatchObject(headers);
+  const kept = ((delivery?.responseHeaders ?? []) as Header[]).map(({ name, value }) => [name, value]);
+  expect(Object.fromEntries(kept)).toMatchObject(headers);
   expect(delivery?.responseBody).toBe('ü'.repeat(8192));
   expect(delivery?.timings?.total).toBeGreaterThan(0);
   expect(delivery?.expiresAt.getTime()).toBeGreaterThan(Date.now() + 29 * 86_400_000);
