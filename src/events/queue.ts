@@ -45,7 +45,8 @@ export const createDeliveryQueue = (queue: PartitionedQueue<WakeUpJob>) => {
       }
       return keys.map(() => undefined);
     },
-    { maxInFlight: 8 },
+    // Nothing of an item comes from outside: what fails is Redis.
+    { maxInFlight: 8, isShared: () => true },
   );
 
   return {

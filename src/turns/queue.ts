@@ -37,7 +37,8 @@ export const createTurnQueue = (queue: PartitionedQueue<TurnsJob>) => {
       }
       return heads.map(() => undefined);
     },
-    { maxInFlight: 8 },
+    // Nothing of an item comes from outside: what fails is Redis.
+    { maxInFlight: 8, isShared: () => true },
   );
 
   return {
