@@ -14,6 +14,7 @@ import { buildIndexes, type Indexed, openMongo } from './platform/mongo.ts';
 import { openQueues } from './platform/queue.ts';
 import { closeRedis, createPartitions, openRedis, type Partitions, type RedisRole } from './platform/redis.ts';
 import { createVault } from './platform/vault.ts';
+import { dropRetiredIndexes } from './retired-indexes.ts';
 import { createTurnQueue, TURNS_QUEUE, type TurnsJob } from './turns/queue.ts';
 
 /** Lines of an endpoint that are woken at once when it changes. */
@@ -62,6 +63,7 @@ export const openService = async ({ config, logger, lifecycle, redisRole, startW
   const deliveries = createDeliveryStore({ connection: mongo, worker, retentionDays: config.DELIVERY_RETENTION_DAYS });
   const conversations = createConversationStore({ connection: mongo, hints, deliveries });
   await buildIndexes([assistants, endpoints, deliveries, conversations].flatMap(({ models }): Indexed[] => models));
+  await dropRetiredIndexes(mongo, logger);
 
   const openQueue = <Data>(name: string) => {
     const queue = openQueues<Data>(name, { redis: queueRedis, partitions }, logger);

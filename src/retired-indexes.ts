@@ -1,0 +1,48 @@
+import type { Connection, mongo } from 'mongoose';
+import type { Logger } from './platform/logger.ts';
+
+type RetiredIndex = { name: string; key: Record<string, 1 | -1> };
+
+/**
+ * Indexes that a release once declared, by collection. Whoever takes a `schema.index(…)` away or changes it adds it here:
+ * on a database of that release it stays otherwise, and costs every write.
+ */
+export const RETIRED_INDEXES: Readonly<Record<string, readonly RetiredIndex[]>> = {
+  deliveries: [
+    // Replaced by the one with endpoint and event, which serves every filter of the list.
+    { name: 'assistantId_1_createdAt_-1__id_-1', key: { assistantId: 1, createdAt: -1, _id: -1 } },
+  ],
+};
+
+/** Error code of a drop that another process was faster with. */
+const INDEX_NOT_FOUND = 27;
+
+/** What MongoDB says of an index that was declared by its key alone. */
+const PLAIN = new Set(['v', 'key', 'name', 'hidden']);
+
+/** Not by name alone: a database's owner may have made another index under it. */
+const isOurs = (found: mongo.IndexDescriptionInfo, { name, key }: RetiredIndex): boolean =>
+  found.name === name &&
+  JSON.stringify(found.key) === JSON.stringify(key) && // the order of the fields counts
+  Object.keys(found).every((property) => PLAIN.has(property));
+
+const wasGone = (cause: unknown): boolean => (cause as { code?: unknown } | null)?.code === INDEX_NOT_FOUND;
+
+/** Drops what older releases left, once the indexes in its place are there. What cannot be dropped stops no start. */
+export const dropRetiredIndexes = async (connection: Connection, logger: Logger): Promise<void> => {
+  const drop = async (collection: string, { name, key }: RetiredIndex): Promise<void> => {
+    const own = connection.collection(collection);
+    try {
+      const found = await own.indexes();
+      if (!found.some((stored) => isOurs(stored, { name, key }))) return;
+      await own.dropIndex(name);
+      logger.info({ collection, index: name }, 'dropped an index of an older release');
+    } catch (cause) {
+      if (!wasGone(cause)) logger.warn({ err: cause, collection, index: name }, 'an index of an older release stays');
+    }
+  };
+  const all = Object.entries(RETIRED_INDEXES).flatMap(([collection, retired]) =>
+    retired.map((index) => drop(collection, index)),
+  );
+  await Promise.all(all);
+};

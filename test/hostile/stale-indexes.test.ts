@@ -1,0 +1,163 @@
+import { type Connection, createConnection, type mongo } from 'mongoose';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { createLogger } from '../../src/platform/logger.ts';
+import { dropRetiredIndexes, RETIRED_INDEXES } from '../../src/retired-indexes.ts';
+import { newEnvironment, openStack } from '../support/stack.ts';
+
+/** What the first releases declared on deliveries, under the name MongoDB gave it. */
+const OLD = { assistantId: 1, createdAt: -1, _id: -1 } as const;
+const OLD_NAME = 'assistantId_1_createdAt_-1__id_-1';
+const APIS_AT_ONCE = 8;
+const LOOKS_AT_ONCE = 20;
+const WARN = 40;
+
+const connect = async (url: string): Promise<Connection> => {
+  const connection = await createConnection(url).asPromise();
+  onTestFinished(() => connection.close());
+  return connection;
+};
+
+const namesOn = async (connection: Connection, collection: string): Promise<string[]> =>
+  (await connection.collection(collection).indexes()).map(({ name }) => name ?? '');
+
+const collectLogs = () => {
+  const lines: string[] = [];
+  const logger = createLogger({ name: 'test', level: 'debug' }, { write: (line) => void lines.push(line) });
+  return { logger, said: () => lines.map((line) => JSON.parse(line) as Record<string, unknown>) };
+};
+
+/** A service started on a database that already is as `prepare` leaves it. */
+const startOn = async (prepare: (database: Connection) => Promise<unknown>) => {
+  const env = newEnvironment();
+  const database = await connect(env['MONGODB_URL']!);
+  await prepare(database);
+  const stack = await openStack({ env, replyWorkers: 0, deliveryWorkers: 0 });
+  onTestFinished(() => stack.close());
+  return { database, stack };
+};
+
+describe('an index that is declared no longer', () => {
+  test('is dropped at the start, and the one that replaced it is there', async () => {
+    const { database, stack } = await startOn((old) => old.collection('deliveries').createIndex(OLD));
+
+    const names = await namesOn(database, 'deliveries');
+
+    expect(names).not.toContain(OLD_NAME);
+    expect(names).toContain('assistantId_1_endpointId_1_event_1_createdAt_-1__id_-1');
+    expect(stack.logs).toContainEqual(
+      expect.objectContaining({
+        collection: 'deliveries',
+        index: OLD_NAME,
+        msg: 'dropped an index of an older release',
+      }),
+    );
+  });
+
+  test('is dropped once by many processes that start together, and none of them fails', async () => {
+    const { database, stack } = await startOn(async () => undefined);
+    await database.collection('deliveries').createIndex(OLD);
+
+    await Promise.all(Array.from({ length: APIS_AT_ONCE }, () => stack.startApi()));
+
+    expect(await namesOn(database, 'deliveries')).not.toContain(OLD_NAME);
+    expect(stack.logs.filter(({ level }) => Number(level) >= WARN)).toEqual([]);
+    expect(stack.logs.filter(({ index }) => index === OLD_NAME)).toHaveLength(1);
+  });
+
+  test('may have gone between the look and the drop', async () => {
+    const { database } = await startOn(async () => undefined);
+    await database.collection('deliveries').createIndex(OLD);
+    const { logger, said } = collectLogs();
+
+    // All of them look before the first one has dropped it.
+    await Promise.all(Array.from({ length: LOOKS_AT_ONCE }, () => dropRetiredIndexes(database, logger)));
+
+    expect(await namesOn(database, 'deliveries')).not.toContain(OLD_NAME);
+    expect(said().map(({ msg }) => msg)).toEqual(['dropped an index of an older release']);
+  });
+
+  test('is no reason to look for one on a new database', async () => {
+    const { database, stack } = await startOn(async () => undefined);
+
+    expect(await namesOn(database, 'deliveries')).toContain('conversationId_1');
+    expect(stack.logs.filter(({ msg }) => String(msg).includes('older release'))).toEqual([]);
+  });
+});
+
+describe('an index that others made stays', () => {
+  test('whatever it is on, also under a name of ours', async () => {
+    const { database } = await startOn(async (old) => {
+      await old.collection('deliveries').createIndex({ assistantId: 1 }, { name: 'monthly_report' });
+      await old.collection('deliveries').createIndex({ createdAt: -1, assistantId: 1 });
+      await old.collection('messages').createIndex(OLD);
+      await old.collection('ours').createIndex(OLD);
+    });
+
+    expect(await namesOn(database, 'deliveries')).toEqual(
+      expect.arrayContaining(['monthly_report', 'createdAt_-1_assistantId_1']),
+    );
+    expect(await namesOn(database, 'messages')).toContain(OLD_NAME);
+    expect(await namesOn(database, 'ours')).toContain(OLD_NAME);
+  });
+
+  test.each<{ of: string; key: Record<string, 1 | -1>; options: mongo.CreateIndexesOptions }>([
+    { of: 'other fields', key: { assistantId: 1, createdAt: 1 }, options: {} },
+    { of: 'the same fields in another order', key: { createdAt: -1, assistantId: 1, _id: -1 }, options: {} },
+    { of: 'some documents only', key: OLD, options: { partialFilterExpression: { status: { $gt: 499 } } } },
+  ])('where it has the name of one of ours, and is of $of', async ({ key, options }) => {
+    const { database } = await startOn((old) =>
+      old.collection('deliveries').createIndex(key, { ...options, name: OLD_NAME }),
+    );
+
+    expect(await namesOn(database, 'deliveries')).toContain(OLD_NAME);
+  });
+});
+
+/**
+ * Every index that a release ever declared, under its name. A new one is added; one taken off the schema stays here, and
+ * goes into `RETIRED_INDEXES`.
+ */
+const EVER_DECLARED: Record<string, string[]> = {
+  apiKeys: ['hash_1', 'assistantId_1_createdAt_-1'],
+  audit: ['at_1', 'at_-1__id_-1', 'operatorId_1_at_-1__id_-1', 'target_1_at_-1__id_-1'],
+  conversations: ['waiting_heads', 'outbox_heads', 'openings', 'by_change'],
+  deliveries: [
+    OLD_NAME,
+    'assistantId_1_endpointId_1_event_1_createdAt_-1__id_-1',
+    'claimedAt_1',
+    'conversationId_1',
+    'createdAt_1',
+    'expiresAt_1',
+    'failures',
+    'refusals',
+  ],
+  endpoints: ['assistantId_1_createdAt_1', 'assistantId_1_place_1', 'pause_1'],
+  idempotencyKeys: ['createdAt_1', 'conversationId_1'],
+  knowledge: ['assistantId_1_position_1'],
+  operatorSessions: ['expires_1'],
+  operators: ['email_1', 'links'],
+  tombstones: ['purgeAt_1'],
+};
+
+test('what a release ever declared is declared today, or dropped', async () => {
+  const { database } = await startOn(async (old) => {
+    for (const [collection, names] of Object.entries(RETIRED_INDEXES)) {
+      for (const index of names) await old.collection(collection).createIndex(index.key, { name: index.name });
+    }
+  });
+
+  const stored = await database.listCollections();
+  const found = await Promise.all(
+    stored.map(
+      async ({ name }) => [name, (await namesOn(database, name)).filter((index) => index !== '_id_')] as const,
+    ),
+  );
+
+  const declared = Object.entries(EVER_DECLARED).map(([collection, names]) => {
+    const retired = (RETIRED_INDEXES[collection] ?? []).map(({ name }) => name);
+    return [collection, names.filter((name) => !retired.includes(name)).sort()];
+  });
+  expect(
+    Object.fromEntries(found.filter(([, names]) => names.length > 0).map(([name, names]) => [name, names.sort()])),
+  ).toEqual(Object.fromEntries(declared));
+});
