@@ -55,6 +55,7 @@ const TARGETS = {
   'bench:page': { needs: CODE, commands: () => [['node', 'bench/page.ts']] },
   'bench:engine': { needs: CODE, commands: () => [['node', '--expose-gc', 'bench/engine.ts']] },
   admin: { needs: CODE, commands: (args) => [['node', 'scripts/admin.ts', ...args]] },
+  'pack:client': { needs: CODE, commands: () => [['npm', 'pack', './packages/client']] },
   'build:dashboard': { needs: PAGES, talkative: true, commands: () => [] },
   'dashboard:dev': {
     needs: CODE,
