@@ -45,7 +45,8 @@ export const openMongo = async (
     try {
       await connection.asPromise();
       await followServerClock(connection);
-      connection.on('disconnected', () => logger.warn('mongodb is away'));
+      const onAway = () => logger.warn('mongodb is away');
+      connection.on('disconnected', onAway).once('disconnecting', () => connection.off('disconnected', onAway)); // closed by us
       connection.on('reconnected', () => logger.info('mongodb is back'));
       return connection;
     } catch (cause) {
