@@ -19,6 +19,8 @@ export const dashboardStep = {
     return { text: `built, ${readFileSync(join(root, 'dashboard/dist/.weight'), 'utf8')}`, env };
   },
 
+  given: ({ root }) => (existsSync(join(root, 'dashboard/dist')) ? 'as it is' : 'not built'),
+
   make: async ({ root, env }, onLine) => {
     const built = await buildDashboard(root, env, onLine);
     if (!built.ok) throw new SetupError(`the dashboard could not be built: ${built.reason}`);

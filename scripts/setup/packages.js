@@ -25,6 +25,8 @@ export const packagesStep = {
     return { text: 'as locked', env };
   },
 
+  given: ({ root }) => (existsSync(join(root, 'node_modules')) ? 'as they are' : undefined),
+
   make: async ({ root, env }, onLine) => {
     // Not `npm ci`: it fails where a registry copy lacks the binaries of other platforms. `--no-save` leaves the lock as it is.
     const args = ['install', '--no-save', '--include=dev', '--no-audit', '--no-fund'];

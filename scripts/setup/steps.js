@@ -1,3 +1,4 @@
+import { accessSync, constants } from 'node:fs';
 import { join } from 'node:path';
 import { chromiumStep } from './chromium.js';
 import { dashboardStep } from './dashboard.js';
@@ -40,7 +41,27 @@ export const setUp = async ({ root, needs, talkative }) => {
   return { found, env: { ...context.env, SETUP_FOUND: JSON.stringify(found) } };
 };
 
-const fetchIt = (step, context, report) =>
+const isWritable = (folder) => {
+  try {
+    accessSync(folder, constants.W_OK);
+    return true;
+  } catch {
+    return false;
+  }
+};
+
+/** In an image, say, where whoever runs it may not write: what is there is used as it is. */
+const asGiven = (step, { root, env }) => {
+  const text = step.given?.({ root });
+  if (text === undefined)
+    throw new SetupError(`${step.name} is missing here, and ${root} cannot be written to to set it up.`);
+  return { text, env };
+};
+
+const fetchIt = async (step, context, report) =>
+  isWritable(context.root) ? fetchLocked(step, context, report) : asGiven(step, context);
+
+const fetchLocked = (step, context, report) =>
   withLock(
     join(context.root, '.local/setup.lock'),
     () => report.note(`${step.name}: another command is setting up this folder, waiting for it`),
