@@ -18,7 +18,8 @@ FROM node:24-slim
 ENV NODE_ENV=production NODE_COMPILE_CACHE=/tmp/parley-compiled
 WORKDIR /app
 COPY --from=packages /app/node_modules ./node_modules
-COPY . .
+# Readable by whoever runs it, also from a clone that only its owner may read.
+COPY --chmod=755 . .
 COPY --from=dashboard /app/dashboard/dist ./dashboard/dist
 # Nothing here is written to while it runs, so the files stay root's and the process is somebody else.
 USER node

@@ -56,6 +56,7 @@ const TARGETS = {
   'bench:engine': { needs: CODE, commands: () => [['node', '--expose-gc', 'bench/engine.ts']] },
   admin: { needs: CODE, commands: (args) => [['node', 'scripts/admin.ts', ...args]] },
   'pack:client': { needs: CODE, commands: () => [['npm', 'pack', './packages/client']] },
+  'try:compose': { needs: [], commands: (args) => [['node', 'scripts/try-compose.ts', ...args]] },
   'build:dashboard': { needs: PAGES, talkative: true, commands: () => [] },
   'dashboard:dev': {
     needs: CODE,

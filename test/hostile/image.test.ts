@@ -1,0 +1,202 @@
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { readCompose } from '../support/compose.ts';
+import { type Container, startContainers } from '../support/containers.ts';
+import { eventually } from '../support/eventually.ts';
+import type { Image } from '../support/image.ts';
+import { freePort } from '../support/processes.ts';
+
+const ROOT = join(import.meta.dirname, '../..');
+const BUILD_MS = 120_000;
+const STARTED_MS = 60_000;
+const PAGES = ['README.md', 'docs/operating.md', 'docs/admin.md'];
+const documented = PAGES.flatMap((page) => {
+  const lines = readFileSync(join(ROOT, page), 'utf8').matchAll(/^docker compose (?:run|exec) .*$/gm);
+  return [...lines].map(([line]) => ({ page, line }));
+});
+
+/** Settings as somebody puts them into `.env`. */
+const CHOSEN = {
+  PUBLIC_URL: 'https://chat.example.com',
+  REPLY_CONCURRENCY: '7',
+  EVENT_MAX_AGE_S: '601',
+  TRUST_PROXY: '1',
+};
+
+let started: Awaited<ReturnType<typeof startContainers>>;
+let image: Image;
+let containers: Record<string, Container> = {};
+let admin: Record<string, string> = {};
+
+const configOf = ({ log }: Container): Record<string, unknown> => {
+  const line = log.find((one) => one.includes('"msg":"starting"'));
+  return (JSON.parse(line ?? '{}') as { config?: Record<string, unknown> }).config ?? {};
+};
+
+beforeAll(async () => {
+  started = await startContainers(CHOSEN);
+  ({ image, containers } = started);
+  admin = containers['api']!.env;
+}, BUILD_MS);
+
+afterAll(() => started.close());
+
+describe('the image', () => {
+  test('is for the Node that the launcher asks for, and starts the API by itself', () => {
+    expect(image.stage.base).toBe('node:24-slim');
+    expect(image.stage.cmd).toEqual(readCompose({ shell: { ENCRYPTION_KEY: 'k' } })['api']!.command);
+  });
+
+  test('holds what runs, and neither tests nor what only they need', () => {
+    const has = (path: string) => existsSync(join(image.stage.workdir, path));
+
+    expect(
+      ['src/main.ts', 'scripts/admin.ts', 'dashboard/dist/index.html', 'node_modules/express'].filter(has),
+    ).toHaveLength(4);
+    expect(['test', 'docs', '.git', '.local', '.env', 'node_modules/vitest', 'node_modules/react'].filter(has)).toEqual(
+      [],
+    );
+  });
+
+  test('cannot be written to by who runs in it, and can be read', async () => {
+    const written = await image.run(['node', '-e', `fs.writeFileSync('new', '')`]);
+    const changed = await image.run(['node', '-e', `fs.mkdirSync('node_modules/new')`]);
+    const read = await image.run(['node', '-e', `fs.readFileSync('src/main.ts')`]);
+
+    expect(written.stderr).toContain('EACCES');
+    expect(changed.stderr).toContain('EACCES');
+    expect(read).toEqual({ status: 0, stdout: '', stderr: '' });
+  });
+});
+
+describe('its processes, started as the compose file says', () => {
+  test('become healthy by the compose file’s own checks', async () => {
+    const isHealthy = async ({ child, env, health, log }: Container): Promise<boolean> => {
+      if (child.exitCode !== null) return false;
+      if ((await image.run(health, env)).status !== 0) throw new Error(`not healthy:\n${log.join('\n')}`);
+      return true;
+    };
+
+    for (const [name, container] of Object.entries(containers)) {
+      const healthy = await eventually(() => isHealthy(container), STARTED_MS);
+      expect({ name, healthy, log: healthy ? [] : container.log }).toEqual({ name, healthy: true, log: [] });
+    }
+  }, 200_000);
+
+  test('run with the settings of .env, in production', () => {
+    expect(Object.keys(containers)).toEqual(['api', 'reply-worker', 'delivery-worker']);
+    for (const container of Object.values(containers)) {
+      expect(configOf(container)).toMatchObject({
+        NODE_ENV: 'production',
+        PUBLIC_URL: CHOSEN.PUBLIC_URL,
+        REPLY_CONCURRENCY: 7,
+        EVENT_MAX_AGE_S: 601,
+        TRUST_PROXY: 1,
+        REDIS_PREFIX: container.env['REDIS_PREFIX'],
+      });
+    }
+  });
+
+  test('serve the dashboard that was built for the image', async () => {
+    const page = await fetch(`http://127.0.0.1:${admin['PORT']}/operator/`);
+
+    expect({ status: page.status, html: (await page.text()).includes('<div id="root">') }).toEqual({
+      status: 200,
+      html: true,
+    });
+  });
+
+  test('are named unhealthy by the same checks where nobody answers', async () => {
+    for (const { env, health } of Object.values(containers)) {
+      const nowhere = String(await freePort());
+      expect((await image.run(health, { ...env, PORT: nowhere, WORKER_HEALTH_PORT: nowhere })).status).toBe(1);
+    }
+  });
+});
+
+describe('commands in the image', () => {
+  test('are documented: the first owner, and the doctor', () => {
+    const lines = documented.map(({ line }) => line).join('\n');
+
+    expect(lines).toContain('operator create');
+    expect(lines).toContain('doctor');
+  });
+
+  test.each(documented)('$line ($page)', async ({ line }) => {
+    const ended = await started.sh(line.replaceAll('@example.com', `-${randomBytes(4).toString('hex')}@example.com`));
+
+    expect(ended).toMatchObject({ status: 0, stderr: '' });
+    expect(ended.stdout).toMatch(/^(Operator [0-9a-f-]{36}|.*Nothing is wrong\.)/s);
+  });
+
+  test('npm’s way leads to the same, though it may set nothing up there', async () => {
+    const ended = await image.run(['node', 'scripts/run.js', 'admin', 'operator', 'list', '--json'], admin);
+
+    expect(ended).toMatchObject({ status: 0, stderr: '' });
+    expect(JSON.parse(ended.stdout)).toEqual(expect.any(Array));
+  });
+
+  test('what cannot be set up there is said in a line', async () => {
+    const ended = await image.run(['node', 'scripts/run.js', 'quickstart', '--exit'], { SETUP_REDIS: 'wheel' });
+
+    expect({ ...ended, stdout: '' }).toEqual({
+      status: 1,
+      stdout: '',
+      stderr: expect.stringMatching(/^Redis is missing here, and \S+ cannot be written to to set it up\.\n$/) as string,
+    });
+  });
+});
+
+describe('the script for those who have Docker', () => {
+  const tryCompose = (...args: string[]) =>
+    started.sh(`node '${join(ROOT, 'scripts/try-compose.ts')}' ${args.join(' ')}`, {
+      PORT: admin['PORT'] ?? '',
+      ENCRYPTION_KEY: admin['ENCRYPTION_KEY'] ?? '',
+    });
+
+  test('makes the owner, signs in, has a turn answered, and takes everything down', async () => {
+    const { status, stdout, stderr } = await tryCompose();
+
+    expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
+    expect(stdout).toMatch(
+      /healthy .*\n.*owner is made .*\n.*signs in .*\n.*key is made .*\n.*turn is answered .*\n.*doctor/,
+    );
+    expect(stdout.trim().split('\n').at(-1)).toBe('It works.');
+    expect((await started.calls()).at(-1)).toBe('compose -p parley-try down --volumes --remove-orphans');
+  });
+
+  test('takes everything down and fails where a step fails, with the logs', async () => {
+    // The owner exists by now.
+    const { status, stderr } = await tryCompose();
+
+    expect(status).toBe(1);
+    expect(stderr).toContain('operator create --email owner@example.com --json ended with 1');
+    expect((await started.calls()).slice(-2)).toEqual([
+      'compose -p parley-try logs --tail 40',
+      'compose -p parley-try down --volumes --remove-orphans',
+    ]);
+  });
+
+  test('says so where there is no docker', async () => {
+    const ended = await started.sh(
+      `PATH=/nowhere exec '${process.execPath}' '${join(ROOT, 'scripts/try-compose.ts')}'`,
+    );
+
+    expect(ended).toEqual({ status: 1, stdout: '', stderr: 'docker cannot be started: spawnSync docker ENOENT\n' });
+  });
+});
+
+test('a container told to stop ends in order', async () => {
+  for (const { child, log } of Object.values(containers)) {
+    expect(child.exitCode).toBeNull();
+    const ended = once(child, 'exit');
+    child.kill('SIGTERM');
+    expect({ ended: await ended, errors: log.filter((line) => !line.startsWith('{')) }).toEqual({
+      ended: [0, null],
+      errors: [],
+    });
+  }
+});

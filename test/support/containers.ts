@@ -1,0 +1,84 @@
+import { randomBytes } from 'node:crypto';
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { createConnection } from 'mongoose';
+import { environmentOf, ownServices, readCompose } from './compose.ts';
+import { collect, type Ended, openImage } from './image.ts';
+import { freePort } from './processes.ts';
+import { newEnvironment } from './stack.ts';
+
+const EXAMPLE = readFileSync(join(import.meta.dirname, '../../.env.example'), 'utf8');
+
+export type Container = { child: ChildProcess; log: string[]; env: Record<string, string>; health: string[] };
+
+const dropDatabase = async (url: string): Promise<void> => {
+  const database = await createConnection(url).asPromise();
+  await database.dropDatabase();
+  await database.close();
+};
+
+/**
+ * The image's processes as the compose file starts them with a copy of `.env.example` and `settings` in `.env`, but on the
+ * Redis, the MongoDB and the ports of this test run. `sh` has a `docker` that reaches them.
+ */
+export const startContainers = async (settings: Record<string, string>) => {
+  const image = await openImage();
+  const { MONGODB_URL = '', REDIS_URL = '', REDIS_PREFIX = '' } = newEnvironment();
+  const own = { ...settings, REDIS_PREFIX, ENCRYPTION_KEY: randomBytes(32).toString('base64') };
+  const dotEnv = [EXAMPLE, ...Object.entries(own).map(([name, value]) => `${name}=${value}\n`)].join('');
+
+  const containers: Record<string, Container> = {};
+  for (const [name, service] of ownServices(readCompose({ dotEnv }))) {
+    const port = await freePort().then(String);
+    const addresses = { MONGODB_URL, REDIS_URL, HOST: '127.0.0.1', PORT: port, WORKER_HEALTH_PORT: port };
+    const env = { ...environmentOf(service, { dotEnv }), ...addresses };
+    const child = image.start(service.command, env);
+    const log: string[] = [];
+    for (const stream of [child.stdout, child.stderr]) {
+      if (stream) createInterface({ input: stream }).on('line', (line) => log.push(line));
+    }
+    containers[name] = { child, log, env, health: service.healthcheck.test.slice(1) };
+  }
+
+  const work = join(image.folder, 'work');
+  const calls = join(work, 'calls');
+  const told = Object.entries(containers).map(([name, { env, health }]) => [
+    name,
+    { env: { ...image.env, ...env }, health },
+  ]);
+  const services = Object.fromEntries(told) as unknown;
+  await mkdir(work);
+  await writeFile(join(work, 'password.txt'), 'correct horse battery\n');
+  await writeFile(
+    join(work, 'docker.json'),
+    JSON.stringify({ calls, app: image.stage.workdir, as: image.as, services }),
+  );
+
+  const sh = (line: string, env: Record<string, string> = {}): Promise<Ended> => {
+    const all = { PATH: image.env['PATH'], FAKE_DOCKER: join(work, 'docker.json'), ...env };
+    return collect(spawn('sh', ['-c', line], { cwd: work, env: all, stdio: ['ignore', 'pipe', 'pipe'] }));
+  };
+  const close = async (): Promise<void> => {
+    for (const { child } of Object.values(containers)) {
+      if (child.exitCode !== null || child.signalCode !== null) continue;
+      const ended = once(child, 'exit');
+      child.kill('SIGKILL');
+      await ended;
+    }
+    await dropDatabase(MONGODB_URL);
+    await image.close();
+  };
+  return {
+    image,
+    containers,
+    /** A command line as somebody types it who has Docker, beside a `password.txt`. */
+    sh,
+    /** What that `docker` was asked for so far. */
+    calls: async () => (await readFile(calls, 'utf8')).trim().split('\n'),
+    close,
+  };
+};

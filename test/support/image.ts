@@ -1,0 +1,76 @@
+import { type ChildProcess, spawn, type SpawnOptions } from 'node:child_process';
+import { once } from 'node:events';
+import { chmod, copyFile, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { buildImage, makeReachable, seal, type Stage, unseal } from './dockerfile.ts';
+
+const ROOT = join(import.meta.dirname, '../..');
+/** `node` of the image. Whoever may not become somebody else runs it as himself, in a folder that he may not write to. */
+const NODE_UID = 1000;
+
+export type Ended = { status: number | null; stdout: string; stderr: string };
+
+export type Image = {
+  stage: Stage;
+  /** What the image itself puts into the environment of a process. */
+  env: Record<string, string>;
+  as: { uid?: number; gid?: number };
+  /** What a container with this environment does with a command, to its end. */
+  run: (command: string[], env?: Record<string, string>) => Promise<Ended>;
+  start: (command: string[], env: Record<string, string>) => ChildProcess;
+  /** Everything is in here; on the image's PATH stands a `docker` of our own. */
+  folder: string;
+  close: () => Promise<void>;
+};
+
+export const collect = async (child: ChildProcess): Promise<Ended> => {
+  const ended: Ended = { status: null, stdout: '', stderr: '' };
+  child.stdout?.on('data', (data: Buffer) => (ended.stdout += data.toString()));
+  child.stderr?.on('data', (data: Buffer) => (ended.stderr += data.toString()));
+  const [status] = (await once(child, 'close')) as [number | null];
+  return { ...ended, status };
+};
+
+/** The image of our Dockerfile as a folder, and processes in it as Docker would start them: another user, nothing inherited. */
+export const openImage = async (): Promise<Image> => {
+  const folder = await mkdtemp(join(tmpdir(), 'parley-image-'));
+  const bin = join(folder, 'bin');
+  const tmp = join(folder, 'tmp');
+  await mkdir(bin);
+  await mkdir(tmp);
+  await copyFile(process.execPath, join(bin, 'node'));
+  const PATH = `${bin}:/usr/bin:/bin`;
+  const stage = await buildImage(ROOT, folder, PATH);
+  await makeReachable(folder);
+  await chmod(tmp, 0o777);
+
+  const isRoot = process.getuid?.() === 0;
+  const as = isRoot && stage.user !== 'root' ? { uid: NODE_UID, gid: NODE_UID } : {};
+  if (!isRoot) await seal(stage.workdir);
+
+  const own = Object.entries(stage.env).map(([name, value]) => [name, value.replace(/^\/tmp\//, `${tmp}/`)]);
+  const env = { PATH, HOME: tmp, ...(Object.fromEntries(own) as Record<string, string>) };
+  const start = ([command = '', ...args]: string[], more: Record<string, string> = {}): ChildProcess => {
+    const options: SpawnOptions = { cwd: stage.workdir, env: { ...env, ...more }, ...as };
+    return spawn(command, args, { ...options, stdio: ['ignore', 'pipe', 'pipe'] });
+  };
+
+  await writeFile(
+    join(bin, 'docker'),
+    `#!/bin/sh\nexec '${process.execPath}' '${join(ROOT, 'test/support/fake-docker.ts')}' "$@"\n`,
+    { mode: 0o755 },
+  );
+  return {
+    stage,
+    env,
+    as,
+    start,
+    run: (command, more) => collect(start(command, more)),
+    folder,
+    close: async () => {
+      if (!isRoot) await unseal(stage.workdir);
+      await rm(folder, { recursive: true, force: true });
+    },
+  };
+};
