@@ -12,7 +12,9 @@ import { createMetrics } from './platform/metrics.ts';
 import { openQueues } from './platform/queue.ts';
 import { closeRedis, openRedis } from './platform/redis.ts';
 import { closeWebServer, createWebServer, listen } from './platform/tls.ts';
+import { createDevices } from './operators/device.ts';
 import { createSessions } from './operators/session.ts';
+import { createSignInLimits } from './operators/sign-in-limits.ts';
 import { openOperators } from './operators/open.ts';
 import { openService } from './service.ts';
 import { countRequests, sampleQueues } from './service-metrics.ts';
@@ -77,6 +79,7 @@ export const openApi = async ({
   };
 
   const submit = createSubmit(begin);
+  const tls = config.TLS_CERT_FILE !== undefined || config.TLS_TERMINATED_UPSTREAM;
   const app = createApp({
     access: createAccess({ assistants, rateLimiter, channelCalls }),
     conversations,
@@ -105,9 +108,10 @@ export const openApi = async ({
       turnQueue,
       deliveryQueue,
       submit,
-      rateLimiter,
+      devices: createDevices(config, { secure: tls }),
+      limits: createSignInLimits(rateLimiter),
       publicUrl: config.PUBLIC_URL,
-      tls: config.TLS_CERT_FILE !== undefined || config.TLS_TERMINATED_UPSTREAM,
+      tls,
       logger,
     },
     metrics,

@@ -46,15 +46,8 @@ export const addKnowledgeCommands = (program: Command, run: Run): void => {
         return run(async (opened) => {
           await getAssistant(opened, assistant);
           const { entries, refused } = parseKnowledge(format, readText(file));
-          const before = replace ? await opened.assistants.listKnowledge(assistant) : [];
-          if (entries.length > 0) await opened.assistants.addKnowledge(assistant, entries);
-          // Only once the new ones are there, and never for a file without a good row.
-          if (entries.length > 0 && before.length > 0) {
-            await opened.assistants.removeKnowledge(
-              assistant,
-              before.map(({ entryId }) => entryId),
-            );
-          }
+          if (entries.length > 0)
+            await opened.assistants.addKnowledge(assistant, entries, { replace: replace === true });
           const refusals = refused.map(({ line, reason }) => `\n  line ${line}: ${plain(reason)}`).join('');
           const text = `${entries.length} imported, ${refused.length} refused${refusals === '' ? '.' : `:${refusals}`}`;
           return { json: { imported: entries.length, refused }, text };

@@ -87,7 +87,7 @@ export const addOperatorCommands = (program: Command, run: Run): void => {
           const changed = await orNothingUnder(
             'operator',
             operatorId,
-            operators.setDisabled(operatorId, name === 'disable'),
+            operators.updateOperator(operatorId, { disabled: name === 'disable' }),
           );
           return { json: toShown(changed), text: `Operator ${changed.email} is ${name}d.` };
         }),

@@ -80,9 +80,13 @@ export type Assistant = z.infer<typeof AssistantInput> & {
 const LATER_DEFAULTS = { engine: RETRIEVAL, guard: 'flag' as const, allowedLinks: [] };
 
 export type StoredAssistant = Omit<Assistant, 'assistantId' | keyof typeof LATER_DEFAULTS> &
-  Partial<Pick<Assistant, keyof typeof LATER_DEFAULTS>> & { _id: string };
+  Partial<Pick<Assistant, keyof typeof LATER_DEFAULTS>> & {
+    _id: string;
+    /** Of its entries. `last`: given out up to here; `from`: what stands before it was replaced. */
+    knowledgePlaces?: { last?: number; from?: number };
+  };
 
-export const toAssistant = ({ _id, ...stored }: StoredAssistant): Assistant => ({
+export const toAssistant = ({ _id, knowledgePlaces: _places, ...stored }: StoredAssistant): Assistant => ({
   assistantId: _id,
   ...LATER_DEFAULTS,
   ...stored,
@@ -108,6 +112,7 @@ const assistantSchema = new Schema<StoredAssistant>(
       limitPerMinute: { type: Number, required: true },
     },
     version: { type: Number, required: true },
+    knowledgePlaces: { type: { last: Number, from: Number }, _id: false, default: undefined },
     createdAt: { type: Date, required: true },
   },
   { collection: 'assistants', versionKey: false, strictQuery: 'throw' },

@@ -45,17 +45,18 @@ export type EngineSettings = { kind: 'retrieval' } | ProviderSettings;
 
 export const RETRIEVAL: EngineSettings = { kind: 'retrieval' };
 
-/** A key stored for one address is never sent to another. */
-export const sealEngine = (
-  input: EngineInput,
-  { vault, assistantId, previous }: { vault: Vault; assistantId: string; previous: EngineSettings },
-): EngineSettings => {
+/**
+ * The engine as an expression of MongoDB: whether a stored key stays is decided in the write itself, so that a key set at
+ * the same moment is not undone. A key stored for one address is never sent to another.
+ */
+export const sealedEngine = (input: EngineInput, { vault, assistantId }: { vault: Vault; assistantId: string }) => {
   const parsed = EngineInput.parse(input);
-  if (parsed.kind === 'retrieval') return RETRIEVAL;
+  if (parsed.kind === 'retrieval') return { $literal: RETRIEVAL };
   const { apiKey, ...settings } = parsed;
-  if (apiKey) return { ...settings, apiKeySealed: vault.seal(apiKey, assistantId) };
-  const keeps = apiKey === undefined && previous.kind === 'openai' && previous.baseUrl === settings.baseUrl;
-  return { ...settings, apiKeySealed: keeps ? previous.apiKeySealed : null };
+  const sameAddress = { $eq: ['$engine.baseUrl', { $literal: settings.baseUrl }] };
+  const stored = { $cond: [sameAddress, { $ifNull: ['$engine.apiKeySealed', null] }, null] };
+  const given = { $literal: apiKey ? vault.seal(apiKey, assistantId) : null };
+  return { $mergeObjects: [{ $literal: settings }, { apiKeySealed: apiKey === undefined ? stored : given }] };
 };
 
 /** What people may see of it: that there is a key, never the key. */

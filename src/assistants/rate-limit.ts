@@ -5,7 +5,6 @@ import { ApiError, unavailable } from '../platform/errors.ts';
 
 const WINDOW_S = 60;
 export const FAILING_LIMIT_PER_MINUTE = 60;
-export const SIGN_IN_LIMIT_PER_MINUTE = 5;
 
 /** Which window a request counts into. */
 export type LimitKind = 'key' | 'channel' | 'poll' | 'failing' | 'sign_in';
@@ -70,11 +69,10 @@ export const createRateLimiter = (
     forLongPoll: (keyId: string, limit: number) => consume('poll', keyId, limit),
     /** Only for requests that have already failed (401, unknown assistant): a valid key is never refused by it. */
     forFailing: (address: string) => consume('failing', address, FAILING_LIMIT_PER_MINUTE),
-    /** Of an account and of a client address; counted before the password is looked at, so that guesses at once count too. */
-    forSignIn: (subject: string) => consume('sign_in', subject, SIGN_IN_LIMIT_PER_MINUTE),
-    /** The right password does not use up what wrong ones may. */
-    returnSignIn: async (subject: string): Promise<void> => {
-      await limiterOf(SIGN_IN_LIMIT_PER_MINUTE)
+    /** Whose tries are counted, and how many there may be, is the operators' matter. */
+    forSignIn: (subject: string, limit: number) => consume('sign_in', subject, limit),
+    returnSignIn: async (subject: string, limit: number): Promise<void> => {
+      await limiterOf(limit)
         .reward(`sign_in:${subject}`)
         .catch(() => undefined);
     },

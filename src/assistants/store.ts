@@ -3,7 +3,7 @@ import { LRUCache } from 'lru-cache';
 import type { Connection } from 'mongoose';
 import { serverDate, serverNow } from '../platform/clock.ts';
 import { newId } from '../platform/ids.ts';
-import { notFound } from '../platform/errors.ts';
+import { invalid, notFound } from '../platform/errors.ts';
 import type { Vault } from '../platform/vault.ts';
 import { type ApiKey, apiKeyModel, hashSecret, isWellFormedApiKey, newApiKey, type StoredApiKey } from './api-keys.ts';
 import {
@@ -11,18 +11,18 @@ import {
   AssistantInput,
   assistantModels,
   DEFAULT_LIMIT_PER_MINUTE,
-  type KnowledgeEntry,
-  type KnowledgeInput,
   type StoredAssistant,
   toAssistant,
 } from './assistant.ts';
-import { type EngineInput, sealEngine } from './engine-settings.ts';
-import { applyChannelChange, type ChannelChange } from './channel.ts';
+import { type ChannelChange, channelWrite } from './channel.ts';
+import { type EngineInput, sealedEngine } from './engine-settings.ts';
+import { createKnowledgeStore } from './knowledge-store.ts';
 
 /** Changes take effect in every process within 1 s (contract §7): nothing is believed for longer than this. */
 const BELIEVED_FOR_MS = 900;
 const CACHED_ITEMS = 10_000;
 const LAST_USED_EVERY_MS = 60_000;
+const AFTER = { returnDocument: 'after' } as const;
 
 type NewApiKey = { assistantId: string; name: string; limitPerMinute?: number };
 
@@ -60,29 +60,24 @@ export const createAssistantStore = ({ connection, vault }: { connection: Connec
     return stored && toApiKey(stored);
   });
 
-  const knowledgeByVersion = new LRUCache<string, { version: number; entries: KnowledgeEntry[] }>({ max: 1000 });
-
-  const loadKnowledge = async (assistantId: string): Promise<KnowledgeEntry[]> => {
-    const rows = await knowledge.find({ assistantId }).sort({ position: 1 }).lean();
-    return rows.map(({ _id, assistantId: _assistant, position: _position, ...entry }) => ({
-      ...entry,
-      entryId: _id,
-    }));
-  };
-
   const getAssistant = async (assistantId: string): Promise<Assistant> => {
     const found = await assistants.findById(assistantId).lean();
     if (!found) throw notFound();
     return toAssistant(found);
   };
 
-  const changeAssistant = async (assistantId: string, change: Record<string, unknown>): Promise<void> => {
-    const { matchedCount } = await assistants.updateOne({ _id: assistantId }, change);
-    if (matchedCount === 0) throw notFound();
+  /** One write, answered with what it left: changes at once keep each other's fields. Null = none is as `filter` says. */
+  const change = async (
+    filter: Record<string, unknown>,
+    update: Record<string, unknown>,
+  ): Promise<Assistant | null> => {
+    const stored = await assistants.findOneAndUpdate(filter, update, AFTER).lean();
+    return stored && toAssistant(stored);
   };
 
   return {
     models: [assistants, knowledge, apiKeys],
+    ...createKnowledgeStore({ assistants, knowledge }),
     findAssistant,
     getAssistant,
 
@@ -98,15 +93,6 @@ export const createAssistantStore = ({ connection, vault }: { connection: Connec
         apiKeys.updateOne({ _id: key.keyId }, { lastUsedAt: key.lastUsedAt }).catch(() => undefined);
       }
       return key;
-    },
-
-    /** Entries in their order, kept in memory for as long as the assistant's version stays. */
-    findKnowledge: async ({ assistantId, version }: Assistant): Promise<KnowledgeEntry[]> => {
-      const known = knowledgeByVersion.get(assistantId);
-      if (known?.version === version) return known.entries;
-      const entries = await loadKnowledge(assistantId);
-      knowledgeByVersion.set(assistantId, { version, entries });
-      return entries;
     },
 
     createAssistant: async (input: AssistantInput): Promise<Assistant> => {
@@ -128,55 +114,35 @@ export const createAssistantStore = ({ connection, vault }: { connection: Connec
     updateAssistant: async (assistantId: string, input: Partial<AssistantInput>): Promise<Assistant> => {
       const parsed = AssistantInput.partial().parse(input);
       const given = Object.fromEntries(Object.entries(parsed).filter(([name]) => name in input));
-      await changeAssistant(assistantId, { $set: given, $inc: { version: 1 } });
-      return getAssistant(assistantId);
+      const changed = await change({ _id: assistantId }, { $set: given, $inc: { version: 1 } });
+      if (!changed) throw notFound();
+      return changed;
     },
-
-    /** Adds entries after those there are. The version is raised last, so that nobody indexes half of them for long. */
-    addKnowledge: async (assistantId: string, entries: KnowledgeInput[]): Promise<KnowledgeEntry[]> => {
-      await getAssistant(assistantId);
-      const position = (await knowledge.findOne({ assistantId }).sort({ position: -1 }).lean())?.position ?? 0;
-      const rows = entries.map((entry, index) => ({
-        _id: newId(),
-        assistantId,
-        position: position + index + 1,
-        ...entry,
-      }));
-      await knowledge.insertMany(rows);
-      await changeAssistant(assistantId, { $inc: { version: 1 } });
-      return rows.map(({ _id, assistantId: _assistant, position: _position, ...entry }) => ({
-        ...entry,
-        entryId: _id,
-      }));
-    },
-
-    /** The entry keeps its id and its place. */
-    updateKnowledge: async (assistantId: string, entryId: string, entry: KnowledgeInput): Promise<KnowledgeEntry> => {
-      const { matchedCount } = await knowledge.updateOne({ _id: entryId, assistantId }, { $set: entry });
-      if (matchedCount === 0) throw notFound();
-      await changeAssistant(assistantId, { $inc: { version: 1 } });
-      return { entryId, ...entry };
-    },
-
-    removeKnowledge: async (assistantId: string, entryIds?: string[]): Promise<void> => {
-      await knowledge.deleteMany({ assistantId, ...(entryIds && { _id: { $in: entryIds } }) });
-      await changeAssistant(assistantId, { $inc: { version: 1 } });
-    },
-
-    listKnowledge: loadKnowledge,
 
     /** The provider's key is sealed for this assistant; nothing gives it back but the vault of a worker. */
     setEngine: async (assistantId: string, input: EngineInput): Promise<Assistant> => {
-      const { engine: previous } = await getAssistant(assistantId);
-      const engine = sealEngine(input, { vault, assistantId, previous });
-      await changeAssistant(assistantId, { $set: { engine }, $inc: { version: 1 } });
-      return getAssistant(assistantId);
+      const engine = sealedEngine(input, { vault, assistantId });
+      const stage = { $set: { engine, version: { $add: ['$version', 1] } } };
+      const options = { ...AFTER, updatePipeline: true };
+      const stored = await assistants.findOneAndUpdate({ _id: assistantId }, [stage], options).lean();
+      if (!stored) throw notFound();
+      return toAssistant(stored);
     },
 
-    setChannel: async (assistantId: string, change: ChannelChange): Promise<Assistant> => {
-      const { channel } = await getAssistant(assistantId);
-      await changeAssistant(assistantId, { $set: { channel: applyChannelChange(channel, change) } });
-      return getAssistant(assistantId);
+    setChannel: async (assistantId: string, wanted: ChannelChange): Promise<Assistant> => {
+      const { expected, set } = channelWrite(wanted);
+      const changed = await change({ _id: assistantId, ...expected }, { $set: set });
+      if (changed) return changed;
+      await getAssistant(assistantId);
+      // Nobody opens a channel by leaving something out.
+      throw invalid('token', 'required', 'must be a token, or null for an open channel');
+    },
+
+    /** Open to whoever knows the address, if it is connected at all. */
+    clearChannelToken: async (assistantId: string): Promise<Assistant> => {
+      const changed = await change({ _id: assistantId }, { $set: { 'channel.tokenHash': null } });
+      if (!changed) throw notFound();
+      return changed;
     },
 
     /** The key in full is in this answer and nowhere else, ever again. */
@@ -209,16 +175,14 @@ export const createAssistantStore = ({ connection, vault }: { connection: Connec
     rotateApiKey: async (keyId: string): Promise<{ key: ApiKey; apiKey: string }> => {
       const apiKey = newApiKey();
       const change = { hash: hashSecret(apiKey), lastFour: apiKey.slice(-4), lastUsedAt: null };
-      const options = { returnDocument: 'after' } as const;
-      const stored = await apiKeys.findOneAndUpdate({ _id: keyId, revokedAt: null }, change, options).lean();
+      const stored = await apiKeys.findOneAndUpdate({ _id: keyId, revokedAt: null }, change, AFTER).lean();
       if (!stored) throw notFound();
       return { key: toApiKey(stored), apiKey };
     },
 
     /** Another name or limit; a revoked key stays as it was. */
     updateApiKey: async (keyId: string, change: Partial<Pick<ApiKey, 'name' | 'limitPerMinute'>>): Promise<ApiKey> => {
-      const options = { returnDocument: 'after' } as const;
-      const stored = await apiKeys.findOneAndUpdate({ _id: keyId, revokedAt: null }, { $set: change }, options).lean();
+      const stored = await apiKeys.findOneAndUpdate({ _id: keyId, revokedAt: null }, { $set: change }, AFTER).lean();
       if (!stored) throw notFound();
       return toApiKey(stored);
     },

@@ -179,8 +179,8 @@ export const createEndpointStore = (dependencies: Dependencies) => {
     },
 
     removeEndpoint: async (endpointId: string): Promise<Endpoint> => {
-      const stored = await getStored(endpointId);
-      await endpoints.deleteOne({ _id: endpointId });
+      const stored = await endpoints.findByIdAndDelete(endpointId).lean();
+      if (!stored) throw notFound();
       believed.delete(stored.assistantId);
       await onChanged(endpointId);
       return toEndpoint(stored);

@@ -1,11 +1,10 @@
 import * as z from 'zod';
 import type { Channel } from '../assistants/assistant.ts';
 import type { ChannelCalls } from '../assistants/channel-calls.ts';
-import { type ChannelChange, OPEN_CHANNEL_WARNING } from '../assistants/channel.ts';
+import { OPEN_CHANNEL_WARNING } from '../assistants/channel.ts';
 import type { AssistantStore } from '../assistants/store.ts';
-import { invalid } from '../platform/errors.ts';
 import { type Handled, handled, operation } from './operation.ts';
-import { uuid } from './wire.ts';
+import { given, uuid } from './wire.ts';
 
 const tag = 'Operators';
 const audience = 'owners';
@@ -100,31 +99,16 @@ const toView = (assistantId: string, { connected, tokenHash, limitPerMinute }: C
   };
 };
 
-const changeOf = ({ connected, token, limitPerMinute }: z.infer<typeof Change>, now: Channel): ChannelChange => {
-  if (connected === false) return { connected: false };
-  const limited = limitPerMinute === undefined ? {} : { limitPerMinute };
-  if (token !== undefined) return { connected: true, token, ...limited };
-  // Nobody opens a channel by leaving something out.
-  if (connected && !now.connected) {
-    throw invalid('token', 'required', 'must be a token, or null for an open channel');
-  }
-  return { limitPerMinute: limitPerMinute ?? now.limitPerMinute };
-};
-
 type Dependencies = { assistants: AssistantStore; channelCalls: ChannelCalls };
 
 export const channelRoutes = ({ assistants, channelCalls }: Dependencies): Handled[] => {
-  const set = async (id: string, change: ChannelChange) => {
-    const { channel } = await assistants.setChannel(id, change);
-    return toView(id, channel);
-  };
   return [
     handled(channelOperations.read, async ({ params: { id = '' } }) =>
       toView(id, (await assistants.getAssistant(id)).channel),
     ),
 
     handled(channelOperations.change, async ({ params: { id = '' }, body, note }) => {
-      const changed = await set(id, changeOf(body, (await assistants.getAssistant(id)).channel));
+      const changed = toView(id, (await assistants.setChannel(id, given(body))).channel);
       const { connected, open, limitPerMinute } = changed;
       note({ target: id, details: { connected, open, limitPerMinute, newToken: typeof body.token === 'string' } });
       return changed;
@@ -135,9 +119,8 @@ export const channelRoutes = ({ assistants, channelCalls }: Dependencies): Handl
       return { calls: await channelCalls.list(id) };
     }),
 
-    handled(channelOperations.clearToken, async ({ params: { id = '' } }) => {
-      const { channel } = await assistants.getAssistant(id);
-      return channel.connected ? set(id, { connected: true, token: null }) : toView(id, channel);
-    }),
+    handled(channelOperations.clearToken, async ({ params: { id = '' } }) =>
+      toView(id, (await assistants.clearChannelToken(id)).channel),
+    ),
   ];
 };

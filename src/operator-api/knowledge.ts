@@ -159,15 +159,7 @@ export const knowledgeRoutes = ({ assistants }: { assistants: AssistantStore }):
       const { entries, refused } = parseKnowledge(format, text);
       note({ target: id, details: { imported: entries.length, refused: refused.length, replace, dryRun } });
       if (dryRun || entries.length === 0) return { imported: entries.length, refused };
-      const before = replace ? await assistants.listKnowledge(id) : [];
-      await assistants.addKnowledge(id, entries);
-      // Only once the new ones are there, and never for a file without a good row.
-      if (before.length > 0) {
-        await assistants.removeKnowledge(
-          id,
-          before.map(({ entryId }) => entryId),
-        );
-      }
+      await assistants.addKnowledge(id, entries, { replace });
       return { imported: entries.length, refused };
     }),
   ];

@@ -108,9 +108,7 @@ export const operatorRoutes = ({ operators }: { operators: OperatorStore }): Han
   }),
 
   handled(operatorOperations.update, async ({ params: { id = '' }, body: { role, disabled }, note }) => {
-    if (role !== undefined) await operators.setRole(id, role);
-    const changed =
-      disabled === undefined ? await operators.getOperator(id) : await operators.setDisabled(id, disabled);
+    const changed = await operators.updateOperator(id, { role, disabled });
     note({ target: id, details: { role: changed.role, disabled: changed.disabled } });
     return toView(changed);
   }),

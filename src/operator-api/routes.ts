@@ -1,6 +1,5 @@
 import { type RequestHandler, Router } from 'express';
 import type { ChannelCalls } from '../assistants/channel-calls.ts';
-import type { RateLimiter } from '../assistants/rate-limit.ts';
 import type { AssistantStore } from '../assistants/store.ts';
 import type { ConversationStore } from '../conversations/store.ts';
 import type { EndpointStore } from '../events/endpoint-store.ts';
@@ -8,6 +7,8 @@ import type { DeliveryQueue } from '../events/queue.ts';
 import type { DeliveryStore } from '../events/store.ts';
 import { createOperatorAccess } from '../operators/access.ts';
 import type { Audit } from '../operators/audit.ts';
+import type { Devices } from '../operators/device.ts';
+import type { SignInLimits } from '../operators/sign-in-limits.ts';
 import type { OperatorStore } from '../operators/store.ts';
 import type { Logger } from '../platform/logger.ts';
 import type { TurnQueue } from '../turns/queue.ts';
@@ -41,7 +42,8 @@ export type OperatorSide = {
   turnQueue: TurnQueue;
   deliveryQueue: DeliveryQueue;
   submit: Submit;
-  rateLimiter: RateLimiter;
+  devices: Devices;
+  limits: SignInLimits;
   publicUrl: string | undefined;
   /** Whether callers use TLS, here or at a proxy in front. */
   tls: boolean;

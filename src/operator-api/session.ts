@@ -1,11 +1,11 @@
-import { createHash } from 'node:crypto';
 import type { Request, Response } from 'express';
 import * as z from 'zod';
-import type { RateLimiter } from '../assistants/rate-limit.ts';
 import type { AssistantStore } from '../assistants/store.ts';
 import { ApiError, invalid, notFound } from '../platform/errors.ts';
+import type { Devices } from '../operators/device.ts';
 import { Email, type Operator, Password, PASSWORD_MAX, RoleName } from '../operators/operator.ts';
 import { beginSession, endSession } from '../operators/session.ts';
+import type { SignInLimits } from '../operators/sign-in-limits.ts';
 import type { OperatorStore } from '../operators/store.ts';
 import { type Handled, handled, operation } from './operation.ts';
 import { uuid } from './wire.ts';
@@ -102,36 +102,46 @@ export const sessionOperations = {
   }),
 };
 
-type Dependencies = { operators: OperatorStore; assistants: AssistantStore; rateLimiter: RateLimiter };
+type Dependencies = {
+  operators: OperatorStore;
+  assistants: AssistantStore;
+  devices: Devices;
+  limits: SignInLimits;
+};
 
 const wrong = (): ApiError => new ApiError('not_signed_in', { message: 'The email or the password is wrong.' });
-const account = (email: string): string => `account:${createHash('sha256').update(email).digest('base64url')}`;
-const address = (req: Request): string => `address:${req.ip ?? 'unknown'}`;
+const addressOf = (req: Request): string => req.ip ?? 'unknown';
 
-export const sessionRoutes = ({ operators, assistants, rateLimiter }: Dependencies): Handled[] => {
+export const sessionRoutes = ({ operators, assistants, devices, limits }: Dependencies): Handled[] => {
   const toMe = async ({ operatorId, email, role }: Operator): Promise<z.input<typeof Me>> => {
     const all = await assistants.listAssistants();
     return { operatorId, email, role, assistants: all.map(({ assistantId, name }) => ({ assistantId, name })) };
   };
 
-  const letIn = async (operator: Operator, { req, res }: { req: Request; res: Response }) => {
+  /** A session, and a device that is known from now on. */
+  const begin = async (operator: Operator, { req, res }: { req: Request; res: Response }) => {
     await beginSession(req, operator);
+    const account = await operators.findAccount(operator.email);
+    if (account) devices.remember(req, res, account);
+  };
+
+  const letIn = async (operator: Operator, { req, res }: { req: Request; res: Response }) => {
+    await begin(operator, { req, res });
     res.locals.operator = operator;
     return toMe(operator);
   };
 
-  /** Of both, so that neither many accounts from one place nor one account from many can be tried quickly. */
-  const limited = async <Found>(subjects: string[], look: () => Promise<Found | null>): Promise<Found | null> => {
-    for (const subject of subjects) await rateLimiter.forSignIn(subject);
-    const found = await look();
-    if (found) await Promise.all(subjects.map(rateLimiter.returnSignIn));
-    return found;
+  const subjectsOf = async (email: string, req: Request) => {
+    // Looked up only for who shows a device: nobody learns from it, or from its time, whether an account exists.
+    const account = devices.hasAny(req) ? await operators.findAccount(email) : null;
+    const deviceId = account && devices.idFor(req, account);
+    return deviceId ? limits.byDevice(deviceId) : limits.byStranger(addressOf(req), email);
   };
 
   return [
     handled(sessionOperations.signIn, async ({ body: { email, password }, req, res }) => {
-      const subjects = [account(email), address(req)];
-      const operator = await limited(subjects, () => operators.checkSignIn(email, password));
+      const subjects = await subjectsOf(email, req);
+      const operator = await limits.limited(subjects, () => operators.checkSignIn(email, password));
       if (!operator) throw wrong();
       return letIn(operator, { req, res });
     }),
@@ -145,22 +155,23 @@ export const sessionRoutes = ({ operators, assistants, rateLimiter }: Dependenci
       await endSession(req);
     }),
 
-    handled(sessionOperations.changePassword, async ({ operator, body: { current, next }, req, note }) => {
-      const { operatorId, email } = operator;
-      const changed = await limited([account(email)], () => operators.changePassword(operatorId, current, next));
+    handled(sessionOperations.changePassword, async ({ operator, body: { current, next }, req, res, note }) => {
+      const { operatorId } = operator;
+      const change = () => operators.changePassword(operatorId, current, next);
+      const changed = await limits.limited(limits.bySession(req.sessionID), change);
       if (!changed) throw invalid('current', 'wrong', 'is not your password');
-      await beginSession(req, changed);
+      await begin(changed, { req, res });
       note({ target: operatorId });
     }),
 
     handled(sessionOperations.readLink, async ({ body, req }) => {
-      const operator = await limited([address(req)], () => operators.findByLink(body.token));
+      const operator = await limits.limited(limits.byAddress(addressOf(req)), () => operators.findByLink(body.token));
       if (!operator) throw notFound();
       return { email: operator.email, invited: !operator.hasPassword };
     }),
 
     handled(sessionOperations.useLink, async ({ body: { token: one, password }, req, res, note }) => {
-      const operator = await limited([address(req)], () => operators.useLink(one, password));
+      const operator = await limits.limited(limits.byAddress(addressOf(req)), () => operators.useLink(one, password));
       if (!operator) throw notFound();
       note({ target: operator.operatorId });
       return letIn(operator, { req, res });

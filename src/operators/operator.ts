@@ -42,6 +42,8 @@ export type StoredOperator = Omit<Operator, 'operatorId' | 'hasPassword'> & {
   _id: string;
   passwordHash: string | null;
   link: StoredLink | null;
+  /** How often it was the owner left when another went. */
+  vouched?: number;
 };
 
 const operatorSchema = new Schema<StoredOperator>(
@@ -55,6 +57,7 @@ const operatorSchema = new Schema<StoredOperator>(
     link: { type: Schema.Types.Mixed, default: null },
     createdAt: { type: Date, required: true },
     lastSignInAt: { type: Date, default: null },
+    vouched: { type: Number },
   },
   { collection: 'operators', versionKey: false, strictQuery: 'throw' },
 );
@@ -66,7 +69,13 @@ operatorSchema.index(
 
 export const operatorModel = (connection: Connection) => connection.model<StoredOperator>('Operator', operatorSchema);
 
-export const toOperator = ({ _id, passwordHash, link: _link, ...stored }: StoredOperator): Operator => ({
+export const toOperator = ({
+  _id,
+  passwordHash,
+  link: _link,
+  vouched: _vouched,
+  ...stored
+}: StoredOperator): Operator => ({
   operatorId: _id,
   ...stored,
   hasPassword: passwordHash !== null,

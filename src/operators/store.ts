@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import type { Connection } from 'mongoose';
+import type { ClientSession, Connection } from 'mongoose';
 import { hashSecret } from '../assistants/api-keys.ts';
 import { invalid, notFound } from '../platform/errors.ts';
 import { newId } from '../platform/ids.ts';
@@ -52,14 +52,16 @@ export const createOperatorStore = (connection: Connection) => {
     return changed;
   };
 
-  /** Somebody must be left who can let others in; the admin command helps where two owners remove each other at once. */
-  const requireAnotherOwner = async (operatorId: string): Promise<void> => {
-    const other = await operators.findOne({
-      _id: { $ne: operatorId },
-      role: 'owner',
-      disabled: false,
-      passwordHash: { $ne: null },
-    });
+  const isOwnerWhoCanSignIn = { role: 'owner', disabled: false, passwordHash: { $ne: null } } as const;
+
+  /**
+   * Somebody must be left who can let others in. Another owner is written to in the same transaction: of two owners who
+   * remove each other at once one meets the other's write, begins anew, and finds nobody.
+   */
+  const vouch = async (operatorId: string, session: ClientSession): Promise<void> => {
+    const other = await operators
+      .findOneAndUpdate({ ...isOwnerWhoCanSignIn, _id: { $ne: operatorId } }, { $inc: { vouched: 1 } }, { session })
+      .lean();
     if (!other) throw invalid('operatorId', 'last_owner', 'is the last owner who can sign in');
   };
 
@@ -85,6 +87,10 @@ export const createOperatorStore = (connection: Connection) => {
       return stored && toOperator(stored);
     },
 
+    /** What a known device is bound to. */
+    findAccount: (email: string): Promise<Pick<StoredOperator, '_id' | 'passwordHash'> | null> =>
+      operators.findOne({ email }).select({ passwordHash: 1 }).lean(),
+
     findFirstOwner: async (): Promise<Operator | null> => {
       const stored = await operators.findOne({ role: 'owner' }).sort({ createdAt: 1 }).lean();
       return stored && toOperator(stored);
@@ -98,8 +104,9 @@ export const createOperatorStore = (connection: Connection) => {
       const stored = await operators.findOne({ email }).lean();
       const right = await isPassword(stored?.passwordHash ?? null, password);
       if (!right || !stored) return null;
-      // Disabled while the password was being compared: no session.
-      return change({ _id: stored._id, disabled: false }, { $set: { lastSignInAt: new Date() } });
+      // Disabled, or given another password, while this one was being compared: no session.
+      const { _id, passwordHash } = stored;
+      return change({ _id, passwordHash, disabled: false }, { $set: { lastSignInAt: new Date() } });
     },
 
     /** An operator without a password, and the link to choose one by. Its token is in this answer and nowhere else. */
@@ -139,18 +146,23 @@ export const createOperatorStore = (connection: Connection) => {
       return change({ _id: operatorId, passwordHash: stored?.passwordHash }, { $set: set, $inc: { generation: 1 } });
     },
 
-    setRole: async (operatorId: string, role: Role): Promise<Operator> => {
-      if (role !== 'owner') await requireAnotherOwner(operatorId);
-      return getChanged(operatorId, { $set: { role } });
-    },
-
-    setDisabled: async (operatorId: string, disabled: boolean): Promise<Operator> => {
-      if (disabled) await requireAnotherOwner(operatorId);
-      return getChanged(operatorId, {
-        $set: { disabled, ...(disabled && { link: null }) },
-        ...(disabled && { $inc: { generation: 1 } }),
-      });
-    },
+    /** Another role, shut out or let in again: both or neither. */
+    updateOperator: (
+      operatorId: string,
+      { role, disabled }: { role?: Role | undefined; disabled?: boolean | undefined },
+    ): Promise<Operator> =>
+      connection.transaction(async (session) => {
+        const set = {
+          ...(role !== undefined && { role }),
+          ...(disabled !== undefined && { disabled }),
+          ...(disabled && { link: null }),
+        };
+        if (disabled || (role !== undefined && role !== 'owner')) await vouch(operatorId, session);
+        const update = { $set: set, ...(disabled && { $inc: { generation: 1 } }) };
+        const stored = await operators.findByIdAndUpdate(operatorId, update, { ...AFTER, session }).lean();
+        if (!stored) throw notFound();
+        return toOperator(stored);
+      }),
 
     endSessions: (operatorId: string): Promise<Operator> => getChanged(operatorId, { $inc: { generation: 1 } }),
   };

@@ -7,7 +7,12 @@ export const PASSWORD = 'correct horse battery';
 /** A browser as far as an operator's side goes: keeps the cookie it is given, says where its pages come from. */
 export const openOperatorClient = (url: string, headers: Record<string, string> = {}) => {
   let cookie: string | null = null;
+  let device: string | null = null;
   let lastSet: string | null = null;
+  const cookieHeader = (): { Cookie?: string } => {
+    const kept = [cookie, device].filter((one) => one !== null);
+    return kept.length > 0 ? { Cookie: kept.join('; ') } : {};
+  };
   const call = async <Body = Record<string, unknown>>(
     method: string,
     path: string,
@@ -17,10 +22,14 @@ export const openOperatorClient = (url: string, headers: Record<string, string> 
     const answer = await request<Body>(`${url}/operator/v1${path}`, {
       method,
       ...(body !== undefined && { body }),
-      headers: { Origin: url, 'Sec-Fetch-Site': 'same-origin', ...(cookie && { Cookie: cookie }), ...headers, ...more },
+      headers: { Origin: url, 'Sec-Fetch-Site': 'same-origin', ...cookieHeader(), ...headers, ...more },
     });
-    lastSet = answer.headers.get('set-cookie');
-    if (lastSet) cookie = lastSet.split(';')[0] ?? null;
+    lastSet = null;
+    for (const set of answer.headers.getSetCookie()) {
+      const pair = set.split(';')[0] ?? '';
+      if (/-device=/.test(pair)) device = pair;
+      else [cookie, lastSet] = [pair, set];
+    }
     return answer;
   };
   return {
@@ -32,7 +41,12 @@ export const openOperatorClient = (url: string, headers: Record<string, string> 
     setCookie: (value: string | null) => {
       cookie = value;
     },
-    /** The header as the last answer set it. */
+    /** What makes this browser one that the account knows. */
+    device: () => device,
+    setDevice: (value: string | null) => {
+      device = value;
+    },
+    /** The session's header as the last answer set it. */
     lastSet: () => lastSet,
   };
 };

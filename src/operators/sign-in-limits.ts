@@ -1,0 +1,79 @@
+import { createHash } from 'node:crypto';
+import { isIPv6 } from 'node:net';
+import type { RateLimiter } from '../assistants/rate-limit.ts';
+
+/** Wrong ones a minute: of one device or session, or of one account from one address. */
+const OWN_LIMIT = 5;
+/** Of one address on whatever account, as many people may share it; of one account from wherever. */
+const SHARED_LIMIT = 20;
+
+const hashed = (text: string): string => createHash('sha256').update(text).digest('base64url');
+
+const groupsOf = (part: string): string[] => (part === '' ? [] : part.split(':'));
+
+/** The network that one subscriber has: of IPv6 the first 64 bits, or each would have an address for every try. */
+export const networkOf = (ip: string): string => {
+  const address = ip.replace(/^::ffff:(?=\d+\.)/i, '').replace(/%.*$/, '');
+  if (!isIPv6(address)) return address;
+  // The URL's own parser writes every spelling of an address in one way.
+  const [head = '', tail] = new URL(`http://[${address}]`).hostname.slice(1, -1).split('::');
+  const [before, after] = [groupsOf(head), groupsOf(tail ?? '')];
+  const zeros = Array.from({ length: 8 - before.length - after.length }, () => '0');
+  return `${[...before, ...zeros, ...after].slice(0, 4).join(':')}::/64`;
+};
+
+type Subject = { name: string; limit: number };
+
+/**
+ * How often a password may be guessed. Strangers are counted by address first, then by account and address, then by account;
+ * whoever is refused at one has counted nothing at the others. A device that the account was signed in with before has a
+ * count of its own and meets none of these: whatever others try, its person gets in.
+ */
+export const createSignInLimits = (rateLimiter: RateLimiter) => {
+  const take = async (subjects: Subject[]): Promise<void> => {
+    const taken: Subject[] = [];
+    for (const subject of subjects) {
+      try {
+        await rateLimiter.forSignIn(subject.name, subject.limit);
+      } catch (refused) {
+        await giveBack(taken);
+        throw refused;
+      }
+      taken.push(subject);
+    }
+  };
+
+  const giveBack = async (subjects: Subject[]): Promise<void> => {
+    await Promise.all(subjects.map(({ name, limit }) => rateLimiter.returnSignIn(name, limit)));
+  };
+
+  /** Counted before it is looked at, so that guesses at once count too; what was right does not count. */
+  const limited = async <Found>(subjects: Subject[], look: () => Promise<Found | null>): Promise<Found | null> => {
+    await take(subjects);
+    const found = await look();
+    if (found) await giveBack(subjects);
+    return found;
+  };
+
+  const ofAddress = (ip: string): Subject => ({ name: `address:${networkOf(ip)}`, limit: SHARED_LIMIT });
+  const ofOne = (kind: 'device' | 'session', id: string): Subject => ({
+    name: `${kind}:${hashed(id)}`,
+    limit: OWN_LIMIT,
+  });
+
+  return {
+    limited,
+    /** A link's token. */
+    byAddress: (ip: string): Subject[] => [ofAddress(ip)],
+    /** Who is signed in already and changes the password. */
+    bySession: (sessionId: string): Subject[] => [ofOne('session', sessionId)],
+    byDevice: (deviceId: string): Subject[] => [ofOne('device', deviceId)],
+    byStranger: (ip: string, email: string): Subject[] => [
+      ofAddress(ip),
+      { name: `account:${hashed(email)}:${networkOf(ip)}`, limit: OWN_LIMIT },
+      { name: `account:${hashed(email)}`, limit: SHARED_LIMIT },
+    ],
+  };
+};
+
+export type SignInLimits = ReturnType<typeof createSignInLimits>;

@@ -1,0 +1,101 @@
+import { beforeAll, expect, test } from 'vitest';
+import { adminJson } from '../support/admin.ts';
+import { anAssistant, aTurn, request } from '../support/builders.ts';
+import { eventually } from '../support/eventually.ts';
+import { anOperator, openOperatorClient, type OperatorClient } from '../support/operator-client.ts';
+import { useStack } from '../support/stack.ts';
+
+const RUNS = 60;
+
+const stack = useStack({ apis: 2, deliveryWorkers: 0 });
+/** The same owner at two processes. */
+let here: OperatorClient;
+let there: OperatorClient;
+
+type Channel = { connected: boolean; open: boolean; limitPerMinute: number };
+
+beforeAll(async () => {
+  here = await anOperator(stack);
+  there = openOperatorClient(stack.urls[1] ?? '');
+  there.setCookie(here.cookie());
+});
+
+const runs = <Result>(run: () => Promise<Result>): Promise<Result[]> =>
+  Promise.all(Array.from({ length: RUNS }, () => run()));
+
+const aChannel = async (change?: object): Promise<string> => {
+  const { assistantId } = await stack.service.assistants.createAssistant({ name: 'Raced' });
+  const path = `/assistants/${assistantId}/channel`;
+  if (change) await here.call('PATCH', path, change);
+  return path;
+};
+
+const read = async (path: string): Promise<Channel> => (await here.get<Channel>(path)).body;
+
+test('a token set beside a limit change stands, and so does the limit', async () => {
+  const left = await runs(async () => {
+    const path = await aChannel({ connected: true, token: null, limitPerMinute: 5 });
+    await Promise.all([
+      here.call('PATCH', path, { connected: true, token: 'verify-me' }),
+      there.call('PATCH', path, { limitPerMinute: 7 }),
+    ]);
+    return read(path);
+  });
+
+  expect(left.filter(({ open }) => open)).toEqual([]);
+  expect(left).toEqual(left.map(() => expect.objectContaining({ connected: true, open: false, limitPerMinute: 7 })));
+});
+
+test('a channel taken off while its token is taken away or its limit changed stays off', async () => {
+  const left = await runs(async () => {
+    const path = await aChannel({ connected: true, token: 'verify-me' });
+    await Promise.all([
+      here.call('PATCH', path, { connected: false }),
+      there.call('DELETE', `${path}/token`),
+      there.call('PATCH', path, { limitPerMinute: 7 }),
+      here.call('PATCH', path, { connected: true, limitPerMinute: 7 }),
+    ]);
+    return read(path);
+  });
+
+  expect(left).toEqual(left.map(() => expect.objectContaining({ connected: false, open: false, limitPerMinute: 7 })));
+});
+
+test('two tokens set at once: one of them is needed, whichever was last', async () => {
+  const answers = await runs(async () => {
+    const { assistantId } = await anAssistant(stack);
+    const path = `/assistants/${assistantId}/channel`;
+    await Promise.all([
+      here.call('PATCH', path, { connected: true, token: 'one' }),
+      there.call('PATCH', path, { connected: true, token: 'two' }),
+    ]);
+    const url = `${stack.url}/api/v1/channels/webhook/${assistantId}`;
+    return eventually(async () => {
+      const all = await Promise.all(['one', 'two'].map((bearer) => request(url, { body: aTurn(), bearer })));
+      const statuses = all.map(({ status }) => status).toSorted();
+      expect(statuses).toEqual([200, 401]);
+      return statuses.join();
+    });
+  });
+
+  expect(new Set(answers)).toEqual(new Set(['200,401']));
+});
+
+test('the admin command and the page do not undo each other either', async () => {
+  const left = await Promise.all(
+    Array.from({ length: 4 }, async () => {
+      const path = await aChannel({ connected: true, token: null });
+      const [, , assistant = ''] = path.split('/');
+      let ended = false;
+      const limited = adminJson(stack.env, 'channel', 'set', '--assistant', assistant, '--limit', '9').finally(() => {
+        ended = true;
+      });
+      // Whenever the command reads, a token is being set beside it.
+      while (!ended) await here.call('PATCH', path, { token: 'verify-me' });
+      await limited;
+      return read(path);
+    }),
+  );
+
+  expect(left).toEqual(left.map(() => expect.objectContaining({ open: false, limitPerMinute: 9 })));
+});

@@ -1,0 +1,248 @@
+import { randomUUID } from 'node:crypto';
+import { expect, test } from 'vitest';
+import { networkOf } from '../../src/operators/sign-in-limits.ts';
+import { openOperatorClient, PASSWORD } from '../support/operator-client.ts';
+import { problemOf } from '../support/problem.ts';
+import { useStack } from '../support/stack.ts';
+
+const stack = useStack({ env: { TRUST_PROXY: '1' }, apis: 2, replyWorkers: 0, deliveryWorkers: 0 });
+
+const OWN = 5;
+const SHARED = 20;
+
+let networks = 0;
+/** One that no other test comes from. */
+const newAddress = (): string => {
+  networks += 1;
+  return `10.${(networks >> 16) & 255}.${(networks >> 8) & 255}.${networks & 255}`;
+};
+const aBrowser = (address = newAddress()) =>
+  openOperatorClient(stack.urls[networks % 2] ?? '', { 'X-Forwarded-For': address });
+
+const anAccount = async () => {
+  const email = `${randomUUID()}@example.com`;
+  const { operatorId } = await stack.service.operators.createOperator({ email, role: 'agent', password: PASSWORD });
+  return { email, operatorId };
+};
+
+const times = (count: number) => Array.from({ length: count });
+const tries = async (count: number, attempt: () => Promise<Parameters<typeof problemOf>[0]>): Promise<string[]> => {
+  const answers: string[] = [];
+  for (const _ of times(count)) answers.push(problemOf(await attempt()));
+  return answers;
+};
+const wrongThenRefused = (wrong: number, refused: number) => [
+  ...times(wrong).map(() => '401 not_signed_in'),
+  ...times(refused).map(() => '429 rate_limited'),
+];
+
+/** Until no stranger may try this account any more. */
+const lockOut = async (email: string): Promise<void> => {
+  const answers = await tries(SHARED + 1, () => aBrowser().signIn(email, 'wrong'));
+  expect(answers).toEqual(wrongThenRefused(SHARED, 1));
+};
+
+test('wrong passwords a minute: five of an account from one address, twenty from one address, twenty of an account', async () => {
+  const { email } = await anAccount();
+  const [one, many] = [aBrowser(), aBrowser()];
+
+  const onOne = await tries(OWN + 2, () => one.signIn(email, 'wrong'));
+  const right = await one.signIn(email);
+  const atAddress = await tries(SHARED + 2, () => many.signIn(`${randomUUID()}@example.com`, 'wrong'));
+  const { email: another } = await anAccount();
+  const fromAnywhere = await tries(SHARED + 2, () => aBrowser().signIn(another, 'wrong'));
+
+  expect(onOne).toEqual(wrongThenRefused(OWN, 2));
+  expect(problemOf(right)).toBe('429 rate_limited');
+  expect(atAddress).toEqual(wrongThenRefused(SHARED, 2));
+  expect(fromAnywhere).toEqual(wrongThenRefused(SHARED, 2));
+});
+
+test('one address locks nobody out but itself, however long it tries and however many accounts', async () => {
+  const accounts = await Promise.all(times(4).map(anAccount));
+  const attacker = aBrowser();
+
+  for (const { email } of accounts) await Promise.all(times(40).map(() => attacker.signIn(email, 'wrong')));
+  const byAttacker = await attacker.signIn(accounts[3]?.email ?? '');
+  const elsewhere = await Promise.all(accounts.map(({ email }) => aBrowser().signIn(email)));
+
+  expect(problemOf(byAttacker)).toBe('429 rate_limited');
+  expect(elsewhere.map(({ status }) => status)).toEqual([200, 200, 200, 200]);
+});
+
+test('what is refused at the address counts on no account, what is refused on the account counts at no address', async () => {
+  const [first, second] = [await anAccount(), await anAccount()];
+  const attacker = aBrowser();
+
+  // Five of these count, on the account and at the address; the rest are refused by the pair of both.
+  await tries(30, () => attacker.signIn(first.email, 'wrong'));
+  const others = await tries(SHARED - OWN + 1, () => aBrowser().signIn(first.email, 'wrong'));
+  const rest = await tries(SHARED - OWN + 1, () => attacker.signIn(`${randomUUID()}@example.com`, 'wrong'));
+  // Now the address is used up: none of these may count on the second account.
+  await tries(10, () => attacker.signIn(second.email, 'wrong'));
+  const onSecond = await tries(SHARED + 1, () => aBrowser().signIn(second.email, 'wrong'));
+
+  expect(others).toEqual(wrongThenRefused(SHARED - OWN, 1));
+  expect(rest).toEqual(wrongThenRefused(SHARED - OWN, 1));
+  expect(onSecond).toEqual(wrongThenRefused(SHARED, 1));
+});
+
+test('a device that has signed in before gets in with the right password while all strangers are refused', async () => {
+  const { email } = await anAccount();
+  const address = newAddress();
+  const known = aBrowser(address);
+  await known.signIn(email);
+  await known.call('DELETE', '/session');
+
+  await lockOut(email);
+  await tries(SHARED, () => aBrowser(address).signIn(`${randomUUID()}@example.com`, 'wrong'));
+  const stranger = await aBrowser().signIn(email);
+  const neighbour = await aBrowser(address).signIn(email);
+  const byKnown = await known.signIn(email);
+  const moved = aBrowser();
+  moved.setDevice(known.device());
+  const byMoved = await moved.signIn(email);
+
+  expect([stranger, neighbour].map(problemOf)).toEqual(['429 rate_limited', '429 rate_limited']);
+  expect([byKnown.status, byMoved.status]).toEqual([200, 200]);
+});
+
+test('a known device has its own five wrong passwords, and signing in again brings it no new ones', async () => {
+  const { email } = await anAccount();
+  const [known, other] = [aBrowser(), aBrowser()];
+  await known.signIn(email);
+  await other.signIn(email);
+
+  const before = await tries(3, () => known.signIn(email, 'wrong'));
+  const right = await known.signIn(email);
+  const after = await tries(4, () => known.signIn(email, 'wrong'));
+  const byOther = await other.signIn(email);
+
+  expect([...before, ...after]).toEqual(wrongThenRefused(OWN, 2));
+  expect([right.status, byOther.status]).toEqual([200, 200]);
+});
+
+test('only the account’s own device is known: none made up, none of another account, none of an older password', async () => {
+  const { email } = await anAccount();
+  const stranger = await anAccount();
+  const [mine, theirs] = [aBrowser(), aBrowser()];
+  await mine.signIn(email);
+  await theirs.signIn(stranger.email);
+  const old = mine.device() ?? '';
+  await mine.call('PUT', '/session/password', { current: PASSWORD, next: 'another password' });
+  const renewed = mine.device() ?? '';
+  await lockOut(email);
+
+  const tried: Record<string, string | null> = {
+    none: null,
+    old,
+    theirs: theirs.device(),
+    garbage: 'parley-device=x',
+    altered: renewed.replace(/\.[\w-]{4}/, '.AAAA'),
+    moved: renewed.replace(/=[\w-]{22}/, `=${'A'.repeat(22)}`),
+  };
+  const answers: Record<string, number> = {};
+  for (const [name, device] of Object.entries(tried)) {
+    const browser = aBrowser();
+    browser.setDevice(device);
+    answers[name] = (await browser.signIn(email, 'another password')).status;
+  }
+  const known = await mine.signIn(email, 'another password');
+
+  expect(answers).toEqual({ none: 429, old: 429, theirs: 429, garbage: 429, altered: 429, moved: 429 });
+  expect(known.status).toBe(200);
+  expect(old.split('.')[0]).not.toBe(renewed.split('.')[0]);
+});
+
+test('one browser is known to several people', async () => {
+  const [first, second] = [await anAccount(), await anAccount()];
+  const shared = aBrowser();
+  await shared.signIn(first.email);
+  await shared.signIn(second.email);
+  await lockOut(first.email);
+  await lockOut(second.email);
+
+  const answers = [await shared.signIn(first.email), await shared.signIn(second.email)];
+
+  expect(answers.map(({ status }) => status)).toEqual([200, 200]);
+});
+
+test('the device’s cookie lasts, and no script and no other site gets at it', async () => {
+  const { email } = await anAccount();
+  const response = await fetch(`${stack.url}/operator/v1/session`, {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json', 'X-Forwarded-For': newAddress() },
+    body: JSON.stringify({ email, password: PASSWORD }),
+  });
+
+  const device = response.headers.getSetCookie().find((one) => one.startsWith('parley-device='));
+
+  expect(device).toMatch(
+    /^parley-device=[\w-]{22}\.[\w-]{43}; Max-Age=15552000; Path=\/; Expires=[^;]+; HttpOnly; SameSite=Strict$/,
+  );
+});
+
+test('fifty guesses at once are five', async () => {
+  const { email } = await anAccount();
+  const address = newAddress();
+
+  const answers = await Promise.all(times(50).map(() => aBrowser(address).signIn(email, 'wrong')));
+
+  const count = (status: number) => answers.filter((one) => one.status === status).length;
+  expect([count(401), count(429)]).toEqual([OWN, 45]);
+});
+
+test('an account that does not exist is counted and refused like one that does', async () => {
+  const known = await anAccount();
+  const told = async (email: string) => {
+    const [here, seen] = [aBrowser(), [] as unknown[]];
+    for (const _ of times(OWN + 1)) {
+      const { status, headers, body } = await here.signIn(email, 'wrong');
+      const { requestId: _id, ...error } = (body as { error: { requestId: string } }).error;
+      const names = [...headers.keys()].filter((name) => !['date', 'x-request-id'].includes(name)).toSorted();
+      seen.push({ status, error, names, limit: headers.get('x-ratelimit-limit') });
+    }
+    return [...seen, ...(await tries(SHARED, () => aBrowser().signIn(email, 'wrong')))];
+  };
+
+  expect(await told(known.email)).toEqual(await told(`${randomUUID()}@example.com`));
+});
+
+test('strangers’ wrong passwords do not keep who is signed in from changing the password, nor does another session', async () => {
+  const { email } = await anAccount();
+  const [stolen, own] = [aBrowser(), aBrowser()];
+  await stolen.signIn(email);
+  await own.signIn(email);
+  await lockOut(email);
+
+  const guesses = await tries(OWN + 1, () =>
+    stolen.call('PUT', '/session/password', { current: 'a wrong guess', next: 'a password of mine' }),
+  );
+  const changed = await own.call('PUT', '/session/password', { current: PASSWORD, next: 'a password of mine' });
+
+  expect(guesses).toEqual([...times(OWN).map(() => '422 validation_failed current'), '429 rate_limited']);
+  expect(changed.status).toBe(204);
+});
+
+test('an IPv6 subscriber is one address, whichever of theirs they come from', async () => {
+  const { email } = await anAccount();
+  const answers: string[] = [];
+  for (const [index] of times(OWN + 1).entries()) {
+    answers.push(problemOf(await aBrowser(`2001:db8:7:7:${index + 1}::${index}`).signIn(email, 'wrong')));
+  }
+
+  expect(answers).toEqual(wrongThenRefused(OWN, 1));
+  expect(
+    ['2001:db8:7:7::1', '2001:DB8:7:7:ffff:1:2:3', '::1', '2001:db8::', '::ffff:192.0.2.7', '192.0.2.7', 'unknown'].map(
+      networkOf,
+    ),
+  ).toEqual([
+    '2001:db8:7:7::/64',
+    '2001:db8:7:7::/64',
+    '0:0:0:0::/64',
+    '2001:db8:0:0::/64',
+    '192.0.2.7',
+    '192.0.2.7',
+    'unknown',
+  ]);
+});
