@@ -14,7 +14,6 @@ const chat = (apiKey: string, message: string) =>
   request<ChatBody>(`${stack.url}/api/v1/chat`, { body: aTurn({ message }), bearer: apiKey });
 
 test('from the first sign-in to an assistant that answers, and events that arrive, are rotated and resent', async () => {
-  browser.expectComplaint(/status of 401/); // asked who is signed in before anybody is
   const secrets: string[] = [];
   const receiver = await openReceiver({ secret: secrets });
   const page = await browser.open(stack.url);
@@ -119,6 +118,7 @@ test('a session that has ended asks for the sign-in, and goes on where it was', 
   await page.getByRole('dialog').getByLabel('Name').fill('late');
   await page.getByRole('dialog').getByRole('button', { name: 'Create key' }).click();
   await page.getByRole('heading', { name: 'Sign in' }).waitFor();
+  await page.getByRole('status').getByText('Your session has ended').waitFor();
   await signIn(page, account);
   await page.getByRole('heading', { level: 1, name: 'API keys' }).waitFor();
 
@@ -141,4 +141,56 @@ test('an agent is shown no way to keys, and none if they type its address', asyn
   expect(entries).toContain('Try it');
   expect(entries.join()).not.toMatch(/key|webhook|deliver|operator|audit|queue|knowledge|setting/i);
   expect(await page.content()).not.toContain('secret name');
+});
+
+test('a page that a person has left does not keep its session alive, and says so when it has ended', async () => {
+  const account = await anAccount(stack);
+  const { assistantId } = await anAssistant(stack);
+  const page = await browser.open(stack.url);
+  await page.clock.install();
+  await page.goto(`/operator/assistants/${assistantId}/deliveries`);
+  await signIn(page, account);
+  await page.getByRole('heading', { level: 1, name: 'Deliveries' }).waitFor();
+  const unattended: boolean[] = [];
+  page.on('request', (request) => {
+    if (request.url().includes('/operator/v1/')) unattended.push(request.headers()['x-parley-unattended'] === '1');
+  });
+  const sessions = stack.service.mongo.collection<{ _id: string }>('operatorSessions');
+  const ofAccount = { 'session.operatorId': account.operatorId };
+  const started = new Date(Date.now() - 3_600_000);
+  await sessions.updateOne(ofAccount, { $set: { lastModified: started, expires: new Date(Date.now() + 60_000) } });
+  const before = await sessions.findOne(ofAccount);
+
+  await page.clock.runFor(61_000);
+  unattended.length = 0;
+  while (unattended.length < 4) await page.clock.runFor(3_000);
+  await Promise.all([page.waitForResponse(/deliveries/), page.clock.runFor(3_000)]);
+  const polled = await sessions.findOne(ofAccount);
+  expect(unattended).not.toContain(false);
+  expect(polled).toEqual(before);
+
+  await page.mouse.move(40, 40);
+  const used = await eventually(async () => {
+    await page.clock.runFor(3_000);
+    const now = await sessions.findOne<{ _id: string; expires: Date }>(ofAccount);
+    expect(now).not.toEqual(before);
+    return now;
+  });
+  expect(Number(used?.expires) - Date.now()).toBeGreaterThan(11 * 3_600_000);
+
+  browser.expectComplaint(/status of 401/);
+  await sessions.updateOne(ofAccount, { $set: { expires: new Date(0) } });
+  await page.clock.runFor(61_000);
+  await page.getByRole('status').getByText('after 12 hours without use').waitFor();
+});
+
+test('who signs out by hand is not told that the session has ended', async () => {
+  const page = await browser.open(stack.url);
+  await page.goto('/operator/');
+  await signIn(page, await anAccount(stack));
+  await page.getByRole('button', { name: /^Account of/ }).click();
+  await page.getByRole('menuitem', { name: 'Sign out' }).click();
+  await page.getByRole('heading', { name: 'Sign in' }).waitFor();
+
+  expect(await page.getByText('Your session has ended').count()).toBe(0);
 });

@@ -25,7 +25,7 @@ test.each(['session_id', 'message'])('%s must be there and be a string', async (
     expect(problemOf(answer)).toBe(`422 validation_failed ${field}`);
     const { message, details } = (answer.body as unknown as { error: { message: string; details: unknown[] } }).error;
     expect(details).toHaveLength(1);
-    expect(message).toBe(`${field} ${value === undefined ? 'is required' : 'expected string'}`);
+    expect(message).toBe(`${field} ${value === undefined ? 'is required' : 'must be a string'}`);
   }
 });
 

@@ -86,6 +86,49 @@ test('a session ends 12 hours after its last use and 7 days after its sign-in', 
   expect(problemOf(await old.get('/session'))).toBe('401 not_signed_in');
 });
 
+test('what a page asks by itself does not prolong the session; what a person does, does', async () => {
+  const operator = await anOperator(stack);
+  const sessions = stack.service.mongo.collection('operatorSessions');
+  const mine = { 'session.operatorId': operator.operatorId };
+  const soon = new Date(Date.now() + 60_000);
+  await sessions.updateOne(mine, { $set: { expires: soon, lastModified: new Date(0) } });
+  const expires = async () => (await sessions.findOne<{ expires: Date }>(mine))?.expires.getTime();
+
+  const polled = await operator.call('GET', '/session', undefined, { 'X-Parley-Unattended': '1' });
+  const afterPoll = [await expires(), operator.lastSet()];
+  const board = await fetch(`${stack.url}/operator/queues/api/queues`, {
+    headers: { Cookie: operator.cookie() ?? '' },
+  });
+  const afterBoard = [await expires(), board.headers.get('set-cookie')];
+  const acted = await operator.get('/session');
+
+  expect([polled.status, board.status, acted.status]).toEqual([200, 200, 200]);
+  expect([afterPoll, afterBoard]).toEqual([
+    [soon.getTime(), null],
+    [soon.getTime(), null],
+  ]);
+  expect(Number(await expires()) - Date.now()).toBeGreaterThan(11.9 * 3_600_000);
+  expect(operator.lastSet()).toContain('Expires=');
+});
+
+test('who is not signed in is told so without an error where a page only asks; everywhere else it is 401', async () => {
+  const operator = await anOperator(stack);
+  const stranger = aBrowser();
+  await stack.service.operators.endSessions((await anOperator(stack)).operatorId);
+
+  const answers = [await stranger.get('/session/current'), await operator.get('/session/current')];
+  const me = await operator.get('/session');
+  await stack.service.operators.endSessions(operator.operatorId);
+  const ended = await operator.get('/session/current');
+
+  expect(answers.map(({ status, body }) => [status, body])).toEqual([
+    [200, { session: null }],
+    [200, { session: me.body }],
+  ]);
+  expect([ended.status, ended.body]).toEqual([200, { session: null }]);
+  expect(problemOf(await stranger.get('/session'))).toBe('401 not_signed_in');
+});
+
 test('an unknown email takes as long as a wrong password, and is told the same', async () => {
   const { email } = await anOperator(stack);
   const timed = async (who: string) => {

@@ -1,3 +1,4 @@
+import { isAttended } from './attended.ts';
 import { Problem } from './problem.ts';
 
 const PREFIX = '/operator/v1';
@@ -23,7 +24,11 @@ export const call = async <Answer>(
   try {
     response = await fetch(`${PREFIX}${path}`, {
       method,
-      headers: { Accept: 'application/json', ...(body !== undefined && { 'Content-Type': 'application/json' }) },
+      headers: {
+        Accept: 'application/json',
+        ...(body !== undefined && { 'Content-Type': 'application/json' }),
+        ...(!isAttended() && { 'X-Parley-Unattended': '1' }),
+      },
       ...(body !== undefined && { body: JSON.stringify(body) }),
       ...(signal && { signal }),
     });

@@ -1,12 +1,13 @@
 import { Center, Loader } from '@mantine/core';
-import { lazy, Suspense } from 'react';
+import { useQueryClient } from '@tanstack/react-query';
+import { lazy, Suspense, useEffect, useRef } from 'react';
 import { Redirect, Route, Switch } from 'wouter';
 import { Boundary } from './frame/boundary.tsx';
 import { Shell } from './frame/shell.tsx';
 import { SignIn } from './frame/sign-in.tsx';
 import { Pages } from './pages.tsx';
 import { Failure } from './parts/states.tsx';
-import { useSession } from './query.ts';
+import { LEFT, useSession } from './query.ts';
 
 const Welcome = lazy(() => import('./pages/welcome.tsx'));
 
@@ -19,7 +20,12 @@ const Waiting = () => (
 /** The sign-in stands in for whatever page was asked for: once signed in, that page is there. */
 const ForOperators = () => {
   const session = useSession();
-  if (session.data === null) return <SignIn />;
+  const client = useQueryClient();
+  const wasIn = useRef(false);
+  useEffect(() => {
+    if (session.data) wasIn.current = true;
+  }, [session.data]);
+  if (session.data === null) return <SignIn ended={wasIn.current && !client.getQueryData([LEFT])} />;
   if (session.data === undefined) {
     return session.error ? <Failure problem={session.error} retry={() => void session.refetch()} /> : <Waiting />;
   }

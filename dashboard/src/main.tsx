@@ -14,8 +14,11 @@ import { StrictMode } from 'react';
 import { createRoot } from 'react-dom/client';
 import { Router } from 'wouter';
 import { App } from './app.tsx';
+import { watchForActs } from './attended.ts';
 import { createQueryClient } from './query.ts';
 import { cssVariables, theme } from './theme.ts';
+
+watchForActs();
 
 const nonce = document.querySelector<HTMLMetaElement>('meta[property=csp-nonce]')?.nonce ?? '';
 // What locks the page behind a dialog writes a <style> of its own, and asks for the nonce by this name.

@@ -10,9 +10,12 @@ import {
 } from '@tanstack/react-query';
 import { call } from './api.ts';
 import { isProblem } from './problem.ts';
-import type { Me } from './types.ts';
+import type { LookedFor, Me } from './types.ts';
 
 export const SESSION = '/session';
+/** Set where a person has signed out: that the session is over is no news to them. */
+export const LEFT = 'left';
+const LOOK_EVERY_MS = 60_000;
 
 /** Every query is known by the path that it reads: a change names the paths that it touches. */
 export const createQueryClient = (): QueryClient => {
@@ -52,14 +55,10 @@ export const useRead = <Answer>(
 export const useSession = () =>
   useQuery({
     queryKey: [SESSION],
-    queryFn: async ({ signal }): Promise<Me | null> => {
-      try {
-        return await call<Me>('GET', SESSION, { signal });
-      } catch (cause) {
-        if (isProblem(cause, 401)) return null;
-        throw cause;
-      }
-    },
+    queryFn: async ({ signal }): Promise<Me | null> =>
+      (await call<LookedFor>('GET', `${SESSION}/current`, { signal })).session,
+    // So that a page nobody uses says that its session has ended, also one that asks for nothing else.
+    refetchInterval: ({ state }) => (state.data ? LOOK_EVERY_MS : false),
     staleTime: 60_000,
   });
 

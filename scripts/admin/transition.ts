@@ -1,4 +1,5 @@
 import type { Command } from 'commander';
+import { validate } from '../../src/platform/validation.ts';
 import type { StoredConversation } from '../../src/conversations/conversation.ts';
 import { EscalateRequest } from '../../src/conversations/routes.ts';
 import { toEscalationView, toView } from '../../src/conversations/view.ts';
@@ -87,7 +88,7 @@ export const addTransitionCommands = (conversation: Command, run: Run): void => 
   command('reply <conversationId> <text>', 'Write to the visitor as an operator', ' "We are on it."').action(
     (id: string, text: string) =>
       run(async (opened) => {
-        const content = MessageText.parse(text);
+        const content = validate(MessageText, text);
         const { messageId, seq } = await change(opened, id, (where) =>
           opened.conversations.transitions.replyAsOperator(where, content),
         );
@@ -103,7 +104,7 @@ export const addTransitionCommands = (conversation: Command, run: Run): void => 
     .option('--lead-score <score>', 'replaces the stored one (0–100)', wholeNumber(0, 100))
     .action((id: string, { reason, leadScore }: { reason?: string; leadScore?: number }) =>
       run(async (opened) => {
-        EscalateRequest.parse({ reason });
+        validate(EscalateRequest, { reason });
         const input = { ...(reason !== undefined && { reason }), ...(leadScore !== undefined && { leadScore }) };
         const changed = await change(opened, id, (where) => opened.conversations.transitions.escalate(where, input));
         const { conversation } = changed;

@@ -1,5 +1,6 @@
 import * as z from 'zod';
 import type { Vault } from '../platform/vault.ts';
+import { validate } from '../platform/validation.ts';
 
 export const DEFAULT_PROVIDER_TIMEOUT_MS = 20_000;
 
@@ -50,7 +51,7 @@ export const RETRIEVAL: EngineSettings = { kind: 'retrieval' };
  * the same moment is not undone. A key stored for one address is never sent to another.
  */
 export const sealedEngine = (input: EngineInput, { vault, assistantId }: { vault: Vault; assistantId: string }) => {
-  const parsed = EngineInput.parse(input);
+  const parsed = validate(EngineInput, input);
   if (parsed.kind === 'retrieval') return { $literal: RETRIEVAL };
   const { apiKey, ...settings } = parsed;
   const sameAddress = { $eq: ['$engine.baseUrl', { $literal: settings.baseUrl }] };

@@ -1,4 +1,5 @@
 import type * as z from 'zod';
+import { check, detailOf } from '../platform/validation.ts';
 import { KnowledgeInput } from './assistant.ts';
 import { readCsv } from './knowledge-import/csv.ts';
 import { readJson } from './knowledge-import/json.ts';
@@ -30,11 +31,10 @@ const isStorable = (value: unknown): boolean =>
     ? value.isWellFormed() && !value.includes('\0')
     : Object.values(value ?? {}).every(isStorable);
 
-const reasonOf = ({ code, path, message, input }: z.core.$ZodIssue): string => {
-  const field = path.map(String).join('.');
-  if (code === 'invalid_type' && input === undefined) return `${field} is required`;
-  const text = code === 'custom' ? message : message.replace(/^Invalid input: /, '').replace(/, received .*$/, '');
-  return field === '' ? text : `${field}: ${text}`;
+const reasonOf = (issue: z.core.$ZodIssue): string => {
+  const { field, code, message } = detailOf(issue);
+  if (field === '') return message;
+  return code === 'required' ? `${field} ${message}` : `${field}: ${message}`;
 };
 
 const judge = (fields: unknown): { entry: KnowledgeInput } | { reason: string } => {
@@ -43,7 +43,7 @@ const judge = (fields: unknown): { entry: KnowledgeInput } | { reason: string } 
   }
   if (!isStorable(fields)) return { reason: 'contains a character that is not well-formed Unicode' };
   const given = Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null));
-  const parsed = KnowledgeInput.safeParse(given, { reportInput: true });
+  const parsed = check(KnowledgeInput, given);
   return parsed.success ? { entry: parsed.data } : { reason: parsed.error.issues.map(reasonOf).join('; ') };
 };
 

@@ -5,6 +5,7 @@ import { serverDate, serverNow } from '../platform/clock.ts';
 import { newId } from '../platform/ids.ts';
 import { invalid, notFound } from '../platform/errors.ts';
 import type { Vault } from '../platform/vault.ts';
+import { validate } from '../platform/validation.ts';
 import { type ApiKey, apiKeyModel, hashSecret, isWellFormedApiKey, newApiKey, type StoredApiKey } from './api-keys.ts';
 import {
   type Assistant,
@@ -98,7 +99,7 @@ export const createAssistantStore = ({ connection, vault }: { connection: Connec
     createAssistant: async (input: AssistantInput): Promise<Assistant> => {
       const stored: StoredAssistant = {
         _id: newId(),
-        ...AssistantInput.parse(input),
+        ...validate(AssistantInput, input),
         sessionKey: randomBytes(32).toString('base64url'),
         channel: { connected: false, tokenHash: null, limitPerMinute: DEFAULT_LIMIT_PER_MINUTE },
         version: 1,
@@ -112,7 +113,7 @@ export const createAssistantStore = ({ connection, vault }: { connection: Connec
       (await assistants.find().sort({ createdAt: 1 }).lean()).map((stored) => toAssistant(stored)),
 
     updateAssistant: async (assistantId: string, input: Partial<AssistantInput>): Promise<Assistant> => {
-      const parsed = AssistantInput.partial().parse(input);
+      const parsed = validate(AssistantInput.partial(), input);
       const given = Object.fromEntries(Object.entries(parsed).filter(([name]) => name in input));
       const changed = await change({ _id: assistantId }, { $set: given, $inc: { version: 1 } });
       if (!changed) throw notFound();

@@ -5,6 +5,7 @@ import { invalid, notFound } from '../platform/errors.ts';
 import { newId } from '../platform/ids.ts';
 import { collectionOf, createReader, isDuplicateKey } from '../platform/mongo.ts';
 import type { Vault } from '../platform/vault.ts';
+import { validate } from '../platform/validation.ts';
 import { checkEndpoint, type GuardOptions } from './address-guard.ts';
 import {
   type Endpoint,
@@ -131,7 +132,7 @@ export const createEndpointStore = (dependencies: Dependencies) => {
         .map(({ sealed }) => openSecret(sealed, endpoint._id)),
 
     addEndpoint: async (assistantId: string, input: unknown): Promise<{ endpoint: Endpoint; secret: string }> => {
-      const parsed = EndpointInput.parse(input);
+      const parsed = validate(EndpointInput, input);
       await checkUrl(parsed.url);
       const secret = newWebhookSecret();
       const endpointId = newId();
@@ -157,7 +158,7 @@ export const createEndpointStore = (dependencies: Dependencies) => {
     getEndpoint: async (endpointId: string): Promise<Endpoint> => toEndpoint(await getStored(endpointId)),
 
     updateEndpoint: async (endpointId: string, input: { url?: string; events?: EventKind[] }): Promise<Endpoint> => {
-      const parsed = EndpointInput.partial().parse(input);
+      const parsed = validate(EndpointInput.partial(), input);
       if (parsed.url !== undefined) await checkUrl(parsed.url);
       const given = Object.fromEntries(Object.entries(parsed).filter(([name]) => name in input));
       return change(endpointId, { $set: given });

@@ -2,9 +2,10 @@ import { type RequestHandler, Router } from 'express';
 import type { OperatorAccess } from '../operators/access.ts';
 import { operatorOf } from '../operators/access.ts';
 import type { Audit } from '../operators/audit.ts';
-import { methodNotAllowed, requestIdOf, validate } from '../platform/http.ts';
+import { methodNotAllowed, requestIdOf } from '../platform/http.ts';
 import { jsonBody } from '../platform/json-body.ts';
 import type { Logger } from '../platform/logger.ts';
+import { validate } from '../platform/validation.ts';
 import type { Call, Handled, Note, Operation } from './operation.ts';
 
 export const OPERATOR_PREFIX = '/operator/v1';

@@ -68,7 +68,7 @@ const PAGES = [
 /** What the dashboard calls (contract §9). */
 export const operatorSide = (side: OperatorSide): Router => {
   const access = createOperatorAccess(side);
-  const all = PAGES.flatMap((routes) => routes(side));
+  const all = PAGES.flatMap((routes) => routes({ ...side, access }));
   const router = Router({ caseSensitive: true });
   router.use(OPERATOR_PREFIX, ...side.sessions, createOperatorRouter(all, { ...side, access }));
   router.use(boardRoutes({ ...side, access }));

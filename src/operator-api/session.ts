@@ -2,6 +2,7 @@ import type { Request, Response } from 'express';
 import * as z from 'zod';
 import type { AssistantStore } from '../assistants/store.ts';
 import { ApiError, invalid, notFound } from '../platform/errors.ts';
+import type { OperatorAccess } from '../operators/access.ts';
 import type { Devices } from '../operators/device.ts';
 import { Email, type Operator, Password, PASSWORD_MAX, RoleName } from '../operators/operator.ts';
 import { beginSession, endSession } from '../operators/session.ts';
@@ -47,6 +48,15 @@ export const sessionOperations = {
     summary: 'Who is signed in',
     audience: 'operators',
     answer: Me,
+  }),
+  look: operation({
+    method: 'get',
+    path: '/session/current',
+    id: 'lookForSession',
+    tag,
+    summary: 'Who is signed in, or nobody: for a page that does not know yet',
+    audience: 'anyone',
+    answer: z.object({ session: Me.nullable() }),
   }),
   signOut: operation({
     method: 'delete',
@@ -103,6 +113,7 @@ export const sessionOperations = {
 };
 
 type Dependencies = {
+  access: Pick<OperatorAccess, 'findSignedIn'>;
   operators: OperatorStore;
   assistants: AssistantStore;
   devices: Devices;
@@ -112,7 +123,7 @@ type Dependencies = {
 const wrong = (): ApiError => new ApiError('not_signed_in', { message: 'The email or the password is wrong.' });
 const addressOf = (req: Request): string => req.ip ?? 'unknown';
 
-export const sessionRoutes = ({ operators, assistants, devices, limits }: Dependencies): Handled[] => {
+export const sessionRoutes = ({ access, operators, assistants, devices, limits }: Dependencies): Handled[] => {
   const toMe = async ({ operatorId, email, role }: Operator): Promise<z.input<typeof Me>> => {
     const all = await assistants.listAssistants();
     return { operatorId, email, role, assistants: all.map(({ assistantId, name }) => ({ assistantId, name })) };
@@ -147,6 +158,11 @@ export const sessionRoutes = ({ operators, assistants, devices, limits }: Depend
     }),
 
     handled(sessionOperations.me, ({ operator }) => toMe(operator)),
+
+    handled(sessionOperations.look, async ({ req }) => {
+      const operator = await access.findSignedIn(req);
+      return { session: operator && (await toMe(operator)) };
+    }),
 
     handled(sessionOperations.signOut, ({ req }) => endSession(req)),
 

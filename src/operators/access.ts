@@ -53,7 +53,7 @@ export const createOperatorAccess = (dependencies: { operators: OperatorStore; p
       next();
     };
 
-  return { fromOwnPages, signedInFor };
+  return { fromOwnPages, findSignedIn, signedInFor };
 };
 
 export type OperatorAccess = ReturnType<typeof createOperatorAccess>;

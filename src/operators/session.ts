@@ -6,6 +6,9 @@ import { type Connection, Schema } from 'mongoose';
 import type { Config } from '../platform/config.ts';
 import type { Operator } from './operator.ts';
 
+/** Said by a page that asks by itself, not since a person did something: it does not keep the session alive. */
+export const UNATTENDED_HEADER = 'X-Parley-Unattended';
+
 const IDLE_MS = 12 * 3_600_000;
 const AT_MOST_MS = 7 * 86_400_000;
 const TOUCH_AFTER_S = 60;
@@ -38,29 +41,42 @@ const secretsOf = ({ ENCRYPTION_KEY }: SessionConfig): string[] =>
 /** `__Host-`: no subdomain and no plain-HTTP page can set it in the browser's stead. */
 export const cookieNameOf = (secure: boolean): string => (secure ? '__Host-parley' : 'parley');
 
+/** The board's page asks again and again by itself, and knows no header of ours. */
+const isUnattended = (req: Request): boolean =>
+  req.get(UNATTENDED_HEADER) !== undefined || /\/queues\/api\//.test(req.originalUrl);
+
 /** Server-side sessions in MongoDB; what the cookie carries is a signed number, kept only as its hash. */
 export const createSessions = (connection: Connection, config: SessionConfig): RequestHandler[] => {
   const secure = config.TLS_CERT_FILE !== undefined || config.TLS_TERMINATED_UPSTREAM;
-  const store = new MongoStore({
-    client: connection.getClient(),
-    dbName: connection.name,
-    collectionName: COLLECTION,
-    stringify: false,
-    autoRemove: 'disabled', // the index is the model's
-    ttl: IDLE_MS / 1000,
-    touchAfter: TOUCH_AFTER_S,
-    transformId: (sid) => createHash('sha256').update(sid).digest('base64url'),
-  });
-  const sessions = session({
-    store,
-    name: cookieNameOf(secure),
-    secret: secretsOf(config),
-    proxy: config.TLS_TERMINATED_UPSTREAM,
-    resave: false,
-    saveUninitialized: false,
-    rolling: true,
-    cookie: { httpOnly: true, sameSite: 'strict', secure, path: '/', maxAge: IDLE_MS },
-  });
+  const storeOf = (attended: boolean): MongoStore => {
+    const store = new MongoStore({
+      client: connection.getClient(),
+      dbName: connection.name,
+      collectionName: COLLECTION,
+      stringify: false,
+      autoRemove: 'disabled', // the index is the model's
+      ttl: IDLE_MS / 1000,
+      touchAfter: TOUCH_AFTER_S,
+      transformId: (sid) => createHash('sha256').update(sid).digest('base64url'),
+    });
+    const touch = store.touch.bind(store);
+    // A session that was ended while a request of it was under way has nothing left to prolong.
+    store.touch = (sid, data, done) => (attended ? touch(sid, data, () => done?.(null)) : done?.(null));
+    return store;
+  };
+  const sessionsOf = (attended: boolean): RequestHandler =>
+    session({
+      store: storeOf(attended),
+      name: cookieNameOf(secure),
+      secret: secretsOf(config),
+      proxy: config.TLS_TERMINATED_UPSTREAM,
+      resave: false,
+      saveUninitialized: false,
+      rolling: attended,
+      cookie: { httpOnly: true, sameSite: 'strict', secure, path: '/', maxAge: IDLE_MS },
+    });
+  const [attended, unattended] = [sessionsOf(true), sessionsOf(false)];
+  const sessions: RequestHandler = (req, res, next) => (isUnattended(req) ? unattended : attended)(req, res, next);
   if (!config.TLS_TERMINATED_UPSTREAM) return [sessions];
   // The setting says that callers use TLS; whether the proxy says so too must not decide about the cookie.
   const behindTls: RequestHandler = (req, _res, next) => {

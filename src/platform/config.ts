@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import { check } from './validation.ts';
 
 const flag = (byDefault: boolean) => z.stringbool().default(byDefault);
 const count = (byDefault: number, min = 1, max = 1_000_000) =>
@@ -86,7 +87,7 @@ const refusedInProduction = (env: z.infer<typeof Environment>): string[] => {
  */
 export const readConfig = (environment: Record<string, string | undefined>): Config => {
   const given = Object.fromEntries(Object.entries(environment).filter(([, value]) => value !== ''));
-  const parsed = Environment.safeParse(given);
+  const parsed = check(Environment, given);
   if (!parsed.success) {
     throw new ConfigError(parsed.error.issues.map((issue) => `${issue.path.join('.')}: ${issue.message}`).join('\n'));
   }

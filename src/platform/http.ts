@@ -1,9 +1,10 @@
 import type { ErrorRequestHandler, Request, RequestHandler, Response } from 'express';
 import * as z from 'zod';
 import { newId } from './ids.ts';
-import { ApiError, type ErrorDetail, notFound, unavailable } from './errors.ts';
+import { ApiError, notFound, unavailable } from './errors.ts';
 import type { Logger } from './logger.ts';
 import { isConnectionFailure } from './mongo.ts';
+import { detailOf } from './validation.ts';
 
 const REQUEST_ID = /^[\w-]{8,64}$/;
 
@@ -16,25 +17,6 @@ export const requestId: RequestHandler = (req, res, next) => {
   res.locals.requestId = id;
   res.setHeader('X-Request-Id', id);
   next();
-};
-
-const detailOf = (issue: z.core.$ZodIssue): ErrorDetail => {
-  const field = issue.path.map(String).join('.');
-  if (issue.code === 'invalid_type' && issue.input === undefined)
-    return { field, code: 'required', message: 'is required' };
-  const code = issue.code === 'too_big' || issue.code === 'too_small' ? 'out_of_range' : issue.code;
-  const message =
-    issue.code === 'custom'
-      ? issue.message
-      : issue.message.replace(/^Invalid input: /, '').replace(/, received .*$/, '');
-  return { field, code: code === 'custom' ? 'invalid' : code, message };
-};
-
-/** The value in the schema's shape, or 422 naming every wrong field, the first one as `field`. */
-export const validate = <Schema extends z.ZodType>(schema: Schema, value: unknown): z.output<Schema> => {
-  const parsed = schema.safeParse(value, { reportInput: true });
-  if (parsed.success) return parsed.data;
-  throw new ApiError('validation_failed', { details: parsed.error.issues.map(detailOf) });
 };
 
 export const methodNotAllowed =

@@ -1,8 +1,9 @@
 import { type Request, type RequestHandler, type Response, Router } from 'express';
 import { type Access, callerOf, noteCall } from '../assistants/access.ts';
 import { invalid } from '../platform/errors.ts';
-import { methodNotAllowed, validate } from '../platform/http.ts';
+import { methodNotAllowed } from '../platform/http.ts';
 import { jsonBody } from '../platform/json-body.ts';
+import { validate } from '../platform/validation.ts';
 import { type Begin, knownConversationOf } from './begin.ts';
 import type { TurnRequest } from './make-turn.ts';
 import { type StreamTurn, wantsStream } from './stream.ts';

@@ -3,7 +3,7 @@ import { useQueryClient } from '@tanstack/react-query';
 import { Link, useLocation } from 'wouter';
 import { call } from '../api.ts';
 import { Icon } from '../parts/icon.tsx';
-import { SESSION, useChange } from '../query.ts';
+import { LEFT, SESSION, useChange } from '../query.ts';
 import type { Me } from '../types.ts';
 import { ColorScheme } from './color-scheme.tsx';
 
@@ -17,6 +17,7 @@ export const useSignOut = (path: '/session' | '/sessions', done: string) => {
     after: () => {
       go('/', { replace: true });
       client.removeQueries({ predicate: ({ queryKey: [key] }) => key !== SESSION });
+      client.setQueryData([LEFT], true);
       client.setQueryData([SESSION], null);
     },
   });

@@ -6,7 +6,10 @@ import { SESSION, useChange } from '../query.ts';
 import type { Me } from '../types.ts';
 import { Sheet } from './sheet.tsx';
 
-export const SignIn = () => {
+const ENDED =
+  'Your session has ended: after 12 hours without use, 7 days after the sign-in, or by an owner or a new password. Sign in to go on where you were.';
+
+export const SignIn = ({ ended = false }: { ended?: boolean }) => {
   const client = useQueryClient();
   const signIn = useChange({
     run: (body: { email: string; password: string }) => call<Me>('POST', SESSION, { body }),
@@ -19,7 +22,7 @@ export const SignIn = () => {
   });
   const form = useFields({ email: '', password: '' }, signIn.error);
   return (
-    <Sheet title="Sign in">
+    <Sheet title="Sign in" {...(ended && { lead: <span role="status">{ENDED}</span> })}>
       <form onSubmit={onSubmit(() => signIn.mutate(form.values))} noValidate>
         <Stack gap="md">
           <FormProblem problem={signIn.error} fields={form.names} />

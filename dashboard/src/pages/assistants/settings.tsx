@@ -37,10 +37,21 @@ const toBody = (fields: Fields) => ({
   dedupeWindowSeconds: numberOf(fields.dedupeWindowSeconds),
 });
 
+/** Only what this person changed: what somebody else saves meanwhile stays. */
+const changesOf = (fields: Fields, before: Fields) => {
+  const body = toBody(fields);
+  const names = Object.keys(body) as (keyof Fields)[];
+  return Object.fromEntries(
+    names.flatMap((name) =>
+      JSON.stringify(fields[name]) === JSON.stringify(before[name]) ? [] : [[name, body[name]]],
+    ),
+  );
+};
+
 const GeneralForm = ({ assistant }: { assistant: Assistant }) => {
   const path = at`/assistants/${assistant.assistantId}`;
   const save = useChange({
-    run: (fields: Fields) => call<Assistant>('PATCH', path, { body: toBody(fields) }),
+    run: (fields: Fields) => call<Assistant>('PATCH', path, { body: changesOf(fields, fieldsOf(assistant)) }),
     touches: ['/assistants', SESSION],
     done: 'Saved.',
     quiet: true,

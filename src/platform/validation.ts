@@ -1,0 +1,158 @@
+import * as z from 'zod';
+import { ApiError, type ErrorDetail } from './errors.ts';
+
+/** What is read of a schema's JSON form: what a value at a place may be. */
+type Shape = {
+  type?: string;
+  minimum?: number;
+  maximum?: number;
+  minLength?: number;
+  maxLength?: number;
+  enum?: unknown[];
+  const?: unknown;
+  properties?: Record<string, Shape>;
+  items?: Shape;
+  anyOf?: Shape[];
+  oneOf?: Shape[];
+};
+
+type Issue = Parameters<z.core.$ZodErrorMap>[0];
+
+const shapes = new WeakMap<z.ZodType, Shape>();
+
+/** Only looked at where something is wrong; a schema that has no JSON form says less. */
+const shapeOf = (schema: z.ZodType): Shape => {
+  const known = shapes.get(schema);
+  if (known) return known;
+  let shape: Shape = {};
+  try {
+    shape = z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any', reused: 'inline' }) as Shape;
+  } catch {
+    // An id used twice, or a cycle: the words below do without.
+  }
+  shapes.set(schema, shape);
+  return shape;
+};
+
+const waysOf = (shape: Shape): Shape[] => [shape, ...(shape.anyOf ?? []), ...(shape.oneOf ?? [])];
+
+/** Every way in which a value at this place may be; more than one where kinds are told apart. */
+const shapesAt = (shape: Shape, [first, ...rest]: readonly PropertyKey[] = []): Shape[] => {
+  const ways = waysOf(shape);
+  if (first === undefined) return ways.filter(({ type, properties }) => properties || (type && type !== 'null'));
+  return ways.flatMap((way) => {
+    const inner = typeof first === 'number' ? way.items : way.properties?.[String(first)];
+    return inner ? shapesAt(inner, rest) : [];
+  });
+};
+
+const listOf = (values: readonly unknown[]): string => values.map(String).join(', ');
+
+const figure = (value: unknown): string => Number(value).toLocaleString('en', { useGrouping: false });
+
+const isBound = (value: number | undefined): value is number =>
+  value !== undefined && Math.abs(value) < Number.MAX_SAFE_INTEGER;
+
+const asNumber = ({ type, minimum, maximum }: Shape): string => {
+  const kind = type === 'integer' ? 'a whole number' : 'a number';
+  if (isBound(minimum) && isBound(maximum)) return `must be ${kind} from ${figure(minimum)} to ${figure(maximum)}`;
+  if (isBound(minimum)) return `must be ${kind} of at least ${figure(minimum)}`;
+  return isBound(maximum) ? `must be ${kind} of at most ${figure(maximum)}` : `must be ${kind}`;
+};
+
+const TYPES: Record<string, string> = {
+  string: 'must be a string',
+  boolean: 'must be true or false',
+  array: 'must be a list',
+  object: 'must be an object',
+  record: 'must be an object',
+  date: 'must be a date',
+  null: 'must be null',
+};
+
+const FORMATS: Record<string, string> = {
+  email: 'must be an email address',
+  url: 'must be an address such as https://example.com',
+  uuid: 'must be a UUID',
+  datetime: 'must be a time such as 2026-01-31T12:00:00Z',
+};
+
+const UNITS: Record<string, [one: string, more: string]> = {
+  string: ['character', 'characters'],
+  array: ['entry', 'entries'],
+  set: ['entry', 'entries'],
+};
+
+const counted = (count: unknown, [one, more]: [string, string]): string =>
+  `${figure(count)} ${Number(count) === 1 ? one : more}`;
+
+const ofSize = (
+  { code, origin, ...issue }: Extract<Issue, { code: 'too_big' | 'too_small' }>,
+  shape: Shape,
+): string => {
+  const unit = UNITS[origin];
+  if (unit === undefined) {
+    const own = 'maximum' in issue ? { maximum: Number(issue.maximum) } : { minimum: Number(issue.minimum) };
+    return asNumber({ ...own, ...shape });
+  }
+  if (code === 'too_big' && 'maximum' in issue) return `must have at most ${counted(issue.maximum, unit)}`;
+  const least = 'minimum' in issue ? Number(issue.minimum) : 1;
+  return least === 1 ? 'must not be empty' : `must have at least ${counted(least, unit)}`;
+};
+
+const isNumeric = (expected: string): boolean => ['number', 'int', 'nan', 'bigint'].includes(expected);
+
+const ofType = ({ expected, input }: Extract<Issue, { code: 'invalid_type' }>, shape: Shape): string => {
+  if (input === undefined) return 'is required';
+  if (shape.enum) return `must be one of: ${listOf(shape.enum)}`;
+  if (isNumeric(expected)) return asNumber(expected === 'int' ? { ...shape, type: 'integer' } : shape);
+  return TYPES[expected] ?? 'is not valid';
+};
+
+/** What is wrong, as the end of a sentence that begins with the field's name. Never quotes the input. */
+const inWords = (issue: Issue, shape: Shape): string => {
+  switch (issue.code) {
+    case 'invalid_type':
+      return ofType(issue, shape);
+    case 'too_big':
+    case 'too_small':
+      return ofSize(issue, shape);
+    case 'invalid_value':
+      return issue.values.length === 1 ? `must be ${listOf(issue.values)}` : `must be one of: ${listOf(issue.values)}`;
+    case 'invalid_format':
+      return FORMATS[issue.format] ?? 'has not the form that is needed';
+    case 'not_multiple_of':
+      return `must be a multiple of ${figure(issue.divisor)}`;
+    case 'unrecognized_keys':
+      return 'must have no other fields';
+    default:
+      return 'is not valid';
+  }
+};
+
+/** A schema's own words stand; where it has none, these. The one place that turns zod's issues into English. */
+export const check = <Schema extends z.ZodType>(schema: Schema, value: unknown) =>
+  schema.safeParse(value, {
+    reportInput: true,
+    error: (issue) => {
+      const [shape = {}, ...others] = shapesAt(shapeOf(schema), issue.path);
+      const kinds = [shape, ...others].flatMap((one) => (one.const === undefined ? [] : [one.const]));
+      if (issue.code === 'invalid_union' && kinds.length > 0) return `must be one of: ${listOf(kinds)}`;
+      return inWords(issue, shape);
+    },
+  });
+
+export const detailOf = (issue: z.core.$ZodIssue): ErrorDetail => {
+  const field = issue.path.map(String).join('.');
+  if (issue.code === 'invalid_type' && issue.input === undefined)
+    return { field, code: 'required', message: 'is required' };
+  const code = issue.code === 'too_big' || issue.code === 'too_small' ? 'out_of_range' : issue.code;
+  return { field, code: code === 'custom' ? 'invalid' : code, message: issue.message };
+};
+
+/** The value in the schema's shape, or 422 naming every wrong field, the first one as `field`. */
+export const validate = <Schema extends z.ZodType>(schema: Schema, value: unknown): z.output<Schema> => {
+  const parsed = check(schema, value);
+  if (parsed.success) return parsed.data;
+  throw new ApiError('validation_failed', { details: parsed.error.issues.map(detailOf) });
+};
