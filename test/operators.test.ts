@@ -91,7 +91,7 @@ test('what a page asks by itself does not prolong the session; what a person doe
   const sessions = stack.service.mongo.collection('operatorSessions');
   const mine = { 'session.operatorId': operator.operatorId };
   const soon = new Date(Date.now() + 60_000);
-  await sessions.updateOne(mine, { $set: { expires: soon, lastModified: new Date(0) } });
+  await sessions.updateOne(mine, { $set: { expires: soon, lastModified: new Date(1) } });
   const expires = async () => (await sessions.findOne<{ expires: Date }>(mine))?.expires.getTime();
 
   const polled = await operator.call('GET', '/session', undefined, { 'X-Parley-Unattended': '1' });

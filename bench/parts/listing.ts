@@ -49,7 +49,8 @@ export const listing: Part = async ({ scale }, say) => {
   const { email, password } = OPERATOR;
   const body = JSON.stringify({ email, password });
   const signedIn = await fetch(`${base}/session`, { method: 'POST', headers: json, body });
-  const headers = { Cookie: signedIn.headers.get('set-cookie')?.split(';')[0] ?? '' };
+  const cookies = signedIn.headers.getSetCookie().map((one) => one.split(';')[0]);
+  const headers = { Cookie: cookies.join('; ') };
 
   const ask = async (query: string): Promise<{ nextCursor: string | null; deliveries: unknown[] }> => {
     const response = await fetch(`${base}/assistants/${owner.assistantId}/deliveries?${query}`, { headers });

@@ -47,7 +47,10 @@ const anOwner = async ({ url, service }: Place) => {
   const send = (path: string, body: unknown, more: Record<string, string> = {}, method = 'POST') =>
     fetch(`${url}/operator/v1${path}`, { method, headers: { ...headers, ...more }, body: JSON.stringify(body) });
   const signedIn = await send('/session', OWNER);
-  const cookie = signedIn.headers.get('set-cookie')?.split(';')[0];
+  const cookie = signedIn.headers
+    .getSetCookie()
+    .find((one) => one.startsWith('parley='))
+    ?.split(';')[0];
   if (!cookie) throw new Error(`signing in was answered with ${signedIn.status}`);
   const call = async <Answer>(path: string, body: unknown = {}, method = 'POST'): Promise<Answer> => {
     const answer = await send(path, body, { Cookie: cookie }, method);
