@@ -18,5 +18,5 @@ export default defineConfig(({ command }) => ({
     modulePreload: { polyfill: false },
     reportCompressedSize: false,
   },
-  server: { port: 5173, proxy: { '/operator/v1': API, '/operator/queues': API, '/openapi.json': API } },
+  server: { port: 5173, proxy: { '/operator/v1': API, '/operator/queues': API, '/openapi.json': API, '/docs': API } },
 }));

@@ -6,7 +6,8 @@ import { conversationRoutes } from './conversations/routes.ts';
 import type { ConversationStore } from './conversations/store.ts';
 import type { EndpointStore } from './events/endpoint-store.ts';
 import type { DeliveryQueue } from './events/queue.ts';
-import { createApiDocument } from './openapi/document.ts';
+import { type ApiDocument, createApiDocument } from './openapi/document.ts';
+import { referenceRoutes } from './openapi/reference.ts';
 import { type OperatorSide, operatorSide } from './operator-api/routes.ts';
 import { notFound, unavailable } from './platform/errors.ts';
 import type { Readiness } from './platform/health.ts';
@@ -53,12 +54,11 @@ const refuseWhileDraining =
   };
 
 /** For those who watch the process or read about it; answered while it drains too. */
-const watchRoutes = ({
-  readiness,
-  metrics,
-  publicUrl,
-}: Pick<AppDependencies, 'readiness' | 'metrics' | 'publicUrl'>): Router => {
-  const document = JSON.stringify(createApiDocument({ serverUrl: publicUrl }));
+const watchRoutes = (
+  { readiness, metrics }: Pick<AppDependencies, 'readiness' | 'metrics'>,
+  apiDocument: ApiDocument,
+): Router => {
+  const document = JSON.stringify(apiDocument);
   const router = Router({ caseSensitive: true });
   const readOnly = methodNotAllowed('GET', 'HEAD');
   router
@@ -113,9 +113,11 @@ export const createApp = (dependencies: AppDependencies): Express => {
   // Pages get the whole set of headers; the API's answers are JSON and need no more than the one above.
   // Not over plain HTTP: HSTS and upgrading would send a browser to an https that nobody answers.
   const { tls } = dependencies.operatorSide;
+  const document = createApiDocument({ serverUrl: dependencies.publicUrl });
+  app.use(referenceRoutes(document, { tls }));
   const upgrades = tls ? {} : { directives: { upgradeInsecureRequests: null } };
   app.use(helmet({ strictTransportSecurity: tls, contentSecurityPolicy: upgrades }));
-  app.use(watchRoutes(dependencies));
+  app.use(watchRoutes(dependencies, document));
   app.use(nothingHere);
   app.use(errorHandler(logger));
   return app;

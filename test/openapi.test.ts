@@ -66,7 +66,7 @@ test('every reference leads somewhere, every operation has an id of its own, eve
   for (const one of references) expect([one, pointer(document, one.slice(2).split('/'))]).not.toContain(undefined);
   expect(new Set(ids).size).toBe(ids.length);
   // The callers' side; the operators' side has as many as its table.
-  expect(ids).toHaveLength(17 + OPERATIONS.length);
+  expect(ids).toHaveLength(18 + OPERATIONS.length);
   expect(examples.length).toBeGreaterThan(50);
 });
 
@@ -250,6 +250,10 @@ test('every documented status of every operation occurs', async () => {
   const { status, headers } = metrics;
   validateResponse({ method: 'GET', url: `${stack.url}/metrics`, status, headers, body: await metrics.text() });
   occurred.add(`getMetrics ${status}`);
+  const reference = await fetch(`${stack.url}/docs`);
+  const told = { status: reference.status, headers: reference.headers, body: await reference.text() };
+  validateResponse({ method: 'GET', url: `${stack.url}/docs`, ...told });
+  occurred.add(`getReference ${told.status}`);
 
   const callers = apiDocument().operations.filter(({ path }) => !path.startsWith('/operator/'));
   const documented = callers.flatMap(({ operation }) =>

@@ -57,4 +57,13 @@ export const operationPaths: ZodOpenApiPathsObject = {
       responses: { '200': unlimited(JSON_TYPE, z.looseObject({ openapi: z.string() }), 'OpenAPI 3.1.') },
     },
   },
+  '/docs': {
+    get: {
+      operationId: 'getReference',
+      summary: 'This document, to read',
+      tags,
+      security: [],
+      responses: { '200': unlimited('text/html', z.string(), 'A page without scripts.') },
+    },
+  },
 };

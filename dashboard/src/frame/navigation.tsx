@@ -20,6 +20,7 @@ const OF_SERVICE: Entry[] = [
   { label: 'Operators', to: '/operators', icon: 'people', owners: true },
   { label: 'Audit trail', to: '/audit', icon: 'scroll', owners: true },
   { label: 'Queues', to: '/operator/queues', icon: 'layers', owners: true, outside: true },
+  { label: 'API reference', to: '/docs', icon: 'book', owners: true, outside: true },
 ];
 
 const NavLink = ({ entry: { label, to, icon, outside = false }, here }: { entry: Entry; here: boolean }) => {

@@ -1,0 +1,44 @@
+import { promisify } from 'node:util';
+import { gzip } from 'node:zlib';
+import { type RequestHandler, Router } from 'express';
+import helmet from 'helmet';
+import { methodNotAllowed } from '../platform/http.ts';
+import type { ApiDocument } from './document.ts';
+import { referencePage, STYLE_HASH } from './reference/page.ts';
+
+const headersFor = (tls: boolean): RequestHandler =>
+  helmet({
+    strictTransportSecurity: tls,
+    contentSecurityPolicy: {
+      useDefaults: false,
+      directives: {
+        defaultSrc: ["'none'"],
+        styleSrc: [STYLE_HASH],
+        imgSrc: ['data:'],
+        baseUri: ["'none'"],
+        formAction: ["'none'"],
+        frameAncestors: ["'none'"],
+      },
+    },
+  });
+
+/** `/docs`: the document to read. Made when it is first asked for, and kept, also compressed: it is some hundred kB. */
+export const referenceRoutes = (document: ApiDocument, { tls }: { tls: boolean }): Router => {
+  let made: Promise<{ plain: string; compressed: Buffer }> | null = null;
+  const make = async () => {
+    const plain = referencePage(document);
+    return { plain, compressed: await promisify(gzip)(plain) };
+  };
+  const router = Router({ caseSensitive: true });
+  router
+    .route('/docs')
+    .get(headersFor(tls), async (req, res) => {
+      made ??= make();
+      const { plain, compressed } = await made;
+      res.vary('Accept-Encoding').type('html');
+      if (req.acceptsEncodings('gzip') !== 'gzip') return void res.send(plain);
+      res.set('Content-Encoding', 'gzip').send(compressed);
+    })
+    .all(methodNotAllowed('GET', 'HEAD'));
+  return router;
+};
