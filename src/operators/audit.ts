@@ -1,4 +1,5 @@
 import { type Connection, Schema } from 'mongoose';
+import { serverDate } from '../platform/clock.ts';
 import { newId } from '../platform/ids.ts';
 
 export const AUDIT_DAYS = 365;
@@ -51,7 +52,7 @@ export const createAudit = (connection: Connection) => {
     models: [lines],
 
     record: async (line: Omit<AuditLine, 'auditId' | 'at'>): Promise<void> => {
-      await lines.create({ _id: newId(), at: new Date(), ...line });
+      await lines.create({ _id: newId(), at: serverDate(), ...line });
     },
 
     /** Newest first; `next` is where the following page begins. */

@@ -1,8 +1,9 @@
 import { createHash, hkdfSync } from 'node:crypto';
 import { MongoStore } from 'connect-mongo';
-import type { Request, RequestHandler } from 'express';
+import type { Request, RequestHandler, Response } from 'express';
 import session from 'express-session';
 import { type Connection, Schema } from 'mongoose';
+import { serverNow } from '../platform/clock.ts';
 import type { Config } from '../platform/config.ts';
 import type { Operator } from './operator.ts';
 
@@ -75,15 +76,32 @@ export const createSessions = (connection: Connection, config: SessionConfig): R
       rolling: attended,
       cookie: { httpOnly: true, sameSite: 'strict', secure, path: '/', maxAge: IDLE_MS },
     });
+  /** Beside the session's cookie there may be the device's; many a client reads the first one only. */
+  const sessionFirst: RequestHandler = (_req, res, next) => {
+    const writeHead = res.writeHead.bind(res) as (...given: unknown[]) => Response;
+    const isOurs = (cookie: string): boolean => cookie.startsWith(`${cookieNameOf(secure)}=`);
+    // Set before the session's own hook, so that it runs after that has written its cookie.
+    res.writeHead = (...given: unknown[]) => {
+      const cookies = res.getHeader('set-cookie');
+      if (Array.isArray(cookies)) {
+        res.setHeader(
+          'Set-Cookie',
+          cookies.toSorted((a, b) => Number(isOurs(b)) - Number(isOurs(a))),
+        );
+      }
+      return writeHead(...given);
+    };
+    next();
+  };
   const [attended, unattended] = [sessionsOf(true), sessionsOf(false)];
   const sessions: RequestHandler = (req, res, next) => (isUnattended(req) ? unattended : attended)(req, res, next);
-  if (!config.TLS_TERMINATED_UPSTREAM) return [sessions];
+  if (!config.TLS_TERMINATED_UPSTREAM) return [sessionFirst, sessions];
   // The setting says that callers use TLS; whether the proxy says so too must not decide about the cookie.
   const behindTls: RequestHandler = (req, _res, next) => {
     req.headers['x-forwarded-proto'] = 'https';
     next();
   };
-  return [behindTls, sessions];
+  return [behindTls, sessionFirst, sessions];
 };
 
 const promised = (work: (done: (failure?: unknown) => void) => void): Promise<void> =>
@@ -93,7 +111,7 @@ const promised = (work: (done: (failure?: unknown) => void) => void): Promise<vo
 
 /** Under a new number: one that was planted before the sign-in (fixation) leads nowhere. */
 export const beginSession = async (req: Request, { operatorId, generation }: Operator): Promise<void> => {
-  const signedInAt = req.session.operatorId === operatorId ? (req.session.signedInAt ?? Date.now()) : Date.now();
+  const signedInAt = req.session.operatorId === operatorId ? (req.session.signedInAt ?? serverNow()) : serverNow();
   await promised((done) => req.session.regenerate(done));
   Object.assign(req.session, { operatorId, generation, signedInAt });
   await promised((done) => req.session.save(done));
@@ -105,5 +123,5 @@ export const endSession = (req: Request): Promise<void> => promised((done) => re
 export const readSession = (req: Request): { operatorId: string; generation: number } | null => {
   const { operatorId, generation, signedInAt } = req.session;
   if (operatorId === undefined || generation === undefined || signedInAt === undefined) return null;
-  return Date.now() - signedInAt < AT_MOST_MS ? { operatorId, generation } : null;
+  return serverNow() - signedInAt < AT_MOST_MS ? { operatorId, generation } : null;
 };

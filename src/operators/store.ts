@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import type { ClientSession, Connection } from 'mongoose';
 import { hashSecret } from '../assistants/api-keys.ts';
+import { serverDate, serverNow } from '../platform/clock.ts';
 import { invalid, notFound } from '../platform/errors.ts';
 import { newId } from '../platform/ids.ts';
 import { isDuplicateKey } from '../platform/mongo.ts';
@@ -16,7 +17,7 @@ export type Link = { operator: Operator; token: string; expiresAt: Date };
 
 const newLink = (): { token: string; link: StoredLink } => {
   const token = randomBytes(32).toString('base64url');
-  return { token, link: { hash: hashSecret(token), until: new Date(Date.now() + LINK_DAYS * DAY_MS) } };
+  return { token, link: { hash: hashSecret(token), until: new Date(serverNow() + LINK_DAYS * DAY_MS) } };
 };
 
 /** Who may sign in. Whatever takes a right away raises `generation`, which ends the operator's sessions with it. */
@@ -31,7 +32,7 @@ export const createOperatorStore = (connection: Connection) => {
       disabled: false,
       generation: 1,
       link: null,
-      createdAt: new Date(),
+      createdAt: serverDate(),
       lastSignInAt: null,
       ...given,
     };
@@ -106,7 +107,7 @@ export const createOperatorStore = (connection: Connection) => {
       if (!right || !stored) return null;
       // Disabled, or given another password, while this one was being compared: no session.
       const { _id, passwordHash } = stored;
-      return change({ _id, passwordHash, disabled: false }, { $set: { lastSignInAt: new Date() } });
+      return change({ _id, passwordHash, disabled: false }, { $set: { lastSignInAt: serverDate() } });
     },
 
     /** An operator without a password, and the link to choose one by. Its token is in this answer and nowhere else. */
@@ -123,17 +124,17 @@ export const createOperatorStore = (connection: Connection) => {
 
     /** Whose link this is, while it holds. */
     findByLink: async (token: string): Promise<Operator | null> => {
-      const filter = { 'link.hash': hashSecret(token), 'link.until': { $gt: new Date() }, disabled: false };
+      const filter = { 'link.hash': hashSecret(token), 'link.until': { $gt: serverDate() }, disabled: false };
       const stored = await operators.findOne(filter).lean();
       return stored && toOperator(stored);
     },
 
     /** Used once: of two at the same moment one sets its password, the other finds no link. */
     useLink: async (token: string, password: string): Promise<Operator | null> => {
-      const filter = { 'link.hash': hashSecret(token), 'link.until': { $gt: new Date() }, disabled: false };
+      const filter = { 'link.hash': hashSecret(token), 'link.until': { $gt: serverDate() }, disabled: false };
       if (!(await operators.findOne(filter).lean())) return null;
       const passwordHash = await hashPassword(password);
-      const set = { passwordHash, link: null, lastSignInAt: new Date() };
+      const set = { passwordHash, link: null, lastSignInAt: serverDate() };
       return change(filter, { $set: set, $inc: { generation: 1 } });
     },
 
