@@ -118,7 +118,7 @@ export const startReplicaSet = async (
   };
   const findPrimary = async (): Promise<Service | null> => {
     const roles = await Promise.all(
-      members.map(({ pid, port }) =>
+      members.map(async ({ pid, port }) =>
         pid === undefined ? null : withAdmin(port, (admin) => admin.command({ hello: 1 })).catch(() => null),
       ),
     );
