@@ -1,92 +1,101 @@
+import type { Near } from './guard-scan.ts';
+
 /** What a message tries: to replace the instructions, to read them, or to pass for another speaker. */
 export type GuardFinding = 'override' | 'leak' | 'role_token';
 
-/** At most so much between the words of one attempt. */
-const NEAR = '.{0,40}?';
+/** At most so much between the words of one attempt; less where a character is a word. */
+const REACH = 40;
 
-const near = (...parts: string[]): RegExp => new RegExp(parts.map((part) => `(?:${part})`).join(NEAR), 'u');
+const near = (...steps: string[]): Near => ({ steps, reach: REACH });
+const within = (reach: number, ...steps: string[]): Near => ({ steps, reach });
+
+/** Every word of the one list with every word of the other behind it. */
+const pairs = (first: string, second: string): string =>
+  first
+    .split(' ')
+    .flatMap((one) => second.split(' ').map((other) => `${one}_${other}`))
+    .join(' ');
 
 /** By language: give up, what went before, the instructions. Folded as messages are: no accents on Latin letters. */
-const OVERRIDES = [
+export const OVERRIDES: readonly Near[] = [
   near(
-    '\\b(?:ignore|disregard|forget|override|bypass|drop)\\b',
-    '\\b(?:all|any|every|previous|prior|above|earlier|your|the|these|system)\\b',
-    '\\b(?:instructions?|rules|prompts?|guidelines|directives|guardrails)\\b',
+    'ignore disregard forget override bypass drop',
+    'all any every previous prior above earlier your the these system',
+    'instruction instructions rules prompt prompts guidelines directives guardrails',
   ),
-  near('\\b(?:ignorier|vergiss|vergesst|missachte|umgehe)\\w*', '\\b(?:anweisung|instruktion|regel|vorgabe|prompt)'),
+  near('ignorier* vergiss* vergesst* missachte* umgehe*', 'anweisung* instruktion* regel* vorgabe* prompt*'),
   near(
-    '\\b(?:ignore[rz]?|oublie[rz]?|neglige[rz]?|contourne[rz]?)\\b',
-    '\\b(?:instructions|consignes|regles|directives)\\b',
+    'ignore ignorer ignorez oublie oublier oubliez neglige negliger negligez contourne contourner contournez',
+    'instructions consignes regles directives',
   ),
-  near('\\b(?:ignora|olvida|omite|descarta)\\w*', '\\b(?:instrucciones|reglas|ordenes|indicaciones|directrices)\\b'),
-  near('\\b(?:ignora|dimentica|trascura|scorda)\\w*', '\\b(?:istruzioni|regole|direttive|indicazioni)\\b'),
-  near('\\b(?:ignor|esque|desconsider|descart)\\w*', '\\b(?:instrucoes|regras|ordens|diretrizes|orientacoes)\\b'),
-  near('\\b(?:negeer|vergeet|omzeil)\\w*', '\\b(?:instructies|regels|aanwijzingen|opdrachten)\\b'),
-  near('\\b(?:zignoruj|ignoruj|zapomnij|pomin)\\w*', '\\b(?:instrukcj|polecen|zasad|wytyczn)'),
-  near('(?:игнорируй|проигнорируй|забудь|отбрось|не обращай внимания)', '(?:инструкци|правил|указани|команд)'),
-  near('(?:ігноруй|проігноруй|забудь|відкинь)', '(?:інструкці|правил|вказівк)'),
-  near('\\b(?:talimat|kural|yonerge|komut)\\w*', '\\b(?:unut|yok say|gormezden gel|dikkate alma|gormezden)'),
-  near('\\b(?:abaikan|lupakan)\\b', '\\b(?:instruksi|aturan|perintah|petunjuk)'),
-  /(?:忽略|无视|無視|忘记|忘記|不要理会).{0,12}(?:指令|指示|规则|規則|提示|设定|設定)/u,
-  /(?:指示|命令|ルール|規則|プロンプト|設定).{0,12}(?:無視|忘れ|破棄)/u,
-  /(?:지시|명령|규칙|프롬프트|지침).{0,12}(?:무시|잊어|잊고)/u,
-  /(?:تجاهل|انس|انسى|أهمل).{0,30}(?:التعليمات|القواعد|الأوامر|تعليماتك)/u,
-  /(?:निर्देश|नियम|आदेश).{0,25}(?:अनदेखा|भूल|नज़रअंदाज़|नजरअंदाज)/u,
-  near('\\byou are now\\b', '\\b(?:dan|unrestricted|jailbroken|developer mode|no longer)\\b'),
-  near('\\b(?:enable|activate|enter)\\b', '\\b(?:developer|jailbreak|god|dan) mode\\b'),
+  near('ignora* olvida* omite* descarta*', 'instrucciones reglas ordenes indicaciones directrices'),
+  near('ignora* dimentica* trascura* scorda*', 'istruzioni regole direttive indicazioni'),
+  near('ignor* esque* desconsider* descart*', 'instrucoes regras ordens diretrizes orientacoes'),
+  near('negeer* vergeet* omzeil*', 'instructies regels aanwijzingen opdrachten'),
+  near('zignoruj* ignoruj* zapomnij* pomin*', 'instrukcj* polecen* zasad* wytyczn*'),
+  near('игнорируй проигнорируй забудь отбрось не_обращай_внимания', 'инструкци правил указани команд'),
+  near('ігноруй проігноруй забудь відкинь', 'інструкці правил вказівк'),
+  near('talimat* kural* yonerge* komut*', 'unut* yok_say* gormezden* dikkate_alma*'),
+  near('abaikan lupakan', 'instruksi* aturan* perintah* petunjuk*'),
+  within(12, '忽略 无视 無視 忘记 忘記 不要理会', '指令 指示 规则 規則 提示 设定 設定'),
+  within(12, '指示 命令 ルール 規則 プロンプト 設定', '無視 忘れ 破棄'),
+  within(12, '지시 명령 규칙 프롬프트 지침', '무시 잊어 잊고'),
+  within(30, 'تجاهل انس انسى أهمل', 'التعليمات القواعد الأوامر تعليماتك'),
+  within(25, 'निर्देश नियम आदेश', 'अनदेखा भूल नज़रअंदाज़ नजरअंदाज'),
+  near('you_are_now', 'dan unrestricted jailbroken developer_mode no_longer'),
+  near('enable activate enter', 'developer_mode jailbreak_mode god_mode dan_mode'),
 ];
 
 /** By language: show, and what is not for show. */
-const LEAKS = [
+export const LEAKS: readonly Near[] = [
   near(
-    '\\b(?:reveal|show|print|repeat|output|display|tell me|give me|what (?:is|are)|leak|translate|summari[sz]e)\\b',
-    '\\b(?:(?:system|initial|hidden|secret|original) (?:prompt|instructions?|message|rules)|your (?:prompt|instructions|system message))\\b',
+    'reveal show print repeat output display tell_me give_me what_is what_are leak translate summarise summarize',
+    `${pairs('system initial hidden secret original', 'prompt instruction instructions message rules')} ${pairs('your', 'prompt instructions system_message')}`,
   ),
-  near('\\brepeat\\b', '\\b(?:everything|all|the (?:text|words))\\b', '\\babove\\b'),
+  near('repeat', 'everything all the_text the_words', 'above'),
   near(
-    '\\b(?:zeig|nenn|verrat|wiederhol|gib|drucke|ausgeben|wie lautet|was sind)\\w*',
-    '\\b(?:systemprompt|system prompt|systemnachricht|deine (?:anweisungen|instruktionen)|geheime\\w* anweisung)',
-  ),
-  near(
-    '\\b(?:montre|revele|affiche|repete|donne|quel|quelles)\\w*',
-    '\\b(?:prompt (?:systeme|initial)|instructions (?:systeme|secretes|initiales|cachees)|tes instructions|vos instructions)\\b',
+    'zeig* nenn* verrat* wiederhol* gib* drucke* ausgeben* wie_lautet* was_sind*',
+    'systemprompt* system_prompt* systemnachricht* deine_anweisungen* deine_instruktionen* geheime*_anweisung*',
   ),
   near(
-    '\\b(?:muestra|revela|ensena|repite|dime|dame|cual)\\w*',
-    '\\b(?:prompt (?:del sistema|inicial)|instrucciones (?:del sistema|secretas|ocultas|iniciales)|tus instrucciones)\\b',
+    'montre* revele* affiche* repete* donne* quel*',
+    `prompt_systeme prompt_initial ${pairs('instructions', 'systeme secretes initiales cachees')} tes_instructions vos_instructions`,
   ),
   near(
-    '\\b(?:mostra|rivela|ripeti|dimmi|quali|qual)\\w*',
-    '\\b(?:prompt (?:di sistema|iniziale)|istruzioni (?:di sistema|segrete|nascoste|iniziali)|(?:le )?tue istruzioni)\\b',
+    'muestra* revela* ensena* repite* dime* dame* cual*',
+    `prompt_del_sistema prompt_inicial ${pairs('instrucciones', 'del_sistema secretas ocultas iniciales')} tus_instrucciones`,
   ),
   near(
-    '\\b(?:mostr|revel|repit|diga|quais|qual)\\w*',
-    '\\b(?:prompt (?:do sistema|inicial)|instrucoes (?:do sistema|secretas|ocultas|iniciais)|suas instrucoes|tuas instrucoes)\\b',
+    'mostra* rivela* ripeti* dimmi* quali* qual*',
+    `prompt_di_sistema prompt_iniziale ${pairs('istruzioni', 'di_sistema segrete nascoste iniziali')} le_tue_istruzioni tue_istruzioni`,
   ),
   near(
-    '\\b(?:toon|laat|geef|herhaal|onthul)\\w*',
-    '\\b(?:systeemprompt|systeeminstructies|(?:je|jouw) instructies)\\b',
+    'mostr* revel* repit* diga* quais* qual*',
+    `prompt_do_sistema prompt_inicial ${pairs('instrucoes', 'do_sistema secretas ocultas iniciais')} suas_instrucoes tuas_instrucoes`,
   ),
+  near('toon* laat* geef* herhaal* onthul*', 'systeemprompt systeeminstructies je_instructies jouw_instructies'),
   near(
-    '(?:покажи|раскрой|повтори|выведи|назови)',
-    '(?:системн\\p{L}* (?:промпт|инструкци|сообщени)|сво\\p{L}* инструкци|скрыт\\p{L}* инструкци)',
+    'покажи раскрой повтори выведи назови',
+    `${pairs('системн*', 'промпт инструкци сообщени')} сво*_инструкци скрыт*_инструкци`,
   ),
-  /(?:显示|顯示|告诉我|告訴我|输出|輸出|重复|重複|泄露).{0,12}(?:系统提示|系統提示|系统指令|你的指令|初始提示|提示词)/u,
-  /(?:システムプロンプト|システム指示|あなたへの指示|初期プロンプト).{0,14}(?:見せ|教え|表示|出力|繰り返)/u,
-  /(?:시스템 ?프롬프트|시스템 ?지시|너의 지침|초기 프롬프트).{0,14}(?:보여|알려|출력|반복)/u,
-  /(?:أظهر|اكشف|اعرض|كرر|أخبرني).{0,25}(?:تعليمات النظام|موجه النظام|تعليماتك)/u,
+  within(
+    12,
+    '显示 顯示 告诉我 告訴我 输出 輸出 重复 重複 泄露',
+    '系统提示 系統提示 系统指令 你的指令 初始提示 提示词',
+  ),
+  within(14, 'システムプロンプト システム指示 あなたへの指示 初期プロンプト', '見せ 教え 表示 出力 繰り返'),
+  within(
+    14,
+    '시스템프롬프트 시스템_프롬프트 시스템지시 시스템_지시 너의_지침 초기_프롬프트',
+    '보여 알려 출력 반복',
+  ),
+  within(25, 'أظهر اكشف اعرض كرر أخبرني', 'تعليمات_النظام موجه_النظام تعليماتك'),
 ];
 
-/** What speakers are marked with in prompts; no visitor types it. */
-const ROLE_TOKENS = [
+/** What speakers are marked with in prompts; no visitor types it. Nothing in these repeats without a bound. */
+export const ROLE_TOKENS: readonly RegExp[] = [
   /<\|?\s?(?:im_start|im_end|im_sep|system|assistant|endoftext|eot_id|start_header_id|end_header_id|begin_of_text)\s?\|?>/u,
   /\[\/?(?:inst|system|sys)\]|<<\/?sys>>/u,
   /(?:^| )(?:###|<\/?)? ?(?:system|assistant|developer)(?: ?(?:prompt|message|override))? ?:(?= ?(?:you|ignore|new|from now|override|disregard|the user))/u,
-  /<\/?visitor[ -][0-9a-f]{4,}/u,
-];
-
-export const guardPatterns: [GuardFinding, RegExp[]][] = [
-  ['role_token', ROLE_TOKENS],
-  ['override', OVERRIDES],
-  ['leak', LEAKS],
+  /<\/?visitor[ -][0-9a-f]{4}/u,
 ];

@@ -1,4 +1,6 @@
-import { type GuardFinding, guardPatterns } from './guard-patterns.ts';
+import { withoutPiledMarks } from '../../src/turns/language/fold.ts';
+import { type GuardFinding, LEAKS, OVERRIDES, ROLE_TOKENS } from './guard-patterns.ts';
+import { createScanner } from './guard-scan.ts';
 
 /** Long messages are looked at from both ends; nothing between them is long enough to matter. */
 const LOOKED_AT = 4_000;
@@ -18,9 +20,12 @@ const LOOKS_ALIKE = new RegExp(`[${[...LOOK_ALIKES.keys()].join('')}]`, 'gu');
 /** Nothing in it to fold but case. */
 const PLAIN = /^[\t\n\r -~]*$/;
 
+const endsOf = (text: string): string =>
+  text.length <= 2 * LOOKED_AT ? text : `${text.slice(0, LOOKED_AT)} ${text.slice(-LOOKED_AT)}`;
+
+/** Cut once more: one character may stand for eighteen. */
 const ofOneKind = (text: string): string =>
-  text
-    .normalize('NFKC')
+  endsOf(withoutPiledMarks(text).normalize('NFKC'))
     .replace(INVISIBLE, '')
     .toLowerCase()
     .normalize('NFD')
@@ -33,14 +38,21 @@ const plain = (text: string): string =>
 
 const asLatin = (text: string): string => text.replace(LOOKS_ALIKE, (letter) => LOOK_ALIKES.get(letter) as string);
 
-/** The first thing found, or null. Looks at the message as it reads, and as it looks. */
+const scan = createScanner([...OVERRIDES, ...LEAKS]);
+
+const find = (text: string): GuardFinding | null => {
+  if (ROLE_TOKENS.some((pattern) => pattern.test(text))) return 'role_token';
+  const found = scan(text);
+  if (found === null) return null;
+  return found < OVERRIDES.length ? 'override' : 'leak';
+};
+
+const GRAVEST: readonly (GuardFinding | null)[] = ['role_token', 'override', 'leak', null];
+
+/** The gravest thing found, or null. Looks at the message as it reads, and as it looks. */
 export const inspectMessage = (message: string): GuardFinding | null => {
-  const ends =
-    message.length <= 2 * LOOKED_AT ? message : `${message.slice(0, LOOKED_AT)} ${message.slice(-LOOKED_AT)}`;
-  const read = plain(ends);
+  const read = plain(endsOf(message));
   const looks = asLatin(read);
-  for (const [finding, patterns] of guardPatterns) {
-    if (patterns.some((pattern) => pattern.test(read) || (looks !== read && pattern.test(looks)))) return finding;
-  }
-  return null;
+  const found = looks === read ? [find(read)] : [find(read), find(looks)];
+  return GRAVEST.find((finding) => found.includes(finding)) ?? null;
 };

@@ -29,10 +29,15 @@ const UNMARKED = new RegExp(`[${Object.keys(LETTERS_WITHOUT_A_MARK).join('')}]`,
  */
 const MARKS = /[[\p{M}&&\p{Script=Inherited}]--[\u3099\u309a]]|[\u0640\u200b-\u200f\u2060\ufeff\u00ad]/gv;
 
+const PILED_MARKS = /(\p{M}{16})\p{M}+/gu;
+
+/** At most 16 marks on one letter, far more than any language needs: normalization sorts them, in quadratic time. */
+export const withoutPiledMarks = (text: string): string => text.replace(PILED_MARKS, '$1');
+
 /** One spelling for what people write in many: NFKC, lower case, no diacritics. */
 export const fold = (text: string): string => {
   if (ASCII.test(text)) return text.toLowerCase();
-  return text
+  return withoutPiledMarks(text)
     .normalize('NFKC')
     .toLowerCase()
     .replace(UNMARKED, (letter) => LETTERS_WITHOUT_A_MARK[letter] ?? letter)

@@ -1,0 +1,105 @@
+/** At most so much of a word lies between its known beginning and what must follow it; no word is longer. */
+const LONGEST_ENDING = 24;
+const ANY_ENDING = '*';
+const LETTER = /[\p{L}\p{N}_]/u;
+
+/** The step of a pattern that is done where an entry ends. */
+type Said = { pattern: number; step: number; ending: 'edge' | 'word' | 'anywhere' };
+type Node = { next: Map<number, Node>; anyEnding: Node | null; said: Said[] };
+
+/** Words that must follow one another, each one of its list, with at most `reach` characters between them. */
+export type Near = { steps: string[]; reach: number };
+
+const createNode = (): Node => ({ next: new Map(), anyEnding: null, said: [] });
+
+/** A to z, digits and `_` by their codes: text is folded when it comes here. */
+const LATIN = Uint8Array.from({ length: 128 }, (_, code) => Number(/[a-z0-9_]/.test(String.fromCharCode(code))));
+const isLatinAt = (text: string, at: number): boolean => LATIN[text.charCodeAt(at)] === 1;
+
+const addEntry = (root: Node, entry: string, said: Omit<Said, 'ending'>): void => {
+  let node = root;
+  const open = entry.endsWith(ANY_ENDING);
+  const chars = open ? entry.slice(0, -1) : entry;
+  for (let at = 0; at < chars.length; at += 1) {
+    if (chars[at] === ANY_ENDING) node = node.anyEnding ??= createNode();
+    else {
+      const code = chars.charCodeAt(at);
+      const next = node.next.get(code) ?? createNode();
+      node.next.set(code, next);
+      node = next;
+    }
+  }
+  const ending = open ? 'word' : isLatinAt(chars, chars.length - 1) ? 'edge' : 'anywhere';
+  node.said.push({ ...said, ending });
+};
+
+const build = (patterns: readonly Near[]): Node => {
+  const root = createNode();
+  for (const [pattern, { steps }] of patterns.entries()) {
+    for (const [step, list] of steps.entries()) {
+      for (const entry of list.split(' ')) addEntry(root, entry.replaceAll('_', ' ').normalize('NFC'), { pattern, step });
+    }
+  }
+  return root;
+};
+
+const endOfWord = (text: string, from: number): number => {
+  let at = from;
+  while (isLatinAt(text, at)) at += 1;
+  return at;
+};
+
+const endOfLetters = (text: string, from: number): number => {
+  let at = from;
+  while (at < from + LONGEST_ENDING && LETTER.test(text[at] ?? '')) at += 1;
+  return at;
+};
+
+/**
+ * Reads a folded text once, whatever is in it: from each place the table of all entries is followed for as long as it fits,
+ * and a pattern remembers only the ends that its next step may still begin near. A regular expression of the same words
+ * tries every pair of them. Entries: `_` stands for a space, `*` for any ending. Latin words begin and end at the edge of
+ * a word; other scripts are found anywhere. Gives the first pattern of the list that is found, or null.
+ */
+export const createScanner = (patterns: readonly Near[]): ((text: string) => number | null) => {
+  const root = build(patterns);
+
+  return (text) => {
+    const reached: number[][][] = [];
+    let first: number | null = null;
+
+    const note = ({ pattern, step }: Said, start: number, end: number): void => {
+      const near = patterns[pattern];
+      if (!near || (first !== null && first <= pattern)) return;
+      const ends = (reached[pattern] ??= near.steps.map(() => []));
+      if (step > 0) {
+        const before = (ends[step - 1] ?? []).filter((one) => one + near.reach >= start);
+        ends[step - 1] = before;
+        if (!before.some((one) => one <= start)) return;
+      }
+      if (step === near.steps.length - 1) first = pattern;
+      else ends[step] = [...(ends[step] ?? []).filter((one) => one + near.reach >= start), end];
+    };
+
+    const follow = (from: Node, start: number, begin: number): void => {
+      let at = begin;
+      for (let node: Node | undefined = from; node; node = node.next.get(text.charCodeAt(at)), at += 1) {
+        for (const said of node.said) {
+          if (said.ending === 'edge' && isLatinAt(text, at)) continue;
+          note(said, start, said.ending === 'word' ? endOfWord(text, at) : at);
+        }
+        if (node.anyEnding) follow(node.anyEnding, start, endOfLetters(text, at));
+      }
+    };
+
+    let inWord = false;
+    for (let start = 0; start < text.length && first !== 0; start += 1) {
+      const wasInWord = inWord;
+      inWord = isLatinAt(text, start);
+      if (inWord && wasInWord) continue;
+      const node = root.next.get(text.charCodeAt(start));
+      if (node) follow(node, start, start + 1);
+    }
+    return first;
+  };
+};
