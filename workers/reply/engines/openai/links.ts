@@ -1,20 +1,24 @@
 import type { AssistantProfile, KnowledgeEntry } from '../engine.ts';
+import { addressesIn, withoutTrailing } from './find-links.ts';
 import type { IsAllowedLink } from './spoken-text.ts';
 
-const ADDRESS = /\b(?:https?:\/\/|www\.)[^\s<>()[\]"']+/gi;
+/** Far more than a host's name has; to spell out one in other letters takes time in its square. */
+const MAX_AUTHORITY = 300;
+const AUTHORITY = /^(?:https?:\/\/)?([^/?#]*)/i;
 
 const hostOf = (link: string): string | null => {
+  if ((AUTHORITY.exec(link)?.[1] ?? '').length > MAX_AUTHORITY) return null;
   const url = URL.parse(/^https?:/i.test(link) ? link : `https://${link}`);
   return url ? url.hostname.replace(/^www\./, '') : null;
 };
 
-const plain = (link: string): string => link.replace(/[.,;:!?]+$/, '').replace(/\/$/, '');
+const plain = (link: string): string => withoutTrailing(link, '.,;:!?').replace(/\/$/, '');
 
 /** Links a provider may give: those its hits hold, word for word, and those to hosts the assistant allows. */
 export const allowedLinksOf = ({ allowedLinks = [] }: AssistantProfile, hits: KnowledgeEntry[]): IsAllowedLink => {
   const known = new Set(
     hits.flatMap(({ question, answer, actions }) => [
-      ...(`${question} ${answer}`.match(ADDRESS) ?? []).map(plain),
+      ...addressesIn(`${question} ${answer}`).map(plain),
       ...actions.filter(({ type }) => type === 'link').map(({ payload }) => plain(payload)),
     ]),
   );

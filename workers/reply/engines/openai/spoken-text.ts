@@ -1,30 +1,40 @@
+import { findLinks } from './find-links.ts';
 import { UNSURE_MARK } from './prompt.ts';
 
 /** How far back an open bracket keeps text from being said: a link's words are judged with its address. */
 const MAX_HELD = 400;
-const TRAILING = /[.,;:!?'"]+$/;
-const LINK = /\[([^\][\n]*)\]\(\s*<?([^\s)>]*)>?[^)\n]*\)|\b(?:https?:\/\/|www\.)[^\s<>()[\]"']+/gi;
 
 export type IsAllowedLink = (link: string) => boolean;
 
 /** Links that are not allowed go; of one in Markdown its words stay. */
-export const withoutStrangeLinks = (text: string, isAllowed: IsAllowedLink): string =>
-  text.replace(LINK, (found: string, words: string | undefined, address: string | undefined) => {
-    if (address !== undefined) return isAllowed(address) ? found : (words ?? '');
-    const end = TRAILING.exec(found)?.[0] ?? '';
-    return isAllowed(found.slice(0, found.length - end.length)) ? found : end;
-  });
+export const withoutStrangeLinks = (text: string, isAllowed: IsAllowedLink): string => {
+  let kept = '';
+  let from = 0;
+  for (const { start, end, address, words } of findLinks(text)) {
+    if (isAllowed(address)) continue;
+    kept += text.slice(from, start) + (words ?? '');
+    from = end;
+  }
+  return kept + text.slice(from);
+};
 
-/** Where text can be cut so that nothing before the cut depends on what comes after it. */
-const safeEnd = (text: string): number => {
-  const word = text.search(/\S*$/);
-  const bracket = text.lastIndexOf('[');
-  const tail = bracket === -1 || text.length - bracket > MAX_HELD ? '' : text.slice(bracket);
-  const closed = /^\[[^\]\n]*(\n|\]\([^)\n]*[)\n]|\][^(])/.exec(tail);
+const lastSpaceOf = (text: string): number => {
+  let at = text.length - 1;
+  while (at >= 0 && !/\s/.test(text.charAt(at))) at -= 1;
+  return at;
+};
+
+/** Where text can be cut so that nothing before the cut depends on what comes after it. `word`: where its last begins. */
+const safeEnd = (text: string, word: number): number => {
+  const tail = text.slice(-MAX_HELD);
+  const bracket = tail.lastIndexOf('[');
+  const begun = bracket === -1 ? '' : tail.slice(bracket);
+  const closed = /^\[[^\]\n]*(\n|\]\([^)\n]*[)\n]|\][^(])/.exec(begun);
+  const opens = text.length - begun.length;
   // A link whose end is not there yet, or in the word that is still being said.
-  const linked = tail !== '' && (closed === null || bracket + closed[0].length > word);
+  const linked = begun !== '' && (closed === null || opens + closed[0].length > word);
   // White space is said with what follows it, so that none is left at the end.
-  return text.slice(0, linked ? Math.min(word, bracket) : word).trimEnd().length;
+  return text.slice(0, linked ? Math.min(word, opens) : word).trimEnd().length;
 };
 
 /**
@@ -34,6 +44,8 @@ const safeEnd = (text: string): number => {
 export const createSpokenText = (isAllowed: IsAllowedLink, say: (piece: string) => void) => {
   let said = '';
   let held = '';
+  /** Where the last word of what is held begins: one that grows by a letter at a time is not read anew for each. */
+  let word = 0;
   let removed = 0;
   let unsure = false;
 
@@ -53,16 +65,20 @@ export const createSpokenText = (isAllowed: IsAllowedLink, say: (piece: string) 
 
   return {
     push: (text: string): void => {
+      const space = lastSpaceOf(text);
+      if (space !== -1) word = held.length + space + 1;
       held += text;
-      const end = safeEnd(held);
+      const end = safeEnd(held, word);
       if (end === 0) return;
       speak(held.slice(0, end));
       held = held.slice(end);
+      word -= end;
     },
     end: (): { text: string; unsure: boolean; removedLinks: number } => {
       const rest = held.replaceAll(UNSURE_MARK, '').trimEnd();
       unsure ||= held.includes(UNSURE_MARK);
       held = '';
+      word = 0;
       if (rest !== '') speak(rest);
       return { text: said, unsure, removedLinks: removed };
     },
