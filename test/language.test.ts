@@ -39,6 +39,29 @@ test('one greeting is enough where no other language has it', () => {
   expect(languages).toEqual(['fr', 'pt', 'pl', 'hu', 'tr', 'vi']);
 });
 
+test.each([
+  ['доброго дня', 'uk'],
+  ['Доброго дня!', 'uk'],
+  ['добрий день', 'uk'],
+  ['добридень', 'uk'],
+  ['добрий вечір', 'uk'],
+  ['доброго вечора', 'uk'],
+  ['гарного вечора', 'uk'],
+  ['доброго ранку', 'uk'],
+  ['добрый день', 'ru'],
+  ['добрый вечер', 'ru'],
+  ['доброго вечера', 'ru'],
+  ['доброго утра', 'ru'],
+  ['доброй ночи', 'ru'],
+  ['доброе утро', 'ru'],
+  ['доброго дня, сколько стоит доставка?', 'ru'],
+  ['добър ден', 'bg'],
+  ['добар дан', 'sr'],
+  ['добры дзень', 'be'],
+])('"%s" is told from its neighbours: %s', (message, expected) => {
+  expect(decideLanguage({ message })).toMatchObject({ language: expected, decided: true });
+});
+
 test('a message that says nothing keeps the language of the conversation', () => {
   const empty = ['👍', '12345', 'ok', 'https://example.com/hallo', 'me@example.com'];
 
