@@ -1,5 +1,3 @@
-/** At most so much of a word lies between its known beginning and what must follow it; no word is longer. */
-const LONGEST_ENDING = 24;
 const ANY_ENDING = '*';
 const LETTER = /[\p{L}\p{N}_]/u;
 
@@ -37,7 +35,8 @@ const build = (patterns: readonly Near[]): Node => {
   const root = createNode();
   for (const [pattern, { steps }] of patterns.entries()) {
     for (const [step, list] of steps.entries()) {
-      for (const entry of list.split(' ')) addEntry(root, entry.replaceAll('_', ' ').normalize('NFC'), { pattern, step });
+      for (const entry of list.split(' '))
+        addEntry(root, entry.replaceAll('_', ' ').normalize('NFC'), { pattern, step });
     }
   }
   return root;
@@ -49,10 +48,16 @@ const endOfWord = (text: string, from: number): number => {
   return at;
 };
 
-const endOfLetters = (text: string, from: number): number => {
-  let at = from;
-  while (at < from + LONGEST_ENDING && LETTER.test(text[at] ?? '')) at += 1;
-  return at;
+/** Remembers the word it looked at last: what begins in it again and again does not read it anew. */
+const createEndOfLetters = (text: string): ((from: number) => number) => {
+  let known = { from: 0, end: -1 };
+  return (from) => {
+    if (from >= known.from && from <= known.end) return known.end;
+    let end = from;
+    while (LETTER.test(text.charAt(end))) end += 1;
+    known = { from, end };
+    return end;
+  };
 };
 
 /**
@@ -66,6 +71,7 @@ export const createScanner = (patterns: readonly Near[]): ((text: string) => num
 
   return (text) => {
     const reached: number[][][] = [];
+    const endOfLetters = createEndOfLetters(text);
     let first: number | null = null;
 
     const note = ({ pattern, step }: Said, start: number, end: number): void => {
@@ -88,7 +94,7 @@ export const createScanner = (patterns: readonly Near[]): ((text: string) => num
           if (said.ending === 'edge' && isLatinAt(text, at)) continue;
           note(said, start, said.ending === 'word' ? endOfWord(text, at) : at);
         }
-        if (node.anyEnding) follow(node.anyEnding, start, endOfLetters(text, at));
+        if (node.anyEnding) follow(node.anyEnding, start, endOfLetters(at));
       }
     };
 

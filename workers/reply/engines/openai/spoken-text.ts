@@ -18,14 +18,23 @@ export const withoutStrangeLinks = (text: string, isAllowed: IsAllowedLink): str
   return kept + text.slice(from);
 };
 
-const lastSpaceOf = (text: string): number => {
-  let at = text.length - 1;
-  while (at >= 0 && !/\s/.test(text.charAt(at))) at -= 1;
-  return at;
+const isSpace = (char: string): boolean => /\s/.test(char);
+
+/** Where the last word begins, and the white space before it. */
+type Ending = { word: number; space: number };
+
+/** The same for a text that has grown: what was there is not read anew. */
+const endingOf = (text: string, before: number, known: Ending): Ending => {
+  let word = text.length;
+  while (word > before && !isSpace(text.charAt(word - 1))) word -= 1;
+  if (word === before) return known;
+  let space = word;
+  while (space > before && isSpace(text.charAt(space - 1))) space -= 1;
+  return { word, space: space === before && known.word === before ? known.space : space };
 };
 
-/** Where text can be cut so that nothing before the cut depends on what comes after it. `word`: where its last begins. */
-const safeEnd = (text: string, word: number): number => {
+/** Where text can be cut so that nothing before the cut depends on what comes after it. */
+const safeEnd = (text: string, { word, space }: Ending): number => {
   const tail = text.slice(-MAX_HELD);
   const bracket = tail.lastIndexOf('[');
   const begun = bracket === -1 ? '' : tail.slice(bracket);
@@ -34,7 +43,7 @@ const safeEnd = (text: string, word: number): number => {
   // A link whose end is not there yet, or in the word that is still being said.
   const linked = begun !== '' && (closed === null || opens + closed[0].length > word);
   // White space is said with what follows it, so that none is left at the end.
-  return text.slice(0, linked ? Math.min(word, opens) : word).trimEnd().length;
+  return linked && opens < word ? text.slice(0, opens).trimEnd().length : space;
 };
 
 /**
@@ -44,8 +53,7 @@ const safeEnd = (text: string, word: number): number => {
 export const createSpokenText = (isAllowed: IsAllowedLink, say: (piece: string) => void) => {
   let said = '';
   let held = '';
-  /** Where the last word of what is held begins: one that grows by a letter at a time is not read anew for each. */
-  let word = 0;
+  let ending: Ending = { word: 0, space: 0 };
   let removed = 0;
   let unsure = false;
 
@@ -65,20 +73,22 @@ export const createSpokenText = (isAllowed: IsAllowedLink, say: (piece: string) 
 
   return {
     push: (text: string): void => {
-      const space = lastSpaceOf(text);
-      if (space !== -1) word = held.length + space + 1;
+      const before = held.length;
       held += text;
-      const end = safeEnd(held, word);
+      // Nothing can be said but before white space, or a bracket that another one follows.
+      if (!/[\s[]/.test(text)) return;
+      ending = endingOf(held, before, ending);
+      const end = safeEnd(held, ending);
       if (end === 0) return;
       speak(held.slice(0, end));
       held = held.slice(end);
-      word -= end;
+      ending = { word: ending.word - end, space: Math.max(0, ending.space - end) };
     },
     end: (): { text: string; unsure: boolean; removedLinks: number } => {
       const rest = held.replaceAll(UNSURE_MARK, '').trimEnd();
       unsure ||= held.includes(UNSURE_MARK);
       held = '';
-      word = 0;
+      ending = { word: 0, space: 0 };
       if (rest !== '') speak(rest);
       return { text: said, unsure, removedLinks: removed };
     },
