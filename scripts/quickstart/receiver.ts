@@ -8,6 +8,7 @@ import { verifyWebhook } from '../../packages/client/src/verify-webhook.ts';
 type Received = { receivedAt: string; verified: boolean; reason: string | null; again: boolean; event: unknown };
 
 const REMEMBERED = 200;
+const KNOWN_IDS = 10_000;
 const port = Number(process.env['PORT']);
 const secret = process.env['WEBHOOK_SECRET'] ?? '';
 const received: Received[] = [];
@@ -32,6 +33,10 @@ const take = async (request: IncomingMessage): Promise<Received> => {
     event: verdict.ok ? JSON.parse(body.toString()) : null, // what nobody vouches for is not read
   };
   if (verdict.ok) seen.add(eventId);
+  for (const oldest of seen) {
+    if (seen.size <= KNOWN_IDS) break;
+    seen.delete(oldest);
+  }
   const kind = String(request.headers['x-factory-event']).padEnd(22);
   const outcome = verdict.ok ? 'signature verified' : `signature REFUSED (${verdict.reason})`;
   console.log(`event       ${kind} ${outcome}  ${eventId}${one.again ? '  (again)' : ''}`);

@@ -1,3 +1,5 @@
+import { LRUCache } from 'lru-cache';
+
 /**
  * Spares a dead endpoint, and us, the connecting: so many connection failures in a row pause it, then one probe at a
  * time goes out until one gets through. A receiver that is merely slow is not paused: its in-flight cap holds it.
@@ -21,6 +23,9 @@ export interface BreakerOptions {
   pauseMs?: number;
   now?: () => number;
 }
+/** One that is forgotten, or removed, would otherwise stay for as long as the process. */
+const REMEMBERED = 10_000;
+
 interface Trouble {
   failures: number;
   pausedUntil: number | null;
@@ -34,7 +39,7 @@ export const createBreaker = ({
   pauseMs = 30_000,
   now = () => performance.now(),
 }: BreakerOptions = {}): Breaker => {
-  const troubled = new Map<string, Trouble>();
+  const troubled = new LRUCache<string, Trouble>({ max: REMEMBERED });
 
   const isResting = (endpointId: string): boolean => {
     const trouble = troubled.get(endpointId);

@@ -95,10 +95,14 @@ const chatWords = (language: string): string[] =>
 const fillers = (language: string): string[] =>
   (Object.hasOwn(FILLERS, language) ? (FILLERS[language] ?? '') : '').split(' ');
 
+/** Any other tag is a visitor's choice, and would be remembered for ever. */
+const KNOWN = new Set([...Object.keys(PACKAGED), ...Object.keys(LEXICON), ...Object.keys(FILLERS), ...NO_STEMS]);
+const UNKNOWN = 'und';
 const ready = new Map<string, Stemming>();
 
 /** Stemmer and stop words of a base language; made when first asked for. */
-export const stemmingOf = (language: string): Stemming => {
+export const stemmingOf = (tag: string): Stemming => {
+  const language = KNOWN.has(tag) ? tag : UNKNOWN;
   const known = ready.get(language);
   if (known) return known;
   const [stem, stops] = Object.hasOwn(PACKAGED, language) ? (PACKAGED[language] ?? []) : [];
