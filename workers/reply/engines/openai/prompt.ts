@@ -6,14 +6,32 @@ export type ChatMessage = { role: 'system' | 'user' | 'assistant'; content: stri
 /** How the model says that it could not answer; taken out of the reply. */
 export const UNSURE_MARK = '[unsure]';
 
+/** The tokenizer takes time in the square of a word, and remembers it. A cut word costs a token more. */
+const COUNTED_AT_ONCE = 128;
+const WORDS_REMEMBERED = 10_000;
+
 /** Loaded with the first turn that needs it: its tables are large, and most installations never do. */
-const loadTokenizer = async () => (await import('gpt-tokenizer/encoding/o200k_base')).countTokens;
+const loadTokenizer = async () => {
+  const { countTokens, setMergeCacheSize } = await import('gpt-tokenizer/encoding/o200k_base');
+  setMergeCacheSize(WORDS_REMEMBERED);
+  return countTokens;
+};
 let tokenizer: ReturnType<typeof loadTokenizer> | null = null;
 
-export const countTokensOf = async (): Promise<(text: string) => number> => {
+/** Counts until there are more than `atMost`. */
+export type CountTokens = (text: string, atMost: number) => number;
+
+export const countTokensOf = async (): Promise<CountTokens> => {
   const countTokens = await (tokenizer ??= loadTokenizer());
   // Text that looks like one of the tokenizer's own marks is text like any other.
-  return (text) => countTokens(text, { disallowedSpecial: new Set() });
+  const options = { disallowedSpecial: new Set<string>() };
+  return (text, atMost) => {
+    let count = 0;
+    for (let at = 0; at < text.length && count <= atMost; at += COUNTED_AT_ONCE) {
+      count += countTokens(text.slice(at, at + COUNTED_AT_ONCE), options);
+    }
+    return count;
+  };
 };
 
 const PER_MESSAGE = 4;
@@ -48,7 +66,7 @@ const asMessage = ({ role, content }: Spoken, fence: string): ChatMessage | null
 export const buildMessages = (
   turn: TurnContext,
   { hits, history }: { hits: KnowledgeEntry[]; history: Spoken[] },
-  { historyTokens, countTokens }: { historyTokens: number; countTokens: (text: string) => number },
+  { historyTokens, countTokens }: { historyTokens: number; countTokens: CountTokens },
 ): ChatMessage[] => {
   const fence = `visitor-${randomBytes(6).toString('hex')}`;
   const remembered: ChatMessage[] = [];
@@ -56,7 +74,7 @@ export const buildMessages = (
   for (const one of history.toReversed()) {
     const message = asMessage(one, fence);
     if (!message) continue;
-    left -= countTokens(message.content) + PER_MESSAGE;
+    left -= countTokens(message.content, left) + PER_MESSAGE;
     if (left < 0) break;
     remembered.unshift(message);
   }
