@@ -12,7 +12,11 @@ export type KnowledgeFormat = (typeof KNOWLEDGE_FORMATS)[number];
 export type Refusal = { line: number; reason: string };
 export type ParsedKnowledge = { entries: KnowledgeInput[]; refused: Refusal[] };
 
-const READ: Record<KnowledgeFormat, (text: string) => Row[]> = { json: readJson, csv: readCsv, markdown: readMarkdown };
+const READ: Record<KnowledgeFormat, (text: string) => Iterable<Row>> = {
+  json: readJson,
+  csv: readCsv,
+  markdown: readMarkdown,
+};
 
 const EXTENSIONS: Record<string, KnowledgeFormat> = {
   json: 'json',
@@ -47,6 +51,9 @@ const judge = (fields: unknown): { entry: KnowledgeInput } | { reason: string } 
   return parsed.success ? { entry: parsed.data } : { reason: parsed.error.issues.map(reasonOf).join('; ') };
 };
 
+/** To say what is wrong costs more than to read what is right; whoever has so much to mend mends it first. */
+const MAX_REFUSED = 1_000;
+
 /**
  * Questions and answers from a file's text. A bad row is refused with the line it begins on and the reason, the others are
  * kept. Throws only where the file as a whole is not of the format.
@@ -54,12 +61,18 @@ const judge = (fields: unknown): { entry: KnowledgeInput } | { reason: string } 
 export const parseKnowledge = (format: KnowledgeFormat, text: string): ParsedKnowledge => {
   const entries: KnowledgeInput[] = [];
   const refused: Refusal[] = [];
-  for (const [index, row] of READ[format](text.replace(/^\uFEFF/, '')).entries()) {
+  let entry = 0;
+  for (const row of READ[format](text.replace(/^\uFEFF/, ''))) {
+    if (refused.length >= MAX_REFUSED) {
+      refused.push({ line: row.line, reason: 'not read, nor what follows: too many rows were refused' });
+      break;
+    }
+    entry += 1;
     const judged = 'reason' in row ? row : judge(row.fields);
     if ('entry' in judged) entries.push(judged.entry);
     else {
       // A JSON file may be one long line: the entry's number tells more than its line.
-      const reason = format === 'json' ? `entry ${index + 1}: ${judged.reason}` : judged.reason;
+      const reason = format === 'json' ? `entry ${entry}: ${judged.reason}` : judged.reason;
       refused.push({ line: row.line, reason });
     }
   }

@@ -5,8 +5,9 @@ import type { Row } from './row.ts';
 const COLUMNS = ['question', 'variants', 'answer', 'language', 'actions', 'tags'] as const;
 type Column = (typeof COLUMNS)[number];
 
-/** Each broken row costs a reading of what follows it. */
+/** Each broken row costs a reading of what follows it: in a large file that is much. */
 const MAX_RESTARTS = 100;
+const MAX_READ_AGAIN = 16_000_000;
 
 const splitCell = (cell: string, by: RegExp): string[] =>
   cell
@@ -112,7 +113,7 @@ const readRecords = (text: string, delimiter: string): Read[] => {
       const reason = 'has a quote that is not closed, or not doubled inside a quoted cell';
       read.push(cells ? { line: bad + 1, cells } : { line: bad + 1, reason });
       unread = bad + 1;
-      if (restarts >= MAX_RESTARTS) {
+      if (restarts >= MAX_RESTARTS || restarts * text.length > MAX_READ_AGAIN) {
         return [...read, { line: unread + 1, reason: 'not read, nor what follows: too many rows with broken quotes' }];
       }
     }

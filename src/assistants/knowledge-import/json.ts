@@ -35,7 +35,7 @@ const parse = (text: string): { fields: unknown } | { reason: string } => {
 };
 
 /** A JSON array; an element that is not JSON is refused alone, as far as brackets and quotes still tell them apart. */
-export const readJson = (text: string): Row[] => {
+export function* readJson(text: string): Generator<Row> {
   const open = text.search(/\S/);
   if (text[open] !== '[') throw invalid('file', 'invalid', 'must be a JSON array of questions');
   const { elements, closedAt } = elementsOf(text, open);
@@ -49,12 +49,10 @@ export const readJson = (text: string): Row[] => {
     counted = at;
     return line;
   };
-  const rows = elements.flatMap(({ start, end }): Row[] => {
+  for (const { start, end } of elements) {
     const element = text.slice(start, end);
-    if (element.trim() === '') return []; // a comma too many, or an empty array
-    return [{ line: lineOf(start + element.search(/\S/)), ...parse(element) }];
-  });
-  if (closedAt === null)
-    rows.push({ line: lineOf(text.trimEnd().length), reason: 'the file ends before the closing ]' });
-  return rows;
-};
+    if (element.trim() === '') continue; // a comma too many, or an empty array
+    yield { line: lineOf(start + element.search(/\S/)), ...parse(element) };
+  }
+  if (closedAt === null) yield { line: lineOf(text.trimEnd().length), reason: 'the file ends before the closing ]' };
+}

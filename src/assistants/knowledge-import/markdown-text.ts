@@ -28,7 +28,7 @@ const nest = (tokens: Token[]): Block[] => {
 };
 
 /** What a reader sees: a chat reply is plain text, so marks go and a link shows its address. */
-const createWriter = (references: object) => {
+const createWriter = (references: Record<string, unknown>) => {
   const line = (content: string): string => {
     const tokens: Token[] = [];
     markdown.inline.parse(content, markdown, references, tokens);
@@ -36,7 +36,7 @@ const createWriter = (references: object) => {
     let link = { from: 0, address: '' };
     for (const token of tokens) {
       if (token.type === 'softbreak' || token.type === 'hardbreak') text += '\n';
-      else if (token.type === 'link_open') link = { from: text.length, address: token.attrGet('href') ?? '' };
+      else if (token.type === 'link_open') link = { from: text.length, address: String(token.attrGet('href') ?? '') };
       else if (token.type === 'link_close') {
         const label = text.slice(link.from);
         if (label !== link.address && `mailto:${label}` !== link.address) text += ` (${link.address})`;
