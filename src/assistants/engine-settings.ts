@@ -4,6 +4,13 @@ import { validate } from '../platform/validation.ts';
 
 export const DEFAULT_PROVIDER_TIMEOUT_MS = 20_000;
 
+/** A pattern for the end tries every slash before it. */
+const withoutSlashes = (address: string): string => {
+  let end = address.length;
+  while (address[end - 1] === '/') end -= 1;
+  return address.slice(0, end);
+};
+
 /** The address of an OpenAI-compatible API, up to the part before `/chat/completions`. Who may be reached is asked at the call. */
 const BaseUrl = z
   .url({ protocol: /^https?$/ })
@@ -13,7 +20,7 @@ const BaseUrl = z
     if (!url) return true; // said already
     return url.username === '' && url.password === '' && url.search === '' && url.hash === '';
   }, 'must not carry a user, a query or a fragment')
-  .transform((value) => value.replace(/\/+$/, ''));
+  .transform(withoutSlashes);
 
 const provider = {
   kind: z.literal('openai'),

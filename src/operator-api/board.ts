@@ -46,7 +46,7 @@ const adaptersOf = <Data>({ queues }: PartitionedQueue<Data>, show: (data: Data)
     return adapter;
   });
 
-const FONTS = /<link href="https:\/\/fonts\.[^>]*>/g;
+const FONTS = /<link href="https:\/\/fonts\.[^<>]*>/g;
 
 /** Its page asks Google for a font; nobody outside is to learn who watches the queues. */
 const withoutFonts: RequestHandler = (_req, res, next) => {

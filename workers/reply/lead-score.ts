@@ -1,4 +1,4 @@
-import { fold, UNSPACED, words } from '../../src/turns/language/fold.ts';
+import { fold, foldBeginning, UNSPACED, words } from '../../src/turns/language/fold.ts';
 import { findContactDetails } from './engines/retrieval/contact-details.ts';
 
 type Rule = { because: string; points: number; applies: (message: Message) => boolean };
@@ -86,7 +86,7 @@ export const scoreLead = ({
   message,
   turnNumber,
 }: LeadEvidence): { score: number; because: string[] } => {
-  const text = fold(message.slice(0, MAX_LENGTH));
+  const text = foldBeginning(message, MAX_LENGTH);
   const tokens = words(text);
   const read: Message = {
     text,

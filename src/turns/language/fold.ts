@@ -29,10 +29,12 @@ const UNMARKED = new RegExp(`[${Object.keys(LETTERS_WITHOUT_A_MARK).join('')}]`,
  */
 const MARKS = /[[\p{M}&&\p{Script=Inherited}]--[\u3099\u309a]]|[\u0640\u200b-\u200f\u2060\ufeff\u00ad]/gv;
 
-const PILED_MARKS = /(\p{M}{16})\p{M}+/gu;
+const MOST_MARKS = 16;
+const PILED_MARKS = new RegExp(`(\\p{M}{${MOST_MARKS}})\\p{M}+`, 'gu');
 
 /** At most 16 marks on one letter, far more than any language needs: normalization sorts them, in quadratic time. */
-export const withoutPiledMarks = (text: string): string => text.replace(PILED_MARKS, '$1');
+export const withoutPiledMarks = (text: string): string =>
+  text.length > MOST_MARKS ? text.replace(PILED_MARKS, '$1') : text;
 
 /** One spelling for what people write in many: NFKC, lower case, no diacritics. */
 export const fold = (text: string): string => {
@@ -45,6 +47,9 @@ export const fold = (text: string): string => {
     .replace(MARKS, '')
     .normalize('NFC');
 };
+
+/** The same for the beginning of a text; cut once more, since one character may stand for eighteen. */
+export const foldBeginning = (text: string, length: number): string => fold(text.slice(0, length)).slice(0, length);
 
 /** Scripts written without spaces: their words need a dictionary (`Intl.Segmenter`), not a pattern. */
 export const UNSPACED =

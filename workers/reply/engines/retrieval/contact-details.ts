@@ -1,4 +1,9 @@
-const EMAIL = /[\p{L}\p{N}._%+-]{1,64}@[\p{L}\p{N}-]{1,63}(?:\.[\p{L}\p{N}-]{1,63}){0,4}\.\p{L}{2,24}/u;
+import { withoutPiledMarks } from '../../../../src/turns/language/fold.ts';
+
+/** From the last character before the `@` on: a pattern that begins earlier tries each place before each `@` anew. */
+const EMAIL = /[\p{L}\p{N}._%+-]@[\p{L}\p{N}-]{1,63}(?:\.[\p{L}\p{N}-]{1,63}){0,4}\.\p{L}{2,24}/u;
+const LONGEST_MAILBOX = 64;
+const MAILBOX = /[\p{L}\p{N}._%+-]/u;
 /** Seven to fifteen digits as people write a number; an order number (digits alone, no plus, no gaps) needs nine. */
 const PHONE = /(?<![\p{L}\p{N}#])(?:\+|00)?\(?\d[\d\s()./-]{5,22}\d(?![\p{L}\p{N}])/u;
 
@@ -13,13 +18,27 @@ const looksLikePhone = (text: string): boolean => {
   return /^(?:\+|00|\(?0)/.test(found) || /[\s().-]/.test(found.trim()) || digits >= 9;
 };
 
+const MAX_LENGTH = 2000;
+/** Cut again: one character may stand for eighteen. */
+const beginningOf = (message: string): string =>
+  withoutPiledMarks(message.slice(0, MAX_LENGTH)).normalize('NFKC').slice(0, MAX_LENGTH);
+
 /** Whether a message leaves an e-mail address or a phone number. */
 export const findContactDetails = (message: string): ContactDetails | null => {
-  const text = message.slice(0, 2000).normalize('NFKC');
+  const text = beginningOf(message);
   const details = { email: text.includes('@') && EMAIL.test(text), phone: looksLikePhone(text) };
   return details.email || details.phone ? details : null;
 };
 
+const withoutEmail = (text: string): string => {
+  const found = EMAIL.exec(text);
+  if (!found) return text;
+  const at = text.indexOf('@', found.index);
+  let begins = at;
+  while (begins > at - LONGEST_MAILBOX && MAILBOX.test(text.charAt(begins - 1))) begins -= 1;
+  return `${text.slice(0, begins)} ${text.slice(found.index + found[0].length)}`;
+};
+
 /** What else the message says. */
 export const withoutContactDetails = (message: string): string =>
-  message.slice(0, 2000).normalize('NFKC').replace(EMAIL, ' ').replace(PHONE, ' ');
+  withoutEmail(beginningOf(message)).replace(PHONE, ' ');

@@ -1,4 +1,4 @@
-import { fold, words } from '../../../../src/turns/language/fold.ts';
+import { fold, foldBeginning, words } from '../../../../src/turns/language/fold.ts';
 import type { Spoken, TurnContext } from '../engine.ts';
 import { type Hit, inSpokenOrder, toHits } from './find-answer.ts';
 import type { KnowledgeIndex } from './knowledge-index.ts';
@@ -48,7 +48,7 @@ const CUES = new Set(
 const CUE_PATTERN = /^(?:那|那么|那麼|还有|還有|じゃあ|では|それで|그럼|그리고|แล้ว|و(?!\p{L}{4})|और|ו)/u;
 
 const goesOn = (message: string): boolean => {
-  const folded = fold(message.slice(0, 200)).trim();
+  const folded = foldBeginning(message, 200).trim();
   const tokens = words(folded);
   return [1, 2, 3].some((length) => CUES.has(tokens.slice(0, length).join(' '))) || CUE_PATTERN.test(folded);
 };

@@ -1,4 +1,4 @@
-import { fold, words } from '../../../../src/turns/language/fold.ts';
+import { fold, foldBeginning, words } from '../../../../src/turns/language/fold.ts';
 import { BOT_QUESTIONS, HUMAN_PATTERNS, HUMAN_WORDS, MACHINES } from './human-words.ts';
 
 type Role = 'talk' | 'want' | 'person' | 'agent' | 'refuse';
@@ -24,6 +24,7 @@ for (const [language, table] of Object.entries(HUMAN_WORDS)) {
 const machines = new Set(MACHINES.split(' '));
 const LONGEST_PHRASE = 3;
 const SHORTEST_BEGINNING = 2;
+const LONGEST_BEGINNING = Math.max(...[...beginnings.keys()].map((beginning) => beginning.length));
 const MAX_TOKENS = 40;
 
 /** "human" is a person unless it belongs to the next word: human resources, human rights, human hair. */
@@ -49,7 +50,7 @@ const mentionsIn = (tokens: string[]): Mention[] => {
       note(exact.get(phrase));
     }
     if (!isCompound(token, tokens[at + 1])) note(exact.get(token));
-    for (let length = token.length; length >= SHORTEST_BEGINNING; length -= 1)
+    for (let length = Math.min(token.length, LONGEST_BEGINNING); length >= SHORTEST_BEGINNING; length -= 1)
       note(beginnings.get(token.slice(0, length)));
   }
   return mentions;
@@ -66,7 +67,7 @@ const near = (mentions: Mention[], roles: readonly Role[], from: Mention, reach:
 
 /** Whether the visitor asks to be handed to a person, in any of the languages known. */
 export const asksForHuman = (message: string): boolean => {
-  const text = fold(message.slice(0, 400));
+  const text = foldBeginning(message, 400);
   if (HUMAN_PATTERNS.some((pattern) => pattern.test(text.trim()))) return true;
   const tokens = words(text).slice(0, MAX_TOKENS);
   const whole = tokens.join(' ');
@@ -87,6 +88,6 @@ export const asksForHuman = (message: string): boolean => {
 
 /** "Are you a robot?" */
 export const asksWhoThisIs = (message: string): boolean => {
-  const whole = words(fold(message.slice(0, 120))).join(' ');
+  const whole = words(foldBeginning(message, 120)).join(' ');
   return BOT_QUESTIONS.some((pattern) => pattern.test(whole));
 };

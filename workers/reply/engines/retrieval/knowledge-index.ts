@@ -1,6 +1,6 @@
 import SearchableMap from 'minisearch/SearchableMap';
 import { baseLanguage } from '../../../../src/turns/language/base.ts';
-import { fold } from '../../../../src/turns/language/fold.ts';
+import { foldBeginning } from '../../../../src/turns/language/fold.ts';
 import type { AssistantProfile, KnowledgeEntry } from '../engine.ts';
 import { Scoreboard } from './scoreboard.ts';
 import { readTerms, type Term } from './terms.ts';
@@ -70,7 +70,7 @@ export const shareOf = ({ concept }: Term): number => {
 };
 
 export const plain = (text: string): string =>
-  fold(text.slice(0, 1000))
+  foldBeginning(text, 1000)
     .replace(/[^\p{L}\p{M}\p{N}]+/gu, ' ')
     .trim();
 

@@ -1,4 +1,4 @@
-import { fold, UNSPACED, words } from '../../../../src/turns/language/fold.ts';
+import { fold, UNSPACED, withoutPiledMarks, words } from '../../../../src/turns/language/fold.ts';
 import { conceptOf, phraseConcept } from './concepts.ts';
 import { stemmingOf } from './stemming.ts';
 
@@ -14,6 +14,8 @@ export type Term = {
 const MAX_LENGTH = 1000;
 const MAX_WORDS = 100;
 const MAX_TERMS = 32;
+/** No word of any language is longer; what stems and looks for typing errors takes time in the square of it. */
+const LONGEST_WORD = 64;
 const LONGEST_PHRASE = 4;
 const HANGUL = /\p{Script=Hangul}/u;
 
@@ -66,8 +68,10 @@ const secondPart = (word: string, first: string | null): { word: string; concept
 export const readTerms = (text: string, language: string, spoken: string = language): Term[] => {
   const { stem, stopWords } = stemmingOf(language);
   const spokenStops = stemmingOf(spoken).stopWords;
-  const plain = text.slice(0, MAX_LENGTH).normalize('NFKC').toLowerCase().replaceAll('’', "'");
-  const written = splitWords(plain, language).slice(0, MAX_WORDS);
+  const plain = withoutPiledMarks(text.slice(0, MAX_LENGTH)).normalize('NFKC').toLowerCase().replaceAll('’', "'");
+  const written = splitWords(plain.slice(0, MAX_LENGTH), language)
+    .slice(0, MAX_WORDS)
+    .map((word) => word.slice(0, LONGEST_WORD));
   const folded = written.map(fold);
   const terms = new Map<string, Term>();
   const stops = new Map<string, Term>();
