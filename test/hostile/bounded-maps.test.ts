@@ -1,0 +1,61 @@
+import { afterEach, expect, test, vi } from 'vitest';
+import { decideLanguage } from '../../src/turns/language.ts';
+import { createBreaker as createDeliveryBreaker } from '../../workers/delivery/breaker.ts';
+import { createBreaker } from '../../workers/reply/engines/openai/breaker.ts';
+import { stemmingOf } from '../../workers/reply/engines/retrieval/stemming.ts';
+import { readTerms } from '../../workers/reply/engines/retrieval/terms.ts';
+import { otherLanguageText, TEXT_LANGUAGES } from '../../workers/reply/engines/texts.ts';
+
+/** Language tags that anyone may send. */
+const strangeTags = (count: number): string[] => Array.from({ length: count }, (_, at) => `x${at.toString(36)}`);
+
+afterEach(() => void vi.restoreAllMocks());
+
+test('languages without a stemmer of their own share one, however many are named', () => {
+  const made = new Set(strangeTags(5_000).map(stemmingOf));
+
+  expect(made.size).toBe(1);
+});
+
+test('languages with words of their own keep them', () => {
+  expect(new Set(['en', 'de', 'pl', 'vi', 'th'].map(stemmingOf)).size).toBe(5);
+  expect(stemmingOf('en').stem('deliveries')).toBe(stemmingOf('en').stem('delivery'));
+  expect(stemmingOf('pl').stopWords.has('jest')).toBe(true);
+});
+
+test('what splits words and names languages is made for the few languages that need it', () => {
+  const segmenter = vi.spyOn(Intl, 'Segmenter');
+  const names = vi.spyOn(Intl, 'DisplayNames');
+
+  for (const tag of strangeTags(500)) {
+    readTerms('请问几点开门', tag);
+    otherLanguageText(tag, 'de');
+    otherLanguageText(`zh-${tag}`, tag);
+    decideLanguage({ message: 'hello', previous: tag, allowed: [tag] });
+  }
+
+  expect(segmenter.mock.calls.length).toBeLessThan(10);
+  expect(names.mock.calls.length).toBeLessThanOrEqual(TEXT_LANGUAGES.length);
+});
+
+test('a provider’s breaker remembers the addresses that failed last, not all of them', () => {
+  const breaker = createBreaker();
+  const fail = (address: string): void => {
+    for (let failures = 0; failures < 5; failures += 1) breaker.failed(address);
+  };
+  fail('https://first.example');
+  expect(breaker.allows('https://first.example')).toBe(false);
+
+  for (let at = 0; at < 10_000; at += 1) fail(`https://${at}.example`);
+
+  expect(breaker.allows('https://first.example')).toBe(true);
+  expect(breaker.allows('https://9999.example')).toBe(false);
+});
+
+test('an endpoint’s breaker too', () => {
+  const breaker = createDeliveryBreaker({ threshold: 1 });
+
+  for (let at = 0; at < 20_000; at += 1) breaker.record(String(at), { outcome: 'not_sent', errorKind: 'connect' });
+
+  expect(breaker.resting()).toHaveLength(10_000);
+});

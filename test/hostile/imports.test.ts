@@ -1,0 +1,49 @@
+import { expect, test } from 'vitest';
+import { parseKnowledge } from '../../src/assistants/knowledge-import.ts';
+import { buildIndex } from '../../workers/reply/engines/retrieval/knowledge-index.ts';
+import { anEntry } from '../support/builders.ts';
+import { hostileTexts, shortest } from '../support/hostile-texts.ts';
+
+/** A file of this size would take minutes, if time grew with the square of it. */
+const SIZE = 64 * 1024;
+const MOST_MS = 1_500;
+
+const MARKDOWN = [
+  ['[](', '[', '![', '](', '[a](', '[a][', '[a](<b', '[a](b "', '[a]', '[a]: ', '[a]:b\n', '![a](', '(', ']', '('],
+  ['*', '*a', '*a_', '**a ', '_a ', 'a**b', '*a**b***', '*_~`[', '~~a ', '`', '`a``', '\\', '&', '&a', '&#1;'],
+  ['<', '<a ', '<a href="', '<!--', '<![CDATA[', '<?', '<!A', '<<', 'http://', 'www.', 'a@', '|', '|a', '|-\n|a\n'],
+  ['>', '> ', '>\n', '- ', '-\n', '1. ', '* a\n ', '# a\n', 'a\n=', 'a  \n', '\n', ' ', '\t', '>\t', '\0', '\r'],
+].flat();
+const CSV = ['"', '"",', '"a"b,', ',', '\n', 'a,"b\n', 'a,b"c\n', 'a|"b\n', ';', '\r', ' ', '|'];
+const JSON_PIECES = ['[', ',', '{},', '"', '\\', '\n', '{"a":', 'x,', '  x,', ' ', '{"question":"a","answer":"b"},'];
+
+const filesOf = (format: 'markdown' | 'csv' | 'json', beginning: string, pieces: string[]) =>
+  pieces.map((piece) => ({ format, piece, text: beginning + piece.repeat(SIZE / piece.length) + 'x' }));
+
+test.each([
+  ...filesOf('markdown', '# Question\n\n', MARKDOWN),
+  ...filesOf('csv', 'question,answer\n', CSV),
+  ...filesOf('json', '[', JSON_PIECES),
+])('a $format file of $piece is read in a moment', ({ format, text }) => {
+  // An eighth of it first: what is not linear would not come to its end.
+  expect(shortest(() => parseKnowledge(format, text.slice(0, SIZE / 8)), MOST_MS / 4, 2)).toBeLessThan(MOST_MS / 4);
+  expect(shortest(() => parseKnowledge(format, text), MOST_MS, 3)).toBeLessThan(MOST_MS);
+});
+
+test('a file of bad rows is read until there are too many of them', () => {
+  const { refused } = parseKnowledge('json', `[${'{},'.repeat(5_000)}{}]`);
+
+  expect(refused).toHaveLength(1_001);
+  expect(refused.at(-1)).toEqual({ line: 1, reason: 'not read, nor what follows: too many rows were refused' });
+});
+
+test.each(hostileTexts(4_000, ['x']))('an assistant whose entries are full of %s is indexed in a moment', (_, text) => {
+  const knowledge = Array.from({ length: 20 }, (__, at) => ({
+    ...anEntry({ question: text.slice(0, 500), answer: text, language: 'de' }),
+    entryId: String(at),
+  }));
+
+  const took = shortest(() => buildIndex({ knowledge, languages: ['de'] } as never), 400, 3);
+
+  expect(took).toBeLessThanOrEqual(400);
+});

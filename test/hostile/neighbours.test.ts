@@ -1,0 +1,38 @@
+import { randomUUID } from 'node:crypto';
+import { expect, test } from 'vitest';
+import { anAssistant } from '../support/builders.ts';
+import { eventually } from '../support/eventually.ts';
+import { MESSAGE } from '../support/hostile-texts.ts';
+import { useStack } from '../support/stack.ts';
+
+const stack = useStack({ deliveryWorkers: 0 });
+
+/** Each of them held a worker for a third of a second, by the guard's patterns. */
+const HOSTILE = 'покажисво'.repeat(MESSAGE).slice(0, MESSAGE);
+
+test('thirty hostile messages to one assistant do not keep another one’s visitor waiting', async () => {
+  const attacked = await anAssistant(stack, { input: { guard: 'refuse' } });
+  const neighbour = await anAssistant(stack);
+  await neighbour.chat({ session_id: randomUUID(), message: 'hello' });
+  const conversations = await Promise.all(
+    Array.from({ length: 30 }, async () => {
+      const body = { session_id: randomUUID(), message: HOSTILE };
+      const accepted = await attacked.chat(body, { headers: { Prefer: 'respond-async' } });
+      expect(accepted.status).toBe(202);
+      return accepted.body.conversationId;
+    }),
+  );
+
+  const begun = performance.now();
+  const { status } = await neighbour.chat({ session_id: randomUUID(), message: 'hello' });
+  const took = performance.now() - begun;
+
+  expect(status).toBe(200);
+  expect(took).toBeLessThan(1_000);
+  for (const conversationId of conversations) {
+    await eventually(async () => {
+      const { body } = await attacked.history(conversationId);
+      expect(body.messages.map(({ role }) => role)).toEqual(['user', 'assistant']);
+    });
+  }
+});

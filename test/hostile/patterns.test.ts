@@ -1,0 +1,63 @@
+import { globSync, readFileSync } from 'node:fs';
+import { expect, test } from 'vitest';
+import { parseAst } from 'vite';
+import { LARGEST, shortest } from '../support/hostile-texts.ts';
+
+const MOST_MS = 5;
+
+/** Patterns that take longer than their text, and how much of a text they are given. Each is cut in the same file. */
+const GIVEN: Record<string, number> = { 'workers/reply/engines/retrieval/human-request.ts': 400 };
+
+type Pattern = { file: string; source: string; flags: string };
+
+const isNode = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null;
+
+const patternsIn = (file: string): Pattern[] => {
+  const found: Pattern[] = [];
+  const walk = (node: unknown): void => {
+    if (!isNode(node)) return;
+    if (isNode(node.regex)) found.push({ file, source: String(node.regex.pattern), flags: String(node.regex.flags) });
+    for (const value of Object.values(node)) walk(value);
+  };
+  walk(parseAst(readFileSync(file, 'utf8'), { lang: file.endsWith('x') ? 'tsx' : 'ts' }));
+  return found;
+};
+
+/** Everything that meets text from outside: headers, bodies, provider replies, imported files, what a page shows. */
+const PLACES = ['src/**/*.ts', 'workers/**/*.ts', 'packages/client/src/*.ts', 'scripts/{admin,quickstart}/**/*.ts'];
+const patterns = globSync([...PLACES, 'dashboard/src/**/*.{ts,tsx}']).flatMap(patternsIn);
+
+const BITS = ['a', ' ', '.', '/', '[', '](', '[](', '1', '-', '\n', ',', '@', '\u0300', '中', 'а'];
+const ENDS = ['!', '\n', ' '];
+
+/** What the pattern itself spells: repeated, it begins to match at many places and fails at each. */
+const spelledIn = (source: string): string[] => {
+  const spelled = source.replace(/\\[bBdDwWsSpP](?:\{[^}]*\})?|\(\?(?:<?[=!]|:)/g, '|').split(/[|()[\]*+?{}^$]/);
+  return [...new Set(spelled.map((part) => part.replace(/\\(.)/g, '$1')).filter((part) => part !== ''))].slice(0, 6);
+};
+
+const textsFor = (source: string, length: number): string[] => {
+  const own = spelledIn(source);
+  const pieces = [...BITS, ...own, ...own.slice(0, 3).flatMap((part) => ['a', ' ', '1'].map((bit) => part + bit))];
+  return pieces.flatMap((piece) =>
+    ['', ...own.slice(0, 1)].flatMap((beginning) =>
+      ENDS.map((end) => beginning + piece.repeat(length / piece.length) + end),
+    ),
+  );
+};
+
+test('the patterns of the product were found', () => {
+  expect(patterns.length).toBeGreaterThan(150);
+});
+
+const named = patterns.map((pattern): [string, Pattern] => [`${pattern.file}: /${pattern.source}/`, pattern]);
+
+test.each(named)('%s takes no longer than its text', { timeout: 60_000 }, (_, { file, source, flags }) => {
+  const pattern = new RegExp(source, flags.includes('g') ? flags : `${flags}g`);
+  const given = GIVEN[file] ?? LARGEST;
+  // A small part of it first: what is cubic would not come to its end.
+  for (const text of [...textsFor(source, given / 16), ...textsFor(source, given)]) {
+    const took = shortest(() => text.replace(pattern, ''), MOST_MS);
+    expect(took, `${JSON.stringify(text.slice(0, 40))}… took ${took} ms`).toBeLessThanOrEqual(MOST_MS);
+  }
+});

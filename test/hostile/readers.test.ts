@@ -1,0 +1,146 @@
+import { MIMEType } from 'node:util';
+import { expect, test } from 'vitest';
+import { verifyWebhook } from '../../packages/client/src/verify-webhook.ts';
+import { LanguageTag } from '../../src/assistants/assistant.ts';
+import { searchKnowledge } from '../../src/assistants/knowledge-search.ts';
+import { isSafeLink, SuggestedAction } from '../../src/assistants/suggested-action.ts';
+import { EngineInput } from '../../src/assistants/engine-settings.ts';
+import { checkEndpointUrl } from '../../src/events/address-guard.ts';
+import { Email } from '../../src/operators/operator.ts';
+import { decideLanguage } from '../../src/turns/language.ts';
+import { ChatRequest } from '../../src/turns/turn.ts';
+import type { TurnContext } from '../../workers/reply/engines/engine.ts';
+import { allowedLinksOf } from '../../workers/reply/engines/openai/links.ts';
+import { countTokensOf } from '../../workers/reply/engines/openai/prompt.ts';
+import { createSpokenText, withoutStrangeLinks } from '../../workers/reply/engines/openai/spoken-text.ts';
+import { findContactDetails, withoutContactDetails } from '../../workers/reply/engines/retrieval/contact-details.ts';
+import { createRetrievalEngine } from '../../workers/reply/engines/retrieval/engine.ts';
+import { asksForHuman, asksWhoThisIs } from '../../workers/reply/engines/retrieval/human-request.ts';
+import { readSmallTalk } from '../../workers/reply/engines/retrieval/small-talk.ts';
+import { readTerms } from '../../workers/reply/engines/retrieval/terms.ts';
+import { inspectMessage } from '../../workers/reply/guard.ts';
+import { scoreLead } from '../../workers/reply/lead-score.ts';
+import { anEntry } from '../support/builders.ts';
+import { hostileTexts, LARGEST, MESSAGE, shortest } from '../support/hostile-texts.ts';
+
+const MOST_MS = 5;
+const LANGUAGES = 'ar bg da de el en es fi fr hi hr hu hy id it ko lt nl no pl pt ro ru sr sv ta th tr uk vi zh'.split(
+  ' ',
+);
+
+const assistant = {
+  assistantId: 'a',
+  version: '1',
+  name: 'A',
+  instructions: '',
+  languages: ['de', 'en'],
+  threshold: null,
+  knowledge: ['de', 'en', 'zh'].map((language, at) => ({ ...anEntry({ language }), entryId: String(at) })),
+  engine: { kind: 'retrieval' as const },
+  allowedLinks: ['example.com'],
+};
+const engine = createRetrievalEngine();
+const aContext = (message: string): TurnContext => ({
+  assistant,
+  message,
+  language: 'de',
+  history: async () => [],
+  signal: new AbortController().signal,
+});
+const countTokens = await countTokensOf();
+const isAllowed = allowedLinksOf(assistant, []);
+
+/** Read of a message, by the API or a reply worker. */
+const OF_A_MESSAGE: Record<string, (text: string) => unknown> = {
+  'the request': (message) => ChatRequest.safeParse({ session_id: message.slice(0, 256), message, language: message }),
+  'the language': (message) => decideLanguage({ message, allowed: ['de', 'en', 'uk'] }),
+  'the guard': inspectMessage,
+  'the lead score': (message) => scoreLead({ previous: 0, explanation: [], message, turnNumber: 1 }),
+  'contact details': findContactDetails,
+  'what else is said': withoutContactDetails,
+  'a request for a person': asksForHuman,
+  'who this is': asksWhoThisIs,
+  'small talk': (message) => readSmallTalk(message, 'en'),
+  'the history for a provider': (message) => countTokens(message, 2_000),
+  // Runs to its end before the first promise where it need not look back.
+  'the retrieval engine': (message) => engine.reply(aContext(message)),
+};
+
+/** Read of a provider's reply, whole or by the letter. */
+const OF_A_REPLY: Record<string, (text: string) => unknown> = {
+  'its links': (text) => withoutStrangeLinks(text, isAllowed),
+  'its links, none of which may stay': (text) => withoutStrangeLinks(text, () => false),
+  'what is said of it': (text) => {
+    const spoken = createSpokenText(isAllowed, () => undefined);
+    spoken.push(text);
+    return spoken.end();
+  },
+};
+
+const contentTypeOf = (text: string): string | null => {
+  try {
+    return new MIMEType(`application/json; charset=${text}`).essence;
+  } catch {
+    return null;
+  }
+};
+
+/** Read of a header, a setting or a field. */
+const OF_A_VALUE: Record<string, (text: string) => unknown> = {
+  'a signature': (text) => verifyWebhook('{}', text, 'whsec_x'),
+  'a content type': (text) => contentTypeOf(text),
+  'an e-mail address': (text) => Email.safeParse(text),
+  'a language tag': (text) => LanguageTag.safeParse(text),
+  'a link': (text) => isSafeLink(`https://${text}`),
+  'an action': (payload) => SuggestedAction.safeParse({ label: 'x', type: 'link', payload: `https://${payload}` }),
+  'an endpoint': (text) => checkEndpointUrl(`https://${text.slice(0, 2_000)}`, { allowPrivate: false }),
+  'a provider': (text) => EngineInput.safeParse({ kind: 'openai', model: 'x', baseUrl: `https://a/${text}` }),
+  'a search': (text) => searchKnowledge([{ ...anEntry({ answer: text.slice(0, 4_000) }), entryId: 'x' }], 'hello you'),
+};
+
+/** Texts that took too long, and how long. A small part first: what is cubic would not come to its end. */
+const slowOf = (read: (text: string) => unknown, texts: [string, string][]): string[] => {
+  read('What are your opening hours?');
+  return texts.flatMap(([name, text]) => {
+    const begun = shortest(() => read(text.slice(0, 1_000)), MOST_MS);
+    const took = begun > MOST_MS ? begun : shortest(() => read(text), MOST_MS);
+    return took > MOST_MS ? [`${name}: ${took.toFixed(1)} ms`] : [];
+  });
+};
+
+const messages = hostileTexts(MESSAGE);
+const values = hostileTexts(LARGEST);
+
+test.each(Object.entries(OF_A_MESSAGE))('%s is read of any message in no time', (_, read) => {
+  expect(slowOf(read, messages)).toEqual([]);
+});
+
+test.each(LANGUAGES)('what a message speaks of is read in no time in "%s"', (language) => {
+  const texts = [
+    ...hostileTexts(MESSAGE, ['x']),
+    ...hostileTexts(MESSAGE, ['']).map(([name, text]): [string, string] => [name, text.replaceAll(' ', '')]),
+  ];
+
+  expect(slowOf((message) => readTerms(message, language), texts)).toEqual([]);
+});
+
+test.each(Object.entries(OF_A_REPLY))('of a provider’s reply, %s is read in no time', (_, read) => {
+  expect(slowOf(read, values)).toEqual([]);
+});
+
+test('a provider’s reply that comes by the letter costs no more than its letters', () => {
+  const slow = hostileTexts(LARGEST, ['x']).filter(([, text]) => {
+    const took = shortest(() => {
+      const spoken = createSpokenText(isAllowed, () => undefined);
+      for (const letter of text) spoken.push(letter);
+      spoken.end();
+    }, 60);
+    return took > 60;
+  });
+
+  expect(slow.map(([name]) => name)).toEqual([]);
+});
+
+test.each(Object.entries(OF_A_VALUE))('%s is read in no time', (_, read) => {
+  expect(slowOf(read, values)).toEqual([]);
+});

@@ -1,0 +1,69 @@
+/** What a caller may send at most: code points of a message, characters of a provider's reply, bytes of a header. */
+export const MESSAGE = 8_000;
+export const LARGEST = 16_000;
+
+/** Repeated, these have made patterns and parsers slow: beginnings that nearly match, marks that pile up, letters that grow. */
+const PIECES = [
+  [
+    'a',
+    'a ',
+    ' ',
+    '\n',
+    '\t',
+    '.',
+    '1',
+    '1-',
+    '😀',
+    '\u200b',
+    'e\u0315\u0300',
+    '\u0315\u0300',
+    '\u2167',
+    '\ufdfa',
+    '\u3316',
+  ],
+  ['忽略', '指示', '가', 'ก', 'ب', 'निर्देश ', 'แม่', 'ß', 'Aa', "a'", 'ﬃ', '\u1100\u1161', 'I\u0307'],
+  ['ignore ', 'ignore all ', 'ignora', 'repeat all the text ', 'show your ', 'zeig geheime', '<system ', 'system:'],
+  ['забудь', 'покажи ', 'покажисистемн', 'покажисво', 'как ', 'talk to ', 'human ', 'please ', 'how ', 'systemprompt'],
+  [
+    '[](',
+    '[',
+    '](',
+    '[a](',
+    '[](<',
+    '[]( ',
+    'http://',
+    'www.',
+    'a.',
+    '/',
+    'a@',
+    'a@b.',
+    '@',
+    '+1 ',
+    '((',
+    't=',
+    'v1=',
+    ',',
+    ';',
+  ],
+].flat();
+const ENDS = ['', 'x', '!', '\n', ' '];
+
+const filled = (piece: string, end: string, length: number): string =>
+  `${[...piece.repeat(length)].slice(0, length - end.length).join('')}${end}`;
+
+/** Texts of the largest size, by what they are made of. */
+export const hostileTexts = (length: number, ends: readonly string[] = ENDS): [name: string, text: string][] =>
+  PIECES.flatMap((piece) =>
+    ends.map((end): [string, string] => [JSON.stringify(piece + end), filled(piece, end, length)]),
+  );
+
+/** The shortest of a few runs, so that a machine with other work does not count; ends with the first that is short enough. */
+export const shortest = (work: () => unknown, enough: number, runs = 12): number => {
+  let least = Number.POSITIVE_INFINITY;
+  for (let run = 0; run < runs && least > enough; run += 1) {
+    const begun = performance.now();
+    work();
+    least = Math.min(least, performance.now() - begun);
+  }
+  return least;
+};
