@@ -39,6 +39,7 @@ export const openApi = async ({
   const { redis, queueRedis, partitions, conversations, assistants, endpoints, hints, turnQueue, deliveryQueue } =
     service;
 
+  const { beforeWriting } = service.mongoWatch;
   const metrics = createMetrics({ token: config.METRICS_TOKEN });
   const count = countRequests(metrics);
   sampleQueues(metrics, { turns: turnQueue, deliveries: deliveryQueue });
@@ -66,6 +67,7 @@ export const openApi = async ({
     replyTimeoutMs: config.REPLY_TIMEOUT_MS,
     onRepeated: count.repeated,
     onBusy: () => count.refused('session'),
+    beforeWriting,
     logger,
   });
 
@@ -81,13 +83,14 @@ export const openApi = async ({
   const submit = createSubmit(begin);
   const tls = config.TLS_CERT_FILE !== undefined || config.TLS_TERMINATED_UPSTREAM;
   const app = createApp({
-    access: createAccess({ assistants, rateLimiter, channelCalls }),
+    access: createAccess({ assistants, rateLimiter, channelCalls, beforeWriting }),
     conversations,
     endpoints,
     deliveryQueue,
     begin,
     submit,
     readTurn: createReadTurn({ conversations, hints, storedReply }),
+    mongoWatch: service.mongoWatch,
     readiness: createReadiness({ mongo: service.mongo, redis, draining: lifecycle.draining }),
     onErased: ({ assistantId, sessionId, conversationId, waiting }) => {
       channelCalls.forget(assistantId, sessionId);
@@ -97,8 +100,9 @@ export const openApi = async ({
     },
     operatorSide: {
       queues: { turns: look<TurnsJob>(TURNS_QUEUE), deliveries: look<WakeUpJob>(DELIVERIES_QUEUE) },
-      sessions: createSessions(service.mongo, config),
+      sessions: createSessions(service.mongo, config, beforeWriting),
       operators,
+      beforeWriting,
       audit,
       assistants,
       channelCalls,

@@ -21,6 +21,7 @@ import {
 } from './platform/http.ts';
 import type { Logger } from './platform/logger.ts';
 import type { Metrics } from './platform/metrics.ts';
+import type { MongoWatch } from './platform/mongo-silence.ts';
 import type { Begin } from './turns/begin.ts';
 import { turnRoutes } from './turns/routes.ts';
 import { createStreamTurn } from './turns/stream.ts';
@@ -35,6 +36,7 @@ export type AppDependencies = {
   begin: Begin;
   submit: Submit;
   readTurn: ReadTurn;
+  mongoWatch: MongoWatch;
   readiness: () => Promise<Readiness>;
   onErased: (conversation: StoredConversation) => void;
   operatorSide: OperatorSide;
@@ -51,6 +53,18 @@ const refuseWhileDraining =
     if (!draining.aborted) return next();
     res.set('Connection', 'close');
     next(unavailable());
+  };
+
+/** Who only reads is not left waiting for a silent MongoDB: nothing it asks for can have been written. */
+const answerReaders =
+  ({ onSilent }: MongoWatch): RequestHandler =>
+  (req, res, next) => {
+    if (req.method !== 'GET' && req.method !== 'HEAD') return next();
+    const end = onSilent(() => {
+      if (!res.headersSent) next(unavailable());
+    });
+    res.on('close', end);
+    if (!res.headersSent) next();
   };
 
 /** For those who watch the process or read about it; answered while it drains too. */
@@ -96,6 +110,8 @@ const watchRoutes = (
 export const createApp = (dependencies: AppDependencies): Express => {
   const { access, begin, conversations, endpoints, deliveryQueue, onErased, draining, trustProxy, logger } =
     dependencies;
+  const { mongoWatch } = dependencies;
+  const { beforeWriting } = mongoWatch;
   const app = express();
   app.set('trust proxy', trustProxy);
   app.disable('x-powered-by');
@@ -104,10 +120,10 @@ export const createApp = (dependencies: AppDependencies): Express => {
   app.use(requestId);
   app.use(helmet.xContentTypeOptions());
 
-  app.use(['/api', '/operator'], refuseWhileDraining(draining));
+  app.use(['/api', '/operator'], refuseWhileDraining(draining), answerReaders(mongoWatch));
   const streamTurn = createStreamTurn({ begin, toApiError: createToApiError(logger) });
   app.use(turnRoutes({ ...dependencies, streamTurn }));
-  app.use(conversationRoutes({ access, conversations, endpoints, deliveryQueue, onErased, draining }));
+  app.use(conversationRoutes({ access, conversations, endpoints, deliveryQueue, onErased, draining, beforeWriting }));
   app.use(operatorSide(dependencies.operatorSide));
 
   // Pages get the whole set of headers; the API's answers are JSON and need no more than the one above.

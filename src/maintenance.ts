@@ -1,3 +1,4 @@
+import { inTime } from './platform/in-time.ts';
 import { openQueues } from './platform/queue.ts';
 import { startSweeper } from './platform/sweeper.ts';
 import type { Config } from './platform/config.ts';
@@ -9,6 +10,7 @@ import { openQueueWorkers } from './worker-process.ts';
 export const MAINTENANCE_QUEUE = 'maintenance';
 
 const EVERY_MS = 60_000;
+const SCHEDULED_WITHIN_MS = 10_000;
 
 type Options = { service: Service; config: Config; logger: Logger; lifecycle: Lifecycle };
 
@@ -34,5 +36,5 @@ export const openMaintenance = async (options: Options): Promise<void> => {
     if (purged > 0) logger.info({ purged }, 'erased conversations were purged again');
   };
   await openQueueWorkers({ queue: MAINTENANCE_QUEUE, concurrency: 1, process }, options);
-  await schedule();
+  await inTime(schedule(), SCHEDULED_WITHIN_MS);
 };

@@ -11,6 +11,7 @@ import { newToken } from './platform/ids.ts';
 import type { Lifecycle } from './platform/lifecycle.ts';
 import type { Logger } from './platform/logger.ts';
 import { buildIndexes, type Indexed, openMongo } from './platform/mongo.ts';
+import { watchMongo } from './platform/mongo-silence.ts';
 import { openQueues } from './platform/queue.ts';
 import { closeRedis, createPartitions, openRedis, type Partitions, type RedisRole } from './platform/redis.ts';
 import { createVault } from './platform/vault.ts';
@@ -31,17 +32,21 @@ type Options = {
 
 /** What every process shares: its connections, the stores on MongoDB and the queues on Redis. Closed by the lifecycle. */
 export const openService = async ({ config, logger, lifecycle, redisRole, startWithinMs: timeoutMs }: Options) => {
+  const { draining } = lifecycle;
   const openings = [
     openMongo({ url: config.MONGODB_URL, timeoutMs }, logger),
-    openRedis({ url: config.REDIS_URL, role: redisRole, timeoutMs }, logger),
+    openRedis({ url: config.REDIS_URL, role: redisRole, timeoutMs, draining }, logger),
     // BullMQ's own: with its fifty scripts known to a connection, each pipeline on that connection costs more to make.
-    openRedis({ url: config.REDIS_URL, role: redisRole, timeoutMs }, logger),
+    openRedis({ url: config.REDIS_URL, role: redisRole, timeoutMs, draining }, logger),
   ] as const;
   // Whichever opened is on the list before the other's failure is thrown.
   const [openedMongo, ...openedRedis] = await Promise.allSettled(openings);
   if (openedMongo.status === 'fulfilled') lifecycle.add('mongodb', openedMongo.value, (opened) => opened.close());
   for (const one of openedRedis) if (one.status === 'fulfilled') lifecycle.add('redis', one.value, closeRedis);
   const [mongo, redis, queueRedis]: [Connection, Redis, Redis] = await Promise.all(openings);
+
+  const ping = async (): Promise<unknown> => mongo.db?.admin().command({ ping: 1 });
+  const mongoWatch = lifecycle.add('mongodb watch', watchMongo(ping), (opened) => opened.close());
 
   const partitions: Partitions = createPartitions(config.REDIS_PREFIX, config.PARTITIONS);
   const hints = lifecycle.add('hints', createHints(redis, partitions), (opened) => opened.close());
@@ -74,6 +79,7 @@ export const openService = async ({ config, logger, lifecycle, redisRole, startW
 
   return {
     mongo,
+    mongoWatch,
     redis,
     queueRedis,
     partitions,

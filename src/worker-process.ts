@@ -1,17 +1,27 @@
 import { Worker } from 'bullmq';
+import type { Redis } from 'ioredis';
+import { TAKE_MS } from './conversations/hints.ts';
 import { createDeliverySweeps } from './conversations/sweep.ts';
 import type { Config } from './platform/config.ts';
 import { createReadiness, openHealthServer } from './platform/health.ts';
 import type { Lifecycle } from './platform/lifecycle.ts';
 import type { Logger } from './platform/logger.ts';
 import type { Metrics } from './platform/metrics.ts';
-import { closeRedis, openRedis } from './platform/redis.ts';
+import { closeRedis, openRedis, whenGone } from './platform/redis.ts';
 import { startSweeper } from './platform/sweeper.ts';
 import type { Service } from './service.ts';
 import { type CountDelivery, sampleQueues } from './service-metrics.ts';
 import { createTurnSweep } from './turns/sweep.ts';
 
 const SWEEP_STUCK_MS = 30_000;
+
+/**
+ * A job is a hint, so nothing depends on these; they say how soon a dead worker's jobs are seen to be nobody's. The lock
+ * lapses together with the dead worker's takes of turns (10 s): sooner, a second run would find them taken. Renewed at half
+ * its time, it outlives a pause of 5 s. Looked at every 5 s, a job is back, or where it must not run again (deliveries)
+ * ended, after 10–20 s; the sweeps have put its work back long before.
+ */
+const LOCKS = { lockDuration: TAKE_MS, stalledInterval: 5_000 } as const;
 
 type Options = { service: Service; config: Config; logger: Logger; lifecycle: Lifecycle };
 
@@ -23,16 +33,35 @@ type QueueWork = {
   process: (data: unknown) => Promise<void>;
 };
 
+/** BullMQ does not end without Redis; where that is gone, only what is under way is waited for. */
+const closeWorker = async (
+  worker: Worker,
+  { connection, running }: { connection: Redis; running: Set<Promise<void>> },
+): Promise<void> => {
+  const closed = new AbortController();
+  const closing = worker.close().finally(() => closed.abort());
+  const withoutRedis = whenGone(connection, closed).then(() => Promise.allSettled(running));
+  await Promise.race([closing, withoutRedis]);
+};
+
 /** Works a queue off, one BullMQ worker a partition, each on a connection of its own. */
 export const openQueueWorkers = async (
   { queue, concurrency, maxStalledCount = 1, process }: QueueWork,
   { service, config, logger, lifecycle }: Options,
 ): Promise<void> => {
   for (const prefix of service.partitions.tags) {
-    const connection = await openRedis({ url: config.REDIS_URL, role: 'worker' }, logger);
+    const { draining } = lifecycle;
+    const connection = await openRedis({ url: config.REDIS_URL, role: 'worker', draining }, logger);
     lifecycle.add(`redis of the ${queue} worker`, connection, closeRedis);
-    const worker = new Worker<unknown>(queue, (job) => process(job.data), {
+    const running = new Set<Promise<void>>();
+    const run = async ({ data }: { data: unknown }): Promise<void> => {
+      const one = process(data).finally(() => running.delete(one));
+      running.add(one);
+      await one;
+    };
+    const worker = new Worker<unknown>(queue, run, {
       connection,
+      ...LOCKS,
       prefix,
       concurrency,
       maxStalledCount,
@@ -40,7 +69,7 @@ export const openQueueWorkers = async (
     });
     worker.on('error', (cause) => logger.warn({ err: cause, queue }, 'worker connection failed'));
     worker.on('failed', (job, cause) => logger.error({ err: cause, queue, jobId: job?.id }, 'a job failed'));
-    lifecycle.add(`${queue} worker`, worker, (opened) => opened.close());
+    lifecycle.add(`${queue} worker`, worker, (opened) => closeWorker(opened, { connection, running }));
   }
 };
 

@@ -2,7 +2,7 @@ import type { Request, RequestHandler, Response } from 'express';
 import { serverDate } from '../platform/clock.ts';
 import { ApiError, type ErrorCode, notFound } from '../platform/errors.ts';
 import { isUuid } from '../platform/ids.ts';
-import { beforeWriting } from '../platform/mongo.ts';
+import type { BeforeWriting } from '../platform/mongo-silence.ts';
 import type { Assistant } from './assistant.ts';
 import { isTokenAccepted } from './channel.ts';
 import type { ChannelCall, ChannelCalls } from './channel-calls.ts';
@@ -28,7 +28,12 @@ const bearerOf = (req: Request): string | null => {
 
 const unauthorized = (code: ErrorCode): ApiError => new ApiError(code, { headers: { 'WWW-Authenticate': 'Bearer' } });
 
-type Dependencies = { assistants: AssistantStore; rateLimiter: RateLimiter; channelCalls: ChannelCalls };
+type Dependencies = {
+  assistants: AssistantStore;
+  rateLimiter: RateLimiter;
+  channelCalls: ChannelCalls;
+  beforeWriting: BeforeWriting;
+};
 
 const CALLER_LEFT = 499;
 
@@ -36,7 +41,7 @@ const CALLER_LEFT = 499;
  * The doors of contract §1, in its order: 404 (channel), 401, 429; what follows reads the body. A request that fails here
  * counts against its client address, and beyond that limit gets 429 in place of its own error.
  */
-export const createAccess = ({ assistants, rateLimiter, channelCalls }: Dependencies) => {
+export const createAccess = ({ assistants, rateLimiter, channelCalls, beforeWriting }: Dependencies) => {
   const refuse = async (req: Request, error: ApiError): Promise<never> => {
     await rateLimiter.forFailing(req.ip ?? 'unknown');
     throw error;

@@ -10,13 +10,15 @@ const TRIES_KEPT_MS = 120_000;
 /** Longer than a turn can be resumed for. */
 const DELIVERED_KEPT_MS = 660_000;
 
-// One call takes the turn and counts the try; 0 = somebody else has it.
+// One call takes the turn and counts the try; 0 = somebody else has it. Sent again over a new connection, since its answer
+// was lost with the old one, it finds its own token.
 const TAKE = `
 if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
   local tries = redis.call('INCR', KEYS[2])
   redis.call('PEXPIRE', KEYS[2], ARGV[3])
   return tries
 end
+if redis.call('GET', KEYS[1]) == ARGV[1] then return tonumber(redis.call('GET', KEYS[2]) or '1') end
 return 0`;
 
 // Only the owner renews or releases.

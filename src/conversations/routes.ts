@@ -8,7 +8,7 @@ import { invalid, notFound } from '../platform/errors.ts';
 import { methodNotAllowed } from '../platform/http.ts';
 import { conversationKeyOf } from '../platform/ids.ts';
 import { jsonBody } from '../platform/json-body.ts';
-import { beforeWriting } from '../platform/mongo.ts';
+import type { BeforeWriting } from '../platform/mongo-silence.ts';
 import { validate } from '../platform/validation.ts';
 import { toEscalationView, toHistoryView, toListView } from './view.ts';
 import type { StoredConversation } from './conversation.ts';
@@ -71,6 +71,7 @@ type Dependencies = {
   onErased: (conversation: StoredConversation) => void;
   /** Ends long polls when the process drains. */
   draining: AbortSignal;
+  beforeWriting: BeforeWriting;
 };
 
 /** The conversation endpoints of contract §4. */
@@ -81,6 +82,7 @@ export const conversationRoutes = ({
   deliveryQueue,
   onErased,
   draining,
+  beforeWriting,
 }: Dependencies): Router => {
   const getOwn = async (req: Request, res: Response): Promise<StoredConversation> => {
     const found = await beforeWriting(

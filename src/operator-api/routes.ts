@@ -11,6 +11,7 @@ import type { Devices } from '../operators/device.ts';
 import type { SignInLimits } from '../operators/sign-in-limits.ts';
 import type { OperatorStore } from '../operators/store.ts';
 import type { Logger } from '../platform/logger.ts';
+import type { BeforeWriting } from '../platform/mongo-silence.ts';
 import type { TurnQueue } from '../turns/queue.ts';
 import type { Submit } from '../turns/submit.ts';
 import { assistantRoutes } from './assistants.ts';
@@ -33,6 +34,7 @@ export type OperatorSide = {
   sessions: RequestHandler[];
   queues: BoardQueues;
   operators: OperatorStore;
+  beforeWriting: BeforeWriting;
   audit: Audit;
   assistants: AssistantStore;
   channelCalls: ChannelCalls;

@@ -4,6 +4,7 @@ import type { AssistantStore } from '../assistants/store.ts';
 import { ApiError, invalid, notFound } from '../platform/errors.ts';
 import type { OperatorAccess } from '../operators/access.ts';
 import type { Devices } from '../operators/device.ts';
+import type { BeforeWriting } from '../platform/mongo-silence.ts';
 import { Email, type Operator, Password, PASSWORD_MAX, RoleName } from '../operators/operator.ts';
 import { beginSession, endSession } from '../operators/session.ts';
 import type { SignInLimits } from '../operators/sign-in-limits.ts';
@@ -118,12 +119,14 @@ type Dependencies = {
   assistants: AssistantStore;
   devices: Devices;
   limits: SignInLimits;
+  beforeWriting: BeforeWriting;
 };
 
 const wrong = (): ApiError => new ApiError('not_signed_in', { message: 'The email or the password is wrong.' });
 const addressOf = (req: Request): string => req.ip ?? 'unknown';
 
-export const sessionRoutes = ({ access, operators, assistants, devices, limits }: Dependencies): Handled[] => {
+export const sessionRoutes = (dependencies: Dependencies): Handled[] => {
+  const { access, operators, assistants, devices, limits, beforeWriting } = dependencies;
   const toMe = async ({ operatorId, email, role }: Operator): Promise<z.input<typeof Me>> => {
     const all = await assistants.listAssistants();
     return { operatorId, email, role, assistants: all.map(({ assistantId, name }) => ({ assistantId, name })) };
@@ -151,8 +154,8 @@ export const sessionRoutes = ({ access, operators, assistants, devices, limits }
 
   return [
     handled(sessionOperations.signIn, async ({ body: { email, password }, req, res }) => {
-      const subjects = await subjectsOf(email, req);
-      const operator = await limits.limited(subjects, () => operators.checkSignIn(email, password));
+      const subjects = await beforeWriting(subjectsOf(email, req));
+      const operator = await limits.limited(subjects, () => beforeWriting(operators.checkSignIn(email, password)));
       if (!operator) throw wrong();
       return letIn(operator, { req, res });
     }),
@@ -181,7 +184,9 @@ export const sessionRoutes = ({ access, operators, assistants, devices, limits }
     }),
 
     handled(sessionOperations.readLink, async ({ body, req }) => {
-      const operator = await limits.limited(limits.byAddress(addressOf(req)), () => operators.findByLink(body.token));
+      const operator = await limits.limited(limits.byAddress(addressOf(req)), () =>
+        beforeWriting(operators.findByLink(body.token)),
+      );
       if (!operator) throw notFound();
       return { email: operator.email, invited: !operator.hasPassword };
     }),

@@ -1,6 +1,6 @@
 import type { Request, RequestHandler, Response } from 'express';
 import { ApiError } from '../platform/errors.ts';
-import { beforeWriting } from '../platform/mongo.ts';
+import type { BeforeWriting } from '../platform/mongo-silence.ts';
 import type { Operator } from './operator.ts';
 import { type Audience, mayUse } from './roles.ts';
 import { endSession, readSession } from './session.ts';
@@ -17,8 +17,12 @@ const originOf = (url: string | undefined): string | null => (url && URL.canPars
  * The doors of the operators' side. Every request looks its operator up: a disabled one, or one whose sessions were
  * ended, is out with the next request, whatever process it reaches.
  */
-export const createOperatorAccess = (dependencies: { operators: OperatorStore; publicUrl: string | undefined }) => {
-  const { operators, publicUrl } = dependencies;
+export const createOperatorAccess = (dependencies: {
+  operators: OperatorStore;
+  publicUrl: string | undefined;
+  beforeWriting: BeforeWriting;
+}) => {
+  const { operators, publicUrl, beforeWriting } = dependencies;
   const known = originOf(publicUrl);
 
   const isOwnPage = (req: Request): boolean => {
@@ -39,7 +43,7 @@ export const createOperatorAccess = (dependencies: { operators: OperatorStore; p
     const session = readSession(req);
     const operator = session && (await beforeWriting(operators.findOperator(session.operatorId)));
     if (operator && !operator.disabled && operator.generation === session.generation) return operator;
-    if (req.session.operatorId !== undefined) await endSession(req);
+    if (req.session.operatorId !== undefined) await beforeWriting(endSession(req));
     return null;
   };
 

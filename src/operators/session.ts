@@ -5,6 +5,7 @@ import session from 'express-session';
 import { type Connection, Schema } from 'mongoose';
 import { serverNow } from '../platform/clock.ts';
 import type { Config } from '../platform/config.ts';
+import type { BeforeWriting } from '../platform/mongo-silence.ts';
 import type { Operator } from './operator.ts';
 
 /** Said by a page that asks by itself, not since a person did something: it does not keep the session alive. */
@@ -46,8 +47,17 @@ export const cookieNameOf = (secure: boolean): string => (secure ? '__Host-parle
 const isUnattended = (req: Request): boolean =>
   req.get(UNATTENDED_HEADER) !== undefined || /\/queues\/api\//.test(req.originalUrl);
 
+const promised = (work: (done: (failure?: unknown) => void) => void): Promise<void> =>
+  new Promise((resolve, reject) => {
+    work((failure) => (failure ? reject(failure instanceof Error ? failure : new Error('session')) : resolve()));
+  });
+
 /** Server-side sessions in MongoDB; what the cookie carries is a signed number, kept only as its hash. */
-export const createSessions = (connection: Connection, config: SessionConfig): RequestHandler[] => {
+export const createSessions = (
+  connection: Connection,
+  config: SessionConfig,
+  beforeWriting: BeforeWriting,
+): RequestHandler[] => {
   const secure = config.TLS_CERT_FILE !== undefined || config.TLS_TERMINATED_UPSTREAM;
   const storeOf = (attended: boolean): MongoStore => {
     const store = new MongoStore({
@@ -94,7 +104,11 @@ export const createSessions = (connection: Connection, config: SessionConfig): R
     next();
   };
   const [attended, unattended] = [sessionsOf(true), sessionsOf(false)];
-  const sessions: RequestHandler = (req, res, next) => (isUnattended(req) ? unattended : attended)(req, res, next);
+  const sessions: RequestHandler = async (req, res, next) => {
+    const find = isUnattended(req) ? unattended : attended;
+    await beforeWriting(promised((done) => find(req, res, done)));
+    next();
+  };
   if (!config.TLS_TERMINATED_UPSTREAM) return [sessionFirst, sessions];
   // The setting says that callers use TLS; whether the proxy says so too must not decide about the cookie.
   const behindTls: RequestHandler = (req, _res, next) => {
@@ -103,11 +117,6 @@ export const createSessions = (connection: Connection, config: SessionConfig): R
   };
   return [behindTls, sessionFirst, sessions];
 };
-
-const promised = (work: (done: (failure?: unknown) => void) => void): Promise<void> =>
-  new Promise((resolve, reject) => {
-    work((failure) => (failure ? reject(failure instanceof Error ? failure : new Error('session')) : resolve()));
-  });
 
 /** Under a new number: one that was planted before the sign-in (fixation) leads nowhere. */
 export const beginSession = async (req: Request, { operatorId, generation }: Operator): Promise<void> => {

@@ -4,23 +4,20 @@ import type { Redis } from 'ioredis';
 import type { Connection } from 'mongoose';
 import { type ApiError, notFound, unavailable } from './errors.ts';
 import { newId } from './ids.ts';
+import { inTime } from './in-time.ts';
 import type { Metrics } from './metrics.ts';
 
 const ANSWER_WITHIN_MS = 1_000;
 
 export type Readiness = { ready: boolean; checks: Record<string, string> };
 
-const within = async (check: Promise<unknown>): Promise<string> => {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<string>((resolve) => {
-    timer = setTimeout(() => resolve('no answer'), ANSWER_WITHIN_MS);
-  });
-  const outcome = check.then(
+class NoAnswer extends Error {}
+
+const within = (check: Promise<unknown>): Promise<string> =>
+  inTime(check, ANSWER_WITHIN_MS, () => new NoAnswer()).then(
     () => 'ok',
-    () => 'away',
+    (cause: unknown) => (cause instanceof NoAnswer ? 'no answer' : 'away'),
   );
-  return Promise.race([outcome, late]).finally(() => clearTimeout(timer));
-};
 
 type Dependencies = {
   mongo: Connection;

@@ -58,6 +58,7 @@ export const createToApiError =
 export const errorHandler = (logger: Logger): ErrorRequestHandler => {
   const describe = createToApiError(logger);
   return (failure: unknown, req: Request, res: Response, _next) => {
+    if (res.writableEnded) return; // answered already, since it took too long
     const error = describe(failure, req, res);
     if (res.headersSent) {
       res.destroy();

@@ -1,6 +1,7 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
+import { inTime } from './in-time.ts';
 
 const SAMPLE_WITHIN_MS = 1_000;
 /** Seconds, from an answer out of memory to one that nobody waits for any more. */
@@ -21,14 +22,6 @@ const mayRead = ({ socket, headers }: IncomingMessage, token: string | undefined
   const bearer = /^Bearer +(\S+) *$/i.exec(headers.authorization ?? '')?.[1];
   if (token !== undefined && bearer !== undefined && sameSecret(bearer, token)) return true;
   return isLoopback(socket.remoteAddress) && PROXIED.every((name) => headers[name] === undefined);
-};
-
-const within = async <Value>(work: Promise<Value>): Promise<Value> => {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error('no answer in time')), SAMPLE_WITHIN_MS);
-  });
-  return Promise.race([work, late]).finally(() => clearTimeout(timer));
 };
 
 type Labels<Label extends string> = Record<Label, string>;
@@ -64,7 +57,7 @@ export const createMetrics = ({ token }: { token?: string | undefined } = {}) =>
     ): void => {
       const collect = async (gauge: Gauge<Label>): Promise<void> => {
         gauge.reset();
-        const samples = await within(read()).catch(() => []);
+        const samples = await inTime(read(), SAMPLE_WITHIN_MS).catch(() => []);
         for (const { labels: values, value } of samples) gauge.set(values, value);
       };
       void new Gauge({

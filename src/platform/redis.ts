@@ -1,27 +1,65 @@
 import { createHash } from 'node:crypto';
-import { Redis } from 'ioredis';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Redis, type RedisOptions } from 'ioredis';
+import { inTime } from './in-time.ts';
 import type { Logger } from './logger.ts';
+import { watchSilence } from './redis-silence.ts';
 
 /**
- * How a connection behaves while Redis is away. `api`: commands fail at once, so that a caller hears 503 in time.
- * `worker`: commands wait for Redis to return (BullMQ's blocking reads need it so). `subscriber`: pub/sub only.
+ * How a connection behaves while Redis is away, or silent: both are the same here. `api`: commands fail, so that a caller
+ * hears 503 in time. `worker`: commands wait for Redis to return (BullMQ's blocking reads need it so), but not those of a
+ * process that stops. `subscriber`: pub/sub only.
  */
 export type RedisRole = 'api' | 'worker' | 'subscriber';
 
+const FAILING_FAST = { enableOfflineQueue: false, maxRetriesPerRequest: 0 } as const;
 const OPTIONS = {
-  api: { enableOfflineQueue: false, maxRetriesPerRequest: 0, enableAutoPipelining: true },
+  api: { ...FAILING_FAST, enableAutoPipelining: true },
   worker: { maxRetriesPerRequest: null, enableAutoPipelining: true },
   subscriber: { maxRetriesPerRequest: null, autoResubscribe: true },
 } as const;
 
+/** How long a server may leave a command without an answer. Behind `api` somebody waits who is to hear within a second. */
+const SILENT_AFTER_MS = { api: 800, worker: 3_000, subscriber: 1_600 } as const;
+/** A connection on which BullMQ waits for jobs: longer than it lets Redis block (10 s). */
+const BLOCKED_FOR_MS = 13_000;
+const QUIT_WITHIN_MS = 500;
+const GONE_LOOK_MS = 250;
+
 const retryStrategy = (attempt: number): number => Math.min(50 * 2 ** Math.min(attempt, 5), 1000);
+
+/** A copy is what BullMQ blocks on while it waits for jobs. */
+class WatchedRedis extends Redis {
+  override duplicate(override?: Partial<RedisOptions>): Redis {
+    const copy = super.duplicate(override);
+    watchSilence(copy, { silentAfterMs: () => BLOCKED_FOR_MS, pings: false });
+    return copy;
+  }
+}
+
+type Opening = {
+  url: string;
+  role: RedisRole;
+  timeoutMs?: number;
+  /** From then on nothing waits for Redis to return, so that a process can stop without it. */
+  draining?: AbortSignal;
+};
 
 /** Opens one connection; resolves once it is ready, or rejects after `timeoutMs` without it. */
 export const openRedis = async (
-  { url, role, timeoutMs = 10_000 }: { url: string; role: RedisRole; timeoutMs?: number },
+  { url, role, timeoutMs = 10_000, draining }: Opening,
   logger: Logger,
 ): Promise<Redis> => {
-  const redis = new Redis(url, { ...OPTIONS[role], retryStrategy, connectTimeout: 2000, lazyConnect: true });
+  const options = { ...OPTIONS[role], retryStrategy, connectTimeout: 2000, lazyConnect: true };
+  const redis = new WatchedRedis(url, options);
+  let silentAfterMs: number = SILENT_AFTER_MS[role];
+  watchSilence(redis, { silentAfterMs: () => silentAfterMs, pings: role === 'subscriber' });
+  const stopWaiting = (): void => {
+    Object.assign(redis.options, FAILING_FAST);
+    silentAfterMs = SILENT_AFTER_MS.api;
+  };
+  if (draining?.aborted) stopWaiting();
+  draining?.addEventListener('abort', stopWaiting, { once: true });
   let lastMessage = '';
   redis.on('error', (cause: Error) => {
     // One line per kind of failure, not one per attempt to reconnect.
@@ -33,18 +71,12 @@ export const openRedis = async (
     lastMessage = '';
   });
   const ready = new Promise<void>((resolve) => redis.once('ready', resolve));
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`Redis did not answer within ${timeoutMs} ms`)), timeoutMs);
-  });
-  redis.connect().catch(() => undefined); // the retry strategy goes on; `ready` or the timer decides
+  redis.connect().catch(() => undefined); // the retry strategy goes on; `ready` or the time decides
   try {
-    await Promise.race([ready, late]);
+    await inTime(ready, timeoutMs, () => new Error(`Redis did not answer within ${timeoutMs} ms`));
   } catch (cause) {
     redis.disconnect();
     throw cause;
-  } finally {
-    clearTimeout(timer);
   }
   // BullMQ's workers wait for jobs on a copy of this connection. One that is asked to connect has a single try, after which
   // its worker hears of no job for ever; one that connects by itself tries until it can.
@@ -54,8 +86,17 @@ export const openRedis = async (
 
 /** `quit` where the server still listens, a hard cut where it does not. */
 export const closeRedis = async (redis: Redis): Promise<void> => {
-  if (redis.status === 'ready') await redis.quit().catch(() => redis.disconnect());
-  else redis.disconnect();
+  if (redis.status !== 'ready') return redis.disconnect();
+  await inTime(redis.quit(), QUIT_WITHIN_MS).catch(() => redis.disconnect());
+};
+
+/** Resolves once Redis does not answer two pings in a row. For a connection that fails fast: there each ping has an end. */
+export const whenGone = async (redis: Redis, { signal }: { signal: AbortSignal }): Promise<void> => {
+  for (let missed = 0; missed < 2 && !signal.aborted; ) {
+    await sleep(GONE_LOOK_MS, undefined, { signal, ref: false }).catch(() => undefined);
+    const answers = redis.status === 'ready' && (await redis.ping().then(Boolean, () => false));
+    missed = answers ? 0 : missed + 1;
+  }
 };
 
 /**

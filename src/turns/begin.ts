@@ -5,12 +5,13 @@ import type { ConversationStore } from '../conversations/store.ts';
 import type { EndpointStore } from '../events/endpoint-store.ts';
 import type { DeliveryQueue } from '../events/queue.ts';
 import { ApiError } from '../platform/errors.ts';
+import { inTime } from '../platform/in-time.ts';
 import type { Logger } from '../platform/logger.ts';
-import { beforeWriting } from '../platform/mongo.ts';
+import type { BeforeWriting } from '../platform/mongo-silence.ts';
 import { storedReplyOf, toResponse } from './chat-response.ts';
 import { createMakeTurn, type TurnRequest } from './make-turn.ts';
 import type { TurnQueue } from './queue.ts';
-import type { Published, Replies, Waiter } from './replies.ts';
+import type { Replies, Waiter } from './replies.ts';
 import type { ChatResponse } from './turn.ts';
 import { createUnderWay } from './under-way.ts';
 
@@ -42,6 +43,7 @@ type Dependencies = {
   replyTimeoutMs: number;
   onRepeated: (kind: Repetition) => void;
   onBusy: () => void;
+  beforeWriting: BeforeWriting;
   logger: Logger;
 };
 
@@ -60,21 +62,13 @@ export const knownConversationOf = ({ conversationId }: Pick<Begun, 'conversatio
   return conversationId;
 };
 
-const inTime = async (reply: Promise<Published>, timeoutMs: number): Promise<Published> => {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new ApiError('reply_timeout')), timeoutMs);
-  });
-  return Promise.race([reply, late]).finally(() => clearTimeout(timer));
-};
-
 /**
  * The way in that every channel shares (contract §1–3): let the conversation take the turn or find the one it repeats, and
  * hint the workers. Whether its answer is waited for is up to the caller.
  */
 export const createBegin = (dependencies: Dependencies) => {
   const { conversations, endpoints, hints, turnQueue, deliveryQueue, replies, replyTimeoutMs, logger } = dependencies;
-  const { onRepeated, onBusy } = dependencies;
+  const { onRepeated, onBusy, beforeWriting } = dependencies;
   const underWay = createUnderWay();
   const storedReply = storedReplyOf(conversations);
   const makeTurn = createMakeTurn({ conversations, replies });
@@ -152,7 +146,7 @@ export const createBegin = (dependencies: Dependencies) => {
         const waiter = watch(turnId);
         waiter.arm();
         const left = replyTimeoutMs - (performance.now() - startedAt);
-        const published = await inTime(waiter.reply, Math.max(0, left));
+        const published = await inTime(waiter.reply, Math.max(0, left), () => new ApiError('reply_timeout'));
         const ms = Math.round(performance.now() - startedAt);
         logger.debug({ turnId, conversationId: published.conversationId, ms }, 'turn answered');
         return toResponse(published.reply, published.conversationId);

@@ -3,11 +3,13 @@ import * as z from 'zod';
 import { SuggestedAction } from '../assistants/suggested-action.ts';
 import type { RecentTurn, StoredConversation } from '../conversations/conversation.ts';
 import type { FoundTurn } from '../conversations/store.ts';
+import { inTime } from '../platform/in-time.ts';
 import type { Logger } from '../platform/logger.ts';
 import { advance, Delta, NOTHING_YET, type Progress } from './progress.ts';
 
 const LOOK_AFTER_MS = 2_000;
 const LOOK_EVERY_MS = 500;
+const SUBSCRIBED_WITHIN_MS = 10_000;
 
 const Reply = z.discriminatedUnion('outcome', [
   z.object({
@@ -150,7 +152,7 @@ export const openReplies = async ({ subscriber, channel, findTurn, storedReply, 
     else logger.error({ issues: parsed.error.issues.length }, 'malformed replies were published');
   });
   const streamChannel = `${channel}${STREAM_SUFFIX}`;
-  await subscriber.subscribe(channel, streamChannel);
+  await inTime(subscriber.subscribe(channel, streamChannel), SUBSCRIBED_WITHIN_MS);
   const timer = setInterval(lookAtOld, LOOK_EVERY_MS);
 
   return {

@@ -5,7 +5,11 @@ import { createInterface } from 'node:readline';
 import type { AddressInfo } from 'node:net';
 import { eventually } from './eventually.ts';
 
-const MAINS = { api: 'src/main.ts', reply: 'workers/reply/main.ts', delivery: 'workers/delivery/main.ts' } as const;
+export const MAINS = {
+  api: 'src/main.ts',
+  reply: 'workers/reply/main.ts',
+  delivery: 'workers/delivery/main.ts',
+} as const;
 
 const LINES_KEPT = 20;
 

@@ -7,6 +7,12 @@ export type Relay = {
   /** New connections are refused, those there are stay. */
   refuse: () => void;
   mend: () => Promise<void>;
+  /** The server is silent: connections stay and new ones are taken, but not a byte passes either way. */
+  freeze: () => void;
+  /** The same for the connections there are; new ones work. */
+  strand: () => void;
+  /** What was said meanwhile arrives. */
+  thaw: () => void;
 };
 
 /** A command of MongoDB on its way: its name and the collection it is for. */
@@ -45,6 +51,7 @@ const eachCommand = (seen: (bytes: Buffer, command: Command | null) => void): ((
 export const openRelay = async (address: string, options?: RelayOptions): Promise<Relay> => {
   const target = new URL(address);
   const sockets = new Set<Socket>();
+  let frozen = false;
   const keep = (socket: Socket): Socket => {
     sockets.add(socket);
     return socket.on('error', () => socket.destroy()).on('close', () => sockets.delete(socket));
@@ -54,7 +61,12 @@ export const openRelay = async (address: string, options?: RelayOptions): Promis
     keep(near).on('close', () => far.destroy());
     far.on('close', () => near.destroy());
     far.pipe(near);
-    if (!options) return void near.pipe(far);
+    if (frozen) for (const socket of [near, far]) socket.pause();
+    if (!options) {
+      near.pipe(far);
+      if (frozen) near.pause();
+      return;
+    }
     const { loses = () => null, swallows = () => false, holds = () => null } = options;
     near.on(
       'data',
@@ -71,6 +83,7 @@ export const openRelay = async (address: string, options?: RelayOptions): Promis
         else far.write(bytes);
       }),
     );
+    if (frozen) near.pause();
   });
   const listen = (port: number) => new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve));
   await listen(0);
@@ -84,6 +97,17 @@ export const openRelay = async (address: string, options?: RelayOptions): Promis
       }),
     refuse: () => void server.close(),
     mend: () => listen(port),
+    freeze: () => {
+      frozen = true;
+      for (const socket of sockets) socket.pause();
+    },
+    strand: () => {
+      for (const socket of sockets) socket.pause();
+    },
+    thaw: () => {
+      frozen = false;
+      for (const socket of sockets) socket.resume();
+    },
   };
 };
 

@@ -1,0 +1,87 @@
+import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
+import { unavailable } from './errors.ts';
+import { beforeWriting } from './mongo.ts';
+
+const LOOK_EVERY_MS = 250;
+/** With the look before it: who waits hears within a second. */
+const ANSWER_WITHIN_MS = 500;
+
+type Waiting = { since: number; tell: () => void };
+
+/**
+ * Tells a MongoDB that takes what it is sent and says nothing from one that is slow: where somebody has waited for a
+ * while it is pinged, and only where that is not answered either is it silent. Then those who wait are told, and those
+ * who come are refused at once until it answers again. What the driver has under way ends by its own limits, later.
+ */
+export const watchMongo = (ping: () => Promise<unknown>) => {
+  const waiting = new Set<Waiting>();
+  let timer: NodeJS.Timeout | undefined;
+  let [silent, closed] = [false, false];
+
+  /** Also where this very process was stopped meanwhile: what has come is read before it is called late. */
+  const answersInTime = (answer: Promise<boolean>): Promise<boolean> => {
+    const late = sleep(ANSWER_WITHIN_MS, undefined, { ref: false })
+      .then(() => nextTurn())
+      .then(() => false);
+    return Promise.race([answer, late]);
+  };
+  const ask = (): Promise<boolean> =>
+    ping().then(
+      () => true,
+      () => false,
+    );
+
+  const look = async (): Promise<void> => {
+    const [oldest] = waiting;
+    if (oldest && performance.now() - oldest.since >= LOOK_EVERY_MS) {
+      let answer = ask();
+      if (!(await answersInTime(answer))) {
+        silent = true;
+        for (const { tell } of waiting) tell();
+        waiting.clear();
+        while (!(await answer) && !closed) {
+          await sleep(LOOK_EVERY_MS, undefined, { ref: false });
+          answer = ask();
+        }
+        silent = false;
+      }
+    }
+    timer = undefined;
+    if (waiting.size > 0) schedule();
+  };
+  const schedule = (): void => {
+    timer ??= setTimeout(() => void look(), LOOK_EVERY_MS).unref();
+  };
+
+  /** Calls `tell` once it is silent, until what this gives is called. */
+  const onSilent = (tell: () => void): (() => void) => {
+    if (silent) {
+      tell();
+      return () => undefined;
+    }
+    const one = { since: performance.now(), tell };
+    waiting.add(one);
+    schedule();
+    return () => void waiting.delete(one);
+  };
+
+  return {
+    onSilent,
+
+    /** For what runs before anything a caller asked for is written: where MongoDB is away or silent, 503 (contract §5). */
+    beforeWriting: async <Value>(work: Promise<Value>): Promise<Value> => {
+      const { promise, reject } = Promise.withResolvers<never>();
+      promise.catch(() => undefined);
+      const end = onSilent(() => reject(unavailable()));
+      return Promise.race([beforeWriting(work), promise]).finally(end);
+    },
+
+    close: (): void => {
+      closed = true;
+      clearTimeout(timer);
+    },
+  };
+};
+
+export type MongoWatch = ReturnType<typeof watchMongo>;
+export type BeforeWriting = MongoWatch['beforeWriting'];

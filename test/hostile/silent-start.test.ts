@@ -1,0 +1,61 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { afterAll, expect, inject, test } from 'vitest';
+import { MAINS, type Kind } from '../support/processes.ts';
+import { runAdmin } from '../support/admin.ts';
+import { openRelay, type Relay, through } from '../support/relay.ts';
+import { newEnvironment } from '../support/stack.ts';
+
+/** Ten seconds are given to the stores, the rest to a busy machine. */
+const STARTED_OR_NOT_WITHIN_MS = 25_000;
+const TOLD_WITHIN_MS = 10_000;
+
+const relays: Relay[] = [];
+afterAll(async () => {
+  await Promise.all(relays.map((relay) => relay.cut()));
+});
+
+const withSilent = async (store: 'Redis' | 'MongoDB'): Promise<Record<string, string>> => {
+  const name = store === 'Redis' ? 'REDIS_URL' : 'MONGODB_URL';
+  const env = newEnvironment();
+  const relay = await openRelay(inject(store === 'Redis' ? 'redisUrl' : 'mongodbUrl'));
+  relay.freeze();
+  relays.push(relay);
+  return { ...env, [name]: through(env[name] ?? '', relay) };
+};
+
+const kinds: Kind[] = ['api', 'reply', 'delivery'];
+const starts = kinds.flatMap((kind) => (['Redis', 'MongoDB'] as const).map((store) => [kind, store] as const));
+
+test.concurrent.each(starts)(
+  '%s does not start with a silent %s: it says so and ends',
+  { timeout: 40_000 },
+  async (kind, store) => {
+    const env = await withSilent(store);
+    const since = performance.now();
+
+    const child = spawn(process.execPath, [MAINS[kind]], { env: { ...process.env, ...env }, stdio: 'pipe' });
+    let said = '';
+    child.stderr.on('data', (data: Buffer) => (said += data.toString()));
+    const [status] = await once(child, 'close');
+
+    expect(status).toBe(1);
+    expect(said).toContain(store === 'Redis' ? 'Redis did not answer' : 'Mongo');
+    expect(performance.now() - since).toBeLessThan(STARTED_OR_NOT_WITHIN_MS);
+  },
+);
+
+test.concurrent.each(['Redis', 'MongoDB'] as const)(
+  'the doctor and other commands tell of a silent %s',
+  { timeout: 40_000 },
+  async (store) => {
+    const env = await withSilent(store);
+
+    for (const command of [['doctor'], ['assistant', 'list']]) {
+      const { status, stdout, stderr, ms } = await runAdmin(env, command);
+      expect(status).toBe(1);
+      expect(stdout + stderr).toContain(store);
+      expect(ms).toBeLessThan(TOLD_WITHIN_MS);
+    }
+  },
+);

@@ -1,0 +1,187 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, afterEach, beforeAll, expect, inject, test } from 'vitest';
+import { openApi } from '../../src/api.ts';
+import { readConfig } from '../../src/platform/config.ts';
+import { createLifecycle } from '../../src/platform/lifecycle.ts';
+import { createLogger } from '../../src/platform/logger.ts';
+import { anAssistant, aTurn, request } from '../support/builders.ts';
+import { eventually } from '../support/eventually.ts';
+import { aHeldEngine } from '../support/held-engine.ts';
+import { problemOf } from '../support/problem.ts';
+import { type Relay, openRelay, through } from '../support/relay.ts';
+import { useStack } from '../support/stack.ts';
+
+const REPLY_TIMEOUT_MS = 3_000;
+/** Files that run beside this one have their share of the machine. */
+const ABOUT_A_SECOND_MS = 1_500;
+
+const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
+const lifecycle = createLifecycle(createLogger({ name: 'test', level: 'silent' }), { deadlineMs: 5_000 });
+let redis: Relay;
+let mongodb: Relay;
+let url: string;
+
+beforeAll(async () => {
+  [redis, mongodb] = await Promise.all([openRelay(inject('redisUrl')), openRelay(inject('mongodbUrl'))]);
+  const config = readConfig({
+    ...stack.env,
+    REDIS_URL: through(stack.env['REDIS_URL'] ?? '', redis),
+    MONGODB_URL: through(stack.env['MONGODB_URL'] ?? '', mongodb),
+    REPLY_TIMEOUT_MS: String(REPLY_TIMEOUT_MS),
+  });
+  const api = await openApi({ config, logger: createLogger({ name: 'test', level: 'silent' }), lifecycle });
+  url = `http://127.0.0.1:${api.port}`;
+});
+afterEach(() => {
+  for (const relay of [redis, mongodb]) relay.thaw();
+});
+afterAll(async () => {
+  await lifecycle.close();
+  await Promise.all([redis.cut(), mongodb.cut()]);
+});
+
+const stores = [
+  ['Redis', () => redis],
+  ['MongoDB', () => mongodb],
+] as const;
+
+const timed = async <Answer>(work: Promise<Answer>): Promise<{ answer: Answer; ms: number }> => {
+  const since = performance.now();
+  const answer = await work;
+  return { answer, ms: performance.now() - since };
+};
+
+const owner = { email: 'silent@parley.example', password: 'correct horse battery' };
+const signIn = () =>
+  request(`${url}/operator/v1/session`, { body: owner, headers: { Origin: url } }).then((answer) => ({
+    ...answer,
+    cookie: answer.headers.get('set-cookie')?.split(';')[0] ?? '',
+  }));
+
+test.each(stores)(
+  '%s silent: 503 in about a second, nothing accepted, and service again by itself',
+  async (name, of) => {
+    const { apiKey, assistantId } = await anAssistant(stack);
+    await stack.service.assistants.setChannel(assistantId, { connected: true, token: 'verify-me' });
+    if (name === 'Redis') await stack.service.operators.createOperator({ ...owner, role: 'owner' });
+    const { cookie } = await signIn();
+    const channel = `/api/v1/channels/webhook/${assistantId}`;
+    const calls: [string, Parameters<typeof request>[1]][] = [
+      ['/api/v1/chat', { body: aTurn(), bearer: apiKey, headers: { 'Idempotency-Key': 'k' } }],
+      [channel, { body: aTurn(), bearer: 'verify-me' }],
+      ['/api/v1/conversations', { bearer: apiKey }],
+      [`/api/v1/turns/${randomUUID()}`, { bearer: apiKey }],
+      ['/operator/v1/session', { body: owner, headers: { Origin: url } }],
+    ];
+    const ofMongo: typeof calls = [['/operator/v1/session', { headers: { Cookie: cookie } }]];
+
+    of().freeze();
+    // All at the same moment: of this assistant nothing is remembered here, and nothing is known of the silence.
+    const all = name === 'Redis' ? calls : [...calls, ...ofMongo];
+    const answers = await Promise.all(all.map(([path, options]) => timed(request(`${url}${path}`, options))));
+    const again = await timed(request(`${url}/api/v1/chat`, { body: aTurn(), bearer: apiKey }));
+    const ready = await timed(request(`${url}/readyz`));
+    of().thaw();
+
+    for (const { answer, ms } of [...answers, again]) {
+      expect(problemOf(answer)).toBe('503 unavailable');
+      expect(answer.headers.get('retry-after')).toBe('1');
+      expect(ms).toBeLessThan(ABOUT_A_SECOND_MS);
+    }
+    expect(ready.answer.status).toBe(503);
+    expect(ready.ms).toBeLessThan(ABOUT_A_SECOND_MS);
+    expect(await stack.service.mongo.collection('conversations').countDocuments({ assistantId })).toBe(0);
+    await eventually(async () => {
+      expect((await request(`${url}/readyz`)).status).toBe(200);
+      // No worker runs here: accepted is enough.
+      const answer = await request(`${url}/api/v1/chat`, { body: aTurn(), bearer: apiKey });
+      expect(problemOf(answer)).toBe('500 reply_timeout');
+      expect((await signIn()).status).toBe(200);
+    });
+  },
+);
+
+test('Redis silent once turns are accepted: what was answered is found in MongoDB, what was not is 500 at the deadline', async () => {
+  const { apiKey } = await anAssistant(stack);
+  const say = (message: string) => timed(request(`${url}/api/v1/chat`, { body: aTurn({ message }), bearer: apiKey }));
+  const [first, second] = [aHeldEngine(), aHeldEngine()];
+  const worker = await stack.startReplyWorker(first.engine);
+  const found = say('held for a moment');
+  await eventually(() => expect(first.asked).toContain('held for a moment'));
+
+  redis.freeze();
+  first.letGo();
+  const { answer, ms } = await found;
+  redis.thaw();
+
+  expect([answer.status, answer.body.reply]).toEqual([200, 'You said: held for a moment']);
+  expect(ms).toBeLessThan(REPLY_TIMEOUT_MS);
+  await worker.close();
+
+  const slow = await stack.startReplyWorker(second.engine);
+  const late = say('held for long');
+  await eventually(() => expect(second.asked).toContain('held for long'));
+  redis.freeze();
+  const told = await late;
+  redis.thaw();
+  expect(problemOf(told.answer)).toBe('500 reply_timeout');
+  expect(told.ms).toBeGreaterThan(REPLY_TIMEOUT_MS - 100);
+  expect(told.ms).toBeLessThan(REPLY_TIMEOUT_MS + 1_000);
+  second.letGo();
+  await slow.close();
+});
+
+test('MongoDB silent while a turn is being accepted: 500, and the retry finds the one turn', {
+  timeout: 40_000,
+}, async () => {
+  const { apiKey, history } = await anAssistant(stack);
+  const { engine } = aHeldEngine();
+  const worker = await stack.startReplyWorker(engine);
+  const body = aTurn({ message: 'What are your opening hours?' });
+  const say = () => request(`${url}/api/v1/chat`, { body, bearer: apiKey });
+  // What is read at the door is remembered for a moment, so that the first to meet the silence is the accepting write.
+  await request(`${url}/api/v1/chat`, { body: aTurn(), bearer: apiKey });
+
+  mongodb.freeze();
+  const { answer, ms } = await timed(say());
+  mongodb.thaw();
+
+  expect(problemOf(answer)).toBe('500 internal_error');
+  expect(ms).toBeLessThan(9_000);
+  const retried = await eventually(async () => {
+    const one = await say();
+    expect(one.status).toBe(200);
+    return one;
+  });
+  const { messages } = (await history(retried.body.conversationId)).body;
+  expect(messages.map(({ role }) => role)).toEqual(['user', 'assistant']);
+  await worker.close();
+});
+
+test('connections to Redis that go silent one by one are given up: replies in the making are heard again', async () => {
+  const { apiKey } = await anAssistant(stack);
+  const { engine } = aHeldEngine();
+  const worker = await stack.startReplyWorker(engine);
+  /** Pieces of a reply come by pub/sub alone, and a whole one sooner than MongoDB is looked into. */
+  const hear = async () => {
+    const since = performance.now();
+    const headers = {
+      Authorization: `Bearer ${apiKey}`,
+      Accept: 'text/event-stream',
+      'Content-Type': 'application/json',
+    };
+    const answer = await fetch(`${url}/api/v1/chat`, { method: 'POST', headers, body: JSON.stringify(aTurn()) });
+    const text = await answer.text();
+    return { text, ms: performance.now() - since };
+  };
+
+  redis.strand();
+
+  await eventually(async () => {
+    const { text, ms } = await hear();
+    expect(text).toContain('event: message');
+    expect(ms).toBeLessThan(1_000);
+  });
+  redis.thaw();
+  await worker.close();
+});

@@ -1,0 +1,87 @@
+import { randomUUID } from 'node:crypto';
+import { expect, inject, onTestFinished, test } from 'vitest';
+import { readConfig } from '../../src/platform/config.ts';
+import { createLifecycle } from '../../src/platform/lifecycle.ts';
+import { createLogger } from '../../src/platform/logger.ts';
+import { openDeliveryWorker } from '../../workers/delivery/worker.ts';
+import { openReplyWorker } from '../../workers/reply/worker.ts';
+import { anAssistant, request } from '../support/builders.ts';
+import { eventually } from '../support/eventually.ts';
+import { aHeldEngine } from '../support/held-engine.ts';
+import { openReceiver } from '../support/receiver.ts';
+import { openRelay, through } from '../support/relay.ts';
+import { useStack } from '../support/stack.ts';
+
+const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
+
+/** Longer than anything here waits for an answer, a take and BullMQ's own patience with its blocking read included. */
+const SILENT_FOR_MS = 14_000;
+
+test.each(['Redis', 'MongoDB'] as const)(
+  'workers whose %s falls silent under load go on when it speaks: every turn once, no event twice',
+  { timeout: 90_000 },
+  async (store) => {
+    const [redis, mongodb] = [await openRelay(inject('redisUrl')), await openRelay(inject('mongodbUrl'))];
+    const config = readConfig({
+      ...stack.env,
+      REDIS_URL: through(stack.env['REDIS_URL'] ?? '', redis),
+      MONGODB_URL: through(stack.env['MONGODB_URL'] ?? '', mongodb),
+    });
+    const logger = createLogger({ name: 'test', level: 'silent' });
+    const lifecycle = createLifecycle(logger, { deadlineMs: 5_000 });
+    onTestFinished(async () => {
+      await lifecycle.close();
+      await Promise.all([redis.cut(), mongodb.cut()]);
+    });
+    const { apiKey, assistantId, history } = await anAssistant(stack);
+    const receiver = await openReceiver();
+    onTestFinished(receiver.close);
+    await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url });
+    await openReplyWorker({ config, logger, lifecycle, engine: aHeldEngine().engine });
+    await openDeliveryWorker({ config, logger, lifecycle });
+    const [sessions, turns] = [8, 12];
+    let answered = 0;
+    let stop = false;
+    const talk = async () => {
+      const session_id = randomUUID();
+      let conversationId = '';
+      for (let nth = 0; nth < turns; nth += 1) {
+        const body = { session_id, message: `${session_id}#${nth}` };
+        for (;;) {
+          const answer = await request(`${stack.url}/api/v1/chat`, { body, bearer: apiKey });
+          if (answer.status === 200) {
+            conversationId = answer.body.conversationId;
+            break;
+          }
+          if (stop) throw new Error(`${answer.status}`);
+        }
+        answered += 1;
+      }
+      return { session_id, conversationId };
+    };
+    const load = Array.from({ length: sessions }, talk);
+    await eventually(() => expect(answered).toBeGreaterThan(sessions * 2));
+
+    const relay = { Redis: redis, MongoDB: mongodb }[store];
+    relay.freeze();
+    await new Promise((resolve) => setTimeout(resolve, SILENT_FOR_MS));
+    const whileSilent = answered;
+    relay.thaw();
+    await eventually(() => expect(answered).toBeGreaterThan(whileSilent));
+    const all = await Promise.all(load).finally(() => (stop = true));
+
+    for (const { session_id, conversationId } of all) {
+      const { messages } = (await history(conversationId)).body;
+      const said = messages.filter(({ role }) => role === 'user').map(({ content }) => content);
+      expect(said).toEqual(Array.from({ length: turns }, (_, nth) => `${session_id}#${nth}`));
+      expect(messages.filter(({ role }) => role === 'assistant')).toHaveLength(turns);
+    }
+    const events = sessions * (turns + 1);
+    await eventually(async () => {
+      const rows = await stack.service.mongo.collection('deliveries').find({ assistantId }).toArray();
+      expect(rows.filter(({ outcome }) => outcome === 'delivered' || outcome === 'unknown')).toHaveLength(events);
+    }, 30_000);
+    const ids = receiver.received.map(({ headers }) => headers['x-factory-event-id']);
+    expect(new Set(ids).size).toBe(ids.length);
+  },
+);
