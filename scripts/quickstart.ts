@@ -1,8 +1,8 @@
 import { constants } from 'node:os';
 import { join, relative } from 'node:path';
 import { parseArgs } from 'node:util';
-import { ConfigError } from '../src/platform/config.ts';
 import { requireNode } from '../src/platform/lifecycle.ts';
+import { explainFailure } from '../src/platform/process.ts';
 import { openQuickstart } from './quickstart/open.ts';
 import { filesIn, readSettings, StartError } from './quickstart/settings.ts';
 import { claimSingle } from './quickstart/single.ts';
@@ -39,10 +39,8 @@ const whenAsked = (): Promise<void> =>
     stopping.signal.addEventListener('abort', end);
   });
 
-const explain = (cause: unknown): string => {
-  if (cause instanceof ConfigError) return `The configuration is not valid:\n${cause.message}`;
-  return cause instanceof StartError ? cause.message : `${(cause as Error).stack}`;
-};
+const explain = (cause: unknown): string =>
+  cause instanceof StartError ? cause.message : explainFailure(cause, process.env);
 
 const main = async (): Promise<number> => {
   const { values } = parseArgs({ options: { exit: { type: 'boolean', default: false } } });

@@ -1,5 +1,6 @@
 import { openApi } from './api.ts';
 import { describeConfig, readConfig } from './platform/config.ts';
+import { secretsIn } from './platform/credentials.ts';
 import { createLifecycle, requireNode } from './platform/lifecycle.ts';
 import { createLogger } from './platform/logger.ts';
 import { startProcess } from './platform/process.ts';
@@ -7,7 +8,7 @@ import { startProcess } from './platform/process.ts';
 requireNode();
 await startProcess(async () => {
   const config = readConfig(process.env);
-  const logger = createLogger({ name: 'parley-api', level: config.LOG_LEVEL });
+  const logger = createLogger({ name: 'parley-api', level: config.LOG_LEVEL, secrets: secretsIn(process.env) });
   logger.info({ config: describeConfig(config) }, 'starting');
   const lifecycle = createLifecycle(logger, { deadlineMs: config.SHUTDOWN_DEADLINE_MS });
   lifecycle.listenToProcess();

@@ -2,6 +2,7 @@ import { CommanderError } from 'commander';
 import * as z from 'zod';
 import { ApiError } from '../../src/platform/errors.ts';
 import { ConfigError } from '../../src/platform/config.ts';
+import { plainMessage } from '../../src/platform/loggable.ts';
 import { VaultError } from '../../src/platform/vault.ts';
 
 const USAGE_STATUS = 2;
@@ -45,5 +46,6 @@ export const toFailure = (cause: unknown): Failure => {
       cause.issues.map(({ path, message }) => `${path.join('.')}: ${message}`).join('; '),
     );
   }
-  return new Failure('internal_error', cause instanceof Error ? cause.message : String(cause));
+  // Whatever it is: not of our making, so it may quote anything.
+  return new Failure('internal_error', cause instanceof Error ? plainMessage(cause.message) : 'something failed');
 };

@@ -1,5 +1,7 @@
 import { type Config, readConfig } from '../../src/platform/config.ts';
+import { secretsIn } from '../../src/platform/credentials.ts';
 import { createLifecycle, type Lifecycle } from '../../src/platform/lifecycle.ts';
+import { plainMessage } from '../../src/platform/loggable.ts';
 import { createLogger, type Logger } from '../../src/platform/logger.ts';
 import { openService, type Service } from '../../src/service.ts';
 import { Failure } from './failure.ts';
@@ -27,10 +29,11 @@ const serviceAt = ({ name, message }: Error): string | null => {
 };
 
 /** Names the one that keeps a command from opening the service; any other failure stays what it is. */
-const away = (source: string, cause: unknown): unknown => {
+const away = ({ source, environment }: Settings, cause: unknown): unknown => {
+  const secrets = secretsIn(environment);
   const which = cause instanceof Error ? serviceAt(cause) : null;
   if (!(cause instanceof Error) || which === null) return cause;
-  const reason = cause.message.replace(/\.$/, '');
+  const reason = plainMessage(cause.message, secrets).replace(/\.$/, '');
   return new Failure('unavailable', `${which} cannot be used at the address of ${source}: ${reason}.`, { cause });
 };
 
@@ -41,7 +44,7 @@ export const openForCommand = async (bench: Bench): Promise<Opened> => {
     const queues = lifecycle.add('queues', openQueueHandles(service, logger), (opened) => opened.close());
     return { ...service, config, queues };
   } catch (cause) {
-    throw away(settings.source, cause);
+    throw away(settings, cause);
   }
 };
 
@@ -50,9 +53,10 @@ export const createSession = (options: { settings: () => Settings; print: (answe
   const runBare: RunBare = async (work) => {
     const settings = options.settings();
     const config = readConfig(settings.environment);
+    const secrets = secretsIn(settings.environment);
     // Standard output belongs to the answer; the log is silent unless asked for, and then goes to standard error.
     const level = settings.environment['LOG_LEVEL'] ?? 'silent';
-    const logger = createLogger({ name: 'admin', level }, process.stderr);
+    const logger = createLogger({ name: 'admin', level, secrets }, process.stderr);
     const lifecycle = createLifecycle(logger, { deadlineMs: END_WITHIN_MS });
     try {
       options.print(await work({ config, settings, logger, lifecycle }));

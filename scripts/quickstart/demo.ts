@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
 import * as z from 'zod';
 import { readConfig } from '../../src/platform/config.ts';
+import { secretsIn } from '../../src/platform/credentials.ts';
 import { createLifecycle } from '../../src/platform/lifecycle.ts';
 import { createLogger } from '../../src/platform/logger.ts';
 import { openOperators } from '../../src/operators/open.ts';
@@ -109,7 +110,7 @@ export const seedDemo = async (
   options: { file: string; receiverUrl: string },
 ): Promise<Demo> => {
   const config = readConfig(env);
-  const logger = createLogger({ name: 'parley-quickstart', level: 'error' }, process.stderr);
+  const logger = createLogger({ name: 'parley-quickstart', level: 'error', secrets: secretsIn(env) }, process.stderr);
   const lifecycle = createLifecycle(logger, { deadlineMs: config.SHUTDOWN_DEADLINE_MS });
   try {
     return await seed(await openService({ config, logger, lifecycle, redisRole: 'api' }), options);

@@ -1,4 +1,5 @@
 import { rmSync } from 'node:fs';
+import { withoutCredentials } from '../../src/platform/credentials.ts';
 import { seedDemo } from './demo.ts';
 import { type FirstTurn, tryFirstTurn } from './first-turn.ts';
 import { writeJsonPrivately } from './private-file.ts';
@@ -38,8 +39,8 @@ type Options = {
   onSupervisor: (supervisor: Supervisor) => void;
 };
 
-/** Without user and password; a list of hosts is no URL to the standard parser. */
-const hostOf = (url: string): string => /\/\/(?:[^@/]*@)?([^/?]+)/.exec(url)?.[1] ?? 'its URL';
+/** A list of hosts is no URL to the standard parser. */
+const hostOf = (url: string): string => /:\/\/([^/]+)/.exec(withoutCredentials(url))?.[1] ?? 'its URL';
 const plural = (count: number, what: string): string => `${count} ${what}${count === 1 ? '' : 's'}`;
 
 /** Services, demo, processes, first turn: all there is between an installed clone and a service one can talk to. */

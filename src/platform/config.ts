@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import { withoutCredentials } from './credentials.ts';
 import { check } from './validation.ts';
 
 const flag = (byDefault: boolean) => z.stringbool().default(byDefault);
@@ -113,7 +114,7 @@ export const describeConfig = (config: Config): Record<string, unknown> =>
   Object.fromEntries(
     Object.entries(config).map(([name, value]) => {
       if (SECRET_NAMES.has(name)) return [name, value === undefined ? 'missing' : 'configured'];
-      if (name.endsWith('_URL') && typeof value === 'string') return [name, value.replace(/\/\/[^@/]*@/, '//…@')];
+      if (name.endsWith('_URL') && typeof value === 'string') return [name, withoutCredentials(value)];
       return [name, value];
     }),
   );

@@ -1,13 +1,19 @@
 import { ConfigError } from './config.ts';
+import { secretsIn } from './credentials.ts';
+import { describeFailure } from './loggable.ts';
 
-/** Runs a `main.ts`: a start that fails says why, a line for each problem where it is the configuration, and exits 1. */
+/** What a failed start says: a line for each problem where it is the configuration, nothing of any secret else. */
+export const explainFailure = (cause: unknown, environment: Record<string, string | undefined>): string =>
+  cause instanceof ConfigError
+    ? `The configuration is not valid:\n${cause.message}`
+    : describeFailure(cause, secretsIn(environment));
+
+/** Runs a `main.ts`: a start that fails says why and exits 1. */
 export const startProcess = async (start: () => Promise<void>): Promise<void> => {
   try {
     await start();
   } catch (cause) {
-    const text =
-      cause instanceof ConfigError ? `The configuration is not valid:\n${cause.message}` : `${(cause as Error).stack}`;
-    process.stderr.write(`${text}\n`);
+    process.stderr.write(`${explainFailure(cause, process.env)}\n`);
     process.exit(1);
   }
 };

@@ -1,4 +1,5 @@
 import { describeConfig, readConfig } from '../../src/platform/config.ts';
+import { secretsIn } from '../../src/platform/credentials.ts';
 import { createLifecycle, requireNode } from '../../src/platform/lifecycle.ts';
 import { createLogger } from '../../src/platform/logger.ts';
 import { startProcess } from '../../src/platform/process.ts';
@@ -7,7 +8,11 @@ import { openDeliveryWorker } from './worker.ts';
 requireNode();
 await startProcess(async () => {
   const config = readConfig(process.env);
-  const logger = createLogger({ name: 'parley-delivery-worker', level: config.LOG_LEVEL });
+  const logger = createLogger({
+    name: 'parley-delivery-worker',
+    level: config.LOG_LEVEL,
+    secrets: secretsIn(process.env),
+  });
   logger.info({ config: describeConfig(config) }, 'starting');
   const lifecycle = createLifecycle(logger, { deadlineMs: config.SHUTDOWN_DEADLINE_MS });
   lifecycle.listenToProcess();

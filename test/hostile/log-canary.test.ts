@@ -1,0 +1,179 @@
+import { spawn } from 'node:child_process';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Redis } from 'ioredis';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import * as z from 'zod';
+import { type Service, startRedis } from '../../scripts/services.ts';
+import { describeFailure, toLoggable } from '../../src/platform/loggable.ts';
+import { runAdmin } from '../support/admin.ts';
+import { freePort, type Kind, MAINS } from '../support/processes.ts';
+import { newEnvironment } from '../support/stack.ts';
+
+const CANARY = 'canaryCANARYcanary';
+
+let guarded: Service;
+let nobody: number;
+beforeAll(async () => {
+  guarded = await startRedis();
+  nobody = await freePort();
+  const redis = new Redis(guarded.url);
+  await redis.config('SET', 'requirepass', 'the right one');
+  redis.disconnect();
+});
+afterAll(async () => guarded.dispose());
+
+const run = async (args: string[], env: Record<string, string>): Promise<{ status: number | null; said: string }> => {
+  const { PATH = '', HOME = '' } = process.env;
+  const child = spawn(process.execPath, args, { env: { PATH, HOME, ...env }, stdio: ['ignore', 'pipe', 'pipe'] });
+  let said = '';
+  for (const stream of [child.stdout, child.stderr]) stream.on('data', (data: Buffer) => (said += data.toString()));
+  const status = await new Promise<number | null>((resolve) => child.on('close', resolve));
+  return { status, said };
+};
+
+const mongoWith = (env: Record<string, string>, userinfo: string): string =>
+  (env['MONGODB_URL'] ?? '').replace('//', `//${userinfo}@`).concat('?authSource=admin');
+
+/** Settings by which nothing starts, each with the canary in it. */
+const settings: [string, () => Record<string, string>][] = [
+  ['a wrong Redis password', () => ({ REDIS_URL: guarded.url.replace('//', `//:${CANARY}@`) })],
+  ['a wrong Redis user', () => ({ REDIS_URL: guarded.url.replace('//', `//somebody:${CANARY}@`) })],
+  ['Redis away', () => ({ REDIS_URL: `redis://somebody:${CANARY}@127.0.0.1:${nobody}` })],
+  ['a Redis address that is hardly one', () => ({ REDIS_URL: `redis//:${CANARY}@127.0.0.1` })],
+  ['a Redis password with marks', () => ({ REDIS_URL: `redis://:${CANARY}/"'${CANARY}@127.0.0.1:${nobody}` })],
+  ['a wrong MongoDB password', () => ({ MONGODB_URL: mongoWith(newEnvironment(), `somebody:${CANARY}`) })],
+  ['MongoDB away', () => ({ MONGODB_URL: `mongodb://somebody:${CANARY}@127.0.0.1:${nobody},127.0.0.1:1/x` })],
+  ['a MongoDB address that is hardly one', () => ({ MONGODB_URL: `mongodb:/somebody:${CANARY}@127.0.0.1/x` })],
+  ['a MongoDB password with marks', () => ({ MONGODB_URL: `mongodb://somebody:${CANARY}/@"${CANARY}@127.0.0.1/x` })],
+  ['an option of MongoDB that is none', () => ({ MONGODB_URL: `mongodb://127.0.0.1/x?${CANARY}=${CANARY}` })],
+  ['a key that is none', () => ({ ENCRYPTION_KEY: CANARY })],
+  ['keys that are none', () => ({ ENCRYPTION_KEY: `${CANARY}:${CANARY},a:${CANARY}` })],
+  ['a public address that is none', () => ({ PUBLIC_URL: `ftp://somebody:${CANARY}@example.com` })],
+];
+
+const kinds: Kind[] = ['api', 'reply', 'delivery'];
+/** They start alike: every way at one of them, wrong passwords at each. */
+const starts = settings.flatMap(([name, make], nth) =>
+  kinds
+    .filter((_, kind) => name.endsWith(' password') || kind === nth % kinds.length)
+    .map((kind) => [name, kind, make] as const),
+);
+
+test.concurrent.each(starts)(
+  '%s: the %s process says so, and not what',
+  { timeout: 120_000 },
+  async (_, kind, make) => {
+    const { status, said } = await run([MAINS[kind]], { ...newEnvironment(), LOG_LEVEL: 'trace', ...make() });
+
+    expect(status).toBe(1);
+    expect(said.length).toBeGreaterThan(20);
+    expect(said).not.toContain(CANARY);
+  },
+);
+
+test.concurrent.each(settings)('%s: no admin command says what', { timeout: 120_000 }, async (name, make) => {
+  const env = { ...newEnvironment(), LOG_LEVEL: 'trace', ...make() };
+  for (const command of [
+    ['doctor', '--json'],
+    ['assistant', 'list'],
+  ]) {
+    const { status, stdout, stderr } = await runAdmin(env, command);
+    expect([name, command, status]).toEqual([name, command, 1]);
+    expect(stdout + stderr).not.toContain(CANARY);
+  }
+});
+
+const textsIn = (folder: string): string =>
+  readdirSync(folder, { recursive: true, encoding: 'utf8' })
+    .map((name) => join(folder, name))
+    .filter((path) => path.endsWith('.log') && statSync(path).isFile())
+    .map((path) => readFileSync(path, 'utf8'))
+    .join('\n');
+
+test.concurrent.each(settings.filter(([name]) => /wrong|away|hardly/.test(name)))(
+  '%s: nor does the quickstart',
+  { timeout: 120_000 },
+  async (_, make) => {
+    const folder = mkdtempSync(join(tmpdir(), 'quickstart-'));
+    onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+    const env = { ...newEnvironment(), LOG_LEVEL: 'trace', LOCAL_DIR: folder, ...make() };
+
+    const { status, said } = await run(['scripts/quickstart.ts', '--exit'], env);
+
+    expect(status).toBe(1);
+    expect(said + textsIn(folder)).not.toContain(CANARY);
+  },
+);
+
+test('what nobody caught is logged without what it carries', async () => {
+  const script = (thrown: string) => `
+    import { createLifecycle } from './src/platform/lifecycle.ts';
+    import { createLogger } from './src/platform/logger.ts';
+    createLifecycle(createLogger({ name: 'x', level: 'info' }), { deadlineMs: 1000 }).listenToProcess();
+    ${thrown}`;
+  for (const thrown of [
+    `throw Object.assign(new Error('AUTH failed'), { command: { name: 'auth', args: ['${CANARY}'] } });`,
+    `Promise.reject(Object.assign(new Error('outer'), { cause: Object.assign(new Error('x'), { body: '${CANARY}' }) }));`,
+    `throw '${CANARY}';`,
+    `Promise.reject({ password: '${CANARY}' });`,
+  ]) {
+    const { status, said } = await run(['--input-type=module', '-e', script(thrown)], {});
+    expect(status).toBe(1);
+    expect(said).toMatch(/uncaught exception|unhandled rejection/);
+    expect(said).not.toContain(CANARY);
+  }
+});
+
+const failing = (work: () => unknown): unknown => {
+  try {
+    return work();
+  } catch (cause) {
+    return cause;
+  }
+};
+
+const errors: [string, () => unknown][] = [
+  ['JSON that is none', () => failing(() => JSON.parse(`${CANARY} "${CANARY}" ${CANARY}`))],
+  ['a wrong argument', () => failing(() => Buffer.from(Object.assign(() => undefined, { name: CANARY }) as never))],
+  ['a wrong address', () => failing(() => new URL(`no url ${CANARY}`))],
+  [
+    'an issue with its input',
+    () => z.object({ a: z.string() }).safeParse({ a: [CANARY] }, { reportInput: true }).error,
+  ],
+  ['a key that is too much', () => z.strictObject({}).safeParse({ [`${CANARY} x`]: 1 }).error],
+  ['a duplicate', () => new Error(`E11000 duplicate key error collection: x dup key: { email: "${CANARY}" }`)],
+  ['a value that cannot be cast', () => new Error(`Cast to Number failed for value "${CANARY}" (type string)`)],
+  ['a command Redis does not know', () => new Error(`ERR unknown command 'X', with args beginning with: '${CANARY}'`)],
+  ['a command', () => Object.assign(new Error('NOAUTH'), { command: { name: 'hello', args: ['3', CANARY] } })],
+  ['an answer', () => Object.assign(new Error('failed'), { response: { body: CANARY }, headers: { a: CANARY } })],
+  ['a code', () => Object.assign(new Error('failed'), { code: `${CANARY} ${CANARY}`, name: `${CANARY} x` })],
+  ['a cause', () => new Error('outer', { cause: new Error(`got "${CANARY}"`, { cause: { text: CANARY } }) })],
+  [
+    'several',
+    () => new AggregateError([new Error(`https://u:${CANARY}@x.example?key=${CANARY}`)], `all '${CANARY} x'`),
+  ],
+  ['a stack', () => Object.assign(new Error('x'), { stack: `Error: x\n    at ${CANARY}\n  at (${CANARY}:1:2)` })],
+  ['a bearer', () => new Error(`Bearer ${CANARY} was refused, as were sk_${CANARY} and whsec_${CANARY}`)],
+];
+
+test.each(errors)('of an error with %s only what is known is told', (_, make) => {
+  const error = make();
+
+  expect(error).toBeInstanceOf(Error);
+  expect(JSON.stringify(toLoggable(error))).not.toContain(CANARY);
+  expect(describeFailure(error)).not.toContain(CANARY);
+});
+
+test('what helps is told: kind, code, plain words, where, and why', () => {
+  const cause = Object.assign(new Error('connect ECONNREFUSED 127.0.0.1:6379'), { code: 'ECONNREFUSED' });
+  const told = toLoggable(new TypeError("Cannot read properties of undefined (reading 'seq')", { cause }));
+
+  expect(told).toMatchObject({
+    type: 'TypeError',
+    message: "Cannot read properties of undefined (reading 'seq')",
+    stack: expect.stringContaining('log-canary.test.ts'),
+    cause: { type: 'Error', message: 'connect ECONNREFUSED 127.0.0.1:6379', code: 'ECONNREFUSED' },
+  });
+});
