@@ -66,7 +66,7 @@ export const openService = async ({ config, logger, lifecycle, redisRole, startW
     },
   });
   const deliveries = createDeliveryStore({ connection: mongo, worker, retentionDays: config.DELIVERY_RETENTION_DAYS });
-  const conversations = createConversationStore({ connection: mongo, hints, deliveries });
+  const conversations = createConversationStore({ connection: mongo, hints, deliveries, draining });
   await buildIndexes([assistants, endpoints, deliveries, conversations].flatMap(({ models }): Indexed[] => models));
   await dropRetiredIndexes(mongo, logger);
 

@@ -2,6 +2,7 @@ import { type Connection, Schema } from 'mongoose';
 import type { DeliveryStore } from '../events/store.ts';
 import { serverDate, serverNow } from '../platform/clock.ts';
 import { homeRange } from '../platform/ids.ts';
+import { inTime } from '../platform/in-time.ts';
 import { collectionOf, DURABLE } from '../platform/mongo.ts';
 import { conversationModels, type StoredConversation } from './conversation.ts';
 import type { IdempotencyKeys } from './idempotency.ts';
@@ -9,6 +10,8 @@ import type { Messages } from './messages.ts';
 
 const FIRST_PURGE_MS = 60_000;
 const LAST_PURGE_MS = 86_400_000;
+/** Most conversations are gone altogether by then, and their caller hears so; none waits longer. */
+const PURGED_WITHIN_MS = 1_000;
 
 /** Text-free: that a conversation was erased, so that what a slow process still wrote goes too. */
 type StoredTombstone = { _id: string; erasedAt: Date; purgeAt: Date; purgesLeft: number };
@@ -29,28 +32,48 @@ type Dependencies = {
   messages: Messages;
   idempotencyKeys: IdempotencyKeys;
   deliveries: DeliveryStore;
+  /** From then on what takes long is left to another process. */
+  draining: AbortSignal;
 };
 
 /** Hard deletion (contract §4): the document first, so that the session may begin anew at once. */
-export const createErasure = ({ connection, messages, idempotencyKeys, deliveries }: Dependencies) => {
+export const createErasure = ({ connection, messages, idempotencyKeys, deliveries, draining }: Dependencies) => {
   const model = connection.model<StoredTombstone>('Tombstone', tombstoneSchema);
   const tombstones = collectionOf<StoredTombstone>(model);
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
   const purge = async (conversationId: string): Promise<void> => {
-    await messages.erase(conversationId);
-    await idempotencyKeys.erase(conversationId);
-    await deliveries.eraseConversation(conversationId);
+    await messages.erase(conversationId, draining);
+    await idempotencyKeys.erase(conversationId, draining);
+    await deliveries.eraseConversation(conversationId, draining);
+  };
+
+  const purgeDue = async ({ _id, erasedAt, purgesLeft }: StoredTombstone): Promise<void> => {
+    // An erasure cut short before it removed the document is finished here.
+    await conversations.deleteOne({ _id: homeRange(_id), conversationId: _id }, { writeConcern: DURABLE });
+    await purge(_id);
+    if (purgesLeft <= 1) await tombstones.deleteOne({ _id });
+    else {
+      const purgeAt = new Date(erasedAt.getTime() + LAST_PURGE_MS);
+      await tombstones.updateOne({ _id }, { $set: { purgeAt, purgesLeft: purgesLeft - 1 } });
+    }
   };
 
   return {
     models: [model],
 
-    /** Answers with the conversation as it was, whose waiting callers are to be told; null = gone already. */
+    /**
+     * Answers once the document is gone, with the conversation as it was, whose waiting callers are to be told; null = gone
+     * already. The rest goes next: `purged` waits for it, but not for what takes long, and where that breaks off the
+     * tombstone has it done.
+     */
     erase: async ({
       _id,
       conversationId,
-    }: Pick<StoredConversation, '_id' | 'conversationId'>): Promise<StoredConversation | null> => {
+    }: Pick<StoredConversation, '_id' | 'conversationId'>): Promise<{
+      erased: StoredConversation | null;
+      purged: Promise<void>;
+    }> => {
       const now = serverNow();
       await tombstones.updateOne(
         { _id: conversationId },
@@ -58,8 +81,8 @@ export const createErasure = ({ connection, messages, idempotencyKeys, deliverie
         { upsert: true, writeConcern: DURABLE },
       );
       const erased = await conversations.findOneAndDelete({ _id, conversationId }, { writeConcern: DURABLE });
-      await purge(conversationId);
-      return erased;
+      const purged = inTime(purge(conversationId), PURGED_WITHIN_MS).catch(() => undefined);
+      return { erased, purged };
     },
 
     /** Again after a minute and after a day: for writes that were under way when the conversation was erased. */
@@ -68,16 +91,15 @@ export const createErasure = ({ connection, messages, idempotencyKeys, deliverie
         .find({ purgeAt: { $lte: serverDate() } })
         .limit(500)
         .toArray();
-      for (const { _id, erasedAt, purgesLeft } of due) {
-        // An erasure cut short before it removed the document is finished here.
-        await conversations.deleteOne({ _id: homeRange(_id), conversationId: _id }, { writeConcern: DURABLE });
-        await purge(_id);
-        if (purgesLeft <= 1) await tombstones.deleteOne({ _id });
-        else {
-          const purgeAt = new Date(erasedAt.getTime() + LAST_PURGE_MS);
-          await tombstones.updateOne({ _id }, { $set: { purgeAt, purgesLeft: purgesLeft - 1 } });
-        }
+      let failure: unknown;
+      for (const one of due) {
+        if (draining.aborted) break;
+        // One that fails does not keep the others waiting; it is due until it succeeds.
+        await purgeDue(one).catch((cause: unknown) => {
+          failure ??= cause;
+        });
       }
+      if (failure !== undefined && !draining.aborted) throw failure;
       return due.length;
     },
   };

@@ -1,6 +1,7 @@
 import { type Connection, Schema } from 'mongoose';
 import { serverDate } from '../platform/clock.ts';
 import { collectionOf, DURABLE, isDuplicateKey } from '../platform/mongo.ts';
+import { inBatches } from '../platform/mongo-batches.ts';
 import { conversationModels } from './conversation.ts';
 import { dedupeKeyOf } from './line.ts';
 
@@ -75,9 +76,10 @@ export const createIdempotencyKeys = (connection: Connection) => {
         .catch(() => undefined);
     },
 
-    erase: async (conversationId: string): Promise<void> => {
-      await keys.deleteMany({ conversationId });
-    },
+    erase: (conversationId: string, until?: AbortSignal): Promise<void> =>
+      inBatches({ collection: keys, filter: { conversationId }, ...(until && { until }) }, (some) =>
+        keys.deleteMany(some),
+      ),
   };
 };
 

@@ -1,6 +1,6 @@
 import type { Connection, mongo } from 'mongoose';
 import { homeRange, isUuid } from '../platform/ids.ts';
-import { collectionOf } from '../platform/mongo.ts';
+import { collectionOf, endsWithin } from '../platform/mongo.ts';
 import { conversationModels, type Status, type StoredConversation } from './conversation.ts';
 
 /** A search that would have to read very many gives up; the person narrows it down. */
@@ -41,7 +41,7 @@ export const createInbox = (connection: Connection) => {
   return {
     list: async (filter: InboxFilter) => {
       const rows = await conversations
-        .find(queryOf(filter), { projection: LIST_FIELDS, maxTimeMS: WITHIN_MS })
+        .find(queryOf(filter), { projection: LIST_FIELDS, ...endsWithin(WITHIN_MS) })
         .sort({ updatedAt: -1, _id: -1 })
         .limit(filter.limit + 1)
         .toArray();
@@ -58,7 +58,7 @@ export const createInbox = (connection: Connection) => {
             { $match: { assistantId, updatedAt: { $gte: since }, channel: { $ne: 'playground' } } },
             { $group: { _id: '$status', count: { $sum: 1 } } },
           ],
-          { maxTimeMS: WITHIN_MS },
+          endsWithin(WITHIN_MS),
         )
         .toArray();
       return Object.fromEntries(rows.map(({ _id, count }) => [_id, count]));

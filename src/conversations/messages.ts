@@ -7,6 +7,7 @@ import {
   insertMany,
   toItemFailure,
 } from '../platform/mongo.ts';
+import { inBatches } from '../platform/mongo-batches.ts';
 import {
   conversationModels,
   type Message,
@@ -91,8 +92,9 @@ export const createMessages = (connection: Connection) => {
   const pages = collectionOf<StoredPage>(models.messages);
   const conversations = collectionOf<StoredConversation>(models.conversations);
 
-  const erase = async (conversationId: string): Promise<void> => {
-    await pages.deleteMany(pageRange(conversationId, { from: 1, to: LAST_SEQ }));
+  const erase = (conversationId: string, until?: AbortSignal): Promise<void> => {
+    const filter = pageRange(conversationId, { from: 1, to: LAST_SEQ });
+    return inBatches({ collection: pages, filter, ...(until && { until }) }, (some) => pages.deleteMany(some));
   };
 
   const store = createStoreBatcher<StoredPage, void>(

@@ -156,8 +156,9 @@ export const conversationRoutes = ({
   };
 
   const erase: RequestHandler = async (req, res) => {
-    const erased = await conversations.erase(await getOwn(req, res));
+    const { erased, purged } = await conversations.erase(await getOwn(req, res));
     if (erased) onErased(erased);
+    await purged;
     res.status(204).end();
   };
 

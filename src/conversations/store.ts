@@ -52,14 +52,15 @@ export const createConversationStore = (dependencies: {
   connection: Connection;
   hints: Hints;
   deliveries: DeliveryStore;
+  draining: AbortSignal;
 }) => {
-  const { connection, hints, deliveries } = dependencies;
+  const { connection, hints, deliveries, draining } = dependencies;
   const { conversations: model, messages: messageModel } = conversationModels(connection);
   const conversations = collectionOf<StoredConversation>(model);
   const messages = createMessages(connection);
   const clear = createClear({ connection, messages, hints });
   const idempotencyKeys = createIdempotencyKeys(connection);
-  const erasure = createErasure({ connection, messages, idempotencyKeys, deliveries });
+  const erasure = createErasure({ connection, messages, idempotencyKeys, deliveries, draining });
 
   /** By the id's own prefix: a range on `_id`, then the exact match. Malformed and unknown ids look the same. */
   const findById = async (conversationId: string, assistantId?: string): Promise<StoredConversation | null> => {

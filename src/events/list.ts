@@ -1,6 +1,6 @@
 import type { mongo } from 'mongoose';
 import { invalid } from '../platform/errors.ts';
-import { ranOutOfTime } from '../platform/mongo.ts';
+import { endsWithin, ranOutOfTime } from '../platform/mongo.ts';
 import type { Outcome, StoredDelivery } from './delivery.ts';
 import { EVENT_KINDS, type EventKind } from './event.ts';
 
@@ -43,7 +43,7 @@ const lateBound = (to: Date | undefined, after: Position | null) =>
   after && (!to || after.createdAt < to) ? { $lte: after.createdAt } : to && { $lt: to };
 
 /** What is under way is few, wherever it is; no other index would find them without reading all that is not. */
-const UNDER_WAY = { queued: 'createdAt_1', sending: 'claimedAt_1' };
+export const UNDER_WAY = { queued: 'createdAt_1', sending: 'claimedAt_1' };
 const isUnderWay = (outcome: Outcome | undefined): outcome is keyof typeof UNDER_WAY =>
   outcome !== undefined && Object.hasOwn(UNDER_WAY, outcome);
 
@@ -85,7 +85,7 @@ const endpointsIn = (deliveries: mongo.Collection<StoredDelivery>, assistantId: 
 export const createDeliveryList = (deliveries: mongo.Collection<StoredDelivery>) => {
   const find = (query: Record<string, unknown>, { limit, hint }: { limit: number; hint: string | undefined }) =>
     deliveries
-      .find(query, { maxTimeMS: LIST_WITHIN_MS, ...(hint !== undefined && { hint }) })
+      .find(query, { ...endsWithin(LIST_WITHIN_MS), ...(hint !== undefined && { hint }) })
       .sort({ createdAt: -1, _id: -1 })
       .limit(limit)
       .toArray()
@@ -136,11 +136,11 @@ export const createOutcomeCounts =
   async (assistantId: string, since: Date): Promise<Partial<Record<Outcome, number>>> => {
     const those = { assistantId, createdAt: { $gte: since } };
     const count = (query: object, hint: string) =>
-      deliveries.countDocuments({ ...those, ...query }, { hint, maxTimeMS: COUNT_WITHIN_MS });
+      deliveries.countDocuments({ ...those, ...query }, { hint, ...endsWithin(COUNT_WITHIN_MS) });
     const failures = deliveries
       .aggregate<{ _id: Outcome; count: number }>(
         [{ $match: { ...those, outcome: { $in: FAILURES } } }, { $group: { _id: '$outcome', count: { $sum: 1 } } }],
-        { hint: 'failures', maxTimeMS: COUNT_WITHIN_MS },
+        { hint: 'failures', ...endsWithin(COUNT_WITHIN_MS) },
       )
       .toArray();
     const endpointId = { $in: await endpointsIn(deliveries, assistantId) };

@@ -1,5 +1,6 @@
 import { serverDate } from '../platform/clock.ts';
 import { collectionOf, DURABLE } from '../platform/mongo.ts';
+import { inBatches } from '../platform/mongo-batches.ts';
 import { createClaims, type Recording } from './claims.ts';
 import {
   deliveryModel,
@@ -9,8 +10,10 @@ import {
   type Outcome,
   type StoredDelivery,
 } from './delivery.ts';
-import { createDeliveryList, createOutcomeCounts } from './list.ts';
+import { createDeliveryList, createOutcomeCounts, UNDER_WAY } from './list.ts';
 import { createQueued } from './queued.ts';
+
+const TEXTS = { body: 1, responseBody: 1, responseHeaders: 1 } as const;
 
 /** The record of every delivery, and with it the licence to send: a claim is an insert that only one can win. */
 export const createDeliveryStore = (recording: Recording) => {
@@ -42,18 +45,21 @@ export const createDeliveryStore = (recording: Recording) => {
 
     countOutcomes: createOutcomeCounts(deliveries),
 
-    /** Erasure keeps the records, since a record deleted permits a second claim; their texts go. */
-    eraseConversation: async (conversationId: string): Promise<void> => {
-      const texts = { body: 1, responseBody: 1, responseHeaders: 1 } as const;
+    /**
+     * Erasure keeps the records, since a record deleted permits a second claim; their texts go. What is under way ends
+     * first, found among the few that are, however many have ended.
+     */
+    eraseConversation: async (conversationId: string, until?: AbortSignal): Promise<void> => {
       const endedAt = serverDate();
-      const end = (step: 'eraseQueued' | 'eraseSending', outcome: FinalOutcome) => {
+      const end = (step: 'eraseQueued' | 'eraseSending', outcome: FinalOutcome, hint: string) => {
         const errorKind: ErrorKind = 'erased';
-        const change = { $set: { outcome, errorKind, endedAt }, $unset: texts };
-        return deliveries.updateMany({ conversationId, ...leaving(step) }, change, { writeConcern: DURABLE });
+        const change = { $set: { outcome, errorKind, endedAt }, $unset: TEXTS };
+        return deliveries.updateMany({ conversationId, ...leaving(step) }, change, { writeConcern: DURABLE, hint });
       };
-      await end('eraseQueued', 'not_sent');
-      await end('eraseSending', 'unknown');
-      await deliveries.updateMany({ conversationId }, { $unset: texts }, { writeConcern: DURABLE });
+      await end('eraseQueued', 'not_sent', UNDER_WAY.queued);
+      await end('eraseSending', 'unknown', UNDER_WAY.sending);
+      const all = { collection: deliveries, filter: { conversationId }, ...(until && { until }) };
+      await inBatches(all, (some) => deliveries.updateMany(some, { $unset: TEXTS }, { writeConcern: DURABLE }));
     },
   };
 };

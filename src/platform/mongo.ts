@@ -13,7 +13,7 @@ export const DUPLICATE_KEY = 11000;
 const CONNECT_RETRY_MS = 200;
 /**
  * A connection that brings nothing for so long while an answer is due is given up: soon enough for an accept to look for
- * its turn once more, and nothing here takes near as long.
+ * its turn once more. What may take longer says so (`endsWithin`) or goes by steps (`inBatches`).
  */
 const SILENT_AFTER_MS = 3_500;
 
@@ -55,6 +55,15 @@ export const openMongo = async (
       await sleep(CONNECT_RETRY_MS);
     }
   }
+};
+
+/**
+ * For a reading that may take longer than a connection may be silent: the server ends it, and only where that says nothing
+ * either is the connection given up. The second option is heeded, if not in the driver's types.
+ */
+export const endsWithin = (ms: number): { maxTimeMS: number } => {
+  const limits = { maxTimeMS: ms, socketTimeoutMS: Math.max(ms + 1_000, SILENT_AFTER_MS) };
+  return limits;
 };
 
 /** What of a model its indexes are made by. */

@@ -1,0 +1,129 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import { openApi } from '../../src/api.ts';
+import { readConfig } from '../../src/platform/config.ts';
+import { createLifecycle, type Lifecycle } from '../../src/platform/lifecycle.ts';
+import { createLogger } from '../../src/platform/logger.ts';
+import { newRecord } from '../../src/events/claims.ts';
+import { anAssistant, type HistoryBody, request } from '../support/builders.ts';
+import { eventually } from '../support/eventually.ts';
+import { openOperatorClient, PASSWORD } from '../support/operator-client.ts';
+import { type Command, openRelay, type Relay, through } from '../support/relay.ts';
+import { useStack } from '../support/stack.ts';
+
+/** What a busy session of a year may have; to rewrite them all takes MongoDB several seconds. */
+const DELIVERIES = 200_000;
+const AT_A_TIME = 10_000;
+const ANSWERED_WITHIN_MS = 3_000;
+/** Longer than a connection may be silent, shorter than a list may take. */
+const SLOW_MS = 4_200;
+
+const stack = useStack({ deliveryWorkers: 0 });
+const logger = createLogger({ name: 'test', level: 'silent' });
+const lifecycle: Lifecycle = createLifecycle(logger, { deadlineMs: 5_000 });
+let relay: Relay;
+let url: string;
+let slow: ((command: Command) => boolean) | null = null;
+
+beforeAll(async () => {
+  const holds = (command: Command) =>
+    slow?.(command) ? new Promise<void>((resolve) => setTimeout(resolve, SLOW_MS)) : null;
+  relay = await openRelay(inject('mongodbUrl'), { holds });
+  const config = readConfig({ ...stack.env, MONGODB_URL: through(stack.env['MONGODB_URL'] ?? '', relay) });
+  const { port } = await openApi({ config, logger, lifecycle });
+  url = `http://127.0.0.1:${port}`;
+});
+afterAll(async () => {
+  await lifecycle.close();
+  await relay.cut();
+});
+
+const deliveries = () => stack.service.mongo.collection<{ _id: string } & Record<string, unknown>>('deliveries');
+
+const fill = async (claim: { assistantId: string; conversationId: string }, count: number): Promise<void> => {
+  const [worker, retentionDays] = ['test', 30];
+  for (let from = 0; from < count; from += AT_A_TIME) {
+    const rows = Array.from({ length: Math.min(AT_A_TIME, count - from) }, () => {
+      const [eventId, endpointId] = [randomUUID(), randomUUID()];
+      const about = { eventId, endpointId, event: 'message.received', url: 'https://receiver.example/' } as const;
+      const body = JSON.stringify({ content: 'What are your opening hours?', about });
+      const record = newRecord({ ...claim, ...about, body, happenedAt: new Date() }, { worker, retentionDays });
+      return { ...record, outcome: 'delivered', status: 200, responseBody: 'thanks', endedAt: new Date() };
+    });
+    await deliveries().insertMany(rows, { ordered: false, writeConcern: { w: 1 } });
+  }
+};
+
+const aConversation = async () => {
+  const { apiKey, assistantId, chat } = await anAssistant(stack);
+  const { conversationId } = (await chat({ session_id: randomUUID(), message: 'hello' })).body;
+  const texts = () => deliveries().countDocuments({ conversationId, body: { $exists: true } });
+  const path = `/api/v1/conversations/${conversationId}`;
+  return { apiKey, assistantId, conversationId, path, texts };
+};
+
+test('a conversation with very many deliveries: erased at once, and what a process that stops leaves, another does', {
+  timeout: 180_000,
+}, async () => {
+  const { apiKey, assistantId, conversationId, path, texts } = await aConversation();
+  await fill({ assistantId, conversationId }, DELIVERIES);
+  const [queued, sending] = await deliveries().find({ conversationId }).limit(2).toArray();
+  await deliveries().updateOne({ _id: queued?._id ?? '' }, { $set: { outcome: 'queued', endedAt: null } });
+  await deliveries().updateOne({ _id: sending?._id ?? '' }, { $set: { outcome: 'sending', endedAt: null } });
+  const api = await stack.startApi();
+
+  const since = performance.now();
+  const answer = await request<null>(`${api.url}${path}`, { method: 'DELETE', bearer: apiKey });
+  const ms = performance.now() - since;
+  await api.close();
+
+  expect(answer.status).toBe(204);
+  expect(ms).toBeLessThan(ANSWERED_WITHIN_MS);
+  const gone = await request<HistoryBody>(`${stack.url}${path}`, { bearer: apiKey });
+  expect(gone.status).toBe(404);
+  expect(await deliveries().countDocuments({ conversationId, outcome: { $in: ['queued', 'sending'] } })).toBe(0);
+  expect(await texts()).toBeGreaterThan(0);
+
+  // A minute later.
+  await stack.service.mongo
+    .collection<{ _id: string }>('tombstones')
+    .updateOne({ _id: conversationId }, { $set: { purgeAt: new Date(0) } });
+  await stack.service.conversations.purgeAgain();
+  expect(await texts()).toBe(0);
+  expect(await deliveries().countDocuments({ conversationId })).toBe(DELIVERIES);
+});
+
+test('an erasure that nothing interrupts is done by its own process, and a small one before it is answered', async () => {
+  const small = await aConversation();
+  await fill(small, 50);
+  const large = await aConversation();
+  await fill(large, 20_000);
+
+  const answers = await Promise.all(
+    [small, large].map(({ path, apiKey }) =>
+      request<null>(`${stack.url}${path}`, { method: 'DELETE', bearer: apiKey }),
+    ),
+  );
+
+  expect(answers.map(({ status }) => status)).toEqual([204, 204]);
+  expect(await small.texts()).toBe(0);
+  await eventually(async () => expect(await large.texts()).toBe(0));
+});
+
+test('a list that takes longer than a connection may be silent is answered all the same', async () => {
+  const { assistantId } = await anAssistant(stack);
+  const email = `${randomUUID()}@example.com`;
+  await stack.service.operators.createOperator({ email, role: 'owner', password: PASSWORD });
+  const client = openOperatorClient(url);
+  await client.signIn(email);
+  const { endpoint } = await stack.service.endpoints.addEndpoint(assistantId, { url: 'https://receiver.example/' });
+  await stack.service.deliveries.queueTest(endpoint);
+  slow = ({ name, collection }) => name === 'find' && collection === 'deliveries';
+
+  const since = performance.now();
+  const { status } = await client.get(`/assistants/${assistantId}/deliveries`);
+  slow = null;
+
+  expect(status).toBe(200);
+  expect(performance.now() - since).toBeGreaterThan(SLOW_MS - 100);
+});
