@@ -98,6 +98,6 @@ const main = async () => {
 try {
   process.exitCode = await main();
 } catch (cause) {
-  console.error(cause instanceof SetupError ? cause.message : cause);
+  console.error(cause instanceof SetupError ? cause.message : cause.stack);
   process.exitCode = 1;
 }

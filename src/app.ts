@@ -120,7 +120,8 @@ export const createApp = (dependencies: AppDependencies): Express => {
   app.use(requestId);
   app.use(helmet.xContentTypeOptions());
 
-  app.use(['/api', '/operator'], refuseWhileDraining(draining), answerReaders(mongoWatch));
+  app.use(['/api', '/operator'], refuseWhileDraining(draining));
+  app.use(['/api', '/operator/v1'], answerReaders(mongoWatch));
   const streamTurn = createStreamTurn({ begin, toApiError: createToApiError(logger) });
   app.use(turnRoutes({ ...dependencies, streamTurn }));
   app.use(conversationRoutes({ access, conversations, endpoints, deliveryQueue, onErased, draining, beforeWriting }));

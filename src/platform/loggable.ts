@@ -27,7 +27,7 @@ const QUOTED: [RegExp, string][] = [
   [/"[^]*"|"[^]*$/, '"…"'],
   [/`[^]*`|`[^]*$/, '`…`'],
   [/\{[^]*\}|\{[^]*$/, '{…}'],
-  [/(?<!\w)'(?![\w.$-]{1,60}'(?!\w)[^']*$)(?:[^]*'(?!\w)|[^]*$)/, "'…'"],
+  [/(?<!\w)'(?![\w.$/-]{1,100}'(?!\w)[^']*$)(?:[^]*'(?!\w)|[^]*$)/, "'…'"],
   [/\b(Received|dup key:|with args beginning with:)[^]*$/, '$1 …'],
 ];
 /** An address with a user in it, an e-mail address, options of an address, and what looks like one of our secrets. */

@@ -3,6 +3,7 @@ import { unavailable } from './errors.ts';
 import { beforeWriting } from './mongo.ts';
 
 const LOOK_EVERY_MS = 250;
+const ASK_EVERY_MS = 1_000;
 /** With the look before it: who waits hears within a second. */
 const ANSWER_WITHIN_MS = 500;
 
@@ -17,6 +18,7 @@ export const watchMongo = (ping: () => Promise<unknown>) => {
   const waiting = new Set<Waiting>();
   let timer: NodeJS.Timeout | undefined;
   let [silent, closed] = [false, false];
+  let answeredAt = Number.NEGATIVE_INFINITY;
 
   /** Also where this very process was stopped meanwhile: what has come is read before it is called late. */
   const answersInTime = (answer: Promise<boolean>): Promise<boolean> => {
@@ -31,9 +33,16 @@ export const watchMongo = (ping: () => Promise<unknown>) => {
       () => false,
     );
 
+  /** Somebody has waited for a while, and no answer came meanwhile; of those who wait for long, as polls do, now and then. */
+  const isDue = (now: number): boolean => {
+    const sinceAnswer = now - answeredAt;
+    return [...waiting].some(({ since }) =>
+      since > answeredAt ? now - since >= LOOK_EVERY_MS : sinceAnswer >= ASK_EVERY_MS,
+    );
+  };
+
   const look = async (): Promise<void> => {
-    const [oldest] = waiting;
-    if (oldest && performance.now() - oldest.since >= LOOK_EVERY_MS) {
+    if (isDue(performance.now())) {
       let answer = ask();
       if (!(await answersInTime(answer))) {
         silent = true;
@@ -45,6 +54,7 @@ export const watchMongo = (ping: () => Promise<unknown>) => {
         }
         silent = false;
       }
+      answeredAt = performance.now();
     }
     timer = undefined;
     if (waiting.size > 0) schedule();
