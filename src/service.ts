@@ -46,7 +46,8 @@ export const openService = async ({ config, logger, lifecycle, redisRole, startW
   const [mongo, redis, queueRedis]: [Connection, Redis, Redis] = await Promise.all(openings);
 
   const ping = async (): Promise<unknown> => mongo.db?.admin().command({ ping: 1 });
-  const mongoWatch = lifecycle.add('mongodb watch', watchMongo(ping), (opened) => opened.close());
+  const onAnswer = (heard: () => void): void => void mongo.getClient().on('connectionCheckedIn', heard);
+  const mongoWatch = lifecycle.add('mongodb watch', watchMongo({ ping, onAnswer }), (opened) => opened.close());
 
   const partitions: Partitions = createPartitions(config.REDIS_PREFIX, config.PARTITIONS);
   const hints = lifecycle.add('hints', createHints(redis, partitions), (opened) => opened.close());

@@ -259,7 +259,7 @@ test('every operation is documented, locked to strangers, and to agents unless i
   const stranger = openOperatorClient(stack.url);
   const agent = await anOperator(stack, 'agent');
   const operations = apiDocument().operations.filter(({ path }) => path.startsWith('/operator/v1'));
-  const open = ['signIn', 'readLink', 'useLink'];
+  const open = ['signIn', 'lookForSession', 'readLink', 'useLink'];
 
   const called = (client: OperatorClient, { method, path }: { method: string; path: string }) =>
     client.call(method.toUpperCase(), path.replace('/operator/v1', '').replaceAll(/\{\w+\}/g, randomUUID()));

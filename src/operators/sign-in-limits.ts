@@ -13,7 +13,7 @@ const groupsOf = (part: string): string[] => (part === '' ? [] : part.split(':')
 
 /** The network that one subscriber has: of IPv6 the first 64 bits, or each would have an address for every try. */
 export const networkOf = (ip: string): string => {
-  const address = ip.replace(/^::ffff:(?=\d+\.)/i, '').replace(/%.*$/, '');
+  const address = ip.replace(/^::ffff:(?=\d+\.)/i, '').split('%', 1)[0] ?? '';
   if (!isIPv6(address)) return address;
   // The URL's own parser writes every spelling of an address in one way.
   const [head = '', tail] = new URL(`http://[${address}]`).hostname.slice(1, -1).split('::');

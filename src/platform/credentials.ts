@@ -15,11 +15,14 @@ const decoded = (text: string): string => {
 
 /** As it stands there and as it is sent; also of what is hardly a URL any more, which some library will quote all the more. */
 const passwordsOf = (url: string): string[] => {
-  const userinfo = /\/\/(.*)@/s.exec(url)?.[1] ?? '';
+  const from = url.indexOf('//');
+  const userinfo = from === -1 ? '' : url.slice(from + 2, Math.max(from + 2, url.lastIndexOf('@')));
   const password = userinfo.slice(userinfo.indexOf(':') + 1);
-  const options = [...url.matchAll(/[?&][^=&]*(?:password|secret|token)[^=&]*=([^&#]*)/gi)].map(
-    ([, value = '']) => value,
-  );
+  const options = url
+    .split(/[?&]/)
+    .slice(1)
+    .filter((option) => /password|secret|token/i.test(option.split('=', 1)[0] ?? ''))
+    .map((option) => option.slice(option.indexOf('=') + 1).split('#', 1)[0] ?? '');
   return [password, ...options].flatMap((one) => [one, decoded(one)]);
 };
 

@@ -14,6 +14,8 @@ export type Loggable = {
 };
 
 const MESSAGE_MAX = 500;
+/** Of a message; what stands behind it is told to nobody. */
+const LOOKED_AT = 4_000;
 const FRAMES_MAX = 20;
 const DEEPEST = 5;
 const ERRORS_MAX = 3;
@@ -30,19 +32,26 @@ const QUOTED: [RegExp, string][] = [
   [/(?<!\w)'(?![\w.$/-]{1,100}'(?!\w)[^']*$)(?:[^]*'(?!\w)|[^]*$)/, "'…'"],
   [/\b(Received|dup key:|with args beginning with:)[^]*$/, '$1 …'],
 ];
-/** An address with a user in it, an e-mail address, options of an address, and what looks like one of our secrets. */
+/** What looks like one of our secrets. */
 const TELLING: [RegExp, string][] = [
-  [/(:\/\/[^\s?#]*)[?#]\S*/g, '$1?…'],
-  [/\S+@/g, '…@'],
   [/\b(Bearer|Basic) \S+/gi, '$1 …'],
   [/\b(?:sk|op|vt|whsec)[_-][\w-]{6,}/g, '…'],
 ];
+
+/** An address without its user and its options, an e-mail address without its name. */
+const plainWord = (word: string): string => {
+  const at = word.lastIndexOf('@');
+  const where = at > 0 ? `…@${word.slice(at + 1)}` : word;
+  const options = where.includes('://') || at > 0 ? where.search(/[?#]/) : -1;
+  return options === -1 ? where : `${where.slice(0, options)}?…`;
+};
 
 /** A message without what it quotes: inputs, documents, addresses; and without these secrets. */
 export const plainMessage = (message: string, secrets: readonly string[] = []): string => {
   const without = secrets.reduce((text, secret) => text.replaceAll(secret, '…'), message);
   const rules = [...QUOTED, ...TELLING];
-  return rules.reduce((text, [what, by]) => text.replace(what, by), without).slice(0, MESSAGE_MAX);
+  const plain = rules.reduce((text, [what, by]) => text.replace(what, by), without.slice(0, LOOKED_AT));
+  return plain.replace(/\S+/g, plainWord).slice(0, MESSAGE_MAX);
 };
 
 /** Errors come from everywhere; some have other things in these places. */

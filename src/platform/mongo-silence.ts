@@ -9,22 +9,34 @@ const ANSWER_WITHIN_MS = 500;
 
 type Waiting = { since: number; tell: () => void };
 
+type Server = {
+  ping: () => Promise<unknown>;
+  /** Calls `heard` whenever an operation has ended: one that is busy answers others while the ping stands in line. */
+  onAnswer: (heard: () => void) => void;
+};
+
 /**
  * Tells a MongoDB that takes what it is sent and says nothing from one that is slow: where somebody has waited for a
- * while it is pinged, and only where that is not answered either is it silent. Then those who wait are told, and those
- * who come are refused at once until it answers again. What the driver has under way ends by its own limits, later.
+ * while it is pinged, and only where neither that nor anything else is answered is it silent. Then those who wait are
+ * told, and those who come are refused at once until it answers again. What the driver has under way ends by its own
+ * limits, later.
  */
-export const watchMongo = (ping: () => Promise<unknown>) => {
+export const watchMongo = ({ ping, onAnswer }: Server) => {
   const waiting = new Set<Waiting>();
   let timer: NodeJS.Timeout | undefined;
   let [silent, closed] = [false, false];
+  let heardAt = Number.NEGATIVE_INFINITY;
+  onAnswer(() => {
+    heardAt = performance.now();
+  });
   let answeredAt = Number.NEGATIVE_INFINITY;
 
   /** Also where this very process was stopped meanwhile: what has come is read before it is called late. */
   const answersInTime = (answer: Promise<boolean>): Promise<boolean> => {
+    const askedAt = performance.now();
     const late = sleep(ANSWER_WITHIN_MS, undefined, { ref: false })
       .then(() => nextTurn())
-      .then(() => false);
+      .then(() => heardAt > askedAt);
     return Promise.race([answer, late]);
   };
   const ask = (): Promise<boolean> =>
