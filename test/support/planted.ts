@@ -24,9 +24,17 @@ export const FAULTS: Record<string, Fault[]> = {
   'claim off': [
     {
       file: 'src/events/claims.ts',
-      from: 'const won = refused?.has(index) === false ||',
-      to: 'const won = refused?.has(index) !== null ||',
+      from: 'const inserted = reply !== null && error === undefined;',
+      to: 'const inserted = reply !== null;',
       noticedBy: 'test/queue-rules.test.ts',
+    },
+  ],
+  'batch not tried apart': [
+    {
+      file: 'src/platform/batch.ts',
+      from: 'if (batch.length === 1 || isShared(cause)) {',
+      to: 'if (batch.length > 0 || isShared(cause)) {',
+      noticedBy: 'test/batch.test.ts',
     },
   ],
   'commit split in two': [
