@@ -8,6 +8,7 @@ import {
 } from '../platform/mongo.ts';
 import { addMarks, type Clear, type Clearing, takenOut } from './clearing.ts';
 import { conversationModels, type RecentTurn, type StoredConversation } from './conversation.ts';
+import { lengthOfMessages } from './message-length.ts';
 import type { Messages } from './messages.ts';
 import { newOutboxEvent, type ReceiversOf } from './outbox.ts';
 import type { AnswerableConversation, EndedTurn } from './turn-end.ts';
@@ -73,10 +74,7 @@ type Write = { key: string; statement: UpdateStatement; mark: RecentTurn; length
 
 /** Of the texts that a commit stores. */
 const lengthOf = (ended: EndedTurn[]): number =>
-  ended
-    .flatMap(({ entries }) => entries)
-    .flatMap(({ messages }) => messages)
-    .reduce((sum, { content }) => sum + content.length, 0);
+  ended.flatMap(({ entries }) => entries).reduce((sum, { messages }) => sum + lengthOfMessages(messages), 0);
 
 /** One atomic update ends the first turns of a line, batched with the commits beside it. */
 export const createCommit = (dependencies: { connection: Connection; messages: Messages; clear: Clear }) => {

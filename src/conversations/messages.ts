@@ -16,6 +16,7 @@ import {
   type StoredConversation,
   type StoredPage,
 } from './conversation.ts';
+import { lengthOfMessages } from './message-length.ts';
 
 export const HISTORY_MAX = 1000;
 const LAST_SEQ = 999_999_999_999;
@@ -68,7 +69,7 @@ export const decodePosition = (cursor: string): HistoryPosition | null => {
 };
 
 const textLengthOf = ({ entries }: StoredPage): number =>
-  entries.flatMap(({ messages }) => messages).reduce((sum, { content }) => sum + content.length, 0);
+  entries.reduce((sum, { messages }) => sum + lengthOfMessages(messages), 0);
 
 export type HistoryPage = { messages: NumberedMessage[]; hasMore: boolean; next: HistoryPosition | null };
 

@@ -6,6 +6,7 @@ import type { AnswerableConversation, TurnEnd } from '../../src/conversations/tu
 import { serverNow } from '../../src/platform/clock.ts';
 import type { Logger } from '../../src/platform/logger.ts';
 import type { Publish } from '../../src/turns/replies.ts';
+import { boundedWhy } from './bounded-why.ts';
 import { createDeltaFeed } from './delta-feed.ts';
 import type { AssistantEngine, AssistantProfile, TurnContext } from './engines/engine.ts';
 import { inspectMessage } from './guard.ts';
@@ -105,12 +106,12 @@ export const createAskEngine = (dependencies: Dependencies) => {
       };
       const reply = refused ? refuse(turn.language) : await engine.reply(ask);
       throwIfUnread();
-      const why = {
+      const why = boundedWhy({
         ...reply.why,
         ...(turn.languageBy && { languageBy: turn.languageBy }),
         ...(found && { guard: { found, action: refused ? 'refused' : 'flagged' } }),
         stages: { wait: waitMs, context: rounded(contextMs), engine: rounded(performance.now() - begunAt - contextMs) },
-      };
+      });
       return endWithReply({ ...reply, why }, { ...circumstances, canKnow });
     } catch (cause) {
       throwIfUnread();

@@ -32,7 +32,14 @@ export class ProviderError extends Error {
   }
 }
 
-const Usage = z.object({ prompt_tokens: z.number(), completion_tokens: z.number() });
+/** What a provider names is stored and logged: only what is known is let through. */
+const FINISHES = ['stop', 'length', 'tool_calls', 'content_filter'] as const;
+export type Finish = (typeof FINISHES)[number] | 'other';
+const finishOf = (reason: string): Finish => FINISHES.find((known) => known === reason) ?? 'other';
+
+const TOKENS_MAX = 100_000_000;
+const tokens = z.int().min(0).max(TOKENS_MAX);
+const Usage = z.object({ prompt_tokens: tokens, completion_tokens: tokens });
 const Chunk = z.object({
   choices: z
     .array(
@@ -46,7 +53,7 @@ const Chunk = z.object({
   error: z.unknown().optional(),
 });
 
-export type Completion = { finish: string; usage: { prompt: number; completion: number } | null; firstMs: number };
+export type Completion = { finish: Finish; usage: { prompt: number; completion: number } | null; firstMs: number };
 
 type Call = {
   url: string;
@@ -57,7 +64,7 @@ type Call = {
   onText: (text: string) => void;
 };
 
-type Reading = { finish: string | null; done: boolean; text: number; usage: Completion['usage'] };
+type Reading = { finish: Finish | null; done: boolean; text: number; usage: Completion['usage'] };
 
 const readChunk = (data: string, reading: Reading, onText: (text: string) => void): void => {
   if (data === '[DONE]') {
@@ -77,7 +84,7 @@ const readChunk = (data: string, reading: Reading, onText: (text: string) => voi
   if (usage) reading.usage = { prompt: usage.prompt_tokens, completion: usage.completion_tokens };
   const [choice] = choices;
   const text = choice?.delta?.content ?? '';
-  reading.finish = choice?.finish_reason ?? reading.finish;
+  if (choice?.finish_reason != null) reading.finish = finishOf(choice.finish_reason);
   reading.text += text.length;
   if (reading.text > MAX_TEXT) throw new ProviderError('too_large');
   if (text !== '') onText(text);

@@ -58,7 +58,8 @@ export const createSpokenText = (isAllowed: IsAllowedLink, say: (piece: string) 
   let unsure = false;
 
   const speak = (raw: string): void => {
-    const clean = withoutStrangeLinks(raw, (link) => {
+    // A cut is never within a pair. Redis and MongoDB would each keep half a pair in a way of its own.
+    const clean = withoutStrangeLinks(raw.toWellFormed(), (link) => {
       const allowed = isAllowed(link);
       if (!allowed) removed += 1;
       return allowed;
@@ -72,7 +73,8 @@ export const createSpokenText = (isAllowed: IsAllowedLink, say: (piece: string) 
   };
 
   return {
-    push: (text: string): void => {
+    push: (given: string): void => {
+      const text = given.replaceAll('\0', '');
       const before = held.length;
       held += text;
       // Nothing can be said but before white space, or a bracket that another one follows.
