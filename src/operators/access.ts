@@ -11,7 +11,11 @@ const READS = new Set(['GET', 'HEAD', 'OPTIONS']);
 /** Who is signed in: found in `res.locals.operator` behind the door. */
 export const operatorOf = (res: Response): Operator => res.locals.operator as Operator;
 
-const originOf = (url: string | undefined): string | null => (url && URL.canParse(url) ? new URL(url).origin : null);
+/** Of what is no web page (`file:`, `data:`, an extension) the standard has only the word "null", which is nobody's. */
+const originOf = (url: string | undefined): string | null => {
+  const origin = URL.parse(url ?? '')?.origin ?? 'null';
+  return origin === 'null' ? null : origin;
+};
 
 /**
  * The doors of the operators' side. Every request looks its operator up: a disabled one, or one whose sessions were
