@@ -95,6 +95,19 @@ test('a wait has a window of its own, and only where there is something to wait 
   expect(others.map(({ status }) => status)).toEqual([200, 429]);
 });
 
+test.each(['wait=1', 'wait=25&after_seq=', 'wait=1&after_seq=x', 'wait=1e1&after_seq=0', 'wait=0&after_seq=0'])(
+  'a query that makes nobody wait (%s) counts like any other request',
+  async (query) => {
+    const { chat, call } = await anAssistant(stack, { limitPerMinute: 2 });
+    const { body } = await chat(aTurn());
+    const path = `/api/v1/conversations/${body.conversationId}?${query}`;
+
+    const answers = [await call(path), await call(path)];
+
+    expect(answers.map(({ status }) => status).at(-1)).toBe(429);
+  },
+);
+
 test('what is refused at the door or has no such method does not count against the key', async () => {
   const { apiKey, chat, call } = await anAssistant(stack, { limitPerMinute: 5 });
   await chat(aTurn());

@@ -37,6 +37,10 @@ type Dependencies = {
 
 const CALLER_LEFT = 499;
 
+/** A query that really makes its request wait; any other is answered at once and counts as every request does. */
+const waits = ({ wait, after_seq }: Request['query']): boolean =>
+  [wait, after_seq].every((value) => typeof value === 'string' && /^\d{1,15}$/.test(value)) && Number(wait) > 0;
+
 /**
  * The doors of contract §1, in its order: 404 (channel), 401, 429; what follows reads the body. A request that fails here
  * counts against its client address, and beyond that limit gets 429 in place of its own error.
@@ -72,8 +76,7 @@ export const createAccess = ({ assistants, rateLimiter, channelCalls, beforeWrit
 
   /** The same where a caller may wait for what is new: a long poll counts into a window of its own. */
   const byApiKeyOrPoll: RequestHandler = async (req, res, next) => {
-    const longPoll = Number(req.query.wait ?? 0) > 0;
-    await withKey(req, res, longPoll ? rateLimiter.forLongPoll : rateLimiter.forApiKey);
+    await withKey(req, res, waits(req.query) ? rateLimiter.forLongPoll : rateLimiter.forApiKey);
     next();
   };
 
