@@ -188,15 +188,15 @@ test('a lead score given while a turn is being committed stands', async () => {
 });
 
 test('of a playground conversation nothing is announced', async () => {
-  const { escalate, where, conversationId, receiver } = await aConversation();
+  const { where, conversationId, receiver } = await aConversation();
   const { mongo, conversations } = stack.service;
   await mongo.collection('conversations').updateOne({ conversationId }, { $set: { channel: 'playground' } });
 
-  await escalate();
+  const escalated = await conversations.transitions.escalate(where, {});
   const resolved = await conversations.transitions.resolve(where, OPERATOR);
   const tagged = await conversations.transitions.addTag(where, { tag: 'vip', color: null });
 
-  expect([resolved.announced, tagged.announced]).toEqual([false, false]);
+  expect([escalated, resolved, tagged].map(({ announced }) => announced)).toEqual([false, false, false]);
   const stored = await mongo.collection('conversations').findOne({ conversationId });
   expect(kinds(receiver.received)).not.toContain('conversation.escalated');
   expect(JSON.stringify(stored?.outbox ?? [])).not.toMatch(/escalated|resolved|tag/);

@@ -1,4 +1,6 @@
 import type * as z from 'zod';
+import { MAX_DETAILS } from '../platform/errors.ts';
+import { findUnstorable } from '../platform/storable.ts';
 import { check, detailOf } from '../platform/validation.ts';
 import { KnowledgeInput } from './assistant.ts';
 import { readCsv } from './knowledge-import/csv.ts';
@@ -30,11 +32,6 @@ const EXTENSIONS: Record<string, KnowledgeFormat> = {
 export const knowledgeFormatOf = (fileName: string): KnowledgeFormat | null =>
   EXTENSIONS[/\.([a-z]+)$/i.exec(fileName)?.[1]?.toLowerCase() ?? ''] ?? null;
 
-const isStorable = (value: unknown): boolean =>
-  typeof value === 'string'
-    ? value.isWellFormed() && !value.includes('\0')
-    : Object.values(value ?? {}).every(isStorable);
-
 const reasonOf = (issue: z.core.$ZodIssue): string => {
   const { field, code, message } = detailOf(issue);
   if (field === '') return message;
@@ -45,10 +42,12 @@ const judge = (fields: unknown): { entry: KnowledgeInput } | { reason: string } 
   if (typeof fields !== 'object' || fields === null || Array.isArray(fields)) {
     return { reason: 'must be an object with question and answer' };
   }
-  if (!isStorable(fields)) return { reason: 'contains a character that is not well-formed Unicode' };
+  if (findUnstorable(fields) !== null) return { reason: 'contains a character that is not well-formed Unicode' };
   const given = Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null));
   const parsed = check(KnowledgeInput, given);
-  return parsed.success ? { entry: parsed.data } : { reason: parsed.error.issues.map(reasonOf).join('; ') };
+  return parsed.success
+    ? { entry: parsed.data }
+    : { reason: parsed.error.issues.slice(0, MAX_DETAILS).map(reasonOf).join('; ') };
 };
 
 /** To say what is wrong costs more than to read what is right; whoever has so much to mend mends it first. */

@@ -63,10 +63,14 @@ export const createConversationStore = (dependencies: {
   const erasure = createErasure({ connection, messages, idempotencyKeys, deliveries, draining });
 
   /** By the id's own prefix: a range on `_id`, then the exact match. Malformed and unknown ids look the same. */
+  /** Whoever has a key of the assistant: the playground's conversations are none of theirs (contract §1). */
+  const ofCaller = (assistantId: string | undefined): mongo.Filter<StoredConversation> =>
+    assistantId === undefined ? {} : { assistantId, channel: { $ne: 'playground' } };
+
   const findById = async (conversationId: string, assistantId?: string): Promise<StoredConversation | null> => {
     if (!isUuid(conversationId)) return null;
     return conversations.findOne(
-      { _id: homeRange(conversationId), conversationId, ...(assistantId !== undefined && { assistantId }) },
+      { _id: homeRange(conversationId), conversationId, ...ofCaller(assistantId) },
       { projection: WITHOUT_EVENTS },
     );
   };
@@ -99,10 +103,7 @@ export const createConversationStore = (dependencies: {
     /** Where a turn is: waiting, finished, or (null) nowhere, as after an erasure. */
     findTurn: async (turnId: string, assistantId?: string): Promise<FoundTurn | null> => {
       const candidates = await conversations
-        .find(
-          { _id: homeRange(turnId), ...(assistantId !== undefined && { assistantId }) },
-          { projection: WITHOUT_EVENTS },
-        )
+        .find({ _id: homeRange(turnId), ...ofCaller(assistantId) }, { projection: WITHOUT_EVENTS })
         .toArray();
       for (const conversation of candidates) {
         const index = conversation.waiting.findIndex((turn) => turn.turnId === turnId);

@@ -31,9 +31,11 @@ export type StoredEndpoint = Omit<Endpoint, 'endpointId' | 'overlapUntil'> & {
   secrets: { sealed: string; until: Date | null }[];
 };
 
+const Subscribed = EventKind.exclude(['webhook.test']);
+
 export const EndpointInput = z.object({
   url: z.string(),
-  events: z.array(EventKind.exclude(['webhook.test'])).default([]),
+  events: z.array(Subscribed).max(Subscribed.options.length).default([]),
 });
 
 const endpointSchema = new Schema<StoredEndpoint>(

@@ -7,6 +7,7 @@ import { ConversationView, HistoryView, MessageView, toHistoryView, toView } fro
 import type { EndpointStore } from '../events/endpoint-store.ts';
 import type { DeliveryQueue } from '../events/queue.ts';
 import { invalid, notFound } from '../platform/errors.ts';
+import { validate } from '../platform/validation.ts';
 import { MessageText } from '../turns/turn.ts';
 import { type Handled, handled, operation } from './operation.ts';
 import { cursor, decodePlace, encodePlace, given, line, nextCursor, uuid, wholeNumber } from './wire.ts';
@@ -127,6 +128,7 @@ export const conversationOperations = {
     summary: 'Take a tag off',
     answer: ConversationView,
     audit: 'conversation.untag',
+    errors: ['not_found', 'validation_failed'],
   }),
 };
 
@@ -189,7 +191,8 @@ export const inboxRoutes = ({ conversations, endpoints, deliveryQueue }: Depende
       note({ target: id, details: body });
       return toState(transitions.addTag(where(id), body));
     }),
-    handled(conversationOperations.removeTag, ({ params: { id = '', tag = '' }, note }) => {
+    handled(conversationOperations.removeTag, ({ params: { id = '', tag: named }, note }) => {
+      const { tag } = validate(Tag.pick({ tag: true }), { tag: named });
       note({ target: id, details: { tag } });
       return toState(transitions.removeTag(where(id), tag));
     }),

@@ -1,10 +1,12 @@
 import { type RequestHandler, Router } from 'express';
 import type { OperatorAccess } from '../operators/access.ts';
 import { operatorOf } from '../operators/access.ts';
-import type { Audit } from '../operators/audit.ts';
+import { type Audit, boundedLine } from '../operators/audit.ts';
+import { invalid } from '../platform/errors.ts';
 import { methodNotAllowed, requestIdOf } from '../platform/http.ts';
 import { jsonBody } from '../platform/json-body.ts';
 import type { Logger } from '../platform/logger.ts';
+import { findUnstorable } from '../platform/storable.ts';
 import { validate } from '../platform/validation.ts';
 import type { Call, Handled, Note, Operation } from './operation.ts';
 
@@ -20,11 +22,19 @@ const auditLine =
   async ({ audit: action }: Operation, call: Call<Operation>, { target, details = {} }: Partial<Note>) => {
     if (action === undefined) return;
     const { operatorId, email } = operatorOf(call.res);
-    const line = { operatorId, email, action, details, requestId: requestIdOf(call.res), target: target ?? null };
+    const whole = { operatorId, email, action, details, requestId: requestIdOf(call.res), target: target ?? null };
+    const line = boundedLine(whole);
     await audit.record(line).catch((cause: unknown) => {
       logger.error({ err: cause, audit: line }, 'an audit line could not be written');
     });
   };
+
+/** Of every string of every operation (contract §1); only fields that are known are looked at, so that none is quoted. */
+const storable = <Value>(value: Value): Value => {
+  const field = findUnstorable(value);
+  if (field !== null) throw invalid(field, 'invalid', 'must be well-formed Unicode without NUL');
+  return value;
+};
 
 const run =
   ({ operation, handle }: Handled, dependencies: Dependencies): RequestHandler =>
@@ -34,8 +44,8 @@ const run =
     const call: Call<Operation> = {
       params,
       // `undefined` in the type of an operation without one; each handler knows its own by `Call<One>`.
-      query: (operation.query && validate(operation.query, req.query)) as Call<Operation>['query'],
-      body: (operation.body && validate(operation.body, req.body)) as Call<Operation>['body'],
+      query: (operation.query && storable(validate(operation.query, req.query))) as Call<Operation>['query'],
+      body: (operation.body && storable(validate(operation.body, req.body))) as Call<Operation>['body'],
       operator: operatorOf(res),
       note: (note) => {
         noted = note;

@@ -46,6 +46,20 @@ export type AuditFilter = {
   limit: number;
 };
 
+/** Of a text in the trail, which is kept for a year; ids, hosts and lists of events are shorter. */
+const TEXT_MAX = 500;
+
+const short = (text: string): string => text.slice(0, TEXT_MAX).toWellFormed();
+
+/** No request says how much of it is kept and logged. */
+export const boundedLine = <Line extends Pick<AuditLine, 'target' | 'details'>>(line: Line): Line => ({
+  ...line,
+  target: line.target === null ? null : short(line.target),
+  details: Object.fromEntries(
+    Object.entries(line.details).map(([name, value]) => [name, typeof value === 'string' ? short(value) : value]),
+  ),
+});
+
 export const createAudit = (connection: Connection) => {
   const lines = connection.model<StoredLine>('AuditLine', auditSchema);
   return {

@@ -68,6 +68,9 @@ const MESSAGE: Record<ErrorCode, string> = {
 
 export const ERROR_CODES = Object.keys(STATUS) as ErrorCode[];
 
+/** Wrong fields that an answer lists: who mends these sees the others next. */
+export const MAX_DETAILS = 20;
+
 const ErrorDetail = z.object({ field: z.string(), code: z.string(), message: z.string() });
 export type ErrorDetail = z.infer<typeof ErrorDetail>;
 
@@ -78,7 +81,11 @@ export const ErrorBody = z
       code: z.enum(ERROR_CODES),
       message: z.string().meta({ description: 'For people. Never quotes the input.' }),
       field: z.string().optional().meta({ description: 'The first wrong field, as a dotted path.' }),
-      details: z.array(ErrorDetail).optional().meta({ description: 'Every wrong field.' }),
+      details: z
+        .array(ErrorDetail)
+        .max(MAX_DETAILS)
+        .optional()
+        .meta({ description: `Every wrong field, the first ${MAX_DETAILS} of them.` }),
       requestId: z.string(),
     }),
   })
@@ -87,7 +94,7 @@ export type ErrorBody = z.infer<typeof ErrorBody>;
 
 /**
  * What a caller can mend, or must be told (contract §5). Messages never quote the input, a stack or an inner name.
- * `headers` are sent with the answer, `details` list every wrong field, the first of them being `field`.
+ * `headers` are sent with the answer, `details` list the wrong fields, the first of them being `field`.
  */
 export class ApiError extends Error {
   readonly code: ErrorCode;
@@ -103,7 +110,7 @@ export class ApiError extends Error {
     this.name = 'ApiError';
     this.code = code;
     this.status = STATUS[code];
-    this.details = options.details ?? [];
+    this.details = (options.details ?? []).slice(0, MAX_DETAILS);
     this.headers = options.headers ?? {};
   }
 

@@ -1,7 +1,7 @@
 import type { ErrorRequestHandler, Request, RequestHandler, Response } from 'express';
 import * as z from 'zod';
 import { newId } from './ids.ts';
-import { ApiError, notFound, unavailable } from './errors.ts';
+import { ApiError, MAX_DETAILS, notFound, unavailable } from './errors.ts';
 import type { Logger } from './logger.ts';
 import { isConnectionFailure } from './mongo.ts';
 import { detailOf } from './validation.ts';
@@ -33,7 +33,7 @@ export const nothingHere: RequestHandler = () => {
 const toApiError = (failure: unknown, { method }: Request): ApiError => {
   if (failure instanceof ApiError) return failure;
   if (failure instanceof z.ZodError)
-    return new ApiError('validation_failed', { details: failure.issues.map(detailOf) });
+    return new ApiError('validation_failed', { details: failure.issues.slice(0, MAX_DETAILS).map(detailOf) });
   if (failure instanceof URIError || (failure as { status?: number }).status === 400) return notFound();
   // What reads before it writes says so itself (`beforeWriting`); a lost write is an unknown outcome, never "not accepted".
   const onlyRead = method === 'GET' || method === 'HEAD';

@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { ApiError, type ErrorDetail } from './errors.ts';
+import { ApiError, type ErrorDetail, MAX_DETAILS } from './errors.ts';
 
 /** What is read of a schema's JSON form: what a value at a place may be. */
 type Shape = {
@@ -150,9 +150,9 @@ export const detailOf = (issue: z.core.$ZodIssue): ErrorDetail => {
   return { field, code: code === 'custom' ? 'invalid' : code, message: issue.message };
 };
 
-/** The value in the schema's shape, or 422 naming every wrong field, the first one as `field`. */
+/** The value in the schema's shape, or 422 naming the wrong fields, the first one as `field`. */
 export const validate = <Schema extends z.ZodType>(schema: Schema, value: unknown): z.output<Schema> => {
   const parsed = check(schema, value);
   if (parsed.success) return parsed.data;
-  throw new ApiError('validation_failed', { details: parsed.error.issues.map(detailOf) });
+  throw new ApiError('validation_failed', { details: parsed.error.issues.slice(0, MAX_DETAILS).map(detailOf) });
 };
