@@ -112,6 +112,7 @@ export const openApi = async ({
       turnQueue,
       deliveryQueue,
       submit,
+      rateLimiter,
       devices: createDevices(config, { secure: tls }),
       limits: createSignInLimits(rateLimiter),
       publicUrl: config.PUBLIC_URL,

@@ -5,9 +5,11 @@ import { ApiError, unavailable } from '../platform/errors.ts';
 
 const WINDOW_S = 60;
 export const FAILING_LIMIT_PER_MINUTE = 60;
+/** Turns that one operator tries: many for a person, few beside what visitors ask. */
+export const PLAYGROUND_LIMIT_PER_MINUTE = 60;
 
 /** Which window a request counts into. */
-export type LimitKind = 'key' | 'channel' | 'poll' | 'failing' | 'sign_in';
+export type LimitKind = 'key' | 'channel' | 'poll' | 'failing' | 'sign_in' | 'playground';
 
 export type RateLimitState = { limit: number; remaining: number; resetSeconds: number };
 
@@ -24,7 +26,7 @@ export const rateLimitHeaders = ({ limit, remaining, resetSeconds }: RateLimitSt
 });
 
 /**
- * Fixed windows of 60 s in Redis, one for each API key, channel and failing client address; so every API process counts
+ * Fixed windows of 60 s in Redis, one for each API key, channel, failing client address and operator at the playground; so every API process counts
  * into the same ones. `consume` throws 429 with all headers when the window is used up, 503 when Redis is away.
  */
 export const createRateLimiter = (
@@ -69,6 +71,7 @@ export const createRateLimiter = (
     forLongPoll: (keyId: string, limit: number) => consume('poll', keyId, limit),
     /** Only for requests that have already failed (401, unknown assistant): a valid key is never refused by it. */
     forFailing: (address: string) => consume('failing', address, FAILING_LIMIT_PER_MINUTE),
+    forPlayground: (operatorId: string) => consume('playground', operatorId, PLAYGROUND_LIMIT_PER_MINUTE),
     /** Whose tries are counted, and how many there may be, is the operators' matter. */
     forSignIn: (subject: string, limit: number) => consume('sign_in', subject, limit),
     returnSignIn: async (subject: string, limit: number): Promise<void> => {

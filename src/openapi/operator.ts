@@ -40,7 +40,7 @@ const describe = (one: Operation): ZodOpenApiOperationObject => {
     ...(one.body && { requestBody: { required: true, content: { [JSON_TYPE]: { schema: one.body } } } }),
     responses: {
       ...(one.answer
-        ? { [String(one.status ?? 200)]: unlimited(JSON_TYPE, one.answer, 'Done.') }
+        ? { [String(one.status ?? 200)]: unlimited(JSON_TYPE, one.answer, 'Done.', { limited: one.limited === true }) }
         : { '204': noContentUnlimited }),
       ...problemsUnlimited(...errorsOf(one)),
     },

@@ -131,8 +131,13 @@ export const noContentUnlimited: ZodOpenApiResponseObject = {
 };
 
 /** Of those who watch the process. */
-export const unlimited = (contentType: string, schema: z.ZodType, description: string): ZodOpenApiResponseObject => ({
+export const unlimited = (
+  contentType: string,
+  schema: z.ZodType,
+  description: string,
+  { limited = false } = {},
+): ZodOpenApiResponseObject => ({
   description,
-  headers: z.object(requestId),
+  headers: z.object({ ...requestId, ...(limited && limits) }),
   content: { [contentType]: { schema } },
 });

@@ -24,6 +24,8 @@ export type Operation = {
   status?: 200 | 201 | 202;
   /** The action's name in the audit trail. Required of every change, or the reason it leaves no line is in its file. */
   audit?: string;
+  /** A limit counts what succeeds too, and says so in the headers. */
+  limited?: boolean;
   /** Errors beyond those that every operation can have. */
   errors?: readonly ErrorCode[];
 };

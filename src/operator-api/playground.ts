@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import { type RateLimiter, rateLimitHeaders } from '../assistants/rate-limit.ts';
 import type { AssistantStore } from '../assistants/store.ts';
 import type { Submit } from '../turns/submit.ts';
 import { ChatRequest, ChatResponse, SessionId } from '../turns/turn.ts';
@@ -20,13 +21,17 @@ export const playgroundOperations = {
       language: ChatRequest.shape.language,
     }),
     answer: ChatResponse,
-    errors: ['not_found', 'session_busy', 'reply_timeout'],
+    limited: true,
+    errors: ['not_found', 'rate_limited', 'session_busy', 'reply_timeout'],
   }),
 };
 
+type Dependencies = { assistants: AssistantStore; submit: Submit; rateLimiter: Pick<RateLimiter, 'forPlayground'> };
+
 /** No line in the trail: it changes nothing that anybody else sees. */
-export const playgroundRoutes = ({ assistants, submit }: { assistants: AssistantStore; submit: Submit }): Handled[] => [
+export const playgroundRoutes = ({ assistants, submit, rateLimiter }: Dependencies): Handled[] => [
   handled(playgroundOperations.turn, async ({ params: { id = '' }, body, operator, res }) => {
+    res.set(rateLimitHeaders(await rateLimiter.forPlayground(operator.operatorId)));
     const { sessionId, message, language = null } = body;
     const { response, delivered } = await submit({
       assistant: await assistants.getAssistant(id),

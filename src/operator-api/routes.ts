@@ -1,5 +1,6 @@
 import { type RequestHandler, Router } from 'express';
 import type { ChannelCalls } from '../assistants/channel-calls.ts';
+import type { RateLimiter } from '../assistants/rate-limit.ts';
 import type { AssistantStore } from '../assistants/store.ts';
 import type { ConversationStore } from '../conversations/store.ts';
 import type { EndpointStore } from '../events/endpoint-store.ts';
@@ -44,6 +45,7 @@ export type OperatorSide = {
   turnQueue: TurnQueue;
   deliveryQueue: DeliveryQueue;
   submit: Submit;
+  rateLimiter: RateLimiter;
   devices: Devices;
   limits: SignInLimits;
   publicUrl: string | undefined;

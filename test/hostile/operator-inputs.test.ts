@@ -113,7 +113,9 @@ test('an answer lists twenty wrong fields, however many there are', async () => 
     url: 'https://x.example',
     events: Array.from({ length: 1_000 }, () => 'tag.added'),
   });
-  const languages = await owner.call('PATCH', `/assistants/${assistantId}`, { languages: many.slice(0, 50).map(() => 7) });
+  const languages = await owner.call('PATCH', `/assistants/${assistantId}`, {
+    languages: many.slice(0, 50).map(() => 7),
+  });
   const chat = await call('/api/v1/chat', { body: aTurn({ message: 7, session_id: 7 }) });
 
   expect(
@@ -178,4 +180,21 @@ test('to who has a key, a conversation of the playground is not there', async ()
   expect(answers.map(problemOf)).toEqual(Array(5).fill('404 not_found'));
   const read = await owner.get<{ status: string }>(`/conversations/${body.conversationId}`);
   expect([read.status, read.body.status]).toEqual([200, 'open']);
+});
+
+test('one operator tries sixty playground turns a minute, another is not held up by that', async () => {
+  const [agent, owner] = [await anOperator(stack), await anOperator(stack)];
+  const { assistantId } = await anAssistant(stack);
+  const { assistantId: other } = await anAssistant(stack);
+  const ask = (who: typeof agent, of: string) =>
+    who.post(`/assistants/${of}/playground`, { sessionId: randomUUID(), message: 'Hello' });
+
+  const answers = await Promise.all(Array.from({ length: 70 }, (_, nth) => ask(agent, nth % 2 ? assistantId : other)));
+  const theirs = await ask(owner, assistantId);
+
+  const refused = answers.filter(({ status }) => status === 429);
+  expect(answers.filter(({ status }) => status === 200)).toHaveLength(60);
+  expect(refused.map(problemOf)).toEqual(Array(10).fill('429 rate_limited'));
+  expect(answers.every(({ headers }) => headers.get('x-ratelimit-limit') === '60')).toBe(true);
+  expect([theirs.status, theirs.headers.get('x-ratelimit-remaining')]).toEqual([200, '59']);
 });
