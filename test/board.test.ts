@@ -3,6 +3,7 @@ import { expect, test } from 'vitest';
 import { anAssistant, aTurn } from './support/builders.ts';
 import { eventually } from './support/eventually.ts';
 import { anOperator } from './support/operator-client.ts';
+import { problemOf } from './support/problem.ts';
 import { openReceiver } from './support/receiver.ts';
 import { useStack } from './support/stack.ts';
 
@@ -82,6 +83,24 @@ test('a failed job shows the kind of its error and where it was, never what it s
     expect(status).toBe(200);
     expect(text).toContain('TypeError: what it says is in the worker’s log');
     expect(text).toContain('file:///app/answer.ts:1:2');
+    expect(text).not.toContain('zebra');
+  }
+});
+
+test('what is not there is said in the one shape of all errors, whatever was asked', async () => {
+  const owner = await anOperator(stack);
+  const paths = [
+    '/api/queues/turns/no-such-zebra',
+    '/api/queues/zebra/1',
+    '/api/queues/turns/1/zebra',
+    '/api/zebra',
+    '/static/zebra.js',
+    '/%E0%A4%A',
+  ];
+
+  for (const path of paths) {
+    const { status, headers, text } = await look(path, owner.cookie());
+    expect([path, problemOf({ status, headers, body: JSON.parse(text) as unknown })]).toEqual([path, '404 not_found']);
     expect(text).not.toContain('zebra');
   }
 });

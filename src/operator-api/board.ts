@@ -3,6 +3,7 @@ import { ExpressAdapter } from '@bull-board/express';
 import { type Request, type RequestHandler, type Response, Router } from 'express';
 import { DELIVERIES_QUEUE, type WakeUpJob } from '../events/queue.ts';
 import type { OperatorAccess } from '../operators/access.ts';
+import { notFound } from '../platform/errors.ts';
 import { methodNotAllowed } from '../platform/http.ts';
 import type { PartitionedQueue } from '../platform/queue.ts';
 import { TURNS_QUEUE, type TurnsJob } from '../turns/queue.ts';
@@ -58,6 +59,23 @@ const withoutFonts: RequestHandler = (_req, res, next) => {
   next();
 };
 
+/** What it answers with an error has words of its own, perhaps a job's or an id as it was asked for; ours say it (contract §5). */
+const withOurErrors =
+  (board: RequestHandler): RequestHandler =>
+  (req, res, next) => {
+    const send = res.send.bind(res);
+    const leave = (failure?: unknown): void => {
+      res.send = send;
+      next(failure);
+    };
+    res.send = (body) => {
+      if (res.statusCode < 400) return send(body);
+      leave(res.statusCode < 500 ? notFound() : new Error(`the board answered with ${res.statusCode}`));
+      return res;
+    };
+    return board(req, res, leave);
+  };
+
 const POLICY = {
   styleSrc: ["'self'", "'unsafe-inline'"], // the board sets styles on its elements
   baseUri: ["'self'"],
@@ -79,7 +97,7 @@ export const boardRoutes = ({ queues, access, sessions, tls }: Dependencies): Ro
     options: { uiConfig: { boardTitle: 'Parley queues', pollingInterval: { showSetting: true } } },
   });
   const board = server.getRouter() as {
-    (req: Request, res: Response, next: () => void): void;
+    (req: Request, res: Response, next: (failure?: unknown) => void): void;
     disable: (name: string) => void;
   }; // an Express app
   board.disable('x-powered-by');
@@ -88,6 +106,6 @@ export const boardRoutes = ({ queues, access, sessions, tls }: Dependencies): Ro
 
   const router = Router({ caseSensitive: true });
   const door = [access.fromOwnPages, access.signedInFor('owners')];
-  router.use(BOARD_PATH, ...sessions, ...door, readOnly, pageHeaders(tls, POLICY), withoutFonts, board);
+  router.use(BOARD_PATH, ...sessions, ...door, readOnly, pageHeaders(tls, POLICY), withoutFonts, withOurErrors(board));
   return router;
 };
