@@ -164,6 +164,15 @@ test('behind one trusted proxy its last word is the address, not what the caller
   expect(problemOf(await fail(url, { 'X-Forwarded-For': '203.0.113.8' }))).toBe('401 invalid_api_key');
 });
 
+test('whose network has 2^64 addresses is one client: of IPv6 the first 64 bits count', async () => {
+  const url = await anApi({ TRUST_PROXY: '1' });
+  const from = (address: string) => ({ 'X-Forwarded-For': address });
+  await failOften(url, (count) => from(`2001:db8:9:9:${count + 1}::${count}`));
+
+  expect(problemOf(await fail(url, from('2001:db8:9:9:abcd::1')))).toBe('429 rate_limited');
+  expect(problemOf(await fail(url, from('2001:db8:9:a::1')))).toBe('401 invalid_api_key');
+});
+
 test('a proxy that is trusted by its address is believed, and no other', async () => {
   const believed = await anApi({ TRUST_PROXY: 'loopback' });
   const ignored = await anApi({ TRUST_PROXY: '192.0.2.1' });

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { openApi } from '../src/api.ts';
 import { readConfig } from '../src/platform/config.ts';
@@ -5,6 +6,7 @@ import { createLifecycle } from '../src/platform/lifecycle.ts';
 import { createLogger } from '../src/platform/logger.ts';
 import { anAssistant, aTurn, request } from './support/builders.ts';
 import { eventually } from './support/eventually.ts';
+import { openOperatorClient, PASSWORD } from './support/operator-client.ts';
 import { problemOf } from './support/problem.ts';
 import { type Relay, openRelay, through } from './support/relay.ts';
 import { useStack } from './support/stack.ts';
@@ -80,6 +82,28 @@ test.each([
     });
   },
 );
+
+test('MongoDB away: signing in is 503, and right passwords meanwhile count as no wrong ones', async () => {
+  const email = `${randomUUID()}@example.com`;
+  await stack.service.operators.createOperator({ email, role: 'owner', password: PASSWORD });
+  const browser = openOperatorClient(url);
+  const tries = Array.from({ length: 8 });
+  await mongodb.cut();
+  try {
+    for (const _ of tries) expect(problemOf(await browser.signIn(email))).toBe('503 unavailable');
+    for (const _ of tries) {
+      expect(problemOf(await browser.post('/links/read', { token: 'x' }))).toBe('503 unavailable');
+    }
+  } finally {
+    await mongodb.mend();
+  }
+
+  await eventually(async () => expect((await browser.signIn(email)).status).toBe(200));
+  for (const _ of tries.slice(0, 5)) {
+    expect(problemOf(await openOperatorClient(url).signIn(email, 'wrong'))).toBe('401 not_signed_in');
+  }
+  expect(problemOf(await openOperatorClient(url).signIn(email, 'wrong'))).toBe('429 rate_limited');
+});
 
 test('a process that drains takes nothing more: 503, and the connection is closed', async () => {
   const { apiKey, assistantId } = await anAssistant(stack);

@@ -1,4 +1,5 @@
 import type { Request, RequestHandler, Response } from 'express';
+import { networkOf } from '../platform/client-network.ts';
 import { serverDate } from '../platform/clock.ts';
 import { ApiError, type ErrorCode, notFound } from '../platform/errors.ts';
 import { isUuid } from '../platform/ids.ts';
@@ -43,11 +44,11 @@ const waits = ({ wait, after_seq }: Request['query']): boolean =>
 
 /**
  * The doors of contract §1, in its order: 404 (channel), 401, 429; what follows reads the body. A request that fails here
- * counts against its client address, and beyond that limit gets 429 in place of its own error.
+ * counts against its client's network, and beyond that limit gets 429 in place of its own error.
  */
 export const createAccess = ({ assistants, rateLimiter, channelCalls, beforeWriting }: Dependencies) => {
   const refuse = async (req: Request, error: ApiError): Promise<never> => {
-    await rateLimiter.forFailing(req.ip ?? 'unknown');
+    await rateLimiter.forFailing(networkOf(req.ip ?? 'unknown'));
     throw error;
   };
 

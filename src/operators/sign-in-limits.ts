@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
-import { isIPv6 } from 'node:net';
 import type { RateLimiter } from '../assistants/rate-limit.ts';
+import { networkOf } from '../platform/client-network.ts';
 
 /** Wrong ones a minute: of one device or session, or of one account from one address. */
 const OWN_LIMIT = 5;
@@ -8,19 +8,6 @@ const OWN_LIMIT = 5;
 const SHARED_LIMIT = 20;
 
 const hashed = (text: string): string => createHash('sha256').update(text).digest('base64url');
-
-const groupsOf = (part: string): string[] => (part === '' ? [] : part.split(':'));
-
-/** The network that one subscriber has: of IPv6 the first 64 bits, or each would have an address for every try. */
-export const networkOf = (ip: string): string => {
-  const address = ip.replace(/^::ffff:(?=\d+\.)/i, '').split('%', 1)[0] ?? '';
-  if (!isIPv6(address)) return address;
-  // The URL's own parser writes every spelling of an address in one way.
-  const [head = '', tail] = new URL(`http://[${address}]`).hostname.slice(1, -1).split('::');
-  const [before, after] = [groupsOf(head), groupsOf(tail ?? '')];
-  const zeros = Array.from({ length: 8 - before.length - after.length }, () => '0');
-  return `${[...before, ...zeros, ...after].slice(0, 4).join(':')}::/64`;
-};
 
 type Subject = { name: string; limit: number };
 
@@ -50,9 +37,15 @@ export const createSignInLimits = (rateLimiter: RateLimiter) => {
   /** Counted before it is looked at, so that guesses at once count too; what was right does not count. */
   const limited = async <Found>(subjects: Subject[], look: () => Promise<Found | null>): Promise<Found | null> => {
     await take(subjects);
-    const found = await look();
-    if (found) await giveBack(subjects);
-    return found;
+    let wrong = false;
+    try {
+      const found = await look();
+      wrong = found === null;
+      return found;
+    } finally {
+      // Neither right nor wrong while the store is away: nobody is locked out by that.
+      if (!wrong) await giveBack(subjects);
+    }
   };
 
   const ofAddress = (ip: string): Subject => ({ name: `address:${networkOf(ip)}`, limit: SHARED_LIMIT });
