@@ -1,3 +1,5 @@
+import { randomUUID } from 'node:crypto';
+import type { Locator } from 'playwright-core';
 import { expect, test } from 'vitest';
 import { useBrowser } from './support/browser.ts';
 import { anAssistant, aTurn, type ChatBody, request } from './support/builders.ts';
@@ -141,6 +143,82 @@ test('an agent is shown no way to keys, and none if they type its address', asyn
   expect(entries).toContain('Try it');
   expect(entries.join()).not.toMatch(/key|webhook|deliver|operator|audit|queue|knowledge|setting/i);
   expect(await page.content()).not.toContain('secret name');
+});
+
+test('an owner gives an agent some assistants; the agent sees those, then none, and is told what to do', async () => {
+  const [shop, other] = [randomUUID(), randomUUID()].map((id) => `Shop ${id.slice(0, 8)}`) as [string, string];
+  const { assistantId } = await stack.service.assistants.createAssistant({ name: shop });
+  const away = await stack.service.assistants.createAssistant({ name: other });
+  const owner = await anOperator(stack);
+  const agent = await anOperator(stack, 'agent');
+  const page = await browser.open(stack.url, { cookie: owner.cookie() });
+  const agents = await browser.open(stack.url, { cookie: agent.cookie() });
+  const row = page.getByRole('listitem').filter({ hasText: agent.email });
+  const openDialog = async () => {
+    await row.getByRole('button', { name: `Actions for ${agent.email}` }).click();
+    await page.getByRole('menuitem', { name: 'Assistants…' }).click();
+    return page.getByRole('dialog');
+  };
+
+  await go(page, '/operators');
+  await row.getByText('Agent · All assistants').waitFor();
+  const dialog = await openDialog();
+  await dialog.getByLabel('Only some').check();
+  await dialog.getByLabel('Their assistants').fill(shop);
+  await page.getByRole('option', { name: shop }).click();
+  await page.keyboard.press('Tab');
+  await dialog.getByRole('button', { name: 'Save' }).click();
+  await row.getByText(`Agent · ${shop}`).waitFor();
+  await go(agents, '/');
+  await agents.getByRole('button', { name: `Assistant: ${shop}. Choose another` }).click();
+  const offered = await agents.getByRole('menuitem').allTextContents();
+  const toOther = await browser.open(stack.url, { cookie: agent.cookie() });
+  await go(toOther, `/assistants/${away.assistantId}/try`);
+  await toOther.getByText('There is no page at this address').waitFor();
+
+  const again = await openDialog();
+  await again.getByLabel('All assistants').check();
+  await again.getByLabel('Only some').check();
+  await again.getByText('None chosen: they see no assistant.').waitFor();
+  await again.getByRole('button', { name: 'Save' }).click();
+  await row.getByText('Agent · No assistant').waitFor();
+  await go(agents, '/');
+  await agents.getByText('You have no assistant').waitFor();
+  await go(agents, `/assistants/${assistantId}/try`);
+  await agents.getByText('You have no assistant').waitFor();
+
+  expect(offered).toEqual([shop]);
+});
+
+test('an invitation names the assistants of an agent, and none for an owner', async () => {
+  const { assistantId } = await stack.service.assistants.createAssistant({ name: `Desk ${randomUUID().slice(0, 8)}` });
+  const { name } = await stack.service.assistants.getAssistant(assistantId);
+  const owner = await anOperator(stack);
+  const page = await browser.open(stack.url, { cookie: owner.cookie() });
+  const invite = async (email: string, fill: (dialog: Locator) => Promise<void>) => {
+    await page.getByRole('button', { name: 'Invite' }).click();
+    await page.getByRole('dialog').getByLabel('Email').fill(email);
+    await fill(page.getByRole('dialog'));
+    await page.getByRole('button', { name: 'Make the invitation' }).click();
+    await takeSecret(page, 'Link');
+    return (await stack.service.operators.findByEmail(email))?.assistantIds;
+  };
+  const emailOf = (who: string) => `${who}-${randomUUID()}@example.com`;
+
+  await go(page, '/operators');
+  const asOffered = await invite(emailOf('all'), async () => undefined);
+  const some = await invite(emailOf('some'), async (dialog) => {
+    await dialog.getByLabel('Only some').check();
+    await dialog.getByLabel('Their assistants').fill(name);
+    await page.getByRole('option', { name }).click();
+  });
+  const ofOwner = await invite(emailOf('owner'), async (dialog) => {
+    await dialog.getByLabel('Only some').check();
+    await dialog.getByLabel('Owner').check();
+    await dialog.getByText('All assistants').waitFor({ state: 'detached' });
+  });
+
+  expect([asOffered, some, ofOwner]).toEqual([null, [assistantId], null]);
 });
 
 test('a page that a person has left does not keep its session alive, and says so when it has ended', async () => {

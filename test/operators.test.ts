@@ -307,6 +307,44 @@ test('the admin command makes, lists and disables operators; the first owner res
   expect(resolved.resolvedBy).toBe((await stack.service.operators.findFirstOwner())?.operatorId);
 });
 
+test('the admin command gives an agent assistants, others and all; sessions go on', async () => {
+  const [first, second] = [await anAssistant(stack), await anAssistant(stack)];
+  const ids = [first.assistantId, second.assistantId];
+  const agent = ['--email', `${randomUUID()}@example.com`, '--role', 'agent'];
+  type Shown = { operatorId: string; email: string; assistantIds: string[] | null };
+  const create = (...more: string[]) => runAdmin(stack.env, ['operator', 'create', ...agent, ...more, '--json']);
+
+  const unknown = await create('--assistants', `${first.assistantId},${randomUUID()}`);
+  const malformed = await create('--assistants', 'shop');
+  const forOwner = await create('--role', 'owner', '--assistants', first.assistantId);
+  const made = JSON.parse((await create('--assistants', ids.join(','))).stdout) as Link['operator'] & {
+    password: string;
+    email: string;
+  };
+  const browser = aBrowser();
+  await browser.signIn(made.email, made.password);
+  const seen = async () =>
+    (await browser.get<{ assistants: { assistantId: string }[] }>('/session')).body.assistants.map(
+      ({ assistantId }) => assistantId,
+    );
+  const two = await seen();
+  const one = await adminJson<Shown>(stack.env, 'operator', 'update', made.email, '--assistants', first.assistantId);
+  const sawOne = await seen();
+  const none = await adminJson<Shown>(stack.env, 'operator', 'update', made.operatorId, '--assistants', '');
+  const sawNone = await seen();
+  const all = await adminJson<Shown>(stack.env, 'operator', 'update', made.email, '--assistants', 'all');
+  const listed = await runAdmin(stack.env, ['operator', 'list']);
+
+  for (const { status, stderr } of [unknown, forOwner]) {
+    expect([status, stderr]).toEqual([1, expect.stringContaining('assistantIds')]);
+  }
+  expect([malformed.status, malformed.stderr]).toEqual([2, expect.stringContaining('--assistants')]);
+  expect([two, sawOne, sawNone]).toEqual([ids, [first.assistantId], []]);
+  expect([one.assistantIds, none.assistantIds, all.assistantIds]).toEqual([[first.assistantId], [], null]);
+  expect(await seen()).toEqual(expect.arrayContaining(ids));
+  expect(listed.stdout).toMatch(new RegExp(`${made.email} +agent +all +active`));
+});
+
 test('the session’s cookie stands before the device’s: a client that reads one cookie reads that one', async () => {
   const { email } = await anOperator(stack);
   const { headers } = await openOperatorClient(stack.url).signIn(email);

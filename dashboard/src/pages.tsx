@@ -1,6 +1,7 @@
 import { lazy, Suspense, useEffect } from 'react';
 import { Redirect, Route, Switch } from 'wouter';
 import { rememberedAssistant } from './assistant.ts';
+import { NoAssistant } from './frame/no-assistant.tsx';
 import { NotForYou, NotHere } from './frame/not-here.tsx';
 import { Loading } from './parts/states.tsx';
 import type { Me } from './types.ts';
@@ -53,9 +54,15 @@ const useFetchedAhead = (files: Partial<typeof FILES>): void =>
 const homeOf = ({ assistants, role }: Me): string => {
   const known = rememberedAssistant();
   const one = assistants.find(({ assistantId }) => assistantId === known) ?? assistants[0];
-  if (!one) return role === 'owner' ? '/assistants' : '/account';
+  if (!one) return role === 'owner' ? '/assistants' : '/no-assistant';
   return `/assistants/${one.assistantId}/${role === 'owner' ? 'overview' : 'try'}`;
 };
+
+/** An owner has all, also one made in another window a moment ago. */
+const mayTry = ({ role, assistants }: Me, id: string): boolean =>
+  role === 'owner' || assistants.some(({ assistantId }) => assistantId === id);
+
+const Elsewhere = ({ me }: { me: Me }) => (me.assistants.length === 0 ? <NoAssistant /> : <NotHere />);
 
 /** What agents have too. The server refuses them the rest, so nothing of it is offered. */
 const ForEveryone = ({ me }: { me: Me }) => (
@@ -68,7 +75,10 @@ const ForEveryone = ({ me }: { me: Me }) => (
     <Route path="/account">
       <Account me={me} />
     </Route>
-    <Route path="/assistants/:id/try">{({ id }) => <TryIt key={id} id={id} />}</Route>
+    <Route path="/no-assistant">{me.assistants.length === 0 ? <NoAssistant /> : <Redirect to="/" replace />}</Route>
+    <Route path="/assistants/:id/try">
+      {({ id }) => (mayTry(me, id) ? <TryIt key={id} id={id} /> : <Elsewhere me={me} />)}
+    </Route>
     <Route>{me.role === 'owner' ? <ForOwners me={me} /> : <NotForYou />}</Route>
   </Switch>
 );

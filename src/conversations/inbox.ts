@@ -7,6 +7,8 @@ import { conversationModels, type Status, type StoredConversation } from './conv
 const WITHIN_MS = 3_000;
 const LIST_FIELDS = { outbox: 0, opening: 0, texts: 0, recent: 0, waiting: 0 } as const;
 
+export type Place = Pick<StoredConversation, 'assistantId' | 'channel' | 'sessionId'>;
+
 export type InboxFilter = {
   assistantId: string;
   status?: Status;
@@ -39,6 +41,13 @@ export const createInbox = (connection: Connection) => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
   return {
+    /** Whose it is, without what was said. */
+    findPlace: async (conversationId: string): Promise<Place | null> => {
+      if (!isUuid(conversationId)) return null;
+      const filter = { _id: homeRange(conversationId), conversationId };
+      return conversations.findOne<Place>(filter, { projection: { assistantId: 1, channel: 1, sessionId: 1 } });
+    },
+
     list: async (filter: InboxFilter) => {
       const rows = await conversations
         .find(queryOf(filter), { projection: LIST_FIELDS, ...endsWithin(WITHIN_MS) })

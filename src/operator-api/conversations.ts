@@ -14,8 +14,8 @@ import { cursor, decodePlace, encodePlace, given, line, nextCursor, uuid, wholeN
 
 const CONVERSATIONS = 50;
 const MESSAGES = 200;
-const inbox = { tag: 'Operators', audience: 'operators' } as const;
-const one = { ...inbox, errors: ['not_found'] } as const;
+const inbox = { tag: 'Operators', audience: 'operators', errors: ['not_found'] } as const;
+const one = { ...inbox, about: 'conversation' } as const;
 const path = '/conversations/:id';
 
 /** Beside what callers see: why the assistant said so, and why the score. */
@@ -49,6 +49,7 @@ const state = (name: string, summary: string) =>
 export const conversationOperations = {
   list: operation({
     ...inbox,
+    about: 'assistant',
     method: 'get',
     path: '/assistants/:id/conversations',
     id: 'listInbox',
@@ -70,6 +71,7 @@ export const conversationOperations = {
   }),
   read: operation({
     ...one,
+    about: 'conversation or own playground', // where the page that tries it finds why
     method: 'get',
     path,
     id: 'readConversation',

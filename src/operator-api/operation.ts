@@ -4,18 +4,24 @@ import type { ErrorCode } from '../platform/errors.ts';
 import type { Operator } from '../operators/operator.ts';
 import type { Audience } from '../operators/roles.ts';
 
+/** What the path's `:id` names, which whoever calls must have; null = nothing but themselves. */
+export type About = 'assistant' | 'conversation' | 'conversation or own playground';
+
+/** Agents call these too: none is declared without saying what of theirs it is about. */
+type ForOperators = { audience: Extract<Audience, 'operators'>; about: About | null };
+type ForOthers = { audience: Exclude<Audience, 'operators'>; about?: never };
+
 /**
  * One operation of the operators' side, said once: the router mounts it, the door asks `audience`, zod checks `query` and
  * `body`, the OpenAPI document lists it, and `audit` names it in the trail.
  */
-export type Operation = {
+export type Operation = (ForOperators | ForOthers) & {
   method: 'get' | 'post' | 'put' | 'patch' | 'delete';
   /** Below `/operator/v1`, as Express writes it. */
   path: string;
   id: string;
   tag: string;
   summary: string;
-  audience: Audience;
   query?: z.ZodObject;
   body?: z.ZodType;
   bodyLimitBytes?: number;

@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { Email, type Operator, RoleName } from '../operators/operator.ts';
+import { AssistantIds, Email, type Operator, RoleName } from '../operators/operator.ts';
 import { type Link, LINK_DAYS, type OperatorStore } from '../operators/store.ts';
 import { type Handled, handled, operation } from './operation.ts';
 import { time, uuid } from './wire.ts';
@@ -13,6 +13,7 @@ const OperatorView = z
     email: z.string(),
     role: RoleName,
     disabled: z.boolean(),
+    assistantIds: AssistantIds,
     invited: z.boolean().meta({ description: 'True: has not chosen a password yet.' }),
     createdAt: time,
     lastSignInAt: time.nullable(),
@@ -45,7 +46,7 @@ export const operatorOperations = {
     tag,
     summary: 'Invite somebody; answers with a link to give them',
     audience,
-    body: z.object({ email: Email, role: RoleName.default('agent') }),
+    body: z.object({ email: Email, role: RoleName.default('agent'), assistantIds: AssistantIds.default(null) }),
     status: 201,
     answer: LinkView,
     audit: 'operator.invite',
@@ -55,9 +56,13 @@ export const operatorOperations = {
     path: '/operators/:id',
     id: 'updateOperator',
     tag,
-    summary: 'Change a role; disable (ends the sessions at once) or enable',
+    summary: 'Change a role, or the assistants an agent has; disable (ends the sessions at once) or enable',
     audience,
-    body: z.object({ role: RoleName.optional(), disabled: z.boolean().optional() }),
+    body: z.object({
+      role: RoleName.optional(),
+      disabled: z.boolean().optional(),
+      assistantIds: AssistantIds.optional(),
+    }),
     answer: OperatorView,
     audit: 'operator.update',
     errors: ['not_found'],
@@ -91,6 +96,8 @@ const toView = ({ generation: _generation, hasPassword, ...operator }: Operator)
   invited: !hasPassword,
 });
 
+const namedIn = ({ assistantIds }: Operator): string => assistantIds?.join(', ') ?? 'all';
+
 const toLinkView = ({ operator, token, expiresAt }: Link): z.input<typeof LinkView> => ({
   operator: toView(operator),
   token,
@@ -103,13 +110,15 @@ export const operatorRoutes = ({ operators }: { operators: OperatorStore }): Han
 
   handled(operatorOperations.invite, async ({ body, note }) => {
     const link = await operators.invite(body);
-    note({ target: link.operator.operatorId, details: { email: link.operator.email, role: body.role } });
+    const { operatorId, email, role } = link.operator;
+    note({ target: operatorId, details: { email, role, assistants: namedIn(link.operator) } });
     return toLinkView(link);
   }),
 
-  handled(operatorOperations.update, async ({ params: { id = '' }, body: { role, disabled }, note }) => {
-    const changed = await operators.updateOperator(id, { role, disabled });
-    note({ target: id, details: { role: changed.role, disabled: changed.disabled } });
+  handled(operatorOperations.update, async ({ params: { id = '' }, body, note }) => {
+    const changed = await operators.updateOperator(id, body);
+    const { role, disabled } = changed;
+    note({ target: id, details: { role, disabled, assistants: namedIn(changed) } });
     return toView(changed);
   }),
 

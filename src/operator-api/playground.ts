@@ -1,11 +1,20 @@
 import * as z from 'zod';
 import { type RateLimiter, rateLimitHeaders } from '../assistants/rate-limit.ts';
 import type { AssistantStore } from '../assistants/store.ts';
+import type { StoredConversation } from '../conversations/conversation.ts';
 import type { Submit } from '../turns/submit.ts';
 import { ChatRequest, ChatResponse, SessionId } from '../turns/turn.ts';
 import { type Handled, handled, operation } from './operation.ts';
 
 const SESSION_MAX = 200;
+
+/** Each operator's sessions are their own. */
+const ownSession = (operatorId: string, sessionId: string): string => `${operatorId}:${sessionId}`;
+
+export const isPlaygroundOf = (
+  operatorId: string,
+  { channel, sessionId }: Pick<StoredConversation, 'channel' | 'sessionId'>,
+): boolean => channel === 'playground' && sessionId.startsWith(ownSession(operatorId, ''));
 
 export const playgroundOperations = {
   turn: operation({
@@ -15,6 +24,7 @@ export const playgroundOperations = {
     tag: 'Operators',
     summary: 'Try it: a turn of nobody’s session, which announces nothing',
     audience: 'operators',
+    about: 'assistant',
     body: z.object({
       sessionId: SessionId.refine((value) => value.length <= SESSION_MAX, `must be at most ${SESSION_MAX} characters`),
       message: ChatRequest.shape.message,
@@ -36,7 +46,7 @@ export const playgroundRoutes = ({ assistants, submit, rateLimiter }: Dependenci
     const { response, delivered } = await submit({
       assistant: await assistants.getAssistant(id),
       channel: 'playground',
-      sessionId: `${operator.operatorId}:${sessionId}`, // each operator's own
+      sessionId: ownSession(operator.operatorId, sessionId),
       message,
       language,
       idempotencyKey: null,

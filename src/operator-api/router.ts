@@ -8,11 +8,12 @@ import { jsonBody } from '../platform/json-body.ts';
 import type { Logger } from '../platform/logger.ts';
 import { findUnstorable } from '../platform/storable.ts';
 import { validate } from '../platform/validation.ts';
+import type { AboutDoor } from './about.ts';
 import type { Call, Handled, Note, Operation } from './operation.ts';
 
 export const OPERATOR_PREFIX = '/operator/v1';
 
-type Dependencies = { access: OperatorAccess; audit: Audit; logger: Logger };
+type Dependencies = { access: OperatorAccess; aboutDoor: AboutDoor; audit: Audit; logger: Logger };
 
 const DEFAULT_STATUS = 200;
 
@@ -70,10 +71,11 @@ export const createOperatorRouter = (all: Handled[], dependencies: Dependencies)
   for (const [path, some] of Map.groupBy(all, ({ operation }) => operation.path)) {
     const route = router.route(path);
     for (const one of some) {
-      const { method, audience, body, bodyLimitBytes } = one.operation;
+      const { method, audience, about, body, bodyLimitBytes } = one.operation;
       const door = audience === 'anyone' ? [] : [dependencies.access.signedInFor(audience)];
+      const own = about ? [dependencies.aboutDoor(about)] : [];
       const reader = body ? [jsonBody({ ...(bodyLimitBytes && { limitBytes: bodyLimitBytes }) })] : [];
-      route[method](...door, ...reader, run(one, dependencies));
+      route[method](...door, ...own, ...reader, run(one, dependencies));
     }
     const methods = some.map(({ operation }) => operation.method.toUpperCase());
     route.all(methodNotAllowed(...methods, ...(methods.includes('GET') ? ['HEAD'] : [])));

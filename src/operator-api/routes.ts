@@ -15,6 +15,7 @@ import type { Logger } from '../platform/logger.ts';
 import type { BeforeWriting } from '../platform/mongo-silence.ts';
 import type { TurnQueue } from '../turns/queue.ts';
 import type { Submit } from '../turns/submit.ts';
+import { createAboutDoor } from './about.ts';
 import { assistantRoutes } from './assistants.ts';
 import { auditRoutes } from './audit.ts';
 import { type BoardQueues, boardRoutes } from './board.ts';
@@ -74,7 +75,11 @@ export const operatorSide = (side: OperatorSide): Router => {
   const access = createOperatorAccess(side);
   const all = PAGES.flatMap((routes) => routes({ ...side, access }));
   const router = Router({ caseSensitive: true });
-  router.use(OPERATOR_PREFIX, ...side.sessions, createOperatorRouter(all, { ...side, access }));
+  router.use(
+    OPERATOR_PREFIX,
+    ...side.sessions,
+    createOperatorRouter(all, { ...side, access, aboutDoor: createAboutDoor(side) }),
+  );
   router.use(boardRoutes({ ...side, access }));
   router.use(dashboardRoutes(side));
   return router;

@@ -6,6 +6,7 @@ import type { OperatorAccess } from '../operators/access.ts';
 import type { Devices } from '../operators/device.ts';
 import type { BeforeWriting } from '../platform/mongo-silence.ts';
 import { Email, type Operator, Password, PASSWORD_MAX, RoleName } from '../operators/operator.ts';
+import { hasAssistant } from '../operators/roles.ts';
 import { beginSession, endSession } from '../operators/session.ts';
 import type { SignInLimits } from '../operators/sign-in-limits.ts';
 import type { OperatorStore } from '../operators/store.ts';
@@ -24,7 +25,7 @@ const Me = z
     role: RoleName,
     assistants: z
       .array(z.object({ assistantId: uuid, name: z.string() }))
-      .meta({ description: 'All there are, by name: what inbox and playground choose from.' }),
+      .meta({ description: 'Those this operator has, by name: what inbox and playground choose from.' }),
   })
   .meta({ id: 'Me' });
 
@@ -48,6 +49,7 @@ export const sessionOperations = {
     tag,
     summary: 'Who is signed in',
     audience: 'operators',
+    about: null,
     answer: Me,
   }),
   look: operation({
@@ -66,6 +68,7 @@ export const sessionOperations = {
     tag,
     summary: 'Sign out of this browser',
     audience: 'operators',
+    about: null,
     audit: 'session.end',
   }),
   signOutEverywhere: operation({
@@ -75,6 +78,7 @@ export const sessionOperations = {
     tag,
     summary: 'End every session of mine, this one too',
     audience: 'operators',
+    about: null,
     audit: 'session.end_all',
   }),
   changePassword: operation({
@@ -84,6 +88,7 @@ export const sessionOperations = {
     tag,
     summary: 'Change my password; my other sessions end',
     audience: 'operators',
+    about: null,
     body: z.object({ current: typed, next: Password }),
     audit: 'operator.change_password',
     errors: ['rate_limited'],
@@ -127,9 +132,10 @@ const addressOf = (req: Request): string => req.ip ?? 'unknown';
 
 export const sessionRoutes = (dependencies: Dependencies): Handled[] => {
   const { access, operators, assistants, devices, limits, beforeWriting } = dependencies;
-  const toMe = async ({ operatorId, email, role }: Operator): Promise<z.input<typeof Me>> => {
-    const all = await assistants.listAssistants();
-    return { operatorId, email, role, assistants: all.map(({ assistantId, name }) => ({ assistantId, name })) };
+  const toMe = async (operator: Operator): Promise<z.input<typeof Me>> => {
+    const { operatorId, email, role } = operator;
+    const own = (await assistants.listAssistants()).filter(({ assistantId }) => hasAssistant(operator, assistantId));
+    return { operatorId, email, role, assistants: own.map(({ assistantId, name }) => ({ assistantId, name })) };
   };
 
   /** A session, and a device that is known from now on. */

@@ -22,11 +22,21 @@ export const Password = z
 
 export const RoleName = z.enum(ROLES);
 
+export const ASSISTANTS_MAX = 500;
+
+export const AssistantIds = z
+  .array(z.uuid())
+  .max(ASSISTANTS_MAX)
+  .nullable()
+  .meta({ description: 'The assistants that an agent has; null = every one, as owners have.' });
+
 export type Operator = {
   operatorId: string;
   email: string;
   role: Role;
   disabled: boolean;
+  /** What an agent is limited to; null = every assistant, as for owners. */
+  assistantIds: string[] | null;
   /** False: invited, and the link not yet used. */
   hasPassword: boolean;
   /** A session carries the one it was begun under; raised, it ends them all. */
@@ -38,8 +48,10 @@ export type Operator = {
 /** By its hash alone; one at a time, a new one ends the last. */
 export type StoredLink = { hash: string; until: Date };
 
-export type StoredOperator = Omit<Operator, 'operatorId' | 'hasPassword'> & {
+export type StoredOperator = Omit<Operator, 'operatorId' | 'hasPassword' | 'assistantIds'> & {
   _id: string;
+  /** Those made before it existed do not have it. */
+  assistantIds?: string[] | null;
   passwordHash: string | null;
   link: StoredLink | null;
   /** How often it was the owner left when another went. */
@@ -53,6 +65,7 @@ const operatorSchema = new Schema<StoredOperator>(
     passwordHash: { type: String, default: null },
     role: { type: String, required: true },
     disabled: { type: Boolean, required: true },
+    assistantIds: { type: [String], default: undefined },
     generation: { type: Number, required: true },
     link: { type: Schema.Types.Mixed, default: null },
     createdAt: { type: Date, required: true },
@@ -74,9 +87,11 @@ export const toOperator = ({
   passwordHash,
   link: _link,
   vouched: _vouched,
+  assistantIds = null,
   ...stored
 }: StoredOperator): Operator => ({
   operatorId: _id,
   ...stored,
+  assistantIds,
   hasPassword: passwordHash !== null,
 });

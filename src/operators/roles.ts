@@ -5,4 +5,10 @@ export type Role = (typeof ROLES)[number];
 export const AUDIENCES = ['anyone', 'operators', 'owners'] as const;
 export type Audience = (typeof AUDIENCES)[number];
 
+/** Owners have every assistant, an agent those given to them; null = every one (contract §7). */
+export const hasAssistant = (
+  { role, assistantIds }: { role: Role; assistantIds: string[] | null },
+  assistantId: string,
+): boolean => role === 'owner' || assistantIds === null || assistantIds.includes(assistantId);
+
 export const mayUse = (role: Role, audience: Audience): boolean => audience !== 'owners' || role === 'owner';

@@ -6,12 +6,16 @@ import { invalid, notFound } from '../platform/errors.ts';
 import { newId } from '../platform/ids.ts';
 import { isDuplicateKey } from '../platform/mongo.ts';
 import { type Operator, operatorModel, type StoredLink, type StoredOperator, toOperator } from './operator.ts';
+import { createGivenAssistants } from './given-assistants.ts';
 import { createVerifier, hashPassword } from './password.ts';
 import type { Role } from './roles.ts';
 
 export const LINK_DAYS = 7;
 const DAY_MS = 86_400_000;
 const AFTER = { returnDocument: 'after' } as const;
+
+type NewOperator = { email: string; role: Role; assistantIds?: string[] | null };
+type OperatorChange = { [Name in 'role' | 'disabled' | 'assistantIds']?: Operator[Name] | undefined };
 
 export type Link = { operator: Operator; token: string; expiresAt: Date };
 
@@ -24,6 +28,7 @@ const newLink = (): { token: string; link: StoredLink } => {
 export const createOperatorStore = (connection: Connection) => {
   const operators = operatorModel(connection);
   const isPassword = createVerifier();
+  const givenAssistants = createGivenAssistants(connection);
 
   const insert = async (given: Pick<StoredOperator, 'email' | 'role'> & Partial<StoredOperator>): Promise<Operator> => {
     const stored: StoredOperator = {
@@ -69,8 +74,18 @@ export const createOperatorStore = (connection: Connection) => {
   return {
     models: [operators],
 
-    createOperator: async (given: { email: string; role: Role; password: string }): Promise<Operator> =>
-      insert({ email: given.email, role: given.role, passwordHash: await hashPassword(given.password) }),
+    createOperator: async ({
+      email,
+      role,
+      password,
+      assistantIds = null,
+    }: NewOperator & { password: string }): Promise<Operator> =>
+      insert({
+        email,
+        role,
+        assistantIds: await givenAssistants({ role, assistantIds }),
+        passwordHash: await hashPassword(password),
+      }),
 
     findOperator: async (operatorId: string): Promise<Operator | null> => {
       const stored = await operators.findById(operatorId).lean();
@@ -111,9 +126,10 @@ export const createOperatorStore = (connection: Connection) => {
     },
 
     /** An operator without a password, and the link to choose one by. Its token is in this answer and nowhere else. */
-    invite: async (given: { email: string; role: Role }): Promise<Link> => {
+    invite: async ({ email, role, assistantIds: ids = null }: NewOperator): Promise<Link> => {
       const { token, link } = newLink();
-      return { operator: await insert({ ...given, link }), token, expiresAt: link.until };
+      const assistantIds = await givenAssistants({ role, assistantIds: ids });
+      return { operator: await insert({ email, role, assistantIds, link }), token, expiresAt: link.until };
     },
 
     /** For one who has forgotten the password, or let the invitation lapse; the old password holds until it is used. */
@@ -147,15 +163,18 @@ export const createOperatorStore = (connection: Connection) => {
       return change({ _id: operatorId, passwordHash: stored?.passwordHash }, { $set: set, $inc: { generation: 1 } });
     },
 
-    /** Another role, shut out or let in again: both or neither. */
-    updateOperator: (
-      operatorId: string,
-      { role, disabled }: { role?: Role | undefined; disabled?: boolean | undefined },
-    ): Promise<Operator> =>
+    /** Another role, other assistants, shut out or let in again: all or none of it. An owner made so has every assistant. */
+    updateOperator: (operatorId: string, { role, disabled, assistantIds }: OperatorChange): Promise<Operator> =>
       connection.transaction(async (session) => {
+        const before = await operators.findById(operatorId).session(session).lean();
+        if (!before) throw notFound();
+        const ids = assistantIds === undefined && role === 'owner' ? null : assistantIds;
         const set = {
           ...(role !== undefined && { role }),
           ...(disabled !== undefined && { disabled }),
+          ...(ids !== undefined && {
+            assistantIds: await givenAssistants({ role: role ?? before.role, assistantIds: ids }),
+          }),
           ...(disabled && { link: null }),
         };
         if (disabled || (role !== undefined && role !== 'owner')) await vouch(operatorId, session);

@@ -87,6 +87,24 @@ export const PAGES: Shown[] = [
   { name: 'settings', path: of('settings') },
   { name: 'assistants', path: () => '/assistants' },
   { name: 'operators', path: () => '/operators' },
+  {
+    name: 'operators-invite',
+    path: () => '/operators',
+    after: async (page) => {
+      await press('Invite')(page);
+      await page.getByLabel('Only some').check();
+      await page.getByLabel('Their assistants').waitFor();
+    },
+  },
+  {
+    name: 'operators-assistants',
+    path: () => '/operators',
+    after: async (page) => {
+      await page.getByRole('button', { name: 'Actions for bo@' }).click();
+      await page.getByRole('menuitem', { name: 'Assistants…' }).click();
+      await page.getByRole('dialog').getByText('Only some').waitFor();
+    },
+  },
   { name: 'audit', path: () => '/audit' },
   { name: 'account', path: () => '/account' },
   { name: 'not-found', path: () => '/nowhere' },

@@ -78,12 +78,14 @@ const makeAssistants = async ({ call }: Owner, { service: { assistants } }: Plac
   return assistantId;
 };
 
-const makeOperators = async ({ call }: Owner): Promise<void> => {
-  for (const [email, role] of [
-    ['bo@harbour-roasters.example', 'agent'],
-    ['cleo@harbour-roasters.example', 'owner'],
+const makeOperators = async ({ call }: Owner, assistantId: string): Promise<void> => {
+  for (const [name, role, assistantIds] of [
+    ['bo', 'agent', [assistantId]],
+    ['cleo', 'owner', null],
+    ['dev', 'agent', null],
+    ['eve', 'agent', []],
   ]) {
-    await call('/operators', { email, role });
+    await call('/operators', { email: `${name}@harbour-roasters.example`, role, assistantIds });
   }
 };
 
@@ -149,7 +151,7 @@ export const setScene = async (place: Place): Promise<Scene> => {
     await openReceiver({ respond: () => ({ status: 410, body: 'gone' }) }),
   ];
   const assistantId = await makeAssistants(owner, place);
-  await makeOperators(owner);
+  await makeOperators(owner, assistantId);
   const apiKey = await makeKeys(owner, assistantId);
   const [endpointId = '', failing = '', gone = ''] = await makeEndpoints(owner, assistantId, receivers);
   await callChannel(owner, place, assistantId);

@@ -3,16 +3,23 @@ import { call } from '../../api.ts';
 import { FormDialog } from '../../parts/dialog.tsx';
 import { useFields } from '../../parts/form.tsx';
 import { useChange } from '../../query.ts';
-import type { OperatorLink } from '../../types.ts';
+import type { Me, OperatorLink } from '../../types.ts';
+import { AssistantsField } from './assistants-field.tsx';
 
-export const Invite = ({ onClose, onMade }: { onClose: () => void; onMade: (made: OperatorLink) => void }) => {
+type Fields = { email: string; role: string; assistantIds: string[] | null };
+type Props = { assistants: Me['assistants']; onClose: () => void; onMade: (made: OperatorLink) => void };
+
+export const Invite = ({ assistants, onClose, onMade }: Props) => {
   const invite = useChange({
-    run: (body: { email: string; role: string }) => call<OperatorLink>('POST', '/operators', { body }),
+    run: ({ assistantIds, ...body }: Fields) =>
+      call<OperatorLink>('POST', '/operators', {
+        body: { ...body, ...(body.role === 'agent' && { assistantIds }) },
+      }),
     touches: ['/operators'],
     quiet: true,
     after: onMade,
   });
-  const form = useFields({ email: '', role: 'agent' }, invite.error);
+  const form = useFields<Fields>({ email: '', role: 'agent', assistantIds: null }, invite.error);
   return (
     <FormDialog
       title="Invite an operator"
@@ -32,6 +39,7 @@ export const Invite = ({ onClose, onMade }: { onClose: () => void; onMade: (made
           <Radio value="owner" label="Owner" description="Sees and changes everything." />
         </Stack>
       </Radio.Group>
+      {form.values.role === 'agent' && <AssistantsField assistants={assistants} {...form.pick('assistantIds')} />}
     </FormDialog>
   );
 };

@@ -10,6 +10,7 @@ import { Shown } from '../../parts/states.tsx';
 import { dateAndTime } from '../../parts/when.tsx';
 import { useChange, useRead } from '../../query.ts';
 import type { Me, Operator, OperatorLink, Operators as OperatorList } from '../../types.ts';
+import { AssistantsDialog } from './assistants-dialog.tsx';
 import { Invite } from './invite.tsx';
 import { OperatorRow } from './operator-row.tsx';
 
@@ -46,6 +47,7 @@ const useOperatorChanges = (onLink: (link: Secret) => void) => {
 const Operators = ({ me }: { me: Me }) => {
   const read = useRead<OperatorList>(PATH);
   const [inviting, setInviting] = useState(false);
+  const [limiting, setLimiting] = useState<Operator | null>(null);
   const [secret, setSecret] = useState<Secret | null>(null);
   const { dialog, ask } = useConfirm();
   const { update, link, signOut } = useOperatorChanges(setSecret);
@@ -57,7 +59,7 @@ const Operators = ({ me }: { me: Me }) => {
       body:
         role === 'owner'
           ? 'Owners see and change everything: keys, webhooks, operators.'
-          : 'Agents answer conversations and try the assistants. They see no keys, no webhooks and no operators.',
+          : 'Agents answer conversations and try the assistants: all of them until you choose. They see no keys, no webhooks and no operators.',
       action: role === 'owner' ? 'Make owner' : 'Make agent',
       onConfirm: () => update.mutate({ one, role }),
     });
@@ -91,6 +93,7 @@ const Operators = ({ me }: { me: Me }) => {
   const menuOf = (one: Operator) => (
     <RowMenu label={`Actions for ${one.email}`}>
       <Menu.Item onClick={() => askRole(one)}>{one.role === 'owner' ? 'Make agent…' : 'Make owner…'}</Menu.Item>
+      {one.role === 'agent' && <Menu.Item onClick={() => setLimiting(one)}>Assistants…</Menu.Item>}
       {!one.disabled && (
         <Menu.Item onClick={() => askLink(one)}>{one.invited ? 'New invitation link…' : 'Reset password…'}</Menu.Item>
       )}
@@ -120,12 +123,7 @@ const Operators = ({ me }: { me: Me }) => {
           {({ operators }) => (
             <ul className="rows" aria-label="Operators">
               {operators.map((one) => (
-                <OperatorRow
-                  key={one.operatorId}
-                  one={one}
-                  isMe={one.operatorId === me.operatorId}
-                  menu={menuOf(one)}
-                />
+                <OperatorRow key={one.operatorId} one={one} me={me} menu={menuOf(one)} />
               ))}
             </ul>
           )}
@@ -133,6 +131,7 @@ const Operators = ({ me }: { me: Me }) => {
       </Section>
       {inviting && (
         <Invite
+          assistants={me.assistants}
           onClose={() => setInviting(false)}
           onMade={(made) => {
             setInviting(false);
@@ -140,6 +139,7 @@ const Operators = ({ me }: { me: Me }) => {
           }}
         />
       )}
+      {limiting && <AssistantsDialog one={limiting} assistants={me.assistants} onClose={() => setLimiting(null)} />}
       <SecretDialog secret={secret} onClose={() => setSecret(null)} />
       {dialog}
     </Page>

@@ -1,21 +1,33 @@
 import type { ReactNode } from 'react';
 import { Status } from '../../parts/status.tsx';
 import { When } from '../../parts/when.tsx';
-import type { Operator } from '../../types.ts';
+import type { Me, Operator } from '../../types.ts';
 
 const State = ({ one }: { one: Operator }) => {
   if (one.disabled) return <Status tone="calm">Disabled</Status>;
   return one.invited ? <Status tone="warn">Invited</Status> : <Status tone="good">Active</Status>;
 };
 
-export const OperatorRow = ({ one, isMe, menu }: { one: Operator; isMe: boolean; menu: ReactNode }) => (
+/** As a person would say it; an assistant made a moment ago may not be known here by its name. */
+const inWords = ({ role, assistantIds }: Operator, assistants: Me['assistants']): string => {
+  if (role === 'owner') return 'Owner';
+  if (assistantIds === null) return 'Agent · All assistants';
+  if (assistantIds.length === 0) return 'Agent · No assistant';
+  const names = assistants.filter(({ assistantId }) => assistantIds.includes(assistantId)).map(({ name }) => name);
+  const others = assistantIds.length - names.length;
+  return `Agent · ${[...names, ...(others > 0 ? [`${others} more`] : [])].join(', ')}`;
+};
+
+type Props = { one: Operator; me: Me; menu: ReactNode };
+
+export const OperatorRow = ({ one, me, menu }: Props) => (
   <li className="row row-stack">
     <div className="row-main">
       <div className="row-title">
         {one.email}
-        {isMe && <span className="tag">you</span>}
+        {one.operatorId === me.operatorId && <span className="tag">you</span>}
       </div>
-      <div className="row-sub">{one.role === 'owner' ? 'Owner' : 'Agent'}</div>
+      <div className="row-sub">{inWords(one, me.assistants)}</div>
     </div>
     <span className="operator-state">
       <State one={one} />

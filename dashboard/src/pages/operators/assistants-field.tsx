@@ -1,0 +1,41 @@
+import { MultiSelect, Radio, Stack } from '@mantine/core';
+import type { Me } from '../../types.ts';
+
+type Props = {
+  assistants: Me['assistants'];
+  value: string[] | null;
+  onChange: (value: string[] | null) => void;
+  error?: string;
+};
+
+/** All of them, those made later too, or those that are chosen here. */
+export const AssistantsField = ({ assistants, value, onChange, error }: Props) => (
+  <Stack gap="sm">
+    <Radio.Group
+      label="Assistants"
+      value={value === null ? 'all' : 'some'}
+      onChange={(choice) => onChange(choice === 'all' ? null : [])}
+      {...(value === null && error !== undefined && { error })}
+    >
+      <Stack gap="sm" mt={6}>
+        <Radio value="all" label="All assistants" description="Also those made later." />
+        <Radio value="some" label="Only some" description="They do not see the others." />
+      </Stack>
+    </Radio.Group>
+    {value !== null && (
+      <MultiSelect
+        aria-label="Their assistants"
+        placeholder={value.length === 0 ? 'Choose assistants' : ''}
+        data={assistants.map(({ assistantId, name }) => ({ value: assistantId, label: name }))}
+        value={value}
+        onChange={onChange}
+        searchable
+        hidePickedOptions
+        nothingFoundMessage="No other assistant"
+        maxDropdownHeight={220}
+        {...(value.length === 0 && { description: 'None chosen: they see no assistant.' })}
+        {...(error !== undefined && { error })}
+      />
+    )}
+  </Stack>
+);

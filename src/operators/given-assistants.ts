@@ -1,0 +1,20 @@
+import type { Connection } from 'mongoose';
+import { assistantModels } from '../assistants/assistant.ts';
+import { invalid } from '../platform/errors.ts';
+import type { Role } from './roles.ts';
+
+type Given = { role: Role; assistantIds: string[] | null };
+
+/** What an operator of that role may be given: each id once, every one known. Owners have all, and no list. */
+export const createGivenAssistants = (connection: Connection) => {
+  const { assistants } = assistantModels(connection);
+
+  return async ({ role, assistantIds }: Given): Promise<string[] | null> => {
+    if (assistantIds === null) return null;
+    if (role === 'owner') throw invalid('assistantIds', 'not_for_owners', 'must be null: owners have every assistant');
+    const once = [...new Set(assistantIds)];
+    const known = await assistants.countDocuments({ _id: { $in: once } });
+    if (known < once.length) throw invalid('assistantIds', 'unknown', 'names an assistant that there is not');
+    return once;
+  };
+};
