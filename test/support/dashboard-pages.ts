@@ -93,7 +93,8 @@ export const PAGES: Shown[] = [
     after: async (page) => {
       await press('Invite')(page);
       await page.getByLabel('Only some').check();
-      await page.getByLabel('Their assistants').waitFor();
+      await page.getByRole('combobox', { name: 'Their assistants' }).click();
+      await page.getByRole('option').first().waitFor();
     },
   },
   {

@@ -79,13 +79,14 @@ const makeAssistants = async ({ call }: Owner, { service: { assistants } }: Plac
 };
 
 const makeOperators = async ({ call }: Owner, assistantId: string): Promise<void> => {
-  for (const [name, role, assistantIds] of [
-    ['bo', 'agent', [assistantId]],
-    ['cleo', 'owner', null],
-    ['dev', 'agent', null],
-    ['eve', 'agent', []],
+  const at = (name: string) => `${name}@harbour-roasters.example`;
+  for (const body of [
+    { email: at('bo'), role: 'agent', assistantIds: [assistantId] },
+    { email: at('cleo'), role: 'owner' },
+    { email: at('dev'), role: 'agent' },
+    { email: at('eve'), role: 'agent', assistantIds: [] },
   ]) {
-    await call('/operators', { email: `${name}@harbour-roasters.example`, role, assistantIds });
+    await call('/operators', body);
   }
 };
 
