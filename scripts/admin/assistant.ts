@@ -69,14 +69,14 @@ export const addAssistantCommands = (program: Command, run: Run): void => {
     .action((assistantId: string) =>
       run(async (opened) => {
         const shown = toShown(await getAssistant(opened, assistantId));
-        const [knowledge, keys, endpoints] = await Promise.all([
-          opened.assistants.listKnowledge(assistantId),
-          opened.assistants.listApiKeys(assistantId),
+        const [knowledgeEntries, apiKeys, endpoints] = await Promise.all([
+          opened.assistants.countKnowledge(assistantId),
+          opened.assistants.countApiKeys(assistantId),
           opened.endpoints.listEndpoints(assistantId),
         ]);
         const counts = {
-          knowledgeEntries: knowledge.length,
-          apiKeys: keys.filter(({ revokedAt }) => revokedAt === null).length,
+          knowledgeEntries,
+          apiKeys,
           endpoints: endpoints.length,
         };
         const text = fields({

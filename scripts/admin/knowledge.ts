@@ -1,11 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { type Command, Option } from 'commander';
-import {
-  KNOWLEDGE_FORMATS,
-  type KnowledgeFormat,
-  knowledgeFormatOf,
-  parseKnowledge,
-} from '../../src/assistants/knowledge-import.ts';
+import { KNOWLEDGE_FORMATS, type KnowledgeFormat, knowledgeFormatOf } from '../../src/assistants/knowledge-import.ts';
+import { readKnowledge } from '../../src/assistants/knowledge-reading.ts';
 import { ASSISTANT_OPTION, example } from './arguments.ts';
 import { getAssistant } from './assistant.ts';
 import { Failure, usage } from './failure.ts';
@@ -45,7 +41,7 @@ export const addKnowledgeCommands = (program: Command, run: Run): void => {
           throw usage(`The name of ${file} does not tell its format: give --format ${KNOWLEDGE_FORMATS.join('|')}.`);
         return run(async (opened) => {
           await getAssistant(opened, assistant);
-          const { entries, refused } = parseKnowledge(format, readText(file));
+          const { entries, refused } = await readKnowledge(format, readText(file));
           if (entries.length > 0)
             await opened.assistants.addKnowledge(assistant, entries, { replace: replace === true });
           const refusals = refused.map(({ line, reason }) => `\n  line ${line}: ${plain(reason)}`).join('');

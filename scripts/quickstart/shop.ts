@@ -1,4 +1,5 @@
-import type { AssistantInput, KnowledgeInput } from '../../src/assistants/assistant.ts';
+import type { AssistantInput } from '../../src/assistants/assistant.ts';
+import type { KnowledgeInput } from '../../src/assistants/knowledge-input.ts';
 
 type Entry = Pick<KnowledgeInput, 'question' | 'answer'> & Partial<KnowledgeInput>;
 

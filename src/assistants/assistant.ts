@@ -1,50 +1,16 @@
 import { type Connection, Schema } from 'mongoose';
 import * as z from 'zod';
 import { type EngineSettings, RETRIEVAL } from './engine-settings.ts';
-import { SuggestedAction } from './suggested-action.ts';
+import type { KnowledgeInput } from './knowledge-input.ts';
+import { LanguageTag } from './language-tag.ts';
 
 export const DEFAULT_LIMIT_PER_MINUTE = 60;
 export const DEFAULT_DEDUPE_WINDOW_S = 60;
 
-const canonicalLanguage = (value: string): string | null => {
-  try {
-    return Intl.getCanonicalLocales(value)[0] ?? null;
-  } catch {
-    return null;
-  }
-};
-
-const MAX_LANGUAGE_LENGTH = 35;
-
-/** A well-formed BCP 47 tag of at most 35 characters, canonical (contract §1). */
-export const LanguageTag = z.string().transform((value, context) => {
-  const canonical = value.length <= MAX_LANGUAGE_LENGTH ? canonicalLanguage(value) : null;
-  if (canonical === null) {
-    context.addIssue({ code: 'custom', message: 'must be a well-formed BCP 47 language tag of at most 35 characters' });
-    return z.NEVER;
-  }
-  return canonical;
-});
-
 export const GUARDS = ['off', 'flag', 'refuse'] as const;
 
-const line = (max: number) => z.string().trim().min(1).max(max);
-
-/** One question with its other wordings and its answer, as imported or written in the dashboard. */
-export const KnowledgeInput = z.object({
-  question: line(500),
-  variants: z.array(line(500)).max(50).default([]),
-  answer: line(4000),
-  language: LanguageTag.nullish().transform((value) => value ?? null),
-  actions: z.array(SuggestedAction).max(5).default([]),
-  tags: z.array(line(50)).max(20).default([]),
-});
-export type KnowledgeInput = z.infer<typeof KnowledgeInput>;
-
-export type KnowledgeEntry = KnowledgeInput & { entryId: string };
-
 export const AssistantInput = z.object({
-  name: line(100),
+  name: z.string().trim().min(1).max(100),
   instructions: z.string().max(8000).default(''),
   languages: z.array(LanguageTag).max(50).default([]),
   holdingText: z
@@ -79,11 +45,17 @@ export type Assistant = z.infer<typeof AssistantInput> & {
 /** Those made before a setting existed do not have it. */
 const LATER_DEFAULTS = { engine: RETRIEVAL, guard: 'flag' as const, allowedLinks: [] };
 
+/**
+ * Of an assistant's entries. `last`: given out up to here; `from`: what stands before it was replaced; `unfinished`: taken
+ * by imports that have not ended, or never will, since their process was killed. Nobody reads what stands there.
+ */
+export type KnowledgePlaces = { last?: number; from?: number; unfinished?: UnfinishedPlaces[] };
+export type UnfinishedPlaces = { first: number; last: number; at: Date };
+
 export type StoredAssistant = Omit<Assistant, 'assistantId' | keyof typeof LATER_DEFAULTS> &
   Partial<Pick<Assistant, keyof typeof LATER_DEFAULTS>> & {
     _id: string;
-    /** Of its entries. `last`: given out up to here; `from`: what stands before it was replaced. */
-    knowledgePlaces?: { last?: number; from?: number };
+    knowledgePlaces?: KnowledgePlaces;
   };
 
 export const toAssistant = ({ _id, knowledgePlaces: _places, ...stored }: StoredAssistant): Assistant => ({
@@ -91,6 +63,7 @@ export const toAssistant = ({ _id, knowledgePlaces: _places, ...stored }: Stored
   ...LATER_DEFAULTS,
   ...stored,
 });
+
 export type StoredKnowledge = KnowledgeInput & { _id: string; assistantId: string; position: number };
 
 const assistantSchema = new Schema<StoredAssistant>(
@@ -112,7 +85,11 @@ const assistantSchema = new Schema<StoredAssistant>(
       limitPerMinute: { type: Number, required: true },
     },
     version: { type: Number, required: true },
-    knowledgePlaces: { type: { last: Number, from: Number }, _id: false, default: undefined },
+    knowledgePlaces: {
+      type: { last: Number, from: Number, unfinished: { type: [Schema.Types.Mixed], default: undefined } },
+      _id: false,
+      default: undefined,
+    },
     createdAt: { type: Date, required: true },
   },
   { collection: 'assistants', versionKey: false, strictQuery: 'throw' },

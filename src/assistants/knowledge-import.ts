@@ -1,12 +1,12 @@
 import type * as z from 'zod';
-import { MAX_DETAILS } from '../platform/errors.ts';
+import { invalid, MAX_DETAILS } from '../platform/errors.ts';
 import { findUnstorable } from '../platform/storable.ts';
 import { check, detailOf } from '../platform/validation.ts';
-import { KnowledgeInput } from './assistant.ts';
 import { readCsv } from './knowledge-import/csv.ts';
 import { readJson } from './knowledge-import/json.ts';
 import { readMarkdown } from './knowledge-import/markdown.ts';
 import type { Row } from './knowledge-import/row.ts';
+import { KnowledgeInput, MAX_KNOWLEDGE } from './knowledge-input.ts';
 
 export const KNOWLEDGE_FORMATS = ['json', 'csv', 'markdown'] as const;
 export type KnowledgeFormat = (typeof KNOWLEDGE_FORMATS)[number];
@@ -55,7 +55,7 @@ const MAX_REFUSED = 1_000;
 
 /**
  * Questions and answers from a file's text. A bad row is refused with the line it begins on and the reason, the others are
- * kept. Throws only where the file as a whole is not of the format.
+ * kept. Throws only where the file as a whole is not of the format, or has more than an assistant may know.
  */
 export const parseKnowledge = (format: KnowledgeFormat, text: string): ParsedKnowledge => {
   const entries: KnowledgeInput[] = [];
@@ -68,8 +68,12 @@ export const parseKnowledge = (format: KnowledgeFormat, text: string): ParsedKno
     }
     entry += 1;
     const judged = 'reason' in row ? row : judge(row.fields);
-    if ('entry' in judged) entries.push(judged.entry);
-    else {
+    if ('entry' in judged) {
+      if (entries.length >= MAX_KNOWLEDGE) {
+        throw invalid('file', 'too_many', `must have at most ${MAX_KNOWLEDGE.toLocaleString('en')} entries`);
+      }
+      entries.push(judged.entry);
+    } else {
       // A JSON file may be one long line: the entry's number tells more than its line.
       const reason = format === 'json' ? `entry ${entry}: ${judged.reason}` : judged.reason;
       refused.push({ line: row.line, reason });

@@ -7,7 +7,8 @@ import { stopwords as italian } from '@orama/stopwords/italian';
 import { stopwords as portuguese } from '@orama/stopwords/portuguese';
 import { stopwords as spanish } from '@orama/stopwords/spanish';
 import { LRUCache } from 'lru-cache';
-import type { Assistant, KnowledgeEntry } from './assistant.ts';
+import type { Assistant } from './assistant.ts';
+import type { KnowledgeEntry } from './knowledge-input.ts';
 
 // For people who look after the knowledge. What a visitor's message finds is the engine's business, and much finer.
 

@@ -1,9 +1,14 @@
 import { LRUCache } from 'lru-cache';
 import { notFound } from '../platform/errors.ts';
 import { newId } from '../platform/ids.ts';
-import type { Assistant, assistantModels, KnowledgeEntry, KnowledgeInput, StoredKnowledge } from './assistant.ts';
+import { collectionOf } from '../platform/mongo.ts';
+import type { Assistant, assistantModels, StoredKnowledge } from './assistant.ts';
+import type { KnowledgeEntry, KnowledgeInput } from './knowledge-input.ts';
+import { createKnowledgePlaces, readable } from './knowledge-places.ts';
 
 const CACHED_ASSISTANTS = 1000;
+/** Written at once: to put it into bytes takes a few milliseconds, and others have their turn before the next. */
+const WRITTEN_AT_ONCE = 500;
 
 const toEntry = ({ _id, assistantId: _assistant, position: _position, ...entry }: StoredKnowledge): KnowledgeEntry => ({
   ...entry,
@@ -13,41 +18,41 @@ const toEntry = ({ _id, assistantId: _assistant, position: _position, ...entry }
 /** What assistants know, in its order. */
 export const createKnowledgeStore = ({ assistants, knowledge }: ReturnType<typeof assistantModels>) => {
   const byVersion = new LRUCache<string, { version: number; entries: KnowledgeEntry[] }>({ max: CACHED_ASSISTANTS });
+  const places = createKnowledgePlaces({ assistants, knowledge });
+
+  /** A replacement that ended meanwhile may have removed what was being read: then it is read again. */
+  const consistently = async <Found>(
+    assistantId: string,
+    find: (filter: ReturnType<typeof readable>) => Promise<Found>,
+  ): Promise<Found> => {
+    for (let before = await places.read(assistantId); ; ) {
+      const found = await find(readable(assistantId, before));
+      const after = await places.read(assistantId);
+      if (after.from === before.from) return found;
+      before = after;
+    }
+  };
 
   const load = async (assistantId: string): Promise<KnowledgeEntry[]> => {
-    const assistant = await assistants.findById(assistantId).select({ knowledgePlaces: 1 }).lean();
-    const from = assistant?.knowledgePlaces?.from ?? 0;
-    const rows = await knowledge
-      .find({ assistantId, position: { $gte: from } })
-      .sort({ position: 1 })
-      .lean();
+    const rows = await consistently(assistantId, (filter) => knowledge.find(filter).sort({ position: 1 }).lean());
     return rows.map(toEntry);
   };
 
-  /** So many places after all that were given out, for one import alone: two at once do not get into each other's order. */
-  const takePlaces = async (assistantId: string, count: number): Promise<number> => {
-    // For assistants made before places were counted.
-    const highest = (await knowledge.findOne({ assistantId }).sort({ position: -1 }).lean())?.position ?? 0;
-    const last = { $add: [{ $max: ['$knowledgePlaces.last', highest] }, count] };
-    const stored = await assistants
-      .findOneAndUpdate({ _id: assistantId }, [{ $set: { 'knowledgePlaces.last': last } }], {
-        returnDocument: 'after',
-        updatePipeline: true,
-      })
-      .lean();
-    if (!stored) throw notFound();
-    return (stored.knowledgePlaces?.last ?? count) - count + 1;
+  const raiseVersion = async (assistantId: string): Promise<void> => {
+    const { matchedCount } = await assistants.updateOne({ _id: assistantId }, { $inc: { version: 1 } });
+    if (matchedCount === 0) throw notFound();
   };
 
-  /** Raised after the entries are there, so that nobody indexes half of them for long. Answers where the valid ones begin. */
-  const raiseVersion = async (assistantId: string, replacedBefore?: number): Promise<number> => {
-    const update = {
-      $inc: { version: 1 },
-      ...(replacedBefore !== undefined && { $max: { 'knowledgePlaces.from': replacedBefore } }),
-    };
-    const stored = await assistants.findOneAndUpdate({ _id: assistantId }, update, { returnDocument: 'after' }).lean();
-    if (!stored) throw notFound();
-    return stored.knowledgePlaces?.from ?? 0;
+  const insert = async (assistantId: string, first: number, entries: KnowledgeInput[]): Promise<KnowledgeEntry[]> => {
+    const inserted: KnowledgeEntry[] = [];
+    for (let from = 0; from < entries.length; from += WRITTEN_AT_ONCE) {
+      const rows = entries
+        .slice(from, from + WRITTEN_AT_ONCE)
+        .map((entry, index) => ({ _id: newId(), assistantId, position: first + from + index, ...entry }));
+      await collectionOf(knowledge).insertMany(rows);
+      inserted.push(...rows.map(toEntry));
+    }
+    return inserted;
   };
 
   return {
@@ -62,22 +67,29 @@ export const createKnowledgeStore = ({ assistants, knowledge }: ReturnType<typeo
 
     listKnowledge: load,
 
+    countKnowledge: (assistantId: string): Promise<number> =>
+      consistently(assistantId, (filter) => knowledge.countDocuments(filter).exec()),
+
     /**
-     * Adds entries after those there are. With `replace` the earlier ones end in one write, once these are there: nobody
-     * reads none, and of two that replace at once the later one's stay, alone.
+     * Adds entries after those there are; they are read all at once, or never. With `replace` the earlier ones end in that
+     * same write: nobody reads none, and of two that replace at once the later one's stay, alone.
      */
     addKnowledge: async (
       assistantId: string,
       entries: KnowledgeInput[],
       { replace = false } = {},
     ): Promise<KnowledgeEntry[]> => {
-      const first = await takePlaces(assistantId, entries.length);
-      const rows = entries.map((entry, index) => ({ _id: newId(), assistantId, position: first + index, ...entry }));
-      await knowledge.insertMany(rows);
-      const from = await raiseVersion(assistantId, replace ? first : undefined);
+      const first = await places.take(assistantId, entries.length, { replace });
+      const added = await insert(assistantId, first, entries).catch(async (cause: unknown) => {
+        // Nobody reads them; their places stay taken, since a write that was given up may still arrive.
+        const position = { $gte: first, $lt: first + entries.length };
+        await knowledge.deleteMany({ assistantId, position }).catch(() => undefined);
+        throw cause;
+      });
+      const from = await places.finish(assistantId, first, { replace });
       // Also where somebody else has replaced them in the meantime, these included.
       if (replace || from > first) await knowledge.deleteMany({ assistantId, position: { $lt: from } });
-      return rows.map(toEntry);
+      return added;
     },
 
     /** The entry keeps its id and its place. */

@@ -103,6 +103,7 @@ export const createAssistantStore = ({ connection, vault }: { connection: Connec
         sessionKey: randomBytes(32).toString('base64url'),
         channel: { connected: false, tokenHash: null, limitPerMinute: DEFAULT_LIMIT_PER_MINUTE },
         version: 1,
+        knowledgePlaces: { last: 0, from: 0 },
         createdAt: serverDate(),
       };
       await assistants.create(stored);
@@ -171,6 +172,9 @@ export const createAssistantStore = ({ connection, vault }: { connection: Connec
 
     listApiKeys: async (assistantId: string): Promise<ApiKey[]> =>
       (await apiKeys.find({ assistantId }).sort({ createdAt: -1 }).lean()).map((stored) => toApiKey(stored)),
+
+    countApiKeys: (assistantId: string): Promise<number> =>
+      apiKeys.countDocuments({ assistantId, revokedAt: null }).exec(),
 
     /** A new secret under the same id, name and limit; the old one ends in the same write. A revoked key stays revoked. */
     rotateApiKey: async (keyId: string): Promise<{ key: ApiKey; apiKey: string }> => {

@@ -1,6 +1,7 @@
 import * as z from 'zod';
-import { KnowledgeInput } from '../assistants/assistant.ts';
-import { KNOWLEDGE_FORMATS, parseKnowledge } from '../assistants/knowledge-import.ts';
+import { KNOWLEDGE_FORMATS } from '../assistants/knowledge-import.ts';
+import { KnowledgeInput } from '../assistants/knowledge-input.ts';
+import { readKnowledge } from '../assistants/knowledge-reading.ts';
 import { createFindConflicts, searchKnowledge } from '../assistants/knowledge-search.ts';
 import type { AssistantStore } from '../assistants/store.ts';
 import { SuggestedAction } from '../assistants/suggested-action.ts';
@@ -104,7 +105,7 @@ export const knowledgeOperations = {
     path: '/assistants/:id/knowledge-import',
     id: 'importKnowledge',
     tag,
-    summary: 'Add the rows of a file; bad ones are refused with their line. At most 4 MiB',
+    summary: 'Add the rows of a file; bad ones are refused with their line. At most 4 MiB and 10,000 entries',
     audience,
     body: z.object({
       format: z.enum(KNOWLEDGE_FORMATS),
@@ -156,7 +157,7 @@ export const knowledgeRoutes = ({ assistants }: { assistants: AssistantStore }):
     handled(knowledgeOperations.importFile, async ({ params: { id = '' }, body, note }) => {
       await assistants.getAssistant(id);
       const { format, text, replace, dryRun } = body;
-      const { entries, refused } = parseKnowledge(format, text);
+      const { entries, refused } = await readKnowledge(format, text);
       note({ target: id, details: { imported: entries.length, refused: refused.length, replace, dryRun } });
       if (dryRun || entries.length === 0) return { imported: entries.length, refused };
       await assistants.addKnowledge(id, entries, { replace });

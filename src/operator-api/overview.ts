@@ -78,13 +78,13 @@ export const overviewRoutes = (dependencies: Dependencies): Handled[] => {
     handled(overviewOperations.read, async ({ params: { id = '' } }) => {
       await assistants.getAssistant(id);
       const since = new Date(serverNow() - DAY_MS);
-      const [statuses, outcomes, unsent, registered, entries, keys, turns, wakeUps] = await Promise.all([
+      const [statuses, outcomes, unsent, registered, knowledgeEntries, apiKeys, turns, wakeUps] = await Promise.all([
         conversations.inbox.countStatuses(id, since),
         outcomesOf(id),
         conversations.unsent.count(id, OUTBOXES_MAX),
         endpoints.listEndpoints(id),
-        assistants.listKnowledge(id),
-        assistants.listApiKeys(id),
+        assistants.countKnowledge(id),
+        assistants.countApiKeys(id),
         turnQueue.countJobs(),
         deliveryQueue.countJobs(),
       ]);
@@ -97,8 +97,8 @@ export const overviewRoutes = (dependencies: Dependencies): Handled[] => {
           enabled: registered.filter(({ enabled }) => enabled).length,
           paused: registered.filter((one) => one.enabled && isPaused(one, serverNow())).length,
         },
-        knowledgeEntries: entries.length,
-        apiKeys: keys.filter(({ revokedAt }) => revokedAt === null).length,
+        knowledgeEntries,
+        apiKeys,
         queues: { turns, deliveries: wakeUps },
       };
     }),

@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { LanguageTag } from '../assistants/assistant.ts';
+import { LanguageTag } from '../assistants/language-tag.ts';
 import { MAX_SUGGESTED_ACTIONS, SuggestedAction } from '../assistants/suggested-action.ts';
 
 export const SESSION_ID_MAX = 256;

@@ -1,7 +1,7 @@
 import { MIMEType } from 'node:util';
 import { expect, test } from 'vitest';
 import { verifyWebhook } from '../../packages/client/src/verify-webhook.ts';
-import { LanguageTag } from '../../src/assistants/assistant.ts';
+import { LanguageTag } from '../../src/assistants/language-tag.ts';
 import { searchKnowledge } from '../../src/assistants/knowledge-search.ts';
 import { isSafeLink, SuggestedAction } from '../../src/assistants/suggested-action.ts';
 import { EngineInput } from '../../src/assistants/engine-settings.ts';

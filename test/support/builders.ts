@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import type { AssistantInput, KnowledgeInput } from '../../src/assistants/assistant.ts';
+import type { AssistantInput } from '../../src/assistants/assistant.ts';
+import type { KnowledgeInput } from '../../src/assistants/knowledge-input.ts';
 import type { Stack } from './stack.ts';
 import { validateResponse } from './validate-response.ts';
 

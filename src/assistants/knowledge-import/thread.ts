@@ -1,0 +1,25 @@
+import { parentPort, workerData } from 'node:worker_threads';
+import { ApiError } from '../../platform/errors.ts';
+import { type KnowledgeFormat, parseKnowledge } from '../knowledge-import.ts';
+import type { Part } from '../knowledge-reading.ts';
+
+// The main of a thread that reads one file, and gives what it read in parts, each when it is asked for.
+
+const IN_A_PART = 500;
+
+function* read({ format, text }: { format: KnowledgeFormat; text: string }): Generator<Part> {
+  try {
+    const { entries, refused } = parseKnowledge(format, text);
+    for (let from = 0; from < entries.length; from += IN_A_PART) {
+      yield { entries: entries.slice(from, from + IN_A_PART), refused: [], ended: false };
+    }
+    yield { entries: [], refused, ended: true };
+  } catch (cause) {
+    if (!(cause instanceof ApiError)) throw cause;
+    yield { details: cause.details };
+  }
+}
+
+const parts = read(workerData as Parameters<typeof read>[0]);
+// oxlint-disable-next-line unicorn/require-post-message-target-origin -- a thread is no window
+parentPort?.on('message', () => parentPort?.postMessage(parts.next().value));

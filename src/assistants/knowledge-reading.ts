@@ -1,0 +1,55 @@
+import { once } from 'node:events';
+import { Worker } from 'node:worker_threads';
+import { ApiError, type ErrorDetail, invalid } from '../platform/errors.ts';
+import { inTime } from '../platform/in-time.ts';
+import { type KnowledgeFormat, type ParsedKnowledge, parseKnowledge } from './knowledge-import.ts';
+
+/** A file as small as this is read in a moment, whatever is in it, and sooner than a thread has started. */
+const READ_IN_PLACE = 8 * 1024;
+const READ_WITHIN_MS = 20_000;
+const MEMORY_MB = 512;
+
+/** What a thread answers when it is asked for more. */
+export type Part = (ParsedKnowledge & { ended: boolean }) | { details: ErrorDetail[] };
+
+const tooMuchWork = () =>
+  invalid('file', 'out_of_range', 'takes too much time or memory to read: divide it into smaller ones');
+
+const collect = async (thread: Worker): Promise<ParsedKnowledge> => {
+  const entries: ParsedKnowledge['entries'] = [];
+  for (;;) {
+    // oxlint-disable-next-line unicorn/require-post-message-target-origin -- a thread is no window
+    thread.postMessage('more');
+    const [part] = (await once(thread, 'message')) as [Part];
+    if ('details' in part) throw new ApiError('validation_failed', { details: part.details });
+    entries.push(...part.entries);
+    if (part.ended) return { entries, refused: part.refused };
+  }
+};
+
+const readInThread = async (format: KnowledgeFormat, text: string): Promise<ParsedKnowledge> => {
+  const thread = new Worker(new URL('./knowledge-import/thread.ts', import.meta.url), {
+    workerData: { format, text },
+    resourceLimits: { maxOldGenerationSizeMb: MEMORY_MB },
+  });
+  // `once` hears it while an answer is due; at another time it must not end the process.
+  thread.on('error', () => undefined);
+  try {
+    return await inTime(collect(thread), READ_WITHIN_MS, tooMuchWork);
+  } catch (cause) {
+    throw (cause as NodeJS.ErrnoException).code === 'ERR_WORKER_OUT_OF_MEMORY' ? tooMuchWork() : cause;
+  } finally {
+    await thread.terminate();
+  }
+};
+
+/** One thread at a time: it shares the machine's cores with everybody's turns. */
+let lastRead: Promise<unknown> = Promise.resolve();
+
+/** As `parseKnowledge`, without keeping anybody waiting: a large file is read in a thread of its own. */
+export const readKnowledge = async (format: KnowledgeFormat, text: string): Promise<ParsedKnowledge> => {
+  if (text.length <= READ_IN_PLACE) return parseKnowledge(format, text);
+  const read = lastRead.then(() => readInThread(format, text));
+  lastRead = read.catch(() => undefined);
+  return read;
+};

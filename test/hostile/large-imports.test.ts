@@ -1,0 +1,166 @@
+import { randomUUID } from 'node:crypto';
+import { rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { monitorEventLoopDelay } from 'node:perf_hooks';
+import { setTimeout as pause } from 'node:timers/promises';
+import type { mongo } from 'mongoose';
+import { beforeAll, expect, onTestFinished, test } from 'vitest';
+import { runAdmin } from '../support/admin.ts';
+import { anAssistant, anEntry, type ErrorBody } from '../support/builders.ts';
+import { anOperator, type OperatorClient } from '../support/operator-client.ts';
+import { useStack } from '../support/stack.ts';
+
+const FILE = 4 * 1024 * 1024 - 4_096;
+const MOST = 10_000;
+const TOO_MANY = 'file must have at most 10,000 entries';
+
+const stack = useStack({ deliveryWorkers: 0 });
+let owner: OperatorClient;
+
+beforeAll(async () => {
+  owner = await anOperator(stack);
+});
+
+const range = (count: number) => Array.from({ length: count }, (_, index) => index);
+const rows = (count: number) => range(count).map((row) => ({ question: row.toString(36), answer: 'b' }));
+const entries = (count: number) => rows(count).map((row) => anEntry(row));
+const newAssistant = () => anAssistant(stack, { knowledge: [] });
+const importInto = <Body = ErrorBody & { imported: number; refused: unknown[] }>(
+  assistantId: string,
+  body: Record<string, unknown>,
+) => owner.post<Body>(`/assistants/${assistantId}/knowledge-import`, body);
+
+/** As often as goes into a request, where each line's end takes two bytes. */
+const filled = (first: string, piece: string) => first + piece.repeat(FILE / (JSON.stringify(piece).length - 2));
+const CSV = 'question,answer\n';
+const QUESTION = '# Q\n\n';
+
+test.each([
+  { of: 'tiny rows', format: 'csv', text: filled(CSV, 'a,b\n'), answers: [422] },
+  { of: 'rows that are read, and none of them good', format: 'csv', text: filled(CSV, 'a,\n'), answers: [200] },
+  { of: 'links that do not end', format: 'markdown', text: filled(QUESTION, '[a]('), answers: [200, 422] },
+  { of: 'emphasis that does not end', format: 'markdown', text: filled(QUESTION, '*a_'), answers: [200, 422] },
+  { of: 'tiny headings', format: 'markdown', text: filled('', '# a\nb\n'), answers: [422] },
+])('while a file of $of is imported, others chat', { timeout: 60_000 }, async ({ format, text, answers }) => {
+  const { assistantId } = await newAssistant();
+  const neighbour = await anAssistant(stack);
+  await neighbour.chat({ session_id: randomUUID(), message: 'hello' });
+
+  let ended = false;
+  const imported = importInto(assistantId, { format, text }).finally(() => {
+    ended = true;
+  });
+  const waits: number[] = [];
+  while (!ended) {
+    const begun = performance.now();
+    expect((await neighbour.chat({ session_id: randomUUID(), message: 'hello' })).status).toBe(200);
+    waits.push(performance.now() - begun);
+  }
+
+  expect(answers).toContain((await imported).status);
+  expect(Math.max(...waits)).toBeLessThan(1_000);
+});
+
+test('as many entries as there may be are written in small steps, and none is read before the last', async () => {
+  const { assistantId } = await newAssistant();
+  const text = JSON.stringify(rows(MOST));
+  const seen = new Set<unknown>();
+  const delay = monitorEventLoopDelay({ resolution: 5 });
+
+  let ended = false;
+  delay.enable();
+  const imported = importInto(assistantId, { format: 'json', text }).finally(() => {
+    ended = true;
+    delay.disable();
+  });
+  while (!ended) {
+    seen.add((await owner.get(`/assistants/${assistantId}/overview`)).body['knowledgeEntries']);
+    await pause(5);
+  }
+
+  expect((await imported).body).toEqual({ imported: MOST, refused: [] });
+  expect([...seen].filter((count) => count !== 0 && count !== MOST)).toEqual([]);
+  expect(delay.max / 1e6).toBeLessThan(400);
+});
+
+test('an import that fails half way leaves nothing', async () => {
+  const { assistantId } = await newAssistant();
+  const path = `/assistants/${assistantId}`;
+  await importInto(assistantId, { format: 'json', text: JSON.stringify(rows(3)) });
+  const collection = stack.service.mongo.collection('knowledge');
+  // The database itself refuses one in the middle: there is one like it.
+  const like = { question: 'taken' };
+  await collection.createIndex({ question: 1 }, { unique: true, partialFilterExpression: like });
+  onTestFinished(async () => void (await collection.dropIndex('question_1')));
+  await collection.insertOne({ _id: randomUUID() as never, assistantId: 'another', position: 1, ...like });
+  const text = JSON.stringify(rows(3_000).with(2_000, { ...like, answer: 'b' }));
+
+  const failed = await importInto(assistantId, { format: 'json', text });
+
+  expect(failed.status).toBe(500);
+  expect((await owner.get<{ entries: unknown[] }>(`${path}/knowledge`)).body.entries).toHaveLength(3);
+  expect(await collection.countDocuments({ assistantId })).toBe(3);
+  await owner.post(`${path}/knowledge`, anEntry({ question: 'after' }));
+  expect((await owner.get(`${path}/overview`)).body).toMatchObject({ knowledgeEntries: 4 });
+});
+
+test('more than an assistant may have is refused in plain words, by the API and by the command', async () => {
+  const { assistantId } = await newAssistant();
+  const path = `/assistants/${assistantId}/knowledge`;
+  const text = JSON.stringify(rows(MOST + 1));
+  const file = join(tmpdir(), `${randomUUID()}.json`);
+  await writeFile(file, text);
+  onTestFinished(() => rm(file));
+  const full = 'knowledge would have more than 10,000 entries, the most an assistant may have';
+
+  const refused = await importInto(assistantId, { format: 'json', text });
+  const dry = await importInto(assistantId, { format: 'json', text, dryRun: true });
+  const command = await runAdmin(stack.env, ['knowledge', 'import', '--assistant', assistantId, file]);
+  await stack.service.assistants.addKnowledge(assistantId, entries(MOST - 1));
+  const two = await importInto(assistantId, { format: 'json', text: JSON.stringify(rows(2)) });
+  const last = await owner.post(path, anEntry());
+  const one = await owner.post<ErrorBody>(path, anEntry());
+  const replaced = await importInto(assistantId, { format: 'json', text: JSON.stringify(rows(2)), replace: true });
+
+  expect([refused, dry].map(({ status, body }) => [status, body.error.message])).toEqual([
+    [422, TOO_MANY],
+    [422, TOO_MANY],
+  ]);
+  expect(command.status).toBe(1);
+  expect(command.stderr).toContain(TOO_MANY);
+  expect([two, one].map(({ status, body }) => [status, body.error.message])).toEqual([
+    [422, full],
+    [422, full],
+  ]);
+  expect(last.status).toBe(201);
+  expect(replaced.body).toEqual({ imported: 2, refused: [] });
+});
+
+test('imports at once do not have more entries together than an assistant may have', async () => {
+  const { assistantId } = await newAssistant();
+  const text = JSON.stringify(rows(4_000));
+
+  const answers = await Promise.all(range(5).map(() => importInto(assistantId, { format: 'json', text })));
+
+  expect(answers.map(({ status }) => status).toSorted()).toEqual([200, 200, 422, 422, 422]);
+  expect((await owner.get(`/assistants/${assistantId}/overview`)).body).toMatchObject({ knowledgeEntries: 8_000 });
+});
+
+test('an overview counts what is known and loads none of it', async () => {
+  const { assistantId } = await newAssistant();
+  await stack.service.assistants.addKnowledge(assistantId, entries(MOST));
+  const database = stack.service.mongo.db as unknown as mongo.Db;
+  await database.command({ profile: 2 });
+  onTestFinished(async () => void (await database.command({ profile: 0 })));
+
+  const { body } = await owner.get(`/assistants/${assistantId}/overview`);
+
+  const asked = await database
+    .collection('system.profile')
+    .find({ ns: `${database.databaseName}.knowledge` })
+    .toArray();
+  expect(body).toMatchObject({ knowledgeEntries: MOST });
+  expect(asked.map(({ op, command }) => [op, Object.keys(command as object)[0]])).toEqual([['command', 'aggregate']]);
+  expect(asked[0]).toMatchObject({ docsExamined: 0, nreturned: 1 });
+});
