@@ -11,7 +11,7 @@ import { openProvider, speaking } from './support/provider.ts';
 import { useStack } from './support/stack.ts';
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
-const agent = openProviderAgent({ allowPrivate: false });
+const agent = openProviderAgent({ allowPrivate: false, connections: 1 });
 afterAll(() => agent.destroy());
 
 test('a worker killed while a provider speaks: the next one starts from nothing, and one answer is stored', async () => {

@@ -1,15 +1,11 @@
 import * as z from 'zod';
 import { createBatcher } from '../platform/batch.ts';
 import { serverNow } from '../platform/clock.ts';
-import { countJobs, oldestWaitingAt, type PartitionedQueue } from '../platform/queue.ts';
+import { countJobs, createFullness, oldestWaitingAt, type PartitionedQueue } from '../platform/queue.ts';
 
 export const DELIVERIES_QUEUE = 'deliveries';
 
 const LINES_PER_JOB = 50;
-/** With more wake-ups than this in line nobody works them off, and Redis is not the place to keep what MongoDB knows. */
-const JOBS_MAX = 20_000;
-const COUNT_EVERY_MS = 1_000;
-
 /**
  * A wake-up: conversations that have something to say, and deliveries without a conversation (tests, resends). What
  * exactly is due, and whether it may be sent, the worker reads from MongoDB.
@@ -22,16 +18,7 @@ export type WakeUpJob = z.infer<typeof WakeUpJob>;
 
 /** Hints like all jobs: a lost one is put back by a sweep, so nobody waits for it but a process that stops. */
 export const createDeliveryQueue = (queue: PartitionedQueue<WakeUpJob>) => {
-  let full = false;
-  let countedAt = Number.NEGATIVE_INFINITY;
-  const isFull = async (): Promise<boolean> => {
-    if (performance.now() - countedAt < COUNT_EVERY_MS) return full;
-    countedAt = performance.now();
-    const { waiting = 0 } = await countJobs(queue);
-    full = waiting > JOBS_MAX;
-    return full;
-  };
-
+  const isFull = createFullness(queue);
   const add = createBatcher<string, void>(
     async (keys) => {
       // Left to the sweeps.

@@ -10,6 +10,10 @@ const KEPT: JobsOptions = { attempts: 1, removeOnComplete: { count: 200 }, remov
 /** So long a queue that closes waits for jobs that are being added: Redis may be away, and sweeps put them back. */
 const ADDED_WITHIN_MS = 1_000;
 
+/** With more jobs than this in line nobody works them off, and Redis is not the place to keep what MongoDB knows. */
+const JOBS_MAX = 20_000;
+const COUNT_EVERY_MS = 1_000;
+
 export type PartitionedQueue<Data> = {
   queues: Queue<Data>[];
   /** The queue whose partition holds this conversation. */
@@ -53,6 +57,19 @@ export const countJobs = async ({ queues }: { queues: Queue[] }): Promise<Record
   const total: Record<string, number> = {};
   for (const [state, count] of counts.flatMap((one) => Object.entries(one))) total[state] = (total[state] ?? 0) + count;
   return total;
+};
+
+/** Whether a queue has as many jobs in line as it may, counted once a second; past it, work is left to the sweeps. */
+export const createFullness = (queue: { queues: Queue[] }): (() => Promise<boolean>) => {
+  let full = false;
+  let countedAt = Number.NEGATIVE_INFINITY;
+  return async () => {
+    if (performance.now() - countedAt < COUNT_EVERY_MS) return full;
+    countedAt = performance.now();
+    const { waiting = 0 } = await countJobs(queue);
+    full = waiting > JOBS_MAX;
+    return full;
+  };
 };
 
 /** When the job that has waited longest was added, over all partitions, in ms since the epoch; null = none waits. */

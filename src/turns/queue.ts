@@ -2,11 +2,11 @@ import * as z from 'zod';
 import type { TurnRef } from '../conversations/hints.ts';
 import { createBatcher } from '../platform/batch.ts';
 import { serverNow } from '../platform/clock.ts';
-import { countJobs, oldestWaitingAt, type PartitionedQueue } from '../platform/queue.ts';
+import { countJobs, createFullness, oldestWaitingAt, type PartitionedQueue } from '../platform/queue.ts';
 
 export const TURNS_QUEUE = 'turns';
 
-/** A job lives as long as its slowest turn, so it names few; alone, a turn has a job to itself. */
+/** Few, so that what one job names is spread over workers; alone, a turn has a job to itself. */
 const TURNS_PER_JOB = 16;
 
 export const TurnsJob = z.object({
@@ -22,8 +22,11 @@ export type TurnsJob = z.infer<typeof TurnsJob>;
  * logged, never shown to the caller.
  */
 export const createTurnQueue = (queue: PartitionedQueue<TurnsJob>) => {
+  const isFull = createFullness(queue);
   const add = createBatcher<TurnRef, void>(
     async (heads) => {
+      // Left to the sweeps.
+      if (await isFull()) return heads.map(() => undefined);
       // Ages of jobs are compared with times of the store.
       const opts = { timestamp: serverNow() };
       const byQueue = Map.groupBy(heads, ({ key }) => queue.of(key));

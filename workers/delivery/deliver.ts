@@ -12,7 +12,7 @@ import type { Logger } from '../../src/platform/logger.ts';
 import { isConnectionFailure } from '../../src/platform/mongo.ts';
 import type { Breaker } from './breaker.ts';
 import type { Aim, Dispatch } from './dispatch.ts';
-import type { Slots } from './slots.ts';
+import type { Slots } from '../../src/platform/slots.ts';
 
 /** Older than this, what was read may no longer hold: no claim, no connecting. */
 const READING_HOLDS_MS = 2_000;

@@ -3,6 +3,7 @@ import type { Config } from '../../src/platform/config.ts';
 import type { Lifecycle } from '../../src/platform/lifecycle.ts';
 import type { Logger } from '../../src/platform/logger.ts';
 import { createMetrics } from '../../src/platform/metrics.ts';
+import { createSlots } from '../../src/platform/slots.ts';
 import { VERSION } from '../../src/platform/version.ts';
 import { openService } from '../../src/service.ts';
 import { countDeliveries } from '../../src/service-metrics.ts';
@@ -10,9 +11,9 @@ import { openQueueWorkers, openWorkerDuties } from '../../src/worker-process.ts'
 import { type BreakerOptions, createBreaker } from './breaker.ts';
 import { createDeliver } from './deliver.ts';
 import { createDispatch } from './dispatch.ts';
+import { endpointShare } from './endpoint-share.ts';
 import { createLines } from './lines.ts';
 import { createSender, type SenderOptions } from './send.ts';
-import { createSlots } from './slots.ts';
 
 type Options = {
   config: Config;
@@ -39,7 +40,9 @@ export const openDeliveryWorker = async ({ config, logger, lifecycle, sending = 
     ...sending,
   });
   lifecycle.add('sender', sender, (opened) => opened.close());
-  const slots = createSlots({ perEndpoint: config.ENDPOINT_CONCURRENCY, total: config.DELIVERY_CONCURRENCY });
+  const slots = createSlots(
+    endpointShare({ perEndpoint: config.ENDPOINT_CONCURRENCY, total: config.DELIVERY_CONCURRENCY }),
+  );
   const breaker = createBreaker(breaking);
   const dispatch = createDispatch({ endpoints, deliveries, sender, breaker, countDelivery, logger });
   const deliver = createDeliver({

@@ -16,6 +16,7 @@ import type { CountTurn } from '../../src/service-metrics.ts';
 import type { TurnQueue } from '../../src/turns/queue.ts';
 import type { Publish } from '../../src/turns/replies.ts';
 import type { AskEngine } from './ask-engine.ts';
+import type { InFlight } from './in-flight.ts';
 
 /** A turn fails only by our fault, after so many tries that were begun (contract §2). */
 const MAX_TRIES = 3;
@@ -27,6 +28,7 @@ export type Dependencies = {
   endpoints: EndpointStore;
   hints: Hints;
   askEngine: AskEngine;
+  inFlight: InFlight;
   turnQueue: TurnQueue;
   deliveryQueue: DeliveryQueue;
   publish: Publish;
@@ -38,8 +40,8 @@ export type Dependencies = {
 /** A head under a take, its conversation as it was read, and the how-manieth try this is. */
 type Taken = { key: string; turnId: string; read: AnswerableConversation; tries: number };
 
-/** How far a line came: its next head, and how many turns ended. */
-type Moved = { nextTurnId: string | null; ended: number; failed: boolean };
+/** How far a line came: its next head, whether that is known to wait for a provider, and how many turns ended. */
+type Moved = { nextTurnId: string | null; ended: number; failed: boolean; asksOutside?: true };
 
 /** The head's conversation as read; null where this turn is not the head (any more). */
 const headOf = (conversation: AnswerableConversation | null, turnId: string): WaitingTurn | null => {
@@ -56,8 +58,8 @@ const isAsBefore = (one: AnswerableConversation, other: AnswerableConversation):
  * only the conversation that was read, with this turn at its head (design §2).
  */
 export const createAnswerTurn = (dependencies: Dependencies) => {
-  const { conversations, endpoints, hints, askEngine, turnQueue, deliveryQueue, publish, countTurn, draining, logger } =
-    dependencies;
+  const { conversations, endpoints, hints, askEngine, inFlight, turnQueue, deliveryQueue } = dependencies;
+  const { publish, countTurn, draining, logger } = dependencies;
 
   const announceEnd = (
     { conversationId, assistantId, channel, waiting }: AnswerableConversation,
@@ -100,7 +102,7 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
     const atMost = tries > 1 ? 1 : Math.max(1, read.waiting.length - 1);
     let conversation = read;
     for (const turn of read.waiting.slice(0, atMost)) {
-      if (ended.length > 0 && !(await askEngine.answersAtOnce(read.assistantId))) break;
+      if (ended.length > 0 && !(await askEngine.endsAtOnce(conversation, turn))) break;
       const made = ended.flatMap(({ entries }) => entries);
       const history = async (entries: number) => {
         const stored = await conversations.messages.findLatest(read, entries - made.length);
@@ -144,16 +146,19 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
     }
   };
 
+  /** The conversation, where this turn is its head. */
+  const readHead = async ({ key, turnId }: TurnRef): Promise<AnswerableConversation | null> => {
+    const read = await conversations.findForAnswer(key);
+    return headOf(read, turnId) && read;
+  };
+
   /**
    * Seen as the head before it is taken: a stray job must not hold a turn whose time comes a moment later. One that
-   * became head by this worker's own commit is known to be it.
+   * became head by this worker's own commit is known to be it, and read while it is taken.
    */
-  const takeUp = async (ref: TurnRef, { inARow }: { inARow: boolean }) => {
-    if (!inARow) {
-      const read = await conversations.findForAnswer(ref.key);
-      return [read, headOf(read, ref.turnId) && (await hints.take(ref))] as const;
-    }
-    const [read, take] = await Promise.allSettled([conversations.findForAnswer(ref.key), hints.take(ref)]);
+  const takeUp = async (ref: TurnRef, seen: AnswerableConversation | null) => {
+    if (seen) return [seen, await hints.take(ref)] as const;
+    const [read, take] = await Promise.allSettled([readHead(ref), hints.take(ref)]);
     if (take.status === 'rejected') throw take.reason;
     if (read.status === 'fulfilled') return [read.value, take.value] as const;
     // What is held is held for as long as this process lives, unless it is let go.
@@ -161,17 +166,26 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
     throw read.reason;
   };
 
+  const endsAtOnce = async (read: AnswerableConversation): Promise<boolean> => {
+    const [head] = read.waiting;
+    return head !== undefined && askEngine.endsAtOnce(read, head);
+  };
+
   const NOT_MOVED: Moved = { nextTurnId: null, ended: 0, failed: false };
 
   /** One head under a take, and those that end with it. */
-  const answerTaken = async (ref: TurnRef, options: { inARow: boolean }): Promise<Moved> => {
-    const [read, take] = await takeUp(ref, options);
+  const answerTaken = async (ref: TurnRef, seen: AnswerableConversation | null): Promise<Moved> => {
+    const [read, take] = await takeUp(ref, seen);
     if (!take) return NOT_MOVED;
-    if (!read || !headOf(read, ref.turnId)) {
+    if (!read) {
       hints.release(ref, take.token, true);
       return NOT_MOVED;
     }
     try {
+      if (!seen && !(await endsAtOnce(read))) {
+        hints.release(ref, take.token, true);
+        return { ...NOT_MOVED, nextTurnId: ref.turnId, asksOutside: true };
+      }
       const moved = await moveLine({ ...ref, read, tries: take.tries });
       // One that failed may be resumed under its id, one that is not the head may become it: each begins anew then.
       if (!moved || moved.failed) hints.release(ref, take.token, true);
@@ -188,17 +202,33 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
     }
   };
 
-  /** Answers a line from this head on. */
+  /** A head that waits for a provider, once there is a slot for it: it may have been answered elsewhere meanwhile. */
+  const answerOutside = async (ref: TurnRef): Promise<string | null> => {
+    if (draining.aborted) return ref.turnId;
+    const read = await readHead(ref);
+    return read && (await answerTaken(ref, read)).nextTurnId;
+  };
+
+  /** Answers a line from this head on, up to a turn that waits for a provider: that is only begun. */
   return async ({ key, turnId }: TurnRef): Promise<void> => {
-    let next: string | null = turnId;
-    let inARow = false;
-    for (let count = 0; next !== null && count < TURNS_IN_A_ROW && !draining.aborted; ) {
-      const moved: Moved = await answerTaken({ key, turnId: next }, { inARow });
-      next = moved.nextTurnId;
-      count += Math.max(1, moved.ended);
-      inARow = true;
+    if (inFlight.isWaiting(turnId)) return;
+    const enqueue = (next: string): void => turnQueue.enqueue({ key, turnId: next });
+    let seen = await readHead({ key, turnId });
+    if (!seen) return;
+    if (!(await endsAtOnce(seen))) {
+      const { assistantId } = seen;
+      inFlight.begin({ assistantId, turnId, answer: () => answerOutside({ key, turnId }), enqueue });
+      return;
     }
-    if (next !== null) turnQueue.enqueue({ key, turnId: next });
+    let next: string | null = turnId;
+    for (let count = 0; next !== null && count < TURNS_IN_A_ROW && !draining.aborted; ) {
+      const moved: Moved = await answerTaken({ key, turnId: next }, seen);
+      next = moved.nextTurnId;
+      if (moved.asksOutside) break;
+      count += Math.max(1, moved.ended);
+      seen = null;
+    }
+    if (next !== null) enqueue(next);
   };
 };
 

@@ -131,10 +131,11 @@ export const createAskEngine = (dependencies: Dependencies) => {
       return assistant ? endWithEngine(question, assistant) : { kind: 'failed' };
     },
 
-    /** Nothing outside this machine is asked, so that an answer takes a moment only. */
-    answersAtOnce: async (assistantId: string): Promise<boolean> => {
+    /** Nothing outside this machine is asked for this turn, so that its end takes a moment only. */
+    endsAtOnce: async ({ assistantId, status }: AnswerableConversation, { message }: WaitingTurn): Promise<boolean> => {
       const assistant = await assistants.findAssistant(assistantId);
-      return assistant !== null && engine.answersAtOnce?.(assistant) === true;
+      if (assistant === null || status === 'escalated' || engine.answersAtOnce?.(assistant)) return true;
+      return assistant.guard === 'refuse' && inspectMessage(message) !== null;
     },
   };
 };

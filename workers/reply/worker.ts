@@ -13,6 +13,10 @@ import { createAskEngine } from './ask-engine.ts';
 import type { AssistantEngine } from './engines/engine.ts';
 import { createEngines } from './engines/choose.ts';
 import { openProviderAgent } from './engines/openai/connection.ts';
+import { createInFlight } from './in-flight.ts';
+
+/** An assistant alone may hold half of all slots: as many as there are jobs. */
+const SLOTS_PER_JOB = 2;
 
 type Options = { config: Config; logger: Logger; lifecycle: Lifecycle; engine?: AssistantEngine };
 
@@ -21,7 +25,8 @@ export const openReplyWorker = async ({ config, logger, lifecycle, engine }: Opt
   const service = await openService({ config, logger, lifecycle, redisRole: 'worker' });
   const { conversations, assistants, endpoints, hints, turnQueue, deliveryQueue, redis, vault } = service;
   const allowPrivate = config.WEBHOOK_ALLOW_PRIVATE;
-  const dispatcher = openProviderAgent({ allowPrivate });
+  const turnsInFlight = SLOTS_PER_JOB * config.REPLY_CONCURRENCY;
+  const dispatcher = openProviderAgent({ allowPrivate, connections: turnsInFlight });
   lifecycle.add('connections to providers', dispatcher, (agent) => agent.destroy());
   const metrics = createMetrics({ token: config.METRICS_TOKEN });
 
@@ -32,11 +37,14 @@ export const openReplyWorker = async ({ config, logger, lifecycle, engine }: Opt
     engine: engine ?? createEngines({ vault, dispatcher, allowPrivate }),
     ...outlets,
   });
+  const opened = createInFlight({ total: turnsInFlight, logger });
+  const inFlight = lifecycle.add('turns in flight', opened, ({ close }) => close());
   const answerTurn = createAnswerTurn({
     conversations,
     endpoints,
     hints,
     askEngine,
+    inFlight,
     turnQueue,
     deliveryQueue,
     countTurn: countTurns(metrics),

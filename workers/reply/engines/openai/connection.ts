@@ -4,15 +4,18 @@ import { AddressRefused, guardedLookup, isAllowedPeer } from '../../../../src/ev
 
 const CONNECT_MS = 3_000;
 
+/** `connections`: to one provider; many assistants may ask the same, so as many as turns may be in flight. */
+type Options = { allowPrivate: boolean; connections: number };
+
 /** Connections to providers, under the address rules of webhooks: what an assistant's owner names is no way in here. */
-export const openProviderAgent = ({ allowPrivate }: { allowPrivate: boolean }): Agent => {
+export const openProviderAgent = ({ allowPrivate, connections }: Options): Agent => {
   // HTTP/1.1: over HTTP/2 the library would send a refused request again by itself.
   const settings = { timeout: CONNECT_MS, allowH2: false, lookup: guardedLookup({ allowPrivate }) };
   const connect = buildConnector(settings);
   return new Agent({
     allowH2: false,
     pipelining: 1,
-    connections: 64,
+    connections,
     connect: (options, callback) => {
       // A literal never passes a look-up.
       const host = options.hostname.replace(/^\[|\]$/g, '');
