@@ -167,7 +167,7 @@ test('to who has a key, a conversation of the playground is not there', async ()
   const { body } = await owner.post<{ conversationId: string }>(`/assistants/${assistantId}/playground`, turn);
   const path = `/api/v1/conversations/${body.conversationId}`;
   const stored = await stack.service.mongo.collection('conversations').findOne({ conversationId: body.conversationId });
-  const turnId = (stored?.recent as { turnId: string }[])[0]?.turnId;
+  const turnId = (stored?.recent as { turnId: string }[] | undefined)?.[0]?.turnId;
 
   const answers = [
     await call(path),
