@@ -20,7 +20,7 @@ const LINT = [
 const VITEST = [tool('vitest'), 'run'];
 const CODE = ['packages'];
 const PAGES = [...CODE, 'dashboard'];
-const ALL = [...PAGES, 'redis', 'mongodb'];
+const ALL = [...PAGES, 'redis', 'mongodb', 'semantic'];
 const BROWSER = [...ALL, 'chromium'];
 
 /** What each script needs, and the commands it stands for (run in order, the first that fails ends it). */
@@ -50,7 +50,7 @@ const TARGETS = {
   },
   'bench:order': { needs: ALL, talkative: true, commands: (args) => [['node', 'bench/order.ts', ...args]] },
   screenshots: { needs: BROWSER, talkative: true, commands: () => [['node', 'scripts/screenshots.ts']] },
-  eval: { needs: CODE, commands: (args) => [['node', 'scripts/eval.ts', ...args]] },
+  eval: { needs: [...CODE, 'semantic'], commands: (args) => [['node', 'scripts/eval.ts', ...args]] },
   bench: { needs: ALL, commands: (args) => [['node', 'bench/run.ts', ...args]] },
   'bench:page': { needs: CODE, commands: () => [['node', 'bench/page.ts']] },
   'bench:engine': { needs: CODE, commands: () => [['node', '--expose-gc', 'bench/engine.ts']] },
@@ -63,7 +63,7 @@ const TARGETS = {
     commands: (args) => [[...VITE, 'dashboard', '--config', 'dashboard/vite.config.ts', ...args]],
   },
   api: { needs: PAGES, commands: (args) => [['node', 'src/main.ts', ...args]] },
-  'reply-worker': { needs: CODE, commands: (args) => [['node', 'workers/reply/main.ts', ...args]] },
+  'reply-worker': { needs: [...CODE, 'semantic'], commands: (args) => [['node', 'workers/reply/main.ts', ...args]] },
   'delivery-worker': { needs: CODE, commands: (args) => [['node', 'workers/delivery/main.ts', ...args]] },
 };
 

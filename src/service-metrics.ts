@@ -22,6 +22,26 @@ export const countTurns = (metrics: Metrics): CountTurn => {
   };
 };
 
+/**
+ * What became of a text that was to be embedded: made by the model, known already, joined to the same one in flight; or none,
+ * since the queue was full, it took too long for a turn, the model failed, or there is none now.
+ */
+export type CountEmbedding = (
+  kind: 'query' | 'passage',
+  result: 'made' | 'cached' | 'joined' | 'full' | 'late' | 'failed' | 'unavailable',
+  count?: number,
+) => void;
+
+/** For the reply worker. */
+export const countEmbeddings = (metrics: Metrics): CountEmbedding => {
+  const ended = metrics.counter({
+    name: 'parley_embeddings_total',
+    help: 'Texts that were to be embedded, by what became of them.',
+    labels: ['kind', 'result'],
+  });
+  return (kind, result, count = 1) => ended({ kind, result }, count);
+};
+
 export type CountDelivery = (end: { outcome: string; errorKind: string | null }, count?: number) => void;
 
 /** For the workers: every event's end at every endpoint. */

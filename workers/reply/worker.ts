@@ -4,12 +4,13 @@ import type { Logger } from '../../src/platform/logger.ts';
 import { createMetrics } from '../../src/platform/metrics.ts';
 import { openMaintenance } from '../../src/maintenance.ts';
 import { openService } from '../../src/service.ts';
-import { countDeliveries, countTurns } from '../../src/service-metrics.ts';
+import { countDeliveries, countEmbeddings, countTurns } from '../../src/service-metrics.ts';
 import { TURNS_QUEUE, TurnsJob } from '../../src/turns/queue.ts';
 import { createPublisher } from '../../src/turns/replies.ts';
 import { openQueueWorkers, openWorkerDuties } from '../../src/worker-process.ts';
 import { createAnswerTurn } from './answer-turn.ts';
 import { createAskEngine } from './ask-engine.ts';
+import { openEmbedder } from './embedder/embedder.ts';
 import type { AssistantEngine } from './engines/engine.ts';
 import { createEngines } from './engines/choose.ts';
 import { openProviderAgent } from './engines/openai/connection.ts';
@@ -22,13 +23,17 @@ type Options = { config: Config; logger: Logger; lifecycle: Lifecycle; engine?: 
 
 /** The reply worker, assembled and running; tests start it as `main.ts` does, perhaps with an engine of their own. */
 export const openReplyWorker = async ({ config, logger, lifecycle, engine }: Options) => {
+  const metrics = createMetrics({ token: config.METRICS_TOKEN });
+  // Beside the stores: the model takes as long to open as they do.
+  const opening = openEmbedder({ config, logger, count: countEmbeddings(metrics) });
+  void lifecycle.add('embedder', opening, async (opened) => (await opened).close());
   const service = await openService({ config, logger, lifecycle, redisRole: 'worker' });
   const { conversations, assistants, endpoints, hints, turnQueue, deliveryQueue, redis, vault } = service;
   const allowPrivate = config.WEBHOOK_ALLOW_PRIVATE;
   const turnsInFlight = SLOTS_PER_JOB * config.REPLY_CONCURRENCY;
   const dispatcher = openProviderAgent({ allowPrivate, connections: turnsInFlight });
   lifecycle.add('connections to providers', dispatcher, (agent) => agent.destroy());
-  const metrics = createMetrics({ token: config.METRICS_TOKEN });
+  const embedder = await opening;
 
   const outlets = { publish: createPublisher(redis), draining: lifecycle.draining, logger };
   const askEngine = createAskEngine({
@@ -58,5 +63,5 @@ export const openReplyWorker = async ({ config, logger, lifecycle, engine }: Opt
   await openQueueWorkers({ queue: TURNS_QUEUE, concurrency: config.REPLY_CONCURRENCY, process }, shared);
   await openMaintenance(shared);
   const healthPort = await openWorkerDuties(shared, { metrics, countDelivery: countDeliveries(metrics) });
-  return { ...service, healthPort };
+  return { ...service, healthPort, embedder };
 };

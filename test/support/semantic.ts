@@ -1,0 +1,67 @@
+import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { Writable } from 'node:stream';
+import * as z from 'zod';
+import { readConfig } from '../../src/platform/config.ts';
+import { createLogger } from '../../src/platform/logger.ts';
+import { openEmbedder } from '../../workers/reply/embedder/embedder.ts';
+
+const ROOT = join(import.meta.dirname, '../..');
+const Report = z.object({ header: z.object({ glibcVersionRuntime: z.string().optional() }) });
+const Located = z.object({ semantic: z.object({ folder: z.string() }).optional() });
+
+/** Where the local model must be had: elsewhere its absence is what is tested. */
+export const isLocalModelFor =
+  process.platform === 'linux' &&
+  process.arch === 'x64' &&
+  Report.parse(process.report.getReport()).header.glibcVersionRuntime !== undefined;
+
+/** The folder the set-up unpacked the model into; it is asked where these tests were started without the launcher. */
+export const modelFolder = (): string => {
+  const told = process.env['SEMANTIC_DIR'];
+  if (told) return told;
+  const said = execFileSync(process.execPath, [join(ROOT, 'scripts/run.js'), 'locate', 'semantic'], {
+    encoding: 'utf8',
+    env: { ...process.env, SEMANTIC: '', SETUP_SEMANTIC: '', EMBEDDINGS_URL: '' },
+  });
+  const { semantic } = Located.parse(JSON.parse(said));
+  if (!semantic) throw new Error('the set-up brought no model: see what `node scripts/run.js locate semantic` says');
+  return semantic.folder;
+};
+
+/** An embedder as a worker opens it, with all it counted and logged. */
+export const anEmbedder = async (env: Record<string, string>) => {
+  const counts: Record<string, number> = {};
+  let log = '';
+  const destination = new Writable({
+    write: (chunk: Buffer, _encoding, done) => {
+      log += chunk.toString();
+      done();
+    },
+  });
+  const embedder = await openEmbedder({
+    config: readConfig({ NODE_ENV: 'test', WEBHOOK_ALLOW_PRIVATE: 'true', ...env }),
+    logger: createLogger({ name: 'test', level: 'info' }, destination),
+    count: (_kind, result, by = 1) => {
+      counts[result] = (counts[result] ?? 0) + by;
+    },
+  });
+  return { ...embedder, counts, log: () => log };
+};
+
+const childrenOf = (pid: number): number[] =>
+  readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').split(' ').filter(Boolean).map(Number);
+
+/** The processes of this one in which an engine runs. */
+export const enginesOf = (pid = process.pid): number[] =>
+  childrenOf(pid).filter((child) => {
+    try {
+      return readFileSync(`/proc/${child}/cmdline`, 'utf8').includes('engine-main.ts');
+    } catch {
+      return false; // gone while we looked
+    }
+  });
+
+export const dot = (one: Float32Array = new Float32Array(), other: Float32Array = new Float32Array()): number =>
+  one.reduce((sum, value, at) => sum + value * (other[at] ?? Number.NaN), 0);

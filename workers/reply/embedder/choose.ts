@@ -1,0 +1,35 @@
+import type { Config } from '../../../src/platform/config.ts';
+import { openProviderAgent } from '../engines/openai/connection.ts';
+import type { SourceKind } from './backend.ts';
+import { localModel } from './local.ts';
+import { remoteModel } from './remote.ts';
+
+export type SemanticConfig = Pick<
+  Config,
+  'SEMANTIC' | 'SEMANTIC_DIR' | 'EMBEDDINGS_URL' | 'EMBEDDINGS_MODEL' | 'EMBEDDINGS_KEY' | 'WEBHOOK_ALLOW_PRIVATE'
+>;
+
+type Chosen = { model: SourceKind; close: () => Promise<void> } | { none: string };
+
+/** The model that the settings name: a service before a local one; or why there is none. */
+export const chooseModel = (config: SemanticConfig): Chosen => {
+  const { SEMANTIC, SEMANTIC_DIR, EMBEDDINGS_URL, EMBEDDINGS_MODEL, EMBEDDINGS_KEY } = config;
+  if (SEMANTIC === 'off') return { none: 'off (SEMANTIC=off)' };
+  if (EMBEDDINGS_URL !== undefined && EMBEDDINGS_MODEL !== undefined) {
+    const allowPrivate = config.WEBHOOK_ALLOW_PRIVATE;
+    const dispatcher = openProviderAgent({ allowPrivate });
+    const model = remoteModel({
+      url: EMBEDDINGS_URL,
+      model: EMBEDDINGS_MODEL,
+      key: EMBEDDINGS_KEY,
+      dispatcher,
+      allowPrivate,
+    });
+    return { model, close: () => dispatcher.destroy() };
+  }
+  if (SEMANTIC_DIR === undefined) return { none: 'not installed (SEMANTIC_DIR is not set)' };
+  if (process.platform !== 'linux' || process.arch !== 'x64') {
+    return { none: `no local model for ${process.platform} ${process.arch}` };
+  }
+  return { model: localModel(SEMANTIC_DIR), close: () => Promise.resolve() };
+};

@@ -1,0 +1,58 @@
+import type { Logger } from '../../../src/platform/logger.ts';
+import type { CountEmbedding } from '../../../src/service-metrics.ts';
+import type { Priority, Status, TextKind } from './backend.ts';
+import { chooseModel, type SemanticConfig } from './choose.ts';
+import { createEmbedding } from './embedding.ts';
+import { supervise } from './supervise.ts';
+
+export type Embedder = {
+  /**
+   * Vectors of length 1 in the order of the texts, not to be written to. Null: semantic search is not available right now
+   * (off, not installed, queue full, too slow, process restarting); the lexical answer stands.
+   */
+  embed: (texts: string[], kind: TextKind, options?: { priority?: Priority }) => Promise<Float32Array[] | null>;
+  /** Model name and version; stored with each vector, which is made again when it changes. Null while none is available. */
+  model: () => string | null;
+  /** One line for the start log, doctor and the assistant's page. */
+  status: () => Status;
+  close: () => Promise<void>;
+};
+
+type Options = { config: SemanticConfig; logger: Logger; count?: CountEmbedding };
+
+/** How long a start waits to be able to say whether there is a model; it then goes on opening beside the work. */
+const FIRST_TRY_MS = 3_000;
+
+const without = (detail: string): Embedder => ({
+  embed: () => Promise.resolve(null),
+  model: () => null,
+  status: () => ({ available: false, detail }),
+  close: () => Promise.resolve(),
+});
+
+/** Opens the model that the settings name. Never throws because there is none: `status` and one log line say so. */
+export const openEmbedder = async ({ config, logger, count = () => undefined }: Options): Promise<Embedder> => {
+  const chosen = chooseModel(config);
+  if ('none' in chosen) {
+    const line = { reason: chosen.none };
+    const text = 'semantic search is not available: lexical answers stand';
+    if (config.SEMANTIC === 'on') logger.warn(line, text);
+    else logger.info(line, text);
+    return without(chosen.none);
+  }
+  const model = supervise(chosen.model, logger);
+  const embed = createEmbedding({ model, count });
+  const timer = Promise.withResolvers<void>();
+  const handle = setTimeout(timer.resolve, FIRST_TRY_MS);
+  await Promise.race([model.tried, timer.promise]);
+  clearTimeout(handle);
+  return {
+    embed: (texts, kind, { priority = 'turn' } = {}) => embed(texts, kind, priority),
+    model: model.model,
+    status: model.status,
+    close: async () => {
+      await model.close();
+      await chosen.close();
+    },
+  };
+};

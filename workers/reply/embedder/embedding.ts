@@ -1,0 +1,84 @@
+import { LRUCache } from 'lru-cache';
+import type { CountEmbedding } from '../../../src/service-metrics.ts';
+import type { Priority, TextKind } from './backend.ts';
+import { piecesOf, readable } from './pieces.ts';
+import { createQueue } from './queue.ts';
+import type { Supervised } from './supervise.ts';
+import { mean } from './vector.ts';
+
+const LONGEST = { turn: 64, background: 256 };
+/** A turn that has no vector by then goes without. */
+const TURN_MS = 2_000;
+/** Questions of visitors, who ask the same ones; 3 MB of the local model's vectors. */
+const CACHED = 2_000;
+
+type Options = { model: Supervised; count: CountEmbedding };
+
+/** Texts to vectors: what is known is not asked for again, a text asked for twice at once is asked for once. */
+export const createEmbedding = ({ model, count }: Options) => {
+  const { limits } = model;
+  const cached = new LRUCache<string, Float32Array>({ max: CACHED });
+  const inFlight = new Map<string, Promise<Float32Array | null>>();
+  const queue = createQueue({ run: model.embed, limits, longest: LONGEST, turnMs: TURN_MS });
+
+  const ask = async (pieces: string[], kind: TextKind, priority: Priority): Promise<Float32Array | null> => {
+    const answers = await Promise.all(pieces.map((piece) => queue.add(piece, kind, priority)));
+    const refusal = answers.find((answer) => typeof answer === 'string');
+    count(kind, refusal ?? 'made');
+    if (refusal !== undefined) return null;
+    const vectors = answers.filter((answer) => typeof answer !== 'string');
+    return mean(
+      vectors,
+      pieces.map(({ length }) => length),
+    );
+  };
+
+  const embedOne = (text: string, kind: TextKind, priority: Priority): Promise<Float32Array | null> => {
+    const key = `${model.model()} ${kind} ${text}`;
+    const known = cached.get(key);
+    if (known) {
+      count(kind, 'cached');
+      return Promise.resolve(known);
+    }
+    const lane = `${priority} ${key}`; // a turn does not wait with what stands in the background
+    const asked = inFlight.get(lane);
+    if (asked) {
+      count(kind, 'joined');
+      return asked;
+    }
+    const pieces = piecesOf(text, { bytes: limits.pieceBytes, most: limits.pieces[kind] });
+    if (!queue.hasRoom(priority, pieces.length)) {
+      count(kind, 'full');
+      return Promise.resolve(null);
+    }
+    const asking = ask(pieces, kind, priority)
+      .then((vector) => {
+        if (vector && priority === 'turn') cached.set(key, vector);
+        return vector;
+      })
+      .finally(() => inFlight.delete(lane));
+    inFlight.set(lane, asking);
+    return asking;
+  };
+
+  const whole = (vectors: (Float32Array | null)[]): Float32Array[] | null =>
+    vectors.every((vector) => vector !== null) ? vectors : null;
+
+  return async (texts: string[], kind: TextKind, priority: Priority): Promise<Float32Array[] | null> => {
+    if (!model.status().available) {
+      count(kind, 'unavailable', texts.length);
+      return null;
+    }
+    const read = texts.map(readable);
+    if (priority === 'turn') return whole(await Promise.all(read.map((text) => embedOne(text, kind, priority))));
+    // A few at a time: ten thousand entries need no queue of that length.
+    const step = limits.texts * limits.concurrency;
+    const vectors: Float32Array[] = [];
+    for (let at = 0; at < read.length; at += step) {
+      const some = whole(await Promise.all(read.slice(at, at + step).map((text) => embedOne(text, kind, priority))));
+      if (!some) return null;
+      vectors.push(...some);
+    }
+    return vectors;
+  };
+};

@@ -1,0 +1,61 @@
+import { setPriority } from 'node:os';
+import koffi from 'koffi';
+import type { FromEngine, ToEngine } from './engine-message.ts';
+import { filesIn, findDamage } from './model-files.ts';
+
+/**
+ * The process in which the native engine runs, started by `engine.ts`: what crashes here costs a vector, never a worker.
+ * It lives until its parent lets go of it or kills it.
+ */
+
+/** Behind the event loops that answer callers, where processors are short. */
+const NICE = 5;
+
+const tell = (message: FromEngine): void => void process.send?.(message);
+
+const openModel = (folder: string) => {
+  const { engine, weights } = filesIn(folder);
+  const library = koffi.load(engine);
+  const load = library.func('void *e5_load(const char *path)');
+  const dimensionsOf = library.func('int e5_dim(void *model)');
+  const embed = library.func('int e5_embed(void *model, const char *text, int is_query, _Out_ float *out)');
+  const model: unknown = load(weights);
+  if (model === null) throw new Error('it does not load the model');
+  const dimensions = Number(dimensionsOf(model));
+
+  return (text: string, isQuery: boolean): Promise<Float32Array<ArrayBuffer>> =>
+    new Promise((resolve, reject) => {
+      const vector = new Float32Array(dimensions);
+      // On a thread of its own, so that this process hears when its parent is gone.
+      embed.async(model, text, isQuery ? 1 : 0, vector, (cause: Error | null, status: number) => {
+        if (cause) reject(cause);
+        else if (status === 0) resolve(vector);
+        else reject(new Error(`status ${status}`));
+      });
+    });
+};
+
+const main = async (folder: string): Promise<void> => {
+  const damage = await findDamage(folder);
+  if (damage !== null) return tell({ type: 'unusable', reason: damage });
+  let embed: ReturnType<typeof openModel>;
+  try {
+    embed = openModel(folder);
+  } catch (cause) {
+    return tell({ type: 'unusable', reason: `the engine does not run here: ${(cause as Error).message}` });
+  }
+  process.on('message', ({ id, text, isQuery }: ToEngine) => {
+    embed(text, isQuery).then(
+      (vector) => tell({ type: 'vector', id, vector }),
+      () => tell({ type: 'failed', id }),
+    );
+  });
+  tell({ type: 'ready' });
+};
+
+// SIGKILL, since an ordinary exit would wait for a thread that hangs in native code.
+process.on('disconnect', () => process.kill(process.pid, 'SIGKILL'));
+// Ctrl-C reaches the whole group; the worker still ends its turns, and they may need a vector.
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => undefined);
+setPriority(NICE);
+await main(process.argv[2] ?? '');

@@ -1,0 +1,66 @@
+import { type Dispatcher, request } from 'undici';
+import { checkEndpointUrl } from '../../../src/events/address-guard.ts';
+import { SourceError } from './backend.ts';
+
+const ANSWER_MS = 5_000;
+const MAX_BYTES = 2_000_000;
+
+type Call = {
+  body: unknown;
+  headers: Record<string, string>;
+  dispatcher: Dispatcher;
+  allowPrivate: boolean;
+};
+
+const send = async (url: string, { body, headers, dispatcher }: Call, signal: AbortSignal): Promise<unknown> => {
+  const answer = await request(url, {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json', Accept: 'application/json', ...headers },
+    body: JSON.stringify(body),
+    dispatcher,
+    signal,
+  });
+  try {
+    if (answer.statusCode !== 200) throw new SourceError(`the embeddings service answered ${answer.statusCode}`);
+    const chunks: Uint8Array[] = [];
+    let bytes = 0;
+    for await (const chunk of answer.body as AsyncIterable<Uint8Array>) {
+      bytes += chunk.length;
+      if (bytes > MAX_BYTES) throw new SourceError('the embeddings service answered too much');
+      chunks.push(chunk);
+    }
+    return JSON.parse(Buffer.concat(chunks).toString());
+  } finally {
+    // Not read to its end: the connection is of no further use.
+    if (!answer.body.readableEnded) answer.body.on('error', () => undefined).destroy();
+  }
+};
+
+const failureOf = (cause: unknown): SourceError => {
+  if (cause instanceof SourceError) return cause;
+  const { name } = cause as Error;
+  if (name === 'AddressRefused') return new SourceError('the embeddings service has an address that is not public');
+  if (name === 'SyntaxError') return new SourceError('the embeddings service did not answer with JSON');
+  return new SourceError('the embeddings service could not be reached');
+};
+
+/** One request under one deadline. Raced, since a signal alone does not end a request that is still connecting. */
+export const postJson = async (url: string, call: Call): Promise<unknown> => {
+  if (!checkEndpointUrl(url, call).ok) {
+    throw new SourceError('EMBEDDINGS_URL is no address that may be called: https, and public in production');
+  }
+  const over = new AbortController();
+  const late = Promise.withResolvers<never>();
+  const timer = setTimeout(() => {
+    const error = new SourceError('the embeddings service did not answer in time');
+    late.reject(error);
+    over.abort(error);
+  }, ANSWER_MS);
+  try {
+    return await Promise.race([send(url, call, over.signal), late.promise]);
+  } catch (cause) {
+    throw failureOf(cause);
+  } finally {
+    clearTimeout(timer);
+  }
+};

@@ -1,0 +1,63 @@
+import type { Dispatcher } from 'undici';
+import * as z from 'zod';
+import { type Source, SourceError, type SourceKind, type TextKind } from './backend.ts';
+import { postJson } from './remote-request.ts';
+import { normalised } from './vector.ts';
+
+const PROBE = 'Can I bring my dog?';
+/** So many requests in a row, and the service is left alone for a while. */
+const FAILURES = 3;
+
+const Answer = z.object({ data: z.array(z.object({ index: z.int().min(0), embedding: z.array(z.number()) })) });
+
+type Options = { url: string; model: string; key: string | undefined; dispatcher: Dispatcher; allowPrivate: boolean };
+
+const readVectors = (answer: unknown, count: number): Float32Array[] => {
+  const { data, success } = Answer.safeParse(answer);
+  if (!success) throw new SourceError('the embeddings service answered something else');
+  const ordered = data.data.toSorted((one, other) => one.index - other.index);
+  if (ordered.length !== count || ordered.some(({ index }, at) => index !== at)) {
+    throw new SourceError('the embeddings service gave another number of vectors than texts');
+  }
+  return ordered.map(({ embedding }) => Float32Array.from(embedding));
+};
+
+/** An OpenAI-compatible `/embeddings` endpoint. One kind of vector for questions and passages: it knows no difference. */
+export const remoteModel = ({ url, model, key, dispatcher, allowPrivate }: Options): SourceKind => {
+  const ask = async (texts: string[]): Promise<Float32Array[]> => {
+    const answer = await postJson(`${url.replace(/\/+$/, '')}/embeddings`, {
+      body: { model, input: texts.map((text) => text || ' '), encoding_format: 'float' },
+      headers: key === undefined ? {} : { Authorization: `Bearer ${key}` },
+      dispatcher,
+      allowPrivate,
+    });
+    return readVectors(answer, texts.length);
+  };
+
+  return {
+    // Eight, so that reading the answer does not hold up the event loop.
+    limits: { texts: 8, concurrency: 4, pieceBytes: 8_000, pieces: { query: 1, passage: 1 } },
+
+    open: async (signal): Promise<Source> => {
+      const [probe] = await ask([PROBE]);
+      const dimensions = normalised(probe ?? new Float32Array()).length;
+      const ended = Promise.withResolvers<string>();
+      signal.addEventListener('abort', () => ended.resolve('closed'), { once: true });
+      if (signal.aborted) ended.resolve('closed');
+      let failures = 0;
+      const embed = async (texts: string[], _kind: TextKind): Promise<Float32Array[]> => {
+        try {
+          const vectors = await ask(texts);
+          failures = 0;
+          return vectors;
+        } catch (cause) {
+          failures += 1;
+          if (failures >= FAILURES) ended.resolve((cause as Error).message);
+          throw cause;
+        }
+      };
+      const name = `${model}@${new URL(url).host}/${dimensions}`;
+      return { model: name, dimensions, embed, ended: ended.promise, end: ended.resolve };
+    },
+  };
+};

@@ -1,0 +1,26 @@
+import { SourceError } from './backend.ts';
+
+/** A vector of length 1, so that a dot product is the cosine. What is no direction at all is refused. */
+export const normalised = (vector: Float32Array): Float32Array => {
+  const length = Math.hypot(...vector);
+  if (!Number.isFinite(length) || length < 1e-6) throw new SourceError('the model gave a vector without a direction');
+  return vector.map((value) => value / length);
+};
+
+/** Of several pieces of one text, each weighted by its length. */
+export const mean = (vectors: Float32Array[], weights: number[]): Float32Array => {
+  const [first] = vectors;
+  if (first === undefined) throw new SourceError('there is nothing to take the mean of');
+  if (vectors.length === 1) return first;
+  const sum = new Float32Array(first.length);
+  vectors.forEach((vector, index) => {
+    const weight = weights[index] ?? 0;
+    vector.forEach((value, at) => {
+      sum[at] = (sum[at] ?? 0) + value * weight;
+    });
+  });
+  return normalised(sum);
+};
+
+export const cosine = (one: Float32Array, other: Float32Array): number =>
+  one.reduce((sum, value, at) => sum + value * (other[at] ?? 0), 0);
