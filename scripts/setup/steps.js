@@ -1,6 +1,7 @@
 import { accessSync, constants } from 'node:fs';
 import { join } from 'node:path';
 import { chromiumStep } from './chromium.js';
+import { stopCommands } from './command.js';
 import { dashboardStep } from './dashboard.js';
 import { withLock } from './lock.js';
 import { mongodbStep } from './mongodb.js';
@@ -41,8 +42,14 @@ export const setUp = async ({ root, needs, talkative }) => {
   const wanted = needs.includes('semantic');
   const there = semanticStep.find(context);
   const model = there || !wanted ? there : takeModel(context, report);
-  for (const step of ['node', ...needs.filter((name) => name !== 'semantic')].map((name) => STEPS[name])) {
-    note(step, await take(step));
+  try {
+    for (const step of ['node', ...needs.filter((name) => name !== 'semantic')].map((name) => STEPS[name])) {
+      note(step, await take(step));
+    }
+  } catch (cause) {
+    context.over = true;
+    stopCommands('SIGTERM'); // nothing to wait for any more
+    throw cause;
   }
   const taken = await model;
   if (wanted) note(semanticStep, taken);
@@ -57,7 +64,8 @@ const takeModel = async (context, report) => {
   try {
     return await fetchIt(semanticStep, context, report);
   } catch (cause) {
-    report.note(`${semanticStep.name}: ${cause.message}. Answers go by words alone (SETUP_SEMANTIC=off stops trying).`);
+    const way = 'Answers go by words alone (SETUP_SEMANTIC=off stops trying).';
+    if (!context.over) report.note(`${semanticStep.name}: ${cause.message}. ${way}`);
     return { text: 'not here' };
   }
 };

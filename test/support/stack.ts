@@ -8,6 +8,7 @@ import { createLogger, type Logger } from '../../src/platform/logger.ts';
 import type { Service } from '../../src/service.ts';
 import { openDeliveryWorker } from '../../workers/delivery/worker.ts';
 import type { SenderOptions } from '../../workers/delivery/send.ts';
+import type { Embedder } from '../../workers/reply/embedder/embedder.ts';
 import type { AssistantEngine } from '../../workers/reply/engines/engine.ts';
 import { openReplyWorker } from '../../workers/reply/worker.ts';
 
@@ -30,7 +31,7 @@ export type Stack = {
   service: Service & Pick<Awaited<ReturnType<typeof openApi>>, 'operators' | 'audit'>;
   /** Every log line so far, parsed. */
   logs: Record<string, unknown>[];
-  startReplyWorker: (engine?: AssistantEngine) => Promise<Running & { healthPort: number }>;
+  startReplyWorker: (engine?: AssistantEngine) => Promise<Running & { healthPort: number; embedder: Embedder }>;
   startDeliveryWorker: () => Promise<Running & { healthPort: number }>;
   startApi: () => Promise<Running & { url: string }>;
   close: () => Promise<void>;

@@ -21,6 +21,3 @@ export const mean = (vectors: Float32Array[], weights: number[]): Float32Array =
   });
   return normalised(sum);
 };
-
-export const cosine = (one: Float32Array, other: Float32Array): number =>
-  one.reduce((sum, value, at) => sum + value * (other[at] ?? 0), 0);
