@@ -11,7 +11,7 @@ const example = readFileSync(join(ROOT, '.env.example'), 'utf8');
 const KEY = 'a'.repeat(43);
 
 /** What the compose file decides by itself: addresses inside its network, and what production needs. */
-const FIXED = ['NODE_ENV', 'HOST', 'MONGODB_URL', 'REDIS_URL', 'TLS_TERMINATED_UPSTREAM'];
+const FIXED = ['NODE_ENV', 'HOST', 'MONGODB_URL', 'REDIS_URL', 'TLS_TERMINATED_UPSTREAM', 'SEMANTIC_DIR'];
 const FIXED_PORT = { api: 'PORT', 'reply-worker': 'WORKER_HEALTH_PORT', 'delivery-worker': 'WORKER_HEALTH_PORT' };
 
 /** A `.env` that sets every setting to something of its own. */
