@@ -1,6 +1,7 @@
 import { createApp } from './app.ts';
 import { createAccess } from './assistants/access.ts';
 import { createChannelCalls } from './assistants/channel-calls.ts';
+import { KNOWLEDGE_QUEUE, type KnowledgeJob } from './assistants/knowledge-queue.ts';
 import { createRateLimiter } from './assistants/rate-limit.ts';
 import { DELIVERIES_QUEUE, type WakeUpJob } from './events/queue.ts';
 import type { Config } from './platform/config.ts';
@@ -99,7 +100,11 @@ export const openApi = async ({
       }
     },
     operatorSide: {
-      queues: { turns: look<TurnsJob>(TURNS_QUEUE), deliveries: look<WakeUpJob>(DELIVERIES_QUEUE) },
+      queues: {
+        turns: look<TurnsJob>(TURNS_QUEUE),
+        deliveries: look<WakeUpJob>(DELIVERIES_QUEUE),
+        knowledge: look<KnowledgeJob>(KNOWLEDGE_QUEUE),
+      },
       sessions: createSessions(service.mongo, config, beforeWriting),
       operators,
       beforeWriting,

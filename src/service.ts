@@ -1,5 +1,6 @@
 import type { Redis } from 'ioredis';
 import type { Connection } from 'mongoose';
+import { createKnowledgeQueue, KNOWLEDGE_QUEUE, type KnowledgeJob } from './assistants/knowledge-queue.ts';
 import { createAssistantStore } from './assistants/store.ts';
 import { createHints } from './conversations/hints.ts';
 import { createConversationStore } from './conversations/store.ts';
@@ -55,7 +56,11 @@ export const openService = async ({ config, logger, lifecycle, redisRole, startW
   const guard = { allowPrivate: config.WEBHOOK_ALLOW_PRIVATE };
   const worker = newToken();
 
-  const assistants = createAssistantStore({ connection: mongo, vault });
+  const assistants = createAssistantStore({
+    connection: mongo,
+    vault,
+    onKnowledgeChanged: (assistantId) => knowledgeQueue.wake(assistantId),
+  });
   const endpoints = createEndpointStore({
     connection: mongo,
     vault,
@@ -77,6 +82,8 @@ export const openService = async ({ config, logger, lifecycle, redisRole, startW
   };
   const turnQueue = createTurnQueue(openQueue<TurnsJob>(TURNS_QUEUE));
   const deliveryQueue = createDeliveryQueue(openQueue<WakeUpJob>(DELIVERIES_QUEUE));
+
+  const knowledgeQueue = createKnowledgeQueue(openQueue<KnowledgeJob>(KNOWLEDGE_QUEUE));
 
   return {
     mongo,

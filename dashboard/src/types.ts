@@ -31,6 +31,7 @@ export type Engine = Assistant['engine'];
 export type Knowledge = Answer<typeof knowledgeOperations.list>;
 export type KnowledgeEntry = Knowledge['entries'][number];
 export type KnowledgeConflicts = Answer<typeof knowledgeOperations.conflicts>;
+export type KnowledgeStatus = Answer<typeof knowledgeOperations.status>;
 export type KnowledgeImport = Answer<typeof knowledgeOperations.importFile>;
 export type Keys = Answer<typeof keyOperations.list>;
 export type ApiKey = Keys['keys'][number];

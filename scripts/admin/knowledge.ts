@@ -5,8 +5,9 @@ import { readKnowledge } from '../../src/assistants/knowledge-reading.ts';
 import { ASSISTANT_OPTION, example } from './arguments.ts';
 import { getAssistant } from './assistant.ts';
 import { Failure, usage } from './failure.ts';
+import { followMeaning, meaningOf, sayMeaning } from './knowledge/meaning.ts';
 import type { Run } from './session.ts';
-import { plain, table } from './text.ts';
+import { fields, plain, table } from './text.ts';
 
 const readText = (file: string): string => {
   try {
@@ -22,7 +23,7 @@ A JSON file is an array of {question, variants?: [], answer, language?, actions?
 CSV has those names as headings; several variants or tags in a cell are separated by |, actions are lines of
 "label | type | payload"; lists may also be written as JSON. In Markdown every heading with text under it is a question.`;
 
-type ImportOptions = { assistant: string; format?: KnowledgeFormat; replace?: boolean };
+type ImportOptions = { assistant: string; format?: KnowledgeFormat; replace?: boolean; wait: boolean };
 
 export const addKnowledgeCommands = (program: Command, run: Run): void => {
   const knowledge = program.command('knowledge').description('Questions and answers of an assistant');
@@ -33,23 +34,26 @@ export const addKnowledgeCommands = (program: Command, run: Run): void => {
     .requiredOption(...ASSISTANT_OPTION)
     .addOption(new Option('--format <format>', "if the file's name does not tell").choices(KNOWLEDGE_FORMATS))
     .option('--replace', 'remove what the assistant knew before')
+    .option('--no-wait', 'end once the entries are stored, before they are found by their meaning')
     .addHelpText('after', FORMATS_HELP)
     .addHelpText('after', example('knowledge import --assistant 6f1c0a52-3b1e-4a57-9d0a-2f8f1f0c7b11 faq.csv'))
-    .action(
-      async (file: string, { assistant, format = knowledgeFormatOf(file) ?? undefined, replace }: ImportOptions) => {
-        if (!format)
-          throw usage(`The name of ${file} does not tell its format: give --format ${KNOWLEDGE_FORMATS.join('|')}.`);
-        return run(async (opened) => {
-          await getAssistant(opened, assistant);
-          const { entries, refused } = await readKnowledge(format, readText(file));
-          if (entries.length > 0)
-            await opened.assistants.addKnowledge(assistant, entries, { replace: replace === true });
-          const refusals = refused.map(({ line, reason }) => `\n  line ${line}: ${plain(reason)}`).join('');
-          const text = `${entries.length} imported, ${refused.length} refused${refusals === '' ? '.' : `:${refusals}`}`;
-          return { json: { imported: entries.length, refused }, text };
-        });
-      },
-    );
+    .action(async (file: string, options: ImportOptions, command: Command) => {
+      const { assistant, format = knowledgeFormatOf(file) ?? undefined, replace, wait } = options;
+      const { json } = command.optsWithGlobals<{ json?: boolean }>();
+      if (!format)
+        throw usage(`The name of ${file} does not tell its format: give --format ${KNOWLEDGE_FORMATS.join('|')}.`);
+      return run(async (opened) => {
+        await getAssistant(opened, assistant);
+        const { entries, refused } = await readKnowledge(format, readText(file));
+        if (entries.length > 0) await opened.assistants.addKnowledge(assistant, entries, { replace: replace === true });
+        const refusals = refused.map(({ line, reason }) => `\n  line ${line}: ${plain(reason)}`).join('');
+        const text = `${entries.length} imported, ${refused.length} refused${refusals === '' ? '.' : `:${refusals}`}`;
+        // A program that reads the answer looks by itself, with `knowledge status`.
+        const follow = json !== true && wait && entries.length > 0;
+        const meaning = await (follow ? followMeaning : meaningOf)(opened, assistant);
+        return { json: { imported: entries.length, refused }, text: `${text}\n${sayMeaning(meaning)}` };
+      });
+    });
 
   knowledge
     .command('list')
@@ -67,8 +71,26 @@ export const addKnowledgeCommands = (program: Command, run: Run): void => {
         ]);
         return {
           json: entries,
-          text: table(['ENTRY', 'LANGUAGE', 'VARIANTS', 'QUESTION'], rows, 'It knows nothing yet.'),
+          text: [
+            table(['ENTRY', 'LANGUAGE', 'VARIANTS', 'QUESTION'], rows, 'It knows nothing yet.'),
+            sayMeaning(await meaningOf(opened, assistant)),
+          ].join('\n\n'),
         };
+      }),
+    );
+
+  knowledge
+    .command('status')
+    .description('Whether entries are found by their meaning, and how many already')
+    .requiredOption(...ASSISTANT_OPTION)
+    .addHelpText('after', example('knowledge status --assistant 6f1c0a52-3b1e-4a57-9d0a-2f8f1f0c7b11'))
+    .action(({ assistant }: { assistant: string }) =>
+      run(async (opened) => {
+        await getAssistant(opened, assistant);
+        const meaning = await meaningOf(opened, assistant);
+        const { state, reason, done, total, model } = meaning;
+        const text = fields({ state, ...(reason !== null && { reason }), entries: total, ready: done, model });
+        return { json: meaning, text: `${sayMeaning(meaning)}\n\n${text}` };
       }),
     );
 };

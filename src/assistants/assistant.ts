@@ -3,6 +3,7 @@ import * as z from 'zod';
 import { type EngineSettings, RETRIEVAL } from './engine-settings.ts';
 import type { KnowledgeInput } from './knowledge-input.ts';
 import { LanguageTag } from './language-tag.ts';
+import type { Semantic } from './semantic.ts';
 
 export const DEFAULT_LIMIT_PER_MINUTE = 60;
 export const DEFAULT_DEDUPE_WINDOW_S = 60;
@@ -40,6 +41,7 @@ export type Assistant = z.infer<typeof AssistantInput> & {
   /** Counts changes of anything an engine indexes. */
   version: number;
   createdAt: Date;
+  semantic?: Partial<Semantic>;
 };
 
 /** Those made before a setting existed do not have it. */
@@ -91,9 +93,13 @@ const assistantSchema = new Schema<StoredAssistant>(
       default: undefined,
     },
     createdAt: { type: Date, required: true },
+    semantic: { type: Schema.Types.Mixed },
   },
   { collection: 'assistants', versionKey: false, strictQuery: 'throw' },
 );
+// What has vectors still to be made is found by these.
+assistantSchema.index({ 'semantic.model': 1 });
+assistantSchema.index({ 'semantic.stale': 1 }, { sparse: true });
 
 const knowledgeSchema = new Schema<StoredKnowledge>(
   {

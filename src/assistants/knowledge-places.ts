@@ -83,6 +83,7 @@ export const createKnowledgePlaces = ({ assistants, knowledge }: ReturnType<type
     finish: async (assistantId: string, first: number, { replace }: { replace: boolean }): Promise<number> => {
       const update = {
         $inc: { version: 1 },
+        $set: { 'semantic.stale': true },
         // Nobody reads before these any more, so that what died there may be forgotten.
         $pull: { 'knowledgePlaces.unfinished': { first: replace ? { $lte: first } : first } },
         ...(replace && { $max: { 'knowledgePlaces.from': first } }),

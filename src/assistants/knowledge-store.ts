@@ -5,6 +5,7 @@ import { collectionOf } from '../platform/mongo.ts';
 import type { Assistant, assistantModels, StoredKnowledge } from './assistant.ts';
 import type { KnowledgeEntry, KnowledgeInput } from './knowledge-input.ts';
 import { createKnowledgePlaces, readable } from './knowledge-places.ts';
+import type { VectorStore } from './knowledge-vectors.ts';
 
 const CACHED_ASSISTANTS = 1000;
 /** Written at once: to put it into bytes takes a few milliseconds, and others have their turn before the next. */
@@ -15,8 +16,13 @@ const toEntry = ({ _id, assistantId: _assistant, position: _position, ...entry }
   entryId: _id,
 });
 
-/** What assistants know, in its order. */
-export const createKnowledgeStore = ({ assistants, knowledge }: ReturnType<typeof assistantModels>) => {
+type Dependencies = ReturnType<typeof assistantModels> & {
+  vectors: VectorStore;
+  onChanged: (assistantId: string) => void;
+};
+
+/** What assistants know, in its order. Its vectors end with an entry; to make those of others is for whoever is told. */
+export const createKnowledgeStore = ({ assistants, knowledge, vectors, onChanged }: Dependencies) => {
   const byVersion = new LRUCache<string, { version: number; entries: KnowledgeEntry[] }>({ max: CACHED_ASSISTANTS });
   const places = createKnowledgePlaces({ assistants, knowledge });
 
@@ -39,8 +45,10 @@ export const createKnowledgeStore = ({ assistants, knowledge }: ReturnType<typeo
   };
 
   const raiseVersion = async (assistantId: string): Promise<void> => {
-    const { matchedCount } = await assistants.updateOne({ _id: assistantId }, { $inc: { version: 1 } });
+    const change = { $inc: { version: 1 }, $set: { 'semantic.stale': true } };
+    const { matchedCount } = await assistants.updateOne({ _id: assistantId }, change);
     if (matchedCount === 0) throw notFound();
+    onChanged(assistantId);
   };
 
   const insert = async (assistantId: string, first: number, entries: KnowledgeInput[]): Promise<KnowledgeEntry[]> => {
@@ -53,6 +61,12 @@ export const createKnowledgeStore = ({ assistants, knowledge }: ReturnType<typeo
       inserted.push(...rows.map(toEntry));
     }
     return inserted;
+  };
+
+  const removeAll = async (filter: { assistantId: string } & Record<string, unknown>): Promise<void> => {
+    const rows = await knowledge.find(filter).select({ _id: 1 }).lean();
+    await knowledge.deleteMany(filter);
+    await vectors.retire(rows.map(({ _id }) => _id));
   };
 
   return {
@@ -88,7 +102,8 @@ export const createKnowledgeStore = ({ assistants, knowledge }: ReturnType<typeo
       });
       const from = await places.finish(assistantId, first, { replace });
       // Also where somebody else has replaced them in the meantime, these included.
-      if (replace || from > first) await knowledge.deleteMany({ assistantId, position: { $lt: from } });
+      onChanged(assistantId);
+      if (replace || from > first) await removeAll({ assistantId, position: { $lt: from } });
       return added;
     },
 
@@ -101,7 +116,7 @@ export const createKnowledgeStore = ({ assistants, knowledge }: ReturnType<typeo
     },
 
     removeKnowledge: async (assistantId: string, entryIds: string[]): Promise<void> => {
-      await knowledge.deleteMany({ assistantId, _id: { $in: entryIds } });
+      await removeAll({ assistantId, _id: { $in: entryIds } });
       await raiseVersion(assistantId);
     },
   };

@@ -4,6 +4,7 @@ import type { Connection } from 'mongoose';
 import { serverDate, serverNow } from '../platform/clock.ts';
 import { newId } from '../platform/ids.ts';
 import { invalid, notFound } from '../platform/errors.ts';
+import { collectionOf } from '../platform/mongo.ts';
 import type { Vault } from '../platform/vault.ts';
 import { validate } from '../platform/validation.ts';
 import { type ApiKey, apiKeyModel, hashSecret, isWellFormedApiKey, newApiKey, type StoredApiKey } from './api-keys.ts';
@@ -16,14 +17,19 @@ import {
   toAssistant,
 } from './assistant.ts';
 import { type ChannelChange, channelWrite } from './channel.ts';
+import { createEmbedders } from './embedders.ts';
 import { type EngineInput, sealedEngine } from './engine-settings.ts';
 import { createKnowledgeStore } from './knowledge-store.ts';
+import { createVectorStore } from './knowledge-vectors.ts';
+import { createSemanticState } from './semantic-state.ts';
 
 /** Changes take effect in every process within 1 s (contract §7): nothing is believed for longer than this. */
 const BELIEVED_FOR_MS = 900;
 const CACHED_ITEMS = 10_000;
 const LAST_USED_EVERY_MS = 60_000;
 const AFTER = { returnDocument: 'after' } as const;
+
+type Dependencies = { connection: Connection; vault: Vault; onKnowledgeChanged?: (assistantId: string) => void };
 
 type NewApiKey = { assistantId: string; name: string; limitPerMinute?: number };
 
@@ -33,9 +39,11 @@ const toApiKey = ({ _id, hash: _hash, ...stored }: StoredApiKey): ApiKey => ({ k
  * Assistants with their knowledge, keys and channel. The `find…` functions of the hot path (`findAssistant`,
  * `findApiKey`, `findKnowledge`) answer from memory for less than a second.
  */
-export const createAssistantStore = ({ connection, vault }: { connection: Connection; vault: Vault }) => {
+export const createAssistantStore = ({ connection, vault, onKnowledgeChanged = () => undefined }: Dependencies) => {
   const { assistants, knowledge } = assistantModels(connection);
   const apiKeys = apiKeyModel(connection);
+  const vectors = createVectorStore(connection, { assistants, knowledge });
+  const embedders = createEmbedders(connection);
 
   // `null` is cached too: an unknown id or key costs one look-up a second, however often it is sent.
   const remember = <Value extends object>(fetch: (key: string) => Promise<Value | null>) => {
@@ -77,8 +85,11 @@ export const createAssistantStore = ({ connection, vault }: { connection: Connec
   };
 
   return {
-    models: [assistants, knowledge, apiKeys],
-    ...createKnowledgeStore({ assistants, knowledge }),
+    models: [assistants, knowledge, apiKeys, vectors.model, embedders.model],
+    ...createKnowledgeStore({ assistants, knowledge, vectors, onChanged: onKnowledgeChanged }),
+    vectors,
+    embedders,
+    semantic: createSemanticState(collectionOf(assistants)),
     findAssistant,
     getAssistant,
 

@@ -1,6 +1,7 @@
 import { createBullBoard } from '@bull-board/api';
 import { ExpressAdapter } from '@bull-board/express';
 import { type Request, type RequestHandler, type Response, Router } from 'express';
+import { KNOWLEDGE_QUEUE, type KnowledgeJob } from '../assistants/knowledge-queue.ts';
 import { DELIVERIES_QUEUE, type WakeUpJob } from '../events/queue.ts';
 import type { OperatorAccess } from '../operators/access.ts';
 import { notFound } from '../platform/errors.ts';
@@ -12,7 +13,11 @@ import { pageHeaders } from './page-headers.ts';
 
 export const BOARD_PATH = '/operator/queues';
 
-export type BoardQueues = { turns: PartitionedQueue<TurnsJob>; deliveries: PartitionedQueue<WakeUpJob> };
+export type BoardQueues = {
+  turns: PartitionedQueue<TurnsJob>;
+  deliveries: PartitionedQueue<WakeUpJob>;
+  knowledge: PartitionedQueue<KnowledgeJob>;
+};
 
 /** A conversation's key is inner; the ids that lead home to it begin with its first 48 bits. */
 const homeOf = (key: unknown): string => `${String(key).slice(0, 8)}-${String(key).slice(8, 12)}-…`;
@@ -24,6 +29,7 @@ const SHOWN = {
     conversationIds: conversations.map(homeOf),
     deliveryIds: deliveries.map(String),
   }),
+  [KNOWLEDGE_QUEUE]: ({ assistantId = '' }: Partial<KnowledgeJob>) => ({ assistantId }),
 };
 
 const formatterOf =
@@ -92,6 +98,7 @@ export const boardRoutes = ({ queues, access, sessions, tls }: Dependencies): Ro
     queues: [
       ...adaptersOf(queues.turns, SHOWN[TURNS_QUEUE]),
       ...adaptersOf(queues.deliveries, SHOWN[DELIVERIES_QUEUE]),
+      ...adaptersOf(queues.knowledge, SHOWN[KNOWLEDGE_QUEUE]),
     ],
     serverAdapter: server,
     options: { uiConfig: { boardTitle: 'Parley queues', pollingInterval: { showSetting: true } } },

@@ -3,6 +3,7 @@ import { KNOWLEDGE_FORMATS } from '../assistants/knowledge-import.ts';
 import { KnowledgeInput } from '../assistants/knowledge-input.ts';
 import { readKnowledge } from '../assistants/knowledge-reading.ts';
 import { createFindConflicts, searchKnowledge } from '../assistants/knowledge-search.ts';
+import { findMeaningSearch } from '../assistants/meaning-search.ts';
 import type { AssistantStore } from '../assistants/store.ts';
 import { SuggestedAction } from '../assistants/suggested-action.ts';
 import { type Handled, handled, operation } from './operation.ts';
@@ -63,6 +64,24 @@ export const knowledgeOperations = {
         }),
       ),
     }),
+    errors: ['not_found'],
+  }),
+  status: operation({
+    method: 'get',
+    path: '/assistants/:id/knowledge-status',
+    id: 'getKnowledgeStatus',
+    tag,
+    summary: 'Whether entries are found by their meaning, and how many already',
+    audience,
+    answer: z
+      .object({
+        state: z.enum(['ready', 'making', 'off']),
+        reason: z.string().nullable().meta({ description: 'Why it is off.' }),
+        model: z.string().nullable(),
+        done: z.int().min(0),
+        total: z.int().min(0),
+      })
+      .meta({ id: 'KnowledgeStatus' }),
     errors: ['not_found'],
   }),
   add: operation({
@@ -136,6 +155,8 @@ export const knowledgeRoutes = ({ assistants }: { assistants: AssistantStore }):
       const assistant = await assistants.getAssistant(id);
       return { conflicts: await findConflicts(assistant, await assistants.listKnowledge(id)) };
     }),
+
+    handled(knowledgeOperations.status, ({ params: { id = '' } }) => findMeaningSearch(assistants, id)),
 
     handled(knowledgeOperations.add, async ({ params: { id = '' }, body, note }) => {
       const [entry] = await assistants.addKnowledge(id, [body]);

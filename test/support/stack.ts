@@ -15,12 +15,15 @@ import { openReplyWorker } from '../../workers/reply/worker.ts';
 export type StackOptions = {
   env?: Record<string, string>;
   engine?: AssistantEngine;
+  /** One for each reply worker: what a model is to the service. */
+  embedder?: () => Embedder;
   sending?: Partial<SenderOptions>;
   apis?: number;
   replyWorkers?: number;
   deliveryWorkers?: number;
 };
 
+type ReplyWorker = Awaited<ReturnType<typeof openReplyWorker>>;
 type Running = { close: () => Promise<void> };
 
 /** The service as its mains start it, in this process, on a database and a prefix of its own. */
@@ -31,7 +34,10 @@ export type Stack = {
   service: Service & Pick<Awaited<ReturnType<typeof openApi>>, 'operators' | 'audit'>;
   /** Every log line so far, parsed. */
   logs: Record<string, unknown>[];
-  startReplyWorker: (engine?: AssistantEngine) => Promise<Running & { healthPort: number; embedder: Embedder }>;
+  startReplyWorker: (
+    engine?: AssistantEngine,
+    embedder?: Embedder,
+  ) => Promise<Running & Pick<ReplyWorker, 'healthPort' | 'embedder' | 'vectorsOf' | 'assistants'>>;
   startDeliveryWorker: () => Promise<Running & { healthPort: number }>;
   startApi: () => Promise<Running & { url: string }>;
   close: () => Promise<void>;
@@ -79,8 +85,10 @@ export const openStack = async (options: StackOptions = {}): Promise<Stack> => {
     const api = await start((lifecycle) => openApi({ config, logger, lifecycle }));
     return { ...api, url: `http://127.0.0.1:${api.port}` };
   };
-  const startReplyWorker = (engine = options.engine) =>
-    start((lifecycle) => openReplyWorker({ config, logger, lifecycle, ...(engine && { engine }) }));
+  const startReplyWorker = (engine = options.engine, embedder = options.embedder?.()) =>
+    start((lifecycle) =>
+      openReplyWorker({ config, logger, lifecycle, ...(engine && { engine }), ...(embedder && { embedder }) }),
+    );
   const startDeliveryWorker = () =>
     start((lifecycle) =>
       openDeliveryWorker({ config, logger, lifecycle, ...(options.sending && { sending: options.sending }) }),

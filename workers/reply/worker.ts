@@ -10,22 +10,32 @@ import { createPublisher } from '../../src/turns/replies.ts';
 import { openQueueWorkers, openWorkerDuties } from '../../src/worker-process.ts';
 import { createAnswerTurn } from './answer-turn.ts';
 import { createAskEngine } from './ask-engine.ts';
-import { openEmbedder } from './embedder/embedder.ts';
+import { type Embedder, openEmbedder } from './embedder/embedder.ts';
 import type { AssistantEngine } from './engines/engine.ts';
 import { createEngines } from './engines/choose.ts';
 import { openProviderAgent } from './engines/openai/connection.ts';
 import { createInFlight } from './in-flight.ts';
+import { openVectorKeeper } from './vectors/keeper.ts';
+import { createVectorReader } from './vectors/reader.ts';
 
 /** An assistant alone may hold half of all slots: as many as there are jobs. */
 const SLOTS_PER_JOB = 2;
 
-type Options = { config: Config; logger: Logger; lifecycle: Lifecycle; engine?: AssistantEngine };
+type Options = {
+  config: Config;
+  logger: Logger;
+  lifecycle: Lifecycle;
+  engine?: AssistantEngine;
+  embedder?: Embedder;
+};
 
-/** The reply worker, assembled and running; tests start it as `main.ts` does, perhaps with an engine of their own. */
-export const openReplyWorker = async ({ config, logger, lifecycle, engine }: Options) => {
+/** The reply worker, assembled and running; tests start it as `main.ts` does, perhaps with an engine or embedder of theirs. */
+export const openReplyWorker = async ({ config, logger, lifecycle, engine, ...given }: Options) => {
   const metrics = createMetrics({ token: config.METRICS_TOKEN });
   // Beside the stores: the model takes as long to open as they do.
-  const opening = openEmbedder({ config, logger, count: countEmbeddings(metrics) });
+  const opening = given.embedder
+    ? Promise.resolve(given.embedder)
+    : openEmbedder({ config, logger, count: countEmbeddings(metrics) });
   void lifecycle.add('embedder', opening, async (opened) => (await opened).close());
   const service = await openService({ config, logger, lifecycle, redisRole: 'worker' });
   const { conversations, assistants, endpoints, hints, turnQueue, deliveryQueue, redis, vault } = service;
@@ -34,6 +44,7 @@ export const openReplyWorker = async ({ config, logger, lifecycle, engine }: Opt
   const dispatcher = openProviderAgent({ allowPrivate, connections: turnsInFlight });
   lifecycle.add('connections to providers', dispatcher, (agent) => agent.destroy());
   const embedder = await opening;
+  const vectorsOf = createVectorReader(assistants.vectors, { logger });
 
   const outlets = { publish: createPublisher(redis), draining: lifecycle.draining, logger };
   const askEngine = createAskEngine({
@@ -61,7 +72,8 @@ export const openReplyWorker = async ({ config, logger, lifecycle, engine }: Opt
     await Promise.all(TurnsJob.parse(data).turns.map(answerTurn));
   };
   await openQueueWorkers({ queue: TURNS_QUEUE, concurrency: config.REPLY_CONCURRENCY, process }, shared);
+  await openVectorKeeper(embedder, shared);
   await openMaintenance(shared);
   const healthPort = await openWorkerDuties(shared, { metrics, countDelivery: countDeliveries(metrics) });
-  return { ...service, healthPort, embedder };
+  return { ...service, healthPort, embedder, vectorsOf };
 };

@@ -7,6 +7,7 @@ import { Shown } from '../../parts/states.tsx';
 import { When } from '../../parts/when.tsx';
 import { SESSION, useChange, useRead } from '../../query.ts';
 import type { Assistant } from '../../types.ts';
+import { Meaning } from '../knowledge/meaning.tsx';
 import { EngineForm } from './engine-form.tsx';
 
 const GUARDS = [
@@ -130,7 +131,12 @@ const Settings = ({ id }: { id: string }) => {
             </Section>
             <Section
               title="Engine"
-              description="What writes the replies. Try it after a change: the page is a click away."
+              description={
+                <>
+                  What writes the replies. Try it after a change: the page is a click away.
+                  <Meaning id={id} />
+                </>
+              }
             >
               <EngineForm assistant={assistant} />
             </Section>

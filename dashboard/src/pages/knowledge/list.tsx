@@ -11,6 +11,7 @@ import type { Knowledge as KnowledgeList, KnowledgeEntry } from '../../types.ts'
 import { Conflicts } from './conflicts.tsx';
 import { EntryEditor } from './entry-editor.tsx';
 import { Import } from './import.tsx';
+import { Meaning } from './meaning.tsx';
 
 const PAGE = 100;
 const TYPING_MS = 200;
@@ -88,7 +89,12 @@ const Knowledge = ({ id }: { id: string }) => {
   return (
     <Page
       title="Knowledge"
-      description="Questions and answers in your words. Visitors may ask in theirs."
+      description={
+        <>
+          Questions and answers in your words. Visitors may ask in theirs.
+          <Meaning id={id} />
+        </>
+      }
       actions={
         <>
           <Button variant="default" leftSection={<Icon name="upload" size={16} />} onClick={() => setImporting(true)}>

@@ -1,0 +1,49 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { findMeaningSearch, type MeaningSearch, wordsOfMeaningSearch } from '../../../src/assistants/meaning-search.ts';
+import type { Opened } from '../session.ts';
+import { plain } from '../text.ts';
+
+const LOOK_EVERY_MS = 250;
+/** Nobody makes anything: the entries are stored, and found by their words. */
+const STALLED_MS = 15_000;
+/** Where lines cannot be written over, a line now and then. */
+const LINE_EVERY_MS = 2_000;
+
+export const meaningOf = ({ assistants }: Pick<Opened, 'assistants'>, assistantId: string): Promise<MeaningSearch> =>
+  findMeaningSearch(assistants, assistantId);
+
+export const sayMeaning = (meaning: MeaningSearch): string => plain(wordsOfMeaningSearch(meaning));
+
+const createLine = (to: NodeJS.WriteStream) => {
+  let saidAt = Number.NEGATIVE_INFINITY;
+  let said = '';
+  return {
+    say: (text: string): void => {
+      if (text === said || (!to.isTTY && performance.now() - saidAt < LINE_EVERY_MS)) return;
+      to.write(to.isTTY ? `\r\u001B[K${text}` : `${text}\n`);
+      [said, saidAt] = [text, performance.now()];
+    },
+    clear: (): void => void (to.isTTY && said !== '' && to.write('\r\u001B[K')),
+  };
+};
+
+/** Tells on standard error how far it is, until all of it is made or nothing more happens. */
+export const followMeaning = async (
+  opened: Pick<Opened, 'assistants'>,
+  assistantId: string,
+): Promise<MeaningSearch> => {
+  const line = createLine(process.stderr);
+  let movedAt = performance.now();
+  let last = '';
+  for (;;) {
+    const meaning = await meaningOf(opened, assistantId);
+    const words = sayMeaning(meaning);
+    if (words !== last) [last, movedAt] = [words, performance.now()];
+    if (meaning.state !== 'making' || performance.now() - movedAt > STALLED_MS) {
+      line.clear();
+      return meaning;
+    }
+    line.say(words);
+    await sleep(LOOK_EVERY_MS);
+  }
+};

@@ -1,0 +1,50 @@
+import { type Connection, Schema } from 'mongoose';
+import { collectionOf } from '../platform/mongo.ts';
+
+export const TELL_EVERY_MS = 2_000;
+/** A worker that ended without a word is forgotten by then. */
+const LIVE_MS = 12_000;
+const KEPT_S = 3_600;
+
+/** What a reply worker has to make vectors with. */
+export type OfferedEmbedder = { model: string | null; available: boolean; detail: string };
+
+export type StoredEmbedder = OfferedEmbedder & { _id: string; seenAt: Date };
+
+const schema = new Schema<StoredEmbedder>(
+  {
+    _id: { type: String, required: true },
+    model: { type: String, default: null },
+    available: { type: Boolean, required: true },
+    detail: { type: String, default: '' },
+    seenAt: { type: Date, required: true },
+  },
+  { collection: 'embedders', versionKey: false, strictQuery: 'throw' },
+);
+schema.index({ seenAt: 1 }, { expireAfterSeconds: KEPT_S });
+
+/** Which running reply workers can make vectors, and with which model: for one another, and for those who ask. */
+export const createEmbedders = (connection: Connection) => {
+  const model = connection.model<StoredEmbedder>('Embedder', schema);
+  const rows = collectionOf(model);
+  return {
+    model,
+
+    tell: async (worker: string, offered: OfferedEmbedder): Promise<void> => {
+      await rows.updateOne({ _id: worker }, { $set: offered, $currentDate: { seenAt: true } }, { upsert: true });
+    },
+
+    leave: async (worker: string): Promise<void> => {
+      await rows.deleteOne({ _id: worker });
+    },
+
+    /** Of the workers that run now, those first that can. */
+    listLive: async (): Promise<(OfferedEmbedder & { worker: string })[]> => {
+      const filter = { $expr: { $gt: ['$seenAt', { $subtract: ['$$NOW', LIVE_MS] }] } };
+      const live = await rows.find(filter, { sort: { available: -1, _id: 1 } }).toArray();
+      return live.map(({ _id, model: made, available, detail }) => ({ worker: _id, model: made, available, detail }));
+    },
+  };
+};
+
+export type Embedders = ReturnType<typeof createEmbedders>;

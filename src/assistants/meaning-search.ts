@@ -1,0 +1,44 @@
+import type { Assistant } from './assistant.ts';
+import type { AssistantStore } from './store.ts';
+
+/** Whether an assistant's knowledge is found by its meaning, for people. */
+export type MeaningSearch = {
+  state: 'ready' | 'making' | 'off';
+  /** Why it is off. */
+  reason: string | null;
+  model: string | null;
+  /** Entries that are found by their meaning already, of all there are. */
+  done: number;
+  total: number;
+};
+
+const isReady = ({ version, semantic }: Assistant, total: number): boolean =>
+  semantic?.stale !== true || (semantic.version === version && (semantic.done ?? 0) >= total);
+
+export const findMeaningSearch = async (assistants: AssistantStore, assistantId: string): Promise<MeaningSearch> => {
+  const [assistant, live, total] = await Promise.all([
+    assistants.getAssistant(assistantId),
+    assistants.embedders.listLive(),
+    assistants.countKnowledge(assistantId),
+  ]);
+  const { semantic } = assistant;
+  const usable = live.filter(({ available, model }) => available && model !== null);
+  const serving = usable.find(({ model }) => model === semantic?.model) ?? usable[0];
+  if (!serving) {
+    const reason = live[0]?.detail ?? 'no reply worker is running';
+    return { state: 'off', reason, model: null, done: 0, total };
+  }
+  const begun = serving.model === semantic?.model;
+  const done = begun ? Math.min(semantic?.done ?? 0, total) : 0;
+  const state = begun && isReady(assistant, total) ? 'ready' : 'making';
+  return { state, reason: null, model: serving.model, done: state === 'ready' ? total : done, total };
+};
+
+const grouped = new Intl.NumberFormat('en');
+
+/** As people read it, wherever they look. */
+export const wordsOfMeaningSearch = ({ state, reason, done, total }: MeaningSearch): string => {
+  if (state === 'off') return `Meaning search is off: ${reason}`;
+  if (state === 'ready') return 'Meaning search: ready';
+  return `Meaning search: ${grouped.format(done)} of ${grouped.format(total)} entries ready`;
+};

@@ -1,0 +1,72 @@
+import { mkdtempSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { adminJson, runAdmin } from '../support/admin.ts';
+import { anEmbedder } from '../support/embedder.ts';
+import { aKnower, someEntries } from '../support/knower.ts';
+import { openStack, useStack } from '../support/stack.ts';
+
+const embedder = anEmbedder();
+const stack = useStack({ embedder: () => embedder });
+
+const aFile = (count: number): string => {
+  const file = join(mkdtempSync(join(tmpdir(), 'knowledge-')), 'faq.json');
+  writeFileSync(file, JSON.stringify(someEntries(count, 'file')));
+  return file;
+};
+
+test('an import shows how many of its entries are found by their meaning, and ends when all are', async () => {
+  const knower = await aKnower(stack, []);
+  embedder.msEach = 10;
+
+  const { status, stdout, stderr } = await runAdmin(stack.env, [
+    'knowledge',
+    'import',
+    '--assistant',
+    knower.assistantId,
+    aFile(100),
+  ]);
+
+  embedder.msEach = 0;
+  expect([status, stdout]).toEqual([0, '100 imported, 0 refused.\nMeaning search: ready\n']);
+  expect(stderr).toMatch(/^(Meaning search: \d+ of 100 entries ready\n)+$/);
+  expect((await knower.status()).state).toBe('ready');
+});
+
+test('for a program, or with --no-wait, an import ends once the entries are stored; status tells the rest', async () => {
+  const knower = await aKnower(stack, []);
+  const held = Promise.withResolvers<void>();
+  embedder.gate = () => held.promise;
+  const words = ['knowledge', 'import', '--assistant', knower.assistantId, aFile(3)];
+
+  const told = await adminJson(stack.env, ...words);
+  const { stdout } = await runAdmin(stack.env, [...words, '--no-wait']);
+  const making = await adminJson(stack.env, 'knowledge', 'status', '--assistant', knower.assistantId);
+  const list = await runAdmin(stack.env, ['knowledge', 'list', '--assistant', knower.assistantId]);
+  embedder.gate = () => undefined;
+  held.resolve();
+  await knower.made();
+  const ready = await adminJson(stack.env, 'knowledge', 'status', '--assistant', knower.assistantId);
+
+  expect(told).toEqual({ imported: 3, refused: [] });
+  expect(stdout).toBe('3 imported, 0 refused.\nMeaning search: 0 of 6 entries ready\n');
+  expect(making).toEqual({ state: 'making', reason: null, model: 'trigrams-1', done: 0, total: 6 });
+  expect(list.stdout).toMatch(/\n\nMeaning search: 0 of 6 entries ready\n$/);
+  expect(ready).toEqual({ state: 'ready', reason: null, model: 'trigrams-1', done: 6, total: 6 });
+});
+
+test('where nothing can be made, the command says why and waits for nothing', async () => {
+  const idle = await openStack({ replyWorkers: 0, deliveryWorkers: 0 });
+  const knower = await aKnower(idle, someEntries(2));
+
+  const none = await runAdmin(idle.env, ['knowledge', 'status', '--assistant', knower.assistantId]);
+  await idle.startReplyWorker();
+  const off = await runAdmin(idle.env, ['knowledge', 'import', '--assistant', knower.assistantId, aFile(2)]);
+  const unknown = await runAdmin(idle.env, ['knowledge', 'status', '--assistant', 'nobody']);
+  await idle.close();
+
+  expect(none.stdout).toContain('Meaning search is off: no reply worker is running\n');
+  expect(off.stdout).toBe('2 imported, 0 refused.\nMeaning search is off: not installed\n');
+  expect([unknown.status, unknown.stderr]).toEqual([1, 'There is no assistant nobody.\n']);
+});

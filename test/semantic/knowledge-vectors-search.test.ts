@@ -1,0 +1,166 @@
+import { expect, test } from 'vitest';
+import { newId } from '../../src/platform/ids.ts';
+import { createVectorReader } from '../../workers/reply/vectors/reader.ts';
+import { type KnownEntry, scan } from '../../workers/reply/vectors/scan.ts';
+import { anEntry } from '../support/builders.ts';
+import { anEmbedder, vectorOf } from '../support/embedder.ts';
+import { eventually } from '../support/eventually.ts';
+import { aKnower, someEntries } from '../support/knower.ts';
+import { openStack, type Stack } from '../support/stack.ts';
+
+type Worker = Awaited<ReturnType<Stack['startReplyWorker']>>;
+
+/** As a turn does it, from what this worker knows of the assistant by now. */
+const findBy = async (worker: Worker, assistantId: string, question: string, limit = 3) => {
+  const assistant = await worker.assistants.findAssistant(assistantId);
+  if (!assistant) throw new Error('no such assistant');
+  const vectors = await worker.vectorsOf(assistant);
+  return vectors ? vectors.find(vectorOf(question), limit) : [];
+};
+
+const withWorkers = async (run: (stack: Stack, workers: Worker[]) => Promise<void>, count = 2): Promise<void> => {
+  const stack = await openStack({ replyWorkers: 0, deliveryWorkers: 0 });
+  try {
+    const workers = [];
+    for (let nth = 0; nth < count; nth += 1) workers.push(await stack.startReplyWorker(undefined, anEmbedder()));
+    await run(stack, workers);
+  } finally {
+    await stack.close();
+  }
+};
+
+test('every worker finds entries by the nearest of their texts, the best first, each once', () =>
+  withWorkers(async (stack, workers) => {
+    const knower = await aKnower(stack, [
+      anEntry({
+        question: 'Are pets allowed?',
+        variants: ['Can I bring my dog?', 'Can I bring a cat?'],
+        answer: 'Yes.',
+      }),
+      anEntry({ question: 'Is there parking?', answer: 'Behind the house, for twelve euros a night.' }),
+      anEntry({ question: 'When is breakfast?', answer: 'From seven to ten.' }),
+    ]);
+    await knower.made();
+    const [pets, parking, breakfast] = await knower.entries();
+
+    for (const worker of workers) {
+      const dogs = await findBy(worker, knower.assistantId, 'can i bring my dogs');
+      expect(dogs[0]).toMatchObject({ entryId: pets?.entryId, kind: 'variant' });
+      expect(dogs[0]?.cosine).toBeGreaterThan(0.8);
+      expect(dogs).toHaveLength(3);
+      expect(dogs.map(({ cosine }) => cosine)).toEqual(dogs.map(({ cosine }) => cosine).toSorted((a, b) => b - a));
+      expect(new Set(dogs.map(({ entryId }) => entryId)).size).toBe(3);
+      expect((await findBy(worker, knower.assistantId, 'twelve euros a night'))[0]).toMatchObject({
+        entryId: parking?.entryId,
+        kind: 'answer',
+      });
+      expect(await findBy(worker, knower.assistantId, 'When is breakfast?', 1)).toEqual([
+        { entryId: breakfast?.entryId, kind: 'question', cosine: expect.closeTo(1, 4) },
+      ]);
+    }
+  }));
+
+test('an entry that is edited, added or removed is so in every worker within two seconds', () =>
+  withWorkers(async (stack, workers) => {
+    const { assistants } = stack.service;
+    const knower = await aKnower(stack, someEntries(50));
+    await knower.made();
+    for (const worker of workers) await findBy(worker, knower.assistantId, 'anything');
+    const [edited, removed] = await knower.entries();
+    const everywhere = async (question: string, entryId: string | undefined, found: boolean) => {
+      const startedAt = performance.now();
+      await eventually(async () => {
+        for (const worker of workers) {
+          const [hit] = await findBy(worker, knower.assistantId, question, 1);
+          expect([hit?.entryId === entryId, (hit?.cosine ?? 0) > 0.99]).toEqual([found, found]);
+        }
+      });
+      return performance.now() - startedAt;
+    };
+
+    await assistants.updateKnowledge(
+      knower.assistantId,
+      edited?.entryId ?? '',
+      anEntry({ question: 'How tall is it?' }),
+    );
+    const times = [await everywhere('How tall is it?', edited?.entryId, true)];
+    const [added] = await assistants.addKnowledge(knower.assistantId, [anEntry({ question: 'Who built it?' })]);
+    times.push(await everywhere('Who built it?', added?.entryId, true));
+    await assistants.removeKnowledge(knower.assistantId, [removed?.entryId ?? '']);
+    times.push(await everywhere(removed?.question ?? '', removed?.entryId, false));
+
+    for (const ms of times) expect(ms).toBeLessThan(2_000);
+  }));
+
+test('what has its vectors is found while the others are still being made', () =>
+  withWorkers(async (stack) => {
+    const slow = anEmbedder();
+    const held = Promise.withResolvers<void>();
+    slow.gate = (texts) => (texts.includes('Where is the thing number 150?') ? held.promise : undefined);
+    slow.msEach = 3;
+    const worker = await stack.startReplyWorker(undefined, slow);
+    const knower = await aKnower(stack, someEntries(200));
+
+    for (const nth of [7, 60, 120]) {
+      await eventually(async () => {
+        const [hit] = await findBy(worker, knower.assistantId, `Where is the thing number ${nth}?`);
+        expect(hit?.cosine).toBeGreaterThan(0.99);
+      });
+    }
+    expect((await knower.status()).state).toBe('making');
+
+    held.resolve();
+    slow.msEach = 0;
+    await knower.made();
+  }, 0));
+
+test('a worker holds no more bytes than it may: answers go first, then other assistants', () =>
+  withWorkers(async (stack) => {
+    const knower = await aKnower(stack, someEntries(100));
+    await knower.made();
+    const assistant = await stack.service.assistants.getAssistant(knower.assistantId);
+    const logged: unknown[] = [];
+    const logger = { warn: (line: unknown) => logged.push(line) } as never;
+
+    // 100 entries of three texts take 500 kB.
+    const vectorsOf = createVectorReader(stack.service.assistants.vectors, { logger, maxBytes: 400_000 });
+    const vectors = await vectorsOf(assistant);
+
+    const kinds = (await vectors?.find(vectorOf('The thing 7 is on its shelf.'), 100))?.map(({ kind }) => kind);
+    expect(kinds).toHaveLength(100);
+    expect(kinds).not.toContain('answer');
+    expect((await vectors?.find(vectorOf('I look for thing 7'), 1))?.[0]).toMatchObject({ kind: 'variant' });
+    expect(logged).toMatchObject([{ without: ['answer'] }]);
+  }, 1));
+
+test('ten thousand entries of three texts are looked through without holding up the event loop', async () => {
+  const noise = () => Float32Array.from({ length: 384 }, () => Math.random() - 0.5);
+  const entries = Array.from({ length: 10_000 }, (): KnownEntry => {
+    const vectors = new Float32Array(3 * 384);
+    for (let row = 0; row < 3; row += 1) vectors.set(noise(), row * 384);
+    return { entryId: newId(), hash: '', kinds: ['question', 'variant', 'answer'], vectors };
+  });
+  const wanted = entries[9_999] as KnownEntry;
+  const query = wanted.vectors.slice(384, 768);
+  await scan(entries, query, 3); // compiled by now
+
+  // By processor time: what other processes take of the machine is none of it.
+  const usedMs = (): number => {
+    const { user, system } = process.threadCpuUsage();
+    return (user + system) / 1_000;
+  };
+  let [ended, last, longest] = [false, usedMs(), 0];
+  const look = (): void => {
+    const now = usedMs();
+    [longest, last] = [Math.max(longest, now - last), now];
+    if (!ended) setImmediate(look);
+  };
+  look();
+  for (let round = 0; round < 10; round += 1) {
+    expect((await scan(entries, query, 3))[0]).toMatchObject({ entryId: wanted.entryId, kind: 'variant' });
+  }
+  await new Promise(setImmediate);
+  ended = true;
+
+  expect(longest).toBeLessThan(10);
+});

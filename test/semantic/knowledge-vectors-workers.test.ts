@@ -1,0 +1,155 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { expect, test } from 'vitest';
+import { anEntry } from '../support/builders.ts';
+import { anEmbedder } from '../support/embedder.ts';
+import { eventually } from '../support/eventually.ts';
+import { aKnower, someEntries } from '../support/knower.ts';
+import { openStack, type Stack } from '../support/stack.ts';
+
+/** Longer than a lease, and than a worker that was killed is believed to be there. */
+const LEASES_MS = 25_000;
+
+const withStack = async (run: (stack: Stack) => Promise<void>): Promise<void> => {
+  const stack = await openStack({ replyWorkers: 0, deliveryWorkers: 0 });
+  try {
+    await run(stack);
+  } finally {
+    await stack.close();
+  }
+};
+
+test('two workers make each text once, and both know all of it', () =>
+  withStack(async (stack) => {
+    const embedders = [anEmbedder({ msEach: 4 }), anEmbedder({ msEach: 4 })];
+    for (const embedder of embedders) await stack.startReplyWorker(undefined, embedder);
+
+    const one = await aKnower(stack, someEntries(80, 'first'));
+    const other = await aKnower(stack, someEntries(80, 'second'));
+
+    expect(await one.made()).toEqual(await one.expected());
+    expect(await other.made()).toEqual(await other.expected());
+    const asked = embedders.flatMap((embedder) => embedder.asked);
+    expect(asked).toHaveLength(480);
+    expect(new Set(asked).size).toBe(480);
+  }));
+
+test(
+  'a worker that is killed half-way leaves its work to the next, which goes on from there',
+  { timeout: 60_000 },
+  () =>
+    withStack(async (stack) => {
+      const killed = spawn(process.execPath, ['test/support/semantic-worker.ts'], {
+        env: { PATH: process.env.PATH, ...stack.env },
+        stdio: ['ignore', 'pipe', 'inherit'],
+      });
+      await once(killed.stdout, 'data');
+      const knower = await aKnower(stack, someEntries(100));
+      await eventually(async () => expect((await knower.status()).done).toBeGreaterThan(10));
+      const ended = once(killed, 'exit');
+      killed.kill('SIGKILL');
+      await ended;
+      const stored = (await knower.readRows()).length;
+
+      const embedder = anEmbedder();
+      await stack.startReplyWorker(undefined, embedder);
+
+      expect(await knower.made(LEASES_MS)).toEqual(await knower.expected());
+      expect(stored).toBeGreaterThan(10);
+      expect(embedder.asked.filter((text) => text.startsWith('Where is'))).toHaveLength(100 - stored);
+    }),
+);
+
+test(
+  'a worker held up for longer than its lease cannot leave the vector of an old text behind',
+  { timeout: 60_000 },
+  () =>
+    withStack(async (stack) => {
+      const slow = anEmbedder();
+      const held = Promise.withResolvers<void>();
+      const reached = Promise.withResolvers<void>();
+      slow.gate = (texts) => {
+        if (!texts.includes('the old text')) return;
+        reached.resolve();
+        return held.promise;
+      };
+      await stack.startReplyWorker(undefined, slow);
+      const knower = await aKnower(stack, [anEntry({ question: 'the old text' })]);
+      await reached.promise;
+      const [entry] = await knower.entries();
+
+      await stack.startReplyWorker(undefined, anEmbedder());
+      await stack.service.assistants.updateKnowledge(
+        knower.assistantId,
+        entry?.entryId ?? '',
+        anEntry({ question: 'the new text' }),
+      );
+      expect(await knower.made(LEASES_MS)).toEqual(await knower.expected());
+      held.resolve();
+
+      // It stores what it made, learns that its lease is gone, and has all of it looked over.
+      await eventually(() => expect(stack.logs).toContainEqual(expect.objectContaining({ ended: 'lost' })));
+      expect(await knower.made()).toEqual(await knower.expected());
+    }),
+);
+
+test('with another model all vectors are made again, once no worker has the old one', { timeout: 60_000 }, () =>
+  withStack(async (stack) => {
+    const old = await stack.startReplyWorker(undefined, anEmbedder());
+    const knower = await aKnower(stack, someEntries(20));
+    await knower.made();
+
+    const newer = anEmbedder({ model: 'trigrams-2' });
+    const worker = await stack.startReplyWorker(undefined, newer);
+    await stack.service.assistants.addKnowledge(knower.assistantId, someEntries(1, 'late'));
+    expect(await knower.made()).toEqual(await knower.expected());
+    // The newer one has swept at least once, and left them alone.
+    const row = () => stack.service.mongo.collection('embedders').findOne({ model: 'trigrams-2' });
+    for (let sweeps = 0; sweeps < 2; sweeps += 1) {
+      const seen = (await row())?.seenAt as Date;
+      await eventually(async () => expect((await row())?.seenAt).not.toEqual(seen));
+    }
+    const whileBothRan = [...newer.asked];
+    await old.close();
+
+    await eventually(async () => expect((await knower.semantic())?.model).toBe('trigrams-2'));
+    expect(await knower.made()).toEqual(await knower.expected());
+    expect((await knower.readRows()).map(({ model }) => model)).toEqual(Array.from({ length: 21 }, () => 'trigrams-2'));
+    expect(whileBothRan).toEqual([]);
+    expect(newer.asked).toHaveLength(63);
+    const assistant = await stack.service.assistants.getAssistant(knower.assistantId);
+    expect(await worker.vectorsOf(assistant)).toMatchObject({ model: 'trigrams-2' });
+  }),
+);
+
+test('a wiped Redis, with the wake-ups in it, costs seconds', () =>
+  withStack(async (stack) => {
+    const knower = await aKnower(stack, someEntries(10));
+    const { redis } = stack.service;
+    const jobs = await redis.keys(`*${stack.env.REDIS_PREFIX}*:knowledge:*`);
+    await redis.del(...(await redis.keys(`*${stack.env.REDIS_PREFIX}*`)));
+
+    await stack.startReplyWorker(undefined, anEmbedder());
+
+    expect(jobs.length).toBeGreaterThan(0);
+    expect(await knower.made(5_000)).toEqual(await knower.expected());
+  }));
+
+test('knowledge changed by a process that knows nothing of vectors is found all the same', () =>
+  withStack(async (stack) => {
+    const first = await stack.startReplyWorker(undefined, anEmbedder());
+    const knower = await aKnower(stack, someEntries(2));
+    await knower.made();
+    await first.close();
+    const [entry] = await knower.entries();
+    const { mongo, assistants } = stack.service;
+
+    // As an earlier version of the service writes it, while both run.
+    await mongo.collection('knowledge').updateOne({ _id: entry?.entryId as never }, { $set: { question: 'untold' } });
+    await mongo.collection('assistants').updateOne({ _id: knower.assistantId as never }, { $inc: { version: 1 } });
+    await stack.startReplyWorker(undefined, anEmbedder());
+
+    const { version } = await assistants.getAssistant(knower.assistantId);
+    await eventually(async () => expect((await knower.semantic())?.version).toBe(version));
+    expect(await knower.made()).toEqual(await knower.expected());
+  }));

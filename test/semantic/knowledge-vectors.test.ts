@@ -1,0 +1,225 @@
+import { expect, test } from 'vitest';
+import { anEntry } from '../support/builders.ts';
+import { anEmbedder } from '../support/embedder.ts';
+import { eventually } from '../support/eventually.ts';
+import { anOperator } from '../support/operator-client.ts';
+import { aKnower, someEntries } from '../support/knower.ts';
+import { useStack } from '../support/stack.ts';
+
+const embedder = anEmbedder();
+const stack = useStack({ embedder: () => embedder });
+
+/** Holds the first call that has this text, until it is let go. */
+const hold = (text: string) => {
+  const held = Promise.withResolvers<void>();
+  const reached = Promise.withResolvers<void>();
+  embedder.gate = (texts) => {
+    if (!texts.includes(text)) return;
+    reached.resolve();
+    return held.promise;
+  };
+  return { reached: reached.promise, letGo: held.resolve };
+};
+
+const jobsWorkedOff = (): Promise<number> =>
+  stack.service.redis.zcard(`{${stack.env.REDIS_PREFIX}-0}:knowledge:completed`);
+
+test('entries added by the API get a vector of the question, of each variant and of the answer, each known for what it is', async () => {
+  const owner = await anOperator(stack);
+  const knower = await aKnower(stack, []);
+  const path = `/assistants/${knower.assistantId}/knowledge`;
+
+  await owner.post(path, {
+    question: 'Can I bring my dog?',
+    answer: 'Dogs are welcome.',
+    variants: ['Pets?', 'Animals?'],
+  });
+  await owner.post(`${path}-import`, { format: 'csv', text: 'question,answer\nIs there parking?,Behind the house.\n' });
+
+  const made = await knower.made();
+  expect(made).toEqual(await knower.expected());
+  expect([...made.values()].map((said) => said.map(({ kind }) => kind).join(' ')).toSorted()).toEqual([
+    'question answer',
+    'question variant variant answer',
+  ]);
+  expect(await knower.readRows()).toMatchObject([{ model: 'trigrams-1' }, { model: 'trigrams-1' }]);
+  const { body } = await owner.get(`${path}-status`);
+  expect(body).toEqual({ state: 'ready', reason: null, model: 'trigrams-1', done: 2, total: 2 });
+});
+
+test('what an edit leaves as it was is not made again, and what is new is', async () => {
+  const owner = await anOperator(stack);
+  const knower = await aKnower(stack, someEntries(3, 'edited'));
+  await knower.made();
+  const [entry] = await knower.entries();
+  const path = `/assistants/${knower.assistantId}/knowledge/${entry?.entryId}`;
+  const write = async (change: object) => {
+    const before = embedder.asked.length;
+    await owner.call('PUT', path, anEntry({ ...entry, ...change }));
+    expect(await knower.made()).toEqual(await knower.expected());
+    return embedder.asked.slice(before);
+  };
+
+  expect(await write({ tags: ['new tag'], language: null })).toEqual([]);
+  expect(await write({ variants: ['I look for edited 0', 'quite another wording'] })).toEqual([
+    'quite another wording',
+  ]);
+  expect(await write({ answer: 'It was moved.' })).toEqual(['It was moved.']);
+});
+
+test('an entry is found by the beginning of a long answer, cut between two words', async () => {
+  const answer = 'Word after word it goes on. '.repeat(100).trim();
+  const knower = await aKnower(stack, [anEntry({ question: 'Is it long?', answer })]);
+
+  await knower.made();
+
+  const beginning = embedder.asked.find((text) => answer.startsWith(text) && text.length > 20) ?? '';
+  expect(beginning.length).toBeGreaterThan(240);
+  expect(beginning.length).toBeLessThanOrEqual(300);
+  expect(answer[beginning.length]).toBe(' ');
+});
+
+test('vectors go with their entry, and an import that replaces entries takes over what is the same', async () => {
+  const knower = await aKnower(stack, someEntries(30, 'kept'));
+  await knower.made();
+  const { assistants } = stack.service;
+  const before = await knower.entries();
+
+  await assistants.removeKnowledge(knower.assistantId, [before[0]?.entryId ?? '']);
+  expect(await knower.readRows()).toHaveLength(29);
+  await knower.made();
+
+  const asked = embedder.asked.length;
+  await assistants.addKnowledge(knower.assistantId, someEntries(31, 'kept'), { replace: true });
+
+  expect(await knower.made()).toEqual(await knower.expected());
+  // The 31st is new, and of the first, removed before, nothing is left.
+  expect(embedder.asked.slice(asked).toSorted()).toEqual(
+    [...someEntries(1, 'kept'), ...someEntries(31, 'kept').slice(30)]
+      .flatMap(({ question, variants, answer }) => [question, ...variants, answer])
+      .toSorted(),
+  );
+  expect(await knower.readRows()).toHaveLength(31);
+  const left = await stack.service.mongo
+    .collection('knowledgeVectors')
+    .countDocuments({ assistantId: knower.assistantId, live: false });
+  expect(left).toBe(0);
+});
+
+test('an entry that is edited while its vector is made ends with the vector of its new text', async () => {
+  const knower = await aKnower(stack, someEntries(2, 'raced'));
+  await knower.made();
+  const [entry] = await knower.entries();
+  if (!entry) throw new Error('no entry');
+  const { entryId, ...input } = entry;
+  const { reached, letGo } = hold('the first change');
+
+  await stack.service.assistants.updateKnowledge(knower.assistantId, entryId, {
+    ...input,
+    question: 'the first change',
+  });
+  await reached;
+  const workedOff = await jobsWorkedOff();
+  await stack.service.assistants.updateKnowledge(knower.assistantId, entryId, {
+    ...input,
+    question: 'the second change',
+  });
+  // Its wake-up came while the worker was busy with the first.
+  await eventually(async () => expect(await jobsWorkedOff()).toBeGreaterThan(workedOff));
+  letGo();
+
+  expect(await knower.made()).toEqual(await knower.expected());
+});
+
+test('an entry that is removed while its vector is made leaves none behind', async () => {
+  const knower = await aKnower(stack, someEntries(2, 'gone'));
+  await knower.made();
+  const { reached, letGo } = hold('soon removed');
+
+  const [added] = await stack.service.assistants.addKnowledge(knower.assistantId, [
+    anEntry({ question: 'soon removed' }),
+  ]);
+  await reached;
+  await stack.service.assistants.removeKnowledge(knower.assistantId, [added?.entryId ?? '']);
+  letGo();
+
+  await knower.made();
+  expect((await knower.readRows()).map(({ _id }) => _id)).not.toContain(added?.entryId);
+  expect(await knower.readRows()).toHaveLength(2);
+});
+
+test('the API tells how many entries are ready while others are made, an edit goes before them, and answers come last', async () => {
+  const owner = await anOperator(stack);
+  const knower = await aKnower(stack, [anEntry({ question: 'An old question', answer: 'An old answer' })]);
+  await knower.made();
+  const [old] = await knower.entries();
+  const { assistants } = stack.service;
+  const asked = embedder.asked.length;
+  const first = hold('Where is the slow number 20?');
+  embedder.msEach = 5;
+  await assistants.addKnowledge(knower.assistantId, someEntries(60, 'slow'));
+  await first.reached;
+
+  const { body } = await owner.get<{ state: string; done: number; total: number }>(
+    `/assistants/${knower.assistantId}/knowledge-status`,
+  );
+  await assistants.updateKnowledge(knower.assistantId, old?.entryId ?? '', anEntry({ question: 'An edited question' }));
+  const last = hold('The slow 59 is on its shelf.');
+  first.letGo();
+  await last.reached;
+
+  expect(body).toMatchObject({ state: 'making', total: 61 });
+  expect(body.done).toBeLessThan(61);
+  await eventually(async () => expect(await knower.status()).toMatchObject({ state: 'ready', done: 61, total: 61 }));
+  const order = embedder.asked.slice(asked);
+  expect(order.indexOf('An edited question')).toBeLessThan(order.indexOf('Where is the slow number 59?'));
+  expect(order.indexOf('I look for slow 59')).toBeLessThan(order.indexOf('The slow 0 is on its shelf.'));
+  embedder.msEach = 0;
+  last.letGo();
+  expect(await knower.made()).toEqual(await knower.expected());
+});
+
+test('an embedder that is away is waited for, and why is told', async () => {
+  const owner = await anOperator(stack);
+  embedder.set({ available: false });
+  const knower = await aKnower(stack, someEntries(5, 'later'));
+  const read = async () => (await owner.get(`/assistants/${knower.assistantId}/knowledge-status`)).body;
+
+  await eventually(async () =>
+    expect(await read()).toEqual({ state: 'off', reason: 'its file is damaged', model: null, done: 0, total: 5 }),
+  );
+  embedder.set({ available: true });
+
+  expect(await knower.made()).toEqual(await knower.expected());
+});
+
+test('a change is made at once, and not only when it is next swept', async () => {
+  const knower = await aKnower(stack, someEntries(1, 'woken'));
+  await knower.made();
+  const [entry] = await knower.entries();
+  const times: number[] = [];
+
+  for (const question of ['one?', 'two?', 'three?', 'four?']) {
+    const startedAt = performance.now();
+    await stack.service.assistants.updateKnowledge(knower.assistantId, entry?.entryId ?? '', anEntry({ question }));
+    await knower.made();
+    times.push(performance.now() - startedAt);
+  }
+
+  // Sweeps are 750 ms apart at least.
+  expect(Math.min(...times)).toBeLessThan(600);
+});
+
+test('a text that the embedder cannot take keeps no other entry from being found', async () => {
+  embedder.refuse = (texts) => texts.includes('a text of doom');
+  const knower = await aKnower(stack, [anEntry({ question: 'a text of doom' }), ...someEntries(30, 'harmless')]);
+
+  await eventually(async () => expect(await knower.status()).toMatchObject({ state: 'making', total: 31 }));
+  await eventually(async () => {
+    const found = (await knower.readRows()).flatMap(({ texts }) => texts).filter((name) => name.startsWith('answer'));
+    expect(found).toHaveLength(30);
+  });
+
+  embedder.refuse = () => false;
+  expect(await knower.made()).toEqual(await knower.expected());
+});

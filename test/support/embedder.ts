@@ -1,0 +1,62 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Embedder } from '../../workers/reply/embedder/embedder.ts';
+
+const DIMENSIONS = 384;
+
+/** As a model does: like words, like directions. FNV-1a of each three letters says where they count. */
+export const vectorOf = (text: string): Float32Array => {
+  const vector = new Float32Array(DIMENSIONS);
+  const spoken = ` ${text
+    .toLowerCase()
+    .replace(/[^\p{L}\p{N}]+/gu, ' ')
+    .trim()} `;
+  for (let at = 0; at + 3 <= spoken.length; at += 1) {
+    let hashed = 0x811c9dc5;
+    for (const letter of spoken.slice(at, at + 3)) {
+      hashed = Math.imul(hashed ^ (letter.codePointAt(0) ?? 0), 0x01000193);
+    }
+    const place = (hashed >>> 0) % DIMENSIONS;
+    vector[place] = (vector[place] ?? 0) + 1;
+  }
+  const length = Math.hypot(...vector) || 1;
+  return vector.map((value) => value / length);
+};
+
+export type TestEmbedder = Embedder & {
+  /** Every text it was given, in order. */
+  asked: string[];
+  /** What it waits for before it answers a call. */
+  gate: (texts: string[]) => Promise<void> | void;
+  /** What it gives no vectors for. */
+  refuse: (texts: string[]) => boolean;
+  /** How long a text takes it. */
+  msEach: number;
+  set: (state: { available?: boolean; model?: string }) => void;
+};
+
+/** A model of the outside world, in this process: the same vector for the same text, always. */
+export const anEmbedder = ({ model = 'trigrams-1', msEach = 0 }: { model?: string; msEach?: number } = {}) => {
+  let named = model;
+  let available = true;
+  const embedder: TestEmbedder = {
+    asked: [],
+    msEach,
+    gate: () => undefined,
+    refuse: () => false,
+    set: (state) => {
+      named = state.model ?? named;
+      available = state.available ?? available;
+    },
+    embed: async (texts) => {
+      if (!available || embedder.refuse(texts)) return null;
+      await embedder.gate(texts);
+      if (embedder.msEach > 0) await sleep(embedder.msEach * texts.length);
+      embedder.asked.push(...texts);
+      return texts.map(vectorOf);
+    },
+    model: () => (available ? named : null),
+    status: () => ({ available, detail: available ? `${named}, on this machine` : 'its file is damaged' }),
+    close: async () => undefined,
+  };
+  return embedder;
+};

@@ -1,0 +1,74 @@
+import { expect } from 'vitest';
+import type { KnowledgeInput } from '../../src/assistants/knowledge-input.ts';
+import type { MeaningSearch } from '../../src/assistants/meaning-search.ts';
+import { findMeaningSearch } from '../../src/assistants/meaning-search.ts';
+import { anAssistant, anEntry } from './builders.ts';
+import { vectorOf } from './embedder.ts';
+import { eventually } from './eventually.ts';
+import type { Stack } from './stack.ts';
+
+type Row = { _id: string; live: boolean; model: string; texts: string[]; vectors: { buffer: Buffer } };
+type Said = { kind: string; vector: number[] };
+
+/** Questions, variants and answers that are like no other. */
+export const someEntries = (count: number, word = 'thing'): KnowledgeInput[] =>
+  Array.from({ length: count }, (_, nth) =>
+    anEntry({
+      question: `Where is the ${word} number ${nth}?`,
+      variants: [`I look for ${word} ${nth}`],
+      answer: `The ${word} ${nth} is on its shelf.`,
+    }),
+  );
+
+const roundedOf = (vector: Iterable<number>): number[] => [...vector].map((value) => Math.round(value * 1e5) / 1e5);
+
+/** As it is to be stored for an entry. */
+export const expectedOf = ({ question, variants, answer }: KnowledgeInput): Said[] =>
+  [
+    { kind: 'question', text: question },
+    ...variants.map((text) => ({ kind: 'variant', text })),
+    { kind: 'answer', text: answer },
+  ].map(({ kind, text }) => ({ kind, vector: roundedOf(vectorOf(text)) }));
+
+/** An assistant of the stack, and what is stored for it. */
+export const aKnower = async (stack: Stack, knowledge: KnowledgeInput[]) => {
+  const { assistantId } = await anAssistant(stack, { knowledge });
+  const { assistants, mongo } = stack.service;
+  const readRows = (): Promise<Row[]> =>
+    mongo.collection<Row>('knowledgeVectors').find({ assistantId, live: true }).sort({ _id: 1 }).toArray();
+  const saidIn = ({ texts, vectors: { buffer } }: Row): Said[] => {
+    const all = new Float32Array(Uint8Array.from(buffer).buffer);
+    const length = all.length / texts.length;
+    return texts.map((name, nth) => ({
+      kind: name.split(' ')[0] ?? '',
+      vector: roundedOf(all.subarray(nth * length, (nth + 1) * length)),
+    }));
+  };
+  const status = (): Promise<MeaningSearch> => findMeaningSearch(assistants, assistantId);
+  const semantic = async () => (await assistants.getAssistant(assistantId)).semantic;
+  return {
+    assistantId,
+    readRows,
+    status,
+    semantic,
+    entries: () => assistants.listKnowledge(assistantId),
+    /** Until all of it is made, answers too; then what is stored, by entry. */
+    made: async (timeoutMs?: number): Promise<Map<string, Said[]>> => {
+      await eventually(async () => {
+        const { stale, lease } = (await semantic()) ?? {};
+        expect({ ...(await status()), stale, lease }).toMatchObject({
+          state: 'ready',
+          stale: undefined,
+          lease: undefined,
+        });
+      }, timeoutMs);
+      return new Map((await readRows()).map((row) => [row._id, saidIn(row)]));
+    },
+    /** What is to be stored for the entries as they are now. */
+    expected: async (): Promise<Map<string, Said[]>> => {
+      const entries = await assistants.listKnowledge(assistantId);
+      const pairs = entries.map((entry): [string, Said[]] => [entry.entryId, expectedOf(entry)]);
+      return new Map(pairs.toSorted(([one], [other]) => (one < other ? -1 : 1)));
+    },
+  };
+};

@@ -1,0 +1,12 @@
+/** A reply worker as a process of its own, with a slow embedder of the tests': one to be killed. */
+import { readConfig } from '../../src/platform/config.ts';
+import { createLifecycle } from '../../src/platform/lifecycle.ts';
+import { createLogger } from '../../src/platform/logger.ts';
+import { openReplyWorker } from '../../workers/reply/worker.ts';
+import { anEmbedder } from './embedder.ts';
+
+const logger = createLogger({ name: 'semantic-worker', level: 'warn' }, process.stderr);
+const lifecycle = createLifecycle(logger, { deadlineMs: 5_000 });
+lifecycle.listenToProcess();
+await openReplyWorker({ config: readConfig(process.env), logger, lifecycle, embedder: anEmbedder({ msEach: 10 }) });
+process.stdout.write('ready\n');

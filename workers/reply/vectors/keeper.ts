@@ -1,0 +1,94 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { TELL_EVERY_MS } from '../../../src/assistants/embedders.ts';
+import { KNOWLEDGE_QUEUE, KnowledgeJob } from '../../../src/assistants/knowledge-queue.ts';
+import { newToken } from '../../../src/platform/ids.ts';
+import type { Config } from '../../../src/platform/config.ts';
+import type { Lifecycle } from '../../../src/platform/lifecycle.ts';
+import type { Logger } from '../../../src/platform/logger.ts';
+import { startSweeper } from '../../../src/platform/sweeper.ts';
+import type { Service } from '../../../src/service.ts';
+import { openQueueWorkers } from '../../../src/worker-process.ts';
+import type { Embedder } from '../embedder/embedder.ts';
+import { createRun } from './run.ts';
+
+/** Assistants made at a time; they share the embedder in turns, so that a small edit does not wait for a large import. */
+const AT_ONCE = 16;
+const THOROUGH_EVERY_MS = 60_000;
+/** A sweep goes on with the next ones for so long: after an upgrade all assistants are behind. */
+const SWEEP_FOR_MS = 3_000;
+
+type Options = { service: Service; config: Config; logger: Logger; lifecycle: Lifecycle };
+
+/**
+ * Keeps the vectors of all assistants' knowledge up to date: woken by jobs, and by a sweep of what they missed. Tells the
+ * others what this worker has to make them with.
+ */
+export const openVectorKeeper = async (embedder: Embedder, options: Options): Promise<void> => {
+  const { service, logger, lifecycle } = options;
+  const { vectors, semantic, embedders } = service.assistants;
+  const worker = newToken();
+  let others: string[] = [];
+  let told = { text: '', at: Number.NEGATIVE_INFINITY };
+  let thoroughAt = Number.NEGATIVE_INFINITY;
+
+  const run = createRun({
+    vectors,
+    semantic,
+    embedder,
+    others: () => others,
+    draining: lifecycle.draining,
+    logger,
+  });
+  const running = new Map<string, Promise<void>>();
+  const start = (assistantId: string): void => {
+    if (running.has(assistantId) || running.size >= AT_ONCE || lifecycle.draining.aborted) return;
+    const ended = run(assistantId)
+      .catch((cause: unknown) => logger.warn({ err: cause, assistantId }, 'knowledge vectors were not made'))
+      .finally(() => running.delete(assistantId));
+    running.set(assistantId, ended);
+  };
+
+  const tell = async (): Promise<void> => {
+    const { available, detail } = embedder.status();
+    const offered = { model: embedder.model(), available, detail };
+    const text = JSON.stringify(offered);
+    if (text !== told.text || performance.now() - told.at > TELL_EVERY_MS) {
+      await embedders.tell(worker, offered);
+      told = { text, at: performance.now() };
+    }
+    const live = await embedders.listLive();
+    others = live.flatMap((one) =>
+      one.available && one.model !== null && one.model !== offered.model ? [one.model] : [],
+    );
+  };
+
+  const sweep = async (): Promise<void> => {
+    await tell();
+    const until = performance.now() + SWEEP_FOR_MS;
+    const thorough = performance.now() - thoroughAt > THOROUGH_EVERY_MS;
+    if (thorough) thoroughAt = performance.now();
+    for (;;) {
+      const model = embedder.model();
+      const limit = AT_ONCE - running.size;
+      if (model === null || limit === 0 || performance.now() > until || lifecycle.draining.aborted) return;
+      const found = await semantic.findBehind({ model, others }, { thorough, limit });
+      for (const assistantId of found) start(assistantId);
+      if (found.length < limit) return;
+      const rest = until - performance.now();
+      await Promise.race([
+        ...running.values(),
+        sleep(rest, undefined, { ref: false, signal: lifecycle.draining }),
+      ]).catch(
+        () => undefined, // told to stop
+      );
+    }
+  };
+
+  await tell();
+  lifecycle.add('embedder offered', worker, (id) => embedders.leave(id));
+  lifecycle.add('knowledge vectors', running, (all) => Promise.all(all.values()));
+  const sweeper = startSweeper('knowledge vectors', sweep, { logger });
+  lifecycle.add('knowledge sweep', sweeper, (one) => one.stop());
+  const process = async (data: unknown): Promise<void> => start(KnowledgeJob.parse(data).assistantId);
+  await openQueueWorkers({ queue: KNOWLEDGE_QUEUE, concurrency: 1, process }, options);
+};

@@ -1,0 +1,94 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { hashOf, nameOf, readName } from '../../../src/assistants/knowledge-texts.ts';
+import type { EntryTexts, EntryVectors, VectorStore } from '../../../src/assistants/knowledge-vectors.ts';
+import type { Embedder } from '../embedder/embedder.ts';
+import type { Plan, Work } from './plan.ts';
+
+/** One call's texts: a visitor's question waits for no more than these. */
+const TEXTS_A_CALL = 8;
+/** The queue may be full, or the embedder start anew: for so long it is asked again before the work is put down. */
+const PATIENCE_MS = 2_000;
+const ASK_AGAIN_MS = 200;
+
+type Dependencies = { vectors: VectorStore; embedder: Embedder; draining: AbortSignal };
+type Task = { assistantId: string; model: string; plan: Plan; group: Work[] };
+
+const joined = (rows: Float32Array[]): Float32Array => {
+  const [first] = rows;
+  const all = new Float32Array(rows.length * (first?.length ?? 0));
+  for (const [nth, row] of rows.entries()) all.set(row, nth * row.length);
+  return all;
+};
+
+/** Makes and stores the vectors of a few entries, as their texts are now. False: the embedder is not available. */
+export const createMakeVectors = ({ vectors, embedder, draining }: Dependencies) => {
+  /** Null too once the process is told to stop, however long the call still takes. */
+  const untilDraining = <Value>(work: Promise<Value>): Promise<Value | null> =>
+    new Promise((resolve, reject) => {
+      const stop = (): void => resolve(null);
+      draining.addEventListener('abort', stop, { once: true });
+      work.then(resolve, reject).finally(() => draining.removeEventListener('abort', stop));
+    });
+
+  const embed = async (texts: string[]): Promise<Float32Array[] | null> => {
+    const until = performance.now() + PATIENCE_MS;
+    for (;;) {
+      const made = await untilDraining(embedder.embed(texts, 'passage', { priority: 'background' }));
+      if (made !== null || draining.aborted || performance.now() > until) return made;
+      await sleep(ASK_AGAIN_MS, undefined, { signal: draining }).catch(() => undefined);
+    }
+  };
+
+  /** Vectors of the same texts that are there already, under this entry or one that was removed. */
+  const findKnown = async ({ plan, group, model }: Task, entries: EntryTexts[]): Promise<Map<string, Float32Array>> => {
+    const hashes = entries.flatMap(({ texts }) => texts.map(({ hash }) => hash));
+    const places = [...group.map(({ entryId }) => entryId), ...hashes.map((hash) => plan.sources.get(hash) ?? '')];
+    const wanted = new Set(hashes);
+    const known = new Map<string, Float32Array>();
+    for await (const row of vectors.read([...new Set(places)].filter((place) => place !== ''))) {
+      if (row.model !== model) continue;
+      const length = row.vectors.length / row.texts.length;
+      for (const [nth, name] of row.texts.entries()) {
+        const { hash } = readName(name);
+        if (wanted.has(hash)) known.set(hash, row.vectors.slice(nth * length, (nth + 1) * length));
+      }
+    }
+    return known;
+  };
+
+  return async (task: Task): Promise<boolean> => {
+    const { assistantId, model, group } = task;
+    const ids = group.map(({ entryId }) => entryId);
+    const entries: EntryTexts[] = [];
+    for await (const entry of vectors.readTexts(assistantId, ids)) entries.push(entry);
+    const known = await findKnown(task, entries);
+
+    const whole = group[0]?.whole === true;
+    const chosen = entries.map(({ entryId, texts }) => ({
+      entryId,
+      texts: texts.filter(({ kind, hash }) => whole || kind !== 'answer' || known.has(hash)),
+    }));
+    const missing = new Map(
+      chosen.flatMap(({ texts }) => texts.filter(({ hash }) => !known.has(hash)).map(({ hash, text }) => [hash, text])),
+    );
+    const hashes = [...missing.keys()];
+    for (let start = 0; start < hashes.length; start += TEXTS_A_CALL) {
+      const some = hashes.slice(start, start + TEXTS_A_CALL);
+      const made = await embed(some.map((hash) => missing.get(hash) ?? ''));
+      if (made === null) return false;
+      if (made.length !== some.length) throw new Error(`${some.length} texts were given ${made.length} vectors`);
+      for (const [nth, vector] of made.entries()) known.set(some[nth] ?? '', vector);
+    }
+    // The embedder may have become another one while it was asked.
+    if (embedder.model() !== model) return false;
+
+    const rows = chosen.map(({ entryId, texts }): EntryVectors => {
+      const found = texts.map(({ hash }) => known.get(hash) ?? new Float32Array());
+      return { entryId, model, hash: hashOf(model, texts), texts: texts.map(nameOf), vectors: joined(found) };
+    });
+    await vectors.save(assistantId, rows);
+    return true;
+  };
+};
+
+export type MakeVectors = ReturnType<typeof createMakeVectors>;

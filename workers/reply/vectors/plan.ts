@@ -1,0 +1,76 @@
+import { asked, hashOf } from '../../../src/assistants/knowledge-texts.ts';
+import type { VectorsName, VectorStore } from '../../../src/assistants/knowledge-vectors.ts';
+import type { Figures } from '../../../src/assistants/semantic-state.ts';
+
+/** An entry whose vectors are to be made: with its answer, or first what it is asked by. */
+export type Work = { entryId: string; texts: number; whole: boolean };
+
+export type Plan = Figures & {
+  /** In the order of their urgency. */
+  work: Work[];
+  /** Entries whose vectors are of other texts. */
+  edited: Set<string>;
+  /** Vectors whose entry is gone. */
+  orphans: string[];
+  /** Where the vector of a text (by its hash) is stored already, if not under its entry. */
+  sources: Map<string, string>;
+};
+
+/**
+ * What is there held against what the entries ask for now. An entry that was edited goes first, whole: somebody waits to
+ * see it. Then what every entry is asked by, since that is what finds it, and the answers at last.
+ */
+export const planWork = async (vectors: VectorStore, assistantId: string, model: string): Promise<Plan> => {
+  const stored = new Map<string, VectorsName>();
+  for await (const name of vectors.list(assistantId)) stored.set(name.entryId, name);
+
+  const edited: Work[] = [];
+  const fresh: Work[] = [];
+  const unanswered: Work[] = [];
+  let [answers, total] = [0, 0];
+  for await (const { entryId, texts } of vectors.readTexts(assistantId)) {
+    total += 1;
+    const name = stored.get(entryId);
+    stored.delete(entryId);
+    const known = name?.live === true && name.model === model ? name.hash : null;
+    if (known === hashOf(model, texts)) answers += 1;
+    else if (known === hashOf(model, asked(texts))) unanswered.push({ entryId, texts: 1, whole: true });
+    else if (known !== null) edited.push({ entryId, texts: texts.length, whole: true });
+    else fresh.push({ entryId, texts: asked(texts).length, whole: false });
+  }
+
+  const orphans = [...stored.values()];
+  const sources = new Map<string, string>();
+  if (fresh.length + edited.length > 0) {
+    const usable = orphans.filter((one) => one.model === model).map(({ entryId }) => entryId);
+    for await (const { entryId, texts } of vectors.readNames(usable)) {
+      for (const name of texts) sources.set(name.slice(name.indexOf(' ') + 1), entryId);
+    }
+  }
+  return {
+    work: [...edited, ...fresh, ...unanswered, ...fresh.map(({ entryId }) => ({ entryId, texts: 1, whole: true }))],
+    edited: new Set(edited.map(({ entryId }) => entryId)),
+    orphans: orphans.map(({ entryId }) => entryId),
+    sources,
+    done: total - edited.length - fresh.length,
+    answers,
+    total,
+  };
+};
+
+const TEXTS_AT_A_TIME = 16;
+
+/** Neighbours of one kind, so many that the store is not asked for each alone, so few that each group is soon done. */
+export const groupsOf = function* (work: Work[]): Generator<Work[]> {
+  let group: Work[] = [];
+  let texts = 0;
+  for (const one of work) {
+    if (group.length > 0 && (texts + one.texts > TEXTS_AT_A_TIME || group[0]?.whole !== one.whole)) {
+      yield group;
+      [group, texts] = [[], 0];
+    }
+    group.push(one);
+    texts += one.texts;
+  }
+  if (group.length > 0) yield group;
+};

@@ -1,0 +1,119 @@
+import { LRUCache } from 'lru-cache';
+import type { Assistant } from '../../../src/assistants/assistant.ts';
+import { readName, type TextKind } from '../../../src/assistants/knowledge-texts.ts';
+import type { EntryVectors, VectorStore } from '../../../src/assistants/knowledge-vectors.ts';
+import type { Logger } from '../../../src/platform/logger.ts';
+import { type KnownEntry, scan, type VectorHit } from './scan.ts';
+
+const MAX_BYTES = 100_000_000;
+/** What an entry takes beside its vectors. */
+const ENTRY_BYTES = 400;
+/** What an assistant too large for the memory does without, first to last. */
+const SPARED: TextKind[] = ['answer', 'variant', 'question'];
+
+type Known = { assistantId: string; version: number; revision: number };
+type Held = Known & { model: string; entries: Map<string, KnownEntry>; list: KnownEntry[]; spared: Set<TextKind> };
+
+/** Those of an assistant's entries that have vectors, as its last change left them. */
+export type AssistantVectors = {
+  model: string;
+  find: (query: Float32Array, limit: number) => Promise<VectorHit[]>;
+};
+
+const bytesOf = ({ vectors }: KnownEntry): number => vectors.byteLength + ENTRY_BYTES;
+
+const without = ({ vectors, kinds, ...entry }: KnownEntry, spared: Set<TextKind>): KnownEntry => {
+  const length = vectors.length / kinds.length;
+  const rows = kinds.flatMap((kind, row) => (spared.has(kind) ? [] : [row]));
+  if (rows.length === kinds.length) return { ...entry, kinds, vectors };
+  const kept = new Float32Array(rows.length * length);
+  for (const [nth, row] of rows.entries()) kept.set(vectors.subarray(row * length, (row + 1) * length), nth * length);
+  return { ...entry, kinds: rows.map((row) => kinds[row] as TextKind), vectors: kept };
+};
+
+const toKnown = ({ entryId, hash, texts, vectors }: EntryVectors): KnownEntry => ({
+  entryId,
+  hash,
+  kinds: texts.map((name) => readName(name).kind),
+  vectors,
+});
+
+/**
+ * A worker's memory of vectors, at most so many bytes in all. A change shows in the assistant's version or revision, which
+ * are believed for less than a second: then the names are compared, and only what changed is read.
+ */
+export const createVectorReader = (
+  vectors: VectorStore,
+  { logger, maxBytes = MAX_BYTES }: { logger: Logger; maxBytes?: number },
+) => {
+  const memory = new LRUCache<string, Held>({ maxSize: maxBytes + ENTRY_BYTES });
+  const reading = new Map<string, Promise<Held>>();
+
+  const read = async (known: Known, model: string): Promise<Held> => {
+    const { assistantId } = known;
+    const last = memory.get(assistantId);
+    const before = last?.model === model ? last : null;
+    const entries = new Map<string, KnownEntry>();
+    const changed: string[] = [];
+    let bytes = 0;
+    for await (const { entryId, hash } of vectors.list(assistantId, { model })) {
+      const same = before?.entries.get(entryId);
+      if (same?.hash !== hash) changed.push(entryId);
+      else {
+        entries.set(entryId, same);
+        bytes += bytesOf(same);
+      }
+    }
+    const spared = new Set(before?.spared);
+    for await (const row of vectors.read(changed)) {
+      if (row.model !== model) continue;
+      const entry = without(toKnown(row), spared);
+      entries.set(entry.entryId, entry);
+      bytes += bytesOf(entry);
+      while (bytes > maxBytes && spared.size < SPARED.length) {
+        spared.add(SPARED[spared.size] as TextKind);
+        bytes = 0;
+        for (const [entryId, one] of entries) {
+          const less = without(one, spared);
+          entries.set(entryId, less);
+          bytes += bytesOf(less);
+        }
+        logger.warn({ assistantId, without: [...spared] }, 'knowledge has too many vectors to hold them all');
+      }
+    }
+    const held: Held = { ...known, model, entries, spared, list: [...entries.values()] };
+    memory.set(assistantId, held, { size: Math.min(maxBytes, bytes) + ENTRY_BYTES });
+    return held;
+  };
+
+  /** One reading of an assistant at a time: whoever comes later looks again at what it brought. */
+  const upToDate = async (known: Known, model: string): Promise<Held> => {
+    for (;;) {
+      const held = memory.get(known.assistantId);
+      if (held?.model === model && held.version >= known.version && held.revision >= known.revision) return held;
+      const under = reading.get(known.assistantId);
+      if (under) {
+        await under;
+        continue;
+      }
+      const mine = read(known, model).finally(() => reading.delete(known.assistantId));
+      reading.set(known.assistantId, mine);
+      return mine;
+    }
+  };
+
+  /** Null: there are none. Those that there are can be used while others are still being made. */
+  return async ({
+    assistantId,
+    version,
+    semantic,
+  }: Pick<Assistant, 'assistantId' | 'version' | 'semantic'>): Promise<AssistantVectors | null> => {
+    const { model, revision = 0 } = semantic ?? {};
+    if (model === undefined) return null;
+    const { list } = await upToDate({ assistantId, version, revision }, model);
+    if (list.length === 0) return null;
+    return { model, find: (query, limit) => scan(list, query, limit) };
+  };
+};
+
+export type VectorsOf = ReturnType<typeof createVectorReader>;

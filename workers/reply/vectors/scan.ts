@@ -1,0 +1,62 @@
+import { setImmediate } from 'node:timers/promises';
+import type { TextKind } from '../../../src/assistants/knowledge-texts.ts';
+
+/** An entry's vectors in memory, one after the other; `kinds` says which is which. */
+export type KnownEntry = { entryId: string; hash: string; kinds: TextKind[]; vectors: Float32Array };
+
+export type VectorHit = { entryId: string; kind: TextKind; cosine: number };
+
+/** Turns go on after so long. */
+const SLICE_MS = 2;
+const ENTRIES_A_LOOK = 32;
+
+/** Both are normalised, so this is their cosine. Four sums at a time, since each addition waits for the one before it. */
+const dot = (query: Float32Array, rows: Float32Array, start: number): number => {
+  const length = query.length;
+  let a = 0;
+  let b = 0;
+  let c = 0;
+  let d = 0;
+  for (let at = 0; at < length; at += 4) {
+    a += (query[at] as number) * (rows[start + at] as number);
+    b += (query[at + 1] as number) * (rows[start + at + 1] as number);
+    c += (query[at + 2] as number) * (rows[start + at + 2] as number);
+    d += (query[at + 3] as number) * (rows[start + at + 3] as number);
+  }
+  return a + b + c + d;
+};
+
+/** The entries nearest to a question, each by the text of it that is nearest; the best first. */
+export const scan = async (
+  entries: readonly KnownEntry[],
+  query: Float32Array,
+  limit: number,
+): Promise<VectorHit[]> => {
+  const best: VectorHit[] = [];
+  let least = Number.NEGATIVE_INFINITY;
+  let sliceEnds = performance.now() + SLICE_MS;
+  for (let nth = 0; nth < entries.length; nth += 1) {
+    if (nth % ENTRIES_A_LOOK === ENTRIES_A_LOOK - 1 && performance.now() > sliceEnds) {
+      await setImmediate();
+      sliceEnds = performance.now() + SLICE_MS;
+    }
+    const { entryId, kinds, vectors } = entries[nth] as KnownEntry;
+    if (vectors.length !== kinds.length * query.length) continue; // made by something else
+    let nearest = 0;
+    let cosine = Number.NEGATIVE_INFINITY;
+    for (let row = 0; row < kinds.length; row += 1) {
+      const one = dot(query, vectors, row * query.length);
+      if (one > cosine) {
+        nearest = row;
+        cosine = one;
+      }
+    }
+    if (cosine <= least) continue;
+    const kind = kinds[nearest] as TextKind;
+    const before = best.findIndex((hit) => hit.cosine < cosine);
+    best.splice(before === -1 ? best.length : before, 0, { entryId, kind, cosine });
+    if (best.length > limit) best.pop();
+    if (best.length === limit) least = best.at(-1)?.cosine ?? least;
+  }
+  return best;
+};
