@@ -67,6 +67,6 @@ test('where nothing can be made, the command says why and waits for nothing', as
   await idle.close();
 
   expect(none.stdout).toContain('Meaning search is off: no reply worker is running\n');
-  expect(off.stdout).toBe('2 imported, 0 refused.\nMeaning search is off: not installed\n');
+  expect(off.stdout).toBe('2 imported, 0 refused.\nMeaning search is off: not installed (SEMANTIC_DIR is not set)\n');
   expect([unknown.status, unknown.stderr]).toEqual([1, 'There is no assistant nobody.\n']);
 });
