@@ -9,6 +9,9 @@ export type SemanticConfig = Pick<
   'SEMANTIC' | 'SEMANTIC_DIR' | 'EMBEDDINGS_URL' | 'EMBEDDINGS_MODEL' | 'EMBEDDINGS_KEY' | 'WEBHOOK_ALLOW_PRIVATE'
 >;
 
+/** To an embeddings service at once; what comes beyond them waits in the embedder's own queue. */
+const CONNECTIONS = 16;
+
 type Chosen = { model: SourceKind; close: () => Promise<void> } | { none: string };
 
 /** The model that the settings name: a service before a local one; or why there is none. */
@@ -17,7 +20,7 @@ export const chooseModel = (config: SemanticConfig): Chosen => {
   if (SEMANTIC === 'off') return { none: 'off (SEMANTIC=off)' };
   if (EMBEDDINGS_URL !== undefined && EMBEDDINGS_MODEL !== undefined) {
     const allowPrivate = config.WEBHOOK_ALLOW_PRIVATE;
-    const dispatcher = openProviderAgent({ allowPrivate });
+    const dispatcher = openProviderAgent({ allowPrivate, connections: CONNECTIONS });
     const model = remoteModel({
       url: EMBEDDINGS_URL,
       model: EMBEDDINGS_MODEL,
