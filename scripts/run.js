@@ -51,9 +51,17 @@ const TARGETS = {
   'bench:order': { needs: ALL, talkative: true, commands: (args) => [['node', 'bench/order.ts', ...args]] },
   screenshots: { needs: BROWSER, talkative: true, commands: () => [['node', 'scripts/screenshots.ts']] },
   eval: { needs: [...CODE, 'semantic'], commands: (args) => [['node', 'scripts/eval.ts', ...args]] },
+  'eval:fit': { needs: [...CODE, 'semantic'], commands: () => [['node', 'test/eval/fit.ts']] },
+  'eval:ablation': { needs: [...CODE, 'semantic'], commands: () => [['node', 'test/eval/ablation.ts']] },
   bench: { needs: ALL, commands: (args) => [['node', 'bench/run.ts', ...args]] },
   'bench:page': { needs: CODE, commands: () => [['node', 'bench/page.ts']] },
-  'bench:engine': { needs: CODE, commands: () => [['node', '--expose-gc', 'bench/engine.ts']] },
+  'bench:engine': {
+    needs: [...CODE, 'semantic'],
+    commands: () => [
+      ['node', '--expose-gc', 'bench/engine.ts'],
+      ['node', 'bench/understanding.ts'],
+    ],
+  },
   admin: { needs: CODE, commands: (args) => [['node', 'scripts/admin.ts', ...args]] },
   'pack:client': { needs: CODE, commands: () => [['npm', 'pack', './packages/client']] },
   'try:compose': { needs: [], commands: (args) => [['node', 'scripts/try-compose.ts', ...args]] },

@@ -127,6 +127,7 @@ const hold = (message: string): (() => void) => {
 const begun = new Set<string>();
 const quick: AssistantEngine = {
   name: 'quick',
+  needsProvider: () => false,
   answersAtOnce: () => true,
   reply: async ({ message, language }) => {
     begun.add(message);

@@ -202,7 +202,7 @@ test('contact details are acknowledged, an order number is not taken for a phone
 test('the reason of a reply is compact and holds nothing the visitor wrote', async () => {
   const reply = await ask('how expensive is shipping zebrafish to jane@example.com');
 
-  expect(Object.keys(reply.why)).toEqual(['engine', 'kind', 'language', 'hits', 'threshold', 'ms']);
+  expect(Object.keys(reply.why)).toEqual(['engine', 'kind', 'language', 'by', 'hits', 'threshold', 'ms']);
   expect(JSON.stringify(reply.why)).not.toMatch(/zebrafish|jane|expensive/);
   expect((reply.why.hits as unknown[]).length).toBeLessThanOrEqual(3);
 });

@@ -31,7 +31,8 @@ export const textsOf = ({
 }: Pick<KnowledgeEntry, 'question' | 'variants' | 'answer'>): KnowledgeText[] => [
   textOf('question', question),
   ...[...new Set(variants)].filter((one) => one !== question).map((one) => textOf('variant', one)),
-  textOf('answer', beginningOf(answer)),
+  // With its question: an answer alone often does not say what it is about.
+  textOf('answer', `${question} ${beginningOf(answer)}`),
 ];
 
 /** What visitors' questions are like: made first, and enough for an entry to be found. */

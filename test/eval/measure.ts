@@ -1,55 +1,64 @@
-import { baseLanguage } from '../../src/turns/language/base.ts';
 import { decideLanguage } from '../../src/turns/language.ts';
-import type { AssistantProfile } from '../../workers/reply/engines/engine.ts';
+import type { AssistantProfile, Spoken } from '../../workers/reply/engines/engine.ts';
 import { createRetrievalEngine } from '../../workers/reply/engines/retrieval/engine.ts';
-import { readTerms } from '../../workers/reply/engines/retrieval/terms.ts';
-import { BASES, type ChatMessage, type Half, isEntry, loadBase, loadQuestions, type Question } from './sets.ts';
+import type { Meaning } from '../../workers/reply/vectors/meaning.ts';
+import { type ChatMessage, isEntry, loadBase, type Question } from './sets.ts';
+import type { TextVectors } from './vectors.ts';
 
-export type Outcome = 'answeredRight' | 'askedBack' | 'askedInVain' | 'answeredWrong' | 'refusedRight' | 'refusedWrong';
-export type Measured = { question: Question; outcome: Outcome; isFar: boolean; explanation: string };
+/**
+ * Of an answerable question: answered right or wrong, offered among the questions to choose from, others offered, or refused.
+ * Of one that must not be answered: answered, some offered, refused.
+ */
+export type Outcome = 'right' | 'offered' | 'wrong' | 'othersOffered' | 'refused';
+export type Measured = { question: Question; answerable: boolean; outcome: Outcome; by: string; explanation: string };
 
-/** Share of a message's stems that its nearest stored question holds. */
-const sharedStems = (message: string, language: string, { knowledge }: AssistantProfile): number => {
-  const asked = readTerms(message, language).map((term) => term.stem);
-  if (asked.length === 0) return 1;
-  const shares = knowledge.flatMap((entry) =>
-    [entry.question, ...entry.variants].map((wording) => {
-      const stored = new Set(readTerms(wording, baseLanguage(entry.language ?? 'en')).map((term) => term.stem));
-      return asked.filter((stem) => stored.has(stem)).length / asked.length;
-    }),
-  );
-  return Math.max(...shares);
-};
+type Why = { kind: string; by?: string; hits: { entryId: string; score: number; words?: number; meaning?: number }[] };
 
-/** A paraphrase: it shares at most half its stems with any stored question. */
-export const isFar = (question: Question, assistant: AssistantProfile): boolean =>
-  question.expected !== null && sharedStems(question.message, question.language, assistant) <= 0.5;
-
-/** Puts the questions of one half to the engine, each as a first message whose language is decided as in a turn. */
-export const measureAnswers = async (half: Half, threshold: number | null): Promise<Measured[]> => {
+/** Puts questions to the engine as a turn does; those that lean on another after that one was answered. */
+export const measureAnswers = async (
+  questions: Question[],
+  vectors: TextVectors | null,
+  threshold: number | null = null,
+): Promise<Measured[]> => {
   const engine = createRetrievalEngine();
-  const bases = new Map(BASES.map((name) => [name, loadBase(name, threshold)]));
+  const bases = new Map<string, { assistant: AssistantProfile; meaning: Meaning | undefined }>();
+  for (const name of new Set(questions.map(({ base }) => base))) {
+    const assistant = loadBase(name, threshold);
+    const meaning = vectors ? vectors.meaningOf(await vectors.knownEntries(assistant.knowledge)) : undefined;
+    bases.set(name, { assistant, meaning });
+  }
   const measured: Measured[] = [];
-  for (const question of loadQuestions().filter((each) => each.half === half)) {
-    const assistant = bases.get(question.base);
+  for (const question of questions) {
+    const { assistant, meaning } = bases.get(question.base) ?? {};
     if (!assistant) throw new Error(`no knowledge base ${question.base}`);
+    const history: Spoken[] = [];
+    const ask = async (message: string) => {
+      const { language } = decideLanguage({ message, allowed: assistant.languages });
+      const { signal } = new AbortController();
+      const reply = await engine.reply({
+        assistant,
+        message,
+        language,
+        history: async () => [...history],
+        signal,
+        meaning,
+      });
+      history.push({ role: 'user', content: message }, { role: 'assistant', content: reply.text, why: reply.why });
+      return reply;
+    };
+    if (question.first !== undefined) await ask(question.first);
     const { message, expected } = question;
-    const { language } = decideLanguage({ message, allowed: assistant.languages });
-    const reply = await engine.reply({
-      assistant,
-      message,
-      language,
-      history: async () => [],
-      signal: new AbortController().signal,
-    });
-    const { kind, hits } = reply.why as { kind: string; hits: { entryId: string; score: number }[] };
+    const reply = await ask(message);
+    const { kind, by = kind, hits } = reply.why as Why;
     const offered = hits.slice(0, reply.suggestedActions.length).some(({ entryId }) => isEntry(entryId, expected));
-    let outcome: Outcome = expected === null ? 'refusedRight' : 'refusedWrong';
-    if (kind === 'answer') outcome = isEntry(hits[0]?.entryId ?? '', expected) ? 'answeredRight' : 'answeredWrong';
-    if (kind === 'askBack') outcome = offered ? 'askedBack' : 'askedInVain';
-    const scores = hits.map(({ entryId, score }) => `${entryId} ${score}`).join(', ');
-    const explanation = `[${question.base} ${language}] ${message} → ${expected ?? 'none'}; ${kind}: ${scores}`;
-    measured.push({ question, outcome, isFar: isFar(question, assistant), explanation });
+    let outcome: Outcome = 'refused';
+    if (kind === 'answer') outcome = isEntry(hits[0]?.entryId ?? '', expected) ? 'right' : 'wrong';
+    if (kind === 'askBack') outcome = offered ? 'offered' : 'othersOffered';
+    const scores = hits.map(
+      ({ entryId, score, words, meaning: cosine }) => `${entryId} ${score} (${words ?? '–'} ${cosine ?? '–'})`,
+    );
+    const explanation = `[${question.base} ${question.kind} ${reply.language}] ${message} → ${expected.join('|') || 'none'}; ${kind} by ${by}: ${scores.join(', ')}`;
+    measured.push({ question, answerable: expected.length > 0, outcome, by, explanation });
   }
   return measured;
 };

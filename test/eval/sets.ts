@@ -2,7 +2,18 @@ import { readFileSync } from 'node:fs';
 import type { AssistantProfile, KnowledgeEntry } from '../../workers/reply/engines/engine.ts';
 
 export type Half = 'tune' | 'report';
-export type Question = { base: string; language: string; half: Half; expected: string | null; message: string };
+export type Question = {
+  base: string;
+  language: string;
+  half: Half;
+  /** What kind of question it is; those of the first sets are not told apart. */
+  kind: string;
+  /** The entries of which each is a right answer; none: it must not be answered. */
+  expected: string[];
+  message: string;
+  /** What was asked before, for one that leans on it. */
+  first?: string;
+};
 export type ChatMessage = { expected: string; half: Half; allowed: string[]; message: string };
 
 const read = (name: string): string => readFileSync(new URL(name, import.meta.url), 'utf8');
@@ -13,19 +24,46 @@ const rows = (name: string): string[][] =>
     .slice(1)
     .map((line) => line.split('\t'));
 
+/** The engine's words were written with these at hand. */
 export const BASES = ['shop', 'clinic', 'software'];
+/** It was never looked at with these. */
+export const UNSEEN_BASES = ['hotel', 'gym', 'library', 'internet'];
 
 export const loadBase = (name: string, threshold: number | null = null): AssistantProfile => {
   const base = JSON.parse(read(`${name}.json`)) as { name: string; languages: string[]; knowledge: KnowledgeEntry[] };
   return { assistantId: name, version: '1', instructions: '', threshold, ...base };
 };
 
+const toExpected = (cell: string): string[] => (cell === '-' || cell === '' ? [] : cell.split('|'));
+
 export const loadQuestions = (): Question[] =>
-  rows('questions.tsv').map(([base = '', language = '', half, expected, message = '']) => ({
+  rows('questions.tsv').map(([base = '', language = '', half, expected = '', message = '']) => ({
     base,
     language,
     half: half as Half,
-    expected: expected === '-' || expected === undefined ? null : expected,
+    kind: 'mixed',
+    expected: toExpected(expected),
+    message,
+  }));
+
+export const loadUnseen = (): Question[] =>
+  rows('unseen.tsv').map(([base = '', language = '', kind = '', half, expected = '', message = '']) => ({
+    base,
+    language,
+    half: half as Half,
+    kind,
+    expected: toExpected(expected),
+    message,
+  }));
+
+export const loadFollowUps = (): Question[] =>
+  rows('followups.tsv').map(([base = '', half, expected = '', first = '', message = '']) => ({
+    base,
+    language: base === 'gym' ? 'de' : 'en',
+    half: half as Half,
+    kind: 'follow-up',
+    expected: toExpected(expected),
+    first,
     message,
   }));
 
@@ -38,5 +76,5 @@ export const loadChatMessages = (): ChatMessage[] =>
   }));
 
 /** Translations of an entry carry its name and a language. */
-export const isEntry = (entryId: string, expected: string | null): boolean =>
-  expected !== null && entryId.replace(/-(de|en)$/, '') === expected;
+export const isEntry = (entryId: string, expected: string[]): boolean =>
+  expected.some((one) => entryId === one || entryId.replace(/-(de|en)$/, '') === one);

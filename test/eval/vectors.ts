@@ -2,18 +2,20 @@ import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
+import { textsOf } from '../../src/assistants/knowledge-texts.ts';
 import { readConfig } from '../../src/platform/config.ts';
 import { createLogger } from '../../src/platform/logger.ts';
 import type { TextKind } from '../../workers/reply/embedder/backend.ts';
 import { openEmbedder } from '../../workers/reply/embedder/embedder.ts';
+import type { KnowledgeEntry } from '../../workers/reply/engines/engine.ts';
+import type { Meaning } from '../../workers/reply/vectors/meaning.ts';
+import type { KnownEntry } from '../../workers/reply/vectors/scan.ts';
+import { weigh } from '../../workers/reply/vectors/weigh.ts';
 
 const FOLDER = join(import.meta.dirname, '../../.local/eval');
 const silent = new Writable({ write: (_chunk, _encoding, done) => done() });
 
-const keyOf = (kind: TextKind, text: string): string =>
-  createHash('sha256').update(`${kind}\n${text}`).digest('base64url').slice(0, 22);
-
-const readCached = (file: string): Map<string, Float32Array> => {
+const readKept = (file: string): Map<string, Float32Array> => {
   const known = new Map<string, Float32Array>();
   if (!existsSync(file)) return known;
   for (const line of readFileSync(file, 'utf8').split('\n').filter(Boolean)) {
@@ -23,50 +25,73 @@ const readCached = (file: string): Map<string, Float32Array> => {
   return known;
 };
 
-export type TextVectors = { model: string; of: (kind: TextKind, text: string) => Float32Array };
+const written = (vector: Float32Array): string =>
+  Buffer.from(vector.buffer, vector.byteOffset, vector.byteLength).toString('base64');
+
+export type TextVectors = {
+  model: string;
+  of: (kind: TextKind, text: string) => Promise<Float32Array>;
+  knownEntries: (knowledge: KnowledgeEntry[]) => Promise<KnownEntry[]>;
+  meaningOf: (entries: KnownEntry[]) => Meaning;
+  /** Keeps what was made, for the next run. */
+  close: () => Promise<void>;
+};
 
 /**
- * Vectors of texts by the real model, through the embedder as a worker opens it. Kept in `.local/eval`, so that only the
- * first run waits for them. Null, with the reason: there is no model here.
+ * Vectors by the real model, through the embedder as a worker opens it; kept in `.local/eval`, so that only the first run
+ * waits for them. `none`: why there is no model here.
  */
-export const embedTexts = async (
-  wanted: readonly (readonly [TextKind, string])[],
+export const openTextVectors = async (
   env: Record<string, string | undefined> = process.env,
 ): Promise<TextVectors | { none: string }> => {
   const { SEMANTIC, SEMANTIC_DIR, EMBEDDINGS_URL, EMBEDDINGS_MODEL, EMBEDDINGS_KEY } = env;
   const given = { SEMANTIC, SEMANTIC_DIR, EMBEDDINGS_URL, EMBEDDINGS_MODEL, EMBEDDINGS_KEY };
   const config = readConfig({ NODE_ENV: 'test', WEBHOOK_ALLOW_PRIVATE: 'true', ...given });
   const embedder = await openEmbedder({ config, logger: createLogger({ name: 'eval', level: 'warn' }, silent) });
-  try {
-    const model = embedder.model();
-    if (model === null) return { none: embedder.status().detail };
-    const file = join(FOLDER, `${model.replaceAll(/[^\w.@-]/g, '-')}.txt`);
-    const known = readCached(file);
-    const missing = new Map(wanted.map(([kind, text]) => [keyOf(kind, text), [kind, text] as const]));
-    for (const key of known.keys()) missing.delete(key);
-    for (const [key, [kind, text]] of missing) {
-      const [vector] = (await embedder.embed([text], kind, { priority: 'background' })) ?? [];
-      if (!vector) throw new Error(`no vector: ${embedder.status().detail}`);
-      known.set(key, vector);
-    }
-    if (missing.size > 0) {
-      mkdirSync(FOLDER, { recursive: true });
-      const lines = [...known].map(
-        ([key, { buffer, byteOffset, byteLength }]) =>
-          `${key} ${Buffer.from(buffer, byteOffset, byteLength).toString('base64')}\n`,
-      );
-      writeFileSync(`${file}.${process.pid}`, lines.join(''));
-      renameSync(`${file}.${process.pid}`, file); // whole or not at all: tests run side by side
-    }
-    return {
-      model,
-      of: (kind, text) => {
-        const vector = known.get(keyOf(kind, text));
-        if (!vector) throw new Error('a text that was not asked for');
-        return vector;
-      },
-    };
-  } finally {
+  const model = embedder.model();
+  if (model === null) {
     await embedder.close();
+    return { none: embedder.status().detail };
   }
+  const file = join(FOLDER, `${model.replaceAll(/[^\w.@-]/g, '-')}.txt`);
+  const known = readKept(file);
+  let made = 0;
+
+  const of = async (kind: TextKind, text: string): Promise<Float32Array> => {
+    const key = createHash('sha256').update(`${kind}\n${text}`).digest('base64url').slice(0, 22);
+    const kept = known.get(key);
+    if (kept) return kept;
+    const [vector] = (await embedder.embed([text], kind, { priority: 'background' })) ?? [];
+    if (!vector) throw new Error(`no vector: ${embedder.status().detail}`);
+    known.set(key, vector);
+    made += 1;
+    return vector;
+  };
+
+  return {
+    model,
+    of,
+    knownEntries: async (knowledge) => {
+      const entries: KnownEntry[] = [];
+      for (const entry of knowledge) {
+        const texts = textsOf(entry);
+        const rows: number[] = [];
+        for (const { text } of texts) rows.push(...(await of('passage', text)));
+        const kinds = texts.map(({ kind }) => kind);
+        entries.push({ entryId: entry.entryId, hash: '', kinds, vectors: Float32Array.from(rows) });
+      }
+      return entries;
+    },
+    meaningOf: (entries) => async (text, keep, options) => weigh(entries, await of('query', text), keep, options),
+    close: async () => {
+      await embedder.close();
+      if (made === 0) return;
+      mkdirSync(FOLDER, { recursive: true });
+      writeFileSync(
+        `${file}.${process.pid}`,
+        [...known].map(([key, vector]) => `${key} ${written(vector)}\n`).join(''),
+      );
+      renameSync(`${file}.${process.pid}`, file); // whole or not at all, since runs may be side by side
+    },
+  };
 };

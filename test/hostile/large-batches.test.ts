@@ -7,6 +7,7 @@ import { useStack } from '../support/stack.ts';
 /** As long as an answer can be, so that what is stored is as large as it can be. */
 const engine: AssistantEngine = {
   name: 'long-winded',
+  needsProvider: () => false,
   answersAtOnce: () => true,
   reply: async ({ language }) => ({
     text: '答'.repeat(8_000),

@@ -27,7 +27,7 @@ export const expectedOf = ({ question, variants, answer }: KnowledgeInput): Said
   [
     { kind: 'question', text: question },
     ...variants.map((text) => ({ kind: 'variant', text })),
-    { kind: 'answer', text: answer },
+    { kind: 'answer', text: `${question} ${answer}` },
   ].map(({ kind, text }) => ({ kind, vector: roundedOf(vectorOf(text)) }));
 
 /** An assistant of the stack, and what is stored for it. */

@@ -102,15 +102,16 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
     const atMost = tries > 1 ? 1 : Math.max(1, read.waiting.length - 1);
     let conversation = read;
     for (const turn of read.waiting.slice(0, atMost)) {
-      if (ended.length > 0 && !(await askEngine.endsAtOnce(conversation, turn))) break;
       const made = ended.flatMap(({ entries }) => entries);
       const history = async (entries: number) => {
         const stored = await conversations.messages.findLatest(read, entries - made.length);
         return [...stored, ...made.slice(-entries).flatMap(({ messages }) => messages)];
       };
+      const question = { conversation, turn, attempt, history };
+      // Those that have their answer do not wait for one that takes longer.
+      if (ended.length > 0 && !ends.has(turn.turnId) && !(await askEngine.answersAtOnce(question))) break;
       const end: TurnEnd =
-        ends.get(turn.turnId) ??
-        (tries > MAX_TRIES ? { kind: 'failed' } : await askEngine.endOf({ conversation, turn, attempt, history }));
+        ends.get(turn.turnId) ?? (tries > MAX_TRIES ? { kind: 'failed' } : await askEngine.endOf(question));
       ends.set(turn.turnId, end);
       const one = endTurn(conversation, end);
       ended.push(one);

@@ -12,12 +12,14 @@ import type { AssistantEngine, AssistantProfile, TurnContext } from './engines/e
 import { inspectMessage } from './guard.ts';
 import { endWithApology, endWithReply, holdingTextOf } from './handoff.ts';
 import { scoreLead } from './lead-score.ts';
+import type { MeaningOf } from './vectors/meaning.ts';
 import { refuse } from './refusal.ts';
 
 type Dependencies = {
   conversations: ConversationStore;
   assistants: AssistantStore;
   engine: AssistantEngine;
+  meaningOf: MeaningOf;
   publish: Publish;
   draining: AbortSignal;
   logger: Logger;
@@ -36,7 +38,7 @@ const rounded = (ms: number): number => Math.round(ms * 100) / 100;
 
 /** How a turn ends: what the engine says to it, what the guard refuses, what an escalated conversation is told. */
 export const createAskEngine = (dependencies: Dependencies) => {
-  const { conversations, assistants, engine, publish, draining, logger } = dependencies;
+  const { conversations, assistants, engine, meaningOf, publish, draining, logger } = dependencies;
 
   const profileOf = async (assistant: Assistant): Promise<AssistantProfile> => ({
     assistantId: assistant.assistantId,
@@ -102,6 +104,7 @@ export const createAskEngine = (dependencies: Dependencies) => {
         language: turn.language,
         history: recall,
         signal: draining,
+        meaning: meaningOf(assistant),
         onDelta: feed.push,
       };
       const reply = refused ? refuse(turn.language) : await engine.reply(ask);
@@ -131,11 +134,27 @@ export const createAskEngine = (dependencies: Dependencies) => {
       return assistant ? endWithEngine(question, assistant) : { kind: 'failed' };
     },
 
-    /** Nothing outside this machine is asked for this turn, so that its end takes a moment only. */
+    /** No provider is asked for this turn, so that its end takes a moment only. */
     endsAtOnce: async ({ assistantId, status }: AnswerableConversation, { message }: WaitingTurn): Promise<boolean> => {
       const assistant = await assistants.findAssistant(assistantId);
-      if (assistant === null || status === 'escalated' || engine.answersAtOnce?.(assistant)) return true;
+      if (assistant === null || status === 'escalated' || engine.needsProvider?.(assistant) === false) return true;
       return assistant.guard === 'refuse' && inspectMessage(message) !== null;
+    },
+
+    /** Nobody is waited for, neither a provider nor the model: those that wait for their commit need not wait for this one. */
+    answersAtOnce: async ({ conversation, turn, history }: Question): Promise<boolean> => {
+      const assistant = await assistants.findAssistant(conversation.assistantId);
+      if (assistant === null || conversation.status === 'escalated') return true;
+      if (!engine.answersAtOnce) return false;
+      const { message, language } = turn;
+      return engine.answersAtOnce({
+        assistant: await profileOf(assistant),
+        message,
+        language,
+        history,
+        signal: draining,
+        meaning: meaningOf(assistant),
+      });
     },
   };
 };

@@ -16,6 +16,7 @@ import { createEngines } from './engines/choose.ts';
 import { openProviderAgent } from './engines/openai/connection.ts';
 import { createInFlight } from './in-flight.ts';
 import { openVectorKeeper } from './vectors/keeper.ts';
+import { createMeaning } from './vectors/meaning.ts';
 import { createVectorReader } from './vectors/reader.ts';
 
 /** An assistant alone may hold half of all slots: as many as there are jobs. */
@@ -51,6 +52,7 @@ export const openReplyWorker = async ({ config, logger, lifecycle, engine, ...gi
     conversations,
     assistants,
     engine: engine ?? createEngines({ vault, dispatcher, allowPrivate }),
+    meaningOf: createMeaning(embedder, vectorsOf, logger),
     ...outlets,
   });
   const opened = createInFlight({ total: turnsInFlight, logger });

@@ -19,7 +19,8 @@ export const createEngines = ({ vault, dispatcher, allowPrivate }: Dependencies)
   });
   return {
     name: 'chosen by the assistant',
-    answersAtOnce: ({ engine }) => engine?.kind !== 'openai',
+    needsProvider: ({ engine }) => engine?.kind === 'openai',
+    answersAtOnce: (turn) => turn.assistant.engine?.kind !== 'openai' && retrieval.answersAtOnce?.(turn) === true,
     reply: (turn) => {
       const { engine } = turn.assistant;
       return engine?.kind === 'openai' ? askProvider(turn, engine) : retrieval.reply(turn);

@@ -1,5 +1,6 @@
 import type { EngineSettings } from '../../../src/assistants/engine-settings.ts';
 import type { SuggestedAction } from '../../../src/assistants/suggested-action.ts';
+import type { Meaning } from '../vectors/meaning.ts';
 
 /** A knowledge entry as an engine sees it: one question (with other wordings) and its answer. */
 export type KnowledgeEntry = {
@@ -41,6 +42,8 @@ export type TurnContext = {
   /** The conversation's latest entries before this message, oldest first: read when asked for, since most answers need none. */
   history: (entries: number) => Promise<Spoken[]>;
   signal: AbortSignal;
+  /** What texts mean, where that can be told. Waits for a model, so it is asked only when the words do not decide. */
+  meaning?: Meaning | undefined;
   /**
    * For an engine whose text comes in pieces: they are shown while it speaks. What counts is the reply; the pieces should
    * make it up, and where they do not (a fall-back), the reply takes their place.
@@ -65,7 +68,9 @@ export type EngineReply = {
 /** The one door to whatever makes replies (design: retrieval offline, or an OpenAI-compatible provider). */
 export type AssistantEngine = {
   name: string;
-  /** Waits for nothing outside this machine: several turns of a line may be answered before the first is committed. */
-  answersAtOnce?: (assistant: Pick<AssistantProfile, 'engine'>) => boolean;
+  /** Somebody outside may be slow: such turns have slots of their own, so that they hold up no other assistant's. Left out = yes. */
+  needsProvider?: (assistant: Pick<AssistantProfile, 'engine'>) => boolean;
+  /** Waits for nobody to answer this turn: it may be answered before those ahead of it in its line are committed. */
+  answersAtOnce?: (turn: TurnContext) => boolean;
   reply: (turn: TurnContext) => Promise<EngineReply>;
 };

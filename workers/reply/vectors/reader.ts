@@ -4,6 +4,7 @@ import { readName, type TextKind } from '../../../src/assistants/knowledge-texts
 import type { EntryVectors, VectorStore } from '../../../src/assistants/knowledge-vectors.ts';
 import type { Logger } from '../../../src/platform/logger.ts';
 import { type KnownEntry, scan, type VectorHit } from './scan.ts';
+import { weigh, type Weighed, type WeighOptions } from './weigh.ts';
 
 const MAX_BYTES = 100_000_000;
 /** What an entry takes beside its vectors. */
@@ -18,6 +19,8 @@ type Held = Known & { model: string; entries: Map<string, KnownEntry>; list: Kno
 export type AssistantVectors = {
   model: string;
   find: (query: Float32Array, limit: number) => Promise<VectorHit[]>;
+  /** The nearest entries, and those of `keep`, measured against all entries. */
+  weigh: (query: Float32Array, keep: ReadonlySet<string>, options?: WeighOptions) => Promise<Weighed>;
 };
 
 const bytesOf = ({ vectors }: KnownEntry): number => vectors.byteLength + ENTRY_BYTES;
@@ -112,7 +115,11 @@ export const createVectorReader = (
     if (model === undefined) return null;
     const { list } = await upToDate({ assistantId, version, revision }, model);
     if (list.length === 0) return null;
-    return { model, find: (query, limit) => scan(list, query, limit) };
+    return {
+      model,
+      find: (query, limit) => scan(list, query, limit),
+      weigh: (query, keep, options) => weigh(list, query, keep, options),
+    };
   };
 };
 

@@ -7,11 +7,11 @@ export type KnownEntry = { entryId: string; hash: string; kinds: TextKind[]; vec
 export type VectorHit = { entryId: string; kind: TextKind; cosine: number };
 
 /** Turns go on after so long. */
-const SLICE_MS = 2;
-const ENTRIES_A_LOOK = 32;
+export const SLICE_MS = 2;
+export const ENTRIES_A_LOOK = 32;
 
 /** Both are normalised, so this is their cosine. Four sums at a time, since each addition waits for the one before it. */
-const dot = (query: Float32Array, rows: Float32Array, start: number): number => {
+export const dot = (query: Float32Array, rows: Float32Array, start: number): number => {
   const length = query.length;
   let a = 0;
   let b = 0;

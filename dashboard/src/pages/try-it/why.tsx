@@ -16,12 +16,19 @@ const KINDS: Record<string, string> = {
   thanks: 'Said thanks',
   goodbye: 'A goodbye',
   unsure: 'Not sure enough to answer',
-  askBack: 'Two entries were about as likely, so it asked',
+  askBack: 'Not sure which entry was meant, so it asked',
   noKnowledge: 'It has no knowledge yet',
   whoAmI: 'Asked what it is',
   human: 'Asked for a person',
   contact: 'Contact details were given',
   refused: 'A message that tries to turn it: refused',
+};
+
+const FOUND_BY: Record<string, string> = {
+  wording: 'by its very wording',
+  words: 'by its words alone',
+  'words only': 'by its words alone: what was meant could not be told in time',
+  both: 'by its words and what was meant, weighed together',
 };
 
 const LANGUAGE_BY: Record<string, string> = {
@@ -36,12 +43,30 @@ const LANGUAGE_BY: Record<string, string> = {
 const textOf = (value: unknown): string => (typeof value === 'string' ? value : '');
 const numberOf = (value: unknown): number | null => (typeof value === 'number' ? value : null);
 
-const hitsOf = ({ hits }: Reason): { entryId: string; score: number }[] =>
+type Hit = { entryId: string; score: number; words: number | null; meaning: number | null };
+
+const hitsOf = ({ hits }: Reason): Hit[] =>
   Array.isArray(hits)
-    ? hits.flatMap((hit: Partial<{ entryId: string; score: number }>) =>
-        typeof hit.entryId === 'string' ? [{ entryId: hit.entryId, score: numberOf(hit.score) ?? 0 }] : [],
+    ? hits.flatMap((hit: Partial<Hit>) =>
+        typeof hit.entryId === 'string'
+          ? [
+              {
+                entryId: hit.entryId,
+                score: numberOf(hit.score) ?? 0,
+                words: numberOf(hit.words),
+                meaning: numberOf(hit.meaning),
+              },
+            ]
+          : [],
       )
     : [];
+
+/** The two kinds of evidence for an entry, in words. */
+const evidenceOf = ({ words, meaning }: Hit): string | null => {
+  if (words === null || meaning === null) return null;
+  const said = words === 0 ? 'shares no word with it' : `by its words alone ${words.toFixed(2)}`;
+  return meaning === 0 ? `${said}; its meaning is not known yet` : `${said}; likeness of meaning ${meaning.toFixed(2)}`;
+};
 
 const Hits = ({ id, why }: { id: string; why: Reason }) => {
   const me = useRead<Me>(SESSION, { enabled: false });
@@ -50,7 +75,9 @@ const Hits = ({ id, why }: { id: string; why: Reason }) => {
   const threshold = numberOf(why.threshold);
   return (
     <ul className="hits">
-      {hitsOf(why).map(({ entryId, score }) => {
+      {hitsOf(why).map((hit) => {
+        const { entryId, score } = hit;
+        const evidence = evidenceOf(hit);
         const entry = knowledge.data?.entries.find((one) => one.entryId === entryId);
         return (
           <li key={entryId}>
@@ -67,6 +94,7 @@ const Hits = ({ id, why }: { id: string; why: Reason }) => {
             ) : (
               <span className="mono dim break">{entryId}</span>
             )}
+            {evidence !== null && <span className="dim hit-evidence">{evidence}</span>}
           </li>
         );
       })}
@@ -85,6 +113,7 @@ const factsOf = (id: string, why: Reason) => {
     ...(textOf(why.kind) !== '' && { 'What it is': KINDS[textOf(why.kind)] ?? textOf(why.kind) }),
     Engine: why.model === undefined ? engine : `${engine}, ${textOf(why.model)}`,
     Language: `${textOf(why.language)}${why.languageBy === undefined ? '' : ` (${LANGUAGE_BY[textOf(why.languageBy)] ?? textOf(why.languageBy)})`}`,
+    ...(FOUND_BY[textOf(why.by)] !== undefined && { Found: FOUND_BY[textOf(why.by)] }),
     ...(hitsOf(why).length > 0 && { 'Entries found': <Hits id={id} why={why} /> }),
     ...(why.fallBack !== undefined && {
       'The provider failed': <Code text={JSON.stringify(why.fallBack)} label="failure" />,

@@ -23,11 +23,18 @@ type Dependencies = {
   allowPrivate: boolean;
 };
 
-const Hits = z.array(z.object({ entryId: z.string() })).catch([]);
+const Looked = z.object({ by: z.string(), hits: z.array(z.object({ entryId: z.string(), score: z.number() })) });
+/** By words and meaning together a score tells how likely an entry is: one of a fiftieth of the best is not worth its text. */
+const WORTH_ITS_TEXT = 0.02;
 
-/** The entries the retrieval engine looked at, its likeliest first. */
-const hitsOf = ({ why }: EngineReply, { assistant }: TurnContext): KnowledgeEntry[] =>
-  Hits.parse(why.hits).flatMap(({ entryId }) => assistant.knowledge.find((entry) => entry.entryId === entryId) ?? []);
+/** The entries the retrieval engine found, its likeliest first. */
+const hitsOf = ({ why }: EngineReply, { assistant }: TurnContext): KnowledgeEntry[] => {
+  const { by, hits } = Looked.safeParse(why).data ?? { by: '', hits: [] };
+  const least = by === 'both' ? (hits[0]?.score ?? 0) * WORTH_ITS_TEXT : 0;
+  return hits
+    .filter(({ score }) => score >= least)
+    .flatMap(({ entryId }) => assistant.knowledge.find((entry) => entry.entryId === entryId) ?? []);
+};
 
 const rounded = (ms: number): number => Math.round(ms * 10) / 10;
 

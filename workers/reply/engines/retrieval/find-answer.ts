@@ -4,7 +4,15 @@ import { type Candidate, searchGroup } from './search.ts';
 import type { KnowledgeEntry } from '../engine.ts';
 
 /** An entry that may be the answer, and how likely it is. */
-export type Hit = { entry: KnowledgeEntry; group: KnowledgeGroup; confidence: number; rank: number };
+export type Hit = {
+  entry: KnowledgeEntry;
+  group: KnowledgeGroup;
+  confidence: number;
+  rank: number;
+  /** Where both decided: confidence by words alone, and the nearest of its vectors. */
+  words?: number;
+  cosine?: number;
+};
 
 const MAX_HITS = 3;
 /** Where the visitor's language knows something of the matter, another one must know clearly more. */

@@ -29,6 +29,21 @@ export const lastWord = async (turn: TurnContext): Promise<LastWord | null> => {
   return last ? wordOf(last.why) : null;
 };
 
+/** A question that leans on the one before is short, and more than a word: that is a subject of its own. */
+const LEANING = { least: 2, most: 8 };
+
+/** What the visitor asked last, for a question that may lean on it. */
+export const askedBefore = async (turn: TurnContext): Promise<string | null> => {
+  const length = words(fold(turn.message.slice(0, 200))).length;
+  if (length < LEANING.least || length > LEANING.most) return null;
+  const history = await turn.history(LOOK_BACK);
+  const answered = history.findLastIndex(
+    ({ role, why }) => role === 'assistant' && !ASIDES.has(wordOf(why)?.kind ?? ''),
+  );
+  if (wordOf(history[answered]?.why)?.kind !== 'answer') return null;
+  return history.slice(0, answered).findLast(({ role }) => role === 'user')?.content ?? null;
+};
+
 /** The entry the conversation is about; small talk in between does not change the subject. */
 const subjectOf = (history: Spoken[]): string | null => {
   for (const message of history.slice(-LOOK_BACK).toReversed()) {

@@ -142,10 +142,16 @@ const buildGroup = (language: string, entries: KnowledgeEntry[], all: number): K
   };
 };
 
-export type KnowledgeIndex = { groups: KnowledgeGroup[] };
+export type KnowledgeIndex = {
+  groups: KnowledgeGroup[];
+  /** Where each entry is, by its id. */
+  places: Map<string, { entry: KnowledgeEntry; group: KnowledgeGroup }>;
+};
 
 /** Entries are grouped by language, because a stem means something in one language only. */
 export const buildIndex = ({ knowledge, languages }: AssistantProfile): KnowledgeIndex => {
   const byLanguage = Map.groupBy(knowledge, (entry) => baseLanguage(entry.language ?? languages[0] ?? 'en'));
-  return { groups: [...byLanguage].map(([language, entries]) => buildGroup(language, entries, knowledge.length)) };
+  const groups = [...byLanguage].map(([language, entries]) => buildGroup(language, entries, knowledge.length));
+  const places = groups.flatMap((group) => group.entries.map((entry) => [entry.entryId, { entry, group }] as const));
+  return { groups, places: new Map(places) };
 };

@@ -10,13 +10,23 @@ const MAX_PAYLOAD = 2048;
 
 export type ReplyKind = TextKey | 'answer' | 'human' | 'contact';
 
+/** What found the entries: the very wording, words alone (`words only`: meaning was asked, and not to be had), or both. */
+export type FoundBy = 'wording' | 'words' | 'words only' | 'both';
+
 /** Everything a reply's `why` needs, whatever was said. */
-export type Making = { turn: TurnContext; threshold: number; startedAt: number; hits: Hit[] };
+export type Making = { turn: TurnContext; threshold: number; startedAt: number; hits: Hit[]; by: FoundBy };
 
 const rounded = (value: number, digits: number): number => Number(value.toFixed(digits));
 
+const toWhy = ({ entry, confidence, words, cosine }: Hit) => ({
+  entryId: entry.entryId,
+  score: rounded(confidence, 2),
+  ...(words !== undefined && { words: rounded(words, 2) }),
+  ...(cosine !== undefined && { meaning: rounded(cosine, 3) }),
+});
+
 const make = (
-  { turn, threshold, startedAt, hits }: Making,
+  { turn, threshold, startedAt, hits, by }: Making,
   kind: ReplyKind,
   reply: Partial<EngineReply> & { text: string },
 ): EngineReply => ({
@@ -29,7 +39,8 @@ const make = (
     engine: 'retrieval',
     kind,
     language: reply.language ?? turn.language,
-    hits: hits.map(({ entry, confidence }) => ({ entryId: entry.entryId, score: rounded(confidence, 2) })),
+    ...(hits.length > 0 && { by }),
+    hits: hits.map(toWhy),
     threshold,
     ms: rounded(performance.now() - startedAt, 3),
   },
@@ -72,21 +83,26 @@ const asReply = ({ entry }: Hit): SuggestedAction => ({
   payload: entry.question.slice(0, MAX_PAYLOAD),
 });
 
+const toPerson = ({ turn }: Making): SuggestedAction => ({
+  label: text(turn.language, 'talkToPerson'),
+  type: 'escalate',
+  payload: 'user_requested',
+});
+
 /** Offers the likely questions instead of guessing between them. */
-export const askBack = (making: Making, hits: Hit[]): EngineReply =>
+export const askBack = (making: Making, hits: Hit[], { longShot = false } = {}): EngineReply =>
   make(making, 'askBack', {
     text: text(making.turn.language, 'askBack'),
-    suggestedActions: hits.map(asReply),
+    suggestedActions: [...hits.map(asReply), ...(longShot ? [toPerson(making)] : [])],
     confidence: hits[0]?.confidence ?? 0,
+    low: longShot,
   });
 
 /** Not sure enough: another wording, contact details, or a person. */
 export const sayUnsure = (making: Making): EngineReply =>
   make(making, 'unsure', {
     text: text(making.turn.language, 'unsure'),
-    suggestedActions: [
-      { label: text(making.turn.language, 'talkToPerson'), type: 'escalate', payload: 'user_requested' },
-    ],
+    suggestedActions: [toPerson(making)],
     confidence: making.hits[0]?.confidence ?? 0,
     low: true,
   });

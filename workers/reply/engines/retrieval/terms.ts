@@ -47,20 +47,6 @@ const splitWords = (text: string, language: string): string[] => {
     : words(text);
 };
 
-const COMPOUNDING = new Set(['de', 'nl', 'sv', 'da', 'no', 'fi', 'hu', 'et']);
-const SHORTEST_PART = 4;
-
-/** What the second half of a compound means: `Versandkosten` speaks of shipping and of its price. */
-const secondPart = (word: string, first: string | null): { word: string; concept: string } | null => {
-  for (let at = SHORTEST_PART; at <= word.length - SHORTEST_PART; at += 1) {
-    const rest = word.slice(at);
-    const concept = conceptOf(rest);
-    if (concept && concept !== first && (first === null || conceptOf(word.slice(0, at)) === first))
-      return { word: rest, concept };
-  }
-  return null;
-};
-
 /**
  * Terms of a text as a language stems them, stop words left out unless nothing else is there. What a visitor writes in
  * another language has the stop words of that language, too.
@@ -89,10 +75,6 @@ export const readTerms = (text: string, language: string, spoken: string = langu
     concept ??= conceptOf(word);
     const term = { stem: taken > 1 ? word : fold(stem(written[at] ?? word)), word, concept };
     keep(concept === null && (stopWords.has(word) || spokenStops.has(word)) ? stops : terms, term);
-    if (taken === 1 && word.length >= 2 * SHORTEST_PART && COMPOUNDING.has(spoken)) {
-      const part = secondPart(word, concept);
-      if (part) keep(terms, { stem: `…${part.word}`, ...part });
-    }
     at += taken - 1;
   }
   return [...(terms.size > 0 ? terms : stops).values()];

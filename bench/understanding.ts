@@ -1,0 +1,173 @@
+/**
+ * The second half of `npm run bench:engine`: what meaning costs. A turn that needs the model, alone; turns that do not, while
+ * fifty a second do; the event loop, and memory. 2,000 entries; the vectors of most are made up, since only their number counts.
+ */
+import { readFileSync } from 'node:fs';
+import { monitorEventLoopDelay } from 'node:perf_hooks';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { readConfig } from '../src/platform/config.ts';
+import { createLogger } from '../src/platform/logger.ts';
+import { decideLanguage } from '../src/turns/language.ts';
+import { BASES, loadBase, loadQuestions, loadUnseen, UNSEEN_BASES } from '../test/eval/sets.ts';
+import { enginesOf } from '../test/support/semantic.ts';
+import { openEmbedder } from '../workers/reply/embedder/embedder.ts';
+import type { AssistantProfile, KnowledgeEntry } from '../workers/reply/engines/engine.ts';
+import { createRetrievalEngine } from '../workers/reply/engines/retrieval/engine.ts';
+import type { Meaning } from '../workers/reply/vectors/meaning.ts';
+import type { KnownEntry } from '../workers/reply/vectors/scan.ts';
+import { weigh } from '../workers/reply/vectors/weigh.ts';
+
+const ENTRIES = 2_000;
+const DIMENSIONS = 384;
+const ALONE = 150;
+const PHASE_S = 4;
+const ROUNDS = 3;
+const SURE_EVERY_MS = 4;
+const MEANT_A_SECOND = 50;
+const LIMITS = { sure: 0.5, meant: 20, growth: 1.5, blocked: 10, megabytes: 150 };
+
+const embedder = await openEmbedder({
+  config: readConfig({
+    NODE_ENV: 'test',
+    SEMANTIC: process.env['SEMANTIC'],
+    SEMANTIC_DIR: process.env['SEMANTIC_DIR'],
+  }),
+  logger: createLogger({ name: 'bench', level: 'error' }),
+});
+if (embedder.model() === null) {
+  console.log(`no model (${embedder.status().detail}): what meaning costs is not measured`);
+  process.exit(0);
+}
+
+const knowledge: KnowledgeEntry[] = [...BASES, ...UNSEEN_BASES].flatMap((base) =>
+  loadBase(base).knowledge.map((entry) => ({ ...entry, entryId: `${base}-${entry.entryId}` })),
+);
+for (let number = knowledge.length; number < ENTRIES; number += 1) {
+  const question = `How do I order model ${number} of the catalogue?`;
+  knowledge.push({
+    ...{ entryId: `made-${number}`, question, variants: [], answer: 'Online.' },
+    ...{ language: 'en', actions: [], tags: [] },
+  });
+}
+let seed = 1;
+const random = (): number => {
+  seed = (seed * 1_103_515_245 + 12_345) % 2_147_483_648;
+  return seed / 2_147_483_648 - 0.5;
+};
+const vectorsBefore = process.memoryUsage().arrayBuffers;
+const entries = knowledge.map(
+  ({ entryId }): KnownEntry => ({
+    entryId,
+    hash: '',
+    kinds: ['question', 'answer'],
+    vectors: Float32Array.from({ length: 2 * DIMENSIONS }, () => random() / 6),
+  }),
+);
+const vectorMegabytes = (process.memoryUsage().arrayBuffers - vectorsBefore) / 1e6;
+
+const assistant: AssistantProfile = {
+  ...{ assistantId: 'bench', version: '1', name: 'Bench', instructions: '' },
+  ...{ languages: [], threshold: null, knowledge },
+};
+let unknown = 0;
+const meaning: Meaning = async (text, keep, options) => {
+  const [query] = (await embedder.embed([text], 'query')) ?? [];
+  if (!query) unknown += 1;
+  return query ? weigh(entries, query, keep, options) : null;
+};
+const engine = createRetrievalEngine();
+const { signal } = new AbortController();
+const answer = async (message: string) => {
+  const { language } = decideLanguage({ message, allowed: [] });
+  return engine.reply({ assistant, message, language, history: async () => [], signal, meaning });
+};
+
+const at = (values: number[], share: number): number => {
+  const sorted = values.toSorted((a, b) => a - b);
+  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.NaN;
+};
+const median = (values: number[]): number => at(values, 0.5);
+
+/** Each asked once only: what is asked again needs no model. */
+const asked = [...loadUnseen(), ...loadQuestions()].filter(({ half }) => half === 'tune').map(({ message }) => message);
+let next = 0;
+const aQuestion = (): string => {
+  next += 1;
+  return `${asked[next % asked.length]} ${'?'.repeat(Math.floor(next / asked.length))}`;
+};
+const exact = knowledge.slice(0, 200).map(({ question }) => question);
+
+for (const message of exact) await answer(message);
+
+const sure: number[] = [];
+const meant: number[] = [];
+for (let turn = 0; turn < ALONE; turn += 1) {
+  const startedAt = performance.now();
+  const { why } = await answer(aQuestion());
+  if (why['by'] === 'both') meant.push(performance.now() - startedAt);
+  const exactAt = performance.now();
+  await answer(exact[turn % exact.length] ?? '');
+  sure.push(performance.now() - exactAt);
+}
+
+/** Sure turns at a steady pace, measured from when each was due. */
+const phase = async (withMeaning: boolean): Promise<{ p99: number; blocked: number }> => {
+  const loop = monitorEventLoopDelay({ resolution: 1 });
+  const times: number[] = [];
+  const under = new Set<Promise<unknown>>();
+  const begunAt = performance.now();
+  let due = begunAt;
+  let dueMeant = begunAt;
+  loop.enable();
+  while (performance.now() - begunAt < PHASE_S * 1_000) {
+    await sleep(Math.max(0, due - performance.now()));
+    if (withMeaning && performance.now() >= dueMeant) {
+      dueMeant += 1_000 / MEANT_A_SECOND;
+      const one: Promise<unknown> = answer(aQuestion()).finally(() => under.delete(one));
+      under.add(one);
+    }
+    const startedAt = performance.now();
+    await answer(exact[times.length % exact.length] ?? '');
+    times.push(performance.now() - Math.min(startedAt, due + 1));
+    due = Math.max(due + SURE_EVERY_MS, performance.now());
+  }
+  loop.disable();
+  await Promise.all(under);
+  return { p99: at(times, 0.99), blocked: loop.percentile(99.9) / 1e6 };
+};
+
+const rounds: { without: Awaited<ReturnType<typeof phase>>; beside: Awaited<ReturnType<typeof phase>> }[] = [];
+for (let round = 0; round < ROUNDS; round += 1) rounds.push({ without: await phase(false), beside: await phase(true) });
+
+/** Its own, and its share of what several workers' processes share. */
+const megabytesOf = (pid: number): number =>
+  Number(/^Pss:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/smaps_rollup`, 'utf8'))?.[1] ?? 0) / 1_000;
+const memory = enginesOf().reduce((sum, pid) => sum + megabytesOf(pid), 0) + vectorMegabytes;
+await embedder.close();
+
+const growth = median(rounds.map(({ without, beside }) => beside.p99 / without.p99));
+const blocked = median(rounds.map(({ beside }) => beside.blocked));
+console.log(`\nwhat meaning costs, ${knowledge.length} entries`);
+console.log(
+  `needs the model: ${meant.length} turns, p50 ${median(meant).toFixed(1)} ms, p95 ${at(meant, 0.95).toFixed(1)} ms`,
+);
+console.log(`sure by its words: p50 ${median(sure).toFixed(3)} ms`);
+for (const { without, beside } of rounds) {
+  console.log(
+    `sure turns' p99 ${without.p99.toFixed(2)} ms, beside ${MEANT_A_SECOND} others a second ${beside.p99.toFixed(2)} ms; event loop p99.9 ${without.blocked.toFixed(1)} and ${beside.blocked.toFixed(1)} ms`,
+  );
+}
+console.log(
+  `memory: ${memory.toFixed(0)} MB, of which vectors ${vectorMegabytes.toFixed(0)} MB; ${unknown} questions found no room`,
+);
+for (const [name, value, limit] of [
+  ['sure by its words, p50 in ms', median(sure), LIMITS.sure],
+  ['needs the model, p50 in ms', median(meant), LIMITS.meant],
+  ["growth of sure turns' p99", growth, LIMITS.growth],
+  ['event loop, p99.9 in ms', blocked, LIMITS.blocked],
+  ['megabytes a worker', memory, LIMITS.megabytes],
+] as const) {
+  const holds = value <= limit;
+  console.log(`${holds ? 'met   ' : 'MISSED'} ${name}: ${value.toFixed(2)} (at most ${limit})`);
+  if (!holds) process.exitCode = 1;
+}

@@ -1,0 +1,59 @@
+import { baseLanguage } from '../../src/turns/language/base.ts';
+import { decideLanguage } from '../../src/turns/language.ts';
+import { confidenceOf, featuresOf } from '../../workers/reply/engines/retrieval/confidence.ts';
+import { inSpokenOrder } from '../../workers/reply/engines/retrieval/find-answer.ts';
+import { buildIndex } from '../../workers/reply/engines/retrieval/knowledge-index.ts';
+import { searchGroup } from '../../workers/reply/engines/retrieval/search.ts';
+import { fitLogistic, probability, type Sample } from './least.ts';
+import { BASES, isEntry, loadBase, loadQuestions } from './sets.ts';
+
+const RIDGE = 0.02;
+const FOLDS = 5;
+
+const samplesOf = (): Sample[] => {
+  const samples: Sample[] = [];
+  const bases = new Map(BASES.map((name) => [name, { assistant: loadBase(name), index: buildIndex(loadBase(name)) }]));
+  for (const { base, half, expected, message } of loadQuestions()) {
+    const known = bases.get(base);
+    if (half !== 'tune' || !known) continue;
+    const spoken = baseLanguage(decideLanguage({ message, allowed: known.assistant.languages }).language);
+    let best: { features: number[]; entryId: string; confidence: number } | null = null;
+    for (const group of inSpokenOrder(known.index, spoken)) {
+      const { candidates, exact } = searchGroup(message, group, spoken);
+      const [top] = candidates;
+      if (!top || exact) continue;
+      const confidence = confidenceOf(top.evidence);
+      if (best !== null && confidence <= best.confidence) continue;
+      best = { features: featuresOf(top.evidence), entryId: group.entries[top.entry]?.entryId ?? '', confidence };
+    }
+    if (best) samples.push({ features: best.features, right: isEntry(best.entryId, expected), weight: 1 });
+  }
+  return samples;
+};
+
+const logLoss = (weights: number[], samples: Sample[]): number =>
+  -samples.reduce(
+    (sum, { features, right }) => sum + Math.log(Math.abs(1 - (right ? 1 : 0) - probability(weights, features))),
+    0,
+  ) / samples.length;
+
+/** The weights of `confidence.ts`, which words alone go by. */
+export const fitWords = () => {
+  const samples = samplesOf();
+  const folds = Array.from({ length: FOLDS }, (_, fold) =>
+    logLoss(
+      fitLogistic(
+        samples.filter((__, at) => at % FOLDS !== fold),
+        RIDGE,
+      ),
+      samples.filter((__, at) => at % FOLDS === fold),
+    ),
+  );
+  const weights = fitLogistic(samples, RIDGE);
+  return {
+    samples: samples.length,
+    weights,
+    logLoss: logLoss(weights, samples),
+    unseen: folds.reduce((a, b) => a + b) / FOLDS,
+  };
+};

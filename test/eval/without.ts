@@ -1,0 +1,38 @@
+import { registerHooks } from 'node:module';
+
+/** Loaded before anything else (`node --import`): the engine without a part of it, named by WITHOUT. */
+const PARTS: Record<string, [file: string, change: (source: string) => string][]> = {
+  'words of trade': [['concepts-trade.ts', () => 'export const TRADE = {};']],
+  'words of services': [['concepts-service.ts', () => 'export const SERVICE = {};']],
+  'words of software': [['concepts-software.ts', () => 'export const SOFTWARE = {};']],
+  'all concepts': [
+    [
+      'concepts.ts',
+      () =>
+        'export const relatedTo = () => []; export const conceptOf = () => null; export const phraseConcept = () => null; export const nearConcept = () => null;',
+    ],
+  ],
+  'what goes with what': [['concepts.ts', (source) => source.replace('RELATED[concept] ?? []', '[]')]],
+  'concepts of misspelt words': [
+    ['concepts.ts', (source) => source.replace('if (word.length < SHORTEST_FUZZY) return null;', 'return null;')],
+  ],
+  'filler words': [['fillers.ts', () => 'export const FILLERS = {};']],
+};
+
+export const PART_NAMES = Object.keys(PARTS);
+
+const without = process.env['WITHOUT'];
+if (without) {
+  const changes = PARTS[without] ?? [];
+  registerHooks({
+    load: (url, context, next) => {
+      const loaded = next(url, context);
+      const [, change] = changes.find(([file]) => url.endsWith(`/retrieval/${file}`)) ?? [];
+      if (!change) return loaded;
+      const before = String(loaded.source);
+      const source = change(before);
+      if (source === before) throw new Error(`${url} has changed: nothing was taken out of it`);
+      return { ...loaded, source };
+    },
+  });
+}

@@ -1,0 +1,151 @@
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { eventually } from '../support/eventually.ts';
+import { aHotel, HOTEL } from '../support/guests.ts';
+import { enginesOf, isLocalModelFor, modelFolder } from '../support/semantic.ts';
+import { openStack, type Stack } from '../support/stack.ts';
+
+const SLOW = { timeout: 120_000 };
+
+/** Two workers, each with a model of its own, and a hotel that both know. */
+let stack: Stack;
+let hotel: Awaited<ReturnType<typeof aHotel>>;
+
+beforeAll(async () => {
+  if (!isLocalModelFor) return;
+  stack = await openStack({ env: { SEMANTIC_DIR: modelFolder() }, replyWorkers: 2, deliveryWorkers: 0 });
+  hotel = await aHotel(stack);
+}, SLOW.timeout);
+afterAll(async () => stack?.close());
+
+const PETS = 'Are pets allowed?';
+
+test.runIf(isLocalModelFor)(
+  'what is asked in other words is answered, and the reason tells of both kinds of evidence',
+  SLOW,
+  async () => {
+    const ask = hotel.aGuest();
+
+    const other = await ask('can I bring my dog');
+    const same = await ask(PETS);
+
+    expect(other.reply).toBe(hotel.answerTo(PETS));
+    expect(other.why).toMatchObject({ kind: 'answer', by: 'both' });
+    expect(other.why?.hits[0]).toEqual({
+      entryId: expect.any(String),
+      score: expect.any(Number),
+      words: expect.any(Number),
+      meaning: expect.closeTo(0.843, 2),
+    });
+    expect(other.why?.hits[0]?.words).toBeLessThan(0.5);
+    expect(JSON.stringify(other.why)).not.toContain('dog');
+    expect(same).toMatchObject({ reply: hotel.answerTo(PETS), why: { kind: 'answer', by: 'wording' } });
+  },
+);
+
+test.runIf(isLocalModelFor)(
+  'a question in German finds an English entry, and the German one where there is one',
+  SLOW,
+  async () => {
+    const german = {
+      question: 'Sind Haustiere erlaubt?',
+      answer: 'Ja, ein Hund oder eine Katze pro Zimmer.',
+      language: 'de',
+    };
+    const both = await aHotel(stack, { knowledge: [...HOTEL, { variants: [], actions: [], tags: [], ...german }] });
+
+    const given = await hotel.aGuest()('Darf ich meinen Hund mitbringen?');
+    const translated = await both.aGuest()('Darf ich meinen Hund mitbringen?');
+
+    expect(given.reply).toContain(hotel.answerTo(PETS));
+    expect(translated.reply).toBe(german.answer);
+  },
+);
+
+test.runIf(isLocalModelFor)('a near miss offers up to three questions, and pressing one answers', SLOW, async () => {
+  const ask = hotel.aGuest();
+
+  const offer = await ask('is it ok if my cat comes along');
+  const questions = offer.actions.filter(({ type }) => type === 'reply');
+  const pressed = await ask(questions.find(({ label }) => label === PETS)?.payload ?? 'nothing to press');
+
+  expect(offer.why?.kind).toBe('askBack');
+  expect(questions.length).toBeGreaterThan(0);
+  expect(questions.length).toBeLessThanOrEqual(3);
+  expect(pressed.reply).toBe(hotel.answerTo(PETS));
+});
+
+test.runIf(isLocalModelFor)(
+  'what the knowledge does not hold is not answered, however near it sounds',
+  SLOW,
+  async () => {
+    for (const message of [
+      'who won the football last night',
+      'how do I cancel my newspaper',
+      'do you have a tennis court',
+    ]) {
+      const { why } = await hotel.aGuest()(message);
+      expect([message, why?.kind]).toEqual([message, expect.stringMatching(/^(unsure|askBack)$/)]);
+    }
+  },
+);
+
+test.runIf(isLocalModelFor)(
+  'a question that leans on the one before is understood with it, a new one is not',
+  SLOW,
+  async () => {
+    const ask = hotel.aGuest();
+
+    await ask(PETS);
+    const leaning = await ask('do they cost extra?');
+    const alone = await ask('from when can we check in');
+
+    expect(leaning.reply).toBe(hotel.answerTo(PETS));
+    expect(alone.reply).toBe(hotel.answerTo('What time is check-in?'));
+  },
+);
+
+test.runIf(isLocalModelFor)(
+  'without its model a turn is answered by its words, and by both once it is back',
+  SLOW,
+  async () => {
+    const before = await hotel.aGuest()('can I bring my dog');
+
+    for (const pid of enginesOf()) process.kill(pid, 'SIGKILL');
+    const worded = await hotel.aGuest()('when is the breakfast');
+    const missed = await hotel.aGuest()('may I take my dog along');
+
+    expect(before.why?.by).toBe('both');
+    expect(worded.reply).toBe(hotel.answerTo('When is breakfast served?'));
+    expect(missed.why?.by).not.toBe('both');
+    await eventually(async () => expect((await hotel.aGuest()('can I bring a dog')).why?.by).toBe('both'), 20_000);
+  },
+);
+
+test.runIf(isLocalModelFor)('with SEMANTIC=off words decide alone', SLOW, async () => {
+  const dull = await openStack({ env: { SEMANTIC: 'off', SEMANTIC_DIR: modelFolder() }, deliveryWorkers: 0 });
+  onTestFinished(dull.close);
+  const inn = await aHotel(dull, { known: false });
+
+  const worded = await inn.aGuest()('when is the breakfast');
+  const missed = await inn.aGuest()('can I bring my dog');
+
+  expect(worded).toMatchObject({ reply: inn.answerTo('When is breakfast served?'), why: { by: 'words' } });
+  expect(missed.reply).not.toBe(inn.answerTo(PETS));
+  expect(missed.why?.hits.every(({ meaning }) => meaning === undefined)).toBe(true);
+});
+
+test.runIf(isLocalModelFor)('two workers give the same answers', SLOW, async () => {
+  const messages = [
+    'can I bring my dog',
+    'may I take my dog along',
+    'until when do we have to be out',
+    'is the wifi free',
+  ];
+
+  const rounds = await Promise.all(
+    [1, 2, 3, 4].map(() => Promise.all(messages.map(async (message) => (await hotel.aGuest()(message)).reply))),
+  );
+
+  for (const replies of rounds) expect(replies).toEqual(rounds[0]);
+  expect(rounds[0]?.[0]).toBe(hotel.answerTo(PETS));
+});

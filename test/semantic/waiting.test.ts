@@ -1,0 +1,93 @@
+import { expect, test } from 'vitest';
+import { anAssistant, anEntry, aTurn, type TestAssistant } from '../support/builders.ts';
+import { anEmbedder } from '../support/embedder.ts';
+import { eventually } from '../support/eventually.ts';
+import { useStack } from '../support/stack.ts';
+
+const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
+
+const KNOWLEDGE = [
+  anEntry({ question: 'When are you open?', answer: 'From nine to five.' }),
+  anEntry({ question: 'Can I pay by card?', answer: 'By any card.' }),
+  anEntry({ question: 'Is there parking?', answer: 'Behind the house.' }),
+];
+
+/** An assistant whose vectors are made, and no worker any more. */
+const aKnown = async (): Promise<TestAssistant> => {
+  const assistant = await anAssistant(stack, { knowledge: KNOWLEDGE });
+  const worker = await stack.startReplyWorker(undefined, anEmbedder());
+  await eventually(async () => {
+    const { semantic, version } = await stack.service.assistants.getAssistant(assistant.assistantId);
+    expect(semantic).toMatchObject({ version, answers: KNOWLEDGE.length });
+  });
+  await worker.close();
+  return assistant;
+};
+
+const waitInLine = async ({ call }: TestAssistant, messages: string[]): Promise<string> => {
+  const { session_id } = aTurn();
+  let conversationId = '';
+  for (const message of messages) {
+    const headers = { Prefer: 'respond-async' };
+    const { status, body } = await call<{ conversationId: string }>('/api/v1/chat', {
+      body: { session_id, message, language: 'en' },
+      headers,
+    });
+    expect(status).toBe(202);
+    conversationId = body.conversationId;
+  }
+  return conversationId;
+};
+
+test('an answer that is sure by its words does not wait for the model that the next in its line waits for', async () => {
+  const assistant = await aKnown();
+  const slow = anEmbedder();
+  const gate = Promise.withResolvers<void>();
+  const asked = Promise.withResolvers<void>();
+  slow.gate = () => {
+    asked.resolve();
+    return gate.promise;
+  };
+  const conversationId = await waitInLine(assistant, [
+    'When are you open?',
+    'somewhere for my lorry',
+    'Can I pay by card?',
+  ]);
+
+  const worker = await stack.startReplyWorker(undefined, slow);
+  await asked.promise;
+  await eventually(async () => {
+    const { body } = await assistant.history(conversationId);
+    expect(body.messages.map(({ content }) => content)).toContain('From nine to five.');
+  });
+  gate.resolve();
+  await eventually(async () => {
+    const { body } = await assistant.history(conversationId);
+    expect(body.messages.filter(({ role }) => role === 'assistant')).toHaveLength(3);
+  });
+
+  await worker.close();
+});
+
+test('a turn waits for its model for two seconds at most; then it is answered by its words', async () => {
+  const assistant = await aKnown();
+  const stuck = anEmbedder();
+  const end = Promise.withResolvers<void>();
+  stuck.gate = () => end.promise;
+  const worker = await stack.startReplyWorker(undefined, stuck);
+
+  const startedAt = performance.now();
+  const { status, body } = await assistant.chat(
+    aTurn({ message: 'is there any place for parking a lorry', language: 'en' }),
+  );
+  const ms = performance.now() - startedAt;
+  end.resolve();
+
+  expect(status).toBe(200);
+  expect(ms).toBeLessThan(6_000);
+  const why = stack.logs.findLast(
+    ({ msg, conversationId }) => msg === 'turn ended' && conversationId === body.conversationId,
+  )?.['why'];
+  expect(why).toMatchObject({ by: 'words only', hits: [expect.not.objectContaining({ meaning: expect.anything() })] });
+  await worker.close();
+});

@@ -1,0 +1,54 @@
+import type { Assistant } from '../../../src/assistants/assistant.ts';
+import type { Logger } from '../../../src/platform/logger.ts';
+import type { Embedder } from '../embedder/embedder.ts';
+import type { VectorsOf } from './reader.ts';
+import type { Weighed, WeighOptions } from './weigh.ts';
+
+/** What a text means, told by how near each entry is. Null: not to be had right now; what its words say stands. */
+export type Meaning = (text: string, keep: ReadonlySet<string>, options?: WeighOptions) => Promise<Weighed | null>;
+
+/** Of one assistant; undefined where there is no model or nothing made by it, so that nobody waits for it. */
+export type MeaningOf = (assistant: Pick<Assistant, 'assistantId' | 'version' | 'semantic'>) => Meaning | undefined;
+
+/** The embedder keeps to less by itself; the first look at thousands of entries may take longer, and goes on beside the turns. */
+const LONGEST_MS = 2_000;
+
+const inTime = async <Value>(work: Promise<Value>): Promise<Value | null> => {
+  const late = Promise.withResolvers<null>();
+  const timer = setTimeout(() => late.resolve(null), LONGEST_MS);
+  try {
+    return await Promise.race([work, late.promise]);
+  } finally {
+    clearTimeout(timer);
+  }
+};
+
+export const createMeaning = (embedder: Embedder, vectorsOf: VectorsOf, logger: Logger): MeaningOf => {
+  const weigh = async (
+    assistant: Parameters<MeaningOf>[0],
+    text: string,
+    keep: ReadonlySet<string>,
+    options?: WeighOptions,
+  ): Promise<Weighed | null> => {
+    const [vectors, embedded] = await Promise.all([vectorsOf(assistant), embedder.embed([text], 'query')]);
+    const [query] = embedded ?? [];
+    // The model may have become another one while it was asked.
+    if (!query || !vectors || vectors.model !== embedder.model()) return null;
+    return vectors.weigh(query, keep, options);
+  };
+
+  return (assistant) => {
+    const model = embedder.model();
+    if (model === null || assistant.semantic?.model !== model) return undefined;
+    return (text, keep, options) =>
+      inTime(
+        weigh(assistant, text, keep, options).catch((cause: unknown) => {
+          logger.warn(
+            { err: cause, assistantId: assistant.assistantId },
+            'vectors could not be read: words alone stand',
+          );
+          return null;
+        }),
+      );
+  };
+};
