@@ -77,8 +77,9 @@ const meaning: Meaning = async (text, keep, options) => {
 };
 const engine = createRetrievalEngine();
 const { signal } = new AbortController();
-const answer = async (message: string) => {
-  const { language } = decideLanguage({ message, allowed: [] });
+/** As the API decides it, before a worker sees the turn. */
+const toTurn = (message: string) => ({ message, language: decideLanguage({ message, allowed: [] }).language });
+const answer = async ({ message, language }: ReturnType<typeof toTurn>) => {
   return engine.reply({ assistant, message, language, history: async () => [], signal, meaning });
 };
 
@@ -89,13 +90,16 @@ const at = (values: number[], share: number): number => {
 const median = (values: number[]): number => at(values, 0.5);
 
 /** Each asked once only: what is asked again needs no model. */
-const asked = [...loadUnseen(), ...loadQuestions()].filter(({ half }) => half === 'tune').map(({ message }) => message);
+const asked = [...loadUnseen(), ...loadQuestions()]
+  .filter(({ half }) => half === 'tune')
+  .map(({ message }) => toTurn(message));
 let next = 0;
-const aQuestion = (): string => {
+const aQuestion = (): ReturnType<typeof toTurn> => {
   next += 1;
-  return `${asked[next % asked.length]} ${'?'.repeat(Math.floor(next / asked.length))}`;
+  const { message, language } = asked[next % asked.length] ?? toTurn('');
+  return { message: `${message} ${'?'.repeat(Math.floor(next / asked.length))}`, language };
 };
-const exact = knowledge.slice(0, 200).map(({ question }) => question);
+const exact = knowledge.slice(0, 200).map(({ question }) => toTurn(question));
 
 for (const message of exact) await answer(message);
 
@@ -106,7 +110,7 @@ for (let turn = 0; turn < ALONE; turn += 1) {
   const { why } = await answer(aQuestion());
   if (why['by'] === 'both') meant.push(performance.now() - startedAt);
   const exactAt = performance.now();
-  await answer(exact[turn % exact.length] ?? '');
+  await answer(exact[turn % exact.length] ?? toTurn(''));
   sure.push(performance.now() - exactAt);
 }
 
@@ -127,7 +131,7 @@ const phase = async (withMeaning: boolean): Promise<{ p99: number; blocked: numb
       under.add(one);
     }
     const startedAt = performance.now();
-    await answer(exact[times.length % exact.length] ?? '');
+    await answer(exact[times.length % exact.length] ?? toTurn(''));
     times.push(performance.now() - Math.min(startedAt, due + 1));
     due = Math.max(due + SURE_EVERY_MS, performance.now());
   }

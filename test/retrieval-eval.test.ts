@@ -28,10 +28,10 @@ test.runIf(isLocalModelFor)(
 
     const [right, reached, wrong, answered, cross] = limitsOf(measured, LIMITS.meaning);
     expect(countOf(measured)).toBeGreaterThan(200);
-    expect(right?.share).toBeGreaterThanOrEqual(0.4);
-    expect(reached?.share).toBeGreaterThanOrEqual(0.7);
-    expect(wrong?.share).toBeLessThanOrEqual(0.05);
-    expect(answered?.share).toBeLessThanOrEqual(0.16);
-    expect(cross?.share).toBeGreaterThanOrEqual(0.4);
+    expect(right?.share).toBeGreaterThanOrEqual(0.45);
+    expect(reached?.share).toBeGreaterThanOrEqual(0.8);
+    expect(wrong?.share).toBeLessThanOrEqual(0.04);
+    expect(answered?.share).toBeLessThanOrEqual(0.1);
+    expect(cross?.share).toBeGreaterThanOrEqual(0.6);
   },
 );

@@ -7,7 +7,7 @@ export type KnownEntry = { entryId: string; hash: string; kinds: TextKind[]; vec
 export type VectorHit = { entryId: string; kind: TextKind; cosine: number };
 
 /** Turns go on after so long. */
-export const SLICE_MS = 2;
+const SLICE_MS = 2;
 export const ENTRIES_A_LOOK = 32;
 
 /** Both are normalised, so this is their cosine. Four sums at a time, since each addition waits for the one before it. */

@@ -1,5 +1,5 @@
 import { setImmediate } from 'node:timers/promises';
-import { dot, ENTRIES_A_LOOK, type KnownEntry, SLICE_MS } from './scan.ts';
+import { dot, ENTRIES_A_LOOK, type KnownEntry } from './scan.ts';
 
 /** How near an entry is: by the nearest of its questions, and by its answer (null where that has no vector). */
 export type Near = { entryId: string; asked: number; answer: number | null };
@@ -10,6 +10,8 @@ export type Weighed = { entries: Near[]; asked: Spread; answer: Spread };
 export type WeighOptions = { keptOnly?: boolean };
 
 const NEAREST = 8;
+/** Others go on after so long: a turn that needs no model takes less than this. */
+const SLICE_MS = 0.5;
 
 const createSpread = () => {
   let count = 0;

@@ -12,8 +12,8 @@ type Asked = { turn: TurnContext; question: string; spoken: string; index: Knowl
 type Found = { ranked: Ranked[]; whole: Weighed };
 
 const MAX_HITS = 3;
-/** Below this nothing makes an answer of it, so no doubt needs to be looked into. */
-const WORTH_A_DOUBT = 0.35;
+/** Below, nothing makes an answer of it, and above, nothing takes it away: no doubt needs to be looked into. */
+const WORTH_A_DOUBT = { from: 0.35, to: 0.95 };
 
 const findOne = async (
   { turn, spoken, index }: Asked,
@@ -25,7 +25,9 @@ const findOne = async (
   if (!whole) return null;
   const [first, ...others] = calibrated(featuresOf(asked, worded, whole));
   if (!first) return { ranked: [], whole };
-  const rest = first.confidence < WORTH_A_DOUBT ? null : withoutStrange(asked, first);
+  const { from, to } = WORTH_A_DOUBT;
+  const isOpen = first.confidence >= from && first.confidence <= to;
+  const rest = isOpen ? withoutStrange(asked, first) : null;
   const weighed = rest === null ? null : await turn.meaning?.(rest, new Set([first.entry.entryId]), { keptOnly: true });
   const doubts = weighed ? doubtsOf(first.entry.entryId, whole, weighed) : null;
   const sure = doubts ? { ...first, confidence: doubted(first.confidence, doubts) } : first;
