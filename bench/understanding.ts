@@ -45,8 +45,13 @@ const knowledge: KnowledgeEntry[] = [...BASES, ...UNSEEN_BASES].flatMap((base) =
 for (let number = knowledge.length; number < ENTRIES; number += 1) {
   const question = `How do I order model ${number} of the catalogue?`;
   knowledge.push({
-    ...{ entryId: `made-${number}`, question, variants: [], answer: 'Online.' },
-    ...{ language: 'en', actions: [], tags: [] },
+    entryId: `made-${number}`,
+    question,
+    variants: [],
+    answer: 'Online.',
+    language: 'en',
+    actions: [],
+    tags: [],
   });
 }
 let seed = 1;
@@ -66,8 +71,13 @@ const entries = knowledge.map(
 const vectorMegabytes = (process.memoryUsage().arrayBuffers - vectorsBefore) / 1e6;
 
 const assistant: AssistantProfile = {
-  ...{ assistantId: 'bench', version: '1', name: 'Bench', instructions: '' },
-  ...{ languages: [], threshold: null, knowledge },
+  assistantId: 'bench',
+  version: '1',
+  name: 'Bench',
+  instructions: '',
+  languages: [],
+  threshold: null,
+  knowledge,
 };
 let unknown = 0;
 const meaning: Meaning = async (text, keep, options) => {
@@ -96,7 +106,7 @@ const asked = [...loadUnseen(), ...loadQuestions()]
 let next = 0;
 const aQuestion = (): ReturnType<typeof toTurn> => {
   next += 1;
-  const { message, language } = asked[next % asked.length] ?? toTurn('');
+  const { message, language } = asked[(next * 7) % asked.length] ?? toTurn('');
   return { message: `${message} ${'?'.repeat(Math.floor(next / asked.length))}`, language };
 };
 const exact = knowledge.slice(0, 200).map(({ question }) => toTurn(question));
