@@ -1,4 +1,5 @@
-import { registerHooks } from 'node:module';
+import { readFileSync } from 'node:fs';
+import { registerHooks, stripTypeScriptTypes } from 'node:module';
 
 /** Loaded before anything else (`node --import`): the engine without a part of it, named by WITHOUT. */
 const PARTS: Record<string, [file: string, change: (source: string) => string][]> = {
@@ -29,10 +30,10 @@ if (without) {
       const loaded = next(url, context);
       const [, change] = changes.find(([file]) => url.endsWith(`/retrieval/${file}`)) ?? [];
       if (!change) return loaded;
-      const before = String(loaded.source);
+      const before = readFileSync(new URL(url), 'utf8');
       const source = change(before);
       if (source === before) throw new Error(`${url} has changed: nothing was taken out of it`);
-      return { ...loaded, source };
+      return { ...loaded, source: stripTypeScriptTypes(source), format: 'module' };
     },
   });
 }
