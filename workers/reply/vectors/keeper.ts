@@ -85,7 +85,8 @@ export const openVectorKeeper = async (embedder: Embedder, options: Options): Pr
   };
 
   await tell();
-  lifecycle.add('embedder offered', worker, (id) => embedders.leave(id));
+  // A worker that ends without a word is forgotten by itself; a MongoDB that is away must not fail the stop.
+  lifecycle.add('embedder offered', worker, (id) => embedders.leave(id).catch(() => undefined));
   lifecycle.add('knowledge vectors', running, (all) => Promise.all(all.values()));
   const sweeper = startSweeper('knowledge vectors', sweep, { logger });
   lifecycle.add('knowledge sweep', sweeper, (one) => one.stop());
