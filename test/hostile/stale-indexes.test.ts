@@ -119,6 +119,7 @@ describe('an index that others made stays', () => {
  */
 const EVER_DECLARED: Record<string, string[]> = {
   apiKeys: ['hash_1', 'assistantId_1_createdAt_-1'],
+  assistants: ['semantic.model_1', 'semantic.stale_1'],
   audit: ['at_1', 'at_-1__id_-1', 'operatorId_1_at_-1__id_-1', 'target_1_at_-1__id_-1'],
   conversations: ['waiting_heads', 'outbox_heads', 'openings', 'by_change'],
   deliveries: [
@@ -131,9 +132,11 @@ const EVER_DECLARED: Record<string, string[]> = {
     'failures',
     'refusals',
   ],
+  embedders: ['seenAt_1'],
   endpoints: ['assistantId_1_createdAt_1', 'assistantId_1_place_1', 'pause_1'],
   idempotencyKeys: ['createdAt_1', 'conversationId_1'],
   knowledge: ['assistantId_1_position_1'],
+  knowledgeVectors: ['assistantId_1_live_1_model_1_hash_1__id_1', 'removedAt_1'],
   operatorSessions: ['expires_1'],
   operators: ['email_1', 'links'],
   tombstones: ['purgeAt_1'],

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { VectorStore } from '../../../src/assistants/knowledge-vectors.ts';
 import type { Hold, SemanticState } from '../../../src/assistants/semantic-state.ts';
 import { newToken } from '../../../src/platform/ids.ts';
@@ -53,7 +54,11 @@ export const createRun = ({ vectors, semantic, embedder, others, draining, logge
       if (!group) break;
       if (passed) return passed;
       if (draining.aborted) return { kind: 'put down' };
-      if (!(await makeVectors({ assistantId, model, plan, group }))) {
+      const making = makeVectors({ assistantId, model, plan, group });
+      // A call that takes long must not hide what those before it made.
+      const isSlow = sleep(TELL_EVERY_MS, true, { ref: false });
+      if ((await Promise.race([making, isSlow.then(() => 'slow')])) === 'slow') passed = await tell();
+      if (!(await making)) {
         failedInARow += 1;
         if (failedInARow === FAILED_IN_A_ROW || embedder.model() !== model) return { kind: 'put down' };
         if (group.length > 1) groups.push(...group.map((one) => [one]));
