@@ -5,7 +5,7 @@ import { validate } from '../platform/validation.ts';
 export const DEFAULT_PROVIDER_TIMEOUT_MS = 20_000;
 
 /** A pattern for the end tries every slash before it. */
-const withoutSlashes = (address: string): string => {
+export const withoutSlashes = (address: string): string => {
   let end = address.length;
   while (address[end - 1] === '/') end -= 1;
   return address.slice(0, end);

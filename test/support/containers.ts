@@ -35,7 +35,10 @@ export const startContainers = async (settings: Record<string, string>) => {
   for (const [name, service] of ownServices(readCompose({ dotEnv }))) {
     const port = await freePort().then(String);
     const addresses = { MONGODB_URL, REDIS_URL, HOST: '127.0.0.1', PORT: port, WORKER_HEALTH_PORT: port };
-    const env = { ...environmentOf(service, { dotEnv }), ...addresses };
+    const settled = environmentOf(service, { dotEnv });
+    // What stands at this path in the image stands in its folder here.
+    const SEMANTIC_DIR = join(image.stage.root, settled['SEMANTIC_DIR'] ?? '');
+    const env = { ...settled, ...addresses, SEMANTIC_DIR };
     const child = image.start(service.command, env);
     const log: string[] = [];
     for (const stream of [child.stdout, child.stderr]) {

@@ -1,3 +1,4 @@
+import { withoutSlashes } from '../../../src/assistants/engine-settings.ts';
 import type { Dispatcher } from 'undici';
 import * as z from 'zod';
 import { type Source, SourceError, type SourceKind, type TextKind } from './backend.ts';
@@ -25,7 +26,7 @@ const readVectors = (answer: unknown, count: number): Float32Array[] => {
 /** An OpenAI-compatible `/embeddings` endpoint. One kind of vector for questions and passages: it knows no difference. */
 export const remoteModel = ({ url, model, key, dispatcher, allowPrivate }: Options): SourceKind => {
   const ask = async (texts: string[]): Promise<Float32Array[]> => {
-    const answer = await postJson(`${url.replace(/\/+$/, '')}/embeddings`, {
+    const answer = await postJson(`${withoutSlashes(url)}/embeddings`, {
       body: { model, input: texts.map((text) => text || ' '), encoding_format: 'float' },
       headers: key === undefined ? {} : { Authorization: `Bearer ${key}` },
       dispatcher,
