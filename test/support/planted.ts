@@ -10,7 +10,7 @@ export const FAULTS: Record<string, Fault[]> = {
       file: 'src/conversations/line.ts',
       from: '.update(message)',
       to: '.update(message + Math.random())',
-      noticedBy: 'test/retries.test.ts',
+      noticedBy: 'test/chat/retries.test.ts',
     },
   ],
   'order off': [
@@ -18,7 +18,7 @@ export const FAULTS: Record<string, Fault[]> = {
       file: 'src/conversations/new-turn.ts',
       from: '$push: { waiting, ...(announcement && { outbox: announcement }) },',
       to: '$push: { waiting: { $each: [waiting], $position: 0 }, ...(announcement && { outbox: announcement }) },',
-      noticedBy: 'test/order.test.ts',
+      noticedBy: 'test/turns/order.test.ts',
     },
   ],
   'claim off': [
@@ -26,7 +26,7 @@ export const FAULTS: Record<string, Fault[]> = {
       file: 'src/events/claims.ts',
       from: 'const inserted = reply !== null && error === undefined;',
       to: 'const inserted = reply !== null;',
-      noticedBy: 'test/queue-rules.test.ts',
+      noticedBy: 'test/turns/queue-rules.test.ts',
     },
   ],
   'batch not tried apart': [
@@ -34,7 +34,7 @@ export const FAULTS: Record<string, Fault[]> = {
       file: 'src/platform/batch.ts',
       from: 'if (batch.length === 1 || isShared(cause)) {',
       to: 'if (batch.length > 0 || isShared(cause)) {',
-      noticedBy: 'test/batch.test.ts',
+      noticedBy: 'test/platform/batch.test.ts',
     },
   ],
   'commit split in two': [
@@ -42,13 +42,13 @@ export const FAULTS: Record<string, Fault[]> = {
       file: 'src/conversations/commit.ts',
       from: 'items.map(({ statement }) => statement),',
       to: 'items.map(({ statement: { q, u: { $pop: _one, $pull: _some, ...u } } }) => ({ q, u })),',
-      noticedBy: 'test/queue-rules.test.ts',
+      noticedBy: 'test/turns/queue-rules.test.ts',
     },
     {
       file: 'src/conversations/commit.ts',
       from: 'if (n === items.length) return items.map(() => true);',
       to: "await new Promise((done) => setTimeout(done, 5)); await updateMany(connection, 'conversations', items.map(({ key }) => ({ q: { _id: key }, u: { $pop: { waiting: -1 } } }))); if (n === items.length) return items.map(() => true);",
-      noticedBy: 'test/queue-rules.test.ts',
+      noticedBy: 'test/turns/queue-rules.test.ts',
     },
   ],
 };

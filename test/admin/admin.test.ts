@@ -1,0 +1,226 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, test } from 'vitest';
+import { adminJson, runAdmin } from '../support/admin.ts';
+import { aTurn, anAssistant, request } from '../support/builders.ts';
+import { eventually } from '../support/eventually.ts';
+import { useStack } from '../support/stack.ts';
+
+const stack = useStack();
+const folder = mkdtempSync(join(tmpdir(), 'parley-admin-'));
+const UNKNOWN = '00000000-0000-4000-8000-000000000000';
+
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+const admin = <Value = Record<string, unknown>>(...args: string[]): Promise<Value> =>
+  adminJson<Value>(stack.env, ...args);
+const chat = (apiKey: string, body = aTurn()) => request(`${stack.url}/api/v1/chat`, { body, bearer: apiKey });
+const file = (name: string, text: string): string => {
+  const path = join(folder, name);
+  writeFileSync(path, text);
+  return path;
+};
+
+describe('assistants, knowledge and keys', () => {
+  test('an assistant, its knowledge and a key made by the command answer over HTTP', async () => {
+    const { assistantId } = await admin<{ assistantId: string }>(
+      'assistant',
+      'create',
+      '--name',
+      'Shop',
+      '--dedupe-window',
+      '5',
+    );
+    const entries = [{ question: 'What are your opening hours?', answer: 'Nine to five.' }, { question: 'No answer' }];
+    const path = file('faq.json', JSON.stringify(entries, null, 1));
+    const [imported, made] = await Promise.all([
+      admin('knowledge', 'import', '--assistant', assistantId, path),
+      admin<{ apiKey: string }>('key', 'create', '--assistant', assistantId, '--name', 'web', '--limit', '7'),
+    ]);
+
+    const answer = await chat(made.apiKey);
+
+    expect(imported).toEqual({ imported: 1, refused: [{ line: 6, reason: 'entry 2: answer is required' }] });
+    expect(Object.keys(made)).toEqual(['keyId', 'apiKey']);
+    expect(answer.status).toBe(200);
+    expect(answer.body.reply).toContain('Nine to five.');
+    expect(answer.headers.get('x-ratelimit-limit')).toBe('7');
+    expect(await admin('assistant', 'show', assistantId)).toMatchObject({
+      name: 'Shop',
+      dedupeWindowSeconds: 5,
+      knowledgeEntries: 1,
+    });
+  });
+
+  test('lists show what there is, and no secret', async () => {
+    const { assistantId, apiKey, keyId } = await anAssistant(stack);
+
+    const [assistants, keys, knowledge] = await Promise.all([
+      admin<{ assistantId: string }[]>('assistant', 'list'),
+      admin('key', 'list', '--assistant', assistantId),
+      admin('knowledge', 'list', '--assistant', assistantId),
+    ]);
+
+    expect(assistants.map((one) => one.assistantId)).toContain(assistantId);
+    expect(keys).toMatchObject([{ keyId, lastFour: apiKey.slice(-4), revokedAt: null }]);
+    expect(knowledge).toMatchObject([{ question: 'What are your opening hours?' }]);
+    expect(JSON.stringify([assistants, keys])).not.toMatch(/sessionKey|tokenHash|"hash"|sk_/);
+  });
+
+  test('a rotated key keeps its id and limit, and the old secret ends; a revoked one ends for good', async () => {
+    const { apiKey, keyId } = await anAssistant(stack, { limitPerMinute: 500 });
+    expect((await chat(apiKey)).status).toBe(200);
+
+    const rotated = await admin<{ keyId: string; apiKey: string }>('key', 'rotate', keyId);
+    await eventually(async () => expect((await chat(apiKey)).status).toBe(401));
+    const answer = await chat(rotated.apiKey);
+    const revoked = await admin('key', 'revoke', keyId);
+    await eventually(async () => expect((await chat(rotated.apiKey)).status).toBe(401));
+    const again = await runAdmin(stack.env, ['key', 'rotate', keyId]);
+
+    expect(rotated.keyId).toBe(keyId);
+    expect(answer.status).toBe(200);
+    expect(answer.headers.get('x-ratelimit-limit')).toBe('500');
+    expect(revoked).toMatchObject({ keyId, revokedAt: expect.any(String) });
+    expect(again).toMatchObject({ status: 1, stderr: `There is no live key ${keyId}.\n` });
+  });
+
+  test('knowledge can be replaced, in any format, and a file without a good row replaces nothing', async () => {
+    const { assistantId } = await anAssistant(stack);
+    const replace = (path: string) => admin('knowledge', 'import', '--assistant', assistantId, '--replace', path);
+    const known = () => stack.service.assistants.listKnowledge(assistantId);
+
+    const first = await replace(file('faq.csv', 'question,answer,variants\nPrice?,Five,How much?|Cost?\n,Six,\n'));
+    const afterFirst = await known();
+    await replace(file('faq.md', '# Help\n\n## Price?\n\nSeven **euros**.\n'));
+    const nothing = await replace(file('bad.csv', 'question,answer\nOnly a question,\n'));
+
+    expect(first).toEqual({ imported: 1, refused: [{ line: 3, reason: 'question is required' }] });
+    expect(afterFirst).toMatchObject([{ question: 'Price?', answer: 'Five', variants: ['How much?', 'Cost?'] }]);
+    expect(nothing).toMatchObject({ imported: 0, refused: [{ line: 2 }] });
+    expect(await known()).toMatchObject([{ answer: 'Seven euros.' }]);
+  });
+});
+
+test('the inbound webhook channel is set with a token, opened with a warning, limited and taken off', async () => {
+  const { assistantId } = await anAssistant(stack);
+  const path = `/api/v1/channels/webhook/${assistantId}`;
+  const set = (...options: string[]) => admin('channel', 'set', '--assistant', assistantId, ...options);
+  const callUntil = (status: number, bearer: string | null = null) =>
+    eventually(async () => {
+      const answer = await request(`${stack.url}${path}`, { body: aTurn(), bearer });
+      expect(answer.status).toBe(status);
+      return answer;
+    });
+
+  const closed = await set('--token', 't-1', '--limit', '900');
+  const limited = await callUntil(200, 't-1');
+  await callUntil(401);
+  const open = await set('--open');
+  await callUntil(200);
+  const off = await set('--off');
+  await callUntil(404);
+
+  expect(closed).toEqual({ assistantId, connected: true, open: false, limitPerMinute: 900, path });
+  expect(limited.headers.get('x-ratelimit-limit')).toBe('900');
+  expect(open).toMatchObject({ open: true, limitPerMinute: 900, warning: expect.stringContaining('whoever knows') });
+  expect(off).toMatchObject({ connected: false, open: false });
+});
+
+describe('conversations', () => {
+  test('the list begins with the latest change', async () => {
+    const assistant = await anAssistant(stack);
+    const { body: first } = await assistant.chat(aTurn({ session_id: 'first' }));
+    const { body: second } = await assistant.chat(aTurn({ session_id: 'second' }));
+    await admin('conversation', 'tag', first.conversationId, 'late');
+
+    const listed = await admin<{ conversationId: string }[]>(
+      'conversation',
+      'list',
+      '--assistant',
+      assistant.assistantId,
+    );
+
+    expect(listed.map(({ conversationId }) => conversationId)).toEqual([first.conversationId, second.conversationId]);
+  });
+
+  test('resolving takes the first owner, and asks for an operator where there is none', async () => {
+    const assistant = await anAssistant(stack);
+    const { body } = await assistant.chat(aTurn());
+
+    const alone = await runAdmin(stack.env, ['conversation', 'resolve', body.conversationId, '--json']);
+    const given = { email: 'owner@example.com', password: 'correct horse battery' };
+    const { operatorId } = await stack.service.operators.createOperator({ ...given, role: 'owner' });
+    await stack.service.operators.createOperator({ ...given, email: 'second@example.com', role: 'owner' });
+    const resolved = await admin('conversation', 'resolve', body.conversationId);
+
+    expect(alone).toMatchObject({ status: 2, stdout: '' });
+    expect(JSON.parse(alone.stderr)).toMatchObject({ error: { code: 'usage' } });
+    expect(resolved).toMatchObject({ status: 'resolved', resolvedBy: operatorId });
+  });
+});
+
+describe('the command itself', () => {
+  test('says in one line what is wrong, with its status', async () => {
+    const { assistantId } = await anAssistant(stack);
+    const [unknown, unknownJson, missing, badNumber, noCommand, badUrl, badFile] = await Promise.all(
+      [
+        ['key', 'list', '--assistant', UNKNOWN],
+        ['turn', 'show', UNKNOWN, '--json'],
+        ['key', 'create', '--name', 'x'],
+        ['key', 'create', '--assistant', assistantId, '--name', 'x', '--limit', 'many', '--json'],
+        ['nonsense'],
+        ['endpoint', 'add', '--assistant', assistantId, '--url', 'ftp://example.com', '--json'],
+        ['knowledge', 'import', '--assistant', assistantId, join(folder, 'none.json')],
+      ].map((args) => runAdmin(stack.env, args)),
+    );
+
+    expect(unknown).toMatchObject({ status: 1, stdout: '', stderr: `There is no assistant ${UNKNOWN}.\n` });
+    expect(unknownJson).toMatchObject({ status: 1, stdout: '' });
+    expect(JSON.parse(unknownJson?.stderr ?? '')).toEqual({
+      error: { code: 'not_found', message: `There is no turn ${UNKNOWN}.` },
+    });
+    expect(missing).toMatchObject({
+      status: 2,
+      stdout: '',
+      stderr: "required option '--assistant <id>' not specified\n",
+    });
+    expect(badNumber?.status).toBe(2);
+    expect(JSON.parse(badNumber?.stderr ?? '')).toMatchObject({
+      error: { code: 'usage', message: expect.stringContaining('whole number') },
+    });
+    expect(noCommand).toMatchObject({ status: 2, stderr: "unknown command 'nonsense'\n" });
+    expect(badUrl?.status).toBe(1);
+    expect(JSON.parse(badUrl?.stderr ?? '')).toMatchObject({
+      error: { code: 'validation_failed', message: expect.stringContaining('url') },
+    });
+    expect(badFile).toMatchObject({ status: 1, stderr: expect.stringContaining('ENOENT') });
+  });
+
+  test('gives text to people, help with an example, and ends by itself', async () => {
+    const { assistantId } = await anAssistant(stack, { input: { name: 'Bell\u0007\u001b[31m' } });
+
+    const text = await runAdmin(stack.env, ['assistant', 'list']);
+    const help = await runAdmin({}, ['key', 'create', '--help']);
+
+    expect(text.status).toBe(0);
+    expect(text.stdout).toMatch(/^ASSISTANT +NAME/);
+    expect(text.stdout).toContain(`${assistantId}  Bell\uFFFD\uFFFD[31m`);
+    expect(help.status).toBe(0);
+    expect(help.stdout).toMatch(/Example:\n {2}npm run admin -- key create --assistant [0-9a-f-]{36}/);
+    expect(help.stdout).toContain('--json');
+  });
+
+  test('says that a service is away, and soon', async () => {
+    const nowhere = { ...stack.env, MONGODB_URL: 'mongodb://127.0.0.1:1/x' };
+
+    const listed = await runAdmin(nowhere, ['assistant', 'list', '--json']);
+
+    expect(listed).toMatchObject({ status: 1, stdout: '' });
+    expect(JSON.parse(listed.stderr)).toMatchObject({
+      error: { code: 'unavailable', message: expect.stringMatching(/^MongoDB cannot be used at the address of/) },
+    });
+    expect(listed.ms).toBeLessThan(10_000);
+  });
+});

@@ -1,0 +1,87 @@
+import { expect, test } from 'vitest';
+import { runAdmin } from '../support/admin.ts';
+import { aTurn, anAssistant, request } from '../support/builders.ts';
+import { useStack } from '../support/stack.ts';
+
+const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0, env: { REPLY_TIMEOUT_MS: '200' } });
+
+type Found = { count: number; oldestMs: number; examples: string[] };
+type Report = {
+  ok: boolean;
+  problems: string[];
+  mongodb: { reachable: boolean; version: string; ms: number };
+  redis: { reachable: boolean };
+  queues: { name: string; workers: number; counts: Record<string, number>; oldestWaitingMs: number | null }[] | null;
+  stuck: Record<'staleHeads' | 'oldEvents' | 'sending' | 'queued', Found> | null;
+};
+
+const doctor = async (env: Record<string, string> = {}): Promise<{ status: number; report: Report }> => {
+  const { status, stdout } = await runAdmin({ ...stack.env, ...env }, ['doctor', '--json']);
+  return { status, report: JSON.parse(stdout) as Report };
+};
+
+test('a service without workers is not well, and what waits for them is named; with them nothing is wrong', async () => {
+  const { assistantId, chat } = await anAssistant(stack);
+  const { endpoint } = await stack.service.endpoints.addEndpoint(assistantId, { url: 'http://127.0.0.1:9999/hook' });
+  const { body } = await chat(aTurn());
+  const deliveryId = await stack.service.deliveries.queueTest(endpoint);
+  // Everything happened a minute ago.
+  const minuteAgo = new Date(Date.now() - 60_000);
+  const { mongo } = stack.service;
+  await mongo.collection('conversations').updateMany({}, [
+    {
+      $set: {
+        'opening.at': minuteAgo,
+        waiting: { $map: { input: '$waiting', in: { $mergeObjects: ['$$this', { acceptedAt: minuteAgo }] } } },
+        outbox: { $map: { input: '$outbox', in: { $mergeObjects: ['$$this', { at: minuteAgo }] } } },
+      },
+    },
+  ]);
+  await mongo.collection('deliveries').updateMany({}, { $set: { createdAt: minuteAgo } });
+
+  const ill = await doctor();
+  await mongo.collection('deliveries').updateMany({}, { $set: { outcome: 'sending' } });
+  const sending = await doctor();
+  await mongo.dropDatabase();
+  await stack.startReplyWorker();
+  await stack.startDeliveryWorker();
+  const well = await doctor();
+
+  expect(body).toMatchObject({ error: { code: 'reply_timeout' } });
+  expect(ill.status).toBe(1);
+  expect(ill.report).toMatchObject({ ok: false, mongodb: { reachable: true, ms: expect.any(Number) } });
+  expect(ill.report.queues).toMatchObject([
+    { name: 'turns', workers: 0, counts: { waiting: 1 }, oldestWaitingMs: expect.any(Number) },
+    { name: 'deliveries', workers: 0 },
+  ]);
+  expect(ill.report.stuck).toMatchObject({
+    staleHeads: { count: 1 },
+    oldEvents: { count: 1 },
+    sending: { count: 0 },
+    queued: { count: 1, examples: [deliveryId] },
+  });
+  expect(ill.report.stuck?.staleHeads.oldestMs).toBeGreaterThan(59_000);
+  expect(ill.report.problems).toContain('No worker is connected to the queue turns.');
+  expect(sending.report.stuck).toMatchObject({ sending: { count: 1, examples: [deliveryId] }, queued: { count: 0 } });
+  expect(well.report.problems).toEqual([]);
+  expect(well).toMatchObject({ status: 0, report: { ok: true, queues: [{ workers: 1 }, { workers: 1 }] } });
+});
+
+test('what is away is said, and the rest is still told', async () => {
+  const { status, report } = await doctor({ REDIS_URL: 'redis://127.0.0.1:1' });
+
+  expect(status).toBe(1);
+  expect(report).toMatchObject({ ok: false, mongodb: { reachable: true }, redis: { reachable: false }, queues: null });
+  expect(report.problems).toEqual(['Redis does not answer at the address of the environment.']);
+});
+
+test('a key that does not open the secrets of endpoints is noticed', async () => {
+  const { assistantId } = await anAssistant(stack);
+  await stack.service.endpoints.addEndpoint(assistantId, { url: 'http://127.0.0.1:9999/hook' });
+  expect((await request(`${stack.url}/readyz`)).status).toBe(200);
+
+  const { status, report } = await doctor({ ENCRYPTION_KEY: Buffer.alloc(32, 'another').toString('base64') });
+
+  expect(status).toBe(1);
+  expect(report.problems).toEqual([expect.stringMatching(/^ENCRYPTION_KEY does not open the secrets of 1 endpoints/)]);
+});

@@ -1,0 +1,39 @@
+import { expect, test } from 'vitest';
+import { adminJson, runAdmin } from '../support/admin.ts';
+import { useStack } from '../support/stack.ts';
+
+const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
+const PROVIDER = ['--engine', 'openai', '--base-url', 'http://127.0.0.1:9/v1/', '--model', 'm'];
+
+test('an assistant gets a provider and a guard, its key from a variable and never shown, and goes back', async () => {
+  const { assistantId } = await stack.service.assistants.createAssistant({ name: 'A' });
+  const env = { ...stack.env, PROVIDER_KEY: 'sk-very-secret' };
+  const update = ['assistant', 'update', assistantId];
+
+  const set = await runAdmin(env, [...update, ...PROVIDER, '--key-env', 'PROVIDER_KEY', '--guard', 'refuse', '--json']);
+  const shown = await runAdmin(env, ['assistant', 'show', assistantId]);
+  const back = await adminJson<{ engine: unknown; guard: string }>(env, ...update, '--engine', 'retrieval');
+
+  expect([set.status, JSON.parse(set.stdout)]).toMatchObject([
+    0,
+    { guard: 'refuse', engine: { kind: 'openai', baseUrl: 'http://127.0.0.1:9/v1', apiKey: 'configured' } },
+  ]);
+  expect(shown.stdout).toContain('m at http://127.0.0.1:9/v1 (key configured)');
+  for (const { stdout } of [set, shown]) expect(stdout).not.toMatch(/very-secret|apiKeySealed|v1\.development/);
+  expect(back).toMatchObject({ engine: { kind: 'retrieval' }, guard: 'refuse' });
+});
+
+test.each<[string, string[], Record<string, string>]>([
+  ['nothing to change', [], {}],
+  ['a provider without an address', ['--engine', 'openai', '--model', 'm'], {}],
+  ['a model without a provider', ['--model', 'm'], {}],
+  ['a variable that is not set', [...PROVIDER, '--key-env', 'MISSING'], {}],
+  ['a private address where those are refused', PROVIDER, { WEBHOOK_ALLOW_PRIVATE: 'false' }],
+])('%s is refused', async (_name, args, env) => {
+  const { assistantId } = await stack.service.assistants.createAssistant({ name: 'A' });
+
+  const { status } = await runAdmin({ ...stack.env, ...env }, ['assistant', 'update', assistantId, ...args]);
+
+  expect(status).toBeGreaterThan(0);
+  expect((await stack.service.assistants.getAssistant(assistantId)).engine).toEqual({ kind: 'retrieval' });
+});

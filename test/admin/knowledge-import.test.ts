@@ -1,0 +1,179 @@
+import * as fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { knowledgeFormatOf, parseKnowledge } from '../../src/assistants/knowledge-import.ts';
+
+const questionsOf = (text: string, format: 'json' | 'csv' | 'markdown') =>
+  parseKnowledge(format, text).entries.map(({ question, answer }) => [question, answer]);
+
+test('a JSON array is read with all its fields', () => {
+  const entry = {
+    question: 'Opening hours?',
+    variants: ['When are you open?'],
+    answer: '9 to 5',
+    language: 'en-us',
+    actions: [{ label: 'Map', type: 'link', payload: '/map' }],
+    tags: ['shop'],
+  };
+
+  const parsed = parseKnowledge('json', JSON.stringify([entry, { question: 'Q', answer: 'A' }]));
+
+  expect(parsed.refused).toEqual([]);
+  expect(parsed.entries).toEqual([
+    { ...entry, language: 'en-US' },
+    { question: 'Q', variants: [], answer: 'A', language: null, actions: [], tags: [] },
+  ]);
+});
+
+test('a bad JSON entry is refused with the line it begins on, and the good ones are kept', () => {
+  const text = `\uFEFF[
+  {"question": "One", "answer": "1"},
+  {"question": "No answer"},
+
+  {
+    "question": "Bad link", "answer": "x, [y] \\" {",
+    "actions": [{"label": "Go", "type": "link", "payload": "javascript:alert(1)"}]
+  },
+  {"question": "Broken", "answer": },
+  "no object",
+  {"question": "Half \\ud800", "answer": "x"},
+  {"question": "Two", "answer": "2"},
+]`;
+
+  const { entries, refused } = parseKnowledge('json', text);
+
+  expect(entries.map(({ question }) => question)).toEqual(['One', 'Two']);
+  expect(refused).toEqual([
+    { line: 3, reason: 'entry 2: answer is required' },
+    { line: 5, reason: 'entry 3: actions.0.payload: is not a link this service will show' },
+    { line: 9, reason: 'entry 4: is not valid JSON' },
+    { line: 10, reason: 'entry 5: must be an object with question and answer' },
+    { line: 11, reason: 'entry 6: contains a character that is not well-formed Unicode' },
+  ]);
+});
+
+test('a JSON file that is no array, or cut off, says so', () => {
+  expect(() => parseKnowledge('json', '{"question": "Q"}')).toThrow('A field of the request is not valid.');
+  expect(parseKnowledge('json', '[{"question": "Q", "answer": "A"},\n{"question": "R", "ans')).toMatchObject({
+    entries: [{ question: 'Q' }],
+    refused: [{ line: 2 }, { line: 2, reason: 'entry 3: the file ends before the closing ]' }],
+  });
+});
+
+test('whatever valid JSON array is given, every element is seen once', () => {
+  fc.assert(
+    fc.property(fc.array(fc.jsonValue()), fc.integer({ min: 0, max: 2 }), (elements, indent) => {
+      const { entries, refused } = parseKnowledge('json', JSON.stringify(elements, null, indent));
+      expect(entries.length + refused.length).toBe(elements.length);
+      expect(refused.every(({ reason }) => !reason.includes('not valid JSON'))).toBe(true);
+    }),
+  );
+});
+
+test('CSV cells become lists, and rows keep their line over blank lines and line breaks in quotes', () => {
+  const text = [
+    'Answer,question,variants,tags,actions,language,ignored',
+    '9 to 5,"Opening',
+    'hours?",When are you open?|Öffnungszeiten?,shop; hours,"Map | link | /map',
+    'Call | phone | +49 1",de,x',
+    '',
+    ',No answer,,,,,',
+    'too,many,cells,in,this,row,of,eight',
+    'A,Q,"[""V1"",""V2""]",,"[{""label"":""Go"",""type"":""link"",""payload"":""/go""}]",,',
+    '5" wide,Short',
+    ',,,,,,',
+  ].join('\r\n');
+
+  const { entries, refused } = parseKnowledge('csv', text);
+
+  expect(entries).toMatchObject([
+    {
+      question: 'Opening\nhours?',
+      answer: '9 to 5',
+      variants: ['When are you open?', 'Öffnungszeiten?'],
+      tags: ['shop', 'hours'],
+      language: 'de',
+      actions: [
+        { label: 'Map', type: 'link', payload: '/map' },
+        { label: 'Call', type: 'phone', payload: '+49 1' },
+      ],
+    },
+    { question: 'Q', variants: ['V1', 'V2'], actions: [{ label: 'Go', type: 'link', payload: '/go' }] },
+    { question: 'Short', answer: '5" wide', language: null },
+  ]);
+  expect(refused).toEqual([
+    { line: 6, reason: 'answer is required' },
+    { line: 7, reason: 'has 8 cells under 7 headings: put cells with a separator in "quotes"' },
+  ]);
+});
+
+test('a quote that is never closed costs its own row only', () => {
+  const text = 'question;answer\nQ1;A1\n\nQ2;"A2\nQ3;A3\nQ4;"A4\nQ5;A5\n';
+
+  expect(parseKnowledge('csv', text)).toMatchObject({
+    entries: [{ question: 'Q1' }, { question: 'Q3' }, { question: 'Q5' }],
+    refused: [
+      { line: 4, reason: 'has a quote that is not closed, or not doubled inside a quoted cell' },
+      { line: 6, reason: 'has a quote that is not closed, or not doubled inside a quoted cell' },
+    ],
+  });
+});
+
+test('CSV without the headings it needs is refused as a whole', () => {
+  expect(() => parseKnowledge('csv', 'Q1,A1\nQ2,A2')).toThrow(expect.objectContaining({ code: 'validation_failed' }));
+  expect(() => parseKnowledge('csv', '')).toThrow(expect.objectContaining({ code: 'validation_failed' }));
+});
+
+test('Markdown gives a question for each heading that has text, as plain text', () => {
+  const text = `# FAQ
+
+All you *ever* wanted to know.
+
+## Delivery
+
+### How **long** does it take?
+
+Two days & a bit, see [the table](https://example.com/t) or <https://example.com>.
+
+- one
+- \`two\`
+
+### Do you ship abroad?
+## Nothing here
+
+Price
+-----
+5 €  
+each
+`;
+
+  expect(questionsOf(text, 'markdown')).toEqual([
+    [
+      'How long does it take?',
+      'Two days & a bit, see the table (https://example.com/t) or https://example.com.\n\n- one\n- two',
+    ],
+    ['Price', '5 €\neach'],
+  ]);
+  expect(parseKnowledge('markdown', text).refused).toEqual([
+    { line: 14, reason: 'has no answer under it' },
+    { line: 15, reason: 'has no answer under it' },
+  ]);
+  expect(questionsOf('# One\r\n\r\n1\r\n\r\n# Two\r\n\r\n2', 'markdown')).toEqual([
+    ['One', '1'],
+    ['Two', '2'],
+  ]);
+  expect(() => parseKnowledge('markdown', 'no heading')).toThrow(
+    expect.objectContaining({ code: 'validation_failed' }),
+  );
+});
+
+test('the format follows from the name of the file', () => {
+  expect(['a.JSON', 'b.csv', 'c.tsv', 'd.md', 'e.markdown', 'f.txt', 'g'].map(knowledgeFormatOf)).toEqual([
+    'json',
+    'csv',
+    'csv',
+    'markdown',
+    'markdown',
+    null,
+    null,
+  ]);
+});

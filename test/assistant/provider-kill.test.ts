@@ -1,0 +1,87 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, expect, test } from 'vitest';
+import { createVault } from '../../src/platform/vault.ts';
+import { createEngines } from '../../workers/reply/engines/choose.ts';
+import { openProviderAgent } from '../../workers/reply/engines/openai/connection.ts';
+import { anAssistant } from '../support/builders.ts';
+import { deltasOf, openStream, spokenOf } from '../support/event-stream.ts';
+import { eventually } from '../support/eventually.ts';
+import { startRealProcess } from '../support/processes.ts';
+import { openProvider, speaking } from '../support/provider.ts';
+import { useStack } from '../support/stack.ts';
+
+const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
+const agent = openProviderAgent({ allowPrivate: false, connections: 1 });
+afterAll(() => agent.destroy());
+
+test('a worker killed while a provider speaks: the next one starts from nothing, and one answer is stored', async () => {
+  const { assistantId, apiKey, history } = await anAssistant(stack);
+  const provider = await openProvider();
+  await stack.service.assistants.setEngine(assistantId, { kind: 'openai', baseUrl: provider.baseUrl, model: 'm' });
+  provider.behave(({ open, say }) => {
+    open();
+    say('I was about to ');
+  });
+  const killed = await startRealProcess('reply', stack.env);
+  const open = await openStream(`${stack.url}/api/v1/chat`, {
+    body: { session_id: randomUUID(), message: 'What are your opening hours?' },
+    bearer: apiKey,
+  });
+  await eventually(() => expect(spokenOf(open.events)).toBe('I was about to'));
+
+  await killed.kill();
+  provider.behave(speaking('From nine', ' to five.'));
+  const next = await startRealProcess('reply', stack.env);
+  const turnId = String(open.events[0]?.data.turnId);
+  // The dead worker's hold lapses after ten seconds; the test does not wait for it.
+  await stack.service.redis.del(`{${stack.env.REDIS_PREFIX}-0}:take:${turnId}`);
+  const events = await open.ended;
+
+  expect(deltasOf(events).at(-1)?.attempt).toBe(2);
+  expect(spokenOf(events)).toBe('From nine to five.');
+  expect(events.at(-1)?.data.reply).toBe('From nine to five.');
+  const { messages } = (await history(String(events[0]?.data.conversationId))).body;
+  expect(messages.map(({ role }) => role)).toEqual(['user', 'assistant']);
+  await next.kill('SIGTERM');
+  await provider.close();
+});
+
+test.each([
+  'https://127.0.0.1:8443/v1',
+  'https://[::1]:8443/v1',
+  'https://169.254.169.254/v1',
+  'https://localhost:8443/v1',
+  'http://provider.example/v1',
+])('a provider at %s is not called where private addresses are not allowed', async (baseUrl) => {
+  const vault = createVault({ keys: [{ id: 'k', key: Buffer.alloc(32, 1) }] });
+  const engines = createEngines({ vault, dispatcher: agent, allowPrivate: false });
+  const settings = { timeoutMs: 500, temperature: null, maxTokens: 100, historyTokens: 100, apiKeySealed: null };
+
+  const { why } = await engines.reply({
+    assistant: {
+      assistantId: 'a',
+      version: '1',
+      name: 'A',
+      instructions: '',
+      languages: [],
+      threshold: null,
+      knowledge: [],
+      engine: { kind: 'openai', baseUrl, model: 'm', ...settings },
+    },
+    message: 'hello there',
+    language: 'en',
+    history: async () => [],
+    signal: new AbortController().signal,
+  });
+
+  expect(why.fallBack).toEqual({ from: 'openai', because: 'address_refused' });
+});
+
+test('the guard holds at the socket too, whatever the address was written as', async () => {
+  const provider = await openProvider();
+  const refusal = agent.request({ origin: new URL(provider.baseUrl).origin, path: '/', method: 'GET' });
+
+  await expect(refusal).rejects.toMatchObject({ name: 'AddressRefused' });
+  expect(provider.asked).toHaveLength(0);
+  await provider.close();
+});

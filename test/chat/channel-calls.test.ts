@@ -1,0 +1,136 @@
+import { randomUUID } from 'node:crypto';
+import { expect, test } from 'vitest';
+import { anAssistant, aTurn, type ChatBody, request } from '../support/builders.ts';
+import { eventually } from '../support/eventually.ts';
+import { anOperator } from '../support/operator-client.ts';
+import { problemOf } from '../support/problem.ts';
+import { useStack } from '../support/stack.ts';
+
+const stack = useStack();
+
+type Call = {
+  at: string;
+  status: number;
+  ms: number;
+  error?: string;
+  sessionId?: string;
+  conversationId?: string;
+};
+
+const aChannel = async (limitPerMinute = 100) => {
+  const owner = await anOperator(stack);
+  const { assistantId } = await anAssistant(stack);
+  const path = `/assistants/${assistantId}/channel`;
+  await owner.call('PATCH', path, { connected: true, token: 'verify-me', limitPerMinute });
+  return {
+    owner,
+    assistantId,
+    change: (change: object) => owner.call('PATCH', path, change),
+    call: (body: unknown, bearer: string | null = 'verify-me', headers: Record<string, string> = {}) =>
+      request<ChatBody>(`${stack.url}/api/v1/channels/webhook/${assistantId}`, { body, bearer, headers }),
+    calls: async () => (await owner.get<{ calls: Call[] }>(`${path}/calls`)).body.calls,
+  };
+};
+
+test('each call of a channel is listed, newest first, however it ended, without a word or a token of it', async () => {
+  const channel = await aChannel(3);
+
+  const { body: answered } = await channel.call(aTurn({ session_id: 'visitor-1', message: 'zebra crossing' }));
+  await channel.call(aTurn({ message: 'zebra again' }), 'wrong-token');
+  await channel.call({ session_id: 'visitor-2', message: '' });
+  await channel.call('{"zebra":');
+  await channel.call(aTurn({ message: 'zebra' }));
+  await channel.change({ connected: false });
+  await eventually(async () => {
+    const { assistants } = stack.service;
+    expect((await assistants.findAssistant(channel.assistantId))?.channel.connected).toBe(false);
+  });
+  await channel.call(aTurn({ message: 'zebra' }));
+  const calls = await eventually(async () => {
+    const listed = await channel.calls();
+    expect(listed[0]).toMatchObject({ status: 404, error: 'not_found' });
+    return listed;
+  });
+
+  const oldestFirst = calls.toReversed();
+  expect(oldestFirst).toEqual([
+    {
+      at: expect.any(String),
+      ms: expect.any(Number),
+      status: 200,
+      sessionId: 'visitor-1',
+      conversationId: answered.conversationId,
+    },
+    { at: expect.any(String), ms: expect.any(Number), status: 401, error: 'invalid_verify_token' },
+    { at: expect.any(String), ms: expect.any(Number), status: 422, error: 'validation_failed' },
+    { at: expect.any(String), ms: expect.any(Number), status: 422, error: 'invalid_json' },
+    { at: expect.any(String), ms: expect.any(Number), status: 429, error: 'rate_limited' },
+    { at: expect.any(String), ms: expect.any(Number), status: 404, error: 'not_found' },
+  ]);
+  expect(calls.map(({ at }) => at)).toEqual(calls.map(({ at }) => at).toSorted((a, b) => (a < b ? 1 : -1)));
+  const keys = await stack.service.redis.keys('*channel-calls*');
+  const stored = await Promise.all(keys.map((key) => stack.service.redis.lrange(key, 0, -1)));
+  expect(stored.flat().length).toBeGreaterThanOrEqual(calls.length);
+  expect(JSON.stringify([calls, stored])).not.toMatch(/zebra|verify-me|wrong-token/);
+});
+
+test('a streamed and an accepted call are listed with their conversation too', async () => {
+  const channel = await aChannel();
+
+  const response = await fetch(`${stack.url}/api/v1/channels/webhook/${channel.assistantId}`, {
+    method: 'POST',
+    headers: {
+      'Content-Type': 'application/json',
+      Authorization: 'Bearer verify-me',
+      Accept: 'text/event-stream',
+    },
+    body: JSON.stringify(aTurn({ session_id: 'streamed' })),
+  });
+  const conversationId = /"conversationId":"([^"]+)"/.exec(await response.text())?.[1];
+
+  await eventually(async () =>
+    expect(await channel.calls()).toEqual([
+      expect.objectContaining({ status: 200, sessionId: 'streamed', conversationId }),
+    ]),
+  );
+});
+
+test('the last 20 calls are kept for a while; an assistant that is not there gets no list', async () => {
+  const channel = await aChannel();
+  const nobody = randomUUID();
+
+  for (let nth = 0; nth < 25; nth += 1) await channel.call({ session_id: `${nth}` });
+  await request(`${stack.url}/api/v1/channels/webhook/${nobody}`, { body: aTurn() });
+  const calls = await eventually(async () => {
+    const listed = await channel.calls();
+    expect(listed).toHaveLength(20);
+    return listed;
+  });
+
+  const { redis } = stack.service;
+  const [key = ''] = await redis.keys(`*channel-calls:${channel.assistantId}`);
+  expect(await redis.llen(key)).toBe(20);
+  expect(await redis.ttl(key)).toBeGreaterThan(6 * 86_400);
+  expect(await redis.keys(`*${nobody}*`)).toEqual([]);
+  expect(calls.every(({ error }) => error === 'validation_failed')).toBe(true);
+  expect(problemOf(await channel.owner.get(`/assistants/${nobody}/channel/calls`))).toBe('404 not_found');
+});
+
+test('with its conversation a session leaves the list; others stay', async () => {
+  const channel = await aChannel();
+  const { body: first } = await channel.call(aTurn({ session_id: 'visitor-1' }));
+  await channel.call(aTurn({ session_id: 'visitor-2' }));
+  await eventually(async () => expect(await channel.calls()).toHaveLength(2));
+  const { apiKey } = await stack.service.assistants.createApiKey({
+    assistantId: channel.assistantId,
+    name: 'k',
+    limitPerMinute: 60,
+  });
+
+  const path = `${stack.url}/api/v1/conversations/${first.conversationId}`;
+  expect((await request(path, { method: 'DELETE', bearer: apiKey })).status).toBe(204);
+
+  await eventually(async () =>
+    expect((await channel.calls()).map(({ sessionId }) => sessionId)).toEqual(['visitor-2']),
+  );
+});

@@ -1,0 +1,213 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeEach, expect, test } from 'vitest';
+import { openApi } from '../../src/api.ts';
+import { readConfig } from '../../src/platform/config.ts';
+import { createLifecycle } from '../../src/platform/lifecycle.ts';
+import { createLogger } from '../../src/platform/logger.ts';
+import { createRateLimiter } from '../../src/assistants/rate-limit.ts';
+import { closeRedis, openRedis } from '../../src/platform/redis.ts';
+import { anAssistant, aTurn, request } from '../support/builders.ts';
+import { problemOf } from '../support/problem.ts';
+import { useStack } from '../support/stack.ts';
+
+const stack = useStack();
+const CHAT = '/api/v1/chat';
+const FAILING = 60;
+
+const logger = createLogger({ name: 'test', level: 'silent' });
+const lifecycle = createLifecycle(logger, { deadlineMs: 5_000 });
+afterAll(() => lifecycle.close());
+
+/** Every test starts with an unused window for failing requests. */
+beforeEach(async () => {
+  const keys = await stack.service.redis.keys(`${stack.env.REDIS_PREFIX}:limit:failing:*`);
+  if (keys.length > 0) await stack.service.redis.del(keys);
+});
+
+/** An API beside the stack's, with settings of its own. */
+const anApi = async (env: Record<string, string>): Promise<string> => {
+  const { port } = await openApi({ config: readConfig({ ...stack.env, ...env }), logger, lifecycle });
+  return `http://127.0.0.1:${port}`;
+};
+
+const remaining = ({ headers }: { headers: Headers }) => headers.get('x-ratelimit-remaining');
+
+const fail = (url: string, headers: Record<string, string> = {}) =>
+  request(`${url}${CHAT}`, { body: aTurn(), bearer: 'sk_wrong', headers });
+
+const failOften = async (url: string, headersOf: (count: number) => Record<string, string> = () => ({})) => {
+  const answers = [];
+  for (let count = 0; count < FAILING; count += 1) answers.push(fail(url, headersOf(count)));
+  return (await Promise.all(answers)).map(({ status }) => status);
+};
+
+test('two keys of one assistant have a window each, and both ways in another', async () => {
+  const assistant = await anAssistant(stack, { limitPerMinute: 2 });
+  const { assistantId, chat, call } = assistant;
+  const other = await stack.service.assistants.createApiKey({ assistantId, name: 'other', limitPerMinute: 7 });
+  await stack.service.assistants.setChannel(assistantId, { connected: true, token: null, limitPerMinute: 3 });
+  for (let count = 0; count < 2; count += 1) await chat(aTurn());
+
+  const refused = await chat(aTurn());
+  const byOther = await call(CHAT, { body: aTurn(), bearer: other.apiKey });
+  const channel = () => request(`${stack.url}/api/v1/channels/webhook/${assistantId}`, { body: aTurn() });
+  const byChannel = [await channel(), await channel(), await channel(), await channel()];
+
+  expect(problemOf(refused)).toBe('429 rate_limited');
+  expect([byOther.status, remaining(byOther)]).toEqual([200, '6']);
+  expect(byChannel.map(({ status }) => status)).toEqual([200, 200, 200, 429]);
+  expect(byChannel.map(remaining)).toEqual(['2', '1', '0', '0']);
+  expect(byChannel[3]?.headers.get('x-ratelimit-limit')).toBe('3');
+});
+
+test('what is refused, replayed or read counts like any other request', async () => {
+  const { chat, call } = await anAssistant(stack, { limitPerMinute: 50 });
+  const turn = aTurn();
+  const first = await chat(turn);
+
+  const path = `/api/v1/conversations/${first.body.conversationId}`;
+  const answers = [
+    await chat(turn),
+    await chat({}),
+    await call(CHAT, { body: '{' }),
+    await call('/api/v1/conversations'),
+    await call(path),
+    await call(path, { method: 'HEAD' }),
+    await call(`${path}/escalate`, { body: {} }),
+    await call(`/api/v1/conversations/${randomUUID()}`),
+    await call(path, { method: 'DELETE' }),
+  ];
+
+  expect(answers[0]?.headers.get('idempotent-replayed')).toBe('true');
+  expect(answers.map(({ status }) => status)).toEqual([200, 422, 422, 200, 200, 200, 200, 404, 204]);
+  expect([first, ...answers].map(remaining)).toEqual(['49', '48', '47', '46', '45', '44', '43', '42', '41', '40']);
+});
+
+test('a wait has a window of its own, and only where there is something to wait for', async () => {
+  const { chat, call } = await anAssistant(stack, { limitPerMinute: 2 });
+  const { body } = await chat(aTurn());
+  const path = `/api/v1/conversations/${body.conversationId}?after_seq=0&wait=1`;
+
+  const polls = [await call(path), await call(path), await call(path)];
+  const others = [await call(`${CHAT}?wait=1`, { body: aTurn() }), await call('/api/v1/conversations?wait=1')];
+
+  expect(polls.map(({ status }) => status)).toEqual([200, 200, 429]);
+  expect(others.map(({ status }) => status)).toEqual([200, 429]);
+});
+
+test.each(['wait=1', 'wait=25&after_seq=', 'wait=1&after_seq=x', 'wait=1e1&after_seq=0', 'wait=0&after_seq=0'])(
+  'a query that makes nobody wait (%s) counts like any other request',
+  async (query) => {
+    const { chat, call } = await anAssistant(stack, { limitPerMinute: 2 });
+    const { body } = await chat(aTurn());
+    const path = `/api/v1/conversations/${body.conversationId}?${query}`;
+
+    const answers = [await call(path), await call(path)];
+
+    expect(answers.map(({ status }) => status).at(-1)).toBe(429);
+  },
+);
+
+test('what is refused at the door or has no such method does not count against the key', async () => {
+  const { apiKey, chat, call } = await anAssistant(stack, { limitPerMinute: 5 });
+  await chat(aTurn());
+
+  for (const bearer of [null, `${apiKey}x`, apiKey.toLowerCase()]) await call(CHAT, { body: aTurn(), bearer });
+  await call(CHAT, { method: 'PUT', body: {} });
+  await call('/api/v1/nothing');
+
+  expect(remaining(await chat(aTurn()))).toBe('3');
+});
+
+test('the 61st failing request of an address is 429, and a valid key or token from there still works', async () => {
+  const { assistantId, chat, call } = await anAssistant(stack);
+  await stack.service.assistants.setChannel(assistantId, { connected: true, token: 'verify-me' });
+  const channel = (id: string, bearer: string | null) =>
+    request(`${stack.url}/api/v1/channels/webhook/${id}`, { body: aTurn(), bearer });
+  expect(await failOften(stack.url)).toEqual(Array(FAILING).fill(401));
+
+  const refused = [
+    await fail(stack.url),
+    await call('/api/v1/conversations', { bearer: null }),
+    await channel(randomUUID(), null),
+    await channel(assistantId, 'wrong'),
+  ];
+  const valid = [await chat(aTurn()), await call('/api/v1/conversations'), await channel(assistantId, 'verify-me')];
+
+  expect(refused.map(problemOf)).toEqual(Array(4).fill('429 rate_limited'));
+  expect(refused[0]?.headers.get('x-ratelimit-limit')).toBe(String(FAILING));
+  expect(valid.map(({ status }) => status)).toEqual([200, 200, 200]);
+});
+
+test('a conversation or path that is not there is no failing request', async () => {
+  const { call } = await anAssistant(stack);
+
+  for (let count = 0; count < FAILING + 5; count += 1) {
+    const path = count % 2 === 0 ? `/api/v1/conversations/${randomUUID()}` : '/api/v1/nothing';
+    expect((await call(path)).status).toBe(404);
+  }
+
+  expect((await fail(stack.url)).status).toBe(401);
+});
+
+test('without TRUST_PROXY nobody escapes by inventing addresses', async () => {
+  await failOften(stack.url, (count) => ({ 'X-Forwarded-For': `203.0.113.${count}` }));
+
+  expect(problemOf(await fail(stack.url, { 'X-Forwarded-For': '198.51.100.1' }))).toBe('429 rate_limited');
+});
+
+test('behind one trusted proxy its last word is the address, not what the caller wrote before it', async () => {
+  const url = await anApi({ TRUST_PROXY: '1' });
+  await failOften(url, (count) => ({ 'X-Forwarded-For': `198.51.100.${count}, 203.0.113.7` }));
+
+  expect(problemOf(await fail(url, { 'X-Forwarded-For': '203.0.113.7' }))).toBe('429 rate_limited');
+  expect(problemOf(await fail(url, { 'X-Forwarded-For': '203.0.113.8' }))).toBe('401 invalid_api_key');
+});
+
+test('whose network has 2^64 addresses is one client: of IPv6 the first 64 bits count', async () => {
+  const url = await anApi({ TRUST_PROXY: '1' });
+  const from = (address: string) => ({ 'X-Forwarded-For': address });
+  await failOften(url, (count) => from(`2001:db8:9:9:${count + 1}::${count}`));
+
+  expect(problemOf(await fail(url, from('2001:db8:9:9:abcd::1')))).toBe('429 rate_limited');
+  expect(problemOf(await fail(url, from('2001:db8:9:a::1')))).toBe('401 invalid_api_key');
+});
+
+test('a proxy that is trusted by its address is believed, and no other', async () => {
+  const believed = await anApi({ TRUST_PROXY: 'loopback' });
+  const ignored = await anApi({ TRUST_PROXY: '192.0.2.1' });
+
+  await failOften(believed, () => ({ 'X-Forwarded-For': '203.0.113.9' }));
+  expect(problemOf(await fail(believed, { 'X-Forwarded-For': '203.0.113.9' }))).toBe('429 rate_limited');
+  expect(problemOf(await fail(ignored, { 'X-Forwarded-For': '203.0.113.9' }))).toBe('401 invalid_api_key');
+});
+
+test('all API processes count into the same window', async () => {
+  const { apiKey, chat } = await anAssistant(stack, { limitPerMinute: 3 });
+  const other = await anApi({});
+  await chat(aTurn());
+
+  const elsewhere = await request(`${other}${CHAT}`, { body: aTurn(), bearer: apiKey });
+
+  expect(remaining(elsewhere)).toBe('1');
+});
+
+test('of 100 requests at once exactly as many pass as the limit allows', async () => {
+  const { call } = await anAssistant(stack, { limitPerMinute: 40 });
+
+  const answers = await Promise.all(Array.from({ length: 100 }, () => call('/api/v1/conversations')));
+
+  expect(answers.filter(({ status }) => status === 200)).toHaveLength(40);
+  expect(answers.filter(({ status }) => status === 429)).toHaveLength(60);
+});
+
+test('the first request of a process is counted, also where other commands wait to be sent with it', async () => {
+  const { REDIS_URL: url, REDIS_PREFIX: prefix } = readConfig(stack.env);
+  const redis = await openRedis({ url, role: 'api' }, logger);
+  lifecycle.add('redis', redis, closeRedis);
+  const limiter = createRateLimiter(redis, { prefix, onRefused: () => undefined });
+
+  const [other, state] = await Promise.all([redis.get('nothing'), limiter.forApiKey(randomUUID(), 7)]);
+
+  expect([other, state]).toEqual([null, { limit: 7, remaining: 6, resetSeconds: 60 }]);
+});

@@ -1,0 +1,191 @@
+import { mongo } from 'mongoose';
+import { afterAll, expect, test } from 'vitest';
+import { claimOf } from '../../src/conversations/end-unsent.ts';
+import { createPatience } from '../../src/conversations/patience.ts';
+import { createDeliverySweeps } from '../../src/conversations/sweep.ts';
+import { neverSent } from '../../src/events/delivery.ts';
+import { anAssistant } from '../support/builders.ts';
+import { eventually } from '../support/eventually.ts';
+import { createFeed } from '../support/feed.ts';
+import { contentOf, openReceiver, type Receiver } from '../support/receiver.ts';
+import { useStack } from '../support/stack.ts';
+
+const stack = useStack();
+const opened: Receiver[] = [];
+afterAll(() => Promise.all(opened.map((one) => one.close())));
+
+const aLine = async (conversations = 1) => {
+  const { assistantId } = await anAssistant(stack);
+  const receiver = await openReceiver();
+  opened.push(receiver);
+  const { endpoint } = await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url });
+  // Events of these tests happened before it was registered.
+  await stack.service.mongo
+    .collection('endpoints')
+    .updateMany({ assistantId }, { $set: { enabledSince: new Date(0) } });
+  const feed = createFeed(stack.service);
+  const keys = await feed.openConversations(assistantId, conversations);
+  const key = keys[0] as string;
+  const to = { endpointId: endpoint.endpointId, url: endpoint.url };
+  const readHead = async () => {
+    const outbox = await stack.service.conversations.outbox.read(key);
+    const event = outbox?.outbox?.[0];
+    if (!outbox || !event) throw new Error('nothing waits');
+    return { outbox, event, claim: claimOf(outbox, event, to) };
+  };
+  return { assistantId, receiver, endpoint, feed, keys, key, readHead };
+};
+
+/** Events that no hint told of, old enough for a sweep. */
+const OLD = { at: new Date(Date.now() - 3_000), silent: true };
+
+const readDelivery = async (id: string) => (await stack.service.deliveries.readByIds([id])).get(id);
+
+test('events whose wake-up was lost are found and sent in order', async () => {
+  const { assistantId, key, feed, receiver } = await aLine();
+
+  await feed.say(assistantId, key, ['1', '2', '3'], { silent: true });
+  await receiver.waitFor((all) => all.length === 3);
+
+  expect(receiver.received.map(contentOf)).toEqual(['1', '2', '3']);
+});
+
+test('a claim whose worker is gone ends unknown after ten seconds, not before, and its line goes on', async () => {
+  const { assistantId, key, feed, receiver, readHead } = await aLine();
+  await feed.say(assistantId, key, ['lost', 'next'], { silent: true });
+  const { claim } = await readHead();
+  const claimed = await stack.service.deliveries.claim(claim);
+  const id = claimed.won ? claimed.deliveryId : '';
+  const ageTo = (seconds: number) =>
+    stack.service.mongo
+      .collection('deliveries')
+      .updateOne({ _id: id as never }, [
+        { $set: { claimedAt: new mongo.Timestamp({ t: Math.floor(Date.now() / 1000) - seconds, i: 1 }) } },
+      ]);
+
+  // Whole seconds: up to eight, at the beginning of one hardly more than seven.
+  await new Promise((resolve) => setTimeout(resolve, 1_000 - (Date.now() % 1_000)));
+  await ageTo(7);
+  await new Promise((resolve) => setTimeout(resolve, 1_600));
+  const before = await readDelivery(id);
+  await ageTo(12);
+  await receiver.waitFor((all) => all.length === 1);
+
+  expect(before?.outcome).toBe('sending');
+  expect(await readDelivery(id)).toMatchObject({ outcome: 'unknown', errorKind: 'worker_lost' });
+  expect(receiver.received.map(contentOf)).toEqual(['next']);
+  // A result learnt later changes nothing.
+  const late = { ...neverSent('internal'), outcome: 'delivered' as const };
+  await stack.service.deliveries.recordOutcome(id, claimed.won ? claimed.token : '', late);
+  expect((await readDelivery(id))?.outcome).toBe('unknown');
+});
+
+test('an event that ended but was not taken off its line is taken off, and not sent', async () => {
+  const { assistantId, key, feed, receiver, readHead } = await aLine();
+  await feed.say(assistantId, key, ['ended', 'next'], { silent: true });
+  await stack.service.deliveries.claimEnded((await readHead()).claim, neverSent('internal'));
+
+  await receiver.waitFor((all) => all.length === 1);
+
+  expect(receiver.received.map(contentOf)).toEqual(['next']);
+  await eventually(async () => expect((await stack.service.conversations.outbox.read(key))?.outbox).toEqual([]));
+});
+
+test('a claim given back is sent afresh; one swept away cannot be given back', async () => {
+  const { assistantId, key, feed, receiver, readHead } = await aLine();
+  await feed.say(assistantId, key, ['1'], { silent: true });
+  const { claim } = await readHead();
+  const { deliveries } = stack.service;
+  const claimed = await deliveries.claim(claim);
+  const again = await deliveries.claim(claim);
+
+  const byOther = claimed.won && (await deliveries.giveBack(claimed.deliveryId, 'another', { queued: false }));
+  const byOwner = claimed.won && (await deliveries.giveBack(claimed.deliveryId, claimed.token, { queued: false }));
+  await receiver.waitFor((all) => all.length === 1);
+
+  expect([again.won, byOther, byOwner]).toEqual([false, false, true]);
+});
+
+/** A sweep of the test's own, whose wake-ups nobody hears; beside it only the turns' worker runs. */
+const sweepsOf = (
+  lines: { endpoint: { endpointId: string } }[],
+  options: { resting?: () => string[]; linesASweep?: number },
+) => {
+  const woken: string[] = [];
+  const listPausedIds = async () => lines.map(({ endpoint }) => endpoint.endpointId);
+  const deliveryQueue = {
+    ...stack.service.deliveryQueue,
+    wake: (key: string) => void woken.push(key),
+    oldestWaitingAt: async () => null,
+  };
+  const endpoints = { ...stack.service.endpoints, listPausedIds };
+  const sweeps = createDeliverySweeps({
+    ...stack.service,
+    deliveryQueue,
+    endpoints,
+    eventMaxAgeMs: 600_000,
+    ...options,
+  });
+  return { woken, sweep: sweeps.lines };
+};
+
+/** So that the stack's own sweeps and workers leave its events where they are. */
+const hold = ({ endpoint }: { endpoint: { endpointId: string } }) =>
+  stack.service.endpoints.pauseEndpoint(endpoint.endpointId, { reason: 'gone', until: null });
+
+test('lines of resting and paused endpoints are left out, unless over the bound or a time', async () => {
+  const [resting, paused, overdue, healthy] = [await aLine(), await aLine(), await aLine(), await aLine()] as const;
+  const lines = [resting, paused, overdue, healthy];
+  for (const line of lines) await hold(line);
+  for (const line of lines) await line.feed.say(line.assistantId, line.key, ['1'], OLD);
+  const { sweep, woken } = sweepsOf([paused, overdue], { resting: () => [resting.endpoint.endpointId] });
+  await overdue.feed.say(overdue.assistantId, overdue.key, Array.from({ length: 501 }, String), OLD);
+
+  await sweep();
+
+  expect(woken).toContain(healthy.key);
+  expect(woken).not.toContain(resting.key);
+  expect(woken).not.toContain(paused.key);
+  expect((await stack.service.conversations.outbox.read(overdue.key))?.outbox).toHaveLength(500);
+});
+
+test('lines that do not move leave their places in a sweep to those behind them', async () => {
+  const dead = await aLine(120);
+  const behind = await aLine();
+  await Promise.all([dead, behind].map(hold));
+  for (const key of dead.keys)
+    await dead.feed.say(dead.assistantId, key, ['1'], { ...OLD, at: new Date(0 + OLD.at.getTime() - 60_000) });
+  await behind.feed.say(behind.assistantId, behind.key, ['1'], OLD);
+  const { sweep, woken } = sweepsOf([], { linesASweep: 120 });
+
+  await sweep();
+  const first = [...woken];
+  await sweep();
+
+  expect(first).not.toContain(behind.key);
+  expect(woken.slice(first.length)).toContain(behind.key);
+  const before = woken.length;
+  await sweep();
+  expect(woken.slice(before).filter((key) => dead.keys.includes(key))).toEqual([]);
+});
+
+test('patience: the same heads again rest for two seconds, then four, up to sixteen; others do not', () => {
+  let time = 0;
+  const patience = createPatience(() => time);
+  const heads = Array.from({ length: 100 }, (_, index) => `head ${index}`);
+  const others = heads.map((head) => `other ${head}`);
+
+  expect(patience.note('e', heads)).toBe(false);
+  expect(patience.note('few', heads.slice(0, 99))).toBe(false);
+  expect(patience.note('few', heads.slice(0, 99))).toBe(false);
+  const waits: number[] = [];
+  for (let round = 0; round < 5; round += 1) {
+    expect(patience.note('e', heads)).toBe(true);
+    const from = time;
+    while (patience.resting().includes('e')) time += 1_000;
+    waits.push(time - from);
+  }
+  expect(waits).toEqual([2_000, 4_000, 8_000, 16_000, 16_000]);
+  expect(patience.note('e', others)).toBe(false);
+  expect(patience.resting()).toEqual([]);
+});

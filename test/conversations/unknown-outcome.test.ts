@@ -1,0 +1,166 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import { openApi } from '../../src/api.ts';
+import { readConfig } from '../../src/platform/config.ts';
+import { createLifecycle } from '../../src/platform/lifecycle.ts';
+import { createLogger } from '../../src/platform/logger.ts';
+import { anAssistant, type ChatBody, request } from '../support/builders.ts';
+import { eventually } from '../support/eventually.ts';
+import { problemOf } from '../support/problem.ts';
+import { type Command, type Relay, openRelay, through } from '../support/relay.ts';
+import { useStack } from '../support/stack.ts';
+
+const stack = useStack({ deliveryWorkers: 0 });
+const lifecycle = createLifecycle(createLogger({ name: 'test', level: 'silent' }), { deadlineMs: 5_000 });
+let relay: Relay;
+let url: string;
+/** What happens to the next command of this kind; once. */
+let trap: { of: (command: Command) => boolean; onLost: () => void } | null = null;
+/** After so many more of these the server is silent, on the connection they came by. */
+let silent: { of: (command: Command) => boolean; times: number } | null = null;
+
+beforeAll(async () => {
+  const loses = (command: Command): (() => void) | null => {
+    if (!trap?.of(command)) return null;
+    const { onLost } = trap;
+    trap = null;
+    return onLost;
+  };
+  const swallows = (command: Command): boolean => {
+    if (!silent?.of(command) || silent.times === 0) return false;
+    silent.times -= 1;
+    return true;
+  };
+  relay = await openRelay(inject('mongodbUrl'), { loses, swallows });
+  const config = readConfig({ ...stack.env, MONGODB_URL: through(stack.env['MONGODB_URL'] ?? '', relay) });
+  const api = await openApi({ config, logger: createLogger({ name: 'test', level: 'silent' }), lifecycle });
+  url = `http://127.0.0.1:${api.port}`;
+});
+afterAll(async () => {
+  await lifecycle.close();
+  await relay.cut();
+});
+
+const on = (name: string) => (command: Command) => command.name === name && command.collection === 'conversations';
+const nothingMore = () => undefined;
+/** The server is away from now on, for so long; longer than a look for it takes. */
+const awayFor = (ms: number) => () => {
+  void relay.cut().then(() => setTimeout(() => void relay.mend(), ms));
+};
+
+const aSession = async () => {
+  const { apiKey, call, history } = await anAssistant(stack, { input: { dedupeWindowSeconds: 600 } });
+  const session_id = randomUUID();
+  const say = (message: string, headers: Record<string, string> = {}) =>
+    request<ChatBody>(`${url}/api/v1/chat`, { body: { session_id, message }, bearer: apiKey, headers });
+  /** Visitor messages as stored, and how many replies. */
+  const stored = async () => {
+    const { body } = await call<{ conversations: { conversationId: string }[] }>('/api/v1/conversations');
+    const [conversation] = body.conversations;
+    if (!conversation) return { said: [], replies: 0 };
+    const { messages } = (await history(conversation.conversationId)).body;
+    return {
+      said: messages.filter(({ role }) => role === 'user').map(({ content }) => content),
+      replies: messages.filter(({ role }) => role === 'assistant').length,
+    };
+  };
+  return { say, stored };
+};
+
+test.each([
+  ['the answer to the accepting write is lost', 'update', nothingMore],
+  ['the answer is lost and the server away for a while', 'update', awayFor(1_500)],
+  ['the reading back of what was accepted is lost', 'find', nothingMore],
+  ['the reading back is lost and the server away for a while', 'find', awayFor(1_500)],
+] as const)('%s: one turn, answered, under a first message', async (_name, command, onLost) => {
+  const { say, stored } = await aSession();
+  trap = { of: on(command), onLost };
+  // With a key the conversation's id is wanted at once, so that what was written is read back.
+  const headers: Record<string, string> = command === 'find' ? { 'Idempotency-Key': randomUUID() } : {};
+
+  const answer = await say('hello there, what are your opening hours please?', headers);
+
+  expect(trap).toBeNull();
+  expect(answer.status).toBe(200);
+  expect(await stored()).toMatchObject({ said: [expect.any(String)], replies: 1 });
+});
+
+test('a write that opens a resolved conversation again is looked for like any other', async () => {
+  const { say, stored } = await aSession();
+  const first = await say('hello there, what are your opening hours please?');
+  const { conversations, endpoints } = stack.service;
+  const where = { conversationId: first.body.conversationId, receiversOf: endpoints.receivers };
+  await conversations.transitions.resolve(where, randomUUID());
+  let updates = 0;
+  // The first is the upsert, which a resolved conversation refuses.
+  trap = { of: (command) => on('update')(command) && ++updates === 2, onLost: awayFor(1_500) };
+
+  const answer = await say('and what about the weekend, are you open then?');
+
+  expect(trap).toBeNull();
+  expect(answer.status).toBe(200);
+  expect(await stored()).toMatchObject({ replies: 2 });
+});
+
+test('an outcome that stays unknown is 500, never 503, and a retry gets the one turn', {
+  timeout: 30_000,
+}, async () => {
+  const { say, stored } = await aSession();
+  const message = 'hello there, what are your opening hours please?';
+  trap = { of: on('update'), onLost: awayFor(8_000) };
+
+  expect(problemOf(await say(message))).toBe('500 internal_error');
+  await new Promise((resolve) => setTimeout(resolve, 4_000));
+  const retried = await say(message);
+
+  expect(retried.status).toBe(200);
+  expect(retried.headers.get('idempotent-replayed')).toBe('true');
+  expect(await stored()).toEqual({ said: [message], replies: 1 });
+});
+
+test('under an Idempotency-Key too, a lost answer leaves one turn', async () => {
+  const { say, stored } = await aSession();
+  trap = { of: on('update'), onLost: nothingMore };
+  const key = { 'Idempotency-Key': randomUUID() };
+
+  const answers = await Promise.all([say('hello there', key), say('hello there', key)]);
+
+  expect(answers.map(({ status }) => status)).toEqual([200, 200]);
+  expect(answers[0]?.body).toEqual(answers[1]?.body);
+  expect(await stored()).toEqual({ said: ['hello there'], replies: 1 });
+});
+
+test('an escalation whose outcome is unknown is 500, never 503, and a retry finds it done', async () => {
+  const { apiKey, chat, history } = await anAssistant(stack);
+  const { conversationId } = (await chat({ session_id: randomUUID(), message: 'hello there' })).body;
+  const escalate = () =>
+    request(`${url}/api/v1/conversations/${conversationId}/escalate`, { method: 'POST', bearer: apiKey });
+  trap = { of: on('findAndModify'), onLost: awayFor(1_500) };
+
+  expect(problemOf(await escalate())).toBe('500 internal_error');
+  await eventually(async () => expect((await escalate()).status).toBe(200));
+
+  expect((await history(conversationId)).body.messages.filter(({ role }) => role === 'system')).toHaveLength(1);
+});
+
+test('connections that have gone silent hold up nobody for long, and the turns they carried are one each', {
+  timeout: 40_000,
+}, async () => {
+  const { say, stored } = await aSession();
+  const other = await aSession();
+  // As many as there are accepting writes under way at once: all that come after wait behind them.
+  silent = { of: on('update'), times: 2 };
+  const message = 'hello there, what are your opening hours please?';
+
+  const first = say(message);
+  await eventually(() => expect(silent?.times).toBe(1));
+  const second = other.say(message);
+  await eventually(() => expect(silent?.times).toBe(0));
+  const [one, two] = await Promise.all([first, second]);
+
+  expect([one.status, two.status]).toEqual([200, 200]);
+  for (const session of [{ say, stored }, other]) {
+    expect((await session.say(message)).body).toEqual((session === other ? two : one).body);
+    expect(await session.stored()).toEqual({ said: [message], replies: 1 });
+  }
+});

@@ -1,0 +1,68 @@
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { expect, onTestFinished, test } from 'vitest';
+import { useBrowser } from '../support/browser.ts';
+import { eventually } from '../support/eventually.ts';
+import { anOperator } from '../support/operator-client.ts';
+import { barriersIn, overflowOf } from '../support/page.ts';
+import { useStack } from '../support/stack.ts';
+
+const stack = useStack();
+const browser = useBrowser();
+
+const aSite = async (html: string): Promise<string> => {
+  const server = createServer((_req, res) => {
+    res.setHeader('Content-Type', 'text/html');
+    res.setHeader(
+      'Content-Security-Policy',
+      "default-src 'self' http://outside.example; script-src 'nonce-ours'; style-src 'unsafe-inline'",
+    );
+    res.end(html);
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  onTestFinished(() => void server.close());
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+};
+
+test('the browser of these tests hears of everything that goes wrong in a page', async () => {
+  browser.expectComplaint(/./);
+  const url = await aSite(`<!doctype html><html><body><img src="http://outside.example/pixel">
+    <p style="color: #ccc; background: #fff; width: 3000px">Hard to read, and too wide</p><script>window.stolen = 1</script>
+    <script nonce="ours">console.error('said so'); setTimeout(() => { throw new Error('thrown so') })</script></body></html>`);
+
+  const page = await browser.open(url, { viewport: { width: 360, height: 640 } });
+  await page.goto(url);
+
+  await eventually(() =>
+    expect(browser.complaints().join('\n')).toSatisfy((all: string) =>
+      ['asked outside: http://outside.example/pixel', 'policy: script-src-elem', 'said so', 'thrown so'].every((one) =>
+        all.includes(one),
+      ),
+    ),
+  );
+  expect(await page.evaluate('window.stolen')).toBeUndefined();
+  const barriers = (await barriersIn(page)).join('\n');
+  expect(barriers).toContain('color-contrast');
+  expect(barriers).toContain('html-has-lang');
+  expect(await overflowOf(page)).toBeGreaterThan(2000);
+});
+
+test('the queues show themselves to an owner in a browser, and ask for nothing elsewhere', async () => {
+  const { cookie } = await anOperator(stack);
+  const page = await browser.open(stack.url, { cookie: cookie() });
+
+  await page.goto('/operator/queues');
+  await page.getByText('deliveries').first().waitFor();
+
+  expect(await page.title()).toContain('Parley queues');
+});
+
+test('the queues stay shut without a sign-in', async () => {
+  browser.expectComplaint(/status of 401/, /status of 404/); // the second: no icon either
+  const page = await browser.open(stack.url);
+
+  const answer = await page.goto('/operator/queues');
+
+  expect(answer?.status()).toBe(401);
+  expect(await page.textContent('body')).toContain('not_signed_in');
+});

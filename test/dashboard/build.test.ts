@@ -1,0 +1,89 @@
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { randomBytes } from 'node:crypto';
+import { expect, onTestFinished, test, vi } from 'vitest';
+import { firstLoadBudget } from '../../dashboard/build/budget.ts';
+
+const ROOT = join(import.meta.dirname, '../..');
+
+type Context = { root: string; env: NodeJS.ProcessEnv };
+type Step = { find: (context: Context) => { text: string } | undefined; make: (context: Context) => Promise<void> };
+// By a name that is not looked into: the launcher is plain JavaScript, without types.
+const file = join(ROOT, 'scripts/setup/dashboard.js');
+const { dashboardStep } = (await import(file)) as { dashboardStep: Step };
+
+/** The sources as they are, and a builder that counts how often it is called. */
+const aClone = (builder = 'appendFileSync("builds", "x")'): string => {
+  const root = mkdtempSync(join(tmpdir(), 'parley-dashboard-build-'));
+  onTestFinished(() => rmSync(root, { recursive: true }));
+  for (const path of ['dashboard', 'package-lock.json']) {
+    cpSync(join(ROOT, path), join(root, path), { recursive: true, filter: (from) => !from.includes('dashboard/dist') });
+  }
+  mkdirSync(join(root, 'node_modules/vite/bin'), { recursive: true });
+  const script = `const { appendFileSync, mkdirSync, writeFileSync } = require('node:fs');
+${builder};
+mkdirSync('dashboard/dist', { recursive: true });
+writeFileSync('dashboard/dist/.weight', 'first load ' + process.env.NODE_ENV);`;
+  writeFileSync(join(root, 'node_modules/vite/bin/vite.js'), script);
+  return root;
+};
+
+const setUp = async (root: string) => {
+  const context = { root, env: { ...process.env, NODE_ENV: 'test' } };
+  const found = dashboardStep.find(context);
+  if (!found) await dashboardStep.make(context);
+  return dashboardStep.find(context)?.text;
+};
+
+test('the pages are built once, and again when a source or the packages have changed', async () => {
+  const root = aClone();
+  const builds = () => readFileSync(join(root, 'builds'), 'utf8').length;
+
+  const first = await setUp(root);
+  await setUp(root);
+  const unchanged = builds();
+  writeFileSync(join(root, 'dashboard/src/new.ts'), 'export const more = 1;');
+  await setUp(root);
+  const afterSource = builds();
+  writeFileSync(join(root, 'package-lock.json'), '{}');
+  await setUp(root);
+
+  expect(first).toBe('built, first load production');
+  expect([unchanged, afterSource, builds()]).toEqual([1, 2, 3]);
+});
+
+test('a build that fails is told, and tried again by the next command', async () => {
+  const root = aClone('console.error("error: no such page"); process.exit(1)');
+
+  await expect(setUp(root)).rejects.toThrow('the dashboard could not be built: error: no such page');
+  expect(dashboardStep.find({ root, env: process.env })).toBeUndefined();
+});
+
+const chunk = (fileName: string, bytes: number, more: object = {}) => ({
+  type: 'chunk',
+  fileName,
+  code: randomBytes(bytes).toString('latin1'), // what cannot be made smaller
+  imports: [],
+  isEntry: false,
+  ...more,
+});
+
+const weigh = (files: { fileName: string }[]) => {
+  const emitFile = vi.fn<(file: { source: string }) => void>();
+  const generate = firstLoadBudget().generateBundle as unknown as (options: object, bundle: object) => void;
+  generate.call(
+    { emitFile, info: () => undefined },
+    {},
+    Object.fromEntries(files.map((file) => [file.fileName, file])),
+  );
+  return emitFile.mock.calls[0]?.[0].source;
+};
+
+test('a first load is the entry and what it imports, and ends the build beyond 250 kB', () => {
+  const page = chunk('page.js', 300_000);
+  const entry = chunk('index.js', 50_000, { isEntry: true, imports: ['shared.js'] });
+
+  expect(weigh([entry, chunk('shared.js', 20_000), page])).toMatch(/^first load \d\d+\.\d kB of 250\.0 kB$/);
+  expect(() => weigh([entry, chunk('shared.js', 210_000), page])).toThrow(/^too heavy: first load 3\d\d\.\d kB/);
+});

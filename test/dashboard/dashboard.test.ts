@@ -1,0 +1,276 @@
+import { randomUUID } from 'node:crypto';
+import type { Locator } from 'playwright-core';
+import { expect, test } from 'vitest';
+import { useBrowser } from '../support/browser.ts';
+import { anAssistant, aTurn, type ChatBody, request } from '../support/builders.ts';
+import { anAccount, go, open, settled, signIn, takeSecret } from '../support/dashboard.ts';
+import { eventually } from '../support/eventually.ts';
+import { anOperator } from '../support/operator-client.ts';
+import { openReceiver } from '../support/receiver.ts';
+import { useStack } from '../support/stack.ts';
+
+const stack = useStack();
+const browser = useBrowser();
+
+const chat = (apiKey: string, message: string) =>
+  request<ChatBody>(`${stack.url}/api/v1/chat`, { body: aTurn({ message }), bearer: apiKey });
+
+test('from the first sign-in to an assistant that answers, and events that arrive, are rotated and resent', async () => {
+  const secrets: string[] = [];
+  const receiver = await openReceiver({ secret: secrets });
+  const page = await browser.open(stack.url);
+
+  await page.goto('/');
+  await signIn(page, await anAccount(stack));
+  await page.getByRole('button', { name: 'New assistant' }).first().click();
+  await page.getByRole('dialog').getByLabel('Name').fill('Tea shop');
+  await page.getByRole('button', { name: 'Create assistant' }).click();
+  await page.waitForURL(/\/assistants\/[\w-]{36}\/overview/);
+
+  await open(page, 'Knowledge');
+  await page.getByRole('button', { name: 'Add entry' }).click();
+  const editor = page.getByRole('dialog');
+  await editor.getByLabel('Question').fill('Do you sell green tea?');
+  await editor.getByLabel('Answer', { exact: true }).fill('Yes, from three gardens.');
+  await editor.getByRole('button', { name: 'Add entry' }).click();
+  await page.getByRole('list', { name: 'Knowledge' }).getByText('Do you sell green tea?').waitFor();
+
+  await open(page, 'Try it');
+  await page.getByLabel('Message').fill('do you sell green tea');
+  await page.getByRole('button', { name: 'Send' }).click();
+  await page.getByRole('log').getByText('Yes, from three gardens.').waitFor();
+  await page.getByRole('button', { name: 'Why this reply' }).click();
+  await page.getByText('An entry of its knowledge').waitFor();
+
+  await open(page, 'API keys');
+  await page.getByRole('button', { name: 'Create key' }).click();
+  await page.getByRole('dialog').getByLabel('Name').fill('Shop server');
+  await page.getByRole('dialog').getByRole('button', { name: 'Create key' }).click();
+  const apiKey = await takeSecret(page, 'API key');
+  const answered = await chat(apiKey, 'do you sell green tea');
+  expect(answered.body.reply).toBe('Yes, from three gardens.');
+  await page.getByRole('button', { name: 'Actions for Shop server' }).click();
+  await page.getByRole('menuitem', { name: 'Rotate…' }).click();
+  await page.getByRole('button', { name: 'Rotate key' }).click();
+  const rotatedKey = await takeSecret(page, 'API key');
+  await eventually(async () => expect((await chat(apiKey, 'green tea')).status).toBe(401));
+  expect((await chat(rotatedKey, 'green tea')).status).toBe(200);
+
+  await open(page, 'Webhooks');
+  await page.getByRole('button', { name: 'Add endpoint' }).first().click();
+  await page.getByRole('dialog').getByLabel('URL').fill(`${receiver.url}/hook`);
+  await page.getByRole('dialog').getByRole('button', { name: 'Add endpoint' }).click();
+  secrets.push(await takeSecret(page, 'Signing secret'));
+  await page.getByRole('list', { name: 'Endpoints' }).getByRole('link').click();
+  await page.getByRole('button', { name: 'Send test event' }).click();
+  await page.getByText('The test event arrived.').waitFor();
+  expect(receiver.received.map(({ verdict }) => verdict?.ok)).toEqual([true]);
+
+  await page.getByRole('button', { name: 'Rotate secret…' }).click();
+  await page.getByRole('dialog').getByLabel('Overlap').selectOption('0');
+  await page.getByRole('dialog').getByRole('button', { name: 'Rotate secret' }).click();
+  secrets.splice(0, 1, await takeSecret(page, 'Signing secret'));
+
+  await open(page, 'Deliveries');
+  await page.getByRole('list', { name: 'Deliveries' }).getByRole('link').click();
+  await page.getByRole('heading', { level: 1, name: 'webhook.test' }).waitFor();
+  await page.getByText('Delivered').first().waitFor();
+  await page.getByRole('button', { name: 'Resend…' }).click();
+  const sendAgain = page.getByRole('button', { name: 'Resend event' });
+  expect(await sendAgain.isDisabled()).toBe(true);
+  await page.getByLabel('I know that the receiver may get this event twice').check();
+  await sendAgain.click();
+  await receiver.waitFor((all) => all.length === 2);
+  await page.getByText('once more, by a person').waitFor();
+  await page.getByText('Delivered').first().waitFor();
+
+  expect(receiver.received.map(({ headers }) => headers['x-factory-redelivery'])).toEqual([undefined, 'true']);
+  expect(receiver.received.map(({ verdict }) => verdict?.ok)).toEqual([true, true]);
+  const told = await page.content();
+  for (const secret of [apiKey, rotatedKey, ...secrets]) expect(told).not.toContain(secret);
+  await receiver.close();
+});
+
+test('a wrong password is told at the form; the right one leads to the page that was asked for', async () => {
+  browser.expectComplaint(/status of 401/);
+  const account = await anAccount(stack);
+  const page = await browser.open(stack.url);
+
+  await page.goto('/operator/audit');
+  await signIn(page, { ...account, password: 'not my password' });
+  await page.getByRole('alert').getByText('The email or the password is wrong.').waitFor();
+  await signIn(page, account);
+  await page.getByRole('heading', { level: 1, name: /^Audit/ }).waitFor();
+
+  expect(new URL(page.url()).pathname).toBe('/operator/audit');
+});
+
+test('a session that has ended asks for the sign-in, and goes on where it was', async () => {
+  browser.expectComplaint(/status of 401/);
+  const account = await anAccount(stack);
+  const { assistantId } = await anAssistant(stack);
+  const page = await browser.open(stack.url);
+  await page.goto(`/operator/assistants/${assistantId}/keys`);
+  await signIn(page, account);
+  await page.getByRole('heading', { level: 1, name: 'API keys' }).waitFor();
+  await settled(page);
+
+  await stack.service.operators.endSessions(account.operatorId);
+  await page.getByRole('button', { name: 'Create key' }).click();
+  await page.getByRole('dialog').getByLabel('Name').fill('late');
+  await page.getByRole('dialog').getByRole('button', { name: 'Create key' }).click();
+  await page.getByRole('heading', { name: 'Sign in' }).waitFor();
+  await page.getByRole('status').getByText('Your session has ended').waitFor();
+  await signIn(page, account);
+  await page.getByRole('heading', { level: 1, name: 'API keys' }).waitFor();
+
+  expect(new URL(page.url()).pathname).toBe(`/operator/assistants/${assistantId}/keys`);
+  expect(await stack.service.assistants.listApiKeys(assistantId)).toHaveLength(1);
+});
+
+test('an agent is shown no way to keys, and none if they type its address', async () => {
+  browser.expectComplaint(/status of 403/);
+  const agent = await anOperator(stack, 'agent');
+  const { assistantId } = await anAssistant(stack);
+  await stack.service.assistants.createApiKey({ assistantId, name: 'secret name' });
+  const page = await browser.open(stack.url, { cookie: agent.cookie() });
+
+  await go(page, `/assistants/${assistantId}/try`);
+  const entries = await page.getByRole('navigation', { name: 'Pages' }).getByRole('link').allTextContents();
+  await go(page, `/assistants/${assistantId}/keys`);
+  await page.getByText('Not for your role').waitFor();
+
+  expect(entries).toContain('Try it');
+  expect(entries.join()).not.toMatch(/key|webhook|deliver|operator|audit|queue|knowledge|setting/i);
+  expect(await page.content()).not.toContain('secret name');
+});
+
+test('an owner gives an agent some assistants; the agent sees those, then none, and is told what to do', async () => {
+  const [shop, other] = [randomUUID(), randomUUID()].map((id) => `Shop ${id.slice(0, 8)}`) as [string, string];
+  const { assistantId } = await stack.service.assistants.createAssistant({ name: shop });
+  const away = await stack.service.assistants.createAssistant({ name: other });
+  const owner = await anOperator(stack);
+  const agent = await anOperator(stack, 'agent');
+  const page = await browser.open(stack.url, { cookie: owner.cookie() });
+  const agents = await browser.open(stack.url, { cookie: agent.cookie() });
+  const row = page.getByRole('listitem').filter({ hasText: agent.email });
+  const openDialog = async () => {
+    await row.getByRole('button', { name: `Actions for ${agent.email}` }).click();
+    await page.getByRole('menuitem', { name: 'Assistants…' }).click();
+    return page.getByRole('dialog');
+  };
+
+  await go(page, '/operators');
+  await row.getByText('Agent · All assistants').waitFor();
+  const dialog = await openDialog();
+  await dialog.getByLabel('Only some').check();
+  await dialog.getByLabel('Their assistants').fill(shop);
+  await page.getByRole('option', { name: shop }).click();
+  await page.keyboard.press('Tab');
+  await dialog.getByRole('button', { name: 'Save' }).click();
+  await row.getByText(`Agent · ${shop}`).waitFor();
+  await go(agents, '/');
+  await agents.getByRole('button', { name: `Assistant: ${shop}. Choose another` }).click();
+  const offered = await agents.getByRole('menuitem').allTextContents();
+  const toOther = await browser.open(stack.url, { cookie: agent.cookie() });
+  await go(toOther, `/assistants/${away.assistantId}/try`);
+  await toOther.getByText('There is no page at this address').waitFor();
+
+  const again = await openDialog();
+  await again.getByLabel('All assistants').check();
+  await again.getByLabel('Only some').check();
+  await again.getByText('None chosen: they see no assistant.').waitFor();
+  await again.getByRole('button', { name: 'Save' }).click();
+  await row.getByText('Agent · No assistant').waitFor();
+  await go(agents, '/');
+  await agents.getByText('You have no assistant').waitFor();
+  await go(agents, `/assistants/${assistantId}/try`);
+  await agents.getByText('You have no assistant').waitFor();
+
+  expect(offered).toEqual([shop]);
+});
+
+test('an invitation names the assistants of an agent, and none for an owner', async () => {
+  const { assistantId } = await stack.service.assistants.createAssistant({ name: `Desk ${randomUUID().slice(0, 8)}` });
+  const { name } = await stack.service.assistants.getAssistant(assistantId);
+  const owner = await anOperator(stack);
+  const page = await browser.open(stack.url, { cookie: owner.cookie() });
+  const invite = async (email: string, fill: (dialog: Locator) => Promise<void>) => {
+    await page.getByRole('button', { name: 'Invite' }).click();
+    await page.getByRole('dialog').getByLabel('Email').fill(email);
+    await fill(page.getByRole('dialog'));
+    await page.getByRole('button', { name: 'Make the invitation' }).click();
+    await takeSecret(page, 'Link');
+    return (await stack.service.operators.findByEmail(email))?.assistantIds;
+  };
+  const emailOf = (who: string) => `${who}-${randomUUID()}@example.com`;
+
+  await go(page, '/operators');
+  const asOffered = await invite(emailOf('all'), async () => undefined);
+  const some = await invite(emailOf('some'), async (dialog) => {
+    await dialog.getByLabel('Only some').check();
+    await dialog.getByLabel('Their assistants').fill(name);
+    await page.getByRole('option', { name }).click();
+  });
+  const ofOwner = await invite(emailOf('owner'), async (dialog) => {
+    await dialog.getByLabel('Only some').check();
+    await dialog.getByLabel('Owner').check();
+    await dialog.getByText('All assistants').waitFor({ state: 'detached' });
+  });
+
+  expect([asOffered, some, ofOwner]).toEqual([null, [assistantId], null]);
+});
+
+test('a page that a person has left does not keep its session alive, and says so when it has ended', async () => {
+  const account = await anAccount(stack);
+  const { assistantId } = await anAssistant(stack);
+  const page = await browser.open(stack.url);
+  await page.clock.install();
+  await page.goto(`/operator/assistants/${assistantId}/deliveries`);
+  await signIn(page, account);
+  await page.getByRole('heading', { level: 1, name: 'Deliveries' }).waitFor();
+  const unattended: boolean[] = [];
+  page.on('request', (request) => {
+    if (request.url().includes('/operator/v1/')) unattended.push(request.headers()['x-parley-unattended'] === '1');
+  });
+  const sessions = stack.service.mongo.collection<{ _id: string }>('operatorSessions');
+  const ofAccount = { 'session.operatorId': account.operatorId };
+  await page.clock.runFor(61_000);
+  unattended.length = 0;
+  while (unattended.length < 3) await page.clock.runFor(3_000); // what was asked while somebody was there has its answer
+  const expires = new Date(Date.now() + 600_000);
+  await sessions.updateOne(ofAccount, { $set: { lastModified: new Date(1), expires } });
+  const before = await sessions.findOne(ofAccount);
+
+  while (unattended.length < 6) await page.clock.runFor(3_000);
+  await Promise.all([page.waitForResponse(/deliveries/), page.clock.runFor(3_000)]);
+  const polled = await sessions.findOne(ofAccount);
+  expect(unattended).not.toContain(false);
+  expect(polled).toEqual(before);
+
+  await page.mouse.move(40, 40);
+  const used = await eventually(async () => {
+    await page.clock.runFor(3_000);
+    const now = await sessions.findOne<{ _id: string; expires: Date }>(ofAccount);
+    expect(now).not.toEqual(before);
+    return now;
+  });
+  expect(Number(used?.expires) - Date.now()).toBeGreaterThan(11 * 3_600_000);
+
+  browser.expectComplaint(/status of 401/);
+  await sessions.updateOne(ofAccount, { $set: { expires: new Date(0) } });
+  await page.clock.runFor(61_000);
+  await page.getByRole('status').getByText('after 12 hours without use').waitFor();
+});
+
+test('who signs out by hand is not told that the session has ended', async () => {
+  browser.expectComplaint(/status of 401/); // what the page was asking for at that moment
+  const page = await browser.open(stack.url);
+  await page.goto('/operator/');
+  await signIn(page, await anAccount(stack));
+  await page.getByRole('button', { name: /^Account of/ }).click();
+  await page.getByRole('menuitem', { name: 'Sign out' }).click();
+  await page.getByRole('heading', { name: 'Sign in' }).waitFor();
+
+  expect(await page.getByText('Your session has ended').count()).toBe(0);
+});

@@ -1,0 +1,182 @@
+import type { Page } from 'playwright-core';
+import { expect, test } from 'vitest';
+import { useBrowser } from '../support/browser.ts';
+import { anAssistant, anEntry, aTurn } from '../support/builders.ts';
+import { go, settled, takeSecret } from '../support/dashboard.ts';
+import { eventually } from '../support/eventually.ts';
+import { anOperator } from '../support/operator-client.ts';
+import { openReceiver } from '../support/receiver.ts';
+import { useStack } from '../support/stack.ts';
+
+const stack = useStack();
+const browser = useBrowser();
+
+const IMG = '<img src=x onerror="window.ran=1">';
+const SCRIPT = '<script>window.ran=2</script>';
+const ATTACKS = [
+  IMG,
+  SCRIPT,
+  '"><svg onload=window.ran=3>',
+  'javascript:window.ran=4',
+  '{{constructor.constructor("window.ran=5")()}}',
+  '</title><script>window.ran=6</script>',
+];
+const ALL = ATTACKS.join(' ');
+
+/** A script that got in would have run by the time the page's own next task has. */
+const nothingRan = async (page: Page): Promise<void> => {
+  expect(await page.evaluate('new Promise((done) => setTimeout(() => done(window.ran), 50))')).toBeUndefined();
+  expect(await page.locator('img[src="x"], svg[onload], a[href^="javascript"]').count()).toBe(0);
+};
+
+/** Opens the page and sees the texts in it, as texts. */
+const shows = async (page: Page, path: string, ...texts: string[]): Promise<void> => {
+  await go(page, path);
+  for (const text of texts) await page.getByText(text).locator('visible=true').first().waitFor();
+  await nothingRan(page);
+};
+
+test('what operators write is text, wherever it is shown', async () => {
+  browser.expectComplaint(/status of 422/); // a filter that is none
+  const owner = await anOperator(stack);
+  const page = await browser.open(stack.url, { cookie: owner.cookie() });
+  const name = ALL.slice(0, 100);
+  const { assistantId } = await anAssistant(stack, {
+    input: { name, instructions: ALL, holdingText: ALL, allowedLinks: [] },
+    knowledge: [
+      anEntry({
+        question: ALL,
+        answer: ALL,
+        variants: [ALL],
+        tags: [IMG],
+        actions: [{ label: IMG, type: 'reply', payload: SCRIPT }],
+      }),
+      anEntry({ question: ALL, answer: `${ALL} differs`, language: 'en' }),
+    ],
+  });
+  const at = `/assistants/${assistantId}`;
+
+  await go(page, '/assistants');
+  await page.getByText(name).first().waitFor();
+  await nothingRan(page);
+  await shows(page, `${at}/knowledge?search=${encodeURIComponent(IMG)}`, IMG);
+  await shows(page, `${at}/knowledge`, ALL, 'ask nearly the same');
+  await page.getByRole('list', { name: 'Knowledge' }).getByRole('button').first().click();
+  expect(await page.getByRole('dialog').getByLabel('Question').inputValue()).toBe(ALL);
+  await nothingRan(page);
+  await go(page, `${at}/settings`);
+  expect(await page.getByLabel('Instructions').inputValue()).toBe(ALL);
+  await nothingRan(page);
+
+  await go(page, `${at}/keys`);
+  await page.getByRole('button', { name: 'Create key' }).click();
+  await page.getByRole('dialog').getByLabel('Name').fill(IMG);
+  await page.getByRole('dialog').getByRole('button', { name: 'Create key' }).click();
+  await takeSecret(page, 'API key');
+  await page.getByRole('list', { name: 'API keys' }).getByText(IMG).waitFor();
+  await nothingRan(page);
+
+  await shows(
+    page,
+    `${at}/deliveries?id=${encodeURIComponent(IMG)}&event=${encodeURIComponent(IMG)}`,
+    'This is not an id',
+  );
+  await go(page, `/${encodeURIComponent(IMG)}`);
+  await nothingRan(page);
+});
+
+test('what visitors and the assistant say is text in the trial, and its links lead nowhere bad', async () => {
+  const owner = await anOperator(stack);
+  const page = await browser.open(stack.url, { cookie: owner.cookie() });
+  const { assistantId } = await anAssistant(stack, {
+    knowledge: [
+      anEntry({
+        question: 'What are your opening hours?',
+        answer: ALL,
+        actions: [
+          { label: IMG, type: 'reply', payload: SCRIPT },
+          { label: 'The map', type: 'link', payload: '/map' },
+        ],
+      }),
+    ],
+  });
+
+  await go(page, `/assistants/${assistantId}/try`);
+  const said = page.getByRole('log');
+  for (const message of [ALL, 'What are your opening hours?']) {
+    await page.getByLabel('Message').fill(message);
+    await page.getByRole('button', { name: 'Send' }).click();
+    await said.getByText(message).first().waitFor();
+  }
+  await said.getByRole('button', { name: IMG }).first().click();
+  await said.getByText(SCRIPT, { exact: true }).waitFor();
+  await nothingRan(page);
+  const why = page.getByRole('button', { name: 'Why this reply' }).nth(1);
+  await why.click();
+  await page.getByText('An entry of its knowledge').waitFor();
+  await nothingRan(page);
+  expect(new URL(page.url()).pathname).toBe(`/operator/assistants/${assistantId}/try`);
+});
+
+test('what a receiver answers is text: its body, its headers, its errors', async () => {
+  const owner = await anOperator(stack);
+  const page = await browser.open(stack.url, { cookie: owner.cookie() });
+  const receiver = await openReceiver({
+    respond: () => ({ status: 500, headers: { 'Content-Type': 'text/html', 'X-Told': IMG }, body: `<html>${ALL}` }),
+  });
+  const { assistantId, chat } = await anAssistant(stack);
+  await stack.service.endpoints.addEndpoint(assistantId, { url: `${receiver.url}/${encodeURIComponent(IMG)}` });
+  await chat(aTurn({ session_id: IMG, message: ALL }));
+  await receiver.waitFor((all) => all.length === 2);
+  const rows = await eventually(async () => {
+    const { body } = await owner.get<{ deliveries: { deliveryId: string; outcome: string; event: string }[] }>(
+      `/assistants/${assistantId}/deliveries`,
+    );
+    expect(body.deliveries.map(({ outcome }) => outcome)).toEqual(['rejected', 'rejected']);
+    return body.deliveries;
+  });
+  const message = rows.find(({ event }) => event === 'message.received');
+
+  await shows(page, `/assistants/${assistantId}/deliveries`, 'Rejected');
+  await shows(
+    page,
+    `/assistants/${assistantId}/deliveries/${encodeURIComponent(message?.deliveryId ?? '')}`,
+    `<html>${ALL}`,
+    IMG,
+  );
+  const sent = (await page.getByLabel('request body').last().textContent()) ?? '';
+  expect(JSON.parse(sent)).toMatchObject({ payload: { content: ALL } });
+  await shows(page, `/assistants/${assistantId}/webhooks`, receiver.url);
+  await receiver.close();
+});
+
+test('the queues are shut in a browser that nobody has signed in with', async () => {
+  browser.expectComplaint(/status of 40[14]/);
+  const page = await browser.open(stack.url);
+
+  const answer = await page.goto('/operator/queues');
+
+  expect(answer?.status()).toBe(401);
+});
+
+test('the first page weighs at most 250 kB of JavaScript, and all of it comes from here', async () => {
+  const owner = await anOperator(stack);
+  await anAssistant(stack);
+  const page = await browser.open(stack.url, { cookie: owner.cookie() });
+  let bytes = 0;
+  const files: string[] = [];
+  page.on('response', (response) => {
+    if (response.request().resourceType() !== 'script') return;
+    files.push(response.url());
+    bytes += Number(response.headers()['content-length'] ?? 0);
+  });
+
+  await page.goto('/operator/');
+  await page.waitForURL(/overview/);
+  await settled(page);
+
+  expect(files.length).toBeGreaterThan(0);
+  expect(files.every((url) => url.startsWith(stack.url))).toBe(true);
+  expect(bytes).toBeGreaterThan(50_000);
+  expect(bytes).toBeLessThanOrEqual(250_000);
+});

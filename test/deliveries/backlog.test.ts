@@ -1,0 +1,103 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, expect, test } from 'vitest';
+import { anAssistant } from '../support/builders.ts';
+import { eventually } from '../support/eventually.ts';
+import { createFeed } from '../support/feed.ts';
+import { contentOf, openReceiver, type Receiver } from '../support/receiver.ts';
+import { useStack } from '../support/stack.ts';
+
+// A send hangs for longer than the test takes also on a busy machine, and ends before its claim counts as lost.
+const stack = useStack({ deliveryWorkers: 0, sending: { deadlineMs: 9_500 } });
+const opened: Receiver[] = [];
+afterAll(() => Promise.all(opened.map((one) => one.close())));
+
+const numbers = (from: number, to: number) => Array.from({ length: to - from }, (_, index) => String(from + index));
+
+/** Answers the first request only when it is released. */
+const aHangingReceiver = async () => {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const receiver = await openReceiver({
+    respond: async (_, nth) => {
+      if (nth === 1) await promise;
+      return {};
+    },
+  });
+  opened.push(receiver);
+  return { receiver, release: resolve };
+};
+
+const countEnds = async (assistantId: string) => {
+  const rows = await stack.service.mongo.collection('deliveries').find({ assistantId }).toArray();
+  const byKind = Map.groupBy(rows, ({ outcome, errorKind }) => String(errorKind ?? outcome));
+  return Object.fromEntries([...byKind].map(([kind, some]) => [kind, some.length]));
+};
+
+const readOutbox = async (assistantId: string) => {
+  const row = await stack.service.mongo.collection('conversations').findOne({ assistantId });
+  return (row?.outbox ?? []) as { payload: { content: string } }[];
+};
+
+test('with no delivery worker for long, the bound holds all the same, and the rest goes out once one starts', async () => {
+  const { assistantId } = await anAssistant(stack);
+  const receiver = await openReceiver();
+  opened.push(receiver);
+  await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url });
+  const feed = createFeed(stack.service);
+  const [key = ''] = await feed.openConversations(assistantId, 1);
+
+  await feed.say(assistantId, key, numbers(0, 800));
+  // Ended by the sweep of the reply worker.
+  await eventually(async () => expect(await readOutbox(assistantId)).toHaveLength(500));
+  const ends = await countEnds(assistantId);
+  const worker = await stack.startDeliveryWorker();
+  await receiver.waitFor((all) => all.length >= 20);
+  await worker.close();
+  const atClose = receiver.received.length;
+  const left = await readOutbox(assistantId);
+
+  expect(ends).toEqual({ backlog: 300 });
+  expect(receiver.received.map(contentOf)).toEqual(numbers(300, 300 + atClose));
+  // Stopped in the middle of its line: what it sent is recorded, what it did not send is unclaimed.
+  expect(await countEnds(assistantId)).toEqual({ backlog: 300, delivered: atClose });
+  expect(left.map(({ payload }) => payload.content)).toEqual(numbers(300 + atClose, 800));
+});
+
+test('beyond 500 unsent events the oldest end, also behind one that is being sent; chat goes on unharmed', async () => {
+  const worker = await stack.startDeliveryWorker();
+  const { assistantId, chat } = await anAssistant(stack);
+  const { receiver, release } = await aHangingReceiver();
+  await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url, events: ['message.received'] });
+  const session_id = randomUUID();
+  const other = await anAssistant(stack);
+  const time = async (answering: Promise<{ status: number }>): Promise<number> => {
+    const startedAt = performance.now();
+    expect((await answering).status).toBe(200);
+    return performance.now() - startedAt;
+  };
+  const say = (message: string) => time(chat({ session_id, message }));
+
+  await say('0');
+  await receiver.waitFor((all) => all.length === 1);
+  for (const number of numbers(1, 21)) await say(number);
+  const row = await stack.service.mongo.collection('conversations').findOne({ assistantId });
+  const feed = createFeed(stack.service);
+  await feed.say(assistantId, String(row?._id), numbers(21, 590));
+  const hot: number[] = [];
+  const calm: number[] = [];
+  for (const number of numbers(590, 610)) {
+    hot.push(await say(number));
+    calm.push(await time(other.chat({ session_id, message: number })));
+  }
+  // An event ends first and leaves its line then.
+  await eventually(async () => expect(await readOutbox(assistantId)).toHaveLength(501), 4_000);
+  const ends = await countEnds(assistantId);
+  release();
+  await receiver.waitFor((all) => all.length >= 50);
+  await worker.close();
+
+  expect(ends.backlog).toBe(109);
+  expect(receiver.received.slice(0, 50).map(contentOf)).toEqual(['0', ...numbers(110, 159)]);
+  const median = (times: number[]) => times.toSorted((a, b) => a - b)[times.length >> 1] as number;
+  expect(median(hot)).toBeLessThan(median(calm) + 50);
+  expect(median(calm)).toBeLessThan(500);
+});

@@ -1,0 +1,85 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { readConfig } from '../../src/platform/config.ts';
+import { createLifecycle, type Lifecycle } from '../../src/platform/lifecycle.ts';
+import { createLogger } from '../../src/platform/logger.ts';
+import { openDeliveryWorker } from '../../workers/delivery/worker.ts';
+import { anAssistant } from '../support/builders.ts';
+import { eventually } from '../support/eventually.ts';
+import { createFeed } from '../support/feed.ts';
+import { freePort } from '../support/processes.ts';
+import { contentOf, openReceiver, type Receiver } from '../support/receiver.ts';
+import { useStack } from '../support/stack.ts';
+
+/** Longer than the healthy endpoint takes on a busy machine. */
+const PAUSE_MS = 6_000;
+
+const stack = useStack({ deliveryWorkers: 0, env: { ENDPOINT_CONCURRENCY: '2', DELIVERY_CONCURRENCY: '8' } });
+const opened: Receiver[] = [];
+let lifecycle: Lifecycle;
+
+beforeAll(async () => {
+  const logger = createLogger({ name: 'test', level: 'silent' });
+  lifecycle = createLifecycle(logger, { deadlineMs: 10_000 });
+  await openDeliveryWorker({ config: readConfig(stack.env), logger, lifecycle, breaking: { pauseMs: PAUSE_MS } });
+});
+afterAll(async () => {
+  await Promise.all(opened.map((one) => one.close()));
+  await lifecycle.close();
+});
+
+const linesTo = async (url: string, count: number) => {
+  const { assistantId } = await anAssistant(stack);
+  await stack.service.endpoints.addEndpoint(assistantId, { url });
+  const feed = createFeed(stack.service);
+  const keys = await feed.openConversations(assistantId, count);
+  const say = (text: string) => Promise.all(keys.map((key) => feed.say(assistantId, key, [`${text} 1`, `${text} 2`])));
+  const countRows = async (filter: object) =>
+    stack.service.mongo.collection('deliveries').countDocuments({ assistantId, ...filter });
+  return { assistantId, keys, say, count: countRows };
+};
+
+test('after five refused connections an endpoint rests, one probe tries it, and then all go out in order', async () => {
+  const port = await freePort();
+  const dead = await linesTo(`http://127.0.0.1:${port}/`, 20);
+  const healthy = await openReceiver();
+  opened.push(healthy);
+  const others = await linesTo(healthy.url, 20);
+
+  await dead.say('a');
+  await eventually(async () => expect(await dead.count({ errorKind: 'connect' })).toBeGreaterThanOrEqual(5));
+  await others.say('b');
+  await healthy.waitFor((all) => all.length === 40, 5_000);
+  const failed = await dead.count({});
+  const revived = await openReceiver({ port });
+  opened.push(revived);
+  const received = await revived.waitFor((all) => all.length === 40 - failed, 16_000);
+
+  // Two slots: what was under way when the fifth failed may still fail.
+  expect(failed).toBeGreaterThanOrEqual(5);
+  expect(failed).toBeLessThanOrEqual(7);
+  expect(await dead.count({ errorKind: 'connect' })).toBe(failed);
+  const spoken = Map.groupBy(
+    received,
+    ({ json }) => (json as { payload: { conversation_id: string } }).payload.conversation_id,
+  );
+  for (const events of spoken.values())
+    expect(events.map(contentOf)).toEqual(events.length === 2 ? ['a 1', 'a 2'] : ['a 2']);
+});
+
+test('hanging endpoints hold no more than their share of the slots', async () => {
+  const hanging = await Promise.all(
+    Array.from({ length: 6 }, () => openReceiver({ respond: () => new Promise(() => undefined) })),
+  );
+  const healthy = await openReceiver();
+  opened.push(...hanging, healthy);
+  const held = await Promise.all(hanging.map(({ url }) => linesTo(url, 5)));
+  const others = await linesTo(healthy.url, 20);
+
+  await Promise.all(held.map((lines) => lines.say('held')));
+  await Promise.all(hanging.map((receiver) => receiver.waitFor((all) => all.length >= 1)));
+  // Before the first hanging one is given up.
+  await others.say('healthy');
+  await healthy.waitFor((all) => all.length === 40, 4_000);
+
+  expect(Math.max(...hanging.map(({ received }) => received.length))).toBeLessThanOrEqual(4);
+});

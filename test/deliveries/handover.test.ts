@@ -1,0 +1,97 @@
+import { expect, onTestFinished, test } from 'vitest';
+import { openDeliveryWorker } from '../../workers/delivery/worker.ts';
+import { anAssistant } from '../support/builders.ts';
+import { eventually } from '../support/eventually.ts';
+import { createFeed } from '../support/feed.ts';
+import { contentOf, openReceiver } from '../support/receiver.ts';
+import { openRelayed } from '../support/relayed.ts';
+import { useStack } from '../support/stack.ts';
+
+const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
+
+/** A line whose receiver holds the first event until it is released, and takes a while for the others. */
+const aHeldLine = async () => {
+  const { promise: released, resolve: release } = Promise.withResolvers<void>();
+  const { assistantId } = await anAssistant(stack);
+  const receiver = await openReceiver({
+    respond: async (_, nth) => {
+      if (nth > 1) return { delayMs: 500 };
+      await released;
+      return {};
+    },
+  });
+  onTestFinished(receiver.close);
+  const { endpoint } = await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url });
+  const feed = createFeed(stack.service);
+  const [key = ''] = await feed.openConversations(assistantId, 1);
+  return {
+    receiver,
+    release,
+    endpointId: endpoint.endpointId,
+    say: (...contents: string[]) => feed.say(assistantId, key, contents),
+    readEnds: async () => {
+      const rows = await stack.service.mongo.collection('deliveries').find({ assistantId }).toArray();
+      return rows.map(({ body, outcome, errorKind }) => [
+        contentOf({ json: JSON.parse(String(body)) }),
+        errorKind ?? outcome,
+      ]);
+    },
+  };
+};
+
+test('a worker that stops asks others to go on with its lines', async () => {
+  const { say, receiver, release } = await aHeldLine();
+  const first = await stack.startDeliveryWorker();
+  await say('0', '1', '2');
+  await receiver.waitFor((all) => all.length === 1);
+  const before = await stack.service.deliveryQueue.countJobs();
+
+  const stopped = first.close();
+  release();
+  await stopped;
+  const after = await stack.service.deliveryQueue.countJobs();
+  const second = await stack.startDeliveryWorker();
+  await receiver.waitFor((all) => all.length === 3);
+  await second.close();
+
+  expect([before['waiting'], after['waiting']]).toEqual([0, 1]);
+  expect(receiver.received.map(contentOf)).toEqual(['0', '1', '2']);
+});
+
+test('what happens after an endpoint is on again is sent, however old the reading that called it off', async () => {
+  const { say, receiver, release, endpointId, readEnds } = await aHeldLine();
+  const { endpoints } = stack.service;
+  const { promise: pulling, resolve: onPull } = Promise.withResolvers<void>();
+  const { promise: pullable, resolve: letPull } = Promise.withResolvers<void>();
+  let endpointReadings = 0;
+  const relayed = await openRelayed(stack, {
+    holds: ({ name, collection }) => {
+      if (name === 'find' && collection === 'endpoints') endpointReadings += 1;
+      if (name !== 'update' || collection !== 'conversations') return null;
+      onPull();
+      return pullable;
+    },
+  });
+  await openDeliveryWorker(relayed);
+  await say('0', '1');
+  await receiver.waitFor((all) => all.length === 1);
+
+  await endpoints.setEnabled(endpointId, false);
+  const readingsBefore = endpointReadings;
+  release();
+  await pulling;
+  await eventually(() => expect(endpointReadings).toBeGreaterThan(readingsBefore));
+  await endpoints.setEnabled(endpointId, true);
+  await say('2');
+  letPull();
+  await receiver.waitFor((all) => all.length === 2);
+
+  expect(receiver.received.map(contentOf)).toEqual(['0', '2']);
+  await eventually(async () =>
+    expect((await readEnds()).toSorted()).toEqual([
+      ['0', 'delivered'],
+      ['1', 'endpoint_disabled'],
+      ['2', 'delivered'],
+    ]),
+  );
+});

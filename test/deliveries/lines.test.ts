@@ -1,0 +1,200 @@
+import { afterAll, expect, test } from 'vitest';
+import { isFinal } from '../../src/events/delivery.ts';
+import { anAssistant } from '../support/builders.ts';
+import { eventually } from '../support/eventually.ts';
+import { createFeed } from '../support/feed.ts';
+import { contentOf, openReceiver, type Receiver, type ReceiverOptions } from '../support/receiver.ts';
+import { useStack } from '../support/stack.ts';
+
+const stack = useStack({ deliveryWorkers: 2 });
+const opened: Receiver[] = [];
+afterAll(() => Promise.all(opened.map((one) => one.close())));
+
+const numbers = (from: number, to: number) => Array.from({ length: to - from }, (_, index) => String(from + index));
+
+const aLine = async (options: ReceiverOptions = {}, conversations = 1) => {
+  const { assistantId } = await anAssistant(stack);
+  const receiver = await openReceiver(options);
+  opened.push(receiver);
+  const { endpoints, deliveries } = stack.service;
+  const { endpoint } = await endpoints.addEndpoint(assistantId, { url: receiver.url });
+  const feed = createFeed(stack.service);
+  const keys = await feed.openConversations(assistantId, conversations);
+  const key = keys[0] as string;
+  return {
+    assistantId,
+    receiver,
+    feed,
+    keys,
+    key,
+    endpointId: endpoint.endpointId,
+    say: (...contents: string[]) => feed.say(assistantId, key, contents),
+    contents: () => receiver.received.map(contentOf),
+    outbox: async () => (await stack.service.conversations.outbox.read(key))?.outbox ?? [],
+    ended: (count: number, timeoutMs?: number) =>
+      eventually(async () => {
+        const rows = await stack.service.mongo.collection('deliveries').find({ assistantId }).toArray();
+        const final = rows.filter(({ outcome }) => isFinal(outcome));
+        expect(final).toHaveLength(count);
+        return final;
+      }, timeoutMs),
+    countEnds: async () => {
+      const { deliveries: rows } = await deliveries.listDeliveries({ assistantId, limit: 200 });
+      return Object.fromEntries(
+        [...Map.groupBy(rows, ({ outcome, errorKind }) => errorKind ?? outcome)].map(([kind, some]) => [
+          kind,
+          some.length,
+        ]),
+      );
+    },
+  };
+};
+
+test('after a 410 nothing goes out until an operator resumes, then all of it in order', async () => {
+  const { endpoints } = stack.service;
+  const { say, receiver, endpointId, contents, outbox } = await aLine({
+    respond: (_, nth) => ({ status: nth === 1 ? 410 : 200 }),
+  });
+
+  await say('0', '1', '2');
+  await eventually(async () => expect((await endpoints.getEndpoint(endpointId)).pause?.reason).toBe('gone'));
+  await say('3');
+  await eventually(async () => expect(await outbox()).toHaveLength(3));
+  const whilePaused = contents();
+  // Asked for by a request that was under way when the 410 came.
+  await endpoints.pauseEndpoint(endpointId, { reason: 'retry_after', until: new Date(Date.now() + 1) });
+  const { pause } = await endpoints.getEndpoint(endpointId);
+  const resumedAt = performance.now();
+  await endpoints.resumeEndpoint(endpointId);
+  await receiver.waitFor((all) => all.length === 4);
+
+  expect(whilePaused).toEqual(['0']);
+  expect(pause).toEqual({ reason: 'gone', until: null });
+  expect(contents()).toEqual(['0', '1', '2', '3']);
+  expect(performance.now() - resumedAt).toBeLessThan(1_000);
+});
+
+test.each([
+  ['seconds', 429, () => '2'],
+  ['a date', 503, () => new Date(Date.now() + 2_900).toUTCString()],
+])('Retry-After in %s, with %i, delays what is not yet sent and repeats nothing', async (_name, status, wish) => {
+  const { say, receiver, contents } = await aLine({
+    respond: (_request, nth) => (nth === 1 ? { status, headers: { 'retry-after': wish() } } : {}),
+  });
+
+  await say('0', '1', '2');
+  const received = await receiver.waitFor((all) => all.length === 3);
+
+  expect(contents()).toEqual(['0', '1', '2']);
+  expect((received[1]?.at ?? 0) - (received[0]?.at ?? 0)).toBeGreaterThan(1_000);
+});
+
+test('a longer Retry-After than ten minutes is ten, a shorter one does not shorten it', async () => {
+  const { endpoints } = stack.service;
+  const { say, endpointId } = await aLine({ respond: () => ({ status: 503, headers: { 'retry-after': '86400' } }) });
+
+  await say('0');
+  const pause = await eventually(async () => {
+    const { pause: now } = await endpoints.getEndpoint(endpointId);
+    expect(now).not.toBeNull();
+    return now;
+  });
+  await endpoints.pauseEndpoint(endpointId, { reason: 'retry_after', until: new Date(Date.now() + 1_000) });
+
+  expect((pause?.until?.getTime() ?? 0) - Date.now()).toBeGreaterThan(595_000);
+  expect((pause?.until?.getTime() ?? 0) - Date.now()).toBeLessThanOrEqual(600_000);
+  expect((await endpoints.getEndpoint(endpointId)).pause).toEqual(pause);
+});
+
+test.each(['removed', 'disabled'] as const)(
+  'a %s endpoint: what is unsent ends at once, paused or not',
+  async (how) => {
+    const { endpoints } = stack.service;
+    const { say, endpointId, ended, countEnds, outbox } = await aLine();
+    await endpoints.pauseEndpoint(endpointId, { reason: 'gone', until: null });
+    await say('0', '1', '2');
+
+    const changedAt = performance.now();
+    await (how === 'removed' ? endpoints.removeEndpoint(endpointId) : endpoints.setEnabled(endpointId, false));
+    await ended(3);
+
+    expect(performance.now() - changedAt).toBeLessThan(1_000);
+    expect(await countEnds()).toEqual({ [`endpoint_${how}`]: 3 });
+    await eventually(async () => expect(await outbox()).toEqual([]));
+  },
+);
+
+test('what happened before an endpoint was enabled again is not sent, what happens after is', async () => {
+  const { endpoints } = stack.service;
+  const { feed, assistantId, key, endpointId, say, receiver, countEnds, contents } = await aLine();
+  // Written by a process that had not yet heard of the switch.
+  const before = new Date(Date.now() - 1_000);
+  await endpoints.setEnabled(endpointId, false);
+  await endpoints.setEnabled(endpointId, true);
+  await feed.say(assistantId, key, ['before'], { at: before });
+  await say('after');
+  await receiver.waitFor((all) => all.length === 1);
+
+  expect(contents()).toEqual(['after']);
+  expect(await countEnds()).toMatchObject({ endpoint_disabled: 1 });
+});
+
+test('events of a paused endpoint that wait for too long end expired, and the line goes on', async () => {
+  const { endpoints } = stack.service;
+  const { feed, assistantId, key, keys, endpointId, ended, countEnds, receiver, contents } = await aLine({}, 3);
+  await endpoints.pauseEndpoint(endpointId, { reason: 'gone', until: null });
+  const at = new Date(Date.now() - 601_000);
+  await stack.service.mongo
+    .collection('endpoints')
+    .updateMany({ assistantId }, { $set: { enabledSince: new Date(0) } });
+  for (const one of keys) await feed.say(assistantId, one, ['old 1', 'old 2'], { at, silent: true });
+  await feed.say(assistantId, key, ['young'], { silent: true });
+
+  await ended(6);
+  const ends = await countEnds();
+  await endpoints.resumeEndpoint(endpointId);
+  await receiver.waitFor((all) => all.length === 1);
+
+  expect(ends).toEqual({ expired: 6 });
+  expect(contents()).toEqual(['young']);
+});
+
+test('two endpoints of one conversation each get every event once, in order, at their own pace', async () => {
+  const { assistantId, receiver, say, outbox } = await aLine();
+  const slow = await openReceiver({ respond: () => ({ delayMs: 20 }) });
+  opened.push(slow);
+  await stack.service.endpoints.addEndpoint(assistantId, { url: slow.url });
+
+  for (const number of numbers(0, 40)) await say(number);
+  await Promise.all([receiver, slow].map((one) => one.waitFor((all) => all.length === 40)));
+  await eventually(async () => expect(await outbox()).toEqual([]));
+
+  for (const one of [receiver, slow]) expect(one.received.map(contentOf)).toEqual(numbers(0, 40));
+});
+
+test('events that wait for one endpoint stand in nobody else’s way', async () => {
+  const { assistantId, receiver, say, outbox } = await aLine();
+  const { promise: released, resolve: release } = Promise.withResolvers<void>();
+  const held = await openReceiver({
+    respond: async () => {
+      await released;
+      return {};
+    },
+  });
+  opened.push(held);
+  await stack.service.endpoints.addEndpoint(assistantId, { url: held.url });
+
+  const saidAt = performance.now();
+  await say(...numbers(0, 12));
+  await receiver.waitFor((all) => all.length === 12);
+  const ms = performance.now() - saidAt;
+  const stillHeld = held.received.length;
+  release();
+  await held.waitFor((all) => all.length === 12);
+  await eventually(async () => expect(await outbox()).toEqual([]));
+
+  // Sooner than a sweep would have found them.
+  expect(ms).toBeLessThan(1_500);
+  expect(stillHeld).toBe(1);
+  for (const one of [receiver, held]) expect(one.received.map(contentOf)).toEqual(numbers(0, 12));
+});

@@ -1,0 +1,153 @@
+import { afterAll, expect, test } from 'vitest';
+import { isFinal } from '../../src/events/delivery.ts';
+import { describeTest, toDeliveryView } from '../../src/events/delivery-view.ts';
+import { anAssistant } from '../support/builders.ts';
+import { AUTHORITY, KEY, VALID } from '../support/certificates.ts';
+import { eventually } from '../support/eventually.ts';
+import { createFeed } from '../support/feed.ts';
+import { openReceiver, type Receiver, type ReceiverOptions } from '../support/receiver.ts';
+import { useStack } from '../support/stack.ts';
+
+const stack = useStack({ sending: { deadlineMs: 1_000, ca: AUTHORITY } });
+const opened: Receiver[] = [];
+afterAll(() => Promise.all(opened.map((one) => one.close())));
+
+const anEndpoint = async (options: ReceiverOptions = {}) => {
+  const { assistantId } = await anAssistant(stack);
+  const receiver = await openReceiver(options);
+  opened.push(receiver);
+  const { endpoint } = await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url });
+  const feed = createFeed(stack.service);
+  const [key = ''] = await feed.openConversations(assistantId, 1);
+  return { assistantId, receiver, endpoint, key, say: (text: string) => feed.say(assistantId, key, [text]) };
+};
+
+const endOf = (deliveryId: string) =>
+  eventually(async () => {
+    const delivery = await stack.service.deliveries.getDelivery(deliveryId);
+    expect(isFinal(delivery.outcome)).toBe(true);
+    return delivery;
+  });
+
+const resend = async (deliveryId: string, number: number, url: string) => {
+  const id = await stack.service.deliveries.queueResend(deliveryId, number, url);
+  stack.service.deliveryQueue.wakeDelivery(id);
+  return id;
+};
+
+test('a test event goes the real way, also to a paused endpoint, and tells each step', async () => {
+  const { receiver, endpoint } = await anEndpoint({ tls: { key: KEY, cert: VALID } });
+  await stack.service.endpoints.pauseEndpoint(endpoint.endpointId, { reason: 'gone', until: null });
+
+  const id = await stack.service.deliveries.queueTest(endpoint);
+  stack.service.deliveryQueue.wakeDelivery(id);
+  const delivery = await endOf(id);
+
+  expect(receiver.received.map(({ json }) => json)).toMatchObject([
+    { event: 'webhook.test', payload: { ping: 'pong' } },
+  ]);
+  const told = describeTest(delivery);
+  expect(told).toMatchObject({ ok: true, ended: true });
+  expect(told.checks).toEqual([
+    { check: 'address', ok: true, detail: '127.0.0.1' },
+    { check: 'tls', ok: true, detail: expect.stringMatching(/^TLSv1\.3, certificate ends in \d+ days/) as string },
+    { check: 'status', ok: true, detail: '200' },
+    { check: 'time', ok: true, detail: expect.stringMatching(/^\d+ ms of 5 s$/) as string },
+  ]);
+});
+
+test('a test that fails says at which step', async () => {
+  const { endpoint } = await anEndpoint({ respond: () => ({ status: 500 }) });
+  const { endpoint: untrusted } = await anEndpoint({ tls: true });
+  const { endpoint: silent } = await anEndpoint({ respond: () => new Promise(() => undefined) });
+  const targets = [endpoint, { ...untrusted, url: untrusted.url.replace('127.0.0.1', 'localhost') }, silent];
+
+  const told = await Promise.all(
+    targets.map(async (target) => {
+      const id = await stack.service.deliveries.queueTest(target);
+      stack.service.deliveryQueue.wakeDelivery(id);
+      return describeTest(await endOf(id)).checks.map(({ check, ok }) => [check, ok]);
+    }),
+  );
+
+  expect(told[0]).toEqual([
+    ['address', true],
+    ['tls', null],
+    ['status', false],
+    ['time', true],
+  ]);
+  expect(told[2]).toEqual([
+    ['address', true],
+    ['tls', null],
+    ['status', false],
+    ['time', false],
+  ]);
+  expect(told[1]?.[0]).toEqual(['address', true]);
+});
+
+test('a resend is a new delivery of the same event, marked, and a double click makes one', async () => {
+  const { receiver, endpoint, say } = await anEndpoint();
+  const [event] = await say('hello');
+  const first = await endOf(`${event?.eventId}:${endpoint.endpointId}`);
+  const plan = await stack.service.deliveries.planResend(first._id);
+
+  const ids = await Promise.all([1, 1, 1].map(() => resend(first._id, plan.number, endpoint.url)));
+  const again = await endOf(ids[0] as string);
+
+  expect(plan).toEqual({ number: 1, risk: 'may_double' });
+  expect(new Set(ids)).toEqual(new Set([`${first._id}:1`]));
+  expect(again).toMatchObject({ eventId: event?.eventId, outcome: 'delivered', redelivery: true });
+  expect(receiver.received).toHaveLength(2);
+  const [one, two] = receiver.received;
+  expect(two?.body).toEqual(one?.body);
+  expect(two?.headers['x-factory-event-id']).toBe(event?.eventId);
+  expect([one, two].map((request) => request?.headers['x-factory-redelivery'])).toEqual([undefined, 'true']);
+  expect(await stack.service.deliveries.planResend(first._id)).toEqual({ number: 2, risk: 'may_double' });
+  await expect(resend(first._id, 3, endpoint.url)).rejects.toMatchObject({ code: 'validation_failed' });
+});
+
+test('sending again is safe only while the receiver got none of the deliveries', async () => {
+  const { receiver, endpoint, say } = await anEndpoint();
+  const { endpoints, deliveries } = stack.service;
+  await endpoints.pauseEndpoint(endpoint.endpointId, { reason: 'gone', until: null });
+  const [event] = await say('hello');
+  await endpoints.setEnabled(endpoint.endpointId, false);
+  const unsent = await endOf(`${event?.eventId}:${endpoint.endpointId}`);
+
+  const before = await deliveries.planResend(unsent._id);
+  await endOf(await resend(unsent._id, before.number, endpoint.url));
+  const after = await deliveries.planResend(unsent._id);
+
+  expect(unsent).toMatchObject({ outcome: 'not_sent', errorKind: 'endpoint_disabled' });
+  expect(toDeliveryView(unsent).resend).toBe('safe');
+  expect([before.risk, after.risk]).toEqual(['safe', 'may_double']);
+  expect(receiver.received).toHaveLength(1);
+});
+
+test('a test or resend that could not be tried goes back to queued; nobody else can give it back', async () => {
+  const { endpoint } = await anEndpoint();
+  const { deliveries } = stack.service;
+  const id = await deliveries.queueTest(endpoint);
+
+  const claimed = await deliveries.claimQueued(id);
+  const second = await deliveries.claimQueued(id);
+  const byOther = await deliveries.giveBack(id, 'another token', { queued: true });
+  const byOwner = await deliveries.giveBack(id, claimed?.token ?? '', { queued: true });
+
+  expect([second, byOther, byOwner]).toEqual([null, false, true]);
+  // The sweep finds it, as it finds one whose wake-up was lost.
+  expect(await endOf(id)).toMatchObject({ outcome: 'delivered' });
+});
+
+test('an event of an erased conversation cannot be sent again', async () => {
+  const { endpoint, say } = await anEndpoint();
+  const [event] = await say('private');
+  const { _id, conversationId } = await endOf(`${event?.eventId}:${endpoint.endpointId}`);
+
+  await stack.service.deliveries.eraseConversation(conversationId ?? '');
+
+  const kept = await stack.service.deliveries.getDelivery(_id);
+  expect(JSON.stringify(kept)).not.toContain('private');
+  expect(toDeliveryView(kept)).toMatchObject({ outcome: 'delivered', body: null, responseBody: null, resend: null });
+  await expect(resend(_id, 1, endpoint.url)).rejects.toMatchObject({ code: 'validation_failed' });
+});

@@ -1,0 +1,263 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, expect, test } from 'vitest';
+import { openApi } from '../../src/api.ts';
+import { WIRE_EVENTS } from '../../src/events/wire.ts';
+import { OPERATIONS } from '../../src/operator-api/operations.ts';
+import { readConfig } from '../../src/platform/config.ts';
+import { createLifecycle } from '../../src/platform/lifecycle.ts';
+import { createLogger } from '../../src/platform/logger.ts';
+import { ChatRequest } from '../../src/turns/turn.ts';
+import type { AssistantEngine } from '../../workers/reply/engines/engine.ts';
+import { anAssistant, aTurn, request } from '../support/builders.ts';
+import { eventually } from '../support/eventually.ts';
+import { openReceiver } from '../support/receiver.ts';
+import { useStack } from '../support/stack.ts';
+import { apiDocument, pointer, type Seen, validateResponse, validatorOf } from '../support/validate-response.ts';
+
+const engine: AssistantEngine = {
+  name: 'scripted',
+  reply: async ({ message, language, signal }) => {
+    if (message === 'hold') await new Promise((resolve) => signal.addEventListener('abort', resolve));
+    const suggestedActions = [{ label: 'Directions', type: 'link' as const, payload: '/directions' }];
+    return { text: 'echo', suggestedActions, confidence: 1, low: false, language, why: {} };
+  },
+};
+const stack = useStack({ engine, env: { REPLY_TIMEOUT_MS: '3000' } });
+const lifecycle = createLifecycle(createLogger({ name: 'test', level: 'silent' }), { deadlineMs: 5_000 });
+afterAll(() => lifecycle.close());
+
+type Json = Record<string, unknown>;
+
+const walk = (value: unknown, visit: (node: Json, path: string[]) => void, path: string[] = []): void => {
+  if (typeof value !== 'object' || value === null) return;
+  visit(value as Json, path);
+  for (const [name, inner] of Object.entries(value)) walk(inner, visit, [...path, name]);
+};
+
+test('the document is served as it is, with the address callers use', async () => {
+  const { status, headers, body } = await request<{ openapi: string; servers: unknown }>(`${stack.url}/openapi.json`);
+
+  expect([status, headers.get('content-type')]).toEqual([200, 'application/json; charset=utf-8']);
+  expect(body).toEqual(JSON.parse(JSON.stringify(apiDocument().document)));
+  expect([body.openapi, body.servers]).toEqual(['3.1.1', [{ url: '/' }]]);
+});
+
+test('every reference leads somewhere, every operation has an id of its own, every example obeys its schema', () => {
+  const { document } = apiDocument();
+  const ids: unknown[] = [];
+  const references: string[] = [];
+  const examples: string[] = [];
+  walk(document, (node, path) => {
+    if (typeof node.$ref === 'string') references.push(node.$ref);
+    if ('operationId' in node) ids.push(node.operationId);
+    if (path.at(-2) !== 'content') return;
+    const given = node.examples as Record<string, { value: unknown }> | undefined;
+    for (const value of given
+      ? Object.values(given).map((one) => one.value)
+      : 'example' in node
+        ? [node.example]
+        : []) {
+      const validate = validatorOf([...path, 'schema']);
+      expect([path.join(' '), validate(value), validate.errors]).toEqual([path.join(' '), true, null]);
+      examples.push(path.join(' '));
+    }
+  });
+
+  for (const one of references) expect([one, pointer(document, one.slice(2).split('/'))]).not.toContain(undefined);
+  expect(new Set(ids).size).toBe(ids.length);
+  // The callers' side; the operators' side has as many as its table.
+  expect(ids).toHaveLength(18 + OPERATIONS.length);
+  expect(examples.length).toBeGreaterThan(50);
+});
+
+test('the document and the code judge a request alike', () => {
+  const validate = validatorOf(['components', 'schemas', 'ChatRequest']);
+  const requests = [
+    aTurn(),
+    aTurn({ language: null }),
+    aTurn({ language: 'de', unknown: 1 }),
+    aTurn({ message: '😀'.repeat(8000) }),
+    aTurn({ message: 'x'.repeat(8001) }),
+    aTurn({ session_id: 'x'.repeat(257) }),
+    aTurn({ session_id: '' }),
+    aTurn({ message: 7 }),
+    aTurn({ language: 7 }),
+    {},
+    { message: 'x' },
+  ];
+
+  for (const one of requests) expect([one, validate(one)]).toEqual([one, ChatRequest.safeParse(one).success]);
+});
+
+const seenOf = (overrides: Partial<Seen>): Seen => ({
+  method: 'POST',
+  url: 'http://x/api/v1/chat',
+  status: 200,
+  headers: new Headers({
+    'Content-Type': 'application/json; charset=utf-8',
+    'X-Request-Id': 'request-1',
+    'X-RateLimit-Limit': '60',
+    'X-RateLimit-Remaining': '59',
+    'X-RateLimit-Reset': '60',
+  }),
+  body: { reply: 'x', conversationId: randomUUID(), messageId: randomUUID() },
+  ...overrides,
+});
+
+test.each<[string, Partial<Seen>]>([
+  ['a status that is not documented', { status: 201 }],
+  ['a field too many', { body: { ...(seenOf({}).body as Json), extra: 1 } }],
+  ['a field too few', { body: { reply: 'x', conversationId: randomUUID() } }],
+  ['an id that is none', { body: { ...(seenOf({}).body as Json), messageId: '7' } }],
+  ['a header too few', { headers: new Headers({ 'Content-Type': 'application/json' }) }],
+  [
+    'another content type',
+    { headers: new Headers({ ...Object.fromEntries(seenOf({}).headers), 'content-type': 'text/html' }) },
+  ],
+  ['a code of another status', { status: 422, body: { error: { code: 'not_found', message: 'x', requestId: 'r' } } }],
+  ['an error without its request id', { status: 404, body: { error: { code: 'not_found', message: 'x' } } }],
+  ['a path nobody documented', { url: 'http://x/api/v1/other' }],
+  ['a body where none is documented', { method: 'DELETE', url: 'http://x/api/v1/conversations/1', status: 204 }],
+])('the suite refuses a response with %s', (_name, overrides) => {
+  expect(validateResponse(seenOf({}))).toEqual({ operationId: 'sendMessage', status: 200 });
+  expect(() => validateResponse(seenOf(overrides))).toThrow('breaks the OpenAPI document');
+});
+
+test('events of all six kinds are what the document says, field for field', async () => {
+  const { assistantId, chat, call } = await anAssistant(stack);
+  const receiver = await openReceiver();
+  const { endpoints, conversations, deliveries, deliveryQueue } = stack.service;
+  const { endpoint } = await endpoints.addEndpoint(assistantId, { url: receiver.url });
+  const { body } = await chat(aTurn());
+  const where = { conversationId: body.conversationId, assistantId, receiversOf: endpoints.receivers };
+
+  await call(`/api/v1/conversations/${body.conversationId}/escalate`, { body: { lead_score: 80 } });
+  await conversations.transitions.addTag(where, { tag: 'billing', color: null });
+  const { conversation } = await conversations.transitions.resolve(where, randomUUID());
+  deliveryQueue.wake(conversation._id);
+  deliveryQueue.wakeDelivery(await deliveries.queueTest({ ...endpoint, assistantId }));
+
+  const received = await receiver.waitFor((all) => all.length >= 6);
+  const kinds = received.map(({ headers, json }) => {
+    const event = headers['x-factory-event'] as keyof typeof WIRE_EVENTS;
+    expect(WIRE_EVENTS[event].parse(json)).toEqual(json);
+    const path = ['webhooks', event, 'post', 'requestBody', 'content', 'application/json', 'schema'];
+    expect(validatorOf(path)(json)).toBe(true);
+    return event;
+  });
+  expect(kinds.toSorted()).toEqual(Object.keys(WIRE_EVENTS).toSorted());
+  expect(Object.keys(apiDocument().document.webhooks).toSorted()).toEqual(Object.keys(WIRE_EVENTS).toSorted());
+  await receiver.close();
+});
+
+test('every documented status of every operation occurs', async () => {
+  const occurred = new Set<string>();
+  const drive = async <Body>(url: string, options: Parameters<typeof request>[1] = {}) => {
+    const { status, headers, body } = await request<Body>(url, options);
+    const method = options.method ?? (options.body === undefined ? 'GET' : 'POST');
+    const { operationId } = validateResponse({ method, url, status, headers, body }) ?? {};
+    occurred.add(`${operationId} ${status}`);
+    return body;
+  };
+  const draining = AbortSignal.abort();
+  const logger = createLogger({ name: 'test', level: 'silent' });
+  const drained = await openApi({ config: readConfig(stack.env), logger, lifecycle: { ...lifecycle, draining } });
+  const { mongo, assistants } = stack.service;
+  const { apiKey, assistantId } = await anAssistant(stack);
+  const limited = await anAssistant(stack, { limitPerMinute: 1 });
+  await assistants.setChannel(assistantId, { connected: true, token: 'verify-me', limitPerMinute: 4 });
+  await limited.call('/api/v1/conversations');
+  const tooLarge = { body: 'x'.repeat(65_537) };
+
+  const bothWays = (method: string, path: string, { bearer, good }: { bearer: string; good: object }) =>
+    [
+      { url: `${stack.url}${path}`, options: { method, bearer, ...good } },
+      { url: `${stack.url}${path}`, options: { method, bearer: 'wrong', ...good } },
+      { url: `http://127.0.0.1:${drained.port}${path}`, options: { method, bearer, ...good } },
+    ].map(({ url, options }) => drive(url, options));
+
+  // The ways in: a turn, a stranger, draining; then too large, not valid, too late, too often.
+  const channel = `/api/v1/channels/webhook/${assistantId}`;
+  for (const [path, bearer] of [
+    ['/api/v1/chat', apiKey],
+    [channel, 'verify-me'],
+  ] as const) {
+    await Promise.all(bothWays('POST', path, { bearer, good: { body: aTurn() } }));
+    for (const rest of [tooLarge, { body: {} }, { body: aTurn({ message: 'hold' }) }]) {
+      await drive(`${stack.url}${path}`, { bearer, ...rest });
+    }
+  }
+  await drive(`${stack.url}/api/v1/chat`, { body: aTurn(), bearer: limited.apiKey });
+  await drive(`${stack.url}${channel}`, { body: aTurn(), bearer: 'verify-me' });
+  await drive(`${stack.url}/api/v1/channels/webhook/${randomUUID()}`, { body: aTurn() });
+
+  // Erased while its caller waits.
+  const session_id = randomUUID();
+  const waiting = drive(`${stack.url}/api/v1/chat`, { body: { session_id, message: 'hold' }, bearer: apiKey });
+  await eventually(async () => {
+    const url = `${stack.url}/api/v1/conversations?session_id=${session_id}`;
+    const { conversations } = await drive<{ conversations: { conversationId: string }[] }>(url, { bearer: apiKey });
+    expect(conversations).toHaveLength(1);
+    const id = conversations[0]?.conversationId;
+    await drive(`${stack.url}/api/v1/conversations/${id}`, { method: 'DELETE', bearer: apiKey });
+  });
+  await waiting;
+
+  // The conversation endpoints: as above, then nobody's, not valid, and a record that is broken.
+  const { conversationId, turnId } = await drive<{ conversationId: string; turnId: string }>(
+    `${stack.url}/api/v1/chat`,
+    {
+      body: aTurn(),
+      bearer: apiKey,
+      headers: { Prefer: 'respond-async' },
+    },
+  );
+  await eventually(async () => {
+    const { status } = await drive<{ status: string }>(`${stack.url}/api/v1/turns/${turnId}`, { bearer: apiKey });
+    expect(status).toBe('answered');
+  });
+  const one = `/api/v1/conversations/${conversationId}`;
+  const endpoints: [string, string, object][] = [
+    ['GET', '/api/v1/conversations', {}],
+    ['GET', one, {}],
+    ['POST', `${one}/escalate`, { body: {} }],
+    ['GET', `/api/v1/turns/${turnId}`, {}],
+    ['DELETE', one, {}],
+  ];
+  for (const [method, path, good] of endpoints.slice(0, 4))
+    await Promise.all(bothWays(method, path, { bearer: apiKey, good }));
+  await Promise.all(bothWays('DELETE', `/api/v1/conversations/${randomUUID()}`, { bearer: apiKey, good: {} }));
+  for (const [method, path, good] of endpoints) {
+    await drive(`${stack.url}${path}`, { method, bearer: limited.apiKey, ...good });
+    const nobodys = path.replace(conversationId, randomUUID()).replace(turnId, randomUUID());
+    await drive(`${stack.url}${nobodys}?limit=x`, { method, bearer: apiKey, ...good });
+    await drive(`${stack.url}${nobodys}`, { method, bearer: apiKey, ...good });
+  }
+  await drive(`${stack.url}${one}?limit=x`, { bearer: apiKey });
+  for (const rest of [tooLarge, { body: { reason: 7 } }])
+    await drive(`${stack.url}${one}/escalate`, { bearer: apiKey, ...rest });
+  await mongo
+    .collection('conversations')
+    .updateMany({ assistantId }, { $set: { texts: null, status: 'open' }, $unset: { updatedAt: 1 } });
+  await mongo.db?.command({ collMod: 'tombstones', validator: { never: { $exists: true } } });
+  for (const [method, path, good] of endpoints)
+    await drive(`${stack.url}${path}?limit=1`, { method, bearer: apiKey, ...good });
+
+  for (const path of ['/healthz', '/readyz', '/openapi.json']) await drive(`${stack.url}${path}`);
+  await drive(`http://127.0.0.1:${drained.port}/readyz`);
+  await drive(`${stack.url}/metrics`, { headers: { 'X-Forwarded-For': '203.0.113.1' } });
+  const metrics = await fetch(`${stack.url}/metrics`);
+  const { status, headers } = metrics;
+  validateResponse({ method: 'GET', url: `${stack.url}/metrics`, status, headers, body: await metrics.text() });
+  occurred.add(`getMetrics ${status}`);
+  const reference = await fetch(`${stack.url}/docs`);
+  const told = { status: reference.status, headers: reference.headers, body: await reference.text() };
+  validateResponse({ method: 'GET', url: `${stack.url}/docs`, ...told });
+  occurred.add(`getReference ${told.status}`);
+
+  const callers = apiDocument().operations.filter(({ path }) => !path.startsWith('/operator/'));
+  const documented = callers.flatMap(({ operation }) =>
+    Object.keys(operation.responses).map((code) => `${operation.operationId} ${code}`),
+  );
+  expect([...occurred].toSorted()).toEqual(documented.toSorted());
+});

@@ -1,0 +1,122 @@
+import { randomUUID } from 'node:crypto';
+import { newRecord } from '../../src/events/claims.ts';
+import { expect, test } from 'vitest';
+import { anAssistant, aTurn } from '../support/builders.ts';
+import { eventually } from '../support/eventually.ts';
+import { anOperator } from '../support/operator-client.ts';
+import { problemOf } from '../support/problem.ts';
+import { openReceiver } from '../support/receiver.ts';
+import { useStack } from '../support/stack.ts';
+
+const stack = useStack({ deliveryWorkers: 0 });
+
+type Row = { deliveryId: string; event: string; outcome: string; url: string | null };
+
+test('a delivery that still waits is shown with what is known, then as it was sent', async () => {
+  const owner = await anOperator(stack);
+  const receiver = await openReceiver();
+  const { assistantId, chat } = await anAssistant(stack);
+  const { endpoint } = await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url });
+  const { body: said } = await chat(aTurn());
+  const list = async () =>
+    (await owner.get<{ deliveries: Row[] }>(`/assistants/${assistantId}/deliveries`)).body.deliveries;
+
+  const waiting = await list();
+  const read = await Promise.all(waiting.map(({ deliveryId }) => owner.get<Row>(`/deliveries/${deliveryId}`)));
+
+  const figures = () =>
+    owner
+      .get<{ deliveries: Record<string, number> }>(`/assistants/${assistantId}/overview`)
+      .then(({ body }) => body.deliveries);
+  expect(await figures()).toMatchObject({ queued: 2, sending: 0, delivered: 0 });
+  expect(waiting.map(({ event }) => event).toSorted()).toEqual(['conversation.created', 'message.received']);
+  for (const [nth, { status, body }] of read.entries()) {
+    expect(status).toBe(200);
+    expect(body).toMatchObject({
+      ...waiting[nth],
+      outcome: 'queued',
+      endpointId: endpoint.endpointId,
+      conversationId: said.conversationId,
+      body: null,
+      resend: null,
+      worker: null,
+      expiresAt: null,
+    });
+  }
+  const [eventId] = waiting[0]?.deliveryId.split(':') ?? [];
+  expect(problemOf(await owner.get(`/deliveries/${eventId}:${randomUUID()}`))).toBe('404 not_found');
+  expect(problemOf(await owner.get(`/deliveries/${randomUUID()}:${endpoint.endpointId}`))).toBe('404 not_found');
+
+  await stack.startDeliveryWorker();
+  await receiver.waitFor((all) => all.length === 2);
+  await eventually(async () => {
+    const after = await Promise.all(waiting.map(({ deliveryId }) => owner.get<Row>(`/deliveries/${deliveryId}`)));
+    expect(after.map(({ body }) => body.outcome)).toEqual(['delivered', 'delivered']);
+    expect(after.every(({ body }) => body.url === receiver.url)).toBe(true);
+    expect(await figures()).toMatchObject({ queued: 0, sending: 0, delivered: 2 });
+  });
+  await receiver.close();
+});
+
+/** As ended deliveries are stored: one a second, to more endpoints than one look at the index takes in. */
+const manyDeliveries = async (assistantId: string) => {
+  const endpoints = Array.from({ length: 40 }, () => randomUUID());
+  const records = Array.from({ length: 120 }, (_, nth) => {
+    const at = new Date(Date.UTC(2026, 0, 1, 0, 0, nth));
+    const event = nth % 10 === 0 ? ('webhook.test' as const) : ('message.received' as const);
+    const endpointId = endpoints[nth % 40] ?? '';
+    const claim = { eventId: randomUUID(), endpointId, assistantId, conversationId: randomUUID(), event };
+    const record = newRecord(
+      { ...claim, url: 'https://hooks.example.com', body: '{}', happenedAt: at },
+      { worker: 'a', retentionDays: 30 },
+    );
+    const status = nth % 3 === 0 ? 200 : nth % 3 === 1 ? 404 : 500;
+    const outcome = status === 200 ? ('delivered' as const) : ('rejected' as const);
+    return { ...record, outcome, status, createdAt: at, endedAt: at };
+  });
+  await stack.service.mongo.collection('deliveries').insertMany(records as object[]);
+  return { endpoints, records: records.toReversed() };
+};
+
+test('the list pages through every filter in one order, newest first, however many endpoints there are', async () => {
+  const owner = await anOperator(stack);
+  const { assistantId } = await anAssistant(stack);
+  const { endpoints, records } = await manyDeliveries(assistantId);
+  const [endpointId = ''] = endpoints;
+  const from = records[59]?.createdAt.toISOString() ?? '';
+  const pages = async (query: string): Promise<string[]> => {
+    const ids: string[] = [];
+    let cursor = '';
+    do {
+      const { status, body } = await owner.get<{ deliveries: Row[]; nextCursor: string | null }>(
+        `/assistants/${assistantId}/deliveries?limit=7&${query}${cursor}`,
+      );
+      expect(status).toBe(200);
+      ids.push(...body.deliveries.map(({ deliveryId }) => deliveryId));
+      cursor = body.nextCursor === null ? '' : `&cursor=${body.nextCursor}`;
+    } while (cursor !== '');
+    return ids;
+  };
+  const those = (wanted: (one: (typeof records)[number]) => boolean) => records.filter(wanted).map(({ _id }) => _id);
+
+  expect(await pages('')).toEqual(those(() => true));
+  expect(await pages('event=webhook.test')).toEqual(those(({ event }) => event === 'webhook.test'));
+  expect(await pages('outcome=delivered')).toEqual(those(({ outcome }) => outcome === 'delivered'));
+  expect(await pages('outcome=rejected')).toEqual(those(({ outcome }) => outcome === 'rejected'));
+  expect(await pages('outcome=sending')).toEqual([]);
+  expect(await pages('status=404')).toEqual(those(({ status }) => status === 404));
+  expect(await pages(`endpointId=${endpointId}`)).toEqual(those((one) => one.endpointId === endpointId));
+  expect(await pages(`from=${from}`)).toEqual(those(({ createdAt }) => createdAt.toISOString() >= from));
+  expect(await pages(`to=${from}&status=500`)).toEqual(
+    those(({ createdAt, status }) => createdAt.toISOString() < from && status === 500),
+  );
+  expect(problemOf(await owner.get(`/assistants/${assistantId}/deliveries?status=200`))).toBe(
+    '422 validation_failed status',
+  );
+  expect(await stack.service.deliveries.countOutcomes(assistantId, new Date(from))).toEqual({
+    delivered: those(({ createdAt, outcome }) => createdAt.toISOString() >= from && outcome === 'delivered').length,
+    rejected: those(({ createdAt, outcome }) => createdAt.toISOString() >= from && outcome === 'rejected').length,
+    queued: 0,
+    sending: 0,
+  });
+});

@@ -1,0 +1,63 @@
+import { expect, test } from 'vitest';
+import { createBatcher, ItemFailure } from '../../src/platform/batch.ts';
+
+const settle = (items: number[], batcher: (item: number) => Promise<number>) =>
+  Promise.allSettled(items.map(batcher)).then((all) => all.map(({ status }) => status));
+
+const numbers = (count: number) => Array.from({ length: count }, (_, index) => index);
+
+test('an item that makes its batch throw fails alone', async () => {
+  const batches: number[][] = [];
+  const batcher = createBatcher(async (items: number[]) => {
+    batches.push(items);
+    if (items.some((item) => item === 13 || item === 77)) throw new Error('poison');
+    return items;
+  });
+
+  const statuses = await settle(numbers(100), batcher);
+
+  expect(statuses.flatMap((status, index) => (status === 'rejected' ? [index] : []))).toEqual([13, 77]);
+  // Halved, not tried one by one.
+  expect(batches.length).toBeLessThan(30);
+});
+
+test('a failure that is not about items is shared, and not tried again', async () => {
+  let writes = 0;
+  const batcher = createBatcher<number, number>(
+    async () => {
+      writes += 1;
+      throw new Error('away');
+    },
+    { isShared: () => true },
+  );
+
+  const statuses = await settle(numbers(50), batcher);
+
+  expect(statuses.every((status) => status === 'rejected')).toBe(true);
+  expect(writes).toBe(1);
+});
+
+test('a write can name the items that failed', async () => {
+  const batcher = createBatcher<number, number>(async (items) =>
+    items.map((item) => (item === 3 ? new ItemFailure(new Error('refused')) : item)),
+  );
+
+  expect(await settle(numbers(5), batcher)).toEqual(['fulfilled', 'fulfilled', 'fulfilled', 'rejected', 'fulfilled']);
+});
+
+test('a batch ends before its texts are past 4 MB, and one item goes alone however long it is', async () => {
+  const batches: number[][] = [];
+  const batcher = createBatcher<number, number>(
+    async (items) => {
+      batches.push(items);
+      return items;
+    },
+    { lengthOf: (item) => (item === 0 ? 5_000_000 : 100_000) },
+  );
+
+  await Promise.all(numbers(31).map(batcher));
+
+  expect(batches[0]).toEqual([0]);
+  expect(Math.max(...batches.map((batch) => batch.length))).toBe(13);
+  expect(batches.flat()).toEqual(numbers(31));
+});

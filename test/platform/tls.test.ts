@@ -1,0 +1,99 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { request as httpsRequest } from 'node:https';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { connect, type TLSSocket } from 'node:tls';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { ConfigError, readConfig } from '../../src/platform/config.ts';
+import { anAssistant, aTurn } from '../support/builders.ts';
+import { AUTHORITY, KEY, VALID } from '../support/certificates.ts';
+import { openStack, type Stack } from '../support/stack.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'parley-tls-'));
+let stack: Stack;
+
+beforeAll(async () => {
+  writeFileSync(join(folder, 'cert.pem'), VALID);
+  writeFileSync(join(folder, 'key.pem'), KEY);
+  stack = await openStack({ env: { TLS_CERT_FILE: join(folder, 'cert.pem'), TLS_KEY_FILE: join(folder, 'key.pem') } });
+});
+afterAll(async () => {
+  await stack.close();
+  rmSync(folder, { recursive: true });
+});
+
+const handshake = (options: { minVersion?: 'TLSv1.2'; maxVersion?: 'TLSv1.2' }): Promise<string> =>
+  new Promise((resolve, reject) => {
+    const socket: TLSSocket = connect({
+      port: Number(new URL(stack.url).port),
+      host: '127.0.0.1',
+      ca: AUTHORITY,
+      servername: 'localhost',
+      ...options,
+    });
+    socket.once('secureConnect', () => {
+      resolve(socket.getProtocol() ?? 'none');
+      socket.destroy();
+    });
+    socket.once('error', reject);
+  });
+
+test('the API speaks TLS 1.3, and nothing older', async () => {
+  expect(await handshake({})).toBe('TLSv1.3');
+  await expect(handshake({ minVersion: 'TLSv1.2', maxVersion: 'TLSv1.2' })).rejects.toThrow(/protocol version/i);
+});
+
+test('a turn over TLS is answered', async () => {
+  const { apiKey } = await anAssistant(stack);
+
+  const status = await new Promise((resolve, reject) => {
+    const headers = { 'Content-Type': 'application/json', Authorization: `Bearer ${apiKey}` };
+    const { port } = new URL(stack.url);
+    const sent = httpsRequest({
+      port,
+      host: '127.0.0.1',
+      servername: 'localhost',
+      ca: AUTHORITY,
+      path: '/api/v1/chat',
+      method: 'POST',
+      headers,
+    });
+    sent.on('response', (response) => {
+      response.resume();
+      resolve(response.statusCode);
+    });
+    sent.on('error', reject);
+    sent.end(JSON.stringify(aTurn()));
+  });
+
+  expect(status).toBe(200);
+});
+
+const KEY_32 = Buffer.alloc(32).toString('base64');
+
+test.each([
+  ['plain HTTP', { ENCRYPTION_KEY: KEY_32 }, 'TLS_CERT_FILE'],
+  ['no encryption key', { TLS_TERMINATED_UPSTREAM: 'true' }, 'ENCRYPTION_KEY'],
+  [
+    'private webhook addresses',
+    { TLS_TERMINATED_UPSTREAM: 'true', ENCRYPTION_KEY: KEY_32, WEBHOOK_ALLOW_PRIVATE: 'true' },
+    'WEBHOOK_ALLOW_PRIVATE',
+  ],
+  ['half a certificate', { TLS_CERT_FILE: 'a.pem', ENCRYPTION_KEY: KEY_32 }, 'TLS_KEY_FILE'],
+])('production refuses to start with %s', (_what, env, name) => {
+  expect(() => readConfig({ NODE_ENV: 'production', ...env })).toThrow(ConfigError);
+  expect(() => readConfig({ NODE_ENV: 'production', ...env })).toThrow(name);
+});
+
+test('production starts behind a proxy that ends TLS, and listens on every address', () => {
+  const config = readConfig({ NODE_ENV: 'production', TLS_TERMINATED_UPSTREAM: 'true', ENCRYPTION_KEY: KEY_32 });
+
+  expect(config.HOST).toBe('0.0.0.0');
+});
+
+test('development listens on loopback only, and every bad value is named on a line of its own', () => {
+  expect(readConfig({}).HOST).toBe('127.0.0.1');
+  expect(() => readConfig({ PORT: 'http', LOG_LEVEL: 'loud', ENCRYPTION_KEY: 'short' })).toThrow(
+    /LOG_LEVEL[^\n]*\n[^\n]*PORT[^\n]*\n[^\n]*ENCRYPTION_KEY/,
+  );
+});

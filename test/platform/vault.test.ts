@@ -1,0 +1,66 @@
+import { randomBytes } from 'node:crypto';
+import { describe, expect, it } from 'vitest';
+import { createVault, VaultError } from '../../src/platform/vault.ts';
+
+const aKey = (id: string) => ({ id, key: randomBytes(32) });
+const old = aKey('2025');
+const current = aKey('2026');
+const vault = createVault({ keys: [current, old] });
+const CONTEXT = 'endpoint:1:secret';
+
+describe('a vault', () => {
+  it.each(['', 'whsec_abc', 'Grüße 👋', 'x'.repeat(10_000)])('gives back what it sealed: %.20s', (plain) => {
+    expect(vault.open(vault.seal(plain, CONTEXT), CONTEXT)).toBe(plain);
+  });
+
+  it('seals with the first key, differently each time, and shows nothing', () => {
+    const sealed = [vault.seal('whsec_abc', CONTEXT), vault.seal('whsec_abc', CONTEXT)];
+    expect(sealed[0]).not.toBe(sealed[1]);
+    for (const text of sealed) {
+      expect(text).toMatch(/^v1\.2026\.[\w-]+$/);
+      expect(Buffer.from(text.split('.')[2] ?? '', 'base64url').toString('latin1')).not.toContain('whsec_abc');
+    }
+  });
+
+  it('opens what an older key sealed', () => {
+    const sealed = createVault({ keys: [old] }).seal('whsec_abc', CONTEXT);
+    expect(vault.open(sealed, CONTEXT)).toBe('whsec_abc');
+  });
+
+  it('does not open a text in another place, nor with another key of the same name', () => {
+    const sealed = vault.seal('whsec_abc', CONTEXT);
+    expect(() => vault.open(sealed, 'endpoint:2:secret')).toThrow(VaultError);
+    expect(() => createVault({ keys: [aKey('2026')] }).open(sealed, CONTEXT)).toThrow('altered, belongs elsewhere');
+  });
+
+  it('does not open a text altered in any byte', () => {
+    const [version, id, text = ''] = vault.seal('whsec_abc', CONTEXT).split('.');
+    const bytes = Buffer.from(text, 'base64url');
+    for (const at of bytes.keys()) {
+      const altered = Buffer.from(bytes);
+      altered.writeUInt8(altered.readUInt8(at) ^ 1, at);
+      const sealed = `${version}.${id}.${altered.toString('base64url')}`;
+      expect(() => vault.open(sealed, CONTEXT)).toThrow(VaultError);
+    }
+  });
+
+  it.each([
+    ['v1.2024.AAAA', 'needs key "2024", which is not configured'],
+    ['v2.2026.AAAA', 'unknown form'],
+    ['v1.2026.AAAA.AAAA', 'unknown form'],
+    ['v1.2026.AAAA', 'cut short'],
+    ['whsec_abc', 'unknown form'],
+    ['', 'unknown form'],
+  ])('says what is wrong with %s', (sealed, message) => {
+    expect(() => vault.open(sealed, CONTEXT)).toThrow(message);
+  });
+
+  it.each([
+    [[], 'at least one key'],
+    [[{ id: 'a', key: randomBytes(16) }], '16 bytes; AES-256 needs 32'],
+    [[{ id: 'a.b', key: randomBytes(32) }], 'key id "a.b" must be'],
+    [[aKey('a'), aKey('a')], 'given twice'],
+  ])('refuses bad keys (%#)', (keys, message) => {
+    expect(() => createVault({ keys })).toThrow(message);
+  });
+});

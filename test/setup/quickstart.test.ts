@@ -1,0 +1,156 @@
+import { spawn } from 'node:child_process';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, onTestFinished, test } from 'vitest';
+import { eventually } from '../support/eventually.ts';
+
+const ROOT = join(import.meta.dirname, '../..');
+
+const dir = mkdtempSync(join(tmpdir(), 'parley-quickstart-'));
+afterAll(() => rmSync(dir, { recursive: true, force: true }));
+
+const quickstart = (args: string[] = [], settings: Record<string, string> = {}) => {
+  const child = spawn(process.execPath, ['scripts/quickstart.ts', ...args], {
+    cwd: ROOT,
+    // Services of its own, whatever this run was given; a folder of its own, beside a developer's running quickstart.
+    env: { ...process.env, REDIS_URL: '', MONGODB_URL: '', PORT: '0', LOCAL_DIR: dir, ...settings },
+  });
+  onTestFinished(() => void child.kill('SIGKILL')); // its guards then end what it started
+  const run = { stdout: '', stderr: '' };
+  child.stdout.on('data', (data) => (run.stdout += data));
+  child.stderr.on('data', (data) => (run.stderr += data));
+  const ended = new Promise<{ status: number | null; stdout: string; stderr: string }>((resolve) =>
+    child.on('close', (status) => resolve({ ...run, status })),
+  );
+  const said = (text: string) => eventually(() => expect(run.stdout + run.stderr).toContain(text), 25_000);
+  return { child, run, ended, said };
+};
+
+type State = {
+  baseUrl: string;
+  assistantId: string;
+  apiKey: string;
+  verifyToken: string;
+  receiverUrl: string;
+  operator: { email: string; password: string };
+  pids: { api: number[]; replyWorker: number[]; deliveryWorker: number[] };
+};
+
+const stateFile = join(dir, 'quickstart.json');
+const readState = () => JSON.parse(readFileSync(stateFile, 'utf8')) as State;
+
+/** Whatever was started with this folder in its environment, guards included (looked for on Linux only). */
+const leftRunning = (): string[] =>
+  (process.platform === 'linux' ? readdirSync('/proc') : []).flatMap((pid) => {
+    try {
+      if (!/^\d+$/.test(pid) || !readFileSync(`/proc/${pid}/environ`, 'utf8').includes(dir)) return [];
+      return [`${pid} ${readFileSync(`/proc/${pid}/cmdline`, 'utf8').replaceAll('\0', ' ')}`];
+    } catch {
+      return []; // gone while we looked, or somebody else's
+    }
+  });
+const expectNothingLeft = () => eventually(() => expect(leftRunning()).toEqual([]), 3000);
+
+const ask = async ({ baseUrl, assistantId, verifyToken }: State, message: string) => {
+  const response = await fetch(`${baseUrl}/api/v1/channels/webhook/${assistantId}`, {
+    method: 'POST',
+    headers: { Authorization: `Bearer ${verifyToken}`, 'Content-Type': 'application/json' },
+    body: JSON.stringify({ session_id: 'the-test', message }),
+  });
+  expect(response.status).toBe(200);
+  return (await response.json()) as { reply: string; conversationId: string };
+};
+
+const receivedOf = async ({ receiverUrl }: State, conversationId: string) => {
+  type Received = { verified: boolean; event: { event: string; payload: { conversation_id: string } } | null };
+  const all = (await (await fetch(`${receiverUrl}/received`)).json()) as Received[];
+  return all
+    .filter(({ event }) => event?.payload.conversation_id === conversationId)
+    .map(({ event, verified }) => ({ event: event?.event, verified }));
+};
+
+describe('npm run quickstart', { timeout: 60_000 }, () => {
+  test('-- --exit ends with 0 after a reply and verified events, and leaves nothing running', async () => {
+    const { status, stdout, stderr } = await quickstart(['--exit']).ended;
+
+    expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
+    expect(stdout).toMatch(/quickstart {2}demo assistant: made, .*, \d\.\d s\n/);
+    expect(stdout).toMatch(/event +message\.received +signature verified/);
+    expect(stdout).toMatch(/first turn: answered in \d+ ms, 2 events received and their signatures verified/);
+    expect(stdout).toMatch(/assistant {2}We are open Monday/);
+    expect(existsSync(stateFile)).toBe(false);
+    await expectNothingLeft();
+  });
+
+  test('what dies is started again, a second one is refused, and Ctrl-C ends all of it', async () => {
+    const { child, run, ended, said } = quickstart();
+    await said('Ctrl-C stops all of it');
+    const before = readState();
+    expect(statSync(stateFile).mode & 0o777).toBe(0o600);
+    expect(run.stdout).toContain('demo assistant: found again, as kept');
+    expect(run.stdout).toContain(before.apiKey);
+    expect(run.stdout).toContain(before.operator.password);
+    const signIn = await fetch(`${before.baseUrl}/operator/v1/session`, {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json' },
+      body: JSON.stringify(before.operator),
+    });
+    expect(signIn.status).toBe(200);
+
+    const second = await quickstart(['--exit']).ended;
+    expect(second.status).toBe(1);
+    expect(second.stderr).toContain(`(pid ${child.pid}): it answers at ${before.baseUrl}`);
+
+    const kinds = ['api', 'replyWorker', 'deliveryWorker'] as const;
+    const victims = kinds.flatMap((kind) => before.pids[kind]);
+    const redis = leftRunning().filter((line) => line.includes('redis-server'));
+    for (const pid of [...victims, ...redis.map((line) => Number.parseInt(line, 10))]) process.kill(pid, 'SIGKILL');
+    const after = await eventually(() => {
+      const now = readState();
+      expect(kinds.map((kind) => now.pids[kind].length)).toEqual([1, 1, 1]);
+      expect(kinds.flatMap((kind) => now.pids[kind]).filter((pid) => victims.includes(pid))).toEqual([]);
+      return now;
+    });
+    for (const pid of victims) await said(`(pid ${pid}) ended by SIGKILL; started again as pid`);
+    for (const line of redis) await said(`Redis (pid ${Number.parseInt(line, 10)}) ended; started again as pid`);
+    const answer = await eventually(() => ask(after, 'How can I pay?'));
+    expect(answer.reply).toContain('PayPal');
+    await eventually(async () =>
+      expect(await receivedOf(after, answer.conversationId)).toEqual([
+        { event: 'conversation.created', verified: true },
+        { event: 'message.received', verified: true },
+      ]),
+    );
+
+    child.kill('SIGINT');
+    expect((await ended).status).toBe(0);
+    expect(existsSync(stateFile)).toBe(false);
+    await expectNothingLeft();
+  });
+
+  test('interrupted while it starts, it ends with 130 and leaves nothing running', async () => {
+    const { child, said, ended } = quickstart();
+    await said('services: MongoDB at');
+
+    child.kill('SIGINT');
+
+    expect((await ended).status).toBe(130);
+    await expectNothingLeft();
+  });
+
+  test('a PORT that is taken is an error that names it, before anything is started', async () => {
+    const server = createServer();
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    onTestFinished(() => void server.close());
+    const { port } = server.address() as AddressInfo;
+
+    const { status, stdout, stderr } = await quickstart([], { PORT: String(port) }).ended;
+
+    expect(status).toBe(1);
+    expect(stderr).toContain(`PORT=${port}: another program listens on 127.0.0.1:${port}`);
+    expect(stdout).not.toContain('services');
+  });
+});

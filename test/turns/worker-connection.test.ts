@@ -1,0 +1,31 @@
+import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
+import { Queue, Worker } from 'bullmq';
+import { expect, inject, onTestFinished, test } from 'vitest';
+import { createLogger } from '../../src/platform/logger.ts';
+import { closeRedis, openRedis } from '../../src/platform/redis.ts';
+import { eventually } from '../support/eventually.ts';
+import { openRelay } from '../support/relay.ts';
+
+test('a worker that is refused its own connection at first works once it has one', async () => {
+  const direct = new URL(inject('redisUrl'));
+  const relay = await openRelay(direct.href);
+  const logger = createLogger({ name: 'test', level: 'silent' });
+  const [name, done] = [`t-${randomUUID()}`, [] as unknown[]];
+  const connection = await openRedis({ url: `redis://127.0.0.1:${relay.port}`, role: 'worker' }, logger);
+  onTestFinished(() => closeRedis(connection));
+
+  relay.refuse();
+  // It waits for jobs on a connection of its own, a copy of this one.
+  const worker = new Worker(name, async ({ data }) => void done.push(data), { connection });
+  onTestFinished(() => worker.close(true));
+  await once(worker, 'error');
+  await relay.mend();
+  onTestFinished(relay.cut);
+  const queue = new Queue(name, { connection: { url: direct.href } });
+  onTestFinished(() => queue.close());
+  await queue.add('one', 'a job');
+
+  await eventually(() => expect(done).toEqual(['a job']));
+  await queue.obliterate({ force: true });
+});

@@ -1,0 +1,140 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, expect, test } from 'vitest';
+import { verifyWebhook } from '../../packages/client/src/verify-webhook.ts';
+import { anAssistant } from '../support/builders.ts';
+import { createFeed } from '../support/feed.ts';
+import { eventually } from '../support/eventually.ts';
+import { openReceiver, type Receiver } from '../support/receiver.ts';
+import { useStack } from '../support/stack.ts';
+
+const stack = useStack();
+const opened: Receiver[] = [];
+afterAll(() => Promise.all(opened.map((one) => one.close())));
+
+const aReceiver = async () => {
+  const receiver = await openReceiver();
+  opened.push(receiver);
+  return receiver;
+};
+
+const URL = 'http://127.0.0.1:9/';
+
+test('an assistant has at most ten endpoints, however many are added at once', async () => {
+  const { assistantId } = await anAssistant(stack);
+  const { endpoints } = stack.service;
+
+  const added = await Promise.allSettled(
+    Array.from({ length: 14 }, () => endpoints.addEndpoint(assistantId, { url: URL })),
+  );
+  const [first] = await endpoints.listEndpoints(assistantId);
+  await endpoints.removeEndpoint(first?.endpointId ?? '');
+  const again = await endpoints.addEndpoint(assistantId, { url: URL });
+
+  expect(added.filter(({ status }) => status === 'fulfilled')).toHaveLength(10);
+  const refused = added.find(({ status }) => status === 'rejected') as PromiseRejectedResult;
+  expect(refused.reason).toMatchObject({ code: 'validation_failed' });
+  expect(await endpoints.listEndpoints(assistantId)).toHaveLength(10);
+  expect(again.endpoint.url).toBe(URL);
+});
+
+test.each([
+  'http://user:secret@example.com:8080/',
+  'ftp://example.com/',
+  'not a url',
+  `http://example.com/${'x'.repeat(2048)}`,
+])('%s is refused', async (url) => {
+  const { assistantId } = await anAssistant(stack);
+  await expect(stack.service.endpoints.addEndpoint(assistantId, { url })).rejects.toMatchObject({
+    code: 'validation_failed',
+  });
+});
+
+test('an endpoint gets the kinds it asked for, and none while it is off', async () => {
+  const { assistantId, chat } = await anAssistant(stack);
+  const { endpoints } = stack.service;
+  const [created, all, off] = [await aReceiver(), await aReceiver(), await aReceiver()];
+  await endpoints.addEndpoint(assistantId, { url: created.url, events: ['conversation.created'] });
+  await endpoints.addEndpoint(assistantId, { url: all.url });
+  const { endpoint } = await endpoints.addEndpoint(assistantId, { url: off.url });
+  await endpoints.setEnabled(endpoint.endpointId, false);
+
+  const session_id = randomUUID();
+  await chat({ session_id, message: 'one' });
+  await chat({ session_id, message: 'two' });
+  await all.waitFor((received) => received.length === 3);
+
+  expect(created.received.map(({ headers }) => headers['x-factory-event'])).toEqual(['conversation.created']);
+  expect(off.received).toEqual([]);
+});
+
+test('a rotation with overlap signs with both secrets, new first; without, with the new one alone', async () => {
+  const { assistantId } = await anAssistant(stack);
+  const { endpoints } = stack.service;
+  const receiver = await aReceiver();
+  const { endpoint, secret: first } = await endpoints.addEndpoint(assistantId, { url: receiver.url });
+  const feed = createFeed(stack.service);
+  const [key = ''] = await feed.openConversations(assistantId, 1);
+  const hear = async (text: string) => {
+    await feed.say(assistantId, key, [text]);
+    const received = await receiver.waitFor((all) => all.some(({ body }) => body.includes(text)));
+    // At rest: a line still busy with its last event may have read the endpoint already, for up to 2 s.
+    await eventually(async () => {
+      const row = await stack.service.mongo.collection('conversations').findOne({ _id: key as never });
+      expect(row?.outbox ?? []).toEqual([]);
+    });
+    return received.at(-1) as (typeof received)[number];
+  };
+  const judge = ({ body, headers }: Awaited<ReturnType<typeof hear>>, secret: string) =>
+    verifyWebhook(body, headers['x-factory-signature'], [secret]).ok;
+  const count = ({ headers }: Awaited<ReturnType<typeof hear>>) =>
+    String(headers['x-factory-signature']).split(',').length - 1;
+
+  const { secret: second } = await endpoints.rotateSecret(endpoint.endpointId, 24);
+  const overlapping = await hear('overlapping');
+  const { secret: third } = await endpoints.rotateSecret(endpoint.endpointId);
+  const after = await hear('afterwards');
+  await endpoints.rotateSecret(endpoint.endpointId, 1);
+  await stack.service.mongo
+    .collection('endpoints')
+    .updateOne({ _id: endpoint.endpointId as never }, { $set: { 'secrets.1.until': new Date(Date.now() - 1) } });
+  const lapsed = await hear('lapsed');
+
+  expect(count(overlapping)).toBe(2);
+  expect([first, second].map((secret) => judge(overlapping, secret))).toEqual([true, true]);
+  const [newFirst = ''] = String(overlapping.headers['x-factory-signature']).split(',').slice(1);
+  const t = String(overlapping.headers['x-factory-signature']).split(',')[0];
+  expect(verifyWebhook(overlapping.body, `${t},${newFirst}`, [second]).ok).toBe(true);
+  expect([count(after), judge(after, third), judge(after, second)]).toEqual([1, true, false]);
+  expect([count(lapsed), judge(lapsed, third)]).toEqual([1, false]);
+  for (const hours of [-1, 169, Number.NaN]) {
+    await expect(endpoints.rotateSecret(endpoint.endpointId, hours)).rejects.toMatchObject({
+      code: 'validation_failed',
+    });
+  }
+});
+
+test('secrets are shown once and stored sealed; two rotations at once are one after the other', async () => {
+  const { assistantId } = await anAssistant(stack);
+  const { endpoints, mongo } = stack.service;
+  const { endpoint, secret } = await endpoints.addEndpoint(assistantId, { url: URL });
+
+  const rotated = await Promise.all([1, 2, 3].map(() => endpoints.rotateSecret(endpoint.endpointId, 1)));
+  const stored = JSON.stringify(await mongo.collection('endpoints').findOne({ assistantId }));
+  const shown = JSON.stringify([
+    await endpoints.listEndpoints(assistantId),
+    await endpoints.getEndpoint(endpoint.endpointId),
+  ]);
+
+  expect(secret).toMatch(/^whsec_[\w-]{43}$/);
+  for (const one of [secret, ...rotated.map((result) => result.secret)]) {
+    expect(stored).not.toContain(one);
+    expect(stored).not.toContain(one.slice(6));
+    expect(shown).not.toContain(one);
+  }
+  expect(stored).toContain('v1.development.');
+  expect(shown).not.toContain('sealed');
+  const row = await endpoints.readForSending(endpoint.endpointId);
+  const live = endpoints.openSecrets(row as NonNullable<typeof row>, Date.now());
+  expect(live).toHaveLength(2);
+  for (const one of live) expect(rotated.map((result) => result.secret)).toContain(one);
+});
