@@ -32,11 +32,15 @@ export const addAssistantCommands = (program: Command, run: Run): void => {
 
   assistant
     .command('create')
-    .description('Make an assistant; prints its id')
-    .requiredOption('--name <name>', 'name, for people', shortText(100))
-    .option('--dedupe-window <seconds>', 'how long an answered message is replayed (0–600)', wholeNumber(0, 600))
-    .option('--instructions <text>', 'what a language model is told', shortText(8000))
-    .option('--languages <tags>', 'languages it may answer in, like de,en; all if left out', commaList)
+    .description('Create an assistant; prints its id')
+    .requiredOption('--name <name>', 'display name', shortText(100))
+    .option(
+      '--dedupe-window <seconds>',
+      'seconds within which a repeated message gets the same reply (0–600)',
+      wholeNumber(0, 600),
+    )
+    .option('--instructions <text>', 'instructions for a language model', shortText(8000))
+    .option('--languages <tags>', 'languages it may answer in, like de,en; all if omitted', commaList)
     .option('--holding-text <text>', 'what visitors read while a person takes over', shortText(1000))
     .addHelpText('after', example('assistant create --name "Shop" --dedupe-window 60'))
     .action((options: CreateOptions) =>
@@ -44,27 +48,27 @@ export const addAssistantCommands = (program: Command, run: Run): void => {
         const { dedupeWindow, ...input } = options;
         const given = { ...input, ...(dedupeWindow !== undefined && { dedupeWindowSeconds: dedupeWindow }) };
         const { assistantId } = await assistants.createAssistant(given);
-        return { json: { assistantId }, text: `Assistant ${assistantId} was made.` };
+        return { json: { assistantId }, text: `Assistant ${assistantId} was created.` };
       }),
     );
 
   assistant
     .command('list')
-    .description('All assistants, oldest first')
+    .description('List assistants, oldest first')
     .action(() =>
       run(async ({ assistants }) => {
         const shown = (await assistants.listAssistants()).map(toShown);
         const rows = shown.map((one) => [one.assistantId, one.name, describeChannel(one.channel), one.createdAt]);
         return {
           json: shown,
-          text: table(['ASSISTANT', 'NAME', 'CHANNEL', 'CREATED'], rows, 'There is no assistant yet.'),
+          text: table(['ASSISTANT', 'NAME', 'CHANNEL', 'CREATED'], rows, 'There are no assistants yet.'),
         };
       }),
     );
 
   assistant
     .command('show <assistantId>')
-    .description('One assistant with what belongs to it')
+    .description('Show an assistant with its keys, channel and endpoints')
     .addHelpText('after', example('assistant show 6f1c0a52-3b1e-4a57-9d0a-2f8f1f0c7b11'))
     .action((assistantId: string) =>
       run(async (opened) => {

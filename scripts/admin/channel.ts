@@ -11,7 +11,7 @@ const changeOf = ({ token, open, off, limit }: SetOptions): ChannelChange => {
   if (off) return { connected: false };
   const limited = limit === undefined ? {} : { limitPerMinute: limit };
   if (token !== undefined || open) return { connected: true, token: token ?? null, ...limited };
-  if (limit === undefined) throw usage('Say how: --token T, --open, --off, or --limit.');
+  if (limit === undefined) throw usage('Give --token T, --open, --off or --limit.');
   return { limitPerMinute: limit };
 };
 
@@ -20,14 +20,14 @@ export const addChannelCommands = (program: Command, run: Run): void => {
     .command('channel')
     .description('The inbound webhook channel of an assistant')
     .command('set')
-    .description('Connect it with a verify token or open, or take it off')
+    .description('Connect it with a verify token or open, or disconnect it')
     .requiredOption(...ASSISTANT_OPTION)
     .addOption(
       new Option('--token <token>', 'callers must send it as Bearer').argParser(bearerToken).conflicts(['open', 'off']),
     )
     .addOption(new Option('--open', 'whoever knows the address may call').conflicts('off'))
     .addOption(new Option('--off', 'not connected: callers get 404').conflicts('limit'))
-    .option('--limit <per-minute>', 'requests a minute', wholeNumber(1, 1_000_000))
+    .option('--limit <per-minute>', 'requests per minute', wholeNumber(1, 1_000_000))
     .addHelpText(
       'after',
       example('channel set --assistant 6f1c0a52-3b1e-4a57-9d0a-2f8f1f0c7b11 --token s3cret --limit 120'),
@@ -43,7 +43,7 @@ export const addChannelCommands = (program: Command, run: Run): void => {
         const state = channel.connected ? `connected (${channel.open ? 'open' : 'with token'})` : 'off';
         return {
           json: { assistantId, ...channel, path, ...warning },
-          text: `POST ${path} is ${state}, ${channel.limitPerMinute} requests a minute.${channel.open ? `\nWarning: ${OPEN_CHANNEL_WARNING}` : ''}`,
+          text: `POST ${path} is ${state}, ${channel.limitPerMinute} requests per minute.${channel.open ? `\nWarning: ${OPEN_CHANNEL_WARNING}` : ''}`,
         };
       });
     });

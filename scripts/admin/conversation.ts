@@ -57,7 +57,7 @@ const listConversations = async (
   const text = table(
     ['CONVERSATION', 'STATUS', 'CHANNEL', 'LEAD', 'UPDATED', 'SESSION'],
     shown,
-    'There is no conversation.',
+    'There are no conversations.',
   );
   return { json: views, text };
 };
@@ -66,20 +66,20 @@ type ListOptions = { assistant: string; session?: string; status?: Status; limit
 
 /** The commands that look; answers with `conversation`, for those that change. */
 export const addConversationCommands = (program: Command, run: Run): Command => {
-  const conversation = program.command('conversation').description('Conversations, and what operators do to them');
+  const conversation = program.command('conversation').description('Read conversations and work on them');
   conversation
     .command('show <conversationId>')
-    .description('One conversation with its messages')
+    .description('Show a conversation with its messages')
     .addHelpText('after', example(`conversation show ${ID}`))
     .action((id: string) => run((opened) => showHistory(opened, id)));
 
   conversation
     .command('list')
-    .description('Conversations of an assistant, latest change first')
+    .description('List conversations of an assistant, latest change first')
     .requiredOption(...ASSISTANT_OPTION)
     .option('--session <id>', 'of this session_id only')
     .addOption(new Option('--status <status>', 'in this state only').choices(STATUSES))
-    .option('--limit <count>', `at most so many (${LIMIT} if left out)`, wholeNumber(1, 10_000))
+    .option('--limit <count>', `how many at most (${LIMIT} if omitted)`, wholeNumber(1, 10_000))
     .action(({ assistant, session, status, limit = LIMIT }: ListOptions) =>
       run(async (opened) => {
         await getAssistant(opened, assistant);

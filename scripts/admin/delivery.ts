@@ -44,16 +44,16 @@ export const addDeliveryCommands = (program: Command, run: Run): void => {
 
   deliveries
     .command('list')
-    .description('Deliveries of an assistant, newest first, those still waiting included')
+    .description('List deliveries of an assistant, newest first, including waiting ones')
     .requiredOption(...ASSISTANT_OPTION)
     .option('--event-id <id>', 'of this event only')
     .option('--endpoint <id>', 'to this endpoint only')
     .option('--conversation <id>', 'of this conversation only')
     .addOption(new Option('--event <kind>', 'of this kind only').choices(EVENT_KINDS))
     .addOption(new Option('--outcome <outcome>', 'that ended so, or have not ended').choices(OUTCOMES))
-    .option('--from <time>', 'begun at this time or later', pointInTime)
-    .option('--to <time>', 'begun before this time', pointInTime)
-    .option('--limit <count>', `at most so many (${LIMIT} if left out)`, wholeNumber(1, 100_000))
+    .option('--from <time>', 'started at this time or later', pointInTime)
+    .option('--to <time>', 'started before this time', pointInTime)
+    .option('--limit <count>', `how many at most (${LIMIT} if omitted)`, wholeNumber(1, 100_000))
     .addHelpText(
       'after',
       example('deliveries list --assistant 6f1c0a52-3b1e-4a57-9d0a-2f8f1f0c7b11 --outcome rejected'),
@@ -71,14 +71,14 @@ export const addDeliveryCommands = (program: Command, run: Run): void => {
           msOf(one.ms),
           one.deliveryId,
         ]);
-        const text = table(['TIME', 'EVENT', 'OUTCOME', 'STATUS', 'TOOK', 'DELIVERY'], rows, 'Nothing was sent yet.');
+        const text = table(['TIME', 'EVENT', 'OUTCOME', 'STATUS', 'TOOK', 'DELIVERY'], rows, 'Nothing sent yet.');
         return { json: listed, text };
       }),
     );
 
   deliveries
     .command('show <deliveryId>')
-    .description('One delivery with what was sent and what came back')
+    .description('Read a delivery with request and response')
     .addHelpText('after', example(`deliveries show ${ID}`))
     .action((deliveryId: string) =>
       run(async (opened) => {
@@ -90,7 +90,7 @@ export const addDeliveryCommands = (program: Command, run: Run): void => {
 
   deliveries
     .command('resend <deliveryId>')
-    .description('Send an ended one once more, marked as a redelivery, and tell what became of it')
+    .description('Resend an ended one, marked as a redelivery, and print its outcome')
     .addHelpText('after', example(`deliveries resend ${ID}`))
     .action((deliveryId: string) =>
       run(async (opened) => {

@@ -51,7 +51,7 @@ const stuckProblems = (stuck: Stuck): string[] => {
     ...some(stuck.queued, 'tests or resends wait for a delivery worker'),
     ...stuck.pausedEndpoints.map(({ endpointId, url, pause }) =>
       pause?.reason === 'gone'
-        ? `Endpoint ${endpointId} (${url}) answered 410 and is paused until \`endpoint resume\`.`
+        ? `Endpoint ${endpointId} (${url}) answered 410 and is paused; \`endpoint resume\` ends the pause.`
         : `Endpoint ${endpointId} (${url}) asked to wait until ${pause?.until?.toISOString() ?? '?'}.`,
     ),
     ...(stuck.unreadableSecrets.length > 0
@@ -96,11 +96,11 @@ const examine = async (bench: Bench): Promise<Answer> => {
     ...(stuck ? stuckProblems(stuck) : []),
     ...(semantic.available || bench.config.SEMANTIC !== 'on'
       ? []
-      : [`Semantic search is asked for (SEMANTIC=on), and not available: ${semantic.detail}.`]),
+      : [`Semantic search is on (SEMANTIC=on) but not available: ${semantic.detail}.`]),
   ];
   const versions = { parley: VERSION, node: process.versions.node };
   const verdict =
-    problems.length === 0 ? 'Nothing is wrong.' : plain(problems.map((problem) => `! ${problem}`).join('\n'));
+    problems.length === 0 ? 'No problems found.' : plain(problems.map((problem) => `! ${problem}`).join('\n'));
   const facts = fields({
     ...versions,
     mongodb: describe(mongodb),
@@ -118,6 +118,8 @@ const examine = async (bench: Bench): Promise<Answer> => {
 export const addDoctorCommand = (program: Command, runBare: RunBare): void => {
   program
     .command('doctor')
-    .description('What is reachable, how full the queues are, and what is stuck; status 1 if something is wrong')
+    .description(
+      'Check what is reachable, how full the queues are and what is stuck; exit status 1 if something is wrong',
+    )
     .action(() => runBare(examine));
 };

@@ -20,14 +20,14 @@ const describePause = (pause: Pause | null): string => {
 
 const describe = ({ enabled, pause }: Endpoint): string => `${enabled ? 'on' : 'off'}${describePause(pause)}`;
 const shownOnce = ({ endpointId }: Endpoint, secret: string): string =>
-  `Endpoint ${endpointId}\n${secret}\nThe secret is shown this once; it checks the signature of what we send.`;
+  `Endpoint ${endpointId}\n${secret}\nThe secret is shown only once. Your server verifies signatures with it.`;
 
 export const addEndpointCommands = (program: Command, run: Run): void => {
   const endpoint = program.command('endpoint').description("The customer's URLs that events are sent to");
 
   endpoint
     .command('add')
-    .description('Register a URL; prints its secret, this once')
+    .description('Add an endpoint; prints its secret, only once')
     .requiredOption(...ASSISTANT_OPTION)
     .requiredOption('--url <url>', 'where events go')
     .option('--events <kinds>', `only these, of ${KINDS.join(', ')}`, commaList)
@@ -59,7 +59,7 @@ export const addEndpointCommands = (program: Command, run: Run): void => {
         const rows = endpoints.map((one) => [one.endpointId, one.url, one.events.join(', ') || 'all', describe(one)]);
         return {
           json: endpoints,
-          text: table(['ENDPOINT', 'URL', 'EVENTS', 'STATE'], rows, 'There is no endpoint yet.'),
+          text: table(['ENDPOINT', 'URL', 'EVENTS', 'STATE'], rows, 'There are no endpoints yet.'),
         };
       }),
     );
@@ -80,22 +80,22 @@ export const addEndpointCommands = (program: Command, run: Run): void => {
           return { json: changed, text: `Endpoint ${endpointId} ${done}.` };
         }),
       );
-  change('remove', 'Forget it; what was not yet sent to it ends', 'is removed', ({ endpoints }, id) =>
+  change('remove', 'Remove an endpoint; pending events are not sent', 'is removed', ({ endpoints }, id) =>
     endpoints.removeEndpoint(id),
   );
-  change('enable', 'Switch it on; what happened while it was off is not sent', 'is on', ({ endpoints }, id) =>
+  change('enable', 'Turn it on; events that happened while it was off are not sent', 'is on', ({ endpoints }, id) =>
     endpoints.setEnabled(id, true),
   );
-  change('disable', 'Switch it off; what was not yet sent to it ends', 'is off', ({ endpoints }, id) =>
+  change('disable', 'Turn it off; pending events are not sent', 'is off', ({ endpoints }, id) =>
     endpoints.setEnabled(id, false),
   );
-  change('resume', 'End its pause: what waits is sent, in order', 'goes on', ({ endpoints }, id) =>
+  change('resume', 'End its pause; waiting events are sent, in order', 'is resumed', ({ endpoints }, id) =>
     endpoints.resumeEndpoint(id),
   );
 
   endpoint
     .command('rotate <endpointId>')
-    .description('A new secret; prints it, this once')
+    .description('Rotate the secret; prints the new one, only once')
     .option(
       '--overlap <hours>',
       `the old one signs beside it for so long (0–${MAX_OVERLAP_HOURS})`,
@@ -115,7 +115,7 @@ export const addEndpointCommands = (program: Command, run: Run): void => {
 
   endpoint
     .command('test <endpointId>')
-    .description('Send a webhook.test the whole real way and tell what became of it')
+    .description('Send a test event the real way and print its outcome')
     .addHelpText('after', example(`endpoint test ${ID}`))
     .action((endpointId: string) =>
       run(async (opened) => {

@@ -34,12 +34,11 @@ export const toFailure = (cause: unknown): Failure => {
   if (cause instanceof Failure) return cause;
   if (cause instanceof CommanderError) {
     const helped = cause.code === 'commander.help';
-    return usage(helped ? 'Say what to do: --help tells what there is.' : cause.message.replace(/^error: /, ''));
+    return usage(helped ? 'Give a command; see --help.' : cause.message.replace(/^error: /, ''));
   }
   if (cause instanceof ApiError) return fromApiError(cause);
   if (cause instanceof ConfigError) return new Failure('configuration', cause.message.replaceAll('\n', '; '));
-  if (cause instanceof VaultError)
-    return new Failure('encryption_key', `ENCRYPTION_KEY does not fit: ${cause.message}.`);
+  if (cause instanceof VaultError) return new Failure('encryption_key', `ENCRYPTION_KEY is wrong: ${cause.message}.`);
   if (cause instanceof z.ZodError) {
     return new Failure(
       'validation_failed',

@@ -6,17 +6,17 @@ import { table } from './text.ts';
 
 const KEY_EXAMPLE = '0d9e9f9b-6a3c-4a8f-8a55-5f9f6f0a2c31';
 const shownOnce = (keyId: string, apiKey: string): string =>
-  `Key ${keyId}\n${apiKey}\nIt is shown this once. Keep it on your server.`;
+  `Key ${keyId}\n${apiKey}\nIt is shown only once. Keep it on your server.`;
 
 export const addKeyCommands = (program: Command, run: Run): void => {
   const key = program.command('key').description('API keys of an assistant');
 
   key
     .command('create')
-    .description('Make a key; prints it, this once')
+    .description('Create a key; prints it, only once')
     .requiredOption(...ASSISTANT_OPTION)
     .requiredOption('--name <name>', 'who or what uses it', shortText(100))
-    .option('--limit <per-minute>', 'requests a minute (60 if left out)', wholeNumber(1, 1_000_000))
+    .option('--limit <per-minute>', 'requests per minute (60 if omitted)', wholeNumber(1, 1_000_000))
     .addHelpText(
       'after',
       example('key create --assistant 6f1c0a52-3b1e-4a57-9d0a-2f8f1f0c7b11 --name website --limit 120'),
@@ -35,7 +35,7 @@ export const addKeyCommands = (program: Command, run: Run): void => {
 
   key
     .command('list')
-    .description('Keys by their last four characters, newest first')
+    .description('List keys by their last four characters, newest first')
     .requiredOption(...ASSISTANT_OPTION)
     .action(({ assistant }: { assistant: string }) =>
       run(async (opened) => {
@@ -51,13 +51,13 @@ export const addKeyCommands = (program: Command, run: Run): void => {
           one.revokedAt,
         ]);
         const headings = ['KEY', 'NAME', 'ENDS IN', 'A MINUTE', 'CREATED', 'LAST USED', 'REVOKED'];
-        return { json: keys, text: table(headings, rows, 'There is no key yet.') };
+        return { json: keys, text: table(headings, rows, 'There are no keys yet.') };
       }),
     );
 
   key
     .command('revoke <keyId>')
-    .description('End a key: every process refuses it within a second')
+    .description('Revoke a key; every process refuses it within a second')
     .addHelpText('after', example(`key revoke ${KEY_EXAMPLE}`))
     .action((keyId: string) =>
       run(async ({ assistants }) => {
@@ -68,7 +68,7 @@ export const addKeyCommands = (program: Command, run: Run): void => {
 
   key
     .command('rotate <keyId>')
-    .description('A new key in place of this one, which ends; name, limit and id stay')
+    .description('Replace a key; the old one is refused, and name, limit and id stay')
     .addHelpText('after', example(`key rotate ${KEY_EXAMPLE}`))
     .action((keyId: string) =>
       run(async ({ assistants }) => {

@@ -30,18 +30,18 @@ export const addKnowledgeCommands = (program: Command, run: Run): void => {
 
   knowledge
     .command('import <file>')
-    .description('Add questions from a file; bad rows are refused with their line, the others are imported')
+    .description('Import questions from a file; wrong rows are reported with their line, the others are imported')
     .requiredOption(...ASSISTANT_OPTION)
     .addOption(new Option('--format <format>', "if the file's name does not tell").choices(KNOWLEDGE_FORMATS))
-    .option('--replace', 'remove what the assistant knew before')
-    .option('--no-wait', 'end once the entries are stored, before they are found by their meaning')
+    .option('--replace', 'remove the existing entries')
+    .option('--no-wait', 'return when the entries are stored, before their vectors are made')
     .addHelpText('after', FORMATS_HELP)
     .addHelpText('after', example('knowledge import --assistant 6f1c0a52-3b1e-4a57-9d0a-2f8f1f0c7b11 faq.csv'))
     .action(async (file: string, options: ImportOptions, command: Command) => {
       const { assistant, format = knowledgeFormatOf(file) ?? undefined, replace, wait } = options;
       const { json } = command.optsWithGlobals<{ json?: boolean }>();
       if (!format)
-        throw usage(`The name of ${file} does not tell its format: give --format ${KNOWLEDGE_FORMATS.join('|')}.`);
+        throw usage(`The name of ${file} does not show its format: give --format ${KNOWLEDGE_FORMATS.join('|')}.`);
       return run(async (opened) => {
         await getAssistant(opened, assistant);
         const { entries, refused } = await readKnowledge(format, readText(file));
@@ -57,7 +57,7 @@ export const addKnowledgeCommands = (program: Command, run: Run): void => {
 
   knowledge
     .command('list')
-    .description('What an assistant knows, in its order')
+    .description('List an assistant’s knowledge entries, in their order')
     .requiredOption(...ASSISTANT_OPTION)
     .action(({ assistant }: { assistant: string }) =>
       run(async (opened) => {
@@ -72,7 +72,7 @@ export const addKnowledgeCommands = (program: Command, run: Run): void => {
         return {
           json: entries,
           text: [
-            table(['ENTRY', 'LANGUAGE', 'VARIANTS', 'QUESTION'], rows, 'It knows nothing yet.'),
+            table(['ENTRY', 'LANGUAGE', 'VARIANTS', 'QUESTION'], rows, 'There are no entries yet.'),
             sayMeaning(await meaningOf(opened, assistant)),
           ].join('\n\n'),
         };
@@ -81,7 +81,7 @@ export const addKnowledgeCommands = (program: Command, run: Run): void => {
 
   knowledge
     .command('status')
-    .description('Whether entries are found by their meaning, and how many already')
+    .description('Read the state of semantic search')
     .requiredOption(...ASSISTANT_OPTION)
     .addHelpText('after', example('knowledge status --assistant 6f1c0a52-3b1e-4a57-9d0a-2f8f1f0c7b11'))
     .action(({ assistant }: { assistant: string }) =>

@@ -37,8 +37,7 @@ type AssistantList = 'all' | string[];
 const assistantList = (value: string): AssistantList => {
   if (value.trim() === 'all') return 'all';
   const ids = AssistantIds.safeParse(commaList(value));
-  if (!ids.success)
-    throw new InvalidArgumentError('It must be the ids of assistants, with commas between them, or all.');
+  if (!ids.success) throw new InvalidArgumentError('It must be assistant ids, separated by commas, or all.');
   return ids.data ?? 'all';
 };
 
@@ -65,11 +64,11 @@ const findByIdOrEmail = async (operators: OperatorStore, idOrEmail: string): Pro
 type CreateOptions = { email: string; role: Role; assistants?: AssistantList; passwordStdin?: boolean };
 
 export const addOperatorCommands = (program: Command, run: Run): void => {
-  const operator = program.command('operator').description('Who may sign in to the dashboard');
+  const operator = program.command('operator').description('People who can sign in to the dashboard');
 
   operator
     .command('create')
-    .description('Make an operator; prints the password, this once, unless it was given')
+    .description('Create an operator; prints the password, only once, unless it was given')
     .requiredOption('--email <email>', 'to sign in with')
     .addOption(
       new Option('--role <role>', 'owner: everything; agent: inbox and playground').choices(ROLES).default('owner'),
@@ -102,7 +101,7 @@ export const addOperatorCommands = (program: Command, run: Run): void => {
 
   operator
     .command('list')
-    .description('All operators, oldest first')
+    .description('List operators, oldest first')
     .action(() =>
       run(async (opened) => {
         const all = (await (await operatorsOf(opened)).listOperators()).map(toShown);
@@ -116,13 +115,13 @@ export const addOperatorCommands = (program: Command, run: Run): void => {
           one.lastSignInAt,
         ]);
         const headings = ['OPERATOR', 'EMAIL', 'ROLE', 'ASSISTANTS', 'STATE', 'LAST SIGN-IN'];
-        return { json: all, text: table(headings, rows, 'There is no operator yet.') };
+        return { json: all, text: table(headings, rows, 'There are no operators yet.') };
       }),
     );
 
   operator
     .command('update <idOrEmail>')
-    .description('Give an agent other assistants; takes effect at once, sessions go on')
+    .description('Change an agent’s assistants, in effect at once; sessions continue')
     .requiredOption(...ASSISTANTS, assistantList)
     .addHelpText('after', example('operator update bo@example.com --assistants all'))
     .action((idOrEmail: string, { assistants }: { assistants: AssistantList }) =>
@@ -153,6 +152,6 @@ export const addOperatorCommands = (program: Command, run: Run): void => {
           return { json: toShown(changed), text: `Operator ${changed.email} is ${name}d.` };
         }),
       );
-  change('disable', 'Shut out: every session ends at once');
-  change('enable', 'Let in again');
+  change('disable', 'Disable an operator; every session ends at once');
+  change('enable', 'Enable an operator again');
 };

@@ -25,7 +25,7 @@ const program = ({ asJson }: { asJson: boolean }): Command => {
   const { run, runBare } = createSession({ settings: () => findSettings(process.env, ROOT), print });
 
   const root = new Command('admin')
-    .description('Operates the service: the environment says which one, else the running quickstart is meant')
+    .description('Operate the service that the environment names, or else the running quickstart')
     .version(VERSION)
     .option('--json', 'print one JSON value, and errors as {"error": {code, message}}')
     .configureHelp({ showGlobalOptions: true })

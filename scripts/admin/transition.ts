@@ -15,7 +15,7 @@ import { plain } from './text.ts';
 const operatorOr = async ({ mongo }: Opened, given: string | undefined): Promise<string> => {
   if (given !== undefined) return given;
   const owner = await createOperatorStore(mongo).findFirstOwner();
-  if (!owner) throw usage('There is no owner yet who could have resolved it: give --operator ID.');
+  if (!owner) throw usage('There is no owner yet; give --operator ID.');
   return owner.operatorId;
 };
 
@@ -53,7 +53,7 @@ export const addTransitionCommands = (conversation: Command, run: Run): void => 
       .description(description)
       .addHelpText('after', example(`conversation ${form.split(' ')[0] ?? ''} ${ID}${exampleArguments}`));
 
-  command('resolve <conversationId>', 'Mark it done')
+  command('resolve <conversationId>', 'Resolve a conversation')
     .option('--operator <id>', 'who did (the first owner if left out)', uuid)
     .action((id: string, { operator }: { operator?: string }) =>
       run(async (opened) => {
@@ -64,15 +64,15 @@ export const addTransitionCommands = (conversation: Command, run: Run): void => 
       }),
     );
 
-  command('reopen <conversationId>', 'Open a resolved one again').action((id: string) =>
+  command('reopen <conversationId>', 'Reopen a resolved conversation').action((id: string) =>
     run(async (opened) => stateAnswer(await change(opened, id, opened.conversations.transitions.reopen))),
   );
 
-  command('hand-back <conversationId>', 'Let the assistant answer an escalated one again').action((id: string) =>
+  command('hand-back <conversationId>', 'Hand an escalated conversation back to the assistant').action((id: string) =>
     run(async (opened) => stateAnswer(await change(opened, id, opened.conversations.transitions.handBack))),
   );
 
-  command('tag <conversationId> <tag>', 'Tag it', ' vip --color "#1e90ff"')
+  command('tag <conversationId> <tag>', 'Tag a conversation', ' vip --color "#1e90ff"')
     .option('--color <hex>', 'colour of the tag, like #1e90ff', color)
     .action((id: string, tag: string, options: { color?: string }) => {
       const wanted = { tag: shortText(50)(tag), color: options.color ?? null };
@@ -99,7 +99,11 @@ export const addTransitionCommands = (conversation: Command, run: Run): void => 
       }),
   );
 
-  command('escalate <conversationId>', 'Hand it to a human', ' --reason "asked by phone" --lead-score 80')
+  command(
+    'escalate <conversationId>',
+    'Escalate a conversation to a person',
+    ' --reason "asked by phone" --lead-score 80',
+  )
     .option('--reason <text>', 'why (1–500 characters)')
     .option('--lead-score <score>', 'replaces the stored one (0–100)', wholeNumber(0, 100))
     .action((id: string, { reason, leadScore }: { reason?: string; leadScore?: number }) =>

@@ -38,7 +38,7 @@ const textOf = ({
 export const addTurnCommands = (program: Command, run: Run): void => {
   program
     .command('turn')
-    .description("One message's way through the service")
+    .description("A message's way through the service")
     .command('show <turnId>')
     .description('Accepted, job, reply, events and deliveries, with their times')
     .addHelpText('after', example('turn show 3b1e6f1c-0a52-4c1d-8b2a-6d0f5e4a5311'))

@@ -68,7 +68,10 @@ export const openQuickstart = async (options: Options): Promise<{ state: Quickst
   const demo = await terminal.step(
     'demo assistant',
     () => seedDemo(env, { file: files.demo, receiverUrl: plan.receiverUrl }),
-    ({ isNew }) => (isNew ? `made, with ${SHOP.knowledge.length} answers of a coffee roaster` : 'found again, as kept'),
+    ({ isNew }) =>
+      isNew
+        ? `created with ${SHOP.knowledge.length} knowledge entries of a coffee roaster`
+        : 'found from an earlier start',
   );
   signal.throwIfAborted();
 
@@ -119,7 +122,7 @@ export const openQuickstart = async (options: Options): Promise<{ state: Quickst
     'first turn',
     () => tryFirstTurn({ baseUrl, apiKey, receiverUrl, question: SHOP.firstQuestion, signal }),
     ({ answeredMs, eventIds }) =>
-      `answered in ${Math.round(answeredMs)} ms, ${eventIds.length} events received and their signatures verified`,
+      `answered in ${Math.round(answeredMs)} ms, ${eventIds.length} events received, signatures verified`,
   );
   return { state, firstTurn };
 };

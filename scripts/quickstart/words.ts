@@ -16,42 +16,48 @@ const curlFor = ({ baseUrl, apiKey }: QuickstartState): string[] => [
   `  -d '{"session_id":"me","message":"What does delivery cost?"}'`,
 ];
 
+const actionWords = (type: string, payload: string): string =>
+  type === 'escalate' ? 'asks for a person' : `${type} ${payload}`;
+
 type Opened = { state: QuickstartState; firstTurn: FirstTurn; dir: string; stays: boolean };
 
 /** What a newcomer needs next. Only pages that answer are named. */
 export const welcome = async ({ state, firstTurn, dir, stays }: Opened): Promise<string[]> => {
   const { baseUrl, dashboardUrl, assistantId, operator } = state;
-  const [dashboard, description] = await Promise.all([isThere(dashboardUrl), isThere(`${baseUrl}/openapi.json`)]);
-  const actions = firstTurn.suggestedActions.map(({ label, type, payload }) => `[${label}: ${type} ${payload}]`);
+  const [dashboard, openApi] = await Promise.all([isThere(dashboardUrl), isThere(`${baseUrl}/openapi.json`)]);
+  const actions = firstTurn.suggestedActions.map(
+    ({ label, type, payload }) => `[${label}: ${actionWords(type, payload)}]`,
+  );
   const exchange = [
     `  visitor    ${firstTurn.question}`,
     `  assistant  ${firstTurn.reply}`,
     ...(actions.length > 0 ? [`             ${actions.join(' ')}`] : []),
   ];
-  const ready = `Ready ${(performance.now() / 1000).toFixed(1)} s after its start.`;
+  const ready = `Ready in ${(performance.now() / 1000).toFixed(1)} s.`;
   if (!stays) return ['', ...exchange, '', ready];
   const facts = {
     API: baseUrl,
-    ...(state.baseUrls.length > 1 && { 'more API': state.baseUrls.slice(1).join(' ') }),
-    ...(description && { description: `${baseUrl}/openapi.json` }),
+    ...(state.baseUrls.length > 1 && { 'more APIs': state.baseUrls.slice(1).join(' ') }),
+    ...(openApi && { OpenAPI: `${baseUrl}/openapi.json` }),
     ...(dashboard && { dashboard: dashboardUrl }),
     ...(operator && { 'sign in': `${operator.email}  ${operator.password}` }),
     'API key': state.apiKey,
     channel: `${baseUrl}/api/v1/channels/webhook/${assistantId}`,
-    'its token': state.verifyToken,
+    'verify token': state.verifyToken,
     events: `${state.receiverUrl}/received`,
-    'all of it': `${dir}/quickstart.json (logs: ${dir}/logs, data: ${dir}/data)`,
+    files: `${dir}/quickstart.json (these facts), ${dir}/logs, ${dir}/data`,
   };
+  const width = Math.max(...Object.keys(facts).map(({ length }) => length)) + 2;
   return [
     '',
     ...exchange,
     '',
     ready,
-    ...Object.entries(facts).map(([name, value]) => `  ${name.padEnd(11)}${value}`),
+    ...Object.entries(facts).map(([name, value]) => `  ${name.padEnd(width)}${value}`),
     '',
     ...curlFor(state),
     '',
-    'Each event is shown here as it arrives. Ctrl-C stops all of it; the data stays.',
+    'Each event is shown here as it arrives. Ctrl-C stops everything; the data stays.',
   ];
 };
 
@@ -63,5 +69,5 @@ export const refusal = (stateFile: string, pid: number): string => {
   } catch {
     // No file before all of it runs.
   }
-  return `A quickstart already runs in this clone (pid ${pid}): ${where}. Stop that one with Ctrl-C to start another.`;
+  return `A quickstart already runs in this clone (pid ${pid}): ${where}. Stop it with Ctrl-C before you start another.`;
 };

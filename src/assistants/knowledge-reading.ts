@@ -13,7 +13,7 @@ const MEMORY_MB = 512;
 export type Part = (ParsedKnowledge & { ended: boolean }) | { details: ErrorDetail[] };
 
 const tooMuchWork = () =>
-  invalid('file', 'out_of_range', 'takes too much time or memory to read: divide it into smaller ones');
+  invalid('file', 'out_of_range', 'takes too much time or memory to read: split it into smaller files');
 
 const collect = async (thread: Worker): Promise<ParsedKnowledge> => {
   const entries: ParsedKnowledge['entries'] = [];

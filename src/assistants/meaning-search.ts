@@ -38,7 +38,7 @@ const grouped = new Intl.NumberFormat('en');
 
 /** As people read it, wherever they look. */
 export const wordsOfMeaningSearch = ({ state, reason, done, total }: MeaningSearch): string => {
-  if (state === 'off') return `Meaning search is off: ${reason}`;
-  if (state === 'ready') return 'Meaning search: ready';
-  return `Meaning search: ${grouped.format(done)} of ${grouped.format(total)} entries ready`;
+  if (state === 'off') return `Semantic search is off: ${reason}`;
+  if (state === 'ready') return 'Semantic search: ready';
+  return `Semantic search: ${grouped.format(done)} of ${grouped.format(total)} entries ready`;
 };

@@ -23,7 +23,7 @@ export const SuggestedAction = z
   })
   .refine((action) => action.type !== 'link' || isSafeLink(action.payload), {
     path: ['payload'],
-    message: 'is not a link this service will show',
+    message: 'is not an allowed link',
   })
-  .meta({ id: 'SuggestedAction', description: 'A hint a client may render as a button.' });
+  .meta({ id: 'SuggestedAction', description: 'A button that a client may show.' });
 export type SuggestedAction = z.infer<typeof SuggestedAction>;

@@ -45,7 +45,7 @@ export const EscalateRequest = z
       .string()
       .refine((value) => value.isWellFormed() && !value.includes('\0'), 'must be well-formed Unicode')
       .refine((value) => value.trim() !== '' && [...value].length <= 500, 'must be 1–500 characters')
-      .meta({ description: '`manual` when left out.', minLength: 1, maxLength: 500 })
+      .meta({ description: '`manual` when omitted.', minLength: 1, maxLength: 500 })
       .nullish(),
     lead_score: z.number().min(0).max(100).nullish(),
   })

@@ -120,7 +120,8 @@ export const createTransitions = (dependencies: {
     handBack: ({ conversationId, ...where }: Where) =>
       apply(conversationId, where, (read) => {
         if (read.status === 'open') return null;
-        if (read.status === 'resolved') throw invalid('status', 'not_escalated', 'must be escalated to be handed back');
+        if (read.status === 'resolved')
+          throw invalid('status', 'not_escalated', 'must be escalated before a hand-back');
         return { set: REOPENED, message: handBackMessage(serverDate()) };
       }),
 

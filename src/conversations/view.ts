@@ -30,7 +30,7 @@ export const ConversationView = z
     escalatedAt: time.nullable(),
     escalationReason: z.string().nullable(),
     resolvedAt: time.nullable(),
-    resolvedBy: z.string().nullable().meta({ description: 'The operator, by uuid.' }),
+    resolvedBy: z.string().nullable().meta({ description: 'The operator’s id.' }),
   })
   .meta({ id: 'Conversation' });
 export type ConversationView = z.infer<typeof ConversationView>;
@@ -38,9 +38,12 @@ export type ConversationView = z.infer<typeof ConversationView>;
 export const MessageView = z
   .object({
     messageId: uuid,
-    turnId: uuid.nullable().meta({ description: 'The turn it belongs to; none for operators and system messages.' }),
+    turnId: uuid
+      .nullable()
+      .meta({ description: 'The turn of this message; null for messages of operators and the system.' }),
     seq: z.int().min(1).nullable().meta({
-      description: 'Its place: 1, 2, 3 … without gaps; a turn’s two messages share one. Null while it waits.',
+      description:
+        'Position in the conversation: 1, 2, 3 … without gaps. The two messages of a turn share one. Null while the turn is pending.',
     }),
     role: z.enum(ROLES),
     content: z.string(),

@@ -79,7 +79,11 @@ const EXPIRES_SOON_DAYS = 14;
 const addressCheck = ({ errorKind, errorDetail, remoteAddress }: Checked): TestCheck => {
   const failed = errorKind === 'dns' || errorKind === 'address_refused';
   const ok = failed ? false : remoteAddress ? true : null;
-  return { check: 'address', ok, detail: remoteAddress ?? (failed ? (errorDetail ?? errorKind) : null) };
+  return {
+    check: 'address',
+    ok,
+    detail: remoteAddress ?? (failed ? (errorDetail ?? errorKind.replaceAll('_', ' ')) : null),
+  };
 };
 
 const tlsCheck = ({ url, errorKind, errorDetail, tls }: Checked): TestCheck => {
@@ -100,13 +104,14 @@ const statusCheck = ({ outcome, status, errorKind }: Checked): TestCheck =>
     ? {
         check: 'status',
         ok: outcome === 'unknown' ? false : null,
-        detail: outcome === 'unknown' ? (errorKind ?? null) : null,
+        detail: outcome === 'unknown' ? (errorKind?.replaceAll('_', ' ') ?? null) : null,
       }
     : { check: 'status', ok: outcome === 'delivered', detail: String(status) };
 
 const timeCheck = ({ status, errorKind, timings }: Checked): TestCheck => {
   const total = timings?.total ?? null;
   const ok = errorKind === 'timeout' ? false : status == null ? null : true;
+  if (ok === false) return { check: 'time', ok, detail: `more than ${DEADLINE_S} s` };
   return { check: 'time', ok, detail: total === null ? null : `${Math.round(total)} ms of ${DEADLINE_S} s` };
 };
 

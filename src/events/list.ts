@@ -91,7 +91,7 @@ export const createDeliveryList = (deliveries: mongo.Collection<StoredDelivery>)
       .toArray()
       .catch((cause: unknown) => {
         if (!ranOutOfTime(cause)) throw cause;
-        throw invalid('from', 'required', 'must be given: there is too much to look through for this');
+        throw invalid('from', 'required', 'must be given: the search covers too much without it');
       });
 
   return async (filter: DeliveryFilter): Promise<{ deliveries: StoredDelivery[]; nextCursor: string | null }> => {

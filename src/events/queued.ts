@@ -82,12 +82,12 @@ export const createQueued = ({ connection, worker, retentionDays }: Recording) =
       const { body, eventId, endpointId, assistantId, conversationId, event, happenedAt } = original;
       if (!isFinal(original.outcome) || !body) {
         throw new ApiError('validation_failed', {
-          message: 'Only an ended delivery whose body is kept can be sent again.',
+          message: 'Only an ended delivery whose body is stored can be resent.',
         });
       }
       const next = (await planResend(deliveryId)).number;
       if (!Number.isInteger(number) || number < 1 || number > next) {
-        throw invalid('number', 'out_of_range', `must be 1–${next}: the number shown beside the delivery`);
+        throw invalid('number', 'out_of_range', `must be 1–${next}: the number shown with the delivery`);
       }
       return queue({ eventId, endpointId, assistantId, conversationId, event, url, body, happenedAt }, number);
     },

@@ -10,7 +10,7 @@ const envelope = <Kind extends EventKind, Payload extends z.ZodObject>(event: Ki
   z
     .object({
       event: z.literal(event),
-      event_id: z.uuid().meta({ description: 'Unique and stable: de-duplicate on it.' }),
+      event_id: z.uuid().meta({ description: 'Unique and stable: use it to detect duplicates.' }),
       timestamp: z.int().min(0).meta({ description: 'When it happened, in Unix seconds.', example: 1_777_889_730 }),
       payload,
     })
@@ -41,7 +41,7 @@ export const WIRE_EVENTS = {
   ),
   'conversation.resolved': envelope(
     'conversation.resolved',
-    z.object({ conversation_id, resolved_by: z.string().meta({ description: 'The operator, by uuid.' }) }),
+    z.object({ conversation_id, resolved_by: z.string().meta({ description: 'The operator’s id.' }) }),
     'ConversationResolvedEvent',
   ),
   'tag.added': envelope(

@@ -7,19 +7,19 @@ import { accepted, notFoundBehindTheDoor, ok, problems } from './responses.ts';
 const HEADERS = z.object({
   'Idempotency-Key': IdempotencyKey.optional().meta({
     description:
-      'Decides for 24 h, in place of session and message, whether this request repeats an earlier one. With another ' +
-      'session or message under the same key: 422.',
+      'For 24 h, requests with the same key count as the same request, whatever `session_id` and `message` say about it. ' +
+      'The same key with another session or message gets 422.',
   }),
   'X-Request-Id': z
     .string()
     .regex(/^[\w-]{8,64}$/)
     .optional()
-    .meta({ description: 'Comes back in the response; one that is not well-formed is replaced.' }),
+    .meta({ description: 'Returned in the response. A malformed one is replaced.' }),
 });
 
 const ASYNC_HEADERS = HEADERS.extend({
   Prefer: z.string().optional().meta({
-    description: '`respond-async`: 202 at once, and the answer under `Location`.',
+    description: '`respond-async`: get 202 immediately, and the reply later at `Location`.',
     example: 'respond-async',
   }),
 });
@@ -38,18 +38,18 @@ const ACCEPTED = {
 };
 
 const RETRYING =
-  'Sending the same `session_id` and `message` again is safe: while the first is in flight it is joined, after a failure ' +
-  'resumed, and for a minute after its answer replayed, as long as nothing else was said. Such an answer carries ' +
-  '`Idempotent-Replayed: true`.';
+  'It is safe to send the same `session_id` and `message` again. If the first request is in flight, the second joins it; ' +
+  'if it failed, the turn resumes; for a minute after the reply, the reply is replayed, unless the visitor said something ' +
+  'else. Such a response has `Idempotent-Replayed: true`.';
 
 const event = (name: string, data: unknown): string => `event: ${name}\ndata: ${JSON.stringify(data)}\n\n`;
 
 const STREAM = {
   description:
-    'For `Accept: text/event-stream`. `accepted {turnId, conversationId}`, then `delta {text, attempt}` while the reply is ' +
-    'being made, then `message` with the chat response, or `error` with an error body. A delta of a higher attempt starts ' +
-    'from nothing; `message` is what counts. A comment line every 15 s. What is wrong before the turn is accepted is a ' +
-    'normal JSON error.',
+    'Sent for `Accept: text/event-stream`. First `accepted {turnId, conversationId}`, then `delta {text, attempt}` for each ' +
+    'piece of the reply, then `message` with the chat response or `error` with an error body. A higher attempt starts the ' +
+    'text again; only `message` is final. A comment line follows every 15 s. Errors before the turn is accepted are normal ' +
+    'JSON errors.',
   example: [
     event('accepted', { turnId: ACCEPTED.turnId, conversationId: ACCEPTED.conversationId }),
     event('delta', { text: 'We are open ', attempt: 1 }),
@@ -108,8 +108,9 @@ export const chatPaths: ZodOpenApiPathsObject = {
   '/api/v1/turns/{id}': {
     get: {
       operationId: 'getTurn',
-      summary: 'Look at a turn',
-      description: 'For 24 hours after it ended. Ask every second or so until it is `answered` or `failed`.',
+      summary: 'Read a turn',
+      description:
+        'Available for 24 hours after it ended. Poll about once a second until it is `answered` or `failed`.',
       tags: ['Chat'],
       security: [{ apiKey: [] }],
       requestParams: { path: z.object({ id: z.uuid().meta({ description: 'A `turnId`.' }) }) },
@@ -123,7 +124,7 @@ export const chatPaths: ZodOpenApiPathsObject = {
   '/api/v1/channels/webhook/{assistant_id}': {
     post: send({
       operationId: 'sendChannelMessage',
-      summary: 'The same for tools that can only POST JSON',
+      summary: 'Send a message through the inbound webhook channel',
       security: [{ verifyToken: [] }, {}],
       requestParams: { header: HEADERS, path: z.object({ assistant_id: z.uuid() }) },
       responses: problems('invalid_verify_token', 'not_found'),

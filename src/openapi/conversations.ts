@@ -64,7 +64,7 @@ export const conversationPaths: ZodOpenApiPathsObject = {
     get: {
       operationId: 'listConversations',
       summary: 'List conversations, oldest change first',
-      description: 'How a receiver that was down catches up: ask for what changed after the last `updatedAt` it knows.',
+      description: 'Lets a receiver catch up after a failure: ask for what changed after the last `updatedAt` it has.',
       tags,
       security,
       requestParams: { query: ListQuery },
@@ -82,9 +82,9 @@ export const conversationPaths: ZodOpenApiPathsObject = {
       operationId: 'getConversation',
       summary: 'Read a conversation with its messages',
       description:
-        'Oldest first; without `limit` up to 1,000. With `after_seq` only what is newer, and with `wait` the answer comes ' +
-        'as soon as there is something, or after so many seconds: how a caller gets an operator’s reply. Waits have a ' +
-        'limit of their own.',
+        'Oldest first; up to 1,000 messages without `limit`. `after_seq` gives only newer messages. `wait` holds the response ' +
+        'until there is one, at most that many seconds: this is how a caller gets an operator’s reply. Waiting requests ' +
+        'have their own limit.',
       tags,
       security,
       requestParams: { path, query: HistoryQuery },
@@ -98,7 +98,7 @@ export const conversationPaths: ZodOpenApiPathsObject = {
     delete: {
       operationId: 'eraseConversation',
       summary: 'Erase a conversation',
-      description: 'Hard deletion of its messages and texts. The session may begin anew, under a new `conversationId`.',
+      description: 'Deletes its messages and texts for good. The session can start again, with a new `conversationId`.',
       tags,
       security,
       requestParams: { path },
@@ -108,8 +108,9 @@ export const conversationPaths: ZodOpenApiPathsObject = {
   '/api/v1/conversations/{id}/escalate': {
     post: {
       operationId: 'escalateConversation',
-      summary: 'Hand a conversation to a person',
-      description: 'Already escalated: the first reason is kept and no second event is sent. Resolved: opens it again.',
+      summary: 'Escalate a conversation to a person',
+      description:
+        'An escalated conversation keeps its first reason and sends no second event. A resolved one is opened again.',
       tags,
       security,
       requestParams: { path },

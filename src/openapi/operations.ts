@@ -8,7 +8,7 @@ const JSON_TYPE = 'application/json';
 
 const Readiness = z
   .object({ ready: z.boolean(), checks: z.record(z.string(), z.string()) })
-  .meta({ id: 'Readiness', description: 'Each check is `ok`, or says what is wrong.' });
+  .meta({ id: 'Readiness', description: 'Each check is `ok` or the problem.' });
 const Unready = z.object({ ...ErrorBody.shape, ...Readiness.shape }).meta({ id: 'Unready' });
 
 /** For those who run the service (contract §9). */
@@ -16,16 +16,16 @@ export const operationPaths: ZodOpenApiPathsObject = {
   '/healthz': {
     get: {
       operationId: 'getHealth',
-      summary: 'The process lives',
+      summary: 'Check that the process is alive',
       tags,
       security: [],
-      responses: { '200': unlimited(JSON_TYPE, z.object({ status: z.literal('ok') }), 'It does.') },
+      responses: { '200': unlimited(JSON_TYPE, z.object({ status: z.literal('ok') }), 'It is alive.') },
     },
   },
   '/readyz': {
     get: {
       operationId: 'getReadiness',
-      summary: 'The process can take requests',
+      summary: 'Check that the process can take requests',
       tags,
       security: [],
       responses: {
@@ -37,9 +37,8 @@ export const operationPaths: ZodOpenApiPathsObject = {
   '/metrics': {
     get: {
       operationId: 'getMetrics',
-      summary: 'Numbers for Prometheus',
-      description:
-        'For a loopback peer without a proxy, or with `METRICS_TOKEN`; for everybody else there is nothing here.',
+      summary: 'Get metrics for Prometheus',
+      description: 'Only for loopback clients without a proxy, or with `METRICS_TOKEN`. Everyone else gets 404.',
       tags,
       security: [{ metricsToken: [] }, {}],
       responses: {
@@ -51,7 +50,7 @@ export const operationPaths: ZodOpenApiPathsObject = {
   '/openapi.json': {
     get: {
       operationId: 'getOpenApi',
-      summary: 'This document',
+      summary: 'Get this document',
       tags,
       security: [],
       responses: { '200': unlimited(JSON_TYPE, z.looseObject({ openapi: z.string() }), 'OpenAPI 3.1.') },
@@ -60,7 +59,7 @@ export const operationPaths: ZodOpenApiPathsObject = {
   '/docs': {
     get: {
       operationId: 'getReference',
-      summary: 'This document, to read',
+      summary: 'Read this document as a web page',
       tags,
       security: [],
       responses: { '200': unlimited('text/html', z.string(), 'A page without scripts.') },

@@ -14,7 +14,7 @@ const wholeNumber = (id: string, description: string) =>
 const requestId = {
   'X-Request-Id': z
     .string()
-    .meta({ description: 'The caller’s own if well-formed, else a new one.', header: { id: 'RequestId' } }),
+    .meta({ description: 'The caller’s id if well-formed, otherwise a new one.', header: { id: 'RequestId' } }),
 };
 
 /** On every answer that a limit counted. */
@@ -30,7 +30,7 @@ const replayed = {
   'Idempotent-Replayed': z
     .literal('true')
     .optional()
-    .meta({ description: 'The answer of an earlier or concurrent request with the same message.' }),
+    .meta({ description: 'The response belongs to an earlier or concurrent request with the same message.' }),
 };
 
 const HEADERS: Partial<Record<ErrorCode, Record<string, z.ZodType>>> = {
@@ -109,24 +109,24 @@ export const ok = (
 
 /** Accepted, to be asked for under `Location`. */
 export const accepted = (schema: z.ZodType, example: unknown): ZodOpenApiResponseObject => ({
-  description: 'Accepted: nobody has to wait. Sent for `Prefer: respond-async`.',
+  description: 'Accepted; the reply follows at `Location`. Sent for `Prefer: respond-async`.',
   headers: z.object({
     ...requestId,
     ...limits,
     ...replayed,
-    Location: z.string().meta({ description: 'Where the turn can be looked at.' }),
+    Location: z.string().meta({ description: 'Where to read the turn.' }),
     'Preference-Applied': z.literal('respond-async'),
   }),
   content: { 'application/json': { schema, example } },
 });
 
 export const noContent: ZodOpenApiResponseObject = {
-  description: 'Done; there is nothing to say.',
+  description: 'Done; no content.',
   headers: z.object({ ...requestId, ...limits }),
 };
 
 export const noContentUnlimited: ZodOpenApiResponseObject = {
-  description: 'Done; there is nothing to say.',
+  description: 'Done; no content.',
   headers: z.object(requestId),
 };
 

@@ -4,12 +4,12 @@ import type { EventKind } from '../events/event.ts';
 import { WIRE_EVENTS } from '../events/wire.ts';
 
 const WHEN: Record<EventKind, string> = {
-  'conversation.created': 'A session began.',
+  'conversation.created': 'A conversation started.',
   'message.received': 'A visitor’s message was accepted.',
   'conversation.escalated': 'A conversation was handed to a person.',
-  'conversation.resolved': 'An operator marked a conversation done.',
+  'conversation.resolved': 'An operator resolved a conversation.',
   'tag.added': 'An operator tagged a conversation.',
-  'webhook.test': 'Somebody pressed the test button.',
+  'webhook.test': 'An operator sent a test event.',
 };
 
 const conversation_id = '6f1d2c3b-8a49-4e5f-9b7a-1c2d3e4f5a6b';
@@ -28,19 +28,22 @@ const eventHeaders = (event: EventKind) =>
     'X-Factory-Signature': z.string().meta({
       description:
         '`t=<unix seconds>,v1=<hex>`: HMAC-SHA256, keyed with the endpoint’s secret, over `<t>.<raw body>`. During a ' +
-        'rotation there are two `v1`. Compare in constant time; allow 300 s both ways.',
+        'rotation there are two `v1`. Compare in constant time; allow 300 s of clock difference.',
       example: 't=1777889730,v1=5257a869e7ecebeda32affa62cdca3fa51cad7e77a0e56ff536d0ce8e108d8bd',
     }),
     'X-Factory-Event': z.literal(event),
     'X-Factory-Event-Id': z.uuid().meta({ description: 'The same as `event_id`.' }),
-    'X-Factory-Redelivery': z.literal('true').optional().meta({ description: 'A person sent this event once more.' }),
+    'X-Factory-Redelivery': z
+      .literal('true')
+      .optional()
+      .meta({ description: 'Present when an operator resent this event.' }),
   });
 
 const webhookOf = (event: EventKind): ZodOpenApiPathItemObject => ({
   post: {
     operationId: event.replace(/[._](\w)/g, (_match, letter: string) => letter.toUpperCase()),
     summary: WHEN[event],
-    description: 'Sent once, never again by itself; answer within 5 s. The events of a conversation come in order.',
+    description: 'Sent once, without automatic retry. Answer within 5 s. Events of a conversation come in order.',
     tags: ['Events'],
     security: [],
     requestParams: { header: eventHeaders(event) },

@@ -11,9 +11,9 @@ const AuditLineView = z
     auditId: uuid,
     at: time,
     operatorId: uuid,
-    email: z.string().meta({ description: 'As it was then.' }),
+    email: z.string().meta({ description: 'The email at that time.' }),
     action: z.string(),
-    target: z.string().nullable().meta({ description: 'Id of what it was done to.' }),
+    target: z.string().nullable().meta({ description: 'The id of what was changed.' }),
     details: z.record(z.string(), z.union([z.string(), z.number(), z.boolean(), z.null()])),
     requestId: z.string(),
   })
@@ -25,7 +25,7 @@ export const auditOperations = {
     path: '/audit',
     id: 'listAudit',
     tag: 'Operators',
-    summary: `Who did what, newest first; kept ${AUDIT_DAYS} days`,
+    summary: `List who did what, newest first; kept ${AUDIT_DAYS} days`,
     audience: 'owners',
     query: z.object({
       operatorId: uuid.optional(),

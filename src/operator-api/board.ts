@@ -54,13 +54,22 @@ const adaptersOf = <Data>({ queues }: PartitionedQueue<Data>, show: (data: Data)
   });
 
 const FONTS = /<link href="https:\/\/fonts\.[^<>]*>/g;
+const ASSETS = '/operator/assets';
+const OWN_STYLE = `<link href="${ASSETS}/board.css" rel="stylesheet">`;
+const OWN_START = `<script src="${ASSETS}/board.js"></script><a class="parley-back" href="/operator/">← Dashboard</a>`;
 
-/** Its page asks Google for a font; nobody outside is to learn who watches the queues. */
-const withoutFonts: RequestHandler = (_req, res, next) => {
+/** Its page asks Google for a font: no outsider may learn who watches the queues. It also lacks what `board.css` lists. */
+const asOurPage = (html: string): string =>
+  html
+    .replace(FONTS, '')
+    .replace('</head>', `${OWN_STYLE}</head>`)
+    .replace(/<body[^<>]*>/, (body) => body + OWN_START);
+
+const withOurPage: RequestHandler = (_req, res, next) => {
   const render = res.render.bind(res);
   res.render = (view: string, options?: object) =>
     render(view, options ?? {}, (failure: Error | null, html: string) =>
-      failure ? next(failure) : void res.type('html').send(html.replace(FONTS, '')),
+      failure ? next(failure) : void res.type('html').send(asOurPage(html)),
     );
   next();
 };
@@ -101,7 +110,7 @@ export const boardRoutes = ({ queues, access, sessions, tls }: Dependencies): Ro
       ...adaptersOf(queues.knowledge, SHOWN[KNOWLEDGE_QUEUE]),
     ],
     serverAdapter: server,
-    options: { uiConfig: { boardTitle: 'Parley queues', pollingInterval: { showSetting: true } } },
+    options: { uiConfig: { boardTitle: 'Parley queues', hideDocsLink: true, pollingInterval: { showSetting: true } } },
   });
   const board = server.getRouter() as {
     (req: Request, res: Response, next: (failure?: unknown) => void): void;
@@ -113,6 +122,6 @@ export const boardRoutes = ({ queues, access, sessions, tls }: Dependencies): Ro
 
   const router = Router({ caseSensitive: true });
   const door = [access.fromOwnPages, access.signedInFor('owners')];
-  router.use(BOARD_PATH, ...sessions, ...door, readOnly, pageHeaders(tls, POLICY), withoutFonts, withOurErrors(board));
+  router.use(BOARD_PATH, ...sessions, ...door, readOnly, pageHeaders(tls, POLICY), withOurPage, withOurErrors(board));
   return router;
 };

@@ -12,7 +12,7 @@ const path = '/assistants/:id/channel';
 
 const ChannelView = z
   .object({
-    path: z.string().meta({ description: 'Where to POST, below the service’s address.' }),
+    path: z.string().meta({ description: 'The path to POST to.' }),
     connected: z.boolean(),
     open: z.boolean().meta({ description: 'Connected without a verify token.' }),
     limitPerMinute: z.int(),
@@ -23,10 +23,13 @@ const ChannelView = z
 const CallView = z
   .object({
     at: z.iso.datetime(),
-    status: z.int().meta({ description: 'As answered; 499: the caller left before its answer.' }),
+    status: z.int().meta({ description: 'The response’s status; 499: the caller left before it.' }),
     ms: z.int(),
-    error: z.string().optional().meta({ description: 'Its code.' }),
-    sessionId: z.string().optional().meta({ description: 'Of a well-formed request that was let in.' }),
+    error: z.string().optional().meta({ description: 'The error code.' }),
+    sessionId: z
+      .string()
+      .optional()
+      .meta({ description: 'Given for well-formed requests that passed authentication.' }),
     conversationId: uuid.optional(),
   })
   .meta({ id: 'ChannelCall' });
@@ -38,7 +41,7 @@ const Change = z.object({
     .regex(/^[\x21-\x7e]{1,255}$/, 'must be 1–255 visible ASCII characters')
     .nullable()
     .optional()
-    .meta({ description: 'Null: open to whoever knows the address. Left out: as it is.' }),
+    .meta({ description: 'Null: open to anyone who knows the address. Omitted: unchanged.' }),
   limitPerMinute: z.int().min(1).max(1_000_000).optional(),
 });
 
@@ -48,7 +51,7 @@ export const channelOperations = {
     path,
     id: 'getChannel',
     tag,
-    summary: 'The inbound webhook channel',
+    summary: 'Read the inbound webhook channel',
     audience,
     answer: ChannelView,
     errors: ['not_found'],
@@ -58,7 +61,7 @@ export const channelOperations = {
     path,
     id: 'changeChannel',
     tag,
-    summary: 'Connect it with a token or open, set another limit, or take it off (its token goes)',
+    summary: 'Connect the channel with or without a token, change its limit, or disconnect it (deletes the token)',
     audience,
     body: Change,
     answer: ChannelView,
@@ -70,7 +73,7 @@ export const channelOperations = {
     path: `${path}/calls`,
     id: 'listChannelCalls',
     tag,
-    summary: 'The last 20 calls, newest first, refused ones too; kept 7 days',
+    summary: 'List the last 20 calls, newest first, including refused ones; kept 7 days',
     audience,
     answer: z.object({ calls: z.array(CallView) }),
     errors: ['not_found'],
@@ -80,7 +83,7 @@ export const channelOperations = {
     path: `${path}/token`,
     id: 'clearChannelToken',
     tag,
-    summary: 'Open it: whoever knows the address may call',
+    summary: 'Remove the token: anyone who knows the address can call',
     audience,
     answer: ChannelView,
     audit: 'channel.clear_token',

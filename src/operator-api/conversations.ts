@@ -53,7 +53,7 @@ export const conversationOperations = {
     method: 'get',
     path: '/assistants/:id/conversations',
     id: 'listInbox',
-    summary: 'Conversations, latest change first',
+    summary: 'List conversations, latest change first',
     query: z.object({
       status: z.enum(STATUSES).optional(),
       tag: z.string().min(1).max(50).optional(),
@@ -63,7 +63,7 @@ export const conversationOperations = {
         .min(1)
         .max(256)
         .optional()
-        .meta({ description: 'conversationId or part of session_id.' }),
+        .meta({ description: 'A conversationId or part of a session_id.' }),
       limit: wholeNumber(1, 100).optional(),
       cursor: cursor.optional(),
     }),
@@ -75,7 +75,7 @@ export const conversationOperations = {
     method: 'get',
     path,
     id: 'readConversation',
-    summary: 'One conversation with its messages, oldest first; `afterSeq`: only what is newer',
+    summary: 'Read a conversation with its messages, oldest first; with `afterSeq`, only newer ones',
     query: z.object({
       limit: wholeNumber(1, HISTORY_MAX).optional(),
       cursor: cursor.optional(),
@@ -127,7 +127,7 @@ export const conversationOperations = {
     method: 'delete',
     path: `${path}/tags/:tag`,
     id: 'untagConversation',
-    summary: 'Take a tag off',
+    summary: 'Remove a tag',
     answer: ConversationView,
     audit: 'conversation.untag',
     errors: ['not_found', 'validation_failed'],

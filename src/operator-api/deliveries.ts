@@ -47,7 +47,7 @@ const DeliveryView = z
     body: z
       .string()
       .nullable()
-      .meta({ description: 'As it was sent; null before that, and once its conversation was erased.' }),
+      .meta({ description: 'The body as sent; null before that, and after its conversation was erased.' }),
     responseHeaders: headers,
     responseBody: z.string().nullable(),
     truncated: z.boolean(),
@@ -55,11 +55,11 @@ const DeliveryView = z
     remoteAddress: z.string().nullable(),
     tls: z.object({ version: z.string(), daysToExpiry: z.number().nullable() }).nullable(),
     worker: z.string().nullable(),
-    expiresAt: time.nullable().meta({ description: 'Kept so long; null as long as it waits and has no record.' }),
+    expiresAt: time.nullable().meta({ description: 'Stored until then; null while it waits and has no record.' }),
     resend: z
       .object({ number: z.int(), risk: z.enum(['safe', 'may_double']) })
       .nullable()
-      .meta({ description: 'What to send along with a resend; null: it cannot be sent again.' }),
+      .meta({ description: 'What a resend must contain; null: it cannot be resent.' }),
     test: z
       .object({
         ok: z.boolean(),
@@ -73,7 +73,7 @@ const DeliveryView = z
         ),
       })
       .nullable()
-      .meta({ description: 'Of a test event: its way step by step.' }),
+      .meta({ description: 'For a test event: the result of each step.' }),
   })
   .meta({ id: 'Delivery' });
 
@@ -83,7 +83,7 @@ export const deliveryOperations = {
     path: '/assistants/:id/deliveries',
     id: 'listDeliveries',
     tag,
-    summary: 'Recent deliveries, newest first, those still waiting included',
+    summary: 'List recent deliveries, newest first, including waiting ones',
     audience,
     query: z.object({
       endpointId: uuid.optional(),
@@ -104,7 +104,7 @@ export const deliveryOperations = {
     path: '/deliveries/:id',
     id: 'getDelivery',
     tag,
-    summary: 'One delivery with what was sent and what came back',
+    summary: 'Read a delivery with request and response',
     audience,
     answer: DeliveryView,
     errors: ['not_found'],
@@ -114,11 +114,17 @@ export const deliveryOperations = {
     path: '/deliveries/:id/resend',
     id: 'resendDelivery',
     tag,
-    summary: 'Send the event once more, marked as a redelivery, outside the order',
+    summary: 'Resend the event, marked as a redelivery, outside the order',
     audience,
     body: z.object({
-      number: z.int().min(1).meta({ description: 'As `resend.number` shows it: pressed twice, it is one.' }),
-      mayDouble: z.boolean().default(false).meta({ description: 'True: known that the receiver may have it already.' }),
+      number: z
+        .int()
+        .min(1)
+        .meta({ description: 'The value of `resend.number`; two requests with one number make one resend.' }),
+      mayDouble: z
+        .boolean()
+        .default(false)
+        .meta({ description: 'True: accept that the receiver may already have it.' }),
     }),
     status: 202,
     answer: z.object({ deliveryId: z.string() }),
@@ -173,7 +179,7 @@ export const deliveryRoutes = ({ conversations, endpoints, deliveries, deliveryQ
       const { url } = await endpoints.getEndpoint(endpointId);
       const { risk } = await deliveries.planResend(id);
       if (risk === 'may_double' && !mayDouble) {
-        throw invalid('mayDouble', 'required', 'must be true: the receiver may have this event already');
+        throw invalid('mayDouble', 'required', 'must be true: the receiver may already have this event');
       }
       const deliveryId = await deliveries.queueResend(id, number, url);
       deliveryQueue.wakeDelivery(deliveryId);

@@ -16,26 +16,26 @@ const EndpointView = z
     endpointId: uuid,
     assistantId: uuid,
     url: z.string(),
-    events: z.array(EventKind).meta({ description: 'Empty: every event.' }),
+    events: z.array(EventKind).meta({ description: 'Empty: all events.' }),
     enabled: z.boolean(),
     enabledSince: time,
     pause: z
       .object({ reason: z.enum(['gone', 'retry_after']), until: time.nullable() })
       .nullable()
-      .meta({ description: 'Why its events wait; without an end until somebody resumes it.' }),
+      .meta({ description: 'Why its events wait. `until` null: until an operator resumes it.' }),
     createdAt: time,
-    overlapUntil: time.nullable().meta({ description: 'So long the secret before the current one signs too.' }),
+    overlapUntil: time.nullable().meta({ description: 'Until then, the previous secret signs too.' }),
   })
   .meta({ id: 'Endpoint' });
 
 const SecretView = z
-  .object({ endpoint: EndpointView, secret: z.string().meta({ description: 'Shown this once.' }) })
+  .object({ endpoint: EndpointView, secret: z.string().meta({ description: 'Shown only once.' }) })
   .meta({ id: 'EndpointSecret' });
 
 const Change = z.object({
   url: z.string().optional(),
   events: EndpointInput.shape.events.unwrap().optional(),
-  enabled: z.boolean().optional().meta({ description: 'Off: what was not yet sent to it ends.' }),
+  enabled: z.boolean().optional().meta({ description: 'False: pending events are not sent.' }),
 });
 
 const one = { tag, audience, errors: ['not_found'] } as const;
@@ -46,7 +46,7 @@ export const endpointOperations = {
     method: 'get',
     path: '/assistants/:id/endpoints',
     id: 'listEndpoints',
-    summary: 'Where events go, oldest first',
+    summary: 'List endpoints, oldest first',
     answer: z.object({ endpoints: z.array(EndpointView) }),
   }),
   add: operation({
@@ -54,7 +54,7 @@ export const endpointOperations = {
     method: 'post',
     path: '/assistants/:id/endpoints',
     id: 'addEndpoint',
-    summary: 'Register a URL; its secret is shown this once',
+    summary: 'Add an endpoint; its secret is shown only once',
     body: EndpointInput,
     status: 201,
     answer: SecretView,
@@ -65,7 +65,7 @@ export const endpointOperations = {
     method: 'get',
     path: '/endpoints/:id',
     id: 'getEndpoint',
-    summary: 'One endpoint',
+    summary: 'Read an endpoint',
     answer: EndpointView,
   }),
   update: operation({
@@ -73,7 +73,7 @@ export const endpointOperations = {
     method: 'patch',
     path: '/endpoints/:id',
     id: 'updateEndpoint',
-    summary: 'Another URL or filter; on or off',
+    summary: 'Change its URL or events, or turn it on or off',
     body: Change,
     answer: EndpointView,
     audit: 'endpoint.update',
@@ -83,7 +83,7 @@ export const endpointOperations = {
     method: 'delete',
     path: '/endpoints/:id',
     id: 'removeEndpoint',
-    summary: 'Forget it; what was not yet sent to it ends',
+    summary: 'Remove an endpoint; pending events are not sent',
     audit: 'endpoint.remove',
   }),
   rotate: operation({
@@ -91,7 +91,7 @@ export const endpointOperations = {
     method: 'post',
     path: '/endpoints/:id/rotate',
     id: 'rotateEndpointSecret',
-    summary: 'A new secret, shown this once; the old one signs beside it for the overlap',
+    summary: 'Rotate the secret, shown only once; the old one also signs during the overlap',
     body: z.object({ overlapHours: z.number().min(0).max(MAX_OVERLAP_HOURS).default(0) }),
     answer: SecretView,
     audit: 'endpoint.rotate',
@@ -101,7 +101,7 @@ export const endpointOperations = {
     method: 'post',
     path: '/endpoints/:id/resume',
     id: 'resumeEndpoint',
-    summary: 'End its pause: what waits is sent, in order',
+    summary: 'End its pause; waiting events are sent, in order',
     answer: EndpointView,
     audit: 'endpoint.resume',
   }),
@@ -110,7 +110,7 @@ export const endpointOperations = {
     method: 'post',
     path: '/endpoints/:id/test',
     id: 'testEndpoint',
-    summary: 'Send a webhook.test the whole real way; ask getDelivery what became of it',
+    summary: 'Send a test event the real way; getDelivery gives its outcome',
     status: 202,
     answer: z.object({ deliveryId: z.string() }),
     audit: 'endpoint.test',

@@ -22,7 +22,7 @@ const KeyView = z
   .meta({ id: 'ApiKey' });
 
 const NewKeyView = z
-  .object({ key: KeyView, apiKey: z.string().meta({ description: 'In full, this once.' }) })
+  .object({ key: KeyView, apiKey: z.string().meta({ description: 'The full key, shown only once.' }) })
   .meta({ id: 'NewApiKey' });
 
 export const keyOperations = {
@@ -31,7 +31,7 @@ export const keyOperations = {
     path: '/assistants/:id/keys',
     id: 'listApiKeys',
     tag,
-    summary: 'Keys by their last four characters, newest first',
+    summary: 'List keys by their last four characters, newest first',
     audience,
     answer: z.object({ keys: z.array(KeyView) }),
     errors: ['not_found'],
@@ -41,7 +41,7 @@ export const keyOperations = {
     path: '/assistants/:id/keys',
     id: 'createApiKey',
     tag,
-    summary: 'Make a key; it is shown this once',
+    summary: 'Create a key; it is shown only once',
     audience,
     body: z.object({
       name: line(100),
@@ -57,7 +57,7 @@ export const keyOperations = {
     path: '/keys/:id',
     id: 'updateApiKey',
     tag,
-    summary: 'Another name or limit, in effect within a second; the key itself stays',
+    summary: 'Change its name or limit within a second; the key stays the same',
     audience,
     body: z.object({ name: line(100).optional(), limitPerMinute: limit.optional() }),
     answer: KeyView,
@@ -69,7 +69,7 @@ export const keyOperations = {
     path: '/keys/:id/rotate',
     id: 'rotateApiKey',
     tag,
-    summary: 'A new secret under the same id; the old one ends within a second',
+    summary: 'Replace the key under the same id; the old one stops working within a second',
     audience,
     answer: NewKeyView,
     audit: 'key.rotate',
@@ -80,7 +80,7 @@ export const keyOperations = {
     path: '/keys/:id/revoke',
     id: 'revokeApiKey',
     tag,
-    summary: 'End a key within a second, for good',
+    summary: 'Revoke a key within a second, for good',
     audience,
     answer: KeyView,
     audit: 'key.revoke',

@@ -32,7 +32,7 @@ export const knowledgeOperations = {
     path,
     id: 'listKnowledge',
     tag,
-    summary: 'What an assistant knows, in its order',
+    summary: 'List an assistant’s knowledge entries, in their order',
     audience,
     query: z.object({
       search: z
@@ -41,7 +41,7 @@ export const knowledgeOperations = {
         .min(1)
         .max(256)
         .optional()
-        .meta({ description: 'Only entries that hold all of these words, or parts of words.' }),
+        .meta({ description: 'Only entries that contain all of these words or parts of words.' }),
     }),
     answer: z.object({ entries: z.array(EntryView) }),
     errors: ['not_found'],
@@ -51,7 +51,7 @@ export const knowledgeOperations = {
     path: '/assistants/:id/knowledge-conflicts',
     id: 'listKnowledgeConflicts',
     tag,
-    summary: 'Entries that ask nearly the same (four fifths of the words) and answer differently, at most 100',
+    summary: 'List entries with similar questions (80 % of the words) but different answers, at most 100',
     audience,
     answer: z.object({
       conflicts: z.array(
@@ -59,7 +59,7 @@ export const knowledgeOperations = {
           entryIds: z.tuple([uuid, uuid]),
           questions: z
             .tuple([z.string(), z.string()])
-            .meta({ description: 'The wordings that are alike: a question or a variant of each.' }),
+            .meta({ description: 'The similar texts: a question or a variant of each.' }),
           likeness: z.number().min(0).max(1),
         }),
       ),
@@ -71,12 +71,12 @@ export const knowledgeOperations = {
     path: '/assistants/:id/knowledge-status',
     id: 'getKnowledgeStatus',
     tag,
-    summary: 'Whether entries are found by their meaning, and how many already',
+    summary: 'Read the state of semantic search',
     audience,
     answer: z
       .object({
         state: z.enum(['ready', 'making', 'off']),
-        reason: z.string().nullable().meta({ description: 'Why it is off.' }),
+        reason: z.string().nullable().meta({ description: 'Why semantic search is off.' }),
         model: z.string().nullable(),
         done: z.int().min(0),
         total: z.int().min(0),
@@ -89,7 +89,7 @@ export const knowledgeOperations = {
     path,
     id: 'addKnowledge',
     tag,
-    summary: 'Add a question and its answer',
+    summary: 'Add an entry',
     audience,
     body: KnowledgeInput,
     status: 201,
@@ -102,7 +102,7 @@ export const knowledgeOperations = {
     path: `${path}/:entryId`,
     id: 'updateKnowledge',
     tag,
-    summary: 'Write an entry anew; it keeps its place',
+    summary: 'Replace an entry; it keeps its place',
     audience,
     body: KnowledgeInput,
     answer: EntryView,
@@ -124,12 +124,12 @@ export const knowledgeOperations = {
     path: '/assistants/:id/knowledge-import',
     id: 'importKnowledge',
     tag,
-    summary: 'Add the rows of a file; bad ones are refused with their line. At most 4 MiB and 10,000 entries',
+    summary: 'Import a file; wrong rows are reported with their line. At most 4 MiB and 10,000 entries',
     audience,
     body: z.object({
       format: z.enum(KNOWLEDGE_FORMATS),
       text: z.string().min(1),
-      replace: z.boolean().default(false).meta({ description: 'True: what was known before goes.' }),
+      replace: z.boolean().default(false).meta({ description: 'True: the existing entries are removed.' }),
       dryRun: z.boolean().default(false).meta({ description: 'True: only tell what would be imported.' }),
     }),
     bodyLimitBytes: IMPORT_LIMIT_BYTES,

@@ -14,7 +14,7 @@ const OperatorView = z
     role: RoleName,
     disabled: z.boolean(),
     assistantIds: AssistantIds,
-    invited: z.boolean().meta({ description: 'True: has not chosen a password yet.' }),
+    invited: z.boolean().meta({ description: 'True: no password set yet.' }),
     createdAt: time,
     lastSignInAt: time.nullable(),
   })
@@ -24,10 +24,10 @@ const LinkView = z
   .object({
     operator: OperatorView,
     token: z.string(),
-    path: z.string().meta({ description: 'The page to send to the person; the token stands behind the #.' }),
+    path: z.string().meta({ description: 'The page to send to the person; the token follows the #.' }),
     expiresAt: time,
   })
-  .meta({ id: 'OperatorLink', description: `Shown this once; good for one use within ${LINK_DAYS} days.` });
+  .meta({ id: 'OperatorLink', description: `Shown only once; works once within ${LINK_DAYS} days.` });
 
 export const operatorOperations = {
   list: operation({
@@ -35,7 +35,7 @@ export const operatorOperations = {
     path: '/operators',
     id: 'listOperators',
     tag,
-    summary: 'Who may sign in',
+    summary: 'List operators',
     audience,
     answer: z.object({ operators: z.array(OperatorView) }),
   }),
@@ -44,7 +44,7 @@ export const operatorOperations = {
     path: '/operators',
     id: 'inviteOperator',
     tag,
-    summary: 'Invite somebody; answers with a link to give them',
+    summary: 'Invite an operator; returns a link to send them',
     audience,
     body: z.object({ email: Email, role: RoleName.default('agent'), assistantIds: AssistantIds.default(null) }),
     status: 201,
@@ -56,7 +56,7 @@ export const operatorOperations = {
     path: '/operators/:id',
     id: 'updateOperator',
     tag,
-    summary: 'Change a role, or the assistants an agent has; disable (ends the sessions at once) or enable',
+    summary: 'Change a role or an agent’s assistants; disable (ends all sessions) or enable',
     audience,
     body: z.object({
       role: RoleName.optional(),
@@ -72,7 +72,7 @@ export const operatorOperations = {
     path: '/operators/:id/link',
     id: 'makeOperatorLink',
     tag,
-    summary: 'A link to choose a new password by',
+    summary: 'Create a link for setting a new password',
     audience,
     status: 201,
     answer: LinkView,
@@ -84,7 +84,7 @@ export const operatorOperations = {
     path: '/operators/:id/sessions',
     id: 'endOperatorSessions',
     tag,
-    summary: 'Sign somebody out everywhere',
+    summary: 'Sign an operator out everywhere',
     audience,
     audit: 'operator.end_sessions',
     errors: ['not_found'],

@@ -24,7 +24,7 @@ export const overviewOperations = {
     path: '/assistants/:id/overview',
     id: 'getOverview',
     tag: 'Operators',
-    summary: 'Figures of the last 24 hours, and what there is',
+    summary: 'Read figures of the last 24 hours, and totals',
     audience: 'owners',
     answer: z.object({
       since: time,
@@ -32,7 +32,7 @@ export const overviewOperations = {
       deliveries: z.object(Object.fromEntries(OUTCOMES.map((outcome) => [outcome, count]))),
       endpoints: z.object({ all: count, enabled: count, paused: count }),
       knowledgeEntries: count,
-      apiKeys: count.meta({ description: 'Those that are not revoked.' }),
+      apiKeys: count.meta({ description: 'Keys that are not revoked.' }),
       queues: z.object({ turns: jobs, deliveries: jobs }),
     }),
     errors: ['not_found'],

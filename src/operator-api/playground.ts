@@ -22,7 +22,7 @@ export const playgroundOperations = {
     path: '/assistants/:id/playground',
     id: 'playgroundTurn',
     tag: 'Operators',
-    summary: 'Try it: a turn of nobody’s session, which announces nothing',
+    summary: 'Try the assistant; no events are sent',
     audience: 'operators',
     about: 'assistant',
     body: z.object({

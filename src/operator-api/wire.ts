@@ -7,7 +7,7 @@ export const uuid = z.uuid();
 export const nextCursor = z
   .string()
   .nullable()
-  .meta({ description: 'For `cursor` of the next page; null = the last.' });
+  .meta({ description: 'For `cursor` of the next page; null on the last page.' });
 
 /** Text for people: nothing that cannot be stored or shown. */
 export const line = (max: number) =>

@@ -40,7 +40,7 @@ export const createOperatorAccess = (dependencies: {
   /** A change that another site's page asks for is refused before anything is read, also a sign-in. */
   const fromOwnPages: RequestHandler = (req, _res, next) => {
     if (READS.has(req.method) || isOwnPage(req)) return next();
-    throw new ApiError('forbidden', { message: 'This change was asked for by a page of another site.' });
+    throw new ApiError('forbidden', { message: 'The request came from a page of another site.' });
   };
 
   const findSignedIn = async (req: Request): Promise<Operator | null> => {

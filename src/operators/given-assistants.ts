@@ -14,7 +14,7 @@ export const createGivenAssistants = (connection: Connection) => {
     if (role === 'owner') throw invalid('assistantIds', 'not_for_owners', 'must be null: owners have every assistant');
     const once = [...new Set(assistantIds)];
     const known = await assistants.countDocuments({ _id: { $in: once } });
-    if (known < once.length) throw invalid('assistantIds', 'unknown', 'names an assistant that there is not');
+    if (known < once.length) throw invalid('assistantIds', 'unknown', 'contains an unknown assistant');
     return once;
   };
 };

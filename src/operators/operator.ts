@@ -28,7 +28,7 @@ export const AssistantIds = z
   .array(z.uuid())
   .max(ASSISTANTS_MAX)
   .nullable()
-  .meta({ description: 'The assistants that an agent has; null = every one, as owners have.' });
+  .meta({ description: 'The agent’s assistants. Null: all of them, as for owners.' });
 
 export type Operator = {
   operatorId: string;

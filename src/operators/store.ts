@@ -42,7 +42,7 @@ export const createOperatorStore = (connection: Connection) => {
       ...given,
     };
     await operators.create(stored).catch((cause: unknown) => {
-      throw isDuplicateKey(cause) ? invalid('email', 'taken', 'belongs to an operator already') : cause;
+      throw isDuplicateKey(cause) ? invalid('email', 'taken', 'already belongs to an operator') : cause;
     });
     return toOperator(stored);
   };

@@ -50,17 +50,17 @@ const MESSAGE: Record<ErrorCode, string> = {
   invalid_verify_token: 'This channel needs its verify token in the header "Authorization: Bearer <VERIFY_TOKEN>".',
   not_signed_in: 'Sign in first.',
   forbidden: 'Your role does not allow this.',
-  not_found: 'There is nothing here under this address.',
-  method_not_allowed: 'This address does not take this method; see the Allow header.',
+  not_found: 'Nothing was found at this address.',
+  method_not_allowed: 'This method is not allowed here. See the Allow header.',
   payload_too_large: 'The request body is larger than 64 KiB.',
   validation_failed: 'A field of the request is not valid.',
   invalid_json: 'The body must be one JSON object sent as application/json in UTF-8.',
   idempotency_key_reused: 'This Idempotency-Key was used with another session_id or message.',
   rate_limited: 'Too many requests. Wait the number of seconds in Retry-After.',
-  session_busy: 'This session has 20 unanswered messages. Wait for an answer, then send again.',
-  internal_error: 'Something failed on our side. Sending the same request again is safe.',
-  reply_timeout: 'The reply is still being made. Sending the same request again joins it.',
-  unavailable: 'The service cannot take requests right now. Nothing was accepted; try again shortly.',
+  session_busy: 'This session has 20 unanswered messages. Wait for a reply, then send again.',
+  internal_error: 'Something failed in the service. It is safe to send the same request again.',
+  reply_timeout: 'The reply is not ready yet. Send the same request again to get it.',
+  unavailable: 'The service is unavailable. The request was not accepted; try again shortly.',
   malformed_request: 'These bytes are not an HTTP/1.1 request.',
   request_timeout: 'The request did not arrive in time.',
   headers_too_large: 'The request line and headers are larger than 16 KiB.',
@@ -85,7 +85,7 @@ export const ErrorBody = z
         .array(ErrorDetail)
         .max(MAX_DETAILS)
         .optional()
-        .meta({ description: `Every wrong field, the first ${MAX_DETAILS} of them.` }),
+        .meta({ description: `The wrong fields, at most ${MAX_DETAILS}.` }),
       requestId: z.string(),
     }),
   })

@@ -120,11 +120,11 @@ const inWords = (issue: Issue, shape: Shape): string => {
     case 'invalid_value':
       return issue.values.length === 1 ? `must be ${listOf(issue.values)}` : `must be one of: ${listOf(issue.values)}`;
     case 'invalid_format':
-      return FORMATS[issue.format] ?? 'has not the form that is needed';
+      return FORMATS[issue.format] ?? 'has the wrong format';
     case 'not_multiple_of':
       return `must be a multiple of ${figure(issue.divisor)}`;
     case 'unrecognized_keys':
-      return 'must have no other fields';
+      return 'must not have other fields';
     default:
       return 'is not valid';
   }

@@ -26,7 +26,7 @@ export const TurnView = z
     turnId,
     status: z.enum(TURN_STATUSES).meta({
       description:
-        '`accepted`: in its session’s line. `answering`: a worker is at it. `failed`: by our fault; sending the same ' +
+        '`accepted`: pending. `answering`: a worker is making the reply. `failed`: an error of the service; sending the same ' +
         'message again resumes it.',
     }),
     ...ChatResponse.partial().required({ conversationId: true }).shape,

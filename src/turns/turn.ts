@@ -26,7 +26,7 @@ export const SessionId = wellFormed
   .refine(longest(SESSION_ID_MAX), `must be at most ${SESSION_ID_MAX} characters`)
   .refine((value) => !/\p{Cc}/u.test(value), 'must not contain control characters')
   .meta({
-    description: 'Any stable string for each user. Same value = same conversation.',
+    description: 'Any stable string for each visitor. The same value is the same conversation.',
     minLength: 1,
     maxLength: SESSION_ID_MAX,
     example: 'visitor-42',
@@ -43,7 +43,7 @@ export const ChatRequest = z
     session_id: SessionId,
     message: MessageText.meta({ description: "The visitor's text.", minLength: 1, maxLength: MESSAGE_MAX }),
     language: LanguageTag.nullish().meta({
-      description: 'BCP 47 tag of the message; detected when left out.',
+      description: 'BCP 47 tag of the message; detected when omitted.',
       example: 'en-GB',
     }),
   })
@@ -59,7 +59,7 @@ export const ChatResponse = z
       .array(SuggestedAction)
       .max(MAX_SUGGESTED_ACTIONS)
       .optional()
-      .meta({ description: 'Hints to render as buttons; left out when there are none.' }),
+      .meta({ description: 'Buttons to show; omitted when there are none.' }),
     conversationId: z.uuid().meta({ description: 'The same for the whole session.' }),
     messageId: z.uuid().meta({ description: "The assistant's message." }),
   })

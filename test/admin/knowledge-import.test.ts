@@ -44,7 +44,7 @@ test('a bad JSON entry is refused with the line it begins on, and the good ones 
   expect(entries.map(({ question }) => question)).toEqual(['One', 'Two']);
   expect(refused).toEqual([
     { line: 3, reason: 'entry 2: answer is required' },
-    { line: 5, reason: 'entry 3: actions.0.payload: is not a link this service will show' },
+    { line: 5, reason: 'entry 3: actions.0.payload: is not an allowed link' },
     { line: 9, reason: 'entry 4: is not valid JSON' },
     { line: 10, reason: 'entry 5: must be an object with question and answer' },
     { line: 11, reason: 'entry 6: contains a character that is not well-formed Unicode' },

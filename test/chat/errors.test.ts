@@ -89,7 +89,7 @@ test('malformed, unknown and other assistants’ conversations look the same und
       await stranger.call(`${path}/escalate`, { body: { reason: 7 } }),
     ]) {
       expect(problemOf(answer)).toBe('404 not_found');
-      expect((answer.body as ErrorBody).error.message).toBe('There is nothing here under this address.');
+      expect((answer.body as ErrorBody).error.message).toBe('Nothing was found at this address.');
     }
   }
   expect((await owner.history(body.conversationId)).body.status).toBe('open');

@@ -40,7 +40,7 @@ test('from the first sign-in to an assistant that answers, and events that arriv
   await page.getByRole('button', { name: 'Send' }).click();
   await page.getByRole('log').getByText('Yes, from three gardens.').waitFor();
   await page.getByRole('button', { name: 'Why this reply' }).click();
-  await page.getByText('An entry of its knowledge').waitFor();
+  await page.getByText('A knowledge entry').waitFor();
 
   await open(page, 'API keys');
   await page.getByRole('button', { name: 'Create key' }).click();
@@ -78,10 +78,10 @@ test('from the first sign-in to an assistant that answers, and events that arriv
   await page.getByRole('button', { name: 'Resend…' }).click();
   const sendAgain = page.getByRole('button', { name: 'Resend event' });
   expect(await sendAgain.isDisabled()).toBe(true);
-  await page.getByLabel('I know that the receiver may get this event twice').check();
+  await page.getByLabel('I understand that the receiver may get this event twice').check();
   await sendAgain.click();
   await receiver.waitFor((all) => all.length === 2);
-  await page.getByText('once more, by a person').waitFor();
+  await page.getByText('By an operator').waitFor();
   await page.getByText('Delivered').first().waitFor();
 
   expect(receiver.received.map(({ headers }) => headers['x-factory-redelivery'])).toEqual([undefined, 'true']);
@@ -179,7 +179,7 @@ test('an owner gives an agent some assistants; the agent sees those, then none, 
   const again = await openDialog();
   await again.getByLabel('All assistants').check();
   await again.getByLabel('Only some').check();
-  await again.getByText('None chosen: they see no assistant.').waitFor();
+  await again.getByText('None selected: they see no assistants.').waitFor();
   await again.getByRole('button', { name: 'Save' }).click();
   await row.getByText('Agent · No assistant').waitFor();
   await go(agents, '/');
@@ -199,7 +199,7 @@ test('an invitation names the assistants of an agent, and none for an owner', as
     await page.getByRole('button', { name: 'Invite' }).click();
     await page.getByRole('dialog').getByLabel('Email').fill(email);
     await fill(page.getByRole('dialog'));
-    await page.getByRole('button', { name: 'Make the invitation' }).click();
+    await page.getByRole('button', { name: 'Create the invitation' }).click();
     await takeSecret(page, 'Link');
     return (await stack.service.operators.findByEmail(email))?.assistantIds;
   };

@@ -60,7 +60,7 @@ test('what operators write is text, wherever it is shown', async () => {
   await page.getByText(name).first().waitFor();
   await nothingRan(page);
   await shows(page, `${at}/knowledge?search=${encodeURIComponent(IMG)}`, IMG);
-  await shows(page, `${at}/knowledge`, ALL, 'ask nearly the same');
+  await shows(page, `${at}/knowledge`, ALL, 'similar questions');
   await page.getByRole('list', { name: 'Knowledge' }).getByRole('button').first().click();
   expect(await page.getByRole('dialog').getByLabel('Question').inputValue()).toBe(ALL);
   await nothingRan(page);
@@ -79,7 +79,7 @@ test('what operators write is text, wherever it is shown', async () => {
   await shows(
     page,
     `${at}/deliveries?id=${encodeURIComponent(IMG)}&event=${encodeURIComponent(IMG)}`,
-    'This is not an id',
+    'Not a valid id',
   );
   await go(page, `/${encodeURIComponent(IMG)}`);
   await nothingRan(page);
@@ -113,7 +113,7 @@ test('what visitors and the assistant say is text in the trial, and its links le
   await nothingRan(page);
   const why = page.getByRole('button', { name: 'Why this reply' }).nth(1);
   await why.click();
-  await page.getByText('An entry of its knowledge').waitFor();
+  await page.getByText('A knowledge entry').waitFor();
   await nothingRan(page);
   expect(new URL(page.url()).pathname).toBe(`/operator/assistants/${assistantId}/try`);
 });

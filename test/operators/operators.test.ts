@@ -300,7 +300,7 @@ test('the admin command makes, lists and disables operators; the first owner res
 
   expect(made).toEqual({ operatorId: expect.any(String), email, password: expect.stringMatching(/^[\w-]{20}$/) });
   expect(signedIn.body).toMatchObject({ operatorId: made.operatorId, role: 'agent' });
-  expect([taken.status, taken.stderr]).toEqual([1, expect.stringContaining('belongs to an operator already')]);
+  expect([taken.status, taken.stderr]).toEqual([1, expect.stringContaining('already belongs to an operator')]);
   expect(listed).toContainEqual(expect.objectContaining({ email, role: 'agent', disabled: false, invited: false }));
   expect(JSON.stringify(listed)).not.toMatch(/argon2|passwordHash|link/);
   expect(problemOf(out)).toBe('401 not_signed_in');

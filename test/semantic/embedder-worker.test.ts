@@ -47,5 +47,5 @@ test('the doctor says which model works here, and calls it a problem only where 
   expect(well.problems.join()).not.toContain('Semantic');
   expect(off.semantic).toEqual({ available: false, detail: 'off (SEMANTIC=off)' });
   expect(off.problems.join()).not.toContain('Semantic');
-  expect(missing.problems.join()).toContain('Semantic search is asked for (SEMANTIC=on), and not available: ');
+  expect(missing.problems.join()).toContain('Semantic search is on (SEMANTIC=on) but not available: ');
 });

@@ -29,8 +29,8 @@ test('an import shows how many of its entries are found by their meaning, and en
   ]);
 
   embedder.msEach = 0;
-  expect([status, stdout]).toEqual([0, '100 imported, 0 refused.\nMeaning search: ready\n']);
-  expect(stderr).toMatch(/^(Meaning search: \d+ of 100 entries ready\n)+$/);
+  expect([status, stdout]).toEqual([0, '100 imported, 0 refused.\nSemantic search: ready\n']);
+  expect(stderr).toMatch(/^(Semantic search: \d+ of 100 entries ready\n)+$/);
   expect((await knower.status()).state).toBe('ready');
 });
 
@@ -50,9 +50,9 @@ test('for a program, or with --no-wait, an import ends once the entries are stor
   const ready = await adminJson(stack.env, 'knowledge', 'status', '--assistant', knower.assistantId);
 
   expect(told).toEqual({ imported: 3, refused: [] });
-  expect(stdout).toBe('3 imported, 0 refused.\nMeaning search: 0 of 6 entries ready\n');
+  expect(stdout).toBe('3 imported, 0 refused.\nSemantic search: 0 of 6 entries ready\n');
   expect(making).toEqual({ state: 'making', reason: null, model: 'trigrams-1', done: 0, total: 6 });
-  expect(list.stdout).toMatch(/\n\nMeaning search: 0 of 6 entries ready\n$/);
+  expect(list.stdout).toMatch(/\n\nSemantic search: 0 of 6 entries ready\n$/);
   expect(ready).toEqual({ state: 'ready', reason: null, model: 'trigrams-1', done: 6, total: 6 });
 });
 
@@ -66,7 +66,7 @@ test('where nothing can be made, the command says why and waits for nothing', as
   const unknown = await runAdmin(idle.env, ['knowledge', 'status', '--assistant', 'nobody']);
   await idle.close();
 
-  expect(none.stdout).toContain('Meaning search is off: no reply worker is running\n');
-  expect(off.stdout).toBe('2 imported, 0 refused.\nMeaning search is off: not installed (SEMANTIC_DIR is not set)\n');
+  expect(none.stdout).toContain('Semantic search is off: no reply worker is running\n');
+  expect(off.stdout).toBe('2 imported, 0 refused.\nSemantic search is off: not installed (SEMANTIC_DIR is not set)\n');
   expect([unknown.status, unknown.stderr]).toEqual([1, 'There is no assistant nobody.\n']);
 });

@@ -25,10 +25,10 @@ test('the page of the knowledge tells how many entries are ready, until they are
   });
 
   await go(page, `/assistants/${knower.assistantId}/knowledge`);
-  await page.getByText(/^Meaning search: \d+ of 1,200 entries ready$/).waitFor();
+  await page.getByText(/^Semantic search: \d+ of 1,200 entries ready$/).waitFor();
   expect(await overflowOf(page)).toBe(0);
   held.resolve();
-  await page.getByText('Meaning search: ready').waitFor();
+  await page.getByText('Semantic search: ready').waitFor();
 
   const before = asked;
   await page.getByRole('button', { name: 'Add entry' }).click();
@@ -37,7 +37,7 @@ test('the page of the knowledge tells how many entries are ready, until they are
   expect(asked).toBe(before);
   await page.getByRole('dialog').getByRole('button', { name: 'Add entry' }).click();
   await eventually(() => expect(asked).toBeGreaterThan(before));
-  await page.getByText('Meaning search: ready').waitFor();
+  await page.getByText('Semantic search: ready').waitFor();
 });
 
 test('the pages say why it is off', async () => {
@@ -49,6 +49,6 @@ test('the pages say why it is off', async () => {
 
   for (const name of ['knowledge', 'settings']) {
     await go(page, `/assistants/${knower.assistantId}/${name}`);
-    await page.getByText('Meaning search is off: its file is damaged').waitFor();
+    await page.getByText('Semantic search is off: its file is damaged').waitFor();
   }
 });

@@ -77,9 +77,9 @@ describe('npm run quickstart', { timeout: 60_000 }, () => {
     const { status, stdout, stderr } = await quickstart(['--exit']).ended;
 
     expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
-    expect(stdout).toMatch(/quickstart {2}demo assistant: made, .*, \d\.\d s\n/);
+    expect(stdout).toMatch(/quickstart {2}demo assistant: created with .*, \d\.\d s\n/);
     expect(stdout).toMatch(/event +message\.received +signature verified/);
-    expect(stdout).toMatch(/first turn: answered in \d+ ms, 2 events received and their signatures verified/);
+    expect(stdout).toMatch(/first turn: answered in \d+ ms, 2 events received, signatures verified/);
     expect(stdout).toMatch(/assistant {2}We are open Monday/);
     expect(existsSync(stateFile)).toBe(false);
     await expectNothingLeft();
@@ -87,10 +87,12 @@ describe('npm run quickstart', { timeout: 60_000 }, () => {
 
   test('what dies is started again, a second one is refused, and Ctrl-C ends all of it', async () => {
     const { child, run, ended, said } = quickstart();
-    await said('Ctrl-C stops all of it');
+    await said('Ctrl-C stops everything');
     const before = readState();
     expect(statSync(stateFile).mode & 0o777).toBe(0o600);
-    expect(run.stdout).toContain('demo assistant: found again, as kept');
+    expect(run.stdout).toContain('demo assistant: found from an earlier start');
+    expect(run.stdout).toMatch(/^ {2}OpenAPI {2,}http:\S+\/openapi\.json$/m);
+    expect(run.stdout).toMatch(/^ {2}verify token {2,}\S+$/m);
     expect(run.stdout).toContain(before.apiKey);
     expect(run.stdout).toContain(before.operator.password);
     const signIn = await fetch(`${before.baseUrl}/operator/v1/session`, {

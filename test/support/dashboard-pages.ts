@@ -30,7 +30,7 @@ export const PAGES: Shown[] = [
           .waitFor();
       }
       await page.getByRole('button', { name: 'Why this reply' }).first().click();
-      await page.getByText('An entry of its knowledge').waitFor();
+      await page.getByText('A knowledge entry').waitFor();
     },
   },
   { name: 'knowledge', path: of('knowledge') },

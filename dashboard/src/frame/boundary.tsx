@@ -19,11 +19,11 @@ export class Boundary extends Component<{ children: ReactNode }, { failed: boole
           title="This page stopped working"
           action={
             <Button size="xs" onClick={() => window.location.reload()}>
-              Load it again
+              Reload
             </Button>
           }
         >
-          There may be a newer version of it. Nothing that was saved is lost.
+          A newer version may be installed. Saved changes are not lost.
         </Empty>
       </div>
     );

@@ -3,7 +3,7 @@ import { Icon } from '../parts/icon.tsx';
 
 const NEXT = { auto: 'light', light: 'dark', dark: 'auto' } as const;
 const SHOWN = {
-  auto: { icon: 'screen', words: 'as the system' },
+  auto: { icon: 'screen', words: 'system' },
   light: { icon: 'sun', words: 'light' },
   dark: { icon: 'moon', words: 'dark' },
 } as const;

@@ -83,7 +83,7 @@ const Choice = ({ places, onGo }: { places: Place[]; onGo: (place: Place) => voi
             <span className="dim clip">{place.of}</span>
           </li>
         ))}
-        {found.length === 0 && <li className="dim">Nothing is called that</li>}
+        {found.length === 0 && <li className="dim">No matches</li>}
       </ul>
     </>
   );

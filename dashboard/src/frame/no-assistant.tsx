@@ -5,7 +5,7 @@ import { Empty } from '../parts/states.tsx';
 export const NoAssistant = () => (
   <Page title="No assistant yet">
     <Empty icon="bot" title="You have no assistant">
-      An owner chooses which assistants you answer for and try. Ask them for one; it is here as soon as you have it.
+      An owner chooses your assistants. Ask an owner to give you one; it then appears here.
     </Empty>
   </Page>
 );

@@ -26,7 +26,7 @@ export const Shell = ({ me, children }: { me: Me; children: ReactNode }) => {
       padding={0}
     >
       <a className="skip" href="#page">
-        Skip to the page
+        Skip to content
       </a>
       <AppShell.Header hiddenFrom="sm" className="top">
         <Group h="100%" px="md" justify="space-between">

@@ -7,7 +7,7 @@ import type { Me } from '../types.ts';
 import { Sheet } from './sheet.tsx';
 
 const ENDED =
-  'Your session has ended: after 12 hours without use, 7 days after the sign-in, or by an owner or a new password. Sign in to go on where you were.';
+  'Your session has ended. Sessions end after 12 hours without use, after 7 days, or when an owner or a new password ends them. Sign in to continue where you were.';
 
 export const SignIn = ({ ended = false }: { ended?: boolean }) => {
   const client = useQueryClient();

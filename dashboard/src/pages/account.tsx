@@ -53,14 +53,14 @@ const Account = ({ me }: { me: Me }) => {
       <Section title="Password" description="A new password ends your sessions in all other browsers.">
         <PasswordForm email={me.email} />
       </Section>
-      <Section title="Sessions" description="Lost a laptop, or used a computer that is not yours? End all of them.">
+      <Section title="Sessions" description="If you lost a device or used a shared computer, sign out everywhere.">
         <Button
           variant="default"
           loading={everywhere.isPending}
           onClick={() =>
             ask({
               title: 'Sign out everywhere?',
-              body: 'Every session of yours ends with its next request, this one too.',
+              body: 'All your sessions end, including this one.',
               action: 'Sign out everywhere',
               danger: true,
               onConfirm: () => everywhere.mutate(),

@@ -32,7 +32,7 @@ const ChoosePassword = ({ token, link }: { token: string; link: ReadLink }) => {
         <TextInput label="Email" value={link.email} readOnly autoComplete="username" />
         <PasswordInput
           label="New password"
-          description="At least 12 characters. A few words are easier to remember than a riddle."
+          description="At least 12 characters. A few words are easy to remember."
           autoComplete="new-password"
           autoFocus
           {...form.text('password')}
@@ -41,7 +41,7 @@ const ChoosePassword = ({ token, link }: { token: string; link: ReadLink }) => {
           label="Repeat the password"
           autoComplete="new-password"
           {...form.text('again')}
-          {...(differs && { error: 'Differs from the one above' })}
+          {...(differs && { error: 'The passwords do not match' })}
         />
         <Button type="submit" fullWidth loading={choose.isPending} disabled={password === '' || again !== password}>
           {link.invited ? 'Join' : 'Save and sign in'}
@@ -65,7 +65,7 @@ const Welcome = () => {
     return (
       <Sheet title="This link does not work">
         <Text size="sm">
-          It was used already, is older than 7 days, or was replaced by a newer one. Ask an owner for another.
+          It was used before, is older than 7 days, or was replaced by a newer link. Ask an owner for a new one.
         </Text>
       </Sheet>
     );
@@ -81,7 +81,7 @@ const Welcome = () => {
   return (
     <Sheet
       title={link.data.invited ? 'Welcome to Parley' : 'Choose a new password'}
-      lead={link.data.invited ? 'Choose a password and you are in.' : 'Your other sessions end when you save it.'}
+      lead={link.data.invited ? 'Choose a password to get started.' : 'Your other sessions end when you save it.'}
     >
       <ChoosePassword token={token} link={link.data} />
     </Sheet>

@@ -8,7 +8,7 @@ const useCopy = (value: string) => {
   const copy = (): void => {
     // A page opened over plain HTTP from another machine has no clipboard.
     if (!window.isSecureContext)
-      return tellProblem(new Error('The browser lets only pages over HTTPS copy. Select the text instead.'));
+      return tellProblem(new Error('Your browser allows copying only on HTTPS pages. Select the text instead.'));
     clipboard.copy(value);
   };
   return { copied: clipboard.copied, copy };

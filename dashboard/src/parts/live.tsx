@@ -11,11 +11,11 @@ export const useLive = () => {
 };
 
 export const Live = ({ live, failed }: { live: ReturnType<typeof useLive>; failed: boolean }) => (
-  <UnstyledButton className="live" onClick={live.toggle} title={live.on ? 'Hold it still' : 'Keep it up to date'}>
+  <UnstyledButton className="live" onClick={live.toggle} title={live.on ? 'Pause updates' : 'Resume updates'}>
     {live.on ? (
       <Status tone={failed ? 'warn' : 'good'}>{failed ? 'Trying again' : 'Live'}</Status>
     ) : (
-      <Status tone="calm">Held still</Status>
+      <Status tone="calm">Paused</Status>
     )}
   </UnstyledButton>
 );

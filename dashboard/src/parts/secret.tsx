@@ -25,7 +25,7 @@ export const SecretDialog = ({ secret, onClose }: { secret: Secret | null; onClo
   >
     {secret && (
       <Stack>
-        <Notice tone="warn">This is shown only once. Copy it before you go on.</Notice>
+        <Notice tone="warn">This is shown only once. Copy it before you continue.</Notice>
         <div>
           <Text size="sm" fw={600} mb={4}>
             {secret.label}

@@ -31,9 +31,9 @@ export const Empty = ({
 
 const wordsOf = (problem: unknown): { title: string; text: string } => {
   if (isProblem(problem, 404))
-    return { title: 'There is nothing here', text: 'It may have been removed, or the address is wrong.' };
+    return { title: 'Not found', text: 'It may have been removed, or the address is wrong.' };
   if (isProblem(problem, 403))
-    return { title: 'Not for your role', text: 'An owner can open this page, or change your role.' };
+    return { title: 'Not for your role', text: 'Only owners can open this page. An owner can change your role.' };
   if (isProblem(problem, 0))
     return { title: 'The service cannot be reached', text: 'Check your connection, then try again.' };
   return {

@@ -58,14 +58,14 @@ export const addAssistantUpdate = (assistant: Command, run: Run): void => {
   assistant
     .command('update <assistantId>')
     .description('Change an assistant: its texts, its engine, its guard')
-    .option('--name <name>', 'name, for people', shortText(100))
-    .option('--instructions <text>', 'what a language model is told', shortText(8000))
+    .option('--name <name>', 'display name', shortText(100))
+    .option('--instructions <text>', 'instructions for a language model', shortText(8000))
     .option('--holding-text <text>', 'what visitors read while a person takes over', shortText(1000))
     .addOption(new Option('--engine <kind>', 'who answers').choices(['retrieval', 'openai']))
     .option('--base-url <url>', 'address of an OpenAI-compatible API, like https://api.example.com/v1')
     .option('--model <model>', 'model of the provider', shortText(200))
-    .option('--key-env <name>', 'variable that holds the provider’s key; left out, a stored one stays')
-    .option('--timeout <seconds>', 'from the question to the last word', wholeNumber(1, 25))
+    .option('--key-env <name>', 'environment variable with the provider’s key; if omitted, the stored one stays')
+    .option('--timeout <seconds>', 'seconds from the question to the end of the reply', wholeNumber(1, 25))
     .option('--temperature <number>', '0 to 2', temperature)
     .addOption(new Option('--guard <what>', 'messages that try to turn the assistant').choices(GUARDS))
     .option('--allowed-links <hosts>', 'hosts a provider may link to, like example.com,example.org', commaList)
@@ -89,7 +89,7 @@ export const addAssistantUpdate = (assistant: Command, run: Run): void => {
         let changed = await orNothingUnder('assistant', assistantId, assistants.updateAssistant(assistantId, input));
         if (engine) changed = await assistants.setEngine(assistantId, engine);
         const shown = toShown(changed);
-        return { json: shown, text: `Assistant ${assistantId} was changed; it answers by ${shown.engine.kind}.` };
+        return { json: shown, text: `Assistant ${assistantId} was changed; its engine is ${shown.engine.kind}.` };
       });
     });
 };

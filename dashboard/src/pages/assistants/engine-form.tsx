@@ -44,7 +44,7 @@ const Provider = ({ form, engine }: { form: ReturnType<typeof useFields<Fields>>
     <>
       <TextInput
         label="Address"
-        description="Of an OpenAI-compatible API, up to the part before /chat/completions."
+        description="The base URL of an OpenAI-compatible API, without /chat/completions."
         placeholder="https://api.openai.com/v1"
         type="url"
         {...form.text('baseUrl')}
@@ -54,30 +54,25 @@ const Provider = ({ form, engine }: { form: ReturnType<typeof useFields<Fields>>
         label="Provider’s key"
         description={
           hasKey
-            ? 'One is stored. Leave this empty to keep it; another address needs it again.'
-            : 'Stored encrypted, and never shown.'
+            ? 'A key is stored. Leave this empty to keep it. With a new address, enter the key again.'
+            : 'Stored encrypted. Never shown.'
         }
         autoComplete="off"
         {...form.text('apiKey')}
       />
       {hasKey && (
         <Checkbox
-          label="Forget the stored key"
+          label="Delete the stored key"
           checked={form.values.forgetKey}
           onChange={(event) => form.set('forgetKey', event.currentTarget.checked)}
         />
       )}
       <Group grow align="flex-start" className="pairs">
-        <TextInput label="Time limit, ms" inputMode="numeric" {...form.text('timeoutMs')} />
-        <TextInput
-          label="Temperature"
-          placeholder="The model’s own"
-          inputMode="decimal"
-          {...form.text('temperature')}
-        />
+        <TextInput label="Timeout, ms" inputMode="numeric" {...form.text('timeoutMs')} />
+        <TextInput label="Temperature" placeholder="Model default" inputMode="decimal" {...form.text('temperature')} />
       </Group>
       <Group grow align="flex-start" className="pairs">
-        <TextInput label="Longest reply, tokens" inputMode="numeric" {...form.text('maxTokens')} />
+        <TextInput label="Maximum reply, tokens" inputMode="numeric" {...form.text('maxTokens')} />
         <TextInput label="History, tokens" inputMode="numeric" {...form.text('historyTokens')} />
       </Group>
     </>
@@ -88,7 +83,7 @@ export const EngineForm = ({ assistant: { assistantId, engine } }: { assistant: 
   const save = useChange({
     run: (fields: Fields) => call<Assistant>('PUT', at`/assistants/${assistantId}/engine`, { body: toBody(fields) }),
     touches: ['/assistants'],
-    done: 'The engine is set.',
+    done: 'The engine is saved.',
     quiet: true,
     after: (saved) => form.reset(fieldsOf(saved.engine)),
   });
@@ -103,12 +98,12 @@ export const EngineForm = ({ assistant: { assistantId, engine } }: { assistant: 
             <Radio
               value="retrieval"
               label="Answers from its knowledge"
-              description="Finds the entry that fits and says it in your words. Fast, free, and never invents."
+              description="Gives the answer of the entry that matches the question. Fast, free, and never invents."
             />
             <Radio
               value="openai"
               label="A language model"
-              description="Writes replies from your knowledge with a provider of your choice; falls back to the above when that fails."
+              description="A provider’s model writes replies from your knowledge. If the provider fails, the assistant answers from its knowledge alone."
             />
           </Stack>
         </Radio.Group>

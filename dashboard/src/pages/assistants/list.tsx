@@ -27,7 +27,7 @@ const Row = ({ one }: { one: Assistant }) => (
         </Status>
       )}
       <span className="dim">
-        Made <When at={one.createdAt} />
+        Created <When at={one.createdAt} />
       </span>
     </Link>
   </li>
@@ -38,7 +38,7 @@ const NewAssistant = ({ opened, onClose }: { opened: boolean; onClose: () => voi
   const create = useChange({
     run: (body: { name: string }) => call<Assistant>('POST', PATH, { body }),
     touches: [PATH, SESSION],
-    done: ({ name }) => `“${name}” is made. Give it something to know.`,
+    done: ({ name }) => `“${name}” is created. Next, add knowledge.`,
     quiet: true,
     after: ({ assistantId }) => {
       form.reset({ name: '' });
@@ -60,7 +60,7 @@ const NewAssistant = ({ opened, onClose }: { opened: boolean; onClose: () => voi
     >
       <TextInput
         label="Name"
-        description="For you and your colleagues. Everything else can be set later."
+        description="You can set everything else later."
         data-autofocus
         maxLength={100}
         {...form.text('name')}
@@ -85,7 +85,7 @@ const Assistants = () => {
           {({ assistants }) =>
             assistants.length === 0 ? (
               <Empty icon="bot" title="No assistant yet">
-                Make one, give it questions and answers, and try it right here.
+                Create one, add questions and answers, and try it here.
               </Empty>
             ) : (
               <ul className="rows" aria-label="Assistants">

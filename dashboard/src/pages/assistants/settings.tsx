@@ -11,7 +11,7 @@ import { Meaning } from '../knowledge/meaning.tsx';
 import { EngineForm } from './engine-form.tsx';
 
 const GUARDS = [
-  { value: 'flag', label: 'Answer, and note it' },
+  { value: 'flag', label: 'Answer and flag it' },
   { value: 'refuse', label: 'Refuse to answer' },
   { value: 'off', label: 'Do nothing' },
 ];
@@ -67,7 +67,7 @@ const GeneralForm = ({ assistant }: { assistant: Assistant }) => {
         <TextInput label="Name" maxLength={100} {...form.text('name')} />
         <Textarea
           label="Instructions"
-          description="How it should speak and what it must not do. For an engine that writes its own replies."
+          description="How the assistant should speak and what it must not do. Used by language models only."
           autosize
           minRows={3}
           maxRows={14}
@@ -75,38 +75,38 @@ const GeneralForm = ({ assistant }: { assistant: Assistant }) => {
         />
         <TagsInput
           label="Languages"
-          description="Language tags such as en or pt-BR, the first one preferred. None: whatever visitors speak."
+          description="Language tags such as en or pt-BR; the first is preferred. Leave empty to use the visitor’s language."
           placeholder={form.values.languages.length === 0 ? 'en' : ''}
           {...form.pick('languages')}
         />
         <Textarea
           label="Holding text"
-          description="Said once when a person takes over. Empty: a friendly sentence in the visitor’s language."
+          description="Sent once when a person takes over. Leave empty for a standard text in the visitor’s language."
           autosize
           minRows={2}
           {...form.text('holdingText')}
         />
         <NativeSelect
-          label="Messages that try to turn it"
-          description="Such as “forget your instructions”."
+          label="Prompt injection"
+          description="What to do with messages such as “forget your instructions”."
           data={GUARDS}
           {...form.text('guard')}
         />
         <TagsInput
-          label="Hosts that replies may link to"
-          description="Beside those that its knowledge links to. For an engine that writes its own replies."
+          label="Hosts that replies can link to"
+          description="In addition to hosts that the knowledge links to. Used by language models only."
           {...form.pick('allowedLinks')}
         />
         <Group grow align="flex-start">
           <TextInput
             label="Threshold"
-            description="0 to 1. Empty: the default."
+            description="Confidence needed to answer, 0 to 1. Leave empty for the default."
             inputMode="decimal"
             {...form.text('threshold')}
           />
           <TextInput
-            label="Repeat window, seconds"
-            description="0 to 600. Then “yes” is new."
+            label="Duplicate window, seconds"
+            description="0 to 600. A message repeated within this time gets the same reply."
             inputMode="numeric"
             {...form.text('dedupeWindowSeconds')}
           />
@@ -133,7 +133,7 @@ const Settings = ({ id }: { id: string }) => {
               title="Engine"
               description={
                 <>
-                  What writes the replies. Try it after a change: the page is a click away.
+                  Makes the replies. Try it after every change.
                   <Meaning id={id} />
                 </>
               }
@@ -144,7 +144,7 @@ const Settings = ({ id }: { id: string }) => {
               <Facts
                 facts={{
                   'Assistant id': <Value value={assistant.assistantId} label="assistant id" />,
-                  Made: <When at={assistant.createdAt} exact />,
+                  Created: <When at={assistant.createdAt} exact />,
                 }}
               />
             </Section>

@@ -1,6 +1,6 @@
 /** The names of the trail, in words. One that is not here yet is shown as it is. */
 const WORDS: Record<string, string> = {
-  'assistant.create': 'Made an assistant',
+  'assistant.create': 'Created an assistant',
   'assistant.update': 'Changed an assistant',
   'assistant.set_engine': 'Set the engine',
   'knowledge.add': 'Added knowledge',
@@ -26,11 +26,11 @@ const WORDS: Record<string, string> = {
   'conversation.resolve': 'Resolved a conversation',
   'conversation.reopen': 'Reopened a conversation',
   'conversation.tag': 'Tagged a conversation',
-  'conversation.untag': 'Took a tag off',
+  'conversation.untag': 'Removed a tag',
   'operator.invite': 'Invited an operator',
   'operator.update': 'Changed an operator',
-  'operator.make_link': 'Made a password link',
-  'operator.use_link': 'Chose a password by a link',
+  'operator.make_link': 'Created a password link',
+  'operator.use_link': 'Set a password with a link',
   'operator.end_sessions': 'Signed an operator out',
   'operator.change_password': 'Changed the password',
   'session.begin': 'Signed in',

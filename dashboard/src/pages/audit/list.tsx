@@ -32,7 +32,7 @@ const Row = ({ line, onTarget }: { line: AuditLine; onTarget: (target: string) =
         <button
           type="button"
           className="as-link mono small"
-          title={`All that was done to ${line.target}`}
+          title={`Show all changes to ${line.target}`}
           onClick={() => onTarget(line.target ?? '')}
         >
           {line.target.slice(0, 13)}…
@@ -56,13 +56,13 @@ const Audit = () => {
         <NativeSelect
           label="Operator"
           data={[
-            { value: '', label: 'Everybody' },
+            { value: '', label: 'Everyone' },
             ...(operators.data?.operators ?? []).map(({ operatorId, email }) => ({ value: operatorId, label: email })),
           ]}
           {...bound('operator')}
         />
-        <NativeSelect label="Action" data={[{ value: '', label: 'Everything' }, ...ACTIONS]} {...bound('action')} />
-        <TextInput label="Done to (id)" placeholder="Paste an id" classNames={{ input: 'mono' }} {...bound('target')} />
+        <NativeSelect label="Action" data={[{ value: '', label: 'Any action' }, ...ACTIONS]} {...bound('action')} />
+        <TextInput label="Target id" placeholder="Paste an id" classNames={{ input: 'mono' }} {...bound('target')} />
         {any && (
           <Button variant="subtle" color="gray" onClick={clear}>
             Clear
@@ -73,7 +73,7 @@ const Audit = () => {
         <Shown read={read} rows={8}>
           {({ lines }) =>
             lines.length === 0 ? (
-              <Empty icon="scroll" title={any ? 'Nothing matches' : 'Nothing was changed yet'} />
+              <Empty icon="scroll" title={any ? 'No matches' : 'No changes yet'} />
             ) : (
               <ul className="rows" aria-label="Audit trail">
                 {lines.map((line) => (

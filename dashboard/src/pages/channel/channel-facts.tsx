@@ -7,7 +7,7 @@ import type { Channel as ChannelType } from '../../types.ts';
 const State = ({ channel }: { channel: ChannelType }) => {
   if (!channel.connected) return <Status tone="calm">Not connected</Status>;
   return channel.open ? (
-    <Status tone="warn">Connected, open to everybody</Status>
+    <Status tone="warn">Connected, open to everyone</Status>
   ) : (
     <Status tone="good">Connected</Status>
   );
@@ -31,7 +31,7 @@ export const ChannelFacts = ({
       ...(channel.connected && {
         'Verify token': (
           <Group gap="xs">
-            <span>{channel.open ? 'None' : 'Set, and never shown'}</span>
+            <span>{channel.open ? 'None' : 'Set'}</span>
             <Button variant="default" size="compact-sm" onClick={() => onDialog('token')}>
               {channel.open ? 'Set a token…' : 'Replace…'}
             </Button>
@@ -44,7 +44,7 @@ export const ChannelFacts = ({
         ),
         Limit: (
           <Group gap="xs">
-            <span className="num">{channel.limitPerMinute} requests a minute</span>
+            <span className="num">{channel.limitPerMinute} requests per minute</span>
             <Button variant="default" size="compact-sm" onClick={() => onDialog('limit')}>
               Change…
             </Button>

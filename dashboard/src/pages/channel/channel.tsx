@@ -48,15 +48,15 @@ const Channel = ({ id }: { id: string }) => {
   const askTake = () =>
     ask({
       title: 'Disconnect the channel?',
-      body: 'Whoever posts to its address is answered with 404. The verify token is forgotten.',
+      body: 'Requests to its address get 404. The verify token is deleted.',
       action: 'Disconnect',
       danger: true,
       onConfirm: () => take.mutate(),
     });
   const askClear = () =>
     ask({
-      title: 'Open the channel to everybody?',
-      body: 'Without a token whoever knows the address may post to it, and whoever knows a session_id can continue that conversation.',
+      title: 'Open the channel to everyone?',
+      body: 'Without a token, anyone who knows the address can post to it. Anyone who knows a session_id can continue that conversation.',
       action: 'Clear the token',
       danger: true,
       onConfirm: () => clear.mutate(),
@@ -65,7 +65,7 @@ const Channel = ({ id }: { id: string }) => {
   return (
     <Page
       title="Channel"
-      description="An address that takes messages from another system and answers with the assistant’s reply."
+      description="Another system posts messages to this address and gets the assistant’s replies."
       actions={
         channel &&
         (channel.connected ? (
@@ -90,7 +90,7 @@ const Channel = ({ id }: { id: string }) => {
                   </Button>
                 }
               >
-                Whoever knows a session_id can continue that conversation. Set a verify token to close it.
+                Anyone who knows a session_id can continue that conversation. Set a verify token to prevent this.
               </Notice>
             )}
             <Section>
@@ -102,7 +102,7 @@ const Channel = ({ id }: { id: string }) => {
               </Section>
             ) : (
               <Text size="sm" c="dimmed">
-                Until it is connected, its address answers with 404.
+                The address answers with 404 until you connect the channel.
               </Text>
             )}
             <LastCalls id={id} />

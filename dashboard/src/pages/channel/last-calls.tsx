@@ -35,8 +35,8 @@ export const LastCalls = ({ id }: { id: string }) => {
   return (
     <Section title="Last calls" flush actions={<Live live={live} failed={read.isError} />}>
       {calls.length === 0 ? (
-        <Empty icon="plug" title="Nobody has called yet">
-          The last 20 calls stand here, refused ones too, for 7 days.
+        <Empty icon="plug" title="No calls yet">
+          The last 20 calls are listed here for 7 days, including refused ones.
         </Empty>
       ) : (
         <ul className="rows" aria-label="Last calls">

@@ -11,7 +11,7 @@ export const LimitDialog = ({ path, channel, onClose }: Props) => {
   const save = useChange({
     run: (limit: string) => call<Channel>('PATCH', path, { body: { limitPerMinute: Number(limit) } }),
     touches: ['/assistants'],
-    done: 'The limit is changed.',
+    done: 'The limit is saved.',
     quiet: true,
     after: onClose,
   });
@@ -28,8 +28,8 @@ export const LimitDialog = ({ path, channel, onClose }: Props) => {
       fields={form.names}
     >
       <TextInput
-        label="Requests a minute"
-        description="Of all callers together. More are answered with 429 until the minute is over."
+        label="Requests per minute"
+        description="For all callers together. Further requests get 429 until the minute ends."
         inputMode="numeric"
         data-autofocus
         {...form.text('limitPerMinute')}

@@ -54,7 +54,7 @@ export const TokenDialog = ({ path, channel, onClose }: Props) => {
         <>
           <TextInput
             label="Verify token"
-            description="The caller sends it with every request. It is kept as a hash: copy it before you go on."
+            description="The caller sends it with every request. Only a hash is stored, so copy the token now."
             classNames={{ input: 'mono' }}
             autoComplete="off"
             spellCheck={false}
@@ -63,7 +63,7 @@ export const TokenDialog = ({ path, channel, onClose }: Props) => {
           />
           <Group gap="xs">
             <Button variant="default" size="xs" onClick={() => form.set('token', randomToken())}>
-              Make one
+              Generate
             </Button>
             {token !== '' && <CopyButton value={token} label="Copy the token" />}
           </Group>
@@ -71,14 +71,14 @@ export const TokenDialog = ({ path, channel, onClose }: Props) => {
       )}
       {!channel.connected && (
         <Checkbox
-          label="Leave it open to whoever knows the address"
+          label="Leave it open to anyone who knows the address"
           checked={open}
           onChange={(event) => form.set('open', event.currentTarget.checked)}
         />
       )}
       {open && (
         <Notice tone="warn">
-          Whoever knows a session_id can continue that conversation. Only for closed networks.
+          Anyone who knows a session_id can continue that conversation. Use this only in closed networks.
         </Notice>
       )}
     </FormDialog>

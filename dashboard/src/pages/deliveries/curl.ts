@@ -13,7 +13,7 @@ export const curlOf = ({ url, body, requestHeaders }: Delivery): string => {
     .filter(([name]) => !MADE_BY_CURL.has(name.toLowerCase()))
     .flatMap(([name, value]) => [value].flat().map((one) => `  -H ${quoted(`${name}: ${one}`)} \\`));
   return [
-    '# WEBHOOK_SECRET is the endpoint’s signing secret: the request is signed anew with it',
+    '# Set WEBHOOK_SECRET to the endpoint’s signing secret. It signs the request again.',
     `body=${quoted(body ?? '')}`,
     't=$(date +%s)',
     `v1=$(printf '%s.%s' "$t" "$body" | openssl dgst -sha256 -hmac "$WEBHOOK_SECRET" | sed 's/^.* //')`,

@@ -39,9 +39,9 @@ const factsOf = (id: string, delivery: DeliveryType) => ({
   Happened: <When at={delivery.happenedAt} exact />,
   ...(delivery.endedAt !== null && { Ended: <When at={delivery.endedAt} exact /> }),
   ...(delivery.tls && {
-    TLS: `${delivery.tls.version}${delivery.tls.daysToExpiry === null ? '' : `, certificate good for ${delivery.tls.daysToExpiry} days`}`,
+    TLS: `${delivery.tls.version}${delivery.tls.daysToExpiry === null ? '' : `, certificate valid for ${delivery.tls.daysToExpiry} days`}`,
   }),
-  ...(delivery.redelivery && { Sent: 'once more, by a person' }),
+  ...(delivery.redelivery && { Resent: 'By an operator' }),
 });
 
 const Shape = ({ id, delivery }: { id: string; delivery: DeliveryType }) => {
@@ -69,9 +69,8 @@ const Shape = ({ id, delivery }: { id: string; delivery: DeliveryType }) => {
       )}
       {delivery.outcome === 'queued' && delivery.body === null ? (
         <Section>
-          <Empty icon="pause" title="It waits for its turn">
-            What happened before it in its conversation is sent first, or its endpoint is paused. This page looks again
-            by itself.
+          <Empty icon="pause" title="Waiting to be sent">
+            Earlier events of its conversation are sent first, or its endpoint is paused. This page updates by itself.
           </Empty>
         </Section>
       ) : (

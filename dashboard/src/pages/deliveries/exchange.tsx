@@ -23,12 +23,12 @@ export const Request = ({ delivery }: { delivery: DeliveryType }) => (
     <Headers headers={delivery.requestHeaders} label="Request headers" />
     {delivery.body === null ? (
       <Text size="sm" c="dimmed">
-        The body is gone, with the conversation that it was of.
+        The body was erased with its conversation.
       </Text>
     ) : (
       <Code text={delivery.body} label="request body" />
     )}
-    <p className="dim">The signature’s value is not kept. “Copy as curl” signs anew with your secret.</p>
+    <p className="dim">The signature’s value is not stored. “Copy as curl” signs the request again with your secret.</p>
   </Section>
 );
 
@@ -36,7 +36,7 @@ export const Response = ({ delivery }: { delivery: DeliveryType }) => (
   <Section title="Response">
     {delivery.status === null ? (
       <Text size="sm" c="dimmed">
-        {isFinal(delivery.outcome) ? 'No answer came.' : 'No answer yet.'}
+        {isFinal(delivery.outcome) ? 'No answer.' : 'No answer yet.'}
       </Text>
     ) : (
       <>
@@ -52,7 +52,7 @@ export const Response = ({ delivery }: { delivery: DeliveryType }) => (
             The body is empty.
           </Text>
         )}
-        {delivery.truncated && <p className="dim">Only its first 16 KiB are kept.</p>}
+        {delivery.truncated && <p className="dim">Only the first 16 KiB are stored.</p>}
       </>
     )}
   </Section>

@@ -49,7 +49,7 @@ const FilterBar = ({ id, filters }: { id: string; filters: Filters }) => {
       <NativeSelect label="Outcome" data={[{ value: '', label: 'Any outcome' }, ...OUTCOMES]} {...bound('outcome')} />
       <TextInput
         label="Answer"
-        placeholder="Such as 500"
+        placeholder="For example 500"
         inputMode="numeric"
         maxLength={3}
         {...bound('status')}
@@ -77,7 +77,7 @@ const FilterBar = ({ id, filters }: { id: string; filters: Filters }) => {
         placeholder="Event or conversation"
         classNames={{ input: 'mono' }}
         {...bound('id')}
-        {...(of('id') !== '' && !UUID.test(of('id').trim()) && { error: 'This is not an id' })}
+        {...(of('id') !== '' && !UUID.test(of('id').trim()) && { error: 'Not a valid id' })}
       />
       {any && (
         <Button variant="subtle" color="gray" onClick={clear}>
@@ -115,7 +115,7 @@ const Deliveries = ({ id }: { id: string }) => {
   return (
     <Page
       title="Deliveries"
-      description="Every event to every endpoint, with what was sent and what came back. Kept for 30 days."
+      description="Every event for every endpoint, with request and response. Kept for 30 days."
       actions={!older && <Live live={live} failed={read.isError} />}
     >
       <FilterBar id={id} filters={filters} />
@@ -123,10 +123,10 @@ const Deliveries = ({ id }: { id: string }) => {
         <Shown read={read} rows={8}>
           {({ deliveries }) =>
             deliveries.length === 0 ? (
-              <Empty icon="list" title={any || older ? 'Nothing matches' : 'Nothing was sent yet'}>
+              <Empty icon="list" title={any || older ? 'No matches' : 'Nothing sent yet'}>
                 {any || older
                   ? 'Try fewer filters.'
-                  : 'Add an endpoint under Webhooks: what happens in conversations is then sent to it, and stands here.'}
+                  : 'Add an endpoint under Webhooks. Events are then sent to it and listed here.'}
               </Empty>
             ) : (
               <DeliveryRows id={id} rows={deliveries} />

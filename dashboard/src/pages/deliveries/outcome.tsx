@@ -19,25 +19,25 @@ export const Outcome = ({ outcome }: { outcome: OutcomeName }) => (
 type Kind = NonNullable<DeliveryRow['errorKind']>;
 
 const REASONS: Record<Kind, string> = {
-  address_refused: 'The address is not a public one, so nothing was sent.',
-  dns: 'The name of the server has no address.',
-  connect: 'No connection to the server could be made.',
-  tls: 'No safe connection: TLS 1.3 and a valid certificate are needed.',
-  expired: 'It waited for too long.',
-  backlog: 'Too many events of its conversation were waiting.',
-  endpoint_removed: 'The endpoint was removed before it could be sent.',
-  endpoint_disabled: 'The endpoint was off when it happened, or was turned off since.',
-  timeout: 'It was sent, but no answer came within 5 seconds. Whether it was taken is not known.',
-  reset: 'It was sent, and the connection was closed before an answer. Whether it was taken is not known.',
-  bad_response: 'It was sent, and what came back is not HTTP. Whether it was taken is not known.',
-  worker_lost: 'The process that was sending it is gone. Whether it was taken is not known.',
+  address_refused: 'The address is not public, so nothing was sent.',
+  dns: 'The server’s name has no address (DNS).',
+  connect: 'Could not connect to the server.',
+  tls: 'No secure connection. The server needs TLS 1.3 and a valid certificate.',
+  expired: 'It waited too long and was not sent.',
+  backlog: 'Too many events of this conversation were waiting.',
+  endpoint_removed: 'The endpoint was removed before the event was sent.',
+  endpoint_disabled: 'The endpoint was off when the event happened, or was turned off before it was sent.',
+  timeout: 'It was sent, but there was no answer within 5 seconds. The receiver may have it.',
+  reset: 'It was sent, but the connection closed before an answer. The receiver may have it.',
+  bad_response: 'It was sent, but the answer was not HTTP. The receiver may have it.',
+  worker_lost: 'The process stopped while sending it. The receiver may have it.',
   erased: 'Its conversation was erased.',
-  internal: 'Something failed on our side.',
+  internal: 'Something failed in this service.',
 };
 
 export const reasonOf = ({ errorKind, outcome, status }: Pick<DeliveryRow, 'errorKind' | 'outcome' | 'status'>) => {
   if (errorKind !== null) return REASONS[errorKind];
-  if (outcome === 'rejected') return `The server answered with ${status}. It was not sent again.`;
+  if (outcome === 'rejected') return `The server answered ${status}. There is no automatic retry.`;
   return null;
 };
 

@@ -30,8 +30,8 @@ export const RecentDeliveries = ({ id, endpointId }: { id: string; endpointId?: 
       <Shown read={read}>
         {({ deliveries }) =>
           deliveries.length === 0 ? (
-            <Empty icon="list" title="Nothing was sent yet">
-              As soon as something happens in a conversation, its events stand here.
+            <Empty icon="list" title="Nothing sent yet">
+              Events of conversations are listed here as they happen.
             </Empty>
           ) : (
             <DeliveryRows id={id} rows={deliveries} withUrl={endpointId === undefined} />

@@ -21,7 +21,7 @@ export const Resend = ({ id, delivery, opened, onClose }: Props) => {
         body: { number: delivery.resend?.number, ...(risky && { mayDouble: known }) },
       }),
     touches: ['/assistants/', '/deliveries/'],
-    done: 'It is being sent once more.',
+    done: 'The event is being sent again.',
     quiet: true,
     after: ({ deliveryId }) => {
       onClose();
@@ -30,7 +30,7 @@ export const Resend = ({ id, delivery, opened, onClose }: Props) => {
   });
   return (
     <FormDialog
-      title="Send this event once more?"
+      title="Send this event again?"
       opened={opened}
       onClose={onClose}
       onSend={() => resend.mutate()}
@@ -42,23 +42,23 @@ export const Resend = ({ id, delivery, opened, onClose }: Props) => {
       danger={risky}
     >
       <Text size="sm">
-        It goes to the endpoint as it is now, with the same event id and the header{' '}
-        <code className="mono">X-Factory-Redelivery: true</code>, outside the order of its conversation.
+        It is sent to the endpoint’s current URL, outside the order of its conversation, with the same event id and the
+        header <code className="mono">X-Factory-Redelivery: true</code>.
       </Text>
       {risky ? (
         <>
           <Notice tone="warn">
-            The receiver may have this event already. If it does not look at the event id, it will count it twice.
+            The receiver may already have this event. If it does not check event ids, it will process the event twice.
           </Notice>
           <Checkbox
-            label="I know that the receiver may get this event twice"
+            label="I understand that the receiver may get this event twice"
             checked={known}
             onChange={(event) => setKnown(event.currentTarget.checked)}
           />
         </>
       ) : (
         <Text size="sm" c="dimmed">
-          The receiver never got it, so nothing can be counted twice.
+          The receiver never got this event, so it cannot process it twice.
         </Text>
       )}
     </FormDialog>

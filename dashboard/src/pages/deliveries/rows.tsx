@@ -8,6 +8,21 @@ export const addressOf = (id: string, deliveryId: string): string =>
 
 const shortOf = (errorKind: NonNullable<DeliveryRow['errorKind']>): string => errorKind.replaceAll('_', ' ');
 
+/** Two endpoints of one host differ by their paths: the host gives way first. */
+const Target = ({ url }: { url: string | null }) => {
+  const parsed = url === null ? null : URL.parse(url);
+  return (
+    <span className="delivery-url dim" title={url ?? undefined}>
+      {parsed && (
+        <>
+          <span className="clip">{parsed.host}</span>
+          <span className="clip delivery-path">{`${parsed.pathname}${parsed.search}`}</span>
+        </>
+      )}
+    </span>
+  );
+};
+
 const Row = ({ id, row, withUrl }: { id: string; row: DeliveryRow; withUrl: boolean }) => (
   <li>
     <Link className="row delivery" to={addressOf(id, row.deliveryId)}>
@@ -19,9 +34,9 @@ const Row = ({ id, row, withUrl }: { id: string; row: DeliveryRow; withUrl: bool
       </span>
       <span className="delivery-event clip mono">
         {row.event}
-        {row.redelivery && <span className="tag">again</span>}
+        {row.redelivery && <span className="tag">resent</span>}
       </span>
-      {withUrl && <span className="delivery-url clip dim">{row.url === null ? '' : URL.parse(row.url)?.host}</span>}
+      {withUrl && <Target url={row.url} />}
       <span className="delivery-ms dim num">{row.ms === null ? '' : `${Math.round(row.ms)} ms`}</span>
       <span className="delivery-at dim">
         <When at={row.createdAt} />

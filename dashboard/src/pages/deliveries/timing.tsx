@@ -3,7 +3,7 @@ import type { Delivery } from '../../types.ts';
 type Timings = NonNullable<Delivery['timings']>;
 
 const STEPS = [
-  ['dns', 'Look-up'],
+  ['dns', 'DNS lookup'],
   ['connect', 'Connect'],
   ['tls', 'TLS'],
   ['firstByte', 'Wait for the answer'],
@@ -18,7 +18,7 @@ const spansOf = (timings: Timings): { name: string; key: string; ms: number }[] 
     return ms === null ? [] : [{ key, name, ms }];
   });
   const rest = (timings.total ?? 0) - steps.reduce((sum, { ms }) => sum + ms, 0);
-  const name = timings.firstByte === null ? 'Until it ended' : 'Send and read';
+  const name = timings.firstByte === null ? 'Until the end' : 'Send and read';
   return rest > 0 ? [...steps, { key: 'rest', name, ms: rest }] : steps;
 };
 
@@ -51,7 +51,7 @@ export const Timing = ({ timings }: { timings: Timings }) => {
           </li>
         ))}
         <li>
-          <strong>In all</strong> <span className="num">{msWords(timings.total ?? 0)}</span>
+          <strong>Total</strong> <span className="num">{msWords(timings.total ?? 0)}</span>
         </li>
       </ul>
     </div>

@@ -22,8 +22,8 @@ const KeyFields = ({ form }: { form: ReturnType<typeof useFields<Fields>> }) => 
       {...form.text('name')}
     />
     <TextInput
-      label="Requests a minute"
-      description="More are answered with 429 until the minute is over."
+      label="Requests per minute"
+      description="Further requests get 429 until the minute ends."
       inputMode="numeric"
       {...form.text('limitPerMinute')}
     />
@@ -62,7 +62,7 @@ export const EditKey = ({ one, onClose }: { one: ApiKey; onClose: () => void }) 
   const update = useChange({
     run: (fields: Fields) => call<ApiKey>('PATCH', at`/keys/${one.keyId}`, { body: toBody(fields) }),
     touches: ['/assistants/'],
-    done: 'The key is changed.',
+    done: 'The key is saved.',
     quiet: true,
     after: onClose,
   });

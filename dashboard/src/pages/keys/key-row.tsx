@@ -26,9 +26,9 @@ export const KeyRow = ({ one, menu }: { one: ApiKey; menu: ReactNode }) => (
         </Status>
       )}
     </div>
-    <div className="key-limit dim num">{one.limitPerMinute} a minute</div>
+    <div className="key-limit dim num">{one.limitPerMinute} per minute</div>
     <div className="key-made dim">
-      Made <When at={one.createdAt} />
+      Created <When at={one.createdAt} />
     </div>
     {menu}
   </li>

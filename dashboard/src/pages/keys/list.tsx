@@ -47,7 +47,7 @@ const Keys = ({ id }: { id: string }) => {
         onClick={() =>
           ask({
             title: `Rotate “${one.name}”?`,
-            body: 'You get a new secret under the same name. The old one stops working within a second.',
+            body: 'You get a new key with the same name. The old one stops working within a second.',
             action: 'Rotate key',
             onConfirm: () => rotate.mutate(one),
           })
@@ -61,7 +61,7 @@ const Keys = ({ id }: { id: string }) => {
         onClick={() =>
           ask({
             title: `Revoke “${one.name}”?`,
-            body: 'Whatever uses it is refused within a second, for good. It cannot be brought back.',
+            body: 'Requests with this key are refused within a second. This cannot be undone.',
             action: 'Revoke key',
             danger: true,
             onConfirm: () => revoke.mutate(one),
@@ -76,7 +76,7 @@ const Keys = ({ id }: { id: string }) => {
   return (
     <Page
       title="API keys"
-      description="What your server sends to talk to this assistant. Give each caller its own: then one can be ended without the others."
+      description="Your server sends a key with every request. Give each caller its own, so that you can revoke one without the others."
       actions={
         <Button leftSection={<Icon name="plus" size={16} />} onClick={() => setAdding(true)}>
           Create key
@@ -91,8 +91,8 @@ const Keys = ({ id }: { id: string }) => {
             <>
               <Section flush>
                 {live.length === 0 ? (
-                  <Empty icon="key" title="No key yet">
-                    With a key your server can send what visitors write and get the assistant’s replies.
+                  <Empty icon="key" title="No keys yet">
+                    With a key, your server sends visitors’ messages and gets the assistant’s replies.
                   </Empty>
                 ) : (
                   <ul className="rows" aria-label="API keys">

@@ -27,7 +27,11 @@ export const ActionsField = ({ actions, onChange, problem }: Props) => {
     return error === undefined ? {} : { error };
   };
   return (
-    <Input.Wrapper label="Buttons" labelElement="div" description="Shown under the answer by those who render them.">
+    <Input.Wrapper
+      label="Buttons"
+      labelElement="div"
+      description="Shown under the answer where the channel supports buttons."
+    >
       <Stack gap="xs" mt={6}>
         {actions.map((action, index) => (
           <div key={index} className="action-row" role="group" aria-label={`Button ${index + 1}`}>

@@ -21,8 +21,8 @@ export const Conflicts = ({ id, onOpen }: { id: string; onOpen: (entryId: string
       tone="warn"
       title={
         conflicts.length === 1
-          ? 'Two entries ask nearly the same and answer differently'
-          : `${conflicts.length}${conflicts.length === MOST ? ' or more' : ''} pairs of entries ask nearly the same and answer differently`
+          ? 'Two entries have similar questions but different answers'
+          : `${conflicts.length}${conflicts.length === MOST ? ' or more' : ''} pairs of entries have similar questions but different answers`
       }
     >
       <Stack gap={6}>

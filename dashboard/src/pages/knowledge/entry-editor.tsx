@@ -69,7 +69,7 @@ export const EntryEditor = (props: Props) => {
     if (!changed) return onClose();
     ask({
       title: 'Leave without saving?',
-      body: 'What you have written here is not saved yet.',
+      body: 'Your changes are not saved.',
       action: 'Leave',
       danger: true,
       onConfirm: onClose,
@@ -81,7 +81,7 @@ export const EntryEditor = (props: Props) => {
       opened
       onClose={close}
       closeOnEscape={!asking}
-      title={entry ? 'Change the entry' : 'Add an entry'}
+      title={entry ? 'Edit the entry' : 'Add an entry'}
       size="lg"
       closeButtonProps={{ 'aria-label': 'Close' }}
     >
@@ -90,8 +90,8 @@ export const EntryEditor = (props: Props) => {
           <FormProblem problem={save.error} fields={form.names} />
           <TextInput label="Question" data-autofocus maxLength={500} {...form.text('question')} />
           <Textarea
-            label="Other ways to ask it"
-            description="One a line. Two or three help most where the words differ."
+            label="Other ways to ask"
+            description="One per line. Two or three with different words help most."
             autosize
             minRows={2}
             maxRows={8}
@@ -106,10 +106,10 @@ export const EntryEditor = (props: Props) => {
           <Group grow align="flex-start" className="pairs">
             <TextInput
               label="Language"
-              description="Of the answer, such as de. Empty: found out."
+              description="Of the answer, for example de. Leave empty to detect it."
               {...form.text('language')}
             />
-            <TagsInput label="Tags" description="For you, to search by." {...form.pick('tags')} />
+            <TagsInput label="Tags" description="For your search only." {...form.pick('tags')} />
           </Group>
           <Group justify="space-between" gap="xs" wrap="wrap-reverse">
             {entry ? (
@@ -120,7 +120,7 @@ export const EntryEditor = (props: Props) => {
                 onClick={() =>
                   ask({
                     title: 'Remove this entry?',
-                    body: `“${entry.question}” is no longer answered from it. It cannot be brought back.`,
+                    body: `The assistant will no longer use “${entry.question}”. This cannot be undone.`,
                     action: 'Remove entry',
                     danger: true,
                     onConfirm: () => remove.mutate(),

@@ -24,7 +24,7 @@ const Found = ({ result }: { result: KnowledgeImport }) => (
     {result.refused.length > 0 && (
       <>
         <Text size="sm" mt="xs">
-          {result.refused.length} cannot:
+          {result.refused.length} cannot be imported:
         </Text>
         <ul className="refused">
           {result.refused.slice(0, 50).map(({ line, reason }) => (
@@ -76,7 +76,7 @@ export const Import = ({ id, onClose }: { id: string; onClose: () => void }) => 
                 </Button>
               )}
             </FileButton>
-            <span className="dim">CSV, JSON or Markdown, or paste it below</span>
+            <span className="dim">CSV, JSON or Markdown. Or paste the text below.</span>
           </Group>
           <NativeSelect
             label="Format"
@@ -102,8 +102,8 @@ export const Import = ({ id, onClose }: { id: string; onClose: () => void }) => 
             {...form.errorOf('text')}
           />
           <Checkbox
-            label="Replace what it knows now"
-            description="All entries there are go, once the new ones are in."
+            label="Replace all existing entries"
+            description="The existing entries are removed after the new ones are imported."
             checked={replace}
             onChange={(event) => form.set('replace', event.currentTarget.checked)}
           />
@@ -114,7 +114,7 @@ export const Import = ({ id, onClose }: { id: string; onClose: () => void }) => 
             </Button>
             {checked && checked.imported > 0 ? (
               <Button type="submit" loading={bring.isPending} color={replace ? 'red.9' : 'ink'}>
-                {replace ? `Replace all by ${entries(checked.imported)}` : `Import ${entries(checked.imported)}`}
+                {replace ? `Replace all with ${entries(checked.imported)}` : `Import ${entries(checked.imported)}`}
               </Button>
             ) : (
               <Button type="submit" loading={check.isPending} disabled={text.trim() === '' || checked !== null}>

@@ -48,10 +48,10 @@ const Entries = ({
   const [shown, setShown] = useState(PAGE);
   if (entries.length === 0) {
     return searching ? (
-      <Empty icon="search" title="Nothing has these words" />
+      <Empty icon="search" title="No entry has these words" />
     ) : (
-      <Empty icon="book" title="It knows nothing yet">
-        Write down what visitors ask and what the answer is, or import a file. A dozen good entries go a long way.
+      <Empty icon="book" title="No entries yet">
+        Write questions and their answers, or import a file. A dozen good entries go a long way.
       </Empty>
     );
   }
@@ -91,7 +91,7 @@ const Knowledge = ({ id }: { id: string }) => {
       title="Knowledge"
       description={
         <>
-          Questions and answers in your words. Visitors may ask in theirs.
+          Questions and their answers. Visitors can ask in their own words.
           <Meaning id={id} />
         </>
       }

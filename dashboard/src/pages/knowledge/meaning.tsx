@@ -5,9 +5,9 @@ import type { KnowledgeStatus } from '../../types.ts';
 const UNDER_WAY_MS = 1_000;
 
 const wordsOf = ({ state, reason, done, total }: KnowledgeStatus): string => {
-  if (state === 'off') return `Meaning search is off: ${reason}`;
-  if (state === 'ready') return 'Meaning search: ready';
-  return `Meaning search: ${done.toLocaleString('en')} of ${total.toLocaleString('en')} entries ready`;
+  if (state === 'off') return `Semantic search is off: ${reason}`;
+  if (state === 'ready') return 'Semantic search: ready';
+  return `Semantic search: ${done.toLocaleString('en')} of ${total.toLocaleString('en')} entries ready`;
 };
 
 /** Whether entries are found by what they mean; looked at again only while that changes. */

@@ -12,7 +12,7 @@ export const AssistantsDialog = ({ one, assistants, onClose }: Props) => {
   const save = useChange({
     run: (body: Fields) => call<Operator>('PATCH', at`/operators/${one.operatorId}`, { body }),
     touches: ['/operators'],
-    done: ({ email }) => `${email} is changed.`,
+    done: ({ email }) => `${email} is saved.`,
     quiet: true,
     after: onClose,
   });

@@ -18,7 +18,7 @@ export const AssistantsField = ({ assistants, value, onChange, error }: Props) =
       {...(value === null && error !== undefined && { error })}
     >
       <Stack gap="sm" mt={6}>
-        <Radio value="all" label="All assistants" description="Also those made later." />
+        <Radio value="all" label="All assistants" description="Including new ones." />
         <Radio value="some" label="Only some" description="They do not see the others." />
       </Stack>
     </Radio.Group>
@@ -33,7 +33,7 @@ export const AssistantsField = ({ assistants, value, onChange, error }: Props) =
         hidePickedOptions
         nothingFoundMessage="No other assistant"
         maxDropdownHeight={220}
-        {...(value.length === 0 && { description: 'None chosen: they see no assistant.' })}
+        {...(value.length === 0 && { description: 'None selected: they see no assistants.' })}
         {...(error !== undefined && { error })}
       />
     )}

@@ -26,7 +26,7 @@ export const Invite = ({ assistants, onClose, onMade }: Props) => {
       opened
       onClose={onClose}
       onSend={() => invite.mutate(form.values)}
-      action="Make the invitation"
+      action="Create the invitation"
       busy={invite.isPending}
       problem={invite.error}
       fields={form.names}

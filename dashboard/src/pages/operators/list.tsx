@@ -20,7 +20,7 @@ const linkOf = ({ operator, path, expiresAt }: OperatorLink): Secret => ({
   title: operator.invited ? `${operator.email} is invited` : `A link for ${operator.email}`,
   label: 'Link',
   value: `${window.location.origin}${path}`,
-  note: `Give it to ${operator.email} by a way you trust: whoever opens it first chooses the password. Good once, until ${dateAndTime(expiresAt)}.`,
+  note: `Send it to ${operator.email} over a channel you trust: the first person to open it sets the password. It works once, until ${dateAndTime(expiresAt)}.`,
 });
 
 const useOperatorChanges = (onLink: (link: Secret) => void) => {
@@ -29,7 +29,7 @@ const useOperatorChanges = (onLink: (link: Secret) => void) => {
     run: ({ one, ...body }: { one: Operator; role?: Operator['role']; disabled?: boolean }) =>
       call<Operator>('PATCH', at`/operators/${one.operatorId}`, { body }),
     touches,
-    done: ({ email }) => `${email} is changed.`,
+    done: ({ email }) => `${email} is saved.`,
   });
   const link = useChange({
     run: (one: Operator) => call<OperatorLink>('POST', at`/operators/${one.operatorId}/link`),
@@ -58,8 +58,8 @@ const Operators = ({ me }: { me: Me }) => {
       title: role === 'owner' ? `Make ${one.email} an owner?` : `Make ${one.email} an agent?`,
       body:
         role === 'owner'
-          ? 'Owners see and change everything: keys, webhooks, operators.'
-          : 'Agents answer conversations and try the assistants: all of them until you choose. They see no keys, no webhooks and no operators.',
+          ? 'Owners see and change everything, including keys, webhooks and operators.'
+          : 'Agents answer conversations and try assistants: all of them, until you choose some. They do not see keys, webhooks or operators.',
       action: role === 'owner' ? 'Make owner' : 'Make agent',
       onConfirm: () => update.mutate({ one, role }),
     });
@@ -67,7 +67,7 @@ const Operators = ({ me }: { me: Me }) => {
   const askDisable = (one: Operator) =>
     ask({
       title: `Disable ${one.email}?`,
-      body: 'Their sessions end at once, and they cannot sign in until they are enabled again.',
+      body: 'Their sessions end immediately. They cannot sign in until you enable them again.',
       action: 'Disable',
       danger: true,
       onConfirm: () => update.mutate({ one, disabled: true }),
@@ -77,14 +77,14 @@ const Operators = ({ me }: { me: Me }) => {
       title: one.invited ? `A new invitation for ${one.email}?` : `Reset the password of ${one.email}?`,
       body: one.invited
         ? 'You get a new link. The earlier one stops working.'
-        : 'You get a link by which they choose a new password. The present one works until then.',
-      action: 'Make the link',
+        : 'You get a link for choosing a new password. The current password works until then.',
+      action: 'Create the link',
       onConfirm: () => link.mutate(one),
     });
   const askSignOut = (one: Operator) =>
     ask({
       title: `Sign ${one.email} out everywhere?`,
-      body: 'All their sessions end with their next request.',
+      body: 'All their sessions end.',
       action: 'Sign out',
       danger: true,
       onConfirm: () => signOut.mutate(one),
@@ -111,7 +111,7 @@ const Operators = ({ me }: { me: Me }) => {
   return (
     <Page
       title="Operators"
-      description="Who may sign in. Owners do everything; agents answer conversations and try the assistants."
+      description="Who can sign in. Owners can do everything; agents answer conversations and try assistants."
       actions={
         <Button leftSection={<Icon name="plus" size={16} />} onClick={() => setInviting(true)}>
           Invite

@@ -17,18 +17,18 @@ export const Begin = ({ id, figures }: { id: string; figures: Overview }) => {
       done: figures.apiKeys > 0,
       to: `${base}/keys`,
       name: 'Create an API key',
-      why: 'Your server talks to it with this.',
+      why: 'Your server sends it with every request.',
     },
     {
       done: figures.endpoints.all > 0,
       to: `${base}/webhooks`,
       name: 'Add an endpoint',
-      why: 'Your server hears what happens.',
+      why: 'Your server gets the events.',
     },
   ];
   if (steps.every(({ done }) => done)) return null;
   return (
-    <Section title="Begin here" flush>
+    <Section title="Get started" flush>
       <ol className="rows" aria-label="First steps">
         {steps.map(({ done, to, name, why }) => (
           <li key={to}>

@@ -36,7 +36,7 @@ const deliveryParts = (id: string, counts: Figures['deliveries']): Part[] => {
     { name: 'Not sent', count: counts.not_sent ?? 0, tone: 'dark', to: to('not_sent') },
     { name: 'Unknown', count: counts.unknown ?? 0, tone: 'warn', to: to('unknown') },
     {
-      name: 'Under way',
+      name: 'Pending',
       count: (counts.queued ?? 0) + (counts.sending ?? 0),
       tone: 'calm',
       to: to('queued'),
@@ -61,7 +61,7 @@ const Board = ({ id, figures }: { id: string; figures: Figures }) => {
         <Section title="Conversations" description="Changed in the last 24 hours">
           <Share parts={conversationParts(conversations)} label="Conversations of the last 24 hours" />
         </Section>
-        <Section title="Deliveries" description="Of the last 24 hours">
+        <Section title="Deliveries" description="In the last 24 hours">
           <Share parts={deliveryParts(id, deliveries)} label="Deliveries of the last 24 hours" />
         </Section>
       </div>
@@ -77,7 +77,7 @@ const Board = ({ id, figures }: { id: string; figures: Figures }) => {
         <a className="tile" href="/operator/queues">
           <span className="tile-label">Queues</span>
           <span className="tile-value num">{waitingIn(queues.turns) + waitingIn(queues.deliveries)}</span>
-          <span className="dim">waiting or under way, of all assistants</span>
+          <span className="dim">jobs waiting or running, all assistants</span>
         </a>
       </div>
       <RecentDeliveries id={id} />

@@ -11,6 +11,16 @@ import { Why } from './why.tsx';
 
 type Line = { by: 'me'; text: string } | { by: 'assistant'; reply: Reply };
 
+type Action = NonNullable<Reply['suggestedActions']>[number];
+
+const actionWords = ({ type, payload }: Pick<Action, 'type' | 'payload'>): string => {
+  if (type === 'link') return `opens ${payload}`;
+  if (type === 'phone') return `calls ${payload}`;
+  if (type === 'email') return `writes to ${payload}`;
+  const reason = payload === 'user_requested' ? '' : `: ${payload.replaceAll('_', ' ')}`;
+  return `asks for a person${reason}`;
+};
+
 const newSession = (): string =>
   `try-${[...crypto.getRandomValues(new Uint8Array(8))].map((byte) => byte.toString(16).padStart(2, '0')).join('')}`;
 
@@ -25,12 +35,10 @@ const Said = ({ reply, id, onSay }: { reply: Reply; id: string; onSay: (text: st
               {label}
             </Button>
           ) : (
-            // What it would do is said, not done: a link of the visitors' site leads nowhere here.
+            // The action is described, not done: a link of the visitors' site leads nowhere here.
             <span key={`${type} ${label}`} className="chip">
               {label}
-              <span className="dim break">
-                {type} {payload}
-              </span>
+              <span className="dim break">{actionWords({ type, payload })}</span>
             </span>
           ),
         )}
@@ -99,11 +107,11 @@ const TryIt = ({ id }: { id: string }) => {
   return (
     <Page
       title="Try it"
-      description="Talk to it as a visitor would. Nothing is announced, and nobody else sees it."
+      description="Talk to the assistant as a visitor would. No events are sent, and visitors do not see this conversation."
       actions={
         lines.length > 0 && (
           <Button variant="default" leftSection={<Icon name="refresh" size={16} />} onClick={restart}>
-            Begin anew
+            Start over
           </Button>
         )
       }
@@ -112,7 +120,7 @@ const TryIt = ({ id }: { id: string }) => {
         <div className="chat-lines" role="log" aria-label="Conversation" tabIndex={0}>
           {lines.length === 0 && (
             <Empty icon="chat" title="Ask it something">
-              Each reply tells why it was given: which entry was found, how sure it was, and how long it took.
+              Each reply shows the entries found, their confidence, and how long it took.
             </Empty>
           )}
           {lines.map((line, index) =>
@@ -124,7 +132,7 @@ const TryIt = ({ id }: { id: string }) => {
               <Said key={index} reply={line.reply} id={id} onSay={say} />
             ),
           )}
-          {turn.isPending && <Loader type="dots" size="sm" aria-label="The reply is being made" />}
+          {turn.isPending && <Loader type="dots" size="sm" aria-label="Waiting for the reply" />}
           <div ref={end} />
         </div>
         <Composer busy={turn.isPending} onSay={say} />

@@ -11,32 +11,32 @@ import type { Conversation, Knowledge, Me, Reply } from '../../types.ts';
 type Reason = Record<string, unknown>;
 
 const KINDS: Record<string, string> = {
-  answer: 'An entry of its knowledge',
+  answer: 'A knowledge entry',
   greeting: 'A greeting',
-  thanks: 'Said thanks',
+  thanks: 'Thanks',
   goodbye: 'A goodbye',
   unsure: 'Not sure enough to answer',
-  askBack: 'Not sure which entry was meant, so it asked',
-  noKnowledge: 'It has no knowledge yet',
+  askBack: 'Not sure which entry matches, so it asked back',
+  noKnowledge: 'It has no entries yet',
   whoAmI: 'Asked what it is',
   human: 'Asked for a person',
   contact: 'Contact details were given',
-  refused: 'A message that tries to turn it: refused',
+  refused: 'Refused as prompt injection',
 };
 
 const FOUND_BY: Record<string, string> = {
-  wording: 'by its very wording',
-  words: 'by its words alone',
-  'words only': 'by its words alone: what was meant could not be told in time',
-  both: 'by its words and what was meant, weighed together',
+  wording: 'by its exact words',
+  words: 'by shared words',
+  'words only': 'by shared words only; semantic search took too long',
+  both: 'by shared words and meaning',
 };
 
 const LANGUAGE_BY: Record<string, string> = {
-  given: 'said by the sender',
-  script: 'by its letters',
-  lexicon: 'by its words',
-  detector: 'by its sound',
-  previous: 'as before',
+  given: 'set by the caller',
+  script: 'from its script',
+  lexicon: 'from its words',
+  detector: 'detected',
+  previous: 'as in the message before',
   default: 'the default',
 };
 
@@ -64,8 +64,8 @@ const hitsOf = ({ hits }: Reason): Hit[] =>
 /** The two kinds of evidence for an entry, in words. */
 const evidenceOf = ({ words, meaning }: Hit): string | null => {
   if (words === null || meaning === null) return null;
-  const said = words === 0 ? 'shares no word with it' : `by its words alone ${words.toFixed(2)}`;
-  return meaning === 0 ? `${said}; its meaning is not known yet` : `${said}; likeness of meaning ${meaning.toFixed(2)}`;
+  const said = words === 0 ? 'no shared words' : `shared words ${words.toFixed(2)}`;
+  return meaning === 0 ? `${said}; vector not made yet` : `${said}; meaning ${meaning.toFixed(2)}`;
 };
 
 const Hits = ({ id, why }: { id: string; why: Reason }) => {
@@ -98,7 +98,9 @@ const Hits = ({ id, why }: { id: string; why: Reason }) => {
           </li>
         );
       })}
-      {threshold !== null && <li className="dim">It answers from {threshold} on.</li>}
+      {threshold !== null && (
+        <li className="dim">The threshold is {threshold}: an entry below it is not the answer.</li>
+      )}
     </ul>
   );
 };
@@ -110,7 +112,7 @@ const factsOf = (id: string, why: Reason) => {
   );
   const engine = textOf(why.engine);
   return {
-    ...(textOf(why.kind) !== '' && { 'What it is': KINDS[textOf(why.kind)] ?? textOf(why.kind) }),
+    ...(textOf(why.kind) !== '' && { Reply: KINDS[textOf(why.kind)] ?? textOf(why.kind) }),
     Engine: why.model === undefined ? engine : `${engine}, ${textOf(why.model)}`,
     Language: `${textOf(why.language)}${why.languageBy === undefined ? '' : ` (${LANGUAGE_BY[textOf(why.languageBy)] ?? textOf(why.languageBy)})`}`,
     ...(FOUND_BY[textOf(why.by)] !== undefined && { Found: FOUND_BY[textOf(why.by)] }),
@@ -132,7 +134,7 @@ const Reasons = ({ id, reply: { conversationId, messageId } }: { id: string; rep
         return why ? (
           <Facts facts={factsOf(id, why)} />
         ) : (
-          <span className="dim">Nothing more is known of this reply.</span>
+          <span className="dim">No details are stored for this reply.</span>
         );
       }}
     </Shown>

@@ -13,7 +13,7 @@ export const Edit = ({ endpoint, onClose }: { endpoint: Endpoint; onClose: () =>
     run: (fields: EndpointFields) =>
       call<Endpoint>('PATCH', at`/endpoints/${endpoint.endpointId}`, { body: toBody(fields) }),
     touches: ['/endpoints/', '/assistants/'],
-    done: 'The endpoint is changed.',
+    done: 'The endpoint is saved.',
     quiet: true,
     after: onClose,
   });

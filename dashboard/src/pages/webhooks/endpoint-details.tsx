@@ -7,8 +7,8 @@ import type { Endpoint as EndpointType } from '../../types.ts';
 import { EndpointState, eventsOf, isPaused } from './endpoint-state.tsx';
 
 const PAUSES = {
-  gone: 'Your server answered 410 Gone. Its events wait, in order, until you resume it or they are too old.',
-  retry_after: 'Your server asked for time. Its events wait, in order, and go on by themselves.',
+  gone: 'Your server answered 410 Gone. Events wait, in order, until you resume the endpoint or they expire.',
+  retry_after: 'Your server asked for time with Retry-After. Events wait, in order, and are sent after that time.',
 };
 
 export const Pause = ({ endpoint, onResume, busy }: { endpoint: EndpointType; onResume: () => void; busy: boolean }) =>
@@ -41,8 +41,8 @@ export const Details = ({ endpoint, onRotate }: { endpoint: EndpointType; onRota
           <Group gap="sm">
             <span>
               {hasOverlap(endpoint) && endpoint.overlapUntil
-                ? `Two sign: the old one until ${dateAndTime(endpoint.overlapUntil)}`
-                : 'Shown once, when it was made'}
+                ? `Two in use: the old one until ${dateAndTime(endpoint.overlapUntil)}`
+                : 'Shown only once, when it was created'}
             </span>
             <Button variant="default" size="compact-sm" onClick={onRotate}>
               Rotate secret…

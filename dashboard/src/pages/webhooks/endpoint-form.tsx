@@ -29,7 +29,7 @@ export const EndpointForm = ({ form }: { form: ReturnType<typeof useFields<Endpo
         {...form.errorOf('events')}
       >
         <Stack gap="xs" mt={6}>
-          <Radio value="every" label="Every event, also those to come" />
+          <Radio value="every" label="Every event, including future ones" />
           <Radio value="some" label="Only these" />
         </Stack>
       </Radio.Group>

@@ -27,7 +27,7 @@ const useEndpointChanges = ({ id, endpointId }: Props) => {
   const resume = useChange({
     run: () => call<EndpointType>('POST', `${path}/resume`),
     touches,
-    done: 'It goes on: what waits is being sent.',
+    done: 'The endpoint is resumed. Waiting events are being sent.',
   });
   const turn = useChange({
     run: (enabled: boolean) => call<EndpointType>('PATCH', path, { body: { enabled } }),
@@ -60,7 +60,7 @@ const Endpoint = ({ id, endpointId }: Props) => {
   const askOff = () =>
     ask({
       title: 'Turn this endpoint off?',
-      body: 'What was not yet sent to it ends, and what happens while it is off is not sent later.',
+      body: 'Waiting events will not be sent. Events that happen while it is off are not sent later.',
       action: 'Turn off',
       danger: true,
       onConfirm: () => turn.mutate(false),
@@ -68,7 +68,7 @@ const Endpoint = ({ id, endpointId }: Props) => {
   const askRemove = () =>
     ask({
       title: 'Remove this endpoint?',
-      body: 'What was not yet sent to it ends. Its past deliveries stay to be read. Its secret is forgotten.',
+      body: 'Waiting events will not be sent. Past deliveries stay visible. The secret is deleted.',
       action: 'Remove endpoint',
       danger: true,
       onConfirm: () => remove.mutate(),

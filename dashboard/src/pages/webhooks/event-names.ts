@@ -2,9 +2,9 @@
 export const EVENTS = {
   'conversation.created': 'A visitor’s first message',
   'message.received': 'Every message of a visitor',
-  'conversation.escalated': 'It was handed to a person',
-  'conversation.resolved': 'An operator marked it done',
-  'tag.added': 'A tag was put on it',
+  'conversation.escalated': 'A conversation was given to a person',
+  'conversation.resolved': 'An operator resolved a conversation',
+  'tag.added': 'A tag was added to a conversation',
 } as const;
 
 export const EVENT_NAMES = Object.keys(EVENTS) as (keyof typeof EVENTS)[];

@@ -21,7 +21,7 @@ export const secretOf = (secret: string, title: string): Secret => ({
   title,
   label: 'Signing secret',
   value: secret,
-  note: 'Your server checks with it that an event is from here. The whole of it is the key, “whsec_” included.',
+  note: 'Your server uses it to verify that an event comes from this service. The whole value is the key, including “whsec_”.',
 });
 
 const Row = ({ id, endpoint }: { id: string; endpoint: Endpoint }) => (
@@ -91,19 +91,19 @@ const Webhooks = ({ id }: { id: string }) => {
   return (
     <Page
       title="Webhooks"
-      description="What happens in conversations is posted to your server, signed, in order, each event at most once."
+      description="Events of conversations are posted to your server: signed, in order, each at most once."
       actions={button}
     >
       <Section
         title="Endpoints"
         flush
-        {...(full && { description: `${MOST} is the most that one assistant can have.` })}
+        {...(full && { description: `An assistant can have at most ${MOST} endpoints.` })}
       >
         <Shown read={read} rows={2}>
           {({ endpoints }) =>
             endpoints.length === 0 ? (
-              <Empty icon="send" title="No endpoint yet">
-                Add the URL of your server and it hears of new conversations, messages and hand-overs as they happen.
+              <Empty icon="send" title="No endpoints yet">
+                Add your server’s URL. It then gets an event for each new conversation, message and handoff.
               </Empty>
             ) : (
               <ul className="rows" aria-label="Endpoints">

@@ -6,7 +6,7 @@ import { useChange } from '../../query.ts';
 import type { EndpointSecret } from '../../types.ts';
 
 const OVERLAPS = [
-  { value: '0', label: 'None: the old secret ends now' },
+  { value: '0', label: 'None: the old secret stops working now' },
   { value: '1', label: '1 hour' },
   { value: '24', label: '1 day' },
   { value: '72', label: '3 days' },
@@ -40,8 +40,8 @@ export const Rotate = ({ endpointId, opened, onClose, onMade }: Props) => {
       <NativeSelect label="Overlap" data={OVERLAPS} data-autofocus {...form.text('overlapHours')} />
       <Text size="sm" c="dimmed">
         {none
-          ? 'Events are signed with the new secret alone, from now on. Until your server has it, it will refuse them.'
-          : 'Until then every event carries two signatures, by the new secret and by the old: your server may know either.'}
+          ? 'From now on, events are signed with the new secret only. Your server refuses them until it has that secret.'
+          : 'During the overlap, every event has two signatures, one for each secret. Your server can use either.'}
       </Text>
     </FormDialog>
   );

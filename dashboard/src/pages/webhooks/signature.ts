@@ -28,19 +28,15 @@ const findMistake = async (
 ): Promise<string | null> => {
   const compact = compactJson(body);
   const tries: [words: string, body: string, secret: string][] = [
-    [
-      'The body has a line break or a space too many at its end. It must be the bytes as they came.',
-      body.trim(),
-      secret,
-    ],
-    ['The secret has a space around it.', body, secret.trim()],
+    ['The body has extra whitespace at its start or end. Use the exact bytes received.', body.trim(), secret],
+    ['The secret has spaces around it.', body, secret.trim()],
     ['Both the body and the secret have spaces around them.', body.trim(), secret.trim()],
-    ['The secret must be used whole: put “whsec_” in front of it.', body, `whsec_${secret.trim()}`],
+    ['The secret is incomplete: it must start with “whsec_”.', body, `whsec_${secret.trim()}`],
     ...(compact === null
       ? []
       : [
           [
-            'The body was laid out anew. Check the raw bytes, before any JSON parser has them.',
+            'The body was reformatted. Check the raw bytes, before a JSON parser reads them.',
             compact,
             secret.trim(),
           ] as [string, string, string],
@@ -67,11 +63,11 @@ export const verify = async (pasted: Pasted, nowS = Date.now() / 1000): Promise<
   const timestamp = /(?:^|,)\s*t=(\d+)/.exec(header)?.[1];
   const signatures = [...header.matchAll(/(?:^|,)\s*v1=([0-9a-f]{64})/gi)].map(([, value = '']) => value.toLowerCase());
   if (timestamp === undefined)
-    return wrong('The header is not complete', 'It has no time: it should begin with t= and a number.');
+    return wrong('The header is not complete', 'It has no time: it should start with t= and a number.');
   if (header.includes('[redacted]')) {
     return wrong(
       'The signature is not in this header',
-      'What is shown here has its signature taken out. Take the header from your server’s log.',
+      'The dashboard hides the signature. Take the header from your server’s log.',
     );
   }
   if (signatures.length === 0) {
@@ -82,7 +78,7 @@ export const verify = async (pasted: Pasted, nowS = Date.now() / 1000): Promise<
     return wrong(
       'The signature is wrong',
       mistake ??
-        'Another secret, another body, or another time than what was signed. What is signed is t, a dot, and the raw body.',
+        'The secret, the body or the time differs from what was signed. The signed text is t, a dot, and the raw body.',
     );
   }
   const age = nowS - Number(timestamp);
@@ -90,7 +86,7 @@ export const verify = async (pasted: Pasted, nowS = Date.now() / 1000): Promise<
     return {
       ok: true,
       title: 'The signature is right, but not fresh',
-      why: `It is ${ageWords(age)}. A receiver should refuse what is more than ${FRESH_S / 60} minutes off: it may be a copy played again.`,
+      why: `It is ${ageWords(age)}. A receiver should refuse a time more than ${FRESH_S / 60} minutes off: the request may be a replay.`,
     };
   }
   return {

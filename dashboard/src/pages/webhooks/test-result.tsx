@@ -9,13 +9,20 @@ import { reasonOf } from '../deliveries/outcome.tsx';
 
 type Check = NonNullable<Delivery['test']>['checks'][number];
 
-const NAMES: Record<Check['check'], string> = {
-  address: 'The address was found',
-  tls: 'The connection is encrypted',
-  status: 'Your server answered 2xx',
-  time: 'It answered in time',
+type Words = { open: string; passed: string; failed: string };
+
+const WORDS: Record<Check['check'], Words> = {
+  address: { open: 'Address', passed: 'The address was found', failed: 'The address cannot be used' },
+  tls: { open: 'Encryption', passed: 'The connection is encrypted', failed: 'No secure connection' },
+  status: { open: 'Answer', passed: 'Your server answered 2xx', failed: 'Your server did not answer 2xx' },
+  time: { open: 'Time', passed: 'Your server answered in time', failed: 'Your server did not answer in time' },
 };
 const ORDER: Check['check'][] = ['address', 'tls', 'status', 'time'];
+
+const nameOf = (name: Check['check'], ok: boolean | null): string => {
+  const { open, passed, failed } = WORDS[name];
+  return ok === null ? open : ok ? passed : failed;
+};
 
 const look = (ok: boolean | null, ended: boolean) => {
   if (ok === true) return { icon: 'check', tone: 'good', words: 'passed' } as const;
@@ -32,7 +39,7 @@ const Line = ({ name, check, ended }: { name: Check['check']; check: Check | und
       <span className="check-mark" data-tone={tone} role="img" aria-label={words}>
         <Icon name={icon} size={14} />
       </span>
-      <span className="grow">{NAMES[name]}</span>
+      <span className="grow">{nameOf(name, check?.ok ?? null)}</span>
       <span className="dim">{check?.detail}</span>
     </li>
   );

@@ -13,14 +13,13 @@ export const Verify = () => {
   const { header, body, secret } = form.values;
   const check = (): void => {
     // Browsers do sums like this only on pages over HTTPS, or of this machine.
-    if (!window.isSecureContext)
-      return tellProblem(new Error('The browser computes signatures only on pages over HTTPS.'));
+    if (!window.isSecureContext) return tellProblem(new Error('Your browser computes signatures only on HTTPS pages.'));
     verify(form.values).then(setVerdict, tellProblem);
   };
   return (
     <Section
       title="Verify a signature"
-      description="Paste what your server received. It is computed in this browser: nothing is sent, not even the secret."
+      description="Paste what your server received. Your browser checks it: nothing is sent, not even the secret."
     >
       <form onSubmit={onSubmit(check)}>
         <Stack gap="md">
@@ -45,7 +44,7 @@ export const Verify = () => {
             <Button type="submit" variant="default" disabled={header === '' || secret === ''}>
               Verify signature
             </Button>
-            {body === '' && header !== '' && <span className="dim">An empty body is checked as such.</span>}
+            {body === '' && header !== '' && <span className="dim">The body is empty and is checked as empty.</span>}
           </Group>
           <div role="status" aria-live="polite">
             {verdict && (
