@@ -9,7 +9,7 @@ import type { Channel } from './assistant.ts';
 export type ChannelChange = { connected?: boolean; token?: string | null; limitPerMinute?: number };
 
 export const OPEN_CHANNEL_WARNING =
-  'This channel is open: whoever knows a session_id can continue that conversation. Set a verify token to close it.';
+  'This channel is open: anyone who knows a session_id can continue that conversation. Set a verify token to prevent this.';
 
 /**
  * The change as one write of the fields it names: of two changes at once each keeps its own. `expected` is what the channel

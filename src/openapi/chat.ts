@@ -7,8 +7,8 @@ import { accepted, notFoundBehindTheDoor, ok, problems } from './responses.ts';
 const HEADERS = z.object({
   'Idempotency-Key': IdempotencyKey.optional().meta({
     description:
-      'For 24 h, requests with the same key count as the same request, whatever `session_id` and `message` say about it. ' +
-      'The same key with another session or message gets 422.',
+      'Decides for 24 h whether this request repeats an earlier one; session and message no longer do. The same key with ' +
+      'another session or message gets 422.',
   }),
   'X-Request-Id': z
     .string()

@@ -13,8 +13,8 @@ wrong field. An unknown path gets 404 \`not_found\`; a wrong method gets 405 \`m
 works wherever GET does. Bytes that are not an HTTP request get 400 \`malformed_request\`, 408 \`request_timeout\` or 431
 \`headers_too_large\`.
 
-Checks run in this order: 404 (channel), 401, 429, 413, 422. Failed authentication has a limit for each client address; only
-failing requests get 429 from it. Unknown fields of a request are ignored. New fields of a response come only with a new
+Checks run in this order: 404 (channel), 401, 429, 413, 422. Failing requests (401, unknown assistant) have a limit for each
+client address; above it, only failing requests get 429. Unknown fields of a request are ignored. New fields of a response come only with a new
 version.`;
 
 const bearer = (description: string) => ({ type: 'http', scheme: 'bearer', description }) as const;

@@ -1,5 +1,6 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import type { Locator } from 'playwright-core';
 import { expect, onTestFinished, test } from 'vitest';
 import { useBrowser } from '../support/browser.ts';
 import { eventually } from '../support/eventually.ts';
@@ -55,7 +56,50 @@ test('the queues show themselves to an owner in a browser, and ask for nothing e
   await page.getByText('deliveries').first().waitFor();
 
   expect(await page.title()).toContain('Parley queues');
+  await page.getByRole('link', { name: 'Dashboard' }).click();
+  await page.getByRole('link', { name: 'Queues' }).waitFor();
 });
+
+test.for(['light', 'dark'] as const)('the queues follow the colours chosen in the dashboard: %s', async (chosen) => {
+  const { cookie } = await anOperator(stack);
+  const other = chosen === 'dark' ? 'light' : 'dark';
+  const page = await browser.open(stack.url, { cookie: cookie(), colorScheme: other });
+  await page.goto('/operator/');
+  await page.evaluate(`localStorage.setItem('mantine-color-scheme-value', '${chosen}')`);
+
+  await page.goto('/operator/queues');
+  await page.getByText('deliveries').first().waitFor();
+
+  const background = await page.evaluate<string>('getComputedStyle(document.body).backgroundColor');
+  const [red = 0] = (/\d+/.exec(background) ?? []).map(Number);
+  expect(red > 128 ? 'light' : 'dark').toBe(chosen);
+});
+
+const edgesOf = async (locator: Locator) => {
+  const { x, width } = (await locator.boundingBox()) ?? { x: NaN, width: NaN };
+  return { left: x, right: x + width };
+};
+
+test.for([360, 390, 1280])(
+  'at %i pixels all tabs of a queue are in sight, and nothing covers the way back',
+  async (width) => {
+    const { cookie } = await anOperator(stack);
+    const page = await browser.open(stack.url, { cookie: cookie(), viewport: { width, height: 800 } });
+
+    await page.goto('/operator/queues/queue/turns');
+    const tabs = page.locator('[class^="statusTabs-"] > li');
+    await tabs.first().waitFor();
+
+    const all = await Promise.all((await tabs.all()).map(edgesOf));
+    expect(all.length).toBeGreaterThan(6);
+    expect(all.filter(({ left, right }) => !(left >= 0 && right <= width))).toEqual([]);
+    const title = await edgesOf(page.getByText('Parley queues').first());
+    const back = await edgesOf(page.getByRole('link', { name: 'Dashboard' }));
+    const actions = await edgesOf(page.locator('[class^="actions-"]').first());
+    expect(back.left).toBeGreaterThan(title.right);
+    expect(back.right).toBeLessThan(actions.left);
+  },
+);
 
 test('the queues stay shut without a sign-in', async () => {
   browser.expectComplaint(/status of 401/, /status of 404/); // the second: no icon either

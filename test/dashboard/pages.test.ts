@@ -5,6 +5,7 @@ import { PAGES } from '../support/dashboard-pages.ts';
 import { go } from '../support/dashboard.ts';
 import { eventually } from '../support/eventually.ts';
 import { barriersIn, overflowOf } from '../support/page.ts';
+import { openReceiver } from '../support/receiver.ts';
 import { type Scene, setScene } from '../support/scene.ts';
 import { useStack } from '../support/stack.ts';
 
@@ -44,6 +45,57 @@ test.for(['light', 'dark'] as const)('the sign-in keeps nobody out, in %s', asyn
 
   expect(await barriersIn(page)).toEqual([]);
   expect(await overflowOf(page)).toBe(0);
+});
+
+test.for([360, 390, 1280])('at %i pixels every delivery names its endpoint by its path', async (width) => {
+  const page = await browser.open(stack.url, { cookie: scene.cookie, viewport: { width, height: 740 } });
+
+  await go(page, `/assistants/${scene.assistantId}/deliveries`);
+
+  const paths = page.locator('.delivery-path');
+  const texts = await paths.allInnerTexts();
+  expect(texts.length).toBe(await page.getByRole('list', { name: 'Deliveries' }).getByRole('listitem').count());
+  expect(new Set(texts)).toEqual(new Set(['/hooks/parley', '/crm/events', '/archive']));
+  const cut = await page.evaluate<number>(
+    `[...document.querySelectorAll('.delivery-path')].filter((one) => one.scrollWidth > one.clientWidth).length`,
+  );
+  expect([await paths.first().isVisible(), cut]).toEqual([true, 0]);
+});
+
+test('a button that asks for a person says so, without its code', async () => {
+  const page = await browser.open(stack.url, { cookie: scene.cookie });
+
+  await go(page, `/assistants/${scene.assistantId}/try`);
+  await page.getByLabel('Message').fill('Can I bring my dog?');
+  await page.getByRole('button', { name: 'Send' }).click();
+  await page.getByText('asks for a person').waitFor();
+
+  expect(await page.getByRole('log').innerText()).not.toMatch(/escalate|user_requested/);
+});
+
+test('a receiver that is too slow is told as such', async () => {
+  const silent = await openReceiver({ respond: () => new Promise(() => undefined) });
+  const { endpoint } = await stack.service.endpoints.addEndpoint(scene.assistantId, { url: silent.url });
+  const page = await browser.open(stack.url, { cookie: scene.cookie });
+
+  await go(page, `/assistants/${scene.assistantId}/webhooks/${endpoint.endpointId}`);
+  await page.getByRole('button', { name: 'Send test event' }).click();
+  const line = page.getByRole('listitem').filter({ hasText: 'Your server did not answer in time' });
+  await line.waitFor();
+
+  expect(await line.innerText()).toMatch(/more than 5 s/);
+  expect(await page.getByText('Your server answered in time').count()).toBe(0);
+  await silent.close();
+});
+
+test('the import says what replacing removes, and the settings what a duplicate is', async () => {
+  const page = await browser.open(stack.url, { cookie: scene.cookie });
+
+  await go(page, `/assistants/${scene.assistantId}/knowledge`);
+  await page.getByRole('button', { name: 'Import' }).click();
+  await page.getByText('The existing entries are removed after the new ones are imported.').waitFor();
+  await go(page, `/assistants/${scene.assistantId}/settings`);
+  await page.getByText('A message repeated within this time gets the same reply.').waitFor();
 });
 
 test('the menu of a phone opens, leads on and closes', async () => {

@@ -1,6 +1,8 @@
 import { Link } from 'wouter';
+import { at } from '../../api.ts';
 import { When } from '../../parts/when.tsx';
-import type { DeliveryRow } from '../../types.ts';
+import { useRead } from '../../query.ts';
+import type { DeliveryRow, Endpoints } from '../../types.ts';
 import { Outcome } from './outcome.tsx';
 
 export const addressOf = (id: string, deliveryId: string): string =>
@@ -23,7 +25,9 @@ const Target = ({ url }: { url: string | null }) => {
   );
 };
 
-const Row = ({ id, row, withUrl }: { id: string; row: DeliveryRow; withUrl: boolean }) => (
+type RowProps = { id: string; row: DeliveryRow; withUrl: boolean; url: string | null };
+
+const Row = ({ id, row, withUrl, url }: RowProps) => (
   <li>
     <Link className="row delivery" to={addressOf(id, row.deliveryId)}>
       <span className="delivery-outcome">
@@ -36,7 +40,7 @@ const Row = ({ id, row, withUrl }: { id: string; row: DeliveryRow; withUrl: bool
         {row.event}
         {row.redelivery && <span className="tag">resent</span>}
       </span>
-      {withUrl && <Target url={row.url} />}
+      {withUrl && <Target url={url} />}
       <span className="delivery-ms dim num">{row.ms === null ? '' : `${Math.round(row.ms)} ms`}</span>
       <span className="delivery-at dim">
         <When at={row.createdAt} />
@@ -46,10 +50,16 @@ const Row = ({ id, row, withUrl }: { id: string; row: DeliveryRow; withUrl: bool
 );
 
 /** Newest first, one line each, every one a link to what was sent and what came back. */
-export const DeliveryRows = ({ id, rows, withUrl = true }: { id: string; rows: DeliveryRow[]; withUrl?: boolean }) => (
-  <ul className="rows deliveries" aria-label="Deliveries" data-url={withUrl}>
-    {rows.map((row) => (
-      <Row key={row.deliveryId} id={id} row={row} withUrl={withUrl} />
-    ))}
-  </ul>
-);
+export const DeliveryRows = ({ id, rows, withUrl = true }: { id: string; rows: DeliveryRow[]; withUrl?: boolean }) => {
+  const read = useRead<Endpoints>(at`/assistants/${id}/endpoints`, { enabled: withUrl });
+  // A waiting delivery has no URL yet: it goes to the one that its endpoint has then.
+  const urlOf = ({ url, endpointId }: DeliveryRow): string | null =>
+    url ?? read.data?.endpoints.find((one) => one.endpointId === endpointId)?.url ?? null;
+  return (
+    <ul className="rows deliveries" aria-label="Deliveries" data-url={withUrl}>
+      {rows.map((row) => (
+        <Row key={row.deliveryId} id={id} row={row} withUrl={withUrl} url={urlOf(row)} />
+      ))}
+    </ul>
+  );
+};
