@@ -1,5 +1,7 @@
 import { availableParallelism } from 'node:os';
 import { defineConfig } from 'vitest/config';
+import { unitTests } from './test/support/kinds.ts';
+import { LongestFirst } from './test/support/longest-first.ts';
 import { plantFault } from './test/support/planted.ts';
 
 const NODE_NEEDED = 24;
@@ -10,18 +12,32 @@ if (Number(process.versions.node.split('.')[0]) < NODE_NEEDED) {
   );
 }
 
+const unit = unitTests();
+
 export default defineConfig({
   plugins: process.env.PLANT ? [plantFault(process.env.PLANT)] : [],
   test: {
     // A transform kept on disk would hide a planted fault, or worse, plant it into honest runs.
     fsModuleCache: !process.env.PLANT,
-    include: ['test/**/*.test.ts', 'packages/**/*.test.ts'],
-    globalSetup: ['test/support/global-setup.ts'],
     // A process for each file: files start servers, handle signals and count what is left open.
     pool: 'forks',
-    maxWorkers: Math.min(4, Math.max(2, availableParallelism())),
+    // One more than there are processors: most files wait for a service or a deadline a good part of their time.
+    maxWorkers: Math.min(4, availableParallelism() + 1),
+    sequence: { sequencer: LongestFirst },
     testTimeout: 30_000,
     hookTimeout: 60_000,
     teardownTimeout: 20_000,
+    projects: [
+      {
+        extends: true,
+        test: {
+          name: 'service',
+          include: ['test/**/*.test.ts', 'packages/**/*.test.ts'],
+          exclude: [...unit, '**/node_modules/**'],
+          globalSetup: ['test/support/global-setup.ts'],
+        },
+      },
+      { extends: true, test: { name: 'unit', include: unit } },
+    ],
   },
 });

@@ -1,5 +1,5 @@
 /**
- * `npm run bench:page`: writes the tables of the last whole run into docs/performance.md, between its marks, and the
+ * `npm run bench -- page`: writes the tables of the last whole run into docs/performance.md, between its marks, and the
  * picture beside it.
  */
 import { readFileSync, writeFileSync } from 'node:fs';

@@ -1,6 +1,6 @@
 /**
  * `npm run bench`: every part in turn, one table at the end, and `bench/results/latest.json`. Named parts alone:
- * `npm run bench:hot`. Ends non-zero when a limit of bench/limits.ts is missed.
+ * `npm run bench -- hot`. Ends non-zero when a limit of bench/limits.ts is missed.
  */
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
@@ -90,7 +90,7 @@ const main = async (asked: string[]): Promise<void> => {
   console.log(tableOf(figures));
   const seconds = Math.round((Date.now() - startedAt.getTime()) / 1000);
   console.log(`\n${seconds} s, ${options.rounds} rounds of ${options.seconds} s after ${options.warmUpSeconds} s`);
-  const command = whole ? 'npm run bench' : names.map((name) => `npm run bench:${name}`).join(' ');
+  const command = whole ? 'npm run bench' : `npm run bench -- ${names.join(' ')}`;
   const record = { at: startedAt, seconds, command, commit: commitOf(), machine: machine(), options, parts };
   const folder = whole ? RESULTS.whole : RESULTS.part;
   mkdirSync(folder, { recursive: true });

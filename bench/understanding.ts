@@ -1,5 +1,5 @@
 /**
- * The second half of `npm run bench:engine`: what meaning costs. A turn that needs the model, alone; turns that do not, while
+ * The second half of `npm run bench -- engine`: what meaning costs. A turn that needs the model, alone; turns that do not, while
  * fifty a second do; the event loop, and memory. 2,000 entries; the vectors of most are made up, since only their number counts.
  */
 import { readFileSync } from 'node:fs';

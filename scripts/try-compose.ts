@@ -6,7 +6,7 @@ import { freePort } from './services/place.ts';
 // For those who have Docker: builds the image, starts the stack of docker-compose.yml, makes its owner, signs in, sends a
 // turn, asks the doctor, and takes it all down. Under a project name of its own, so that a stack in use is not touched.
 
-const USAGE = 'usage: npm run try:compose [-- --keep]   (--keep leaves the stack up, and says how to reach it)';
+const USAGE = 'usage: node scripts/run.js compose [--keep]   (--keep leaves the stack up, and says how to reach it)';
 const OWNER = 'owner@example.com';
 
 const args = process.argv.slice(2);

@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { readFileSync, readdirSync } from 'node:fs';
-import { constants } from 'node:os';
+import { constants, setPriority } from 'node:os';
 import { setTimeout as pause } from 'node:timers/promises';
 import { guard } from './guard.js';
 
@@ -72,9 +72,10 @@ const endGroup = async (group) => {
 
 /**
  * Runs one command in a process group of its own, to its end: `{status, stopped}`. Signals reach the group through us,
- * once; if we are killed, the guard ends the group.
+ * once; if we are killed, the guard ends the group. `aside`: it runs beside another command, so it yields the processor to
+ * it, and says what it has to say in one piece at its end.
  */
-export const start = ([command, ...args], { cwd, env }) =>
+export const start = ([command, ...args], { cwd, env, aside = false }) =>
   new Promise((resolve) => {
     let stopped = false;
     // Before there is anything to stop: a signal in between would end us, and the command would live on.
@@ -82,17 +83,23 @@ export const start = ([command, ...args], { cwd, env }) =>
       stopped = true;
       if (child.pid !== undefined) signalGroup(child.pid, signal);
     });
-    const child = spawn(command, args, { cwd, env, stdio: 'inherit', detached: true });
+    const output = [];
+    const stdio = aside ? ['ignore', 'pipe', 'pipe'] : 'inherit';
+    const child = spawn(command, args, { cwd, env, stdio, detached: true });
+    child.stdout?.on('data', (data) => output.push(data));
+    child.stderr?.on('data', (data) => output.push(data));
+    if (aside && child.pid !== undefined) setPriority(child.pid, constants.priority.PRIORITY_BELOW_NORMAL);
     const unguard = guard(child.pid === undefined ? 'none' : -child.pid, GUARD_SECONDS);
     const end = async (status) => {
       if (child.pid !== undefined) await endGroup(child.pid);
       forget();
       unguard();
+      process.stdout.write(Buffer.concat(output));
       resolve({ status, stopped });
     };
     child.on('error', (cause) => {
       console.error(`${command}: ${cause.message}`);
       if (child.pid === undefined) void end(1);
     });
-    child.on('exit', (code, signal) => void end(statusOf(code, signal)));
+    child.on(aside ? 'close' : 'exit', (code, signal) => void end(statusOf(code, signal)));
   });

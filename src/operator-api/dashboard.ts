@@ -76,7 +76,7 @@ const files = (folder: string): Router => {
 };
 
 const NOT_BUILT =
-  'The dashboard has not been built here. "npm run build:dashboard" builds it; then start the API again.\n';
+  'The dashboard has not been built here. "node scripts/run.js build dashboard" builds it; then start the API again.\n';
 
 type Dependencies = { tls: boolean; logger: Logger; folder?: string };
 

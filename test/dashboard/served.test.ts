@@ -118,7 +118,7 @@ test('what is not built is said once in the log and plainly at its address', asy
   const second = await look(`${url}/operator/account`);
 
   expect([first.status, second.status]).toEqual([404, 404]);
-  expect(await first.text()).toContain('npm run build:dashboard');
+  expect(await first.text()).toContain('node scripts/run.js build dashboard');
   expect(warn).toHaveBeenCalledTimes(1);
 });
 

@@ -1,5 +1,5 @@
 /**
- * `npm run eval:ablation` takes one word list after the other out of the engine and measures the tune halves: by words alone,
+ * `npm run eval -- ablation` takes one word list after the other out of the engine and measures the tune halves: by words alone,
  * and with meaning, each domain by a fit to the others.
  */
 import { execFileSync } from 'node:child_process';

@@ -25,8 +25,11 @@ beforeAll(async () => {
 afterAll(async () => guarded.dispose());
 
 const run = async (args: string[], env: Record<string, string>): Promise<{ status: number | null; said: string }> => {
-  const { PATH = '', HOME = '' } = process.env;
-  const child = spawn(process.execPath, args, { env: { PATH, HOME, ...env }, stdio: ['ignore', 'pipe', 'pipe'] });
+  const { PATH = '', HOME = '', NODE_COMPILE_CACHE = '' } = process.env;
+  const child = spawn(process.execPath, args, {
+    env: { PATH, HOME, NODE_COMPILE_CACHE, ...env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
   let said = '';
   for (const stream of [child.stdout, child.stderr]) stream.on('data', (data: Buffer) => (said += data.toString()));
   const status = await new Promise<number | null>((resolve) => child.on('close', resolve));

@@ -40,7 +40,7 @@ test(
   () =>
     withStack(async (stack) => {
       const killed = spawn(process.execPath, ['test/support/semantic-worker.ts'], {
-        env: { PATH: process.env.PATH, ...stack.env },
+        env: { PATH: process.env.PATH, NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE, ...stack.env },
         stdio: ['ignore', 'pipe', 'inherit'],
       });
       await once(killed.stdout, 'data');

@@ -8,12 +8,13 @@ export type AdminRun = { status: number; stdout: string; stderr: string; ms: num
 /** The command as people type it, on the service that `env` names and no other. */
 export const runAdmin = (env: Record<string, string>, args: string[]): Promise<AdminRun> => {
   const startedAt = performance.now();
-  const { PATH = '' } = process.env;
+  // With what Node compiled for the one before it, a process starts in two thirds of the time.
+  const { PATH = '', NODE_COMPILE_CACHE = '' } = process.env;
   return new Promise((resolve) => {
     execFile(
       process.execPath,
       [join(ROOT, 'scripts/admin.ts'), ...args],
-      { cwd: ROOT, env: { PATH, ...env } },
+      { cwd: ROOT, env: { PATH, NODE_COMPILE_CACHE, ...env } },
       (failure, stdout, stderr) => {
         const status = failure === null ? 0 : Number(failure.code ?? -1);
         resolve({ status, stdout, stderr, ms: performance.now() - startedAt });

@@ -1,0 +1,119 @@
+import { join } from 'node:path';
+
+/** What each command of `scripts/run.js` needs, and the programs it stands for. */
+export const targetsIn = (root) => {
+  const tool = (name) => join(root, 'node_modules/.bin', name);
+  const node = (file, ...options) => ['node', ...options, file];
+
+  const TYPES = [[tool('tsc')], [tool('tsc'), '-p', 'dashboard']];
+  const FORMAT = [tool('biome'), 'format', '.'];
+  const RULES = [tool('oxlint'), '--type-aware'];
+  const VITEST = [tool('vitest'), 'run'];
+  const VITE = [tool('vite'), 'dashboard', '--config', 'dashboard/vite.config.ts'];
+
+  const CODE = ['packages'];
+  const PAGES = [...CODE, 'dashboard'];
+  const MODEL = [...CODE, 'semantic'];
+  const ALL = [...PAGES, 'redis', 'mongodb', 'semantic'];
+  const BROWSER = [...ALL, 'chromium'];
+
+  const typecheck = { needs: CODE, commands: () => TYPES };
+  const format = {
+    needs: CODE,
+    commands: (args) => [[tool('biome'), 'format', '--write', ...(args.length > 0 ? args : ['.'])]],
+  };
+  const running = (file) => (args) => [[...node(file), ...args]];
+
+  return {
+    quickstart: { needs: ALL, talkative: true, commands: running('scripts/quickstart.ts') },
+    dev: {
+      needs: ALL,
+      talkative: true,
+      commands: running('scripts/dev.ts'),
+      parts: { dashboard: { needs: CODE, commands: (args) => [[...VITE, ...args]] } },
+    },
+    // Everything, or only what is named: then a test asks the set-up itself for what it needs (scripts/services/found.ts).
+    test: {
+      needs: (args) => (args.length === 0 ? BROWSER : CODE),
+      talkative: true,
+      commands: (args) =>
+        args.length === 0 ? [VITEST] : [[...VITEST, ...args.flatMap((arg) => (arg === '--unit' ? UNIT : arg))]],
+      beside: (args) => (args.length === 0 ? [...TYPES, FORMAT, RULES] : []),
+    },
+    planted: { needs: BROWSER, talkative: true, commands: () => [node('scripts/planted.ts')] },
+    lint: {
+      needs: CODE,
+      commands: () => [...TYPES, FORMAT, RULES],
+      parts: { types: typecheck, format },
+    },
+    typecheck,
+    format,
+    eval: {
+      needs: MODEL,
+      commands: running('scripts/eval.ts'),
+      parts: {
+        fit: { needs: MODEL, commands: running('test/eval/fit.ts') },
+        ablation: { needs: MODEL, commands: running('test/eval/ablation.ts') },
+      },
+    },
+    bench: {
+      needs: ALL,
+      commands: running('bench/run.ts'),
+      parts: {
+        order: { needs: ALL, talkative: true, commands: running('bench/order.ts') },
+        isolation: { needs: ALL, talkative: true, commands: running('bench/isolation.ts') },
+        page: { needs: CODE, commands: running('bench/page.ts') },
+        engine: {
+          needs: MODEL,
+          commands: () => [node('bench/engine.ts', '--expose-gc'), node('bench/understanding.ts')],
+        },
+      },
+    },
+    chaos: {
+      needs: ALL,
+      talkative: true,
+      commands: running('chaos/delivery.ts'),
+      parts: { delivery: { needs: ALL, talkative: true, commands: running('chaos/delivery.ts') } },
+    },
+    screenshots: { needs: BROWSER, talkative: true, commands: () => [node('scripts/screenshots.ts')] },
+    admin: { needs: CODE, commands: running('scripts/admin.ts') },
+
+    // One process each, as a supervisor of your own would start it.
+    start: {
+      parts: {
+        api: { needs: PAGES, commands: running('src/main.ts') },
+        'reply-worker': { needs: MODEL, commands: running('workers/reply/main.ts') },
+        'delivery-worker': { needs: CODE, commands: running('workers/delivery/main.ts') },
+      },
+    },
+    build: {
+      parts: {
+        dashboard: { needs: PAGES, talkative: true, commands: () => [] },
+        client: { needs: CODE, commands: () => [['npm', 'pack', './packages/client']] },
+      },
+    },
+    compose: { needs: [], commands: running('scripts/try-compose.ts') },
+
+    // Says how to start the services, for a test run that was started without this launcher.
+    locate: { needs: (args) => (args.length > 0 ? args : ['redis', 'mongodb']), tells: true },
+  };
+};
+
+const UNIT = ['--project', 'unit'];
+
+/** The target of a command line, and what is left of it as arguments; undefined where there is none. */
+export const findTarget = (targets, [name, ...args]) => {
+  const target = Object.hasOwn(targets, name ?? '') ? targets[name] : undefined;
+  const part = target?.parts && Object.hasOwn(target.parts, args[0] ?? '') ? target.parts[args[0]] : undefined;
+  if (part) return { ...part, args: args.slice(1) };
+  return target?.needs && { ...target, args };
+};
+
+export const usageOf = (targets) =>
+  Object.entries(targets)
+    .flatMap(([name, { needs, parts }]) => {
+      const inside = parts ? Object.keys(parts).join('|') : '';
+      if (!needs) return `${name} ${inside}`;
+      return inside ? `${name} [${inside}]` : name;
+    })
+    .join('\n  ');
