@@ -43,7 +43,9 @@ const explain = (cause: unknown): string =>
   cause instanceof StartError ? cause.message : explainFailure(cause, process.env);
 
 const main = async (): Promise<number> => {
-  const { values } = parseArgs({ options: { exit: { type: 'boolean', default: false } } });
+  const { values } = parseArgs({
+    options: { exit: { type: 'boolean', default: false }, watch: { type: 'boolean', default: false } },
+  });
   const settings = readSettings(process.env);
   const files = filesIn(settings.dir);
   const claim = claimSingle(files.lock, 'quickstart.ts');
@@ -58,6 +60,7 @@ const main = async (): Promise<number> => {
       root: ROOT,
       env: process.env,
       settings,
+      watch: values.watch,
       terminal,
       signal: stopping.signal,
       defer: (one) => undo.push(one),
@@ -65,7 +68,9 @@ const main = async (): Promise<number> => {
         supervisor = made;
       },
     });
-    terminal.show(await welcome({ ...opened, dir: relative(ROOT, settings.dir) || '.', stays: !values.exit }));
+    terminal.show(
+      await welcome({ ...opened, dir: relative(ROOT, settings.dir) || '.', stays: !values.exit, watch: values.watch }),
+    );
     if (!values.exit) await whenAsked();
     return 0;
   } catch (cause) {

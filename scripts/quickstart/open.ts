@@ -10,6 +10,7 @@ import { SHOP } from './shop.ts';
 import { openStores } from './stores.ts';
 import { createSupervisor, type Supervisor } from './supervisor.ts';
 import type { Terminal } from './terminal.ts';
+import { openPretty } from './watch.ts';
 
 /** `.local/quickstart.json`: what other commands of this clone need to reach what runs. */
 export type QuickstartState = {
@@ -32,6 +33,8 @@ type Options = {
   root: string;
   env: NodeJS.ProcessEnv;
   settings: Settings;
+  /** For those who change the code: restarts on change, logs on the terminal, the dashboard from its sources. */
+  watch: boolean;
   terminal: Terminal;
   signal: AbortSignal;
   /** Takes what is to be undone at the end, last in, first out. */
@@ -45,13 +48,13 @@ const plural = (count: number, what: string): string => `${count} ${what}${count
 
 /** Services, demo, processes, first turn: all there is between an installed clone and a service one can talk to. */
 export const openQuickstart = async (options: Options): Promise<{ state: QuickstartState; firstTurn: FirstTurn }> => {
-  const { root, settings, terminal, signal, defer } = options;
+  const { root, settings, watch, terminal, signal, defer } = options;
   const { counts } = settings;
   const files = filesIn(settings.dir);
   rmSync(files.state, { force: true }); // one that was killed could not take its own away
 
   const told = { ...options.env, ...keepSecrets(files.secrets, options.env), WEBHOOK_ALLOW_PRIVATE: 'true' };
-  const plan = await planProcesses({ env: told, counts }, terminal.say); // first: a bad setting is told at once
+  const plan = await planProcesses({ env: told, counts, watch }, terminal.say); // first: a bad setting is told at once
 
   const stores = await terminal.step(
     'services',
@@ -96,6 +99,7 @@ export const openQuickstart = async (options: Options): Promise<{ state: Quickst
     env,
     logDir: files.logs,
     say: terminal.say,
+    ...(watch && { show: await openPretty() }),
     onChange: ({ api = [], replyWorker = [], deliveryWorker = [] }) => {
       state.pids = { api, replyWorker, deliveryWorker };
       if (published) publish();

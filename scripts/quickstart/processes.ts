@@ -1,6 +1,7 @@
 import { readConfig } from '../../src/platform/config.ts';
 import { type Counts, choosePort, freePorts, hostToReach } from './settings.ts';
 import type { ChildSpec } from './supervisor.ts';
+import { dashboardSpec, WATCH_ARGS } from './watch.ts';
 
 const ANSWER_WITHIN_MS = 1000;
 
@@ -11,13 +12,14 @@ export type Plan = { baseUrls: [string, ...string[]]; receiverUrl: string; recei
 
 /** Every process with its port: a restarted one comes back where its callers look for it. */
 export const planProcesses = async (
-  { env, counts }: { env: NodeJS.ProcessEnv; counts: Counts },
+  { env, counts, watch }: { env: NodeJS.ProcessEnv; counts: Counts; watch: boolean },
   say: (line: string) => void,
 ): Promise<Plan> => {
   const { HOST, TLS_CERT_FILE } = readConfig(env);
   const at = (port: number, scheme = 'http'): string => `${scheme}://${hostToReach(HOST)}:${port}`;
   const apiAt = (port: number): string => at(port, TLS_CERT_FILE === undefined ? 'http' : 'https');
 
+  const main = (file: string): string[] => [...(watch ? WATCH_ARGS : []), file];
   const firstPort = await choosePort(env, HOST, say);
   const free = await freePorts(counts.api + counts.replyWorker + counts.deliveryWorker);
   const [receiverPort = 0] = free.splice(0, 1);
@@ -27,16 +29,16 @@ export const planProcesses = async (
     (port, index): ChildSpec => ({
       name: `api-${index + 1}`,
       kind: 'api',
-      args: ['src/main.ts'],
+      args: main('src/main.ts'),
       env: { PORT: String(port) },
       isReady: isReadyAt(`${apiAt(port)}/readyz`),
     }),
   );
-  const worker = (kind: string, name: string, main: string, count: number): ChildSpec[] =>
+  const worker = (kind: string, name: string, file: string, count: number): ChildSpec[] =>
     free.splice(0, count).map((port, index) => ({
       name: `${name}-${index + 1}`,
       kind,
-      args: [main],
+      args: main(file),
       env: { WORKER_HEALTH_PORT: String(port) },
       isReady: isReadyAt(`${at(port)}/readyz`),
     }));
@@ -48,6 +50,7 @@ export const planProcesses = async (
       ...api,
       ...worker('replyWorker', 'reply-worker', 'workers/reply/main.ts', counts.replyWorker),
       ...worker('deliveryWorker', 'delivery-worker', 'workers/delivery/main.ts', counts.deliveryWorker),
+      ...(watch ? [dashboardSpec(apiAt(firstPort))] : []),
     ],
   };
 };

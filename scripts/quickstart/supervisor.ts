@@ -1,4 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process';
+import type { Readable } from 'node:stream';
 import { closeSync, mkdirSync, openSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Guard, startGuard } from '../services/guard.ts';
@@ -28,6 +29,8 @@ export type SupervisorOptions = {
   /** From SIGTERM to SIGKILL when stopping. */
   stopMs?: number;
   readyMs?: number;
+  /** Takes what processes write to standard output, in place of their log files. */
+  show?: (output: Readable) => void;
 };
 
 export type Supervisor = {
@@ -55,7 +58,7 @@ const isRunning = (child: Child): boolean =>
  * they are stopped in order; a guard ends each of them if we are killed.
  */
 export const createSupervisor = (options: SupervisorOptions): Supervisor => {
-  const { cwd, env, logDir, say, onChange, stopMs = 20_000, readyMs = 30_000 } = options;
+  const { cwd, env, logDir, say, onChange, show, stopMs = 20_000, readyMs = 30_000 } = options;
   const children = new Map<string, Child>();
   let stopping = false;
   let stopped: Promise<boolean> | undefined;
@@ -75,10 +78,11 @@ export const createSupervisor = (options: SupervisorOptions): Supervisor => {
     const started = spawn(process.execPath, spec.args, {
       cwd,
       env: { ...env, ...spec.env },
-      stdio: ['ignore', spec.talks ? 'inherit' : log, log],
+      stdio: ['ignore', spec.talks ? 'inherit' : show ? 'pipe' : log, show ? 'pipe' : log],
       detached: true,
     });
     closeSync(log);
+    for (const output of [started.stdout, started.stderr]) if (output) show?.(output);
     child.process = started;
     child.startedAt = Date.now();
     child.guard.watch(started.pid);

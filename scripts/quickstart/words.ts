@@ -19,10 +19,10 @@ const curlFor = ({ baseUrl, apiKey }: QuickstartState): string[] => [
 const actionWords = (type: string, payload: string): string =>
   type === 'escalate' ? 'asks for a person' : `${type} ${payload}`;
 
-type Opened = { state: QuickstartState; firstTurn: FirstTurn; dir: string; stays: boolean };
+type Opened = { state: QuickstartState; firstTurn: FirstTurn; dir: string; stays: boolean; watch: boolean };
 
 /** What a newcomer needs next. Only pages that answer are named. */
-export const welcome = async ({ state, firstTurn, dir, stays }: Opened): Promise<string[]> => {
+export const welcome = async ({ state, firstTurn, dir, stays, watch }: Opened): Promise<string[]> => {
   const { baseUrl, dashboardUrl, assistantId, operator } = state;
   const [dashboard, openApi] = await Promise.all([isThere(dashboardUrl), isThere(`${baseUrl}/openapi.json`)]);
   const actions = firstTurn.suggestedActions.map(
@@ -57,6 +57,7 @@ export const welcome = async ({ state, firstTurn, dir, stays }: Opened): Promise
     '',
     ...curlFor(state),
     '',
+    ...(watch ? ['A saved file restarts the processes that have loaded it.'] : []),
     'Each event is shown here as it arrives. Ctrl-C stops everything; the data stays.',
   ];
 };

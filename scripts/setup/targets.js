@@ -29,7 +29,7 @@ export const targetsIn = (root) => {
     dev: {
       needs: ALL,
       talkative: true,
-      commands: running('scripts/dev.ts'),
+      commands: (args) => [[...node('scripts/quickstart.ts'), '--watch', ...args]],
       parts: { dashboard: { needs: CODE, commands: (args) => [[...VITE, ...args]] } },
     },
     // Everything, or only what is named: then a test asks the set-up itself for what it needs (scripts/services/found.ts).
