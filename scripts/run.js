@@ -47,6 +47,8 @@ const main = async () => {
     runAll(target.commands(args), options),
     runAll(target.beside?.(args) ?? [], { ...options, aside: true }),
   ]);
+  if (statuses[1] !== 0)
+    console.error('Types, format or lint rules failed: what they said stands above, between the tests.');
   return statuses.find((status) => status !== 0) ?? 0;
 };
 
