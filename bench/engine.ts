@@ -1,7 +1,7 @@
 /** `npm run bench -- engine`: time of a turn in the retrieval engine, and memory of its index, with 2,000 entries. */
 import { createRetrievalEngine } from '../workers/reply/engines/retrieval/engine.ts';
 import type { AssistantProfile, KnowledgeEntry } from '../workers/reply/engines/engine.ts';
-import { decideLanguage } from '../src/turns/language.ts';
+import { decideLanguage } from '../src/language/decide.ts';
 import { BASES, loadBase, loadChatMessages, loadQuestions } from '../test/eval/sets.ts';
 
 const ENTRIES = 2000;

@@ -8,7 +8,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { performance } from 'node:perf_hooks';
 import { Pool } from 'undici';
-import { newWebhookSecret, signEvent } from '../src/events/signature.ts';
+import { newWebhookSecret, signEvent } from '../src/webhooks/signature.ts';
 import { createSender } from '../workers/delivery/send.ts';
 
 const N = Number(process.env.BENCH_N ?? 10_000);

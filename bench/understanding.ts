@@ -7,7 +7,7 @@ import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { readConfig } from '../src/platform/config.ts';
 import { createLogger } from '../src/platform/logger.ts';
-import { decideLanguage } from '../src/turns/language.ts';
+import { decideLanguage } from '../src/language/decide.ts';
 import { BASES, loadBase, loadQuestions, loadUnseen, UNSEEN_BASES } from '../test/eval/sets.ts';
 import { enginesOf } from '../test/support/semantic.ts';
 import { openEmbedder } from '../workers/reply/embedder/embedder.ts';

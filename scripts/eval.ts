@@ -4,7 +4,7 @@
  * the model.
  */
 import { parseArgs } from 'node:util';
-import { baseLanguage } from '../src/turns/language/base.ts';
+import { baseLanguage } from '../src/language/base.ts';
 import { countOf, LIMITS, limitsOf, shareOf } from '../test/eval/limits.ts';
 import { type Measured, measureAnswers, measureLanguage, type Outcome } from '../test/eval/measure.ts';
 import {

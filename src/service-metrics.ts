@@ -1,9 +1,9 @@
 import type { LimitKind } from './assistants/rate-limit.ts';
-import type { DeliveryQueue } from './events/queue.ts';
+import type { DeliveryQueue } from './deliveries/queue.ts';
 import { serverNow } from './platform/clock.ts';
 import type { Metrics } from './platform/metrics.ts';
 import type { TurnQueue } from './turns/queue.ts';
-import type { Repetition } from './turns/begin.ts';
+import type { Repetition } from './turns/start-turn.ts';
 
 /** How an accepted turn ended: with an engine's answer, a handoff, a holding text, or by our fault. */
 export type CountTurn = (end: 'answered' | 'handoff' | 'held' | 'failed', seconds: number) => void;

@@ -1,7 +1,7 @@
 import { Worker } from 'bullmq';
 import type { Redis } from 'ioredis';
-import { TAKE_MS } from './conversations/hints.ts';
-import { createDeliverySweeps } from './conversations/sweep.ts';
+import { TAKE_MS } from './turns/leases.ts';
+import { createDeliverySweeps } from './deliveries/sweep.ts';
 import type { Config } from './platform/config.ts';
 import { createReadiness, openHealthServer } from './platform/health.ts';
 import type { Lifecycle } from './platform/lifecycle.ts';

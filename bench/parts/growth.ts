@@ -1,5 +1,5 @@
 import { conversationModels, type StoredConversation, type StoredPage } from '../../src/conversations/conversation.ts';
-import { createRecentDeliveries } from '../../src/conversations/delivery-list.ts';
+import { createRecentDeliveries } from '../../src/deliveries/list.ts';
 import { collectionOf } from '../../src/platform/mongo.ts';
 import { alternate, type Contender, costOf, loadFigures, type Round, runRound } from '../support/contender.ts';
 import { openCounters } from '../support/counters.ts';

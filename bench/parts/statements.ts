@@ -3,7 +3,7 @@ import { conversationModels } from '../../src/conversations/conversation.ts';
 import { acceptStatement } from '../../src/conversations/new-turn.ts';
 import { commitStatement } from '../../src/conversations/commit.ts';
 import { type AnswerableConversation, endTurn } from '../../src/conversations/turn-end.ts';
-import { dedupeKeyOf } from '../../src/conversations/line.ts';
+import { dedupeKeyOf } from '../../src/conversations/duplicates.ts';
 import { conversationKeyOf, newHomedId } from '../../src/platform/ids.ts';
 import { updateMany, type UpdateStatement } from '../../src/platform/mongo.ts';
 import { figureOf, type Part } from '../support/figures.ts';

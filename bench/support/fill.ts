@@ -1,8 +1,8 @@
 import type { mongo } from 'mongoose';
 import type { Message, RecentTurn, StoredConversation, StoredPage } from '../../src/conversations/conversation.ts';
 import { conversationModels, newborn, PAGE_SIZE } from '../../src/conversations/conversation.ts';
-import { newRecord } from '../../src/events/claims.ts';
-import { deliveryModel, neverSent, type StoredDelivery } from '../../src/events/delivery.ts';
+import { newRecord } from '../../src/deliveries/claims.ts';
+import { deliveryModel, neverSent, type StoredDelivery } from '../../src/deliveries/delivery.ts';
 import { conversationKeyOf, newHomedId, newId } from '../../src/platform/ids.ts';
 import { buildIndexes, collectionOf } from '../../src/platform/mongo.ts';
 import { type BenchAssistant, type Parley, QUESTIONS } from './parley.ts';

@@ -1,9 +1,9 @@
 import { type Command, Option } from 'commander';
-import { createRecentDeliveries } from '../../src/conversations/delivery-list.ts';
-import { OUTCOMES } from '../../src/events/delivery.ts';
-import { type DeliveryRow, toDeliveryView } from '../../src/events/delivery-view.ts';
-import { EVENT_KINDS } from '../../src/events/event.ts';
-import { type DeliveryFilter, LIST_MAX } from '../../src/events/list.ts';
+import { createRecentDeliveries } from '../../src/deliveries/list.ts';
+import { OUTCOMES } from '../../src/deliveries/delivery.ts';
+import { type DeliveryRow, toDeliveryView } from '../../src/deliveries/view.ts';
+import { EVENT_KINDS } from '../../src/webhooks/event.ts';
+import { type DeliveryFilter, LIST_MAX } from '../../src/deliveries/record-list.ts';
 import { ASSISTANT_OPTION, example, orNothingUnder, pointInTime, wholeNumber } from './arguments.ts';
 import { getAssistant } from './assistant.ts';
 import { awaitOutcome } from './delivery/outcome.ts';

@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
-import type { Endpoint, Pause } from '../../src/events/endpoint.ts';
-import { isPaused, MAX_OVERLAP_HOURS } from '../../src/events/endpoint.ts';
-import { EVENT_KINDS } from '../../src/events/event.ts';
+import type { Endpoint, Pause } from '../../src/webhooks/endpoint.ts';
+import { isPaused, MAX_OVERLAP_HOURS } from '../../src/webhooks/endpoint.ts';
+import { EVENT_KINDS } from '../../src/webhooks/event.ts';
 import { ASSISTANT_OPTION, commaList, example, orNothingUnder, wholeNumber } from './arguments.ts';
 import { getAssistant } from './assistant.ts';
 import { usage } from './failure.ts';

@@ -1,4 +1,4 @@
-import { DELIVERIES_QUEUE, type WakeUpJob } from '../../src/events/queue.ts';
+import { DELIVERIES_QUEUE, type WakeUpJob } from '../../src/deliveries/queue.ts';
 import type { Logger } from '../../src/platform/logger.ts';
 import { openQueues } from '../../src/platform/queue.ts';
 import type { Service } from '../../src/service.ts';

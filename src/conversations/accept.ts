@@ -17,7 +17,7 @@ import {
 import { type Accepted, type AcceptOptions, isAnnounced } from './accepted.ts';
 import { conversationModels, type StoredConversation } from './conversation.ts';
 import { acceptStatement, type NewTurn } from './new-turn.ts';
-import type { Settle } from './settle.ts';
+import type { Settle } from './resolve-duplicate.ts';
 
 /** How long an accept whose outcome is unknown is looked for before the caller is told 500. */
 const ACCEPT_DEADLINE_MS = 5_000;

@@ -1,5 +1,5 @@
 import type { RecentTurn, StoredConversation } from './conversation.ts';
-import type { ReceiversOf } from './outbox.ts';
+import type { ReceiversOf } from '../deliveries/outbox.ts';
 
 export type AcceptOptions = {
   receiversOf: ReceiversOf;

@@ -6,11 +6,11 @@ import {
   updateMany,
   type UpdateStatement,
 } from '../platform/mongo.ts';
-import { addMarks, type Clear, type Clearing, takenOut } from './clearing.ts';
+import { addMarks, type Clear, type Clearing, takenOut } from './compaction.ts';
 import { conversationModels, type RecentTurn, type StoredConversation } from './conversation.ts';
 import { lengthOfMessages } from './message-length.ts';
 import type { Messages } from './messages.ts';
-import { newOutboxEvent, type ReceiversOf } from './outbox.ts';
+import { newOutboxEvent, type ReceiversOf } from '../deliveries/outbox.ts';
 import type { AnswerableConversation, EndedTurn } from './turn-end.ts';
 
 export type Committed = {

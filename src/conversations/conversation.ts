@@ -1,6 +1,6 @@
 import { type Connection, Schema } from 'mongoose';
 import type { SuggestedAction } from '../assistants/suggested-action.ts';
-import type { ConversationEvent } from '../events/event.ts';
+import type { ConversationEvent } from '../webhooks/event.ts';
 
 export const CHANNELS = ['api', 'webhook', 'web', 'playground'] as const;
 export type ChannelName = (typeof CHANNELS)[number];

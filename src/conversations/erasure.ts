@@ -1,11 +1,11 @@
 import { type Connection, Schema } from 'mongoose';
-import type { DeliveryStore } from '../events/store.ts';
+import type { DeliveryStore } from '../deliveries/store.ts';
 import { serverDate, serverNow } from '../platform/clock.ts';
 import { homeRange } from '../platform/ids.ts';
 import { inTime } from '../platform/in-time.ts';
 import { collectionOf, DURABLE } from '../platform/mongo.ts';
 import { conversationModels, type StoredConversation } from './conversation.ts';
-import type { IdempotencyKeys } from './idempotency.ts';
+import type { IdempotencyKeys } from '../turns/idempotency-keys.ts';
 import type { Messages } from './messages.ts';
 
 const FIRST_PURGE_MS = 60_000;

@@ -1,7 +1,7 @@
-import { truncateContent } from '../events/event.ts';
+import { truncateContent } from '../webhooks/event.ts';
 import type { UpdateStatement } from '../platform/mongo.ts';
 import { type ChannelName, MAX_WAITING, newborn, type OutboxEvent, type WaitingTurn } from './conversation.ts';
-import { newOutboxEvent, type ReceiversOf } from './outbox.ts';
+import { newOutboxEvent, type ReceiversOf } from '../deliveries/outbox.ts';
 
 export type NewTurn = {
   key: string;

@@ -1,20 +1,20 @@
 import type { Connection, mongo } from 'mongoose';
-import type { DeliveryStore } from '../events/store.ts';
+import type { DeliveryStore } from '../deliveries/store.ts';
 import { homeRange, isUuid } from '../platform/ids.ts';
 import { collectionOf, createReader, updateMany } from '../platform/mongo.ts';
 import { createAccept } from './accept.ts';
-import { createClear } from './clearing.ts';
+import { createClear } from './compaction.ts';
 import { createCommit } from './commit.ts';
 import { conversationModels, type RecentTurn, type StoredConversation } from './conversation.ts';
 import { createErasure } from './erasure.ts';
-import type { Hints } from './hints.ts';
-import { createInbox } from './inbox.ts';
-import { createIdempotencyKeys } from './idempotency.ts';
+import type { Hints } from '../turns/leases.ts';
+import { createInbox } from '../operators/inbox.ts';
+import { createIdempotencyKeys } from '../turns/idempotency-keys.ts';
 import { createMessages } from './messages.ts';
-import { createOutbox } from './outbox.ts';
-import { createSettle } from './settle.ts';
+import { createOutbox } from '../deliveries/outbox.ts';
+import { createSettle } from './resolve-duplicate.ts';
 import { createTransitions } from './transitions.ts';
-import { createUnsent } from './unsent.ts';
+import { createUnsent } from '../deliveries/pending.ts';
 import type { AnswerableConversation } from './turn-end.ts';
 
 const LIST_MAX = 100;

@@ -1,15 +1,15 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Connection } from 'mongoose';
-import type { ConversationEvent } from '../events/event.ts';
+import type { ConversationEvent } from '../webhooks/event.ts';
 import { serverDate } from '../platform/clock.ts';
 import { ApiError, invalid, notFound } from '../platform/errors.ts';
 import { newId } from '../platform/ids.ts';
 import { collectionOf, DURABLE } from '../platform/mongo.ts';
-import { addMarks, type Clear, takenOut } from './clearing.ts';
+import { addMarks, type Clear, takenOut } from './compaction.ts';
 import { handBackMessage, handoffMessage } from './turn-end.ts';
 import { conversationModels, type Message, REOPENED, type StoredConversation } from './conversation.ts';
 import type { Messages } from './messages.ts';
-import { newOutboxEvent, type ReceiversOf } from './outbox.ts';
+import { newOutboxEvent, type ReceiversOf } from '../deliveries/outbox.ts';
 
 const MAX_TRIES = 50;
 const MAX_TAGS = 50;

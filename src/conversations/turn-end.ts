@@ -1,5 +1,5 @@
 import type { SuggestedAction } from '../assistants/suggested-action.ts';
-import type { ConversationEvent } from '../events/event.ts';
+import type { ConversationEvent } from '../webhooks/event.ts';
 import { serverDate } from '../platform/clock.ts';
 import { newId } from '../platform/ids.ts';
 import type { Entry, Holding, Message, RecentTurn, StoredConversation, WaitingTurn } from './conversation.ts';

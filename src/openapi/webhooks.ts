@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import type { ZodOpenApiPathItemObject } from 'zod-openapi';
-import type { EventKind } from '../events/event.ts';
-import { WIRE_EVENTS } from '../events/wire.ts';
+import type { EventKind } from '../webhooks/event.ts';
+import { WIRE_EVENTS } from '../webhooks/wire.ts';
 
 const WHEN: Record<EventKind, string> = {
   'conversation.created': 'A conversation started.',

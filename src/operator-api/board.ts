@@ -2,7 +2,7 @@ import { createBullBoard } from '@bull-board/api';
 import { ExpressAdapter } from '@bull-board/express';
 import { type Request, type RequestHandler, type Response, Router } from 'express';
 import { KNOWLEDGE_QUEUE, type KnowledgeJob } from '../assistants/knowledge-queue.ts';
-import { DELIVERIES_QUEUE, type WakeUpJob } from '../events/queue.ts';
+import { DELIVERIES_QUEUE, type WakeUpJob } from '../deliveries/queue.ts';
 import type { OperatorAccess } from '../operators/access.ts';
 import { notFound } from '../platform/errors.ts';
 import { methodNotAllowed } from '../platform/http.ts';

@@ -4,8 +4,8 @@ import { decodePosition, encodePosition, HISTORY_MAX } from '../conversations/me
 import { EscalateRequest } from '../conversations/routes.ts';
 import type { ConversationStore } from '../conversations/store.ts';
 import { ConversationView, HistoryView, MessageView, toHistoryView, toView } from '../conversations/view.ts';
-import type { EndpointStore } from '../events/endpoint-store.ts';
-import type { DeliveryQueue } from '../events/queue.ts';
+import type { EndpointStore } from '../webhooks/endpoint-store.ts';
+import type { DeliveryQueue } from '../deliveries/queue.ts';
 import { invalid, notFound } from '../platform/errors.ts';
 import { validate } from '../platform/validation.ts';
 import { MessageText } from '../turns/turn.ts';

@@ -1,10 +1,10 @@
 import * as z from 'zod';
 import type { AssistantStore } from '../assistants/store.ts';
-import { EndpointInput, MAX_OVERLAP_HOURS } from '../events/endpoint.ts';
-import type { EndpointStore } from '../events/endpoint-store.ts';
-import { EventKind } from '../events/event.ts';
-import type { DeliveryQueue } from '../events/queue.ts';
-import type { DeliveryStore } from '../events/store.ts';
+import { EndpointInput, MAX_OVERLAP_HOURS } from '../webhooks/endpoint.ts';
+import type { EndpointStore } from '../webhooks/endpoint-store.ts';
+import { EventKind } from '../webhooks/event.ts';
+import type { DeliveryQueue } from '../deliveries/queue.ts';
+import type { DeliveryStore } from '../deliveries/store.ts';
 import { type Handled, handled, operation } from './operation.ts';
 import { given, time, uuid } from './wire.ts';
 

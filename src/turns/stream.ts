@@ -2,8 +2,8 @@ import type { Request, Response } from 'express';
 import { noteCall } from '../assistants/access.ts';
 import type { ApiError } from '../platform/errors.ts';
 import { requestIdOf } from '../platform/http.ts';
-import { type Begin, knownConversationOf } from './begin.ts';
-import type { TurnRequest } from './make-turn.ts';
+import { type Begin, knownConversationOf } from './start-turn.ts';
+import type { TurnRequest } from './prepare-turn.ts';
 import { complete, NOTHING_YET, type Progress } from './progress.ts';
 
 const COMMENT_EVERY_MS = 15_000;

@@ -1,5 +1,5 @@
-import type { Begin } from './begin.ts';
-import type { TurnRequest } from './make-turn.ts';
+import type { Begin } from './start-turn.ts';
+import type { TurnRequest } from './prepare-turn.ts';
 import type { ChatResponse } from './turn.ts';
 
 export type Submitted = {

@@ -1,4 +1,4 @@
-import type { Hints } from '../conversations/hints.ts';
+import type { Hints } from './leases.ts';
 import type { ConversationStore } from '../conversations/store.ts';
 import type { TurnQueue } from './queue.ts';
 import { serverNow } from '../platform/clock.ts';

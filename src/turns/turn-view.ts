@@ -1,6 +1,6 @@
 import * as z from 'zod';
 import type { RecentTurn, StoredConversation } from '../conversations/conversation.ts';
-import type { Hints } from '../conversations/hints.ts';
+import type { Hints } from './leases.ts';
 import type { ConversationStore } from '../conversations/store.ts';
 import { serverNow } from '../platform/clock.ts';
 import { notFound } from '../platform/errors.ts';

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, expect, test } from 'vitest';
-import { describeTest } from '../../src/events/delivery-view.ts';
+import { describeTest } from '../../src/deliveries/view.ts';
 import { adminJson, runAdmin } from '../support/admin.ts';
 import { aTurn, anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { decideLanguage } from '../../src/turns/language.ts';
-import { LEXICON } from '../../src/turns/lexicon.ts';
+import { decideLanguage } from '../../src/language/decide.ts';
+import { LEXICON } from '../../src/language/lexicon.ts';
 import { measureLanguage } from '../eval/measure.ts';
 import { loadChatMessages } from '../eval/sets.ts';
 

@@ -1,9 +1,9 @@
 import { mongo } from 'mongoose';
 import { afterAll, expect, test } from 'vitest';
-import { claimOf } from '../../src/conversations/end-unsent.ts';
-import { createPatience } from '../../src/conversations/patience.ts';
-import { createDeliverySweeps } from '../../src/conversations/sweep.ts';
-import { neverSent } from '../../src/events/delivery.ts';
+import { claimOf } from '../../src/deliveries/unsendable.ts';
+import { createPatience } from '../../src/deliveries/backoff.ts';
+import { createDeliverySweeps } from '../../src/deliveries/sweep.ts';
+import { neverSent } from '../../src/deliveries/delivery.ts';
 import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { createFeed } from '../support/feed.ts';

@@ -1,5 +1,5 @@
 import { afterAll, expect, test } from 'vitest';
-import { isFinal } from '../../src/events/delivery.ts';
+import { isFinal } from '../../src/deliveries/delivery.ts';
 import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { createFeed } from '../support/feed.ts';

@@ -1,6 +1,6 @@
 import { afterAll, expect, test } from 'vitest';
-import { isFinal } from '../../src/events/delivery.ts';
-import { describeTest, toDeliveryView } from '../../src/events/delivery-view.ts';
+import { isFinal } from '../../src/deliveries/delivery.ts';
+import { describeTest, toDeliveryView } from '../../src/deliveries/view.ts';
 import { anAssistant } from '../support/builders.ts';
 import { AUTHORITY, KEY, VALID } from '../support/certificates.ts';
 import { eventually } from '../support/eventually.ts';

@@ -5,7 +5,7 @@ import { performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, errors } from 'undici';
 import { afterEach, describe, expect, it } from 'vitest';
-import { newWebhookSecret, signEvent } from '../../src/events/signature.ts';
+import { newWebhookSecret, signEvent } from '../../src/webhooks/signature.ts';
 import { createSender, ERROR_KINDS, type SenderOptions, type SendRequest } from '../../workers/delivery/send.ts';
 import { AUTHORITY, KEY, VALID } from '../support/certificates.ts';
 import { type Behaviour, openHostile } from '../support/hostile-receiver.ts';

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, expect, test } from 'vitest';
 import { openApi } from '../../src/api.ts';
-import { WIRE_EVENTS } from '../../src/events/wire.ts';
+import { WIRE_EVENTS } from '../../src/webhooks/wire.ts';
 import { OPERATIONS } from '../../src/operator-api/operations.ts';
 import { readConfig } from '../../src/platform/config.ts';
 import { createLifecycle } from '../../src/platform/lifecycle.ts';

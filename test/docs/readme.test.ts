@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseEnv } from 'node:util';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { signEvent } from '../../src/events/signature.ts';
+import { signEvent } from '../../src/webhooks/signature.ts';
 import { CONFIG_NAMES, readConfig } from '../../src/platform/config.ts';
 
 const ROOT = join(import.meta.dirname, '../..');

@@ -1,5 +1,5 @@
-import { baseLanguage } from '../../src/turns/language/base.ts';
-import { decideLanguage } from '../../src/turns/language.ts';
+import { baseLanguage } from '../../src/language/base.ts';
+import { decideLanguage } from '../../src/language/decide.ts';
 import { type Calibration, doubted, rankSeen, standingOf } from '../../workers/reply/engines/retrieval/calibration.ts';
 import { doubtsOf, withoutStrange } from '../../workers/reply/engines/retrieval/doubt.ts';
 import { featuresOf, type Seen } from '../../workers/reply/engines/retrieval/features.ts';

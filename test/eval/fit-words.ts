@@ -1,5 +1,5 @@
-import { baseLanguage } from '../../src/turns/language/base.ts';
-import { decideLanguage } from '../../src/turns/language.ts';
+import { baseLanguage } from '../../src/language/base.ts';
+import { decideLanguage } from '../../src/language/decide.ts';
 import { confidenceOf, featuresOf } from '../../workers/reply/engines/retrieval/confidence.ts';
 import { inSpokenOrder } from '../../workers/reply/engines/retrieval/find-answer.ts';
 import { buildIndex } from '../../workers/reply/engines/retrieval/knowledge-index.ts';

@@ -1,4 +1,4 @@
-import { decideLanguage } from '../../src/turns/language.ts';
+import { decideLanguage } from '../../src/language/decide.ts';
 import type { AssistantProfile, Spoken } from '../../workers/reply/engines/engine.ts';
 import { createRetrievalEngine } from '../../workers/reply/engines/retrieval/engine.ts';
 import type { Meaning } from '../../workers/reply/vectors/meaning.ts';

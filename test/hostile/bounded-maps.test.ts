@@ -1,5 +1,5 @@
 import { afterEach, expect, test, vi } from 'vitest';
-import { decideLanguage } from '../../src/turns/language.ts';
+import { decideLanguage } from '../../src/language/decide.ts';
 import { createBreaker as createDeliveryBreaker } from '../../workers/delivery/breaker.ts';
 import { createBreaker } from '../../workers/reply/engines/openai/breaker.ts';
 import { stemmingOf } from '../../workers/reply/engines/retrieval/stemming.ts';

@@ -4,7 +4,7 @@ import { openApi } from '../../src/api.ts';
 import { readConfig } from '../../src/platform/config.ts';
 import { createLifecycle, type Lifecycle } from '../../src/platform/lifecycle.ts';
 import { createLogger } from '../../src/platform/logger.ts';
-import { newRecord } from '../../src/events/claims.ts';
+import { newRecord } from '../../src/deliveries/claims.ts';
 import { anAssistant, type HistoryBody, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { openOperatorClient, PASSWORD } from '../support/operator-client.ts';

@@ -7,7 +7,7 @@ export type Fault = { file: string; from: string; to: string; noticedBy: string 
 export const FAULTS: Record<string, Fault[]> = {
   'de-duplication off': [
     {
-      file: 'src/conversations/line.ts',
+      file: 'src/conversations/duplicates.ts',
       from: '.update(message)',
       to: '.update(message + Math.random())',
       noticedBy: 'test/chat/retries.test.ts',
@@ -23,7 +23,7 @@ export const FAULTS: Record<string, Fault[]> = {
   ],
   'claim off': [
     {
-      file: 'src/events/claims.ts',
+      file: 'src/deliveries/claims.ts',
       from: 'const inserted = reply !== null && error === undefined;',
       to: 'const inserted = reply !== null;',
       noticedBy: 'test/turns/queue-rules.test.ts',

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { SHOP } from '../../scripts/quickstart/shop.ts';
 import type { AssistantInput } from '../../src/assistants/assistant.ts';
-import { isFinal } from '../../src/events/delivery.ts';
+import { isFinal } from '../../src/deliveries/delivery.ts';
 import { eventually } from './eventually.ts';
 import { type Receiver, openReceiver } from './receiver.ts';
 import type { Stack } from './stack.ts';

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { beforeAll, expect, test } from 'vitest';
-import { DELIVERIES_QUEUE } from '../../src/events/queue.ts';
+import { DELIVERIES_QUEUE } from '../../src/deliveries/queue.ts';
 import { TURNS_QUEUE } from '../../src/turns/queue.ts';
 import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';

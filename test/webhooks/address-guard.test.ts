@@ -11,7 +11,7 @@ import {
   isPublicAddress,
   NameUnresolved,
   URL_REFUSALS,
-} from '../../src/events/address-guard.ts';
+} from '../../src/webhooks/address-guard.ts';
 import { createSender, type SenderOptions } from '../../workers/delivery/send.ts';
 import { AUTHORITY } from '../support/certificates.ts';
 import { openReceiver, type Receiver } from '../support/receiver.ts';

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
-import { newWebhookSecret, signEvent } from '../../src/events/signature.ts';
+import { newWebhookSecret, signEvent } from '../../src/webhooks/signature.ts';
 import { eventually } from '../support/eventually.ts';
 import { freePort } from '../support/processes.ts';
 

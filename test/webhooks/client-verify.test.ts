@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { verifyWebhook, type WebhookVerdict } from '../../packages/client/src/verify-webhook.ts';
-import { newWebhookSecret, signEvent } from '../../src/events/signature.ts';
+import { newWebhookSecret, signEvent } from '../../src/webhooks/signature.ts';
 
 interface Vector {
   name: string;

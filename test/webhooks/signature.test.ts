@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { newWebhookSecret, signEvent } from '../../src/events/signature.ts';
+import { newWebhookSecret, signEvent } from '../../src/webhooks/signature.ts';
 
 const secret = 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwRZ0mSkAg3aI';
 const timestamp = 1767225600;

@@ -1,10 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Claim } from '../../src/events/claims.ts';
-import type { ErrorKind, Exchange } from '../../src/events/delivery.ts';
-import type { StoredEndpoint } from '../../src/events/endpoint.ts';
-import type { EndpointStore } from '../../src/events/endpoint-store.ts';
-import { signEvent } from '../../src/events/signature.ts';
-import type { DeliveryStore } from '../../src/events/store.ts';
+import type { Claim } from '../../src/deliveries/claims.ts';
+import type { ErrorKind, Exchange } from '../../src/deliveries/delivery.ts';
+import type { StoredEndpoint } from '../../src/webhooks/endpoint.ts';
+import type { EndpointStore } from '../../src/webhooks/endpoint-store.ts';
+import { signEvent } from '../../src/webhooks/signature.ts';
+import type { DeliveryStore } from '../../src/deliveries/store.ts';
 import { serverNow } from '../../src/platform/clock.ts';
 import type { Logger } from '../../src/platform/logger.ts';
 import { isConnectionFailure } from '../../src/platform/mongo.ts';

@@ -1,5 +1,5 @@
 import { createSecureContext } from 'node:tls';
-import { guardedLookup, type Resolve } from '../../src/events/address-guard.ts';
+import { guardedLookup, type Resolve } from '../../src/webhooks/address-guard.ts';
 import { Attempt, type AttemptSettings } from './send/attempt.ts';
 import type { Dial } from './send/open.ts';
 import { createPool } from './send/pool.ts';

@@ -1,4 +1,4 @@
-import { DELIVERIES_QUEUE, WakeUpJob } from '../../src/events/queue.ts';
+import { DELIVERIES_QUEUE, WakeUpJob } from '../../src/deliveries/queue.ts';
 import type { Config } from '../../src/platform/config.ts';
 import type { Lifecycle } from '../../src/platform/lifecycle.ts';
 import type { Logger } from '../../src/platform/logger.ts';
@@ -12,7 +12,7 @@ import { type BreakerOptions, createBreaker } from './breaker.ts';
 import { createDeliver } from './deliver.ts';
 import { createDispatch } from './dispatch.ts';
 import { endpointShare } from './endpoint-share.ts';
-import { createLines } from './lines.ts';
+import { createLines } from './streams.ts';
 import { createSender, type SenderOptions } from './send.ts';
 
 type Options = {

@@ -1,5 +1,5 @@
 import type { WaitingTurn } from '../../src/conversations/conversation.ts';
-import type { Hints, TurnRef } from '../../src/conversations/hints.ts';
+import type { Hints, TurnRef } from '../../src/turns/leases.ts';
 import type { ConversationStore } from '../../src/conversations/store.ts';
 import {
   type AnswerableConversation,
@@ -7,8 +7,8 @@ import {
   type EndedTurn,
   type TurnEnd,
 } from '../../src/conversations/turn-end.ts';
-import type { EndpointStore } from '../../src/events/endpoint-store.ts';
-import type { DeliveryQueue } from '../../src/events/queue.ts';
+import type { EndpointStore } from '../../src/webhooks/endpoint-store.ts';
+import type { DeliveryQueue } from '../../src/deliveries/queue.ts';
 import { serverNow } from '../../src/platform/clock.ts';
 import type { Logger } from '../../src/platform/logger.ts';
 import { isConnectionFailure } from '../../src/platform/mongo.ts';

@@ -1,4 +1,4 @@
-import { withoutPiledMarks } from '../../src/turns/language/fold.ts';
+import { withoutPiledMarks } from '../../src/language/fold.ts';
 import { type GuardFinding, LEAKS, OVERRIDES, ROLE_TOKENS } from './guard-patterns.ts';
 import { createScanner } from './guard-scan.ts';
 

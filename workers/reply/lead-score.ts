@@ -1,4 +1,4 @@
-import { fold, foldBeginning, UNSPACED, words } from '../../src/turns/language/fold.ts';
+import { fold, foldBeginning, UNSPACED, words } from '../../src/language/fold.ts';
 import { findContactDetails } from './engines/retrieval/contact-details.ts';
 
 type Rule = { because: string; points: number; applies: (message: Message) => boolean };

@@ -1,4 +1,4 @@
-import { baseLanguage } from '../../src/turns/language/base.ts';
+import { baseLanguage } from '../../src/language/base.ts';
 import type { EngineReply } from './engines/engine.ts';
 
 const TEXTS: Record<string, string> = {

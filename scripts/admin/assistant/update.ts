@@ -1,7 +1,7 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { type AssistantInput, GUARDS } from '../../../src/assistants/assistant.ts';
 import type { EngineInput } from '../../../src/assistants/engine-settings.ts';
-import { checkEndpoint } from '../../../src/events/address-guard.ts';
+import { checkEndpoint } from '../../../src/webhooks/address-guard.ts';
 import { commaList, example, orNothingUnder, shortText, wholeNumber } from '../arguments.ts';
 import { Failure, usage } from '../failure.ts';
 import type { Run } from '../session.ts';

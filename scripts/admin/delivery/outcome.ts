@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { StoredDelivery } from '../../../src/events/delivery.ts';
-import { describeTest, toDeliveryView } from '../../../src/events/delivery-view.ts';
+import type { StoredDelivery } from '../../../src/deliveries/delivery.ts';
+import { describeTest, toDeliveryView } from '../../../src/deliveries/view.ts';
 import { nothingUnder } from '../failure.ts';
 import type { Answer, Opened } from '../session.ts';
 import { plain } from '../text.ts';

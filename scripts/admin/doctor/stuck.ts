@@ -1,5 +1,5 @@
 import type { StoredConversation } from '../../../src/conversations/conversation.ts';
-import type { StoredDelivery } from '../../../src/events/delivery.ts';
+import type { StoredDelivery } from '../../../src/deliveries/delivery.ts';
 import { VaultError } from '../../../src/platform/vault.ts';
 import type { Opened } from '../session.ts';
 

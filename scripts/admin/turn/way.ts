@@ -1,10 +1,10 @@
 import type { Job } from 'bullmq';
 import type { RecentTurn, StoredConversation } from '../../../src/conversations/conversation.ts';
 import type { FoundTurn } from '../../../src/conversations/store.ts';
-import type { StoredDelivery } from '../../../src/events/delivery.ts';
+import type { StoredDelivery } from '../../../src/deliveries/delivery.ts';
 import type { TurnsJob } from '../../../src/turns/queue.ts';
-import { queuedRowsOf } from '../../../src/conversations/delivery-list.ts';
-import { toDeliveryRow } from '../../../src/events/delivery-view.ts';
+import { queuedRowsOf } from '../../../src/deliveries/list.ts';
+import { toDeliveryRow } from '../../../src/deliveries/view.ts';
 import { nothingUnder } from '../failure.ts';
 import type { Opened } from '../session.ts';
 

@@ -1,5 +1,5 @@
 import { performance } from 'node:perf_hooks';
-import { checkEndpointUrl } from '../../../src/events/address-guard.ts';
+import { checkEndpointUrl } from '../../../src/webhooks/address-guard.ts';
 import type { Connection } from './connection.ts';
 import { Exchange, type ExchangeListener, TOO_LATE } from './exchange.ts';
 import { type DialSettings, newTrace, openConnection } from './open.ts';

@@ -1,6 +1,6 @@
 import { AssertionError } from 'node:assert';
 import { errors } from 'undici';
-import { AddressRefused, NameUnresolved } from '../../../src/events/address-guard.ts';
+import { AddressRefused, NameUnresolved } from '../../../src/webhooks/address-guard.ts';
 
 /** The steps before a request can be written; one that fails gives its name to the failure. */
 export type Phase = 'dns' | 'connect' | 'tls';

@@ -1,7 +1,7 @@
 import { isIP, type LookupFunction, connect as netConnect, type Socket, type TcpNetConnectOpts } from 'node:net';
 import { performance } from 'node:perf_hooks';
 import { type SecureContext, connect as tlsConnect, type TLSSocket } from 'node:tls';
-import { AddressRefused, isAllowedPeer, socketHost } from '../../../src/events/address-guard.ts';
+import { AddressRefused, isAllowedPeer, socketHost } from '../../../src/webhooks/address-guard.ts';
 import { Connection, hangUp } from './connection.ts';
 import type { Phase } from './failure.ts';
 

@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import type { Header } from '../../../src/events/delivery.ts';
+import type { Header } from '../../../src/deliveries/delivery.ts';
 
 const MAX_BODY_BYTES = 16 * 1024;
 const MAX_HEADER_BYTES = 16 * 1024;

@@ -1,7 +1,7 @@
 import { performance } from 'node:perf_hooks';
 import type { Connection } from './connection.ts';
 import type { Exchange } from './exchange.ts';
-import type { Header } from '../../../src/events/delivery.ts';
+import type { Header } from '../../../src/deliveries/delivery.ts';
 import type { ErrorKind } from './failure.ts';
 import type { Trace } from './open.ts';
 import { serverNow } from '../../../src/platform/clock.ts';

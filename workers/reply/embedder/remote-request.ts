@@ -1,5 +1,5 @@
 import { type Dispatcher, request } from 'undici';
-import { checkEndpointUrl } from '../../../src/events/address-guard.ts';
+import { checkEndpointUrl } from '../../../src/webhooks/address-guard.ts';
 import { SourceError } from './backend.ts';
 
 const ANSWER_MS = 5_000;

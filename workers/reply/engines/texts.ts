@@ -1,4 +1,4 @@
-import { baseLanguage } from '../../../src/turns/language/base.ts';
+import { baseLanguage } from '../../../src/language/base.ts';
 
 /** What an assistant says by itself, in the visitor's language; an assistant's own wording goes before these. */
 export type TextKey =

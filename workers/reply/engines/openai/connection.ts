@@ -1,6 +1,6 @@
 import { isIP } from 'node:net';
 import { Agent, buildConnector } from 'undici';
-import { AddressRefused, guardedLookup, isAllowedPeer } from '../../../../src/events/address-guard.ts';
+import { AddressRefused, guardedLookup, isAllowedPeer } from '../../../../src/webhooks/address-guard.ts';
 
 const CONNECT_MS = 3_000;
 

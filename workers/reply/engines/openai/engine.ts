@@ -1,7 +1,7 @@
 import type { Dispatcher } from 'undici';
 import * as z from 'zod';
 import type { ProviderSettings } from '../../../../src/assistants/engine-settings.ts';
-import { checkEndpointUrl } from '../../../../src/events/address-guard.ts';
+import { checkEndpointUrl } from '../../../../src/webhooks/address-guard.ts';
 import type { AssistantEngine, EngineReply, KnowledgeEntry, TurnContext } from '../engine.ts';
 import type { Breaker } from './breaker.ts';
 import { type Completion, completeInTime, ProviderError } from './completion.ts';

@@ -1,4 +1,4 @@
-import { withoutPiledMarks } from '../../../../src/turns/language/fold.ts';
+import { withoutPiledMarks } from '../../../../src/language/fold.ts';
 
 /** From the last character before the `@` on: a pattern that begins earlier tries each place before each `@` anew. */
 const EMAIL = /[\p{L}\p{N}._%+-]@[\p{L}\p{N}-]{1,63}(?:\.[\p{L}\p{N}-]{1,63}){0,4}\.\p{L}{2,24}/u;

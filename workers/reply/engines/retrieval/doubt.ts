@@ -1,4 +1,4 @@
-import { fold } from '../../../../src/turns/language/fold.ts';
+import { fold } from '../../../../src/language/fold.ts';
 import type { Weighed } from '../../vectors/weigh.ts';
 import { expand } from './expand.ts';
 import type { Question, Seen } from './features.ts';

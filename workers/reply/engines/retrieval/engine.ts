@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache';
-import { baseLanguage } from '../../../../src/turns/language/base.ts';
+import { baseLanguage } from '../../../../src/language/base.ts';
 import type { AssistantEngine, AssistantProfile, EngineReply, TurnContext } from '../engine.ts';
 import { findContactDetails, withoutContactDetails } from './contact-details.ts';
 import { decide } from './decide.ts';

@@ -1,4 +1,4 @@
-import { words as wordsIn } from '../../../../src/turns/language/fold.ts';
+import { words as wordsIn } from '../../../../src/language/fold.ts';
 import type { Near, Spread, Weighed } from '../../vectors/weigh.ts';
 import type { KnowledgeEntry } from '../engine.ts';
 import { confidenceOf } from './confidence.ts';

@@ -1,4 +1,4 @@
-import { fold, foldBeginning, words } from '../../../../src/turns/language/fold.ts';
+import { fold, foldBeginning, words } from '../../../../src/language/fold.ts';
 import type { Spoken, TurnContext } from '../engine.ts';
 import { type Hit, inSpokenOrder, toHits } from './find-answer.ts';
 import type { KnowledgeIndex } from './knowledge-index.ts';

@@ -1,4 +1,4 @@
-import { fold, foldBeginning, words } from '../../../../src/turns/language/fold.ts';
+import { fold, foldBeginning, words } from '../../../../src/language/fold.ts';
 import { BOT_QUESTIONS, HUMAN_PATTERNS, HUMAN_WORDS, MACHINES } from './human-words.ts';
 
 type Role = 'talk' | 'want' | 'person' | 'agent' | 'refuse';

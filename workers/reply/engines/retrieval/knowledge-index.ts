@@ -1,6 +1,6 @@
 import SearchableMap from 'minisearch/SearchableMap';
-import { baseLanguage } from '../../../../src/turns/language/base.ts';
-import { foldBeginning } from '../../../../src/turns/language/fold.ts';
+import { baseLanguage } from '../../../../src/language/base.ts';
+import { foldBeginning } from '../../../../src/language/fold.ts';
 import type { AssistantProfile, KnowledgeEntry } from '../engine.ts';
 import { Scoreboard } from './scoreboard.ts';
 import { readTerms, type Term } from './terms.ts';

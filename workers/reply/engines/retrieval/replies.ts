@@ -1,6 +1,6 @@
 import { MAX_SUGGESTED_ACTIONS, type SuggestedAction } from '../../../../src/assistants/suggested-action.ts';
-import { baseLanguage } from '../../../../src/turns/language/base.ts';
-import { decideLanguage } from '../../../../src/turns/language.ts';
+import { baseLanguage } from '../../../../src/language/base.ts';
+import { decideLanguage } from '../../../../src/language/decide.ts';
 import type { EngineReply, TurnContext } from '../engine.ts';
 import { otherLanguageText, text, type TextKey } from '../texts.ts';
 import type { Hit } from './find-answer.ts';

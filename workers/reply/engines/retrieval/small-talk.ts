@@ -1,5 +1,5 @@
-import { fold, words } from '../../../../src/turns/language/fold.ts';
-import { LEXICON, type SmallTalk } from '../../../../src/turns/lexicon.ts';
+import { fold, words } from '../../../../src/language/fold.ts';
+import { LEXICON, type SmallTalk } from '../../../../src/language/lexicon.ts';
 
 const KINDS: readonly SmallTalk[] = ['goodbye', 'thanks', 'no', 'yes', 'greeting'];
 const spaced = (text: string): string => words(fold(text)).join(' ');

@@ -48,8 +48,8 @@ import { stopwords as swedishStops } from '@orama/stopwords/swedish';
 import { stopwords as tamilStops } from '@orama/stopwords/tamil';
 import { stopwords as turkishStops } from '@orama/stopwords/turkish';
 import { stopwords as ukrainianStops } from '@orama/stopwords/ukrainian';
-import { fold } from '../../../../src/turns/language/fold.ts';
-import { LEXICON } from '../../../../src/turns/lexicon.ts';
+import { fold } from '../../../../src/language/fold.ts';
+import { LEXICON } from '../../../../src/language/lexicon.ts';
 import { FILLERS } from './fillers.ts';
 
 type Stemming = { stem: (word: string) => string; stopWords: ReadonlySet<string> };

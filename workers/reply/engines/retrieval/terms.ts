@@ -1,4 +1,4 @@
-import { fold, UNSPACED, withoutPiledMarks, words } from '../../../../src/turns/language/fold.ts';
+import { fold, UNSPACED, withoutPiledMarks, words } from '../../../../src/language/fold.ts';
 import { conceptOf, phraseConcept } from './concepts.ts';
 import { stemmingOf } from './stemming.ts';
 

@@ -1,12 +1,12 @@
 import type { Assistant } from '../assistants/assistant.ts';
 import type { ChannelName } from '../conversations/conversation.ts';
-import { dedupeKeyOf } from '../conversations/line.ts';
+import { dedupeKeyOf } from '../conversations/duplicates.ts';
 import type { NewTurn } from '../conversations/new-turn.ts';
 import type { ConversationStore } from '../conversations/store.ts';
 import { serverDate } from '../platform/clock.ts';
 import { ApiError } from '../platform/errors.ts';
 import { conversationKeyOf, newHomedId, newId } from '../platform/ids.ts';
-import { decideLanguage, type LanguageDecision } from './language.ts';
+import { decideLanguage, type LanguageDecision } from '../language/decide.ts';
 import type { Progress } from './progress.ts';
 import type { Replies } from './replies.ts';
 

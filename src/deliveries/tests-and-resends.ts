@@ -4,7 +4,7 @@ import { newId, newToken } from '../platform/ids.ts';
 import { collectionOf, DURABLE, isDuplicateKey } from '../platform/mongo.ts';
 import { type Claim, newRecord, type Recording } from './claims.ts';
 import { type ErrorKind, type FinalOutcome, isFinal, leaving, deliveryModel, type StoredDelivery } from './delivery.ts';
-import { composeTestBody } from './event.ts';
+import { composeTestBody } from '../webhooks/event.ts';
 
 const QUEUED_A_SWEEP = 500;
 

@@ -1,9 +1,9 @@
 import type { Connection } from 'mongoose';
-import type { ConversationEvent, ConversationEventKind } from '../events/event.ts';
+import type { ConversationEvent, ConversationEventKind } from '../webhooks/event.ts';
 import { serverNow } from '../platform/clock.ts';
 import { newId } from '../platform/ids.ts';
 import { collectionOf, createReader, createStoreBatcher, updateMany, type UpdateStatement } from '../platform/mongo.ts';
-import { conversationModels, type OutboxEvent, type StoredConversation } from './conversation.ts';
+import { conversationModels, type OutboxEvent, type StoredConversation } from '../conversations/conversation.ts';
 
 /** More unsent events of one conversation to one endpoint than this: the oldest end `not_sent: backlog` (contract §6). */
 export const BACKLOG_MAX = 500;

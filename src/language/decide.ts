@@ -1,7 +1,7 @@
 import { detectAll } from 'tinyld/heavy';
-import { baseLanguage } from './language/base.ts';
-import { readScript } from './language/scripts.ts';
-import { tally } from './language/tally.ts';
+import { baseLanguage } from './base.ts';
+import { readScript } from './scripts.ts';
+import { tally } from './tally.ts';
 
 /** Why a language was chosen; kept with the turn, so that every decision can be explained. */
 export type LanguageDecision = {

@@ -1,11 +1,11 @@
-import type { DeliveryQueue } from '../events/queue.ts';
-import type { DeliveryStore } from '../events/store.ts';
-import type { EndpointStore } from '../events/endpoint-store.ts';
-import { deliveryIdOf } from '../events/delivery.ts';
-import { type OnEnded, createEndUnsent } from './end-unsent.ts';
+import type { DeliveryQueue } from './queue.ts';
+import type { DeliveryStore } from './store.ts';
+import type { EndpointStore } from '../webhooks/endpoint-store.ts';
+import { deliveryIdOf } from './delivery.ts';
+import { type OnEnded, createEndUnsent } from './unsendable.ts';
 import { BACKLOG_MAX, endpointsOf, lineOf, type StaleOutbox } from './outbox.ts';
-import { createPatience } from './patience.ts';
-import type { ConversationStore } from './store.ts';
+import { createPatience } from './backoff.ts';
+import type { ConversationStore } from '../conversations/store.ts';
 import { serverNow } from '../platform/clock.ts';
 
 const EVENT_STALE_MS = 2_000;

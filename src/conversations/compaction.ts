@@ -9,7 +9,7 @@ import {
   RESUMABLE_FOR_MS,
   type StoredConversation,
 } from './conversation.ts';
-import type { Hints } from './hints.ts';
+import type { Hints } from '../turns/leases.ts';
 import { hasFullPage, type Messages, type StoredPages } from './messages.ts';
 
 /**

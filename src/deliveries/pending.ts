@@ -1,6 +1,6 @@
 import type { Connection } from 'mongoose';
 import { collectionOf, endsWithin, ranOutOfTime } from '../platform/mongo.ts';
-import { conversationModels, type StoredConversation } from './conversation.ts';
+import { conversationModels, type StoredConversation } from '../conversations/conversation.ts';
 import { type Outbox, OUTBOX_FIELDS } from './outbox.ts';
 
 const LIST_WITHIN_MS = 2_000;

@@ -1,19 +1,19 @@
 import type { Accepted } from '../conversations/accepted.ts';
 import type { NewTurn } from '../conversations/new-turn.ts';
-import type { Hints } from '../conversations/hints.ts';
+import type { Hints } from './leases.ts';
 import type { ConversationStore } from '../conversations/store.ts';
-import type { EndpointStore } from '../events/endpoint-store.ts';
-import type { DeliveryQueue } from '../events/queue.ts';
+import type { EndpointStore } from '../webhooks/endpoint-store.ts';
+import type { DeliveryQueue } from '../deliveries/queue.ts';
 import { ApiError } from '../platform/errors.ts';
 import { inTime } from '../platform/in-time.ts';
 import type { Logger } from '../platform/logger.ts';
 import type { BeforeWriting } from '../platform/mongo-silence.ts';
 import { storedReplyOf, toResponse } from './chat-response.ts';
-import { createMakeTurn, type TurnRequest } from './make-turn.ts';
+import { createMakeTurn, type TurnRequest } from './prepare-turn.ts';
 import type { TurnQueue } from './queue.ts';
 import type { Replies, Waiter } from './replies.ts';
 import type { ChatResponse } from './turn.ts';
-import { createUnderWay } from './under-way.ts';
+import { createUnderWay } from './in-flight.ts';
 
 /** A turn the service has taken, or the one this request repeats. */
 export type Begun = {

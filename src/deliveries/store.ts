@@ -10,8 +10,8 @@ import {
   type Outcome,
   type StoredDelivery,
 } from './delivery.ts';
-import { createDeliveryList, createOutcomeCounts, UNDER_WAY } from './list.ts';
-import { createQueued } from './queued.ts';
+import { createDeliveryList, createOutcomeCounts, UNDER_WAY } from './record-list.ts';
+import { createQueued } from './tests-and-resends.ts';
 
 const TEXTS = { body: 1, responseBody: 1, responseHeaders: 1 } as const;
 

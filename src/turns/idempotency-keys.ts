@@ -2,8 +2,8 @@ import { type Connection, Schema } from 'mongoose';
 import { serverDate } from '../platform/clock.ts';
 import { collectionOf, DURABLE, isDuplicateKey } from '../platform/mongo.ts';
 import { inBatches } from '../platform/mongo-batches.ts';
-import { conversationModels } from './conversation.ts';
-import { dedupeKeyOf } from './line.ts';
+import { conversationModels } from '../conversations/conversation.ts';
+import { dedupeKeyOf } from '../conversations/duplicates.ts';
 
 const KEPT_S = 86_400;
 

@@ -1,5 +1,5 @@
 import { type Connection, type mongo, Schema } from 'mongoose';
-import type { EventKind } from './event.ts';
+import type { EventKind } from '../webhooks/event.ts';
 
 /**
  * One event to one endpoint, as a state machine (contract §6).

@@ -1,10 +1,10 @@
-import { deliveryIdOf } from '../events/delivery.ts';
-import { type DeliveryRow, toDeliveryRow } from '../events/delivery-view.ts';
-import { type DeliveryFilter, decodePosition, encodePosition, sizeOf } from '../events/list.ts';
-import type { DeliveryStore } from '../events/store.ts';
-import type { OutboxEvent } from './conversation.ts';
+import { deliveryIdOf } from './delivery.ts';
+import { type DeliveryRow, toDeliveryRow } from './view.ts';
+import { type DeliveryFilter, decodePosition, encodePosition, sizeOf } from './record-list.ts';
+import type { DeliveryStore } from './store.ts';
+import type { OutboxEvent } from '../conversations/conversation.ts';
 import { lineOf, type Outbox } from './outbox.ts';
-import type { Unsent } from './unsent.ts';
+import type { Unsent } from './pending.ts';
 
 /** Conversations whose waiting events are looked through for one page. */
 const OUTBOXES_MAX = 1_000;

@@ -22,7 +22,7 @@ import {
   leaving,
   type StoredDelivery,
 } from './delivery.ts';
-import type { EventKind } from './event.ts';
+import type { EventKind } from '../webhooks/event.ts';
 
 const COLLECTION = 'deliveries';
 const DAY_MS = 86_400_000;

@@ -1,9 +1,9 @@
-import type { Claim } from '../events/claims.ts';
-import { type ErrorKind, type Exchange, isFinal, neverSent } from '../events/delivery.ts';
-import type { StoredEndpoint } from '../events/endpoint.ts';
-import { composeBody } from '../events/event.ts';
-import type { DeliveryStore } from '../events/store.ts';
-import type { OutboxEvent } from './conversation.ts';
+import type { Claim } from './claims.ts';
+import { type ErrorKind, type Exchange, isFinal, neverSent } from './delivery.ts';
+import type { StoredEndpoint } from '../webhooks/endpoint.ts';
+import { composeBody } from '../webhooks/event.ts';
+import type { DeliveryStore } from './store.ts';
+import type { OutboxEvent } from '../conversations/conversation.ts';
 import { BACKLOG_MAX, lineOf, type Outbox, type OutboxStore } from './outbox.ts';
 import { serverNow } from '../platform/clock.ts';
 

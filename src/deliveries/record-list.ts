@@ -2,7 +2,7 @@ import type { mongo } from 'mongoose';
 import { invalid } from '../platform/errors.ts';
 import { endsWithin, ranOutOfTime } from '../platform/mongo.ts';
 import type { Outcome, StoredDelivery } from './delivery.ts';
-import { EVENT_KINDS, type EventKind } from './event.ts';
+import { EVENT_KINDS, type EventKind } from '../webhooks/event.ts';
 
 export const LIST_MAX = 200;
 const LIST_DEFAULT = 50;

@@ -1,4 +1,4 @@
-import { LEXICON, LOAN_WORDS } from '../lexicon.ts';
+import { LEXICON, LOAN_WORDS } from './lexicon.ts';
 import { fold, words } from './fold.ts';
 
 /** What a phrase says for each language: one that five languages share says little for each. */

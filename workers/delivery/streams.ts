@@ -1,6 +1,6 @@
-import { BACKLOG_MAX, endpointsOf, lineOf } from '../../src/conversations/outbox.ts';
+import { BACKLOG_MAX, endpointsOf, lineOf } from '../../src/deliveries/outbox.ts';
 import type { ConversationStore } from '../../src/conversations/store.ts';
-import type { DeliveryQueue } from '../../src/events/queue.ts';
+import type { DeliveryQueue } from '../../src/deliveries/queue.ts';
 import type { Logger } from '../../src/platform/logger.ts';
 import type { Deliver, OutboxReading } from './deliver.ts';
 

@@ -1,5 +1,5 @@
 import { type Header, type HeaderRecord, isFinal, type StoredDelivery } from './delivery.ts';
-import type { ResendRisk } from './queued.ts';
+import type { ResendRisk } from './tests-and-resends.ts';
 
 /** A delivery as a list shows it: what happened to it, without the texts. */
 export const toDeliveryRow = (delivery: StoredDelivery) => ({

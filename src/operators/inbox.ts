@@ -1,7 +1,7 @@
 import type { Connection, mongo } from 'mongoose';
 import { homeRange, isUuid } from '../platform/ids.ts';
 import { collectionOf, endsWithin } from '../platform/mongo.ts';
-import { conversationModels, type Status, type StoredConversation } from './conversation.ts';
+import { conversationModels, type Status, type StoredConversation } from '../conversations/conversation.ts';
 
 /** A search that would have to read very many gives up; the person narrows it down. */
 const WITHIN_MS = 3_000;

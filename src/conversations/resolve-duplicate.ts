@@ -3,11 +3,11 @@ import { serverNow } from '../platform/clock.ts';
 import { updateMany, type UpdateStatement } from '../platform/mongo.ts';
 import { type Accepted, type AcceptOptions, isAnnounced } from './accepted.ts';
 import { type RecentTurn, REOPENED, type StoredConversation } from './conversation.ts';
-import type { Hints } from './hints.ts';
-import { type Decision, decide } from './line.ts';
+import type { Hints } from '../turns/leases.ts';
+import { type Decision, decide } from './duplicates.ts';
 import type { Messages } from './messages.ts';
 import { type NewTurn, pushTurn, received, toWaiting, untouchedBy } from './new-turn.ts';
-import type { ReceiversOf } from './outbox.ts';
+import type { ReceiversOf } from '../deliveries/outbox.ts';
 
 /**
  * What a message is to a conversation that knows more than the upsert could ask: decided by what was read, and written by a
