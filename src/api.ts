@@ -14,6 +14,7 @@ import { openQueues } from './platform/queue.ts';
 import { closeRedis, openRedis } from './platform/redis.ts';
 import { closeWebServer, createWebServer, listen } from './platform/web-server.ts';
 import { createDevices } from './operators/device.ts';
+import { createInbox } from './operators/inbox.ts';
 import { createSessions } from './operators/session.ts';
 import { createSignInLimits } from './operators/sign-in-limits.ts';
 import { openOperators } from './operators/open.ts';
@@ -37,8 +38,7 @@ export const openApi = async ({
   lifecycle: Lifecycle;
 }) => {
   const service = await openService({ config, logger, lifecycle, redisRole: 'api' });
-  const { redis, queueRedis, partitions, conversations, assistants, endpoints, hints, turnQueue, deliveryQueue } =
-    service;
+  const { redis, queueRedis, partitions, conversations, assistants, endpoints, turnQueue, deliveryQueue } = service;
 
   const { beforeWriting } = service.mongoWatch;
   const metrics = createMetrics({ token: config.METRICS_TOKEN });
@@ -60,10 +60,9 @@ export const openApi = async ({
   const publish = createPublisher(redis);
   const begin = createBegin({
     conversations,
-    endpoints,
-    hints,
+    idempotencyKeys: service.idempotencyKeys,
+    deliveredReplies: service.deliveredReplies,
     turnQueue,
-    deliveryQueue,
     replies,
     replyTimeoutMs: config.REPLY_TIMEOUT_MS,
     onRepeated: count.repeated,
@@ -86,11 +85,9 @@ export const openApi = async ({
   const app = createApp({
     access: createAccess({ assistants, rateLimiter, channelCalls, beforeWriting }),
     conversations,
-    endpoints,
-    deliveryQueue,
     begin,
     submit,
-    readTurn: createReadTurn({ conversations, hints, storedReply }),
+    readTurn: createReadTurn({ conversations, leases: service.leases, storedReply }),
     mongoWatch: service.mongoWatch,
     readiness: createReadiness({ mongo: service.mongo, redis, draining: lifecycle.draining }),
     onErased: ({ assistantId, sessionId, conversationId, waiting }) => {
@@ -114,6 +111,7 @@ export const openApi = async ({
       endpoints,
       deliveries: service.deliveries,
       conversations,
+      inbox: createInbox(service.mongo),
       turnQueue,
       deliveryQueue,
       submit,

@@ -4,8 +4,6 @@ import type { Access } from './assistants/access.ts';
 import type { StoredConversation } from './conversations/conversation.ts';
 import { conversationRoutes } from './conversations/routes.ts';
 import type { ConversationStore } from './conversations/store.ts';
-import type { EndpointStore } from './webhooks/endpoint-store.ts';
-import type { DeliveryQueue } from './deliveries/queue.ts';
 import { type ApiDocument, createApiDocument } from './openapi/document.ts';
 import { referenceRoutes } from './openapi/reference.ts';
 import { type OperatorSide, operatorSide } from './operator-api/routes.ts';
@@ -31,8 +29,6 @@ import type { ReadTurn } from './turns/turn-view.ts';
 export type AppDependencies = {
   access: Access;
   conversations: ConversationStore;
-  endpoints: EndpointStore;
-  deliveryQueue: DeliveryQueue;
   begin: Begin;
   submit: Submit;
   readTurn: ReadTurn;
@@ -108,8 +104,7 @@ const watchRoutes = (
 
 /** The API as one Express app: routers, not-found, the one error handler. Opens nothing. */
 export const createApp = (dependencies: AppDependencies): Express => {
-  const { access, begin, conversations, endpoints, deliveryQueue, onErased, draining, trustProxy, logger } =
-    dependencies;
+  const { access, begin, conversations, onErased, draining, trustProxy, logger } = dependencies;
   const { mongoWatch } = dependencies;
   const { beforeWriting } = mongoWatch;
   const app = express();
@@ -124,7 +119,7 @@ export const createApp = (dependencies: AppDependencies): Express => {
   app.use(['/api', '/operator/v1'], answerReaders(mongoWatch));
   const streamTurn = createStreamTurn({ begin, toApiError: createToApiError(logger) });
   app.use(turnRoutes({ ...dependencies, streamTurn }));
-  app.use(conversationRoutes({ access, conversations, endpoints, deliveryQueue, onErased, draining, beforeWriting }));
+  app.use(conversationRoutes({ access, conversations, onErased, draining, beforeWriting }));
   app.use(operatorSide(dependencies.operatorSide));
 
   // Pages get the whole set of headers; the API's answers are JSON and need no more than the one above.

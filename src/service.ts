@@ -2,11 +2,11 @@ import type { Redis } from 'ioredis';
 import type { Connection } from 'mongoose';
 import { createKnowledgeQueue, KNOWLEDGE_QUEUE, type KnowledgeJob } from './assistants/knowledge-queue.ts';
 import { createAssistantStore } from './assistants/store.ts';
-import { createHints } from './turns/leases.ts';
 import { createConversationStore } from './conversations/store.ts';
 import { createEndpointStore } from './webhooks/endpoint-store.ts';
 import { createDeliveryQueue, DELIVERIES_QUEUE, type WakeUpJob } from './deliveries/queue.ts';
 import { createDeliveryStore } from './deliveries/store.ts';
+import { createWakeStreams } from './deliveries/wake-streams.ts';
 import type { Config } from './platform/config.ts';
 import { newToken } from './platform/ids.ts';
 import type { Lifecycle } from './platform/lifecycle.ts';
@@ -17,10 +17,10 @@ import { openQueues } from './platform/queue.ts';
 import { closeRedis, createPartitions, openRedis, type Partitions, type RedisRole } from './platform/redis.ts';
 import { createVault } from './platform/vault.ts';
 import { dropRetiredIndexes } from './retired-indexes.ts';
+import { createDeliveredReplies } from './turns/delivered-replies.ts';
+import { createIdempotencyKeys } from './turns/idempotency-keys.ts';
+import { createTurnLeases } from './turns/leases.ts';
 import { createTurnQueue, TURNS_QUEUE, type TurnsJob } from './turns/queue.ts';
-
-/** Lines of an endpoint that are woken at once when it changes. */
-const LINES_TOLD = 5_000;
 
 type Options = {
   config: Config;
@@ -51,39 +51,46 @@ export const openService = async ({ config, logger, lifecycle, redisRole, startW
   const mongoWatch = lifecycle.add('mongodb watch', watchMongo({ ping, onAnswer }), (opened) => opened.close());
 
   const partitions: Partitions = createPartitions(config.REDIS_PREFIX, config.PARTITIONS);
-  const hints = lifecycle.add('hints', createHints(redis, partitions), (opened) => opened.close());
-  const vault = createVault({ keys: config.ENCRYPTION_KEY });
-  const guard = { allowPrivate: config.WEBHOOK_ALLOW_PRIVATE };
-  const worker = newToken();
-
-  const assistants = createAssistantStore({
-    connection: mongo,
-    vault,
-    onKnowledgeChanged: (assistantId) => knowledgeQueue.wake(assistantId),
-  });
-  const endpoints = createEndpointStore({
-    connection: mongo,
-    vault,
-    guard,
-    onChanged: async (endpointId) => {
-      // A hint like any other: what it misses, the sweeps find within seconds.
-      const keys = await conversations.outbox.findKeysOf(endpointId, LINES_TOLD).catch(() => []);
-      for (const key of keys) deliveryQueue.wake(key);
-    },
-  });
-  const deliveries = createDeliveryStore({ connection: mongo, worker, retentionDays: config.DELIVERY_RETENTION_DAYS });
-  const conversations = createConversationStore({ connection: mongo, hints, deliveries, draining });
-  await buildIndexes([assistants, endpoints, deliveries, conversations].flatMap(({ models }): Indexed[] => models));
-  await dropRetiredIndexes(mongo, logger);
-
   const openQueue = <Data>(name: string) => {
     const queue = openQueues<Data>(name, { redis: queueRedis, partitions }, logger);
     return lifecycle.add(`queue ${name}`, queue, (opened) => opened.close());
   };
   const turnQueue = createTurnQueue(openQueue<TurnsJob>(TURNS_QUEUE));
   const deliveryQueue = createDeliveryQueue(openQueue<WakeUpJob>(DELIVERIES_QUEUE));
-
   const knowledgeQueue = createKnowledgeQueue(openQueue<KnowledgeJob>(KNOWLEDGE_QUEUE));
+
+  const vault = createVault({ keys: config.ENCRYPTION_KEY });
+  const assistants = createAssistantStore({ connection: mongo, vault, onKnowledgeChanged: knowledgeQueue.wake });
+  const deliveries = createDeliveryStore({
+    connection: mongo,
+    worker: newToken(),
+    retentionDays: config.DELIVERY_RETENTION_DAYS,
+  });
+  const endpoints = createEndpointStore({
+    connection: mongo,
+    vault,
+    guard: { allowPrivate: config.WEBHOOK_ALLOW_PRIVATE },
+    onChanged: createWakeStreams({ outbox: deliveries.outbox, deliveryQueue }),
+  });
+
+  const leases = lifecycle.add('turn leases', createTurnLeases(redis, partitions), (opened) => opened.close());
+  const deliveredReplies = createDeliveredReplies(redis, partitions);
+  const idempotencyKeys = createIdempotencyKeys(mongo);
+  const conversations = createConversationStore({
+    connection: mongo,
+    receivers: endpoints.receivers,
+    wakeDeliveries: deliveryQueue.wake,
+    findDelivered: deliveredReplies.find,
+    eraseElsewhere: async (conversationId, until) => {
+      await idempotencyKeys.erase(conversationId, until);
+      await deliveries.eraseConversation(conversationId, until);
+    },
+    beforeWriting: mongoWatch.beforeWriting,
+    draining,
+  });
+  const stores = [assistants, endpoints, deliveries, conversations, idempotencyKeys];
+  await buildIndexes(stores.flatMap(({ models }): Indexed[] => models));
+  await dropRetiredIndexes(mongo, logger);
 
   return {
     mongo,
@@ -91,7 +98,9 @@ export const openService = async ({ config, logger, lifecycle, redisRole, startW
     redis,
     queueRedis,
     partitions,
-    hints,
+    leases,
+    deliveredReplies,
+    idempotencyKeys,
     vault,
     assistants,
     endpoints,

@@ -1,6 +1,5 @@
 import { Worker } from 'bullmq';
 import type { Redis } from 'ioredis';
-import { TAKE_MS } from './turns/leases.ts';
 import { createDeliverySweeps } from './deliveries/sweep.ts';
 import type { Config } from './platform/config.ts';
 import { createReadiness, openHealthServer } from './platform/health.ts';
@@ -11,6 +10,8 @@ import { closeRedis, openRedis, whenGone } from './platform/redis.ts';
 import { startSweeper } from './platform/sweeper.ts';
 import type { Service } from './service.ts';
 import { type CountDelivery, sampleQueues } from './service-metrics.ts';
+import { LEASE_MS } from './turns/leases.ts';
+import { createStaleHeads } from './turns/stale-heads.ts';
 import { createTurnSweep } from './turns/sweep.ts';
 
 const SWEEP_STUCK_MS = 30_000;
@@ -21,7 +22,7 @@ const SWEEP_STUCK_MS = 30_000;
  * its time, it outlives a pause of 5 s. Looked at every 5 s, a job is back, or where it must not run again (deliveries)
  * ended, after 10–20 s; the sweeps have put its work back long before.
  */
-const LOCKS = { lockDuration: TAKE_MS, stalledInterval: 5_000 } as const;
+const LOCKS = { lockDuration: LEASE_MS, stalledInterval: 5_000 } as const;
 
 type Options = { service: Service; config: Config; logger: Logger; lifecycle: Lifecycle };
 
@@ -78,9 +79,8 @@ export const openWorkerDuties = async (
   { service, config, logger, lifecycle }: Options,
   { metrics, countDelivery, resting }: { metrics: Metrics; countDelivery: CountDelivery; resting?: () => string[] },
 ): Promise<number> => {
-  const { conversations, deliveries, endpoints, hints, turnQueue, deliveryQueue, mongo, redis } = service;
+  const { deliveries, endpoints, leases, turnQueue, deliveryQueue, mongo, redis } = service;
   const deliverySweeps = createDeliverySweeps({
-    conversations,
     deliveries,
     endpoints,
     deliveryQueue,
@@ -90,7 +90,7 @@ export const openWorkerDuties = async (
     ...(resting && { resting }),
   });
   const sweeps = [
-    startSweeper('turns', createTurnSweep({ conversations, hints, turnQueue }), { logger }),
+    startSweeper('turns', createTurnSweep({ staleHeads: createStaleHeads(mongo), leases, turnQueue }), { logger }),
     startSweeper('claims', deliverySweeps.claims, { logger }),
     startSweeper('deliveries', deliverySweeps.lines, { logger }),
   ];

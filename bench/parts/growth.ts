@@ -1,5 +1,4 @@
 import { conversationModels, type StoredConversation, type StoredPage } from '../../src/conversations/conversation.ts';
-import { createRecentDeliveries } from '../../src/deliveries/list.ts';
 import { collectionOf } from '../../src/platform/mongo.ts';
 import { alternate, type Contender, costOf, loadFigures, type Round, runRound } from '../support/contender.ts';
 import { openCounters } from '../support/counters.ts';
@@ -79,10 +78,7 @@ export const growth: Part = async (options, say) => {
     const { messages } = (await response.json()) as { messages: unknown[] };
     if (messages.length !== LONG_TURNS * 2) throw new Error(`the history has ${messages.length} messages`);
   };
-  const listDeliveries = createRecentDeliveries({
-    deliveries: large.service.deliveries,
-    unsent: large.service.conversations.unsent,
-  });
+  const listDeliveries = large.service.deliveries.list;
   const { assistantId } = largeOwner;
   const history = await timeEach(readHistory);
   const page = await timeEach(() => listDeliveries({ assistantId }));

@@ -1,5 +1,5 @@
 import { type Command, Option } from 'commander';
-import { createRecentDeliveries } from '../../src/deliveries/list.ts';
+import type { DeliveryPage } from '../../src/deliveries/list.ts';
 import { OUTCOMES } from '../../src/deliveries/delivery.ts';
 import { type DeliveryRow, toDeliveryView } from '../../src/deliveries/view.ts';
 import { EVENT_KINDS } from '../../src/webhooks/event.ts';
@@ -22,13 +22,12 @@ type ListOptions = Omit<Filter, 'assistantId'> & {
 };
 
 /** Page after page, until there are as many as were asked for. */
-const listDeliveries = async ({ deliveries, conversations }: Opened, filter: Filter, limit: number) => {
-  const recent = createRecentDeliveries({ deliveries, unsent: conversations.unsent });
+const listDeliveries = async ({ deliveries }: Opened, filter: Filter, limit: number) => {
   const rows: DeliveryRow[] = [];
   let cursor: string | null = null;
   do {
     const size = Math.min(LIST_MAX, limit - rows.length);
-    const page: Awaited<ReturnType<typeof recent>> = await recent({
+    const page: DeliveryPage = await deliveries.list({
       ...filter,
       limit: size,
       ...(cursor && { cursor }),
@@ -97,8 +96,9 @@ export const addDeliveryCommands = (program: Command, run: Run): void => {
         const original = await orNothingUnder('delivery', deliveryId, opened.deliveries.getDelivery(deliveryId));
         const { endpointId } = original;
         const endpoint = await orNothingUnder('endpoint', endpointId, opened.endpoints.getEndpoint(endpointId));
-        const { number } = await opened.deliveries.planResend(deliveryId);
-        return awaitOutcome(opened, await opened.deliveries.queueResend(deliveryId, number, endpoint.url));
+        const plan = await opened.deliveries.planResend(original);
+        const resend = { original, plan, number: plan.number, url: endpoint.url };
+        return awaitOutcome(opened, await opened.deliveries.queueResend(resend));
       }),
     );
 };

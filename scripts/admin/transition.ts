@@ -6,7 +6,7 @@ import { toEscalationView, toView } from '../../src/conversations/view.ts';
 import { createOperatorStore } from '../../src/operators/store.ts';
 import { MessageText } from '../../src/turns/turn.ts';
 import { color, example, orNothingUnder, shortText, uuid, wholeNumber } from './arguments.ts';
-import { findConversation, ID } from './conversation.ts';
+import { ID } from './conversation.ts';
 import { usage } from './failure.ts';
 import type { Answer, Opened, Run } from './session.ts';
 import { plain } from './text.ts';
@@ -19,26 +19,12 @@ const operatorOr = async ({ mongo }: Opened, given: string | undefined): Promise
   return owner.operatorId;
 };
 
-/** What every transition needs; playground conversations announce nothing. */
-const whereOf = async (opened: Opened, conversationId: string) => {
-  const { channel } = await findConversation(opened, conversationId);
-  const receiversOf = channel === 'playground' ? async () => () => [] : opened.endpoints.receivers;
-  return { conversationId, receiversOf };
-};
+type Changed = { conversation: StoredConversation };
 
-type Changed = { conversation: StoredConversation; announced: boolean };
-type Where = Awaited<ReturnType<typeof whereOf>>;
-
-/** A transition, and the wake-up of what it announces. */
-const change = async <Result extends Changed>(
-  opened: Opened,
+const change = <Result extends Changed>(
   id: string,
-  transition: (where: Where) => Promise<Result>,
-) => {
-  const changed = await orNothingUnder('conversation', id, transition(await whereOf(opened, id)));
-  if (changed.announced) opened.deliveryQueue.wake(changed.conversation._id);
-  return changed;
-};
+  transition: (where: { conversationId: string }) => Promise<Result>,
+): Promise<Result> => orNothingUnder('conversation', id, transition({ conversationId: id }));
 
 const stateAnswer = ({ conversation }: Changed): Answer => ({
   json: toView(conversation),
@@ -58,18 +44,16 @@ export const addTransitionCommands = (conversation: Command, run: Run): void => 
     .action((id: string, { operator }: { operator?: string }) =>
       run(async (opened) => {
         const operatorId = await operatorOr(opened, operator);
-        return stateAnswer(
-          await change(opened, id, (where) => opened.conversations.transitions.resolve(where, operatorId)),
-        );
+        return stateAnswer(await change(id, (where) => opened.conversations.transitions.resolve(where, operatorId)));
       }),
     );
 
   command('reopen <conversationId>', 'Reopen a resolved conversation').action((id: string) =>
-    run(async (opened) => stateAnswer(await change(opened, id, opened.conversations.transitions.reopen))),
+    run(async (opened) => stateAnswer(await change(id, opened.conversations.transitions.reopen))),
   );
 
   command('hand-back <conversationId>', 'Hand an escalated conversation back to the assistant').action((id: string) =>
-    run(async (opened) => stateAnswer(await change(opened, id, opened.conversations.transitions.handBack))),
+    run(async (opened) => stateAnswer(await change(id, opened.conversations.transitions.handBack))),
   );
 
   command('tag <conversationId> <tag>', 'Tag a conversation', ' vip --color "#1e90ff"')
@@ -77,9 +61,7 @@ export const addTransitionCommands = (conversation: Command, run: Run): void => 
     .action((id: string, tag: string, options: { color?: string }) => {
       const wanted = { tag: shortText(50)(tag), color: options.color ?? null };
       return run(async (opened) => {
-        const { conversation } = await change(opened, id, (where) =>
-          opened.conversations.transitions.addTag(where, wanted),
-        );
+        const { conversation } = await change(id, (where) => opened.conversations.transitions.addTag(where, wanted));
         const tags = conversation.tags.map((one) => plain(one.tag)).join(', ');
         return { json: toView(conversation), text: `Conversation ${id} is tagged ${tags}.` };
       });
@@ -89,7 +71,7 @@ export const addTransitionCommands = (conversation: Command, run: Run): void => 
     (id: string, text: string) =>
       run(async (opened) => {
         const content = validate(MessageText, text);
-        const { messageId, seq } = await change(opened, id, (where) =>
+        const { messageId, seq } = await change(id, (where) =>
           opened.conversations.transitions.replyAsOperator(where, content),
         );
         return {
@@ -110,7 +92,7 @@ export const addTransitionCommands = (conversation: Command, run: Run): void => 
       run(async (opened) => {
         validate(EscalateRequest, { reason });
         const input = { ...(reason !== undefined && { reason }), ...(leadScore !== undefined && { leadScore }) };
-        const changed = await change(opened, id, (where) => opened.conversations.transitions.escalate(where, input));
+        const changed = await change(id, (where) => opened.conversations.transitions.escalate(where, input));
         const { conversation } = changed;
         return {
           json: toEscalationView(conversation),

@@ -14,24 +14,27 @@ import {
   wasNeverSent,
   wasNotPrimary,
 } from '../platform/mongo.ts';
-import { type Accepted, type AcceptOptions, isAnnounced } from './accepted.ts';
+import type { Accepted, AcceptOptions } from './accepted.ts';
+import type { Announce, ReceiversOf } from './announce.ts';
 import { conversationModels, type StoredConversation } from './conversation.ts';
-import { acceptStatement, type NewTurn } from './new-turn.ts';
+import { acceptStatement, isAnnounced, type NewTurn } from './new-turn.ts';
 import type { Settle } from './resolve-duplicate.ts';
 
 /** How long an accept whose outcome is unknown is looked for before the caller is told 500. */
 const ACCEPT_DEADLINE_MS = 5_000;
 const LOOK_AGAIN_MS = 50;
 
-type Upsert = Pick<AcceptOptions, 'receiversOf' | 'readBack'> & { turn: NewTurn };
+type Upsert = Pick<AcceptOptions, 'readBack'> & { turn: NewTurn; receiversOf: ReceiversOf };
 type Upserted = { conversationId: string | null; head: boolean } | null;
+
+type Dependencies = { connection: Connection; settle: Settle; announce: Announce };
 
 /**
  * The conversation takes the turn: one atomic upsert, batched with what arrives beside it. Its duplicate-key error is the
  * sign that the document says more than the filter could; then it is read, and a compare-and-set on all that was read
  * decides (design §2).
  */
-export const createAccept = ({ connection, settle }: { connection: Connection; settle: Settle }) => {
+export const createAccept = ({ connection, settle, announce }: Dependencies) => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
   const readLine = createReader(conversations, { conversationId: 1, 'waiting.turnId': 1 });
@@ -70,29 +73,26 @@ export const createAccept = ({ connection, settle }: { connection: Connection; s
     { lengthOf: ({ turn }) => turn.message.length },
   );
 
-  const tryOnce = async (turn: NewTurn, options: AcceptOptions): Promise<Accepted | null> => {
+  const tryOnce = async (turn: NewTurn, receiversOf: ReceiversOf, options: AcceptOptions): Promise<Accepted | null> => {
     const read = () => conversations.findOne({ _id: turn.key });
     // Under a known key the turn may have left `recent` long ago: the upsert's filter would not see it.
     const known = turn.reservation === 'known' ? await read() : null;
-    const upserted = known ? null : await upsert({ turn, ...options });
+    const upserted = known ? null : await upsert({ turn, receiversOf, readBack: options.readBack });
     if (upserted) {
-      const announced = isAnnounced(options);
+      const announced = isAnnounced(receiversOf);
       return { kind: 'accepted', ...upserted, turnId: turn.turnId, resumed: false, announced };
     }
     const conversation = known ?? (await read());
-    return conversation && settle(conversation, turn, options);
+    return conversation && settle(conversation, turn, { ...options, receiversOf });
   };
 
-  /**
-   * Accepts a turn, or finds the one it repeats. Throws 503 only for what was surely not accepted; an unknown outcome is
-   * looked for under the same turn id until the deadline, then 500 (contract §5).
-   */
-  return async (turn: NewTurn, options: AcceptOptions): Promise<Accepted> => {
+  /** Throws 503 only for what was surely not accepted; an unknown outcome is looked for until the deadline, then 500. */
+  const acceptInTime = async (turn: NewTurn, receiversOf: ReceiversOf, options: AcceptOptions): Promise<Accepted> => {
     const deadline = performance.now() + ACCEPT_DEADLINE_MS;
     let doubtful = false;
     for (;;) {
       try {
-        const accepted = await tryOnce(turn, options);
+        const accepted = await tryOnce(turn, receiversOf, options);
         if (accepted) return accepted;
       } catch (cause) {
         const refused = wasNotPrimary(cause) || wasNeverSent(cause);
@@ -103,6 +103,12 @@ export const createAccept = ({ connection, settle }: { connection: Connection; s
       }
       if (performance.now() > deadline) throw new ApiError('internal_error');
     }
+  };
+
+  /** Accepts a turn, or finds the one it repeats. */
+  return (turn: NewTurn, options: AcceptOptions): Promise<Accepted> => {
+    const { key: _id, assistantId, channel } = turn;
+    return announce({ _id, assistantId, channel }, (receiversOf) => acceptInTime(turn, receiversOf, options));
   };
 };
 

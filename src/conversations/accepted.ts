@@ -1,8 +1,6 @@
 import type { RecentTurn, StoredConversation } from './conversation.ts';
-import type { ReceiversOf } from '../deliveries/outbox.ts';
 
 export type AcceptOptions = {
-  receiversOf: ReceiversOf;
   windowMs: number;
   /**
    * The caller needs the conversation's id, or other turns of the session are known to be under way: then what was written
@@ -23,13 +21,9 @@ export type Accepted =
       head: boolean;
       /** A failed turn, back in line under its old id. */
       resumed: boolean;
-      /** The outbox may have something new to send. */
+      /** The outbox may have a new event. */
       announced: boolean;
     }
   | { kind: 'joined'; conversationId: string; turnId: string }
   | { kind: 'replayed'; conversation: StoredConversation; turn: RecentTurn }
   | { kind: 'busy' };
-
-/** With nobody to tell there is no event, and nobody to wake. */
-export const isAnnounced = ({ receiversOf }: AcceptOptions): boolean =>
-  receiversOf('message.received').length > 0 || receiversOf('conversation.created').length > 0;

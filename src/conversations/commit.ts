@@ -6,12 +6,12 @@ import {
   updateMany,
   type UpdateStatement,
 } from '../platform/mongo.ts';
+import { type Announce, newOutboxEvent, type ReceiversOf } from './announce.ts';
 import { addMarks, type Clear, type Clearing, takenOut } from './compaction.ts';
 import { conversationModels, type RecentTurn, type StoredConversation } from './conversation.ts';
 import { lengthOfMessages } from './message-length.ts';
-import type { Messages } from './messages.ts';
-import { newOutboxEvent, type ReceiversOf } from '../deliveries/outbox.ts';
-import type { AnswerableConversation, EndedTurn } from './turn-end.ts';
+import type { MessagePages } from './message-pages.ts';
+import type { AnswerableConversation, TurnCommit } from './turn-commit.ts';
 
 export type Committed = {
   /** Turn that is head now. */
@@ -26,7 +26,7 @@ export type Committed = {
  */
 export const commitStatement = (
   read: AnswerableConversation,
-  ended: EndedTurn[],
+  ended: TurnCommit[],
   { receiversOf, clearing }: { receiversOf: ReceiversOf; clearing: Clearing | null },
 ): { statement: UpdateStatement; announced: boolean } => {
   const committed = read.waiting.slice(0, ended.length);
@@ -73,12 +73,13 @@ export const commitStatement = (
 type Write = { key: string; statement: UpdateStatement; mark: RecentTurn; length: number };
 
 /** Of the texts that a commit stores. */
-const lengthOf = (ended: EndedTurn[]): number =>
+const lengthOf = (ended: TurnCommit[]): number =>
   ended.flatMap(({ entries }) => entries).reduce((sum, { messages }) => sum + lengthOfMessages(messages), 0);
 
+type Dependencies = { connection: Connection; pages: MessagePages; clear: Clear; announce: Announce };
+
 /** One atomic update ends the first turns of a line, batched with the commits beside it. */
-export const createCommit = (dependencies: { connection: Connection; messages: Messages; clear: Clear }) => {
-  const { connection, messages, clear } = dependencies;
+export const createCommit = ({ connection, pages, clear, announce }: Dependencies) => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
   const write = createStoreBatcher<Write, boolean>(
@@ -115,10 +116,9 @@ export const createCommit = (dependencies: { connection: Connection; messages: M
     { lengthOf: ({ length }) => length },
   );
 
-  /** Null: the conversation changed since it was read, read it again. */
-  return async (
+  const commit = async (
     read: AnswerableConversation,
-    ended: EndedTurn[],
+    ended: TurnCommit[],
     receiversOf: ReceiversOf,
   ): Promise<Committed | null> => {
     const clearing = await clear(read, ended.length);
@@ -128,11 +128,15 @@ export const createCommit = (dependencies: { connection: Connection; messages: M
     if (!last) throw new Error('a commit needs a turn that ended');
     const won = await write({ key: read._id, statement, mark: last.mark, length: lengthOf(ended) });
     if (!won) {
-      if (clearing) await messages.eraseIfGone(read);
+      if (clearing) await pages.eraseIfGone(read);
       return null;
     }
     return { announced, nextTurnId: last.after.waiting[0]?.turnId ?? null };
   };
+
+  /** Null: the conversation changed since it was read, read it again. */
+  return (read: AnswerableConversation, ended: TurnCommit[]): Promise<Committed | null> =>
+    announce(read, (receiversOf) => commit(read, ended, receiversOf));
 };
 
 export type Commit = ReturnType<typeof createCommit>;

@@ -3,14 +3,14 @@ import { serverNow } from '../platform/clock.ts';
 import { collectionOf, createReader } from '../platform/mongo.ts';
 import {
   conversationModels,
+  type FindDelivered,
   MAX_WAITING,
   PAGE_SIZE,
   type RecentTurn,
   RESUMABLE_FOR_MS,
   type StoredConversation,
 } from './conversation.ts';
-import type { Hints } from '../turns/leases.ts';
-import { hasFullPage, type Messages, type StoredPages } from './messages.ts';
+import { hasFullPage, type MessagePages, type StoredPages } from './message-pages.ts';
 
 /**
  * Finished turns a conversation keeps in any case: of each whose messages are not in `messages` yet, which may be those of a
@@ -53,8 +53,12 @@ type Read = Pick<StoredConversation, '_id' | 'conversationId' | 'seq' | 'storedT
   Partial<Pick<StoredConversation, 'texts' | 'recent'>>;
 
 /** About once in eight numbers the document is relieved of what it need not carry, in the write that comes next. */
-export const createClear = (dependencies: { connection: Connection; messages: Messages; hints: Hints }) => {
-  const { connection, messages, hints } = dependencies;
+export const createClear = (dependencies: {
+  connection: Connection;
+  pages: MessagePages;
+  findDelivered: FindDelivered;
+}) => {
+  const { connection, pages, findDelivered } = dependencies;
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
   const readForClearing = createReader(conversations, { conversationId: 1, seq: 1, texts: 1, recent: 1 });
 
@@ -70,8 +74,8 @@ export const createClear = (dependencies: { connection: Connection; messages: Me
     const count = now.recent.length + ending;
     const falling = now.recent.slice(0, Math.max(0, count - RECENT_MIN));
     const [stored, delivered] = await Promise.all([
-      messages.storeFullPages(now),
-      hints.findDelivered(falling.map(({ turnId }) => ({ key, turnId }))),
+      pages.storeFullPages(now),
+      findDelivered(falling.map(({ turnId }) => ({ key, turnId }))),
     ]);
     return { ...stored, keepRecent: countRecent({ falling, count }, (turnId) => delivered.has(turnId), serverNow()) };
   };

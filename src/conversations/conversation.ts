@@ -71,6 +71,12 @@ export type RecentTurn = {
   async?: boolean;
 };
 
+/** A turn, and the key of its conversation. */
+export type TurnRef = { key: string; turnId: string };
+
+/** Which of these turns' replies are recorded to have reached a caller. */
+export type FindDelivered = (turns: TurnRef[]) => Promise<Set<string>>;
+
 /** An event not yet ended at every endpoint it goes to. */
 export type OutboxEvent = ConversationEvent & {
   eventId: string;

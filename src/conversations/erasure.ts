@@ -1,12 +1,10 @@
 import { type Connection, Schema } from 'mongoose';
-import type { DeliveryStore } from '../deliveries/store.ts';
 import { serverDate, serverNow } from '../platform/clock.ts';
 import { homeRange } from '../platform/ids.ts';
 import { inTime } from '../platform/in-time.ts';
 import { collectionOf, DURABLE } from '../platform/mongo.ts';
 import { conversationModels, type StoredConversation } from './conversation.ts';
-import type { IdempotencyKeys } from '../turns/idempotency-keys.ts';
-import type { Messages } from './messages.ts';
+import type { MessagePages } from './message-pages.ts';
 
 const FIRST_PURGE_MS = 60_000;
 const LAST_PURGE_MS = 86_400_000;
@@ -27,25 +25,26 @@ const tombstoneSchema = new Schema<StoredTombstone>(
 );
 tombstoneSchema.index({ purgeAt: 1 });
 
+/** Erases what other folders keep of a conversation: its idempotency keys, and the texts of its deliveries. */
+export type EraseElsewhere = (conversationId: string, until: AbortSignal) => Promise<void>;
+
 type Dependencies = {
   connection: Connection;
-  messages: Messages;
-  idempotencyKeys: IdempotencyKeys;
-  deliveries: DeliveryStore;
+  pages: MessagePages;
+  eraseElsewhere: EraseElsewhere;
   /** From then on what takes long is left to another process. */
   draining: AbortSignal;
 };
 
 /** Hard deletion (contract §4): the document first, so that the session may begin anew at once. */
-export const createErasure = ({ connection, messages, idempotencyKeys, deliveries, draining }: Dependencies) => {
+export const createErasure = ({ connection, pages, eraseElsewhere, draining }: Dependencies) => {
   const model = connection.model<StoredTombstone>('Tombstone', tombstoneSchema);
   const tombstones = collectionOf<StoredTombstone>(model);
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
   const purge = async (conversationId: string): Promise<void> => {
-    await messages.erase(conversationId, draining);
-    await idempotencyKeys.erase(conversationId, draining);
-    await deliveries.eraseConversation(conversationId, draining);
+    await pages.erase(conversationId, draining);
+    await eraseElsewhere(conversationId, draining);
   };
 
   const purgeDue = async ({ _id, erasedAt, purgesLeft }: StoredTombstone): Promise<void> => {

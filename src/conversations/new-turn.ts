@@ -1,7 +1,7 @@
 import { truncateContent } from '../webhooks/event.ts';
 import type { UpdateStatement } from '../platform/mongo.ts';
 import { type ChannelName, MAX_WAITING, newborn, type OutboxEvent, type WaitingTurn } from './conversation.ts';
-import { newOutboxEvent, type ReceiversOf } from '../deliveries/outbox.ts';
+import { newOutboxEvent, type ReceiversOf } from './announce.ts';
 
 export type NewTurn = {
   key: string;
@@ -92,3 +92,7 @@ export const acceptStatement = (turn: NewTurn, receiversOf: ReceiversOf): Update
     upsert: true,
   };
 };
+
+/** Whether an accepted turn may have put an event into the outbox: whoever did not write it cannot know which. */
+export const isAnnounced = (receiversOf: ReceiversOf): boolean =>
+  receiversOf('message.received').length > 0 || receiversOf('conversation.created').length > 0;

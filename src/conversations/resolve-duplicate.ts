@@ -1,27 +1,21 @@
 import type { Connection } from 'mongoose';
 import { serverNow } from '../platform/clock.ts';
 import { updateMany, type UpdateStatement } from '../platform/mongo.ts';
-import { type Accepted, type AcceptOptions, isAnnounced } from './accepted.ts';
-import { type RecentTurn, REOPENED, type StoredConversation } from './conversation.ts';
-import type { Hints } from '../turns/leases.ts';
+import type { Accepted, AcceptOptions } from './accepted.ts';
+import type { ReceiversOf } from './announce.ts';
+import { type FindDelivered, type RecentTurn, REOPENED, type StoredConversation } from './conversation.ts';
 import { type Decision, decide } from './duplicates.ts';
-import type { Messages } from './messages.ts';
-import { type NewTurn, pushTurn, received, toWaiting, untouchedBy } from './new-turn.ts';
-import type { ReceiversOf } from '../deliveries/outbox.ts';
+import type { History } from './history.ts';
+import { isAnnounced, type NewTurn, pushTurn, received, toWaiting, untouchedBy } from './new-turn.ts';
+
+type Dependencies = { connection: Connection; findDelivered: FindDelivered; history: History };
+type Options = AcceptOptions & { receiversOf: ReceiversOf };
 
 /**
  * What a message is to a conversation that knows more than the upsert could ask: decided by what was read, and written by a
  * compare-and-set on all of that.
  */
-export const createSettle = ({
-  connection,
-  hints,
-  messages,
-}: {
-  connection: Connection;
-  hints: Hints;
-  messages: Messages;
-}) => {
+export const createSettle = ({ connection, findDelivered, history }: Dependencies) => {
   /** A raw command: the driver would retry, and a retry that finds no server hides that the first try was sent. */
   const compareAndSet = async (q: Record<string, unknown>, u: UpdateStatement['u']): Promise<boolean> => {
     const { n, writeErrors = [] } = await updateMany(connection, 'conversations', [{ q, u }]);
@@ -77,17 +71,17 @@ export const createSettle = ({
   const decideOn = async (conversation: StoredConversation, turn: NewTurn, windowMs: number): Promise<Decision> => {
     const { turnId, dedupeKey, key } = turn;
     const similar = conversation.recent.filter((known) => known.dedupeKey === dedupeKey && dedupeKey !== null);
-    const delivered = await hints.findDelivered(similar.map((known) => ({ key, turnId: known.turnId })));
+    const delivered = await findDelivered(similar.map((known) => ({ key, turnId: known.turnId })));
     const query = { turnId, dedupeKey, reserved: turn.reservation !== null, windowMs, now: serverNow() };
     const decision = decide(conversation, query, (known) => delivered.has(known));
     const longAgo = decision.kind === 'new' && turn.reservation === 'known';
-    const settled = longAgo ? await messages.findSettledTurn(conversation, turnId) : null;
-    if (!settled) return decision;
-    return settled.outcome === 'failed' ? { kind: 'resume', turn: settled } : { kind: 'replay', turn: settled };
+    const finished = longAgo ? await history.findFinishedTurn(conversation, turnId) : null;
+    if (!finished) return decision;
+    return finished.outcome === 'failed' ? { kind: 'resume', turn: finished } : { kind: 'replay', turn: finished };
   };
 
   /** One try at a conversation that exists; null = it changed in between, decide again. */
-  return async (conversation: StoredConversation, turn: NewTurn, options: AcceptOptions): Promise<Accepted | null> => {
+  return async (conversation: StoredConversation, turn: NewTurn, options: Options): Promise<Accepted | null> => {
     const { conversationId, waiting } = conversation;
     const decision = await decideOn(conversation, turn, options.windowMs);
     switch (decision.kind) {
@@ -102,7 +96,7 @@ export const createSettle = ({
           turnId: turn.turnId,
           head: waiting[0]?.turnId === turn.turnId,
           resumed: false,
-          announced: isAnnounced(options),
+          announced: isAnnounced(options.receiversOf),
         };
       case 'join':
         options.watch(decision.turn.turnId);
@@ -119,7 +113,7 @@ export const createSettle = ({
       case 'new': {
         if (!(await pushNew(conversation, turn, options.receiversOf))) return null;
         const head = waiting.length === 0;
-        const announced = isAnnounced(options);
+        const announced = isAnnounced(options.receiversOf);
         return { kind: 'accepted', conversationId, turnId: turn.turnId, head, resumed: false, announced };
       }
     }

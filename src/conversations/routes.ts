@@ -2,8 +2,6 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type Request, type RequestHandler, type Response, Router } from 'express';
 import * as z from 'zod';
 import { type Access, callerOf } from '../assistants/access.ts';
-import type { EndpointStore } from '../webhooks/endpoint-store.ts';
-import type { DeliveryQueue } from '../deliveries/queue.ts';
 import { invalid, notFound } from '../platform/errors.ts';
 import { methodNotAllowed } from '../platform/http.ts';
 import { conversationKeyOf } from '../platform/ids.ts';
@@ -12,7 +10,7 @@ import type { BeforeWriting } from '../platform/mongo-silence.ts';
 import { validate } from '../platform/validation.ts';
 import { toEscalationView, toHistoryView, toListView } from './view.ts';
 import type { StoredConversation } from './conversation.ts';
-import { decodePosition, encodePosition, HISTORY_MAX } from './messages.ts';
+import { decodePosition, encodePosition, HISTORY_MAX } from './history.ts';
 import type { ConversationStore } from './store.ts';
 
 const LOOK_EVERY_MS = 200;
@@ -65,8 +63,6 @@ const decodeAfter = (cursor: string): { updatedAt: Date; key: string } => {
 type Dependencies = {
   access: Access;
   conversations: ConversationStore;
-  endpoints: EndpointStore;
-  deliveryQueue: DeliveryQueue;
   /** Tells those who wait for an answer of it that there will be none. */
   onErased: (conversation: StoredConversation) => void;
   /** Ends long polls when the process drains. */
@@ -78,8 +74,6 @@ type Dependencies = {
 export const conversationRoutes = ({
   access,
   conversations,
-  endpoints,
-  deliveryQueue,
   onErased,
   draining,
   beforeWriting,
@@ -119,7 +113,7 @@ export const conversationRoutes = ({
     const conversation = newerOnly ? await waitForNewer(read, { afterSeq: after_seq, waitMs: wait * 1000, res }) : read;
     const from =
       position ?? (newerOnly ? { seq: after_seq, index: Number.MAX_SAFE_INTEGER, waitingAfter: null } : undefined);
-    const page = await conversations.messages.readPage(conversation, {
+    const page = await conversations.history.readPage(conversation, {
       ...(from && { from }),
       ...(limit !== undefined && { limit }),
       finalOnly: newerOnly,
@@ -147,11 +141,10 @@ export const conversationRoutes = ({
     // Another's conversation is 404 whatever the body says.
     await getOwn(req, res);
     const { reason, lead_score } = validate(EscalateRequest, req.body);
-    const { conversation, announced } = await conversations.transitions.escalate(
-      { conversationId: String(req.params.id), assistantId, receiversOf: endpoints.receivers },
+    const { conversation } = await conversations.transitions.escalate(
+      { conversationId: String(req.params.id), assistantId },
       { ...(reason != null && { reason }), ...(lead_score != null && { leadScore: lead_score }) },
     );
-    if (announced) deliveryQueue.wake(conversation._id);
     res.json(toEscalationView(conversation));
   };
 

@@ -1,21 +1,18 @@
 import type { Connection, mongo } from 'mongoose';
-import type { DeliveryStore } from '../deliveries/store.ts';
 import { homeRange, isUuid } from '../platform/ids.ts';
-import { collectionOf, createReader, updateMany } from '../platform/mongo.ts';
+import { collectionOf, createReader } from '../platform/mongo.ts';
+import type { BeforeWriting } from '../platform/mongo-silence.ts';
 import { createAccept } from './accept.ts';
+import { createAnnounce, type ReceiversOf } from './announce.ts';
 import { createClear } from './compaction.ts';
 import { createCommit } from './commit.ts';
-import { conversationModels, type RecentTurn, type StoredConversation } from './conversation.ts';
-import { createErasure } from './erasure.ts';
-import type { Hints } from '../turns/leases.ts';
-import { createInbox } from '../operators/inbox.ts';
-import { createIdempotencyKeys } from '../turns/idempotency-keys.ts';
-import { createMessages } from './messages.ts';
-import { createOutbox } from '../deliveries/outbox.ts';
+import { conversationModels, type FindDelivered, type RecentTurn, type StoredConversation } from './conversation.ts';
+import { createErasure, type EraseElsewhere } from './erasure.ts';
+import { createHistory } from './history.ts';
+import { createMessagePages } from './message-pages.ts';
 import { createSettle } from './resolve-duplicate.ts';
 import { createTransitions } from './transitions.ts';
-import { createUnsent } from '../deliveries/pending.ts';
-import type { AnswerableConversation } from './turn-end.ts';
+import type { AnswerableConversation } from './turn-commit.ts';
 
 const LIST_MAX = 100;
 
@@ -42,31 +39,38 @@ export type FoundTurn =
   | { state: 'waiting'; conversation: StoredConversation; head: boolean }
   | { state: 'finished'; conversation: StoredConversation; turn: RecentTurn };
 
-/** A head, and when its job was last asked for. */
-export type StaleHead = { key: string; turnId: string; headSince: Date; hintedAt: Date };
-
 export type ConversationList = { conversations: StoredConversation[]; next: { updatedAt: Date; key: string } | null };
 
-/** The one door to stored conversations; each verb is a file of its own. */
-export const createConversationStore = (dependencies: {
+type Dependencies = {
   connection: Connection;
-  hints: Hints;
-  deliveries: DeliveryStore;
+  /** Who listens to an assistant's events. */
+  receivers: (assistantId: string) => Promise<ReceiversOf>;
+  wakeDeliveries: (conversationKey: string) => void;
+  findDelivered: FindDelivered;
+  eraseElsewhere: EraseElsewhere;
+  beforeWriting: BeforeWriting;
   draining: AbortSignal;
-}) => {
-  const { connection, hints, deliveries, draining } = dependencies;
+};
+
+/** The one door to stored conversations. Each verb is a file of its own. */
+export const createConversationStore = (dependencies: Dependencies) => {
+  const { connection, receivers, wakeDeliveries, findDelivered, eraseElsewhere, beforeWriting, draining } =
+    dependencies;
   const { conversations: model, messages: messageModel } = conversationModels(connection);
   const conversations = collectionOf<StoredConversation>(model);
-  const messages = createMessages(connection);
-  const clear = createClear({ connection, messages, hints });
-  const idempotencyKeys = createIdempotencyKeys(connection);
-  const erasure = createErasure({ connection, messages, idempotencyKeys, deliveries, draining });
+  const pages = createMessagePages(connection);
+  const history = createHistory(connection);
+  const clear = createClear({ connection, pages, findDelivered });
+  const erasure = createErasure({ connection, pages, eraseElsewhere, draining });
+  const announce = createAnnounce({ receivers, wakeDeliveries });
+  // The caller of a new turn is told 503 if MongoDB is away or silent before anything is written.
+  const announceTurn = createAnnounce({ receivers: (id) => beforeWriting(receivers(id)), wakeDeliveries });
 
-  /** By the id's own prefix: a range on `_id`, then the exact match. Malformed and unknown ids look the same. */
   /** Whoever has a key of the assistant: the playground's conversations are none of theirs (contract §1). */
   const ofCaller = (assistantId: string | undefined): mongo.Filter<StoredConversation> =>
     assistantId === undefined ? {} : { assistantId, channel: { $ne: 'playground' } };
 
+  /** By the id's own prefix: a range on `_id`, then the exact match. Malformed and unknown ids look the same. */
   const findById = async (conversationId: string, assistantId?: string): Promise<StoredConversation | null> => {
     if (!isUuid(conversationId)) return null;
     return conversations.findOne(
@@ -80,15 +84,15 @@ export const createConversationStore = (dependencies: {
   const readSeq = createReader(conversations, { seq: 1, conversationId: 1 });
 
   return {
-    models: [model, messageModel, ...idempotencyKeys.models, ...erasure.models],
-    messages,
-    idempotencyKeys,
-    outbox: createOutbox(connection),
-    unsent: createUnsent(connection),
-    accept: createAccept({ connection, settle: createSettle({ connection, hints, messages }) }),
-    commit: createCommit({ connection, messages, clear }),
-    transitions: createTransitions({ connection, messages, clear, findById }),
-    inbox: createInbox(connection),
+    models: [model, messageModel, ...erasure.models],
+    history,
+    accept: createAccept({
+      connection,
+      settle: createSettle({ connection, findDelivered, history }),
+      announce: announceTurn,
+    }),
+    commit: createCommit({ connection, pages, clear, announce }),
+    transitions: createTransitions({ connection, pages, clear, announce, findById }),
     erase: erasure.erase,
     purgeAgain: erasure.purgeAgain,
 
@@ -109,7 +113,7 @@ export const createConversationStore = (dependencies: {
         const index = conversation.waiting.findIndex((turn) => turn.turnId === turnId);
         if (index !== -1) return { state: 'waiting', conversation, head: index === 0 };
         const recent = conversation.recent.find((turn) => turn.turnId === turnId);
-        const turn = recent ?? (await messages.findSettledTurn(conversation, turnId));
+        const turn = recent ?? (await history.findFinishedTurn(conversation, turnId));
         if (turn) return { state: 'finished', conversation, turn };
       }
       return null;
@@ -119,40 +123,6 @@ export const createConversationStore = (dependencies: {
     findSeq: async ({ key, conversationId }: { key: string; conversationId: string }): Promise<number | null> => {
       const row = await readSeq(key);
       return row?.conversationId === conversationId ? row.seq : null;
-    },
-
-    /** Heads that nobody seems to answer: waiting longer than `olderThanMs` by the server's clock. */
-    findStaleHeads: async (olderThanMs: number, limit: number): Promise<StaleHead[]> => {
-      const older = (path: string | object) => ({ $lt: [path, { $subtract: ['$$NOW', olderThanMs] }] });
-      const rows = await conversations
-        .find(
-          {
-            'waiting.0': { $exists: true },
-            $expr: { $and: [older('$headSince'), older({ $arrayElemAt: ['$waiting.acceptedAt', 0] })] },
-          },
-          { projection: { conversationId: 1, headSince: 1, 'waiting.turnId': 1, 'waiting.acceptedAt': 1 } },
-        )
-        .hint('waiting_heads')
-        .limit(limit)
-        .toArray();
-      return rows.flatMap(({ _id: key, headSince, waiting: [head] }) =>
-        head
-          ? [{ key, turnId: head.turnId, headSince, hintedAt: new Date(Math.max(+headSince, +head.acceptedAt)) }]
-          : [],
-      );
-    },
-
-    /** Claims the putting back of a head's job; of several sweepers one wins. */
-    renewHeads: async (heads: StaleHead[]): Promise<void> => {
-      if (heads.length === 0) return;
-      await updateMany(
-        connection,
-        'conversations',
-        heads.map(({ key, turnId, headSince }) => ({
-          q: { _id: key, 'waiting.0.turnId': turnId, headSince },
-          u: { $currentDate: { headSince: true } },
-        })),
-      );
     },
 
     /** An assistant's conversations, oldest change first (contract §4): how a receiver that was down catches up. */

@@ -5,11 +5,11 @@ import { serverDate } from '../platform/clock.ts';
 import { ApiError, invalid, notFound } from '../platform/errors.ts';
 import { newId } from '../platform/ids.ts';
 import { collectionOf, DURABLE } from '../platform/mongo.ts';
+import { type Announce, newOutboxEvent, type ReceiversOf } from './announce.ts';
 import { addMarks, type Clear, takenOut } from './compaction.ts';
-import { handBackMessage, handoffMessage } from './turn-end.ts';
 import { conversationModels, type Message, REOPENED, type StoredConversation } from './conversation.ts';
-import type { Messages } from './messages.ts';
-import { newOutboxEvent, type ReceiversOf } from '../deliveries/outbox.ts';
+import type { MessagePages } from './message-pages.ts';
+import { handBackMessage, handoffMessage } from './system-messages.ts';
 
 const MAX_TRIES = 50;
 const MAX_TAGS = 50;
@@ -21,17 +21,21 @@ type Change = { set?: Record<string, unknown>; message?: Message; event?: Conver
 
 type Changed = { conversation: StoredConversation; announced: boolean };
 
+/** `assistantId`: only if it is this assistant's. */
+type Where = { conversationId: string; assistantId?: string };
+
 /**
  * What people do to a conversation (contract §4). Each is one compare-and-set on the conversation as read; a message it
  * adds gets the next seq in the same write. A transition to the state it is in changes and announces nothing.
  */
 export const createTransitions = (dependencies: {
   connection: Connection;
-  messages: Messages;
+  pages: MessagePages;
   clear: Clear;
+  announce: Announce;
   findById: (conversationId: string, assistantId?: string) => Promise<StoredConversation | null>;
 }) => {
-  const { connection, messages, clear, findById } = dependencies;
+  const { connection, pages, clear, announce, findById } = dependencies;
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
   const write = async (read: StoredConversation, change: Change, receiversOf: ReceiversOf): Promise<Changed | null> => {
@@ -65,22 +69,20 @@ export const createTransitions = (dependencies: {
       { returnDocument: 'after', writeConcern: DURABLE },
     );
     if (conversation) return { conversation, announced: announcement !== null };
-    if (clearing) await messages.eraseIfGone(read);
+    if (clearing) await pages.eraseIfGone(read);
     return null;
   };
 
   const apply = async (
-    conversationId: string,
-    options: { assistantId?: string; receiversOf: (assistantId: string) => Promise<ReceiversOf> },
+    { conversationId, assistantId }: Where,
     changeOf: (conversation: StoredConversation) => Change | null,
   ): Promise<Changed> => {
     for (let tries = 0; tries < MAX_TRIES; tries += 1) {
-      const read = await findById(conversationId, options.assistantId);
+      const read = await findById(conversationId, assistantId);
       if (!read) throw notFound();
       const change = changeOf(read);
       if (!change) return { conversation: read, announced: false };
-      const receiversOf = read.channel === 'playground' ? () => [] : await options.receiversOf(read.assistantId);
-      const changed = await write(read, change, receiversOf);
+      const changed = await announce(read, (receiversOf) => write(read, change, receiversOf));
       if (changed) return changed;
       await sleep(tries);
     }
@@ -89,16 +91,10 @@ export const createTransitions = (dependencies: {
     });
   };
 
-  type Where = {
-    conversationId: string;
-    assistantId?: string;
-    receiversOf: (assistantId: string) => Promise<ReceiversOf>;
-  };
-
   return {
     /** First reason kept; a given lead score replaces the stored one. From `resolved` it opens the conversation again. */
-    escalate: ({ conversationId, ...where }: Where, input: { reason?: string; leadScore?: number }) =>
-      apply(conversationId, where, (read) => {
+    escalate: (where: Where, input: { reason?: string; leadScore?: number }) =>
+      apply(where, (read) => {
         if (read.status === 'escalated') {
           return input.leadScore === undefined || input.leadScore === read.leadScore
             ? null
@@ -117,16 +113,16 @@ export const createTransitions = (dependencies: {
         };
       }),
 
-    handBack: ({ conversationId, ...where }: Where) =>
-      apply(conversationId, where, (read) => {
+    handBack: (where: Where) =>
+      apply(where, (read) => {
         if (read.status === 'open') return null;
         if (read.status === 'resolved')
           throw invalid('status', 'not_escalated', 'must be escalated before a hand-back');
         return { set: REOPENED, message: handBackMessage(serverDate()) };
       }),
 
-    resolve: ({ conversationId, ...where }: Where, operatorId: string) =>
-      apply(conversationId, where, (read) =>
+    resolve: (where: Where, operatorId: string) =>
+      apply(where, (read) =>
         read.status === 'resolved'
           ? null
           : {
@@ -135,11 +131,10 @@ export const createTransitions = (dependencies: {
             },
       ),
 
-    reopen: ({ conversationId, ...where }: Where) =>
-      apply(conversationId, where, (read) => (read.status === 'resolved' ? { set: REOPENED } : null)),
+    reopen: (where: Where) => apply(where, (read) => (read.status === 'resolved' ? { set: REOPENED } : null)),
 
-    addTag: ({ conversationId, ...where }: Where, { tag, color }: { tag: string; color: string | null }) =>
-      apply(conversationId, where, (read) => {
+    addTag: (where: Where, { tag, color }: { tag: string; color: string | null }) =>
+      apply(where, (read) => {
         const known = read.tags.find((one) => one.tag === tag);
         if (known && known.color === color) return null;
         if (known) return { set: { tags: read.tags.map((one) => (one.tag === tag ? { tag, color } : one)) } };
@@ -151,13 +146,13 @@ export const createTransitions = (dependencies: {
         };
       }),
 
-    removeTag: ({ conversationId, ...where }: Where, tag: string) =>
-      apply(conversationId, where, (read) =>
+    removeTag: (where: Where, tag: string) =>
+      apply(where, (read) =>
         read.tags.some((one) => one.tag === tag) ? { set: { tags: read.tags.filter((one) => one.tag !== tag) } } : null,
       ),
 
     /** A person writes to the visitor; the state stays as it is. */
-    replyAsOperator: async ({ conversationId, ...where }: Where, content: string) => {
+    replyAsOperator: async (where: Where, content: string) => {
       const message: Message = {
         messageId: newId(),
         turnId: null,
@@ -166,7 +161,7 @@ export const createTransitions = (dependencies: {
         language: null,
         createdAt: serverDate(),
       };
-      const changed = await apply(conversationId, where, () => ({ message }));
+      const changed = await apply(where, () => ({ message }));
       return { ...changed, messageId: message.messageId, seq: changed.conversation.seq };
     },
   };

@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import { SuggestedAction } from '../assistants/suggested-action.ts';
 import { CHANNELS, ROLES, STATUSES, type StoredConversation } from './conversation.ts';
-import type { HistoryPage, NumberedMessage } from './messages.ts';
+import type { HistoryPage, NumberedMessage } from './history.ts';
 
 /** A string in JSON. */
 const time = z.date().meta({

@@ -1,17 +1,22 @@
-import { deliveryIdOf } from './delivery.ts';
+import { deliveryIdOf, type Outcome } from './delivery.ts';
 import { type DeliveryRow, toDeliveryRow } from './view.ts';
-import { type DeliveryFilter, decodePosition, encodePosition, sizeOf } from './record-list.ts';
-import type { DeliveryStore } from './store.ts';
+import { type DeliveryFilter, decodePosition, encodePosition, type ListRecords, sizeOf } from './record-list.ts';
 import type { OutboxEvent } from '../conversations/conversation.ts';
 import { lineOf, type Outbox } from './outbox.ts';
-import type { Unsent } from './pending.ts';
+import type { Pending } from './pending.ts';
 
 /** Conversations whose waiting events are looked through for one page. */
 const OUTBOXES_MAX = 1_000;
 
-type Dependencies = { deliveries: DeliveryStore; unsent: Unsent };
+type Dependencies = {
+  listRecords: ListRecords;
+  readOutcomes: (deliveryIds: string[]) => Promise<Map<string, Outcome>>;
+  pending: Pending;
+};
 
-const toQueuedRow = (outbox: Outbox, { eventId, event, at }: OutboxEvent, endpointId: string): DeliveryRow => ({
+export type DeliveryPage = { deliveries: DeliveryRow[]; nextCursor: string | null };
+
+const toPendingRow = (outbox: Outbox, { eventId, event, at }: OutboxEvent, endpointId: string): DeliveryRow => ({
   deliveryId: deliveryIdOf(eventId, endpointId),
   eventId,
   event,
@@ -33,18 +38,18 @@ const toQueuedRow = (outbox: Outbox, { eventId, event, at }: OutboxEvent, endpoi
 const DELIVERY_ID = /^([\da-f-]{36}):([\da-f-]{36})$/;
 
 /** One that still waits in an outbox, and so has no record yet. */
-export const findQueuedDelivery = async (unsent: Unsent, deliveryId: string): Promise<DeliveryRow | null> => {
+export const findPendingRow = async (pending: Pending, deliveryId: string): Promise<DeliveryRow | null> => {
   const [, eventId, endpointId] = DELIVERY_ID.exec(deliveryId) ?? [];
   if (eventId === undefined || endpointId === undefined) return null;
-  const outbox = await unsent.findByEvent(eventId);
+  const outbox = await pending.findByEvent(eventId);
   const event = outbox && lineOf(outbox, endpointId).find((one) => one.eventId === eventId);
-  return event ? toQueuedRow(outbox, event, endpointId) : null;
+  return event ? toPendingRow(outbox, event, endpointId) : null;
 };
 
 /** What waits in an outbox, as a list shows it; what has been claimed since has a record of its own. */
-export const queuedRowsOf = (outbox: Outbox): DeliveryRow[] =>
+export const pendingRowsOf = (outbox: Outbox): DeliveryRow[] =>
   [...(outbox.opening ? [outbox.opening] : []), ...(outbox.outbox ?? [])].flatMap((event) =>
-    event.endpoints.map((endpointId) => toQueuedRow(outbox, event, endpointId)),
+    event.endpoints.map((endpointId) => toPendingRow(outbox, event, endpointId)),
   );
 
 const newestFirst = (a: DeliveryRow, b: DeliveryRow): number =>
@@ -69,20 +74,20 @@ const matches = (row: DeliveryRow, filter: DeliveryFilter): boolean => {
  * Recent deliveries as people see them: every record, and what still waits in an outbox, held up or paused, as `queued`.
  * One order over both, newest first, so that one cursor pages through both.
  */
-export const createRecentDeliveries = ({ deliveries, unsent }: Dependencies) => {
-  const findQueued = async (filter: DeliveryFilter): Promise<DeliveryRow[]> => {
-    const found = await unsent.find(filter, OUTBOXES_MAX);
-    const wanted = found.flatMap(queuedRowsOf).filter((row) => matches(row, filter));
-    const claimed = await deliveries.readOutcomes(wanted.map(({ deliveryId }) => deliveryId));
+export const createDeliveryList = ({ listRecords, readOutcomes, pending }: Dependencies) => {
+  const findPending = async (filter: DeliveryFilter): Promise<DeliveryRow[]> => {
+    const found = await pending.find(filter, OUTBOXES_MAX);
+    const wanted = found.flatMap(pendingRowsOf).filter((row) => matches(row, filter));
+    const claimed = await readOutcomes(wanted.map(({ deliveryId }) => deliveryId));
     return wanted.filter(({ deliveryId }) => !claimed.has(deliveryId));
   };
 
-  return async (filter: DeliveryFilter): Promise<{ deliveries: DeliveryRow[]; nextCursor: string | null }> => {
+  return async (filter: DeliveryFilter): Promise<DeliveryPage> => {
     const size = sizeOf(filter);
     const mayWait = filter.status === undefined && [undefined, 'queued'].includes(filter.outcome);
     // Outboxes first: an event claimed in between is found as a record too, and shown once, as that.
-    const queued = mayWait ? await findQueued(filter) : [];
-    const records = await deliveries.listDeliveries(filter);
+    const queued = mayWait ? await findPending(filter) : [];
+    const records = await listRecords(filter);
     const known = new Set(records.deliveries.map(({ _id }) => _id));
     const rows = [
       ...records.deliveries.map(toDeliveryRow),

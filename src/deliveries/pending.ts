@@ -6,7 +6,7 @@ import { type Outbox, OUTBOX_FIELDS } from './outbox.ts';
 const LIST_WITHIN_MS = 2_000;
 
 /** Events that still wait in outboxes, as people look for them: lists, counts, one event. */
-export const createUnsent = (connection: Connection) => {
+export const createPending = (connection: Connection) => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
   return {
@@ -76,4 +76,4 @@ export const createUnsent = (connection: Connection) => {
   };
 };
 
-export type Unsent = ReturnType<typeof createUnsent>;
+export type Pending = ReturnType<typeof createPending>;

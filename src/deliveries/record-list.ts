@@ -82,7 +82,7 @@ const endpointsIn = (deliveries: mongo.Collection<StoredDelivery>, assistantId: 
   deliveries.distinct('endpointId', { assistantId });
 
 /** Newest first, by cursor, on an index: of the assistant's deliveries, its failures, one conversation's or one event's. */
-export const createDeliveryList = (deliveries: mongo.Collection<StoredDelivery>) => {
+export const createRecordList = (deliveries: mongo.Collection<StoredDelivery>) => {
   const find = (query: Record<string, unknown>, { limit, hint }: { limit: number; hint: string | undefined }) =>
     deliveries
       .find(query, { ...endsWithin(LIST_WITHIN_MS), ...(hint !== undefined && { hint }) })
@@ -122,6 +122,8 @@ export const createDeliveryList = (deliveries: mongo.Collection<StoredDelivery>)
 
 const chunk = (all: string[], size: number): string[][] =>
   Array.from({ length: Math.ceil(all.length / size) }, (_, nth) => all.slice(nth * size, (nth + 1) * size));
+
+export type ListRecords = ReturnType<typeof createRecordList>;
 
 const COUNT_WITHIN_MS = 5_000;
 

@@ -10,7 +10,10 @@ import {
   type Outcome,
   type StoredDelivery,
 } from './delivery.ts';
-import { createDeliveryList, createOutcomeCounts, UNDER_WAY } from './record-list.ts';
+import { createDeliveryList, findPendingRow } from './list.ts';
+import { createOutboxStore } from './outbox-store.ts';
+import { createPending } from './pending.ts';
+import { createOutcomeCounts, createRecordList, UNDER_WAY } from './record-list.ts';
 import { createQueued } from './tests-and-resends.ts';
 
 const TEXTS = { body: 1, responseBody: 1, responseHeaders: 1 } as const;
@@ -19,29 +22,41 @@ const TEXTS = { body: 1, responseBody: 1, responseHeaders: 1 } as const;
 export const createDeliveryStore = (recording: Recording) => {
   const model = deliveryModel(recording.connection);
   const deliveries = collectionOf<StoredDelivery>(model);
+  const pending = createPending(recording.connection);
+  const listRecords = createRecordList(deliveries);
+
+  /** Only how far each is; ids without a record are left out. */
+  const readOutcomes = async (ids: string[]): Promise<Map<string, Outcome>> => {
+    if (ids.length === 0) return new Map();
+    const rows = await deliveries
+      .find({ _id: { $in: ids } })
+      .project<{ _id: string; outcome: Outcome }>({ outcome: 1 })
+      .toArray();
+    return new Map(rows.map(({ _id, outcome }) => [_id, outcome]));
+  };
 
   return {
     models: [model],
     ...createClaims(recording),
     ...createQueued(recording),
+    outbox: createOutboxStore(recording.connection),
+    pending,
 
     readByIds: async (ids: string[]): Promise<Map<string, StoredDelivery>> => {
       const rows = await deliveries.find({ _id: { $in: ids } }).toArray();
       return new Map(rows.map((row) => [row._id, row]));
     },
 
-    /** Only how far each is; ids without a record are left out. */
-    readOutcomes: async (ids: string[]): Promise<Map<string, Outcome>> => {
-      if (ids.length === 0) return new Map();
-      const rows = await deliveries
-        .find({ _id: { $in: ids } })
-        .project<{ _id: string; outcome: Outcome }>({ outcome: 1 })
-        .toArray();
-      return new Map(rows.map(({ _id, outcome }) => [_id, outcome]));
-    },
+    readOutcomes,
 
-    /** Newest first, by cursor. What still waits in an outbox has no record and is not among them. */
-    listDeliveries: createDeliveryList(deliveries),
+    /** Newest first, by cursor. A pending event has no record and is not among them. */
+    listRecords,
+
+    /** Newest first, by cursor: records, and pending events as `queued`. */
+    list: createDeliveryList({ listRecords, readOutcomes, pending }),
+
+    /** A pending event, as a list shows it. */
+    findPending: (deliveryId: string) => findPendingRow(pending, deliveryId),
 
     countOutcomes: createOutcomeCounts(deliveries),
 

@@ -5,7 +5,6 @@ import { deliveryIdOf } from './delivery.ts';
 import { type OnEnded, createEndUnsent } from './unsendable.ts';
 import { BACKLOG_MAX, endpointsOf, lineOf, type StaleOutbox } from './outbox.ts';
 import { createPatience } from './backoff.ts';
-import type { ConversationStore } from '../conversations/store.ts';
 import { serverNow } from '../platform/clock.ts';
 
 const EVENT_STALE_MS = 2_000;
@@ -15,7 +14,6 @@ const LINES_A_SWEEP = 5_000;
 const LOOKS_A_SWEEP = 3;
 
 type Dependencies = {
-  conversations: ConversationStore;
   deliveries: DeliveryStore;
   endpoints: EndpointStore;
   deliveryQueue: DeliveryQueue;
@@ -38,14 +36,14 @@ type Head = { key: string; endpointId: string; deliveryId: string };
  * no delivery worker alive nobody else would keep a busy session's document small.
  */
 export const createDeliverySweeps = (dependencies: Dependencies) => {
-  const { conversations, deliveries, endpoints, deliveryQueue, eventMaxAgeMs } = dependencies;
+  const { deliveries, endpoints, deliveryQueue, eventMaxAgeMs } = dependencies;
   const {
     linesASweep = LINES_A_SWEEP,
     resting = () => [],
     onEnded = () => undefined,
     onLost = () => undefined,
   } = dependencies;
-  const endUnsent = createEndUnsent({ deliveries, outbox: conversations.outbox, eventMaxAgeMs, onEnded });
+  const endUnsent = createEndUnsent({ deliveries, eventMaxAgeMs, onEnded });
   const patience = createPatience();
 
   const claims = async (): Promise<void> => {
@@ -78,7 +76,7 @@ export const createDeliverySweeps = (dependencies: Dependencies) => {
         .map((endpointId) => ({ key: outbox._id, endpointId })),
     );
     for (const { key, endpointId } of over) {
-      const outbox = await conversations.outbox.read(key);
+      const outbox = await deliveries.outbox.read(key);
       if (outbox) await endUnsent({ outbox, endpoint: await endpoints.readForSending(endpointId) }, endpointId);
     }
   };
@@ -86,7 +84,7 @@ export const createDeliverySweeps = (dependencies: Dependencies) => {
   const lines = async (): Promise<void> => {
     const leaveOut = new Set([...(await endpoints.listPausedIds()), ...resting(), ...patience.resting()]);
     for (let look = 0; look < LOOKS_A_SWEEP; look += 1) {
-      const outboxes = await conversations.outbox.findStale({
+      const outboxes = await deliveries.outbox.findStale({
         olderThanMs: EVENT_STALE_MS,
         leaveOut: [...leaveOut],
         limit: linesASweep,

@@ -11,6 +11,11 @@ const QUEUED_A_SWEEP = 500;
 /** Whether sending once more can give the receiver the event a second time. */
 export type ResendRisk = 'safe' | 'may_double';
 
+/** The number of the next resend, and its risk. */
+export type ResendPlan = { number: number; risk: ResendRisk };
+
+type Resend = { original: StoredDelivery; plan: ResendPlan; number: number; url: string };
+
 /** Deliveries without an outbox: test events, and what a person sends once more. Outside the order. */
 export const createQueued = ({ connection, worker, retentionDays }: Recording) => {
   const deliveries = collectionOf<StoredDelivery>(deliveryModel(connection));
@@ -42,8 +47,8 @@ export const createQueued = ({ connection, worker, retentionDays }: Recording) =
    * What a page shows beside its button: the number to send with it, and the risk. Safe only where the receiver surely
    * got none of the event's deliveries so far.
    */
-  const planResend = async (deliveryId: string): Promise<{ number: number; risk: ResendRisk }> => {
-    const siblings = await readSiblings(await getDelivery(deliveryId));
+  const planResend = async (original: StoredDelivery): Promise<ResendPlan> => {
+    const siblings = await readSiblings(original);
     const safe = siblings.every(({ outcome }) => outcome === 'not_sent');
     return { number: Math.max(0, ...siblings.map(resendNumberOf)) + 1, risk: safe ? 'safe' : 'may_double' };
   };
@@ -74,20 +79,18 @@ export const createQueued = ({ connection, worker, retentionDays }: Recording) =
     },
 
     /**
-     * A person sends an event once more. `number` is the one the page showed, so that a double click makes one. Answers
-     * with the new delivery's id.
+     * A person sends an event once more. `number` is the one the page showed, so that a double click makes one. `plan` is
+     * read after `original`. Answers with the new delivery's id.
      */
-    queueResend: async (deliveryId: string, number: number, url: string): Promise<string> => {
-      const original = await getDelivery(deliveryId);
+    queueResend: async ({ original, plan, number, url }: Resend): Promise<string> => {
       const { body, eventId, endpointId, assistantId, conversationId, event, happenedAt } = original;
       if (!isFinal(original.outcome) || !body) {
         throw new ApiError('validation_failed', {
           message: 'Only an ended delivery whose body is stored can be resent.',
         });
       }
-      const next = (await planResend(deliveryId)).number;
-      if (!Number.isInteger(number) || number < 1 || number > next) {
-        throw invalid('number', 'out_of_range', `must be 1–${next}: the number shown with the delivery`);
+      if (!Number.isInteger(number) || number < 1 || number > plan.number) {
+        throw invalid('number', 'out_of_range', `must be 1–${plan.number}: the number shown with the delivery`);
       }
       return queue({ eventId, endpointId, assistantId, conversationId, event, url, body, happenedAt }, number);
     },

@@ -4,7 +4,7 @@ import type { StoredEndpoint } from '../webhooks/endpoint.ts';
 import { composeBody } from '../webhooks/event.ts';
 import type { DeliveryStore } from './store.ts';
 import type { OutboxEvent } from '../conversations/conversation.ts';
-import { BACKLOG_MAX, lineOf, type Outbox, type OutboxStore } from './outbox.ts';
+import { BACKLOG_MAX, lineOf, type Outbox } from './outbox.ts';
 import { serverNow } from '../platform/clock.ts';
 
 /** An event that must not go out, and why. */
@@ -52,7 +52,7 @@ export const unsendableOf = (
   return found;
 };
 
-type Dependencies = { deliveries: DeliveryStore; outbox: OutboxStore; eventMaxAgeMs: number; onEnded: OnEnded };
+type Dependencies = { deliveries: DeliveryStore; eventMaxAgeMs: number; onEnded: OnEnded };
 
 /**
  * Ends what of a line must not go out, each event by a claim that is born ended, and takes it off the line. One that
@@ -60,7 +60,7 @@ type Dependencies = { deliveries: DeliveryStore; outbox: OutboxStore; eventMaxAg
  * Answers with the outbox as it stands after; null where nothing was to be ended or could be.
  */
 export const createEndUnsent =
-  ({ deliveries, outbox: store, eventMaxAgeMs, onEnded }: Dependencies) =>
+  ({ deliveries, eventMaxAgeMs, onEnded }: Dependencies) =>
   async (
     { outbox, endpoint }: { outbox: Outbox; endpoint: StoredEndpoint | null },
     endpointId: string,
@@ -79,7 +79,7 @@ export const createEndUnsent =
     const ended = unsendable.filter((_, index) => results[index]).map(({ event }) => event);
     if (ended.length === 0) return null;
     // Where some must not go out, so mostly must those behind them.
-    return store.pullEnded(outbox, endpointId, ended, { readWhole: true });
+    return deliveries.outbox.pullEnded(outbox, endpointId, ended, { readWhole: true });
   };
 
 export type EndUnsent = ReturnType<typeof createEndUnsent>;

@@ -1,7 +1,7 @@
 import type { RequestHandler } from 'express';
 import type { AssistantStore } from '../assistants/store.ts';
-import type { ConversationStore } from '../conversations/store.ts';
 import { operatorOf } from '../operators/access.ts';
+import type { Inbox } from '../operators/inbox.ts';
 import type { Operator } from '../operators/operator.ts';
 import { hasAssistant } from '../operators/roles.ts';
 import { notFound } from '../platform/errors.ts';
@@ -9,17 +9,17 @@ import type { BeforeWriting } from '../platform/mongo-silence.ts';
 import type { About } from './operation.ts';
 import { isPlaygroundOf } from './playground.ts';
 
-type Dependencies = { assistants: AssistantStore; conversations: ConversationStore; beforeWriting: BeforeWriting };
+type Dependencies = { assistants: AssistantStore; inbox: Inbox; beforeWriting: BeforeWriting };
 
 /**
  * The door to one assistant and its conversations, behind the sign-in and before the body is read: what is somebody
  * else's is answered like what there is not, whatever was sent. A playground's conversation is in nobody's inbox.
  */
-export const createAboutDoor = ({ assistants, conversations, beforeWriting }: Dependencies) => {
+export const createAboutDoor = ({ assistants, inbox, beforeWriting }: Dependencies) => {
   /** Whose assistant that is; null = none's. */
   const assistantOf = async (about: About, id: string, { operatorId }: Operator): Promise<string | null> => {
     if (about === 'assistant') return (await assistants.getAssistant(id)).assistantId;
-    const place = await conversations.inbox.findPlace(id);
+    const place = await inbox.findPlace(id);
     if (!place) return null;
     const isOwn = about === 'conversation or own playground' && isPlaygroundOf(operatorId, place);
     return place.channel !== 'playground' || isOwn ? place.assistantId : null;

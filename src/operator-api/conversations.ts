@@ -1,13 +1,12 @@
 import * as z from 'zod';
 import { STATUSES, type StoredConversation } from '../conversations/conversation.ts';
-import { decodePosition, encodePosition, HISTORY_MAX } from '../conversations/messages.ts';
+import { decodePosition, encodePosition, HISTORY_MAX } from '../conversations/history.ts';
 import { EscalateRequest } from '../conversations/routes.ts';
 import type { ConversationStore } from '../conversations/store.ts';
 import { ConversationView, HistoryView, MessageView, toHistoryView, toView } from '../conversations/view.ts';
-import type { EndpointStore } from '../webhooks/endpoint-store.ts';
-import type { DeliveryQueue } from '../deliveries/queue.ts';
 import { invalid, notFound } from '../platform/errors.ts';
 import { validate } from '../platform/validation.ts';
+import type { Inbox } from '../operators/inbox.ts';
 import { MessageText } from '../turns/turn.ts';
 import { type Handled, handled, operation } from './operation.ts';
 import { cursor, decodePlace, encodePlace, given, line, nextCursor, uuid, wholeNumber } from './wire.ts';
@@ -134,25 +133,19 @@ export const conversationOperations = {
   }),
 };
 
-type Dependencies = { conversations: ConversationStore; endpoints: EndpointStore; deliveryQueue: DeliveryQueue };
-type Changed = { conversation: StoredConversation; announced: boolean };
+type Dependencies = { conversations: ConversationStore; inbox: Inbox };
+type Changed = { conversation: StoredConversation };
 
-export const inboxRoutes = ({ conversations, endpoints, deliveryQueue }: Dependencies): Handled[] => {
+export const inboxRoutes = ({ conversations, inbox }: Dependencies): Handled[] => {
   const { transitions } = conversations;
-  const where = (conversationId = '') => ({ conversationId, receiversOf: endpoints.receivers });
-
-  const changed = async <Result extends Changed>(transition: Promise<Result>): Promise<Result> => {
-    const result = await transition;
-    if (result.announced) deliveryQueue.wake(result.conversation._id);
-    return result;
-  };
-  const toState = async (transition: Promise<Changed>) => toView((await changed(transition)).conversation);
+  const where = (conversationId = '') => ({ conversationId });
+  const toState = async (transition: Promise<Changed>) => toView((await transition).conversation);
 
   return [
     handled(conversationOperations.list, async ({ params: { id = '' }, query }) => {
       const { cursor: from, limit = CONVERSATIONS, ...filter } = query;
       const after = from === undefined ? {} : { after: decodePlace(from) };
-      const page = await conversations.inbox.list({ assistantId: id, limit, ...given(filter), ...after });
+      const page = await inbox.list({ assistantId: id, limit, ...given(filter), ...after });
       return { conversations: page.conversations.map(toView), nextCursor: page.next && encodePlace(page.next) };
     }),
 
@@ -164,7 +157,7 @@ export const inboxRoutes = ({ conversations, endpoints, deliveryQueue }: Depende
       const newer =
         afterSeq === undefined ? undefined : { seq: afterSeq, index: Number.MAX_SAFE_INTEGER, waitingAfter: null };
       const from = position ?? newer;
-      const page = await conversations.messages.readPage(conversation, {
+      const page = await conversations.history.readPage(conversation, {
         ...(from && { from }),
         limit: limit ?? MESSAGES,
       });
@@ -175,7 +168,7 @@ export const inboxRoutes = ({ conversations, endpoints, deliveryQueue }: Depende
     }),
 
     handled(conversationOperations.reply, async ({ params: { id = '' }, body: { content }, note }) => {
-      const { messageId, seq } = await changed(transitions.replyAsOperator(where(id), content));
+      const { messageId, seq } = await transitions.replyAsOperator(where(id), content);
       note({ target: id, details: { messageId } });
       return { messageId, seq };
     }),

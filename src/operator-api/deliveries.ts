@@ -1,6 +1,4 @@
 import * as z from 'zod';
-import { createRecentDeliveries, findQueuedDelivery } from '../deliveries/list.ts';
-import type { ConversationStore } from '../conversations/store.ts';
 import { ERROR_KINDS, isFinal, OUTCOMES } from '../deliveries/delivery.ts';
 import { type DeliveryRow as Row, describeTest, toDeliveryView } from '../deliveries/view.ts';
 import type { EndpointStore } from '../webhooks/endpoint-store.ts';
@@ -134,7 +132,6 @@ export const deliveryOperations = {
 };
 
 type Dependencies = {
-  conversations: ConversationStore;
   endpoints: EndpointStore;
   deliveries: DeliveryStore;
   deliveryQueue: DeliveryQueue;
@@ -157,33 +154,32 @@ const NOTHING_SENT: Omit<z.input<typeof DeliveryView>, keyof Row> = {
   test: null,
 };
 
-export const deliveryRoutes = ({ conversations, endpoints, deliveries, deliveryQueue }: Dependencies): Handled[] => {
-  const recent = createRecentDeliveries({ deliveries, unsent: conversations.unsent });
+export const deliveryRoutes = ({ endpoints, deliveries, deliveryQueue }: Dependencies): Handled[] => {
   return [
     handled(deliveryOperations.list, ({ params: { id = '' }, query: { from, to, ...rest } }) =>
-      recent({ assistantId: id, ...given({ ...rest, from: toDate(from), to: toDate(to) }) }),
+      deliveries.list({ assistantId: id, ...given({ ...rest, from: toDate(from), to: toDate(to) }) }),
     ),
 
     handled(deliveryOperations.read, async ({ params: { id = '' } }) => {
       const found = await deliveries.findDelivery(id);
-      const queued = found ? null : await findQueuedDelivery(conversations.unsent, id);
-      if (queued) return { ...queued, ...NOTHING_SENT };
+      const pending = found ? null : await deliveries.findPending(id);
+      if (pending) return { ...pending, ...NOTHING_SENT };
       const delivery = found ?? (await deliveries.getDelivery(id)); // claimed since the first look
-      const again = isFinal(delivery.outcome) && delivery.body ? await deliveries.planResend(id) : null;
+      const again = isFinal(delivery.outcome) && delivery.body ? await deliveries.planResend(delivery) : null;
       const test = delivery.event === 'webhook.test' ? describeTest(delivery) : null;
       return { ...toDeliveryView(delivery), resend: again, test };
     }),
 
     handled(deliveryOperations.resend, async ({ params: { id = '' }, body: { number, mayDouble }, note }) => {
-      const { endpointId } = await deliveries.getDelivery(id);
-      const { url } = await endpoints.getEndpoint(endpointId);
-      const { risk } = await deliveries.planResend(id);
-      if (risk === 'may_double' && !mayDouble) {
+      const original = await deliveries.getDelivery(id);
+      const { url } = await endpoints.getEndpoint(original.endpointId);
+      const plan = await deliveries.planResend(original);
+      if (plan.risk === 'may_double' && !mayDouble) {
         throw invalid('mayDouble', 'required', 'must be true: the receiver may already have this event');
       }
-      const deliveryId = await deliveries.queueResend(id, number, url);
+      const deliveryId = await deliveries.queueResend({ original, plan, number, url });
       deliveryQueue.wakeDelivery(deliveryId);
-      note({ target: id, details: { deliveryId, risk } });
+      note({ target: id, details: { deliveryId, risk: plan.risk } });
       return { deliveryId };
     }),
   ];

@@ -2,7 +2,7 @@ import { LRUCache } from 'lru-cache';
 import * as z from 'zod';
 import type { AssistantStore } from '../assistants/store.ts';
 import { STATUSES } from '../conversations/conversation.ts';
-import type { ConversationStore } from '../conversations/store.ts';
+import type { Inbox } from '../operators/inbox.ts';
 import { type Outcome, OUTCOMES } from '../deliveries/delivery.ts';
 import { isPaused } from '../webhooks/endpoint.ts';
 import type { EndpointStore } from '../webhooks/endpoint-store.ts';
@@ -41,7 +41,7 @@ export const overviewOperations = {
 
 type Dependencies = {
   assistants: AssistantStore;
-  conversations: ConversationStore;
+  inbox: Inbox;
   endpoints: EndpointStore;
   deliveries: DeliveryStore;
   turnQueue: TurnQueue;
@@ -72,16 +72,16 @@ const all = (names: readonly string[], counted: Partial<Record<string, number>>)
   Object.fromEntries(names.map((name) => [name, counted[name] ?? 0]));
 
 export const overviewRoutes = (dependencies: Dependencies): Handled[] => {
-  const { assistants, conversations, endpoints, deliveries, turnQueue, deliveryQueue } = dependencies;
+  const { assistants, inbox, endpoints, deliveries, turnQueue, deliveryQueue } = dependencies;
   const outcomesOf = remembered((id) => deliveries.countOutcomes(id, new Date(serverNow() - DAY_MS)));
   return [
     handled(overviewOperations.read, async ({ params: { id = '' } }) => {
       await assistants.getAssistant(id);
       const since = new Date(serverNow() - DAY_MS);
       const [statuses, outcomes, unsent, registered, knowledgeEntries, apiKeys, turns, wakeUps] = await Promise.all([
-        conversations.inbox.countStatuses(id, since),
+        inbox.countStatuses(id, since),
         outcomesOf(id),
-        conversations.unsent.count(id, OUTBOXES_MAX),
+        deliveries.pending.count(id, OUTBOXES_MAX),
         endpoints.listEndpoints(id),
         assistants.countKnowledge(id),
         assistants.countApiKeys(id),

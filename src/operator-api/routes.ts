@@ -9,6 +9,7 @@ import type { DeliveryStore } from '../deliveries/store.ts';
 import { createOperatorAccess } from '../operators/access.ts';
 import type { Audit } from '../operators/audit.ts';
 import type { Devices } from '../operators/device.ts';
+import type { Inbox } from '../operators/inbox.ts';
 import type { SignInLimits } from '../operators/sign-in-limits.ts';
 import type { OperatorStore } from '../operators/store.ts';
 import type { Logger } from '../platform/logger.ts';
@@ -43,6 +44,7 @@ export type OperatorSide = {
   endpoints: EndpointStore;
   deliveries: DeliveryStore;
   conversations: ConversationStore;
+  inbox: Inbox;
   turnQueue: TurnQueue;
   deliveryQueue: DeliveryQueue;
   submit: Submit;

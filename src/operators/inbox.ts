@@ -74,3 +74,5 @@ export const createInbox = (connection: Connection) => {
     },
   };
 };
+
+export type Inbox = ReturnType<typeof createInbox>;

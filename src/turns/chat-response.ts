@@ -9,7 +9,7 @@ export const storedReplyOf =
   (conversations: ConversationStore) =>
   async (conversation: StoredConversation, turn: RecentTurn): Promise<Reply> => {
     if (turn.outcome === 'failed' || turn.replySeq === undefined) return { outcome: 'failed' };
-    const entry = await conversations.messages.findEntry(conversation, turn.replySeq);
+    const entry = await conversations.history.findEntry(conversation, turn.replySeq);
     const message = entry?.find(({ messageId }) => messageId === turn.replyMessageId);
     if (!message) return { outcome: 'erased' };
     const { content, messageId, suggestedActions } = message;

@@ -2,7 +2,6 @@ import { type Connection, Schema } from 'mongoose';
 import { serverDate } from '../platform/clock.ts';
 import { collectionOf, DURABLE, isDuplicateKey } from '../platform/mongo.ts';
 import { inBatches } from '../platform/mongo-batches.ts';
-import { conversationModels } from '../conversations/conversation.ts';
 import { dedupeKeyOf } from '../conversations/duplicates.ts';
 
 const KEPT_S = 86_400;
@@ -35,7 +34,6 @@ keySchema.index({ conversationId: 1 }, { partialFilterExpression: { conversation
 
 /** Keys of 24 h, one space for each assistant (contract §3). The reservation is stored before the turn is accepted. */
 export const createIdempotencyKeys = (connection: Connection) => {
-  conversationModels(connection);
   const model = connection.model<StoredKey>('IdempotencyKey', keySchema);
   const keys = collectionOf<StoredKey>(model);
 

@@ -1,18 +1,17 @@
 import type { Redis } from 'ioredis';
+import type { TurnRef } from '../conversations/conversation.ts';
 import { newToken } from '../platform/ids.ts';
 import type { Partitions } from '../platform/redis.ts';
 
-/** A worker's hold on a turn, renewed while it works; a dead worker's lapses by itself. */
-export const TAKE_MS = 10_000;
+/** How long a worker holds a turn without renewing. A dead worker's lease expires by itself. */
+export const LEASE_MS = 10_000;
 const RENEW_EVERY_MS = 3_000;
-/** Outlives a lapsed hold and the sweep after it many times over; a count lost begins anew. */
+/** Far longer than an expired lease and the sweep after it take. A lost count begins again. */
 const TRIES_KEPT_MS = 120_000;
-/** Longer than a turn can be resumed for. */
-const DELIVERED_KEPT_MS = 660_000;
 
-// One call takes the turn and counts the try; 0 = somebody else has it. Sent again over a new connection, since its answer
-// was lost with the old one, it finds its own token.
-const TAKE = `
+// One call acquires the lease and counts the try. 0: another worker holds it. If the answer was lost with its connection,
+// the command is sent again over a new one and finds its own token.
+const ACQUIRE = `
 if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
   local tries = redis.call('INCR', KEYS[2])
   redis.call('PEXPIRE', KEYS[2], ARGV[3])
@@ -36,69 +35,53 @@ type Scripts = {
   parleyRelease: (...args: (string | number)[]) => Promise<number>;
 };
 
-export type TurnRef = { key: string; turnId: string };
-
-/**
- * What Redis knows of turns: who is answering one, and which replies reached a caller. All of it can be lost: a lost take
- * leads to a second, discarded answer; a lost delivery mark to the replay of the stored reply.
- */
-export const createHints = (redis: Redis, partitions: Partitions) => {
-  redis.defineCommand('parleyTake', { numberOfKeys: 2, lua: TAKE });
+/** Which worker is answering a turn. A lease that Redis loses leads to a second answer, which is discarded. */
+export const createTurnLeases = (redis: Redis, partitions: Partitions) => {
+  redis.defineCommand('parleyTake', { numberOfKeys: 2, lua: ACQUIRE });
   redis.defineCommand('parleyRenew', { numberOfKeys: 1, lua: RENEW });
   redis.defineCommand('parleyRelease', { numberOfKeys: 2, lua: RELEASE });
   const scripts = redis as unknown as Scripts; // commands defined just above
-  const takeKey = ({ key, turnId }: TurnRef) => `${partitions.tagOf(key)}:take:${turnId}`;
+  // Named as in release 0.1: workers of both releases must exclude each other.
+  const leaseKey = ({ key, turnId }: TurnRef) => `${partitions.tagOf(key)}:take:${turnId}`;
   const triesKey = ({ key, turnId }: TurnRef) => `${partitions.tagOf(key)}:tries:${turnId}`;
-  const deliveredKey = ({ key, turnId }: TurnRef) => `${partitions.tagOf(key)}:delivered:${turnId}`;
 
-  const held = new Map<string, { ref: TurnRef; token: string }>();
+  const held = new Map<string, { turn: TurnRef; token: string }>();
   const renewal = setInterval(() => {
-    for (const { ref, token } of held.values()) {
-      scripts.parleyRenew(takeKey(ref), token, TAKE_MS).catch(() => undefined);
+    for (const { turn, token } of held.values()) {
+      scripts.parleyRenew(leaseKey(turn), token, LEASE_MS).catch(() => undefined);
     }
   }, RENEW_EVERY_MS);
   renewal.unref();
 
   return {
-    /** Takes a turn and counts the try. Null: another worker has it. */
-    take: async (ref: TurnRef): Promise<{ token: string; tries: number } | null> => {
+    /** Acquires the lease of a turn and counts the try. Null: another worker holds it. */
+    acquire: async (turn: TurnRef): Promise<{ token: string; tries: number } | null> => {
       const token = newToken();
-      const tries = await scripts.parleyTake(takeKey(ref), triesKey(ref), token, TAKE_MS, TRIES_KEPT_MS);
+      const tries = await scripts.parleyTake(leaseKey(turn), triesKey(turn), token, LEASE_MS, TRIES_KEPT_MS);
       if (tries === 0) return null;
-      held.set(ref.turnId, { ref, token });
+      held.set(turn.turnId, { turn, token });
       return { token, tries };
     },
 
-    /** An answered turn is never taken again: its hold and its count lapse by themselves, without a command. */
-    letLapse: (ref: TurnRef): void => {
-      held.delete(ref.turnId);
+    /** Stops renewing. For an answered turn, whose lease nobody will ask for: it expires without a command. */
+    expire: ({ turnId }: TurnRef): void => {
+      held.delete(turnId);
     },
 
-    /** Lets go of a turn that may be taken again; `forgetTries` where its next try is to be the first. Not awaited. */
-    release: (ref: TurnRef, token: string, forgetTries: boolean): void => {
-      held.delete(ref.turnId);
-      scripts.parleyRelease(takeKey(ref), triesKey(ref), token, forgetTries ? 1 : 0).catch(() => undefined);
+    /** For a turn that may be leased again. `forgetTries`: its next try is to be the first. Not awaited. */
+    release: (turn: TurnRef, token: string, forgetTries: boolean): void => {
+      held.delete(turn.turnId);
+      scripts.parleyRelease(leaseKey(turn), triesKey(turn), token, forgetTries ? 1 : 0).catch(() => undefined);
     },
 
     /** Which of these turns a worker holds right now. */
-    findTaken: async (refs: TurnRef[]): Promise<Set<string>> => {
-      const values = await Promise.all(refs.map((ref) => redis.get(takeKey(ref))));
-      return new Set(refs.filter((_, index) => values[index] !== null).map(({ turnId }) => turnId));
-    },
-
-    /** Recorded after a response was written, never taken back; losing the record errs to the stored reply's replay. */
-    markDelivered: (ref: TurnRef): void => {
-      redis.set(deliveredKey(ref), '1', 'PX', DELIVERED_KEPT_MS).catch(() => undefined);
-    },
-
-    /** Which of these turns' replies are recorded to have reached a caller; none when Redis is away. */
-    findDelivered: async (refs: TurnRef[]): Promise<Set<string>> => {
-      const values = await Promise.all(refs.map((ref) => redis.get(deliveredKey(ref)).catch(() => null)));
-      return new Set(refs.filter((_, index) => values[index] !== null).map(({ turnId }) => turnId));
+    findLeased: async (turns: TurnRef[]): Promise<Set<string>> => {
+      const values = await Promise.all(turns.map((turn) => redis.get(leaseKey(turn))));
+      return new Set(turns.filter((_, index) => values[index] !== null).map(({ turnId }) => turnId));
     },
 
     close: (): void => clearInterval(renewal),
   };
 };
 
-export type Hints = ReturnType<typeof createHints>;
+export type TurnLeases = ReturnType<typeof createTurnLeases>;

@@ -7,6 +7,7 @@ import { serverDate } from '../platform/clock.ts';
 import { ApiError } from '../platform/errors.ts';
 import { conversationKeyOf, newHomedId, newId } from '../platform/ids.ts';
 import { decideLanguage, type LanguageDecision } from '../language/decide.ts';
+import type { IdempotencyKeys } from './idempotency-keys.ts';
 import type { Progress } from './progress.ts';
 import type { Replies } from './replies.ts';
 
@@ -24,10 +25,14 @@ export type TurnRequest = {
   onProgress?: (progress: Progress) => void;
 };
 
-type Dependencies = { conversations: ConversationStore; replies: Pick<Replies, 'channel' | 'streamChannel'> };
+type Dependencies = {
+  conversations: ConversationStore;
+  idempotencyKeys: IdempotencyKeys;
+  replies: Pick<Replies, 'channel' | 'streamChannel'>;
+};
 
 /** A request as the turn that it would be: its language decided, its ids given, its `Idempotency-Key` reserved. */
-export const createMakeTurn = ({ conversations, replies }: Dependencies) => {
+export const createMakeTurn = ({ conversations, idempotencyKeys, replies }: Dependencies) => {
   const channelOf = ({ async, onProgress }: TurnRequest): string | null => {
     if (async) return null;
     return onProgress ? replies.streamChannel : replies.channel;
@@ -51,7 +56,7 @@ export const createMakeTurn = ({ conversations, replies }: Dependencies) => {
   ): Promise<Pick<NewTurn, 'turnId' | 'reservation'>> => {
     const { assistant, idempotencyKey, message } = request;
     if (idempotencyKey === null) return { turnId, reservation: null };
-    const reserved = await conversations.idempotencyKeys.reserve({
+    const reserved = await idempotencyKeys.reserve({
       assistantId: assistant.assistantId,
       idempotencyKey,
       conversationKey: key,

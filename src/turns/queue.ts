@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import type { TurnRef } from './leases.ts';
+import type { TurnRef } from '../conversations/conversation.ts';
 import { createBatcher } from '../platform/batch.ts';
 import { serverNow } from '../platform/clock.ts';
 import { countJobs, createFullness, oldestWaitingAt, type PartitionedQueue } from '../platform/queue.ts';

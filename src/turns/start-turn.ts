@@ -1,14 +1,13 @@
 import type { Accepted } from '../conversations/accepted.ts';
 import type { NewTurn } from '../conversations/new-turn.ts';
-import type { Hints } from './leases.ts';
 import type { ConversationStore } from '../conversations/store.ts';
-import type { EndpointStore } from '../webhooks/endpoint-store.ts';
-import type { DeliveryQueue } from '../deliveries/queue.ts';
 import { ApiError } from '../platform/errors.ts';
 import { inTime } from '../platform/in-time.ts';
 import type { Logger } from '../platform/logger.ts';
 import type { BeforeWriting } from '../platform/mongo-silence.ts';
 import { storedReplyOf, toResponse } from './chat-response.ts';
+import type { DeliveredReplies } from './delivered-replies.ts';
+import type { IdempotencyKeys } from './idempotency-keys.ts';
 import { createMakeTurn, type TurnRequest } from './prepare-turn.ts';
 import type { TurnQueue } from './queue.ts';
 import type { Replies, Waiter } from './replies.ts';
@@ -35,10 +34,9 @@ export type Repetition = 'joined' | 'replayed' | 'resumed' | 'keyed';
 
 type Dependencies = {
   conversations: ConversationStore;
-  endpoints: EndpointStore;
-  hints: Hints;
+  idempotencyKeys: IdempotencyKeys;
+  deliveredReplies: DeliveredReplies;
   turnQueue: TurnQueue;
-  deliveryQueue: DeliveryQueue;
   replies: Replies;
   replyTimeoutMs: number;
   onRepeated: (kind: Repetition) => void;
@@ -67,28 +65,19 @@ export const knownConversationOf = ({ conversationId }: Pick<Begun, 'conversatio
  * hint the workers. Whether its answer is waited for is up to the caller.
  */
 export const createBegin = (dependencies: Dependencies) => {
-  const { conversations, endpoints, hints, turnQueue, deliveryQueue, replies, replyTimeoutMs, logger } = dependencies;
+  const { conversations, idempotencyKeys, deliveredReplies, turnQueue, replies, replyTimeoutMs, logger } = dependencies;
   const { onRepeated, onBusy, beforeWriting } = dependencies;
   const underWay = createUnderWay();
   const storedReply = storedReplyOf(conversations);
-  const makeTurn = createMakeTurn({ conversations, replies });
-
-  /** Hints for the workers; what is lost of them the sweeps put back. */
-  const hint = (accepted: Accepted, { key }: NewTurn): void => {
-    if (accepted.kind !== 'accepted') return;
-    if (accepted.head) turnQueue.enqueue({ key, turnId: accepted.turnId });
-    if (accepted.announced) deliveryQueue.wake(key);
-  };
+  const makeTurn = createMakeTurn({ conversations, idempotencyKeys, replies });
 
   const accept = async (
     request: TurnRequest,
     turn: NewTurn,
     watch: (turnId: string) => void,
   ): Promise<Exclude<Accepted, { kind: 'busy' }>> => {
-    const { assistant, channel, idempotencyKey } = request;
-    const receivers = await beforeWriting(endpoints.receivers(assistant.assistantId));
+    const { assistant, idempotencyKey } = request;
     const accepted = await conversations.accept(turn, {
-      receiversOf: channel === 'playground' ? () => [] : receivers,
       windowMs: assistant.dedupeWindowSeconds * 1000,
       readBack: needsConversation(request) || !underWay.isAlone(turn.key),
       watch,
@@ -102,10 +91,11 @@ export const createBegin = (dependencies: Dependencies) => {
     if (idempotencyKey !== null) {
       const { conversationId } = accepted.kind === 'replayed' ? accepted.conversation : accepted;
       if (conversationId !== null) {
-        conversations.idempotencyKeys.bind(assistant.assistantId, idempotencyKey, conversationId);
+        idempotencyKeys.bind(assistant.assistantId, idempotencyKey, conversationId);
       }
     }
-    hint(accepted, turn);
+    // If the job is lost, a sweep adds it again.
+    if (accepted.kind === 'accepted' && accepted.head) turnQueue.enqueue({ key: turn.key, turnId: accepted.turnId });
     return accepted;
   };
 
@@ -137,7 +127,7 @@ export const createBegin = (dependencies: Dependencies) => {
           conversationId,
           replayed: true,
           response: async () => toResponse(await beforeWriting(storedReply(conversation, known)), conversationId),
-          delivered: () => hints.markDelivered({ key, turnId: known.turnId }),
+          delivered: () => deliveredReplies.mark({ key, turnId: known.turnId }),
           end,
         };
       }
@@ -156,7 +146,7 @@ export const createBegin = (dependencies: Dependencies) => {
         conversationId,
         replayed: accepted.kind === 'joined',
         response,
-        delivered: () => hints.markDelivered({ key, turnId }),
+        delivered: () => deliveredReplies.mark({ key, turnId }),
         end,
       };
     } catch (cause) {

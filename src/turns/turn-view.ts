@@ -1,10 +1,10 @@
 import * as z from 'zod';
 import type { RecentTurn, StoredConversation } from '../conversations/conversation.ts';
-import type { Hints } from './leases.ts';
 import type { ConversationStore } from '../conversations/store.ts';
 import { serverNow } from '../platform/clock.ts';
 import { notFound } from '../platform/errors.ts';
 import { isUuid } from '../platform/ids.ts';
+import type { TurnLeases } from './leases.ts';
 import type { Reply } from './replies.ts';
 import { ChatResponse } from './turn.ts';
 
@@ -36,22 +36,22 @@ export type TurnView = z.infer<typeof TurnView>;
 
 type Dependencies = {
   conversations: Pick<ConversationStore, 'findTurn'>;
-  hints: Pick<Hints, 'findTaken'>;
+  leases: Pick<TurnLeases, 'findLeased'>;
   storedReply: (conversation: StoredConversation, turn: RecentTurn) => Promise<Reply>;
 };
 
 /** Malformed, unknown, another assistant's, erased and too old look the same. */
 export const createReadTurn =
-  ({ conversations, hints, storedReply }: Dependencies) =>
+  ({ conversations, leases, storedReply }: Dependencies) =>
   async (id: string, assistantId: string): Promise<TurnView> => {
     const found = isUuid(id) ? await conversations.findTurn(id, assistantId) : null;
     if (!found) throw notFound();
     const { conversationId, _id: key } = found.conversation;
     if (found.state === 'waiting') {
-      const ref = { key, turnId: id };
+      const turn = { key, turnId: id };
       // Without Redis nobody knows who is at it; that it was accepted is sure.
-      const taken = found.head && (await hints.findTaken([ref]).catch(() => new Set<string>())).has(id);
-      return { turnId: id, conversationId, status: taken ? 'answering' : 'accepted' };
+      const leased = found.head && (await leases.findLeased([turn]).catch(() => new Set<string>())).has(id);
+      return { turnId: id, conversationId, status: leased ? 'answering' : 'accepted' };
     }
     if (serverNow() - found.turn.finishedAt.getTime() > KEPT_FOR_MS) throw notFound();
     const reply = await storedReply(found.conversation, found.turn);

@@ -97,7 +97,7 @@ test('every delivery is recorded with its outcome', async () => {
   await chat(aTurn());
 
   const { deliveries } = await eventually(async () => {
-    const list = await stack.service.deliveries.listDeliveries({ assistantId });
+    const list = await stack.service.deliveries.listRecords({ assistantId });
     expect(list.deliveries.filter(({ outcome }) => outcome === 'delivered' || outcome === 'rejected')).toHaveLength(2);
     return list;
   });

@@ -233,7 +233,7 @@ test('who reserved a key joins the turn another request brought under it meanwhi
     replyTo,
     acceptedAt: new Date(),
   });
-  const options = { receiversOf: () => [], windowMs: 0, readBack: true, watch: () => undefined };
+  const options = { windowMs: 0, readBack: true, watch: () => undefined };
 
   const brought = await conversations.accept(aRequest('known', 'one process'), options);
   const joined = await conversations.accept(aRequest('new', 'another'), options);

@@ -256,7 +256,7 @@ test('who leaves before the message has not been answered: the same message brin
   const row = await stack.service.mongo.collection('conversations').findOne({ sessionId: session_id });
   const another = { key: String(row?._id), turnId: String(row?.recent.at(-1).turnId) };
   await eventually(async () =>
-    expect(await stack.service.hints.findDelivered([another])).toEqual(new Set([another.turnId])),
+    expect(await stack.service.deliveredReplies.find([another])).toEqual(new Set([another.turnId])),
   );
   const next = await stream(assistant, { session_id, message: 'another' });
   next.leave();

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
 import type { AssistantEngine } from '../../workers/reply/engines/engine.ts';
-import { endTurn } from '../../src/conversations/turn-end.ts';
+import { endTurn } from '../../src/turns/end-turn.ts';
 import { anAssistant, type ErrorBody, type HistoryBody } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { openReceiver, type Received } from '../support/receiver.ts';
@@ -39,18 +39,13 @@ const aConversation = async () => {
   const session_id = randomUUID();
   const { body } = await assistant.chat({ session_id, message: 'hello there' });
   const { conversationId } = body;
-  const where = { conversationId, receiversOf: stack.service.endpoints.receivers };
-  const wake = async () => {
-    const found = await stack.service.conversations.findById(conversationId);
-    if (found) stack.service.deliveryQueue.wake(found._id);
-  };
+  const where = { conversationId };
   return {
     ...assistant,
     receiver,
     session_id,
     conversationId,
     where,
-    wake,
     say: (message: string) => assistant.chat({ session_id, message }),
     record: async () => (await assistant.history(conversationId)).body,
     escalate: (body?: unknown) =>
@@ -180,7 +175,7 @@ test('a lead score given while a turn is being committed stands', async () => {
   await escalate({ lead_score: 77 });
 
   const held = { kind: 'held' as const, holdingText: 'soon', leadScore: 3, leadBecause: [] };
-  const committed = read && (await conversations.commit(read, [endTurn(read, held)], () => []));
+  const committed = read && (await conversations.commit(read, [endTurn(read, held)]));
 
   expect(committed).toBeNull();
   expect((await record()).leadScore).toBe(77);
@@ -204,12 +199,11 @@ test('of a playground conversation nothing is announced', async () => {
 });
 
 test('resolving announces who did it, and the next message opens the conversation again', async () => {
-  const { conversationId, say, escalate, where, wake, record, receiver } = await aConversation();
+  const { conversationId, say, escalate, where, record, receiver } = await aConversation();
   await escalate();
 
   await stack.service.conversations.transitions.resolve(where, OPERATOR);
   await stack.service.conversations.transitions.resolve(where, OPERATOR);
-  await wake();
   const resolved = await record();
   const replayed = await say('hello again');
   const reopened = await record();
@@ -255,12 +249,11 @@ test('handing back leaves a system message and lets the assistant answer again',
 });
 
 test('a new tag is announced once, with its colour or null', async () => {
-  const { conversationId, where, wake, record, receiver } = await aConversation();
+  const { conversationId, where, record, receiver } = await aConversation();
 
   await stack.service.conversations.transitions.addTag(where, { tag: 'vip', color: '#ff0000' });
   await stack.service.conversations.transitions.addTag(where, { tag: 'vip', color: '#ff0000' });
   await stack.service.conversations.transitions.addTag(where, { tag: 'plain', color: null });
-  await wake();
 
   expect((await record()).tags).toEqual([
     { tag: 'vip', color: '#ff0000' },
@@ -381,7 +374,7 @@ test('an erased conversation leaves no trace, its waiting caller gets 404, and t
   const { body: record } = await history(anew.body.conversationId);
   expect(record.messages.map(({ content }) => content)).toEqual(['hello again', 'echo: hello again']);
   await eventually(async () => {
-    const { deliveries } = await stack.service.deliveries.listDeliveries({ assistantId, conversationId });
+    const { deliveries } = await stack.service.deliveries.listRecords({ assistantId, conversationId });
     expect(deliveries.every(({ body, responseBody }) => body === undefined && responseBody === undefined)).toBe(true);
     const left = await stack.service.mongo.collection('messages').countDocuments({ conversationId });
     expect(left).toBe(0);

@@ -28,7 +28,7 @@ const aLine = async (conversations = 1) => {
   const key = keys[0] as string;
   const to = { endpointId: endpoint.endpointId, url: endpoint.url };
   const readHead = async () => {
-    const outbox = await stack.service.conversations.outbox.read(key);
+    const outbox = await stack.service.deliveries.outbox.read(key);
     const event = outbox?.outbox?.[0];
     if (!outbox || !event) throw new Error('nothing waits');
     return { outbox, event, claim: claimOf(outbox, event, to) };
@@ -88,7 +88,7 @@ test('an event that ended but was not taken off its line is taken off, and not s
   await receiver.waitFor((all) => all.length === 1);
 
   expect(receiver.received.map(contentOf)).toEqual(['next']);
-  await eventually(async () => expect((await stack.service.conversations.outbox.read(key))?.outbox).toEqual([]));
+  await eventually(async () => expect((await stack.service.deliveries.outbox.read(key))?.outbox).toEqual([]));
 });
 
 test('a claim given back is sent afresh; one swept away cannot be given back', async () => {
@@ -146,7 +146,7 @@ test('lines of resting and paused endpoints are left out, unless over the bound 
   expect(woken).toContain(healthy.key);
   expect(woken).not.toContain(resting.key);
   expect(woken).not.toContain(paused.key);
-  expect((await stack.service.conversations.outbox.read(overdue.key))?.outbox).toHaveLength(500);
+  expect((await stack.service.deliveries.outbox.read(overdue.key))?.outbox).toHaveLength(500);
 });
 
 test('lines that do not move leave their places in a sweep to those behind them', async () => {

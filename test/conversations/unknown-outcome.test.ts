@@ -88,8 +88,8 @@ test.each([
 test('a write that opens a resolved conversation again is looked for like any other', async () => {
   const { say, stored } = await aSession();
   const first = await say('hello there, what are your opening hours please?');
-  const { conversations, endpoints } = stack.service;
-  const where = { conversationId: first.body.conversationId, receiversOf: endpoints.receivers };
+  const { conversations } = stack.service;
+  const where = { conversationId: first.body.conversationId };
   await conversations.transitions.resolve(where, randomUUID());
   let updates = 0;
   // The first is the upsert, which a resolved conversation refuses.

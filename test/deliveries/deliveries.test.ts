@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { createServer, type Server } from 'node:net';
 import type { AddressInfo } from 'node:net';
 import { afterAll, expect, test } from 'vitest';
-import { createRecentDeliveries } from '../../src/deliveries/list.ts';
+import type { DeliveryPage } from '../../src/deliveries/list.ts';
 import { ERROR_KINDS, type Header, isFinal, OUTCOMES, STEPS } from '../../src/deliveries/delivery.ts';
 import { toDeliveryView } from '../../src/deliveries/view.ts';
 import { anAssistant } from '../support/builders.ts';
@@ -26,8 +26,8 @@ const anEndpointAt = async (url: string) => {
   const { endpoint, secret } = await stack.service.endpoints.addEndpoint(assistantId, { url });
   const feed = createFeed(stack.service);
   const [key = ''] = await feed.openConversations(assistantId, 1);
-  const { conversationId } = (await stack.service.conversations.outbox.read(key)) ?? { conversationId: '' };
-  const list = (filter = {}) => stack.service.deliveries.listDeliveries({ assistantId, ...filter });
+  const { conversationId } = (await stack.service.deliveries.outbox.read(key)) ?? { conversationId: '' };
+  const list = (filter = {}) => stack.service.deliveries.listRecords({ assistantId, ...filter });
   return {
     assistantId,
     chat,
@@ -132,10 +132,7 @@ test('the list is filtered, paged by a cursor on an index, and shows what still 
   await say(...Array.from({ length: 7 }, (_, index) => `message ${index}`));
   await chat({ session_id: randomUUID(), message: 'another conversation' });
   const all = await ended(9);
-  const recent = createRecentDeliveries({
-    deliveries: stack.service.deliveries,
-    unsent: stack.service.conversations.unsent,
-  });
+  const recent = stack.service.deliveries.list;
   await stack.service.endpoints.pauseEndpoint(endpointId, { reason: 'gone', until: null });
   const [key = ''] = await feed.openConversations(assistantId, 1);
   const waiting = await feed.say(assistantId, key, ['paused 1', 'paused 2']);
@@ -143,7 +140,7 @@ test('the list is filtered, paged by a cursor on an index, and shows what still 
   const pages: string[][] = [];
   let cursor: string | null = null;
   do {
-    const page: Awaited<ReturnType<typeof recent>> = await recent({ assistantId, limit: 4, ...(cursor && { cursor }) });
+    const page: DeliveryPage = await recent({ assistantId, limit: 4, ...(cursor && { cursor }) });
     pages.push(page.deliveries.map(({ deliveryId }) => deliveryId));
     cursor = page.nextCursor;
   } while (cursor);

@@ -30,7 +30,7 @@ const aLine = async (options: ReceiverOptions = {}, conversations = 1) => {
     endpointId: endpoint.endpointId,
     say: (...contents: string[]) => feed.say(assistantId, key, contents),
     contents: () => receiver.received.map(contentOf),
-    outbox: async () => (await stack.service.conversations.outbox.read(key))?.outbox ?? [],
+    outbox: async () => (await stack.service.deliveries.outbox.read(key))?.outbox ?? [],
     ended: (count: number, timeoutMs?: number) =>
       eventually(async () => {
         const rows = await stack.service.mongo.collection('deliveries').find({ assistantId }).toArray();
@@ -39,7 +39,7 @@ const aLine = async (options: ReceiverOptions = {}, conversations = 1) => {
         return final;
       }, timeoutMs),
     countEnds: async () => {
-      const { deliveries: rows } = await deliveries.listDeliveries({ assistantId, limit: 200 });
+      const { deliveries: rows } = await deliveries.listRecords({ assistantId, limit: 200 });
       return Object.fromEntries(
         [...Map.groupBy(rows, ({ outcome, errorKind }) => errorKind ?? outcome)].map(([kind, some]) => [
           kind,

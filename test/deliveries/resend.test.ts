@@ -29,8 +29,15 @@ const endOf = (deliveryId: string) =>
     return delivery;
   });
 
+const planOf = async (deliveryId: string) => {
+  const { deliveries } = stack.service;
+  return deliveries.planResend(await deliveries.getDelivery(deliveryId));
+};
+
 const resend = async (deliveryId: string, number: number, url: string) => {
-  const id = await stack.service.deliveries.queueResend(deliveryId, number, url);
+  const original = await stack.service.deliveries.getDelivery(deliveryId);
+  const plan = await stack.service.deliveries.planResend(original);
+  const id = await stack.service.deliveries.queueResend({ original, plan, number, url });
   stack.service.deliveryQueue.wakeDelivery(id);
   return id;
 };
@@ -91,7 +98,7 @@ test('a resend is a new delivery of the same event, marked, and a double click m
   const { receiver, endpoint, say } = await anEndpoint();
   const [event] = await say('hello');
   const first = await endOf(`${event?.eventId}:${endpoint.endpointId}`);
-  const plan = await stack.service.deliveries.planResend(first._id);
+  const plan = await planOf(first._id);
 
   const ids = await Promise.all([1, 1, 1].map(() => resend(first._id, plan.number, endpoint.url)));
   const again = await endOf(ids[0] as string);
@@ -104,21 +111,21 @@ test('a resend is a new delivery of the same event, marked, and a double click m
   expect(two?.body).toEqual(one?.body);
   expect(two?.headers['x-factory-event-id']).toBe(event?.eventId);
   expect([one, two].map((request) => request?.headers['x-factory-redelivery'])).toEqual([undefined, 'true']);
-  expect(await stack.service.deliveries.planResend(first._id)).toEqual({ number: 2, risk: 'may_double' });
+  expect(await planOf(first._id)).toEqual({ number: 2, risk: 'may_double' });
   await expect(resend(first._id, 3, endpoint.url)).rejects.toMatchObject({ code: 'validation_failed' });
 });
 
 test('sending again is safe only while the receiver got none of the deliveries', async () => {
   const { receiver, endpoint, say } = await anEndpoint();
-  const { endpoints, deliveries } = stack.service;
+  const { endpoints } = stack.service;
   await endpoints.pauseEndpoint(endpoint.endpointId, { reason: 'gone', until: null });
   const [event] = await say('hello');
   await endpoints.setEnabled(endpoint.endpointId, false);
   const unsent = await endOf(`${event?.eventId}:${endpoint.endpointId}`);
 
-  const before = await deliveries.planResend(unsent._id);
+  const before = await planOf(unsent._id);
   await endOf(await resend(unsent._id, before.number, endpoint.url));
-  const after = await deliveries.planResend(unsent._id);
+  const after = await planOf(unsent._id);
 
   expect(unsent).toMatchObject({ outcome: 'not_sent', errorKind: 'endpoint_disabled' });
   expect(toDeliveryView(unsent).resend).toBe('safe');

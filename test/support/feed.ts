@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { conversationModels, newborn, type StoredConversation } from '../../src/conversations/conversation.ts';
-import { newOutboxEvent } from '../../src/deliveries/outbox.ts';
+import { newOutboxEvent } from '../../src/conversations/announce.ts';
 import { createBatcher } from '../../src/platform/batch.ts';
 import { conversationKeyOf, newHomedId } from '../../src/platform/ids.ts';
 import { collectionOf, DURABLE, updateMany } from '../../src/platform/mongo.ts';

@@ -1,7 +1,6 @@
 import type { OutboxEvent } from '../../src/conversations/conversation.ts';
 import { claimOf, createEndUnsent, unsendableOf } from '../../src/deliveries/unsendable.ts';
 import { lineOf, type Outbox } from '../../src/deliveries/outbox.ts';
-import type { ConversationStore } from '../../src/conversations/store.ts';
 import type { Claim } from '../../src/deliveries/claims.ts';
 import { type ErrorKind, isFinal, neverSent, type StoredDelivery } from '../../src/deliveries/delivery.ts';
 import { isPaused, type StoredEndpoint } from '../../src/webhooks/endpoint.ts';
@@ -18,7 +17,6 @@ import type { Slots } from '../../src/platform/slots.ts';
 const READING_HOLDS_MS = 2_000;
 
 type Dependencies = {
-  conversations: ConversationStore;
   endpoints: EndpointStore;
   deliveries: DeliveryStore;
   dispatch: Dispatch;
@@ -47,9 +45,9 @@ const isFresh = ({ at }: { at: number }): boolean => performance.now() - at < RE
  * The claim is the only licence to send; nothing here runs a second time for a claim that was won (contract §6).
  */
 export const createDeliver = (dependencies: Dependencies) => {
-  const { conversations, endpoints, deliveries, dispatch, breaker, slots, eventMaxAgeMs, logger } = dependencies;
-  const { outbox: outboxes } = conversations;
-  const endUnsent = createEndUnsent({ deliveries, outbox: outboxes, eventMaxAgeMs, onEnded: dispatch.logEnd });
+  const { endpoints, deliveries, dispatch, breaker, slots, eventMaxAgeMs, logger } = dependencies;
+  const { outbox: outboxes } = deliveries;
+  const endUnsent = createEndUnsent({ deliveries, eventMaxAgeMs, onEnded: dispatch.logEnd });
 
   const read = async (key: string, endpointId: string): Promise<Reading | null> => {
     const at = performance.now();

@@ -1,13 +1,13 @@
 import { BACKLOG_MAX, endpointsOf, lineOf } from '../../src/deliveries/outbox.ts';
-import type { ConversationStore } from '../../src/conversations/store.ts';
 import type { DeliveryQueue } from '../../src/deliveries/queue.ts';
+import type { DeliveryStore } from '../../src/deliveries/store.ts';
 import type { Logger } from '../../src/platform/logger.ts';
 import type { Deliver, OutboxReading } from './deliver.ts';
 
 type Line = { key: string | null; wokenAt: number };
 
 type Dependencies = {
-  conversations: ConversationStore;
+  deliveries: Pick<DeliveryStore, 'outbox'>;
   deliver: Deliver;
   deliveryQueue: Pick<DeliveryQueue, 'wake'>;
   logger: Logger;
@@ -18,7 +18,7 @@ type Dependencies = {
  * before it rests. What is woken here may be worked on elsewhere too: the claim decides. How many there can be at once
  * is bounded by the slots, which turn away what they cannot hold.
  */
-export const createLines = ({ conversations, deliver, deliveryQueue, logger }: Dependencies) => {
+export const createLines = ({ deliveries, deliver, deliveryQueue, logger }: Dependencies) => {
   const active = new Map<string, Line>();
   let idle: (() => void)[] = [];
   let closing = false;
@@ -72,7 +72,7 @@ export const createLines = ({ conversations, deliver, deliveryQueue, logger }: D
     /** Takes the conversations' lines up. Resolves once they are in hand, not once they are sent. */
     wake: async (keys: string[]): Promise<void> => {
       const at = performance.now();
-      const outboxes = await Promise.all(keys.map((key) => conversations.outbox.read(key)));
+      const outboxes = await Promise.all(keys.map((key) => deliveries.outbox.read(key)));
       if (closing) return;
       for (const outbox of outboxes) {
         if (outbox) for (const endpointId of endpointsOf(outbox)) takeUp({ at, outbox }, endpointId);

@@ -27,7 +27,7 @@ type Options = {
 /** The delivery worker, assembled and running; tests start it as `main.ts` does. */
 export const openDeliveryWorker = async ({ config, logger, lifecycle, sending = {}, breaking = {} }: Options) => {
   const service = await openService({ config, logger, lifecycle, redisRole: 'worker' });
-  const { conversations, endpoints, deliveries, deliveryQueue } = service;
+  const { endpoints, deliveries, deliveryQueue } = service;
   const eventMaxAgeMs = config.EVENT_MAX_AGE_S * 1000;
   const metrics = createMetrics({ token: config.METRICS_TOKEN });
   const countDelivery = countDeliveries(metrics);
@@ -46,7 +46,6 @@ export const openDeliveryWorker = async ({ config, logger, lifecycle, sending = 
   const breaker = createBreaker(breaking);
   const dispatch = createDispatch({ endpoints, deliveries, sender, breaker, countDelivery, logger });
   const deliver = createDeliver({
-    conversations,
     endpoints,
     deliveries,
     dispatch,
@@ -55,7 +54,7 @@ export const openDeliveryWorker = async ({ config, logger, lifecycle, sending = 
     eventMaxAgeMs,
     logger,
   });
-  const lines = lifecycle.add('lines', createLines({ conversations, deliver, deliveryQueue, logger }), (opened) => {
+  const lines = lifecycle.add('lines', createLines({ deliveries, deliver, deliveryQueue, logger }), (opened) => {
     slots.close();
     return opened.close();
   });

@@ -1,14 +1,8 @@
-import type { WaitingTurn } from '../../src/conversations/conversation.ts';
-import type { Hints, TurnRef } from '../../src/turns/leases.ts';
+import type { TurnRef, WaitingTurn } from '../../src/conversations/conversation.ts';
 import type { ConversationStore } from '../../src/conversations/store.ts';
-import {
-  type AnswerableConversation,
-  endTurn,
-  type EndedTurn,
-  type TurnEnd,
-} from '../../src/conversations/turn-end.ts';
-import type { EndpointStore } from '../../src/webhooks/endpoint-store.ts';
-import type { DeliveryQueue } from '../../src/deliveries/queue.ts';
+import type { AnswerableConversation } from '../../src/conversations/turn-commit.ts';
+import { endTurn, type EndedTurn, type TurnEnd } from '../../src/turns/end-turn.ts';
+import type { TurnLeases } from '../../src/turns/leases.ts';
 import { serverNow } from '../../src/platform/clock.ts';
 import type { Logger } from '../../src/platform/logger.ts';
 import { isConnectionFailure } from '../../src/platform/mongo.ts';
@@ -25,12 +19,10 @@ const TURNS_IN_A_ROW = 50;
 
 export type Dependencies = {
   conversations: ConversationStore;
-  endpoints: EndpointStore;
-  hints: Hints;
+  leases: TurnLeases;
   askEngine: AskEngine;
   inFlight: InFlight;
   turnQueue: TurnQueue;
-  deliveryQueue: DeliveryQueue;
   publish: Publish;
   countTurn: CountTurn;
   draining: AbortSignal;
@@ -58,7 +50,7 @@ const isAsBefore = (one: AnswerableConversation, other: AnswerableConversation):
  * only the conversation that was read, with this turn at its head (design §2).
  */
 export const createAnswerTurn = (dependencies: Dependencies) => {
-  const { conversations, endpoints, hints, askEngine, inFlight, turnQueue, deliveryQueue } = dependencies;
+  const { conversations, leases, askEngine, inFlight, turnQueue } = dependencies;
   const { publish, countTurn, draining, logger } = dependencies;
 
   const announceEnd = (
@@ -104,7 +96,7 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
     for (const turn of read.waiting.slice(0, atMost)) {
       const made = ended.flatMap(({ entries }) => entries);
       const history = async (entries: number) => {
-        const stored = await conversations.messages.findLatest(read, entries - made.length);
+        const stored = await conversations.history.findLatest(read, entries - made.length);
         return [...stored, ...made.slice(-entries).flatMap(({ messages }) => messages)];
       };
       const question = { conversation, turn, attempt, history };
@@ -129,11 +121,9 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
     let attempt = taken.tries;
     for (;;) {
       const ended = await endTurns({ ...taken, read }, { ends, attempt });
-      const receiversOf = read.channel === 'playground' ? () => [] : await endpoints.receivers(read.assistantId);
-      const committed = await conversations.commit(read, ended, receiversOf);
+      const committed = await conversations.commit(read, ended);
       if (committed) {
         for (const one of ended) announceEnd(read, one);
-        if (committed.announced) deliveryQueue.wake(key);
         const failed = ended[0]?.reply.outcome === 'failed';
         return { nextTurnId: committed.nextTurnId, ended: ended.length, failed };
       }
@@ -158,12 +148,12 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
    * became head by this worker's own commit is known to be it, and read while it is taken.
    */
   const takeUp = async (ref: TurnRef, seen: AnswerableConversation | null) => {
-    if (seen) return [seen, await hints.take(ref)] as const;
-    const [read, take] = await Promise.allSettled([readHead(ref), hints.take(ref)]);
+    if (seen) return [seen, await leases.acquire(ref)] as const;
+    const [read, take] = await Promise.allSettled([readHead(ref), leases.acquire(ref)]);
     if (take.status === 'rejected') throw take.reason;
     if (read.status === 'fulfilled') return [read.value, take.value] as const;
     // What is held is held for as long as this process lives, unless it is let go.
-    if (take.value) hints.release(ref, take.value.token, true);
+    if (take.value) leases.release(ref, take.value.token, true);
     throw read.reason;
   };
 
@@ -179,23 +169,23 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
     const [read, take] = await takeUp(ref, seen);
     if (!take) return NOT_MOVED;
     if (!read) {
-      hints.release(ref, take.token, true);
+      leases.release(ref, take.token, true);
       return NOT_MOVED;
     }
     try {
       if (!seen && !(await endsAtOnce(read))) {
-        hints.release(ref, take.token, true);
+        leases.release(ref, take.token, true);
         return { ...NOT_MOVED, nextTurnId: ref.turnId, asksOutside: true };
       }
       const moved = await moveLine({ ...ref, read, tries: take.tries });
       // One that failed may be resumed under its id, one that is not the head may become it: each begins anew then.
-      if (!moved || moved.failed) hints.release(ref, take.token, true);
-      else hints.letLapse(ref);
+      if (!moved || moved.failed) leases.release(ref, take.token, true);
+      else leases.expire(ref);
       return moved ?? NOT_MOVED;
     } catch (cause) {
       // A store that is away is nobody's try: the sweep asks again once it is back. Nor is a process that stops.
       const away = isConnectionFailure(cause);
-      hints.release(ref, take.token, away || draining.aborted);
+      leases.release(ref, take.token, away || draining.aborted);
       const line = { err: cause, turnId: ref.turnId, tries: take.tries };
       logger[away ? 'warn' : 'error'](line, 'a turn was not answered');
       // After its last try it is left to the sweep, which asks again in its own time.

@@ -1,6 +1,6 @@
 import { MAX_SUGGESTED_ACTIONS, SuggestedAction } from '../../src/assistants/suggested-action.ts';
 import type { Assistant } from '../../src/assistants/assistant.ts';
-import type { Answer, HandoffReason, TurnEnd } from '../../src/conversations/turn-end.ts';
+import type { Answer, HandoffReason, TurnEnd } from '../../src/turns/end-turn.ts';
 import type { StoredConversation, WaitingTurn } from '../../src/conversations/conversation.ts';
 import type { EngineReply } from './engines/engine.ts';
 import { apologyText, holdingText } from './engines/texts.ts';

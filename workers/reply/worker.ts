@@ -39,7 +39,7 @@ export const openReplyWorker = async ({ config, logger, lifecycle, engine, ...gi
     : openEmbedder({ config, logger, count: countEmbeddings(metrics) });
   void lifecycle.add('embedder', opening, async (opened) => (await opened).close());
   const service = await openService({ config, logger, lifecycle, redisRole: 'worker' });
-  const { conversations, assistants, endpoints, hints, turnQueue, deliveryQueue, redis, vault } = service;
+  const { conversations, assistants, leases, turnQueue, redis, vault } = service;
   const allowPrivate = config.WEBHOOK_ALLOW_PRIVATE;
   const turnsInFlight = SLOTS_PER_JOB * config.REPLY_CONCURRENCY;
   const dispatcher = openProviderAgent({ allowPrivate, connections: turnsInFlight });
@@ -59,12 +59,10 @@ export const openReplyWorker = async ({ config, logger, lifecycle, engine, ...gi
   const inFlight = lifecycle.add('turns in flight', opened, ({ close }) => close());
   const answerTurn = createAnswerTurn({
     conversations,
-    endpoints,
-    hints,
+    leases,
     askEngine,
     inFlight,
     turnQueue,
-    deliveryQueue,
     countTurn: countTurns(metrics),
     ...outlets,
   });

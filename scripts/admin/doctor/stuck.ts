@@ -25,7 +25,7 @@ const toFound = (items: { id: string; at: Date }[], now: number): Found => {
 };
 
 /** Heads accepted long ago that no worker holds. Not by `headSince`: the sweeps renew it each time they ask again. */
-const findStaleHeads = async ({ mongo, hints }: Opened, now: number): Promise<Found> => {
+const findStaleHeads = async ({ mongo, leases }: Opened, now: number): Promise<Found> => {
   const rows = await mongo
     .collection<StoredConversation>('conversations')
     .find(
@@ -38,17 +38,17 @@ const findStaleHeads = async ({ mongo, hints }: Opened, now: number): Promise<Fo
   const heads = rows.flatMap(({ _id: key, waiting: [head] }) =>
     head ? [{ key, turnId: head.turnId, at: head.acceptedAt }] : [],
   );
-  const taken = await hints.findTaken(heads);
+  const leased = await leases.findLeased(heads);
   return toFound(
-    heads.filter(({ turnId }) => !taken.has(turnId)).map(({ turnId, at }) => ({ id: turnId, at })),
+    heads.filter(({ turnId }) => !leased.has(turnId)).map(({ turnId, at }) => ({ id: turnId, at })),
     now,
   );
 };
 
 /** Events that wait although nothing holds their endpoint. */
-const findOldEvents = async ({ conversations, endpoints }: Opened, now: number): Promise<Found> => {
+const findOldEvents = async ({ deliveries, endpoints }: Opened, now: number): Promise<Found> => {
   const leaveOut = await endpoints.listPausedIds();
-  const outboxes = await conversations.outbox.findStale({ olderThanMs: EVENT_STUCK_MS, leaveOut, limit: LOOKED_AT });
+  const outboxes = await deliveries.outbox.findStale({ olderThanMs: EVENT_STUCK_MS, leaveOut, limit: LOOKED_AT });
   const heads = outboxes.flatMap(({ conversationId, opening, outbox = [] }) => {
     const waiting = [...(opening ? [opening] : []), ...outbox].find((event) =>
       event.endpoints.some((id) => !leaveOut.includes(id)),

@@ -3,7 +3,7 @@ import type { RecentTurn, StoredConversation } from '../../../src/conversations/
 import type { FoundTurn } from '../../../src/conversations/store.ts';
 import type { StoredDelivery } from '../../../src/deliveries/delivery.ts';
 import type { TurnsJob } from '../../../src/turns/queue.ts';
-import { queuedRowsOf } from '../../../src/deliveries/list.ts';
+import { pendingRowsOf } from '../../../src/deliveries/list.ts';
 import { toDeliveryRow } from '../../../src/deliveries/view.ts';
 import { nothingUnder } from '../failure.ts';
 import type { Opened } from '../session.ts';
@@ -41,7 +41,7 @@ const findVisitor = async ({ conversations }: Opened, found: FoundTurn, turnId: 
     const turn = conversation.waiting.find((one) => one.turnId === turnId);
     return turn ? { ...turn, seq: turn.seq ?? null, content: turn.message } : null;
   }
-  const entry = await conversations.messages.findEntry(conversation, found.turn.seq);
+  const entry = await conversations.history.findEntry(conversation, found.turn.seq);
   const message = entry?.find(({ messageId }) => messageId === found.turn.messageId);
   return message ? { ...message, seq: found.turn.seq, acceptedAt: message.createdAt } : null;
 };
@@ -52,7 +52,7 @@ const findReply = async (
   turn: RecentTurn,
 ): Promise<ReplyShown | null> => {
   if (turn.replySeq === undefined) return null;
-  const entry = await conversations.messages.findEntry(conversation, turn.replySeq);
+  const entry = await conversations.history.findEntry(conversation, turn.replySeq);
   const message = entry?.find(({ messageId }) => messageId === turn.replyMessageId);
   if (!message) return null;
   const { messageId, content, createdAt, why } = message;
@@ -64,18 +64,18 @@ const findReply = async (
  * reply.
  */
 const findEvents = async (opened: Opened, { _id: key, conversationId }: StoredConversation, times: Date[]) => {
-  const outbox = await opened.conversations.outbox.read(key);
+  const outbox = await opened.deliveries.outbox.read(key);
   const records = await opened.mongo
     .collection<StoredDelivery>('deliveries')
     .find({ conversationId, happenedAt: { $in: times } })
     .sort({ createdAt: 1, _id: 1 })
     .toArray();
   const claimed = new Set(records.map(({ _id }) => _id));
-  const unsent = (outbox ? queuedRowsOf(outbox) : []).filter(
+  const pending = (outbox ? pendingRowsOf(outbox) : []).filter(
     ({ deliveryId, happenedAt }) =>
       !claimed.has(deliveryId) && times.some((time) => time.getTime() === happenedAt.getTime()),
   );
-  const deliveries = [...records.map((row) => toDeliveryRow(row as StoredDelivery)), ...unsent];
+  const deliveries = [...records.map((row) => toDeliveryRow(row as StoredDelivery)), ...pending];
   return [...Map.groupBy(deliveries, ({ eventId }) => eventId).entries()].map(([eventId, some]) => ({
     eventId,
     event: some[0]?.event ?? null,
@@ -84,9 +84,9 @@ const findEvents = async (opened: Opened, { _id: key, conversationId }: StoredCo
   }));
 };
 
-const statusOf = (found: FoundTurn, taken: boolean): string => {
+const statusOf = (found: FoundTurn, leased: boolean): string => {
   if (found.state === 'finished') return found.turn.outcome;
-  return found.head && taken ? 'answering' : 'accepted';
+  return found.head && leased ? 'answering' : 'accepted';
 };
 
 /** Everything that is known of a turn, in the order it happened. */
@@ -95,12 +95,12 @@ export const readTurn = async (opened: Opened, turnId: string) => {
   if (!found) throw nothingUnder('turn', turnId);
   const { conversation } = found;
   const { _id: key, conversationId, assistantId, sessionId, channel } = conversation;
-  const [message, reply, job, taken, delivered] = await Promise.all([
+  const [message, reply, job, leased, delivered] = await Promise.all([
     findVisitor(opened, found, turnId),
     found.state === 'finished' ? findReply(opened, conversation, found.turn) : null,
     findJob(opened, key, turnId),
-    opened.hints.findTaken([{ key, turnId }]),
-    opened.hints.findDelivered([{ key, turnId }]),
+    opened.leases.findLeased([{ key, turnId }]),
+    opened.deliveredReplies.find([{ key, turnId }]),
   ]);
   const times = [message?.acceptedAt, reply?.createdAt].filter((time) => time !== undefined);
   return {
@@ -109,7 +109,7 @@ export const readTurn = async (opened: Opened, turnId: string) => {
     assistantId,
     sessionId,
     channel,
-    status: statusOf(found, taken.has(turnId)),
+    status: statusOf(found, leased.has(turnId)),
     acceptedAt: message?.acceptedAt ?? null,
     /** From acceptance to the reply's commit. */
     ms: message && reply ? reply.createdAt.getTime() - message.acceptedAt.getTime() : null,

@@ -1,8 +1,9 @@
 import type { SuggestedAction } from '../assistants/suggested-action.ts';
-import type { ConversationEvent } from '../webhooks/event.ts';
 import { serverDate } from '../platform/clock.ts';
 import { newId } from '../platform/ids.ts';
-import type { Entry, Holding, Message, RecentTurn, StoredConversation, WaitingTurn } from './conversation.ts';
+import type { Entry, Holding, Message, StoredConversation, WaitingTurn } from '../conversations/conversation.ts';
+import { handoffMessage } from '../conversations/system-messages.ts';
+import type { AnswerableConversation, TurnCommit } from '../conversations/turn-commit.ts';
 
 export type HandoffReason = 'user_requested' | 'low_confidence' | 'engine_error';
 
@@ -33,54 +34,13 @@ export type TurnEnd =
   | { kind: 'held'; holdingText: string; leadScore: number; leadBecause: string[] }
   | { kind: 'failed' };
 
-/** A conversation as a worker reads it, and as it stands after each turn that it ends: what an answer can rest on. */
-export type AnswerableConversation = Pick<
-  StoredConversation,
-  | '_id'
-  | 'conversationId'
-  | 'assistantId'
-  | 'channel'
-  | 'status'
-  | 'leadScore'
-  | 'leadBecause'
-  | 'lowConfidenceStreak'
-  | 'engineErrorStreak'
-  | 'holding'
-  | 'seq'
-  | 'storedTo'
-  | 'waiting'
->;
-
 /** What a waiting caller is told: the chat response of contract §1, or that the turn failed. */
 export type TurnReply =
   | { outcome: 'answered'; reply: string; suggestedActions?: SuggestedAction[]; messageId: string }
   | { outcome: 'failed' };
 
-/** A head as it ended, to be committed; nothing of it is stored yet. */
-export type EndedTurn = {
-  end: TurnEnd;
-  entries: Entry[];
-  mark: RecentTurn;
-  reply: TurnReply;
-  /** Fields of the conversation that it changes. */
-  changes: Partial<StoredConversation>;
-  event: ConversationEvent | null;
-  /** The conversation after it, with the next turn at its head. */
-  after: AnswerableConversation;
-};
-
-const systemMessage = (content: string, createdAt: Date): Message => ({
-  messageId: newId(),
-  turnId: null,
-  role: 'system',
-  content,
-  language: null,
-  createdAt,
-});
-
-export const handoffMessage = (reason: string, createdAt: Date): Message =>
-  systemMessage(`Handed off to a human: ${reason}`, createdAt);
-export const handBackMessage = (createdAt: Date): Message => systemMessage('Handed back to the assistant', createdAt);
+/** A head as it ended. Nothing of it is stored yet. */
+export type EndedTurn = TurnCommit & { end: TurnEnd; reply: TurnReply };
 
 const replyMessageOf = (end: TurnEnd, turn: WaitingTurn, holding: Holding | null, createdAt: Date): Message | null => {
   const spoken = { messageId: newId(), turnId: turn.turnId, role: 'assistant' as const, createdAt };

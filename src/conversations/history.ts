@@ -1,49 +1,15 @@
 import type { Connection } from 'mongoose';
-import {
-  collectionOf,
-  createReader,
-  createStoreBatcher,
-  DUPLICATE_KEY,
-  insertMany,
-  toItemFailure,
-} from '../platform/mongo.ts';
-import { inBatches } from '../platform/mongo-batches.ts';
+import { collectionOf, createReader } from '../platform/mongo.ts';
 import {
   conversationModels,
   type Message,
-  PAGE_SIZE,
   type RecentTurn,
   type StoredConversation,
   type StoredPage,
 } from './conversation.ts';
-import { lengthOfMessages } from './message-length.ts';
+import { LAST_SEQ, numbersOf, pageIdOf, pageOf, pageRange } from './message-pages.ts';
 
 export const HISTORY_MAX = 1000;
-const LAST_SEQ = 999_999_999_999;
-
-const pageOf = (seq: number): number => Math.floor((seq - 1) / PAGE_SIZE);
-
-/** Conversation and page: history is a range on `_id`, and storing a page twice stores it once. */
-const pageIdOf = (conversationId: string, page: number): string =>
-  `${conversationId}:${String(page).padStart(12, '0')}`;
-
-const pageRange = (conversationId: string, { from, to }: { from: number; to: number }) => ({
-  _id: { $gte: pageIdOf(conversationId, pageOf(from)), $lte: pageIdOf(conversationId, pageOf(to)) },
-});
-
-const numbersOf = (texts: StoredConversation['texts']): number[] =>
-  Object.keys(texts)
-    .map(Number)
-    .toSorted((a, b) => a - b);
-
-const lastOfFullPages = (seq: number): number => seq - (seq % PAGE_SIZE);
-
-/** A page has filled in `texts` that is not stored yet: the next write that adds a text does so. */
-export const hasFullPage = ({ seq, storedTo }: Pick<StoredConversation, 'seq' | 'storedTo'>): boolean =>
-  lastOfFullPages(seq) > (storedTo ?? 0);
-
-/** Numbers that are stored now, to be taken out of the document in the same write that says so. */
-export type StoredPages = { storedTo: number; numbers: number[] };
 
 export type NumberedMessage = Message & { seq: number | null };
 
@@ -68,9 +34,6 @@ export const decodePosition = (cursor: string): HistoryPosition | null => {
   }
 };
 
-const textLengthOf = ({ entries }: StoredPage): number =>
-  entries.reduce((sum, { messages }) => sum + lengthOfMessages(messages), 0);
-
 export type HistoryPage = { messages: NumberedMessage[]; hasMore: boolean; next: HistoryPosition | null };
 
 /** Messages still waiting for their answer stand last and have no number; a resumed one has kept its own. */
@@ -87,52 +50,16 @@ const waitingMessages = ({ waiting }: Pick<StoredConversation, 'waiting'>): Numb
       createdAt: acceptedAt,
     }));
 
-/** History by seq. Entries wait in the conversation document (`texts`); once they fill a page, the next write stores it here. */
-export const createMessages = (connection: Connection) => {
+/** What was said, in order of seq: stored pages, and what the conversation's document still holds. */
+export const createHistory = (connection: Connection) => {
   const models = conversationModels(connection);
   const pages = collectionOf<StoredPage>(models.messages);
-  const conversations = collectionOf<StoredConversation>(models.conversations);
-
-  const erase = (conversationId: string, until?: AbortSignal): Promise<void> => {
-    const filter = pageRange(conversationId, { from: 1, to: LAST_SEQ });
-    return inBatches({ collection: pages, filter, ...(until && { until }) }, (some) => pages.deleteMany(some));
-  };
-
-  const store = createStoreBatcher<StoredPage, void>(
-    async (items) => {
-      const { writeErrors = [] } = await insertMany(connection, 'messages', items);
-      const failed = new Map(
-        writeErrors.filter(({ code }) => code !== DUPLICATE_KEY).map((error) => [error.index, toItemFailure(error)]),
-      );
-      return items.map((_item, index) => failed.get(index));
-    },
-    { lengthOf: textLengthOf },
-  );
-
-  const readTexts = createReader(conversations, { conversationId: 1, texts: 1 });
+  const readTexts = createReader(collectionOf<StoredConversation>(models.conversations), {
+    conversationId: 1,
+    texts: 1,
+  });
 
   return {
-    /**
-     * Stores the full pages that stand in `texts`, idempotently. A page has always the same eight numbers: two writers that
-     * read different states can never store two versions of one. Every write that adds a text awaits this first where a
-     * page is full, and takes out of the document what was stored.
-     */
-    storeFullPages: async ({
-      conversationId,
-      seq,
-      texts,
-    }: Pick<StoredConversation, 'conversationId' | 'seq' | 'texts'>): Promise<StoredPages> => {
-      const storedTo = lastOfFullPages(seq);
-      const numbers = numbersOf(texts).filter((number) => number <= storedTo);
-      await Promise.all(
-        [...Map.groupBy(numbers, pageOf)].map(([page, held]) => {
-          const entries = held.map((number) => ({ seq: number, messages: texts[String(number)] as Message[] }));
-          return store({ _id: pageIdOf(conversationId, page), conversationId, entries });
-        }),
-      );
-      return { storedTo, numbers };
-    },
-
     /** One entry, wherever it stands; the document must have been read before. */
     findEntry: async (
       { conversationId, texts }: Pick<StoredConversation, 'conversationId' | 'texts'>,
@@ -145,7 +72,7 @@ export const createMessages = (connection: Connection) => {
     },
 
     /** A finished turn that left `recent` long ago, as it would stand there; null = never finished here. */
-    findSettledTurn: async (
+    findFinishedTurn: async (
       { conversationId }: Pick<StoredConversation, 'conversationId'>,
       turnId: string,
     ): Promise<RecentTurn | null> => {
@@ -243,15 +170,7 @@ export const createMessages = (connection: Connection) => {
       const messages = [...finals.map(({ seq, message }) => ({ ...message, seq })), ...rest];
       return { messages, hasMore, next: hasMore ? next : null };
     },
-
-    erase,
-
-    /** After a write that matched nothing: texts stored for it must not outlive a conversation erased meanwhile. */
-    eraseIfGone: async ({ _id, conversationId }: Pick<StoredConversation, '_id' | 'conversationId'>): Promise<void> => {
-      const still = await conversations.findOne({ _id, conversationId }, { projection: { _id: 1 } });
-      if (!still) await erase(conversationId);
-    },
   };
 };
 
-export type Messages = ReturnType<typeof createMessages>;
+export type History = ReturnType<typeof createHistory>;

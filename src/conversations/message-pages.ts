@@ -1,0 +1,96 @@
+import type { Connection } from 'mongoose';
+import { collectionOf, createStoreBatcher, DUPLICATE_KEY, insertMany, toItemFailure } from '../platform/mongo.ts';
+import { inBatches } from '../platform/mongo-batches.ts';
+import {
+  conversationModels,
+  type Message,
+  PAGE_SIZE,
+  type StoredConversation,
+  type StoredPage,
+} from './conversation.ts';
+import { lengthOfMessages } from './message-length.ts';
+
+export const LAST_SEQ = 999_999_999_999;
+
+export const pageOf = (seq: number): number => Math.floor((seq - 1) / PAGE_SIZE);
+
+/** Conversation and page: history is a range on `_id`, and storing a page twice stores it once. */
+export const pageIdOf = (conversationId: string, page: number): string =>
+  `${conversationId}:${String(page).padStart(12, '0')}`;
+
+export const pageRange = (conversationId: string, { from, to }: { from: number; to: number }) => ({
+  _id: { $gte: pageIdOf(conversationId, pageOf(from)), $lte: pageIdOf(conversationId, pageOf(to)) },
+});
+
+export const numbersOf = (texts: StoredConversation['texts']): number[] =>
+  Object.keys(texts)
+    .map(Number)
+    .toSorted((a, b) => a - b);
+
+const lastOfFullPages = (seq: number): number => seq - (seq % PAGE_SIZE);
+
+/** A page has filled in `texts` that is not stored yet: the next write that adds a text does so. */
+export const hasFullPage = ({ seq, storedTo }: Pick<StoredConversation, 'seq' | 'storedTo'>): boolean =>
+  lastOfFullPages(seq) > (storedTo ?? 0);
+
+/** Numbers that are stored now, to be taken out of the document in the same write that says so. */
+export type StoredPages = { storedTo: number; numbers: number[] };
+
+const textLengthOf = ({ entries }: StoredPage): number =>
+  entries.reduce((sum, { messages }) => sum + lengthOfMessages(messages), 0);
+
+/** Where messages are kept: in the conversation's document (`texts`) until they fill a page, then as that page. */
+export const createMessagePages = (connection: Connection) => {
+  const models = conversationModels(connection);
+  const pages = collectionOf<StoredPage>(models.messages);
+  const conversations = collectionOf<StoredConversation>(models.conversations);
+
+  const erase = (conversationId: string, until?: AbortSignal): Promise<void> => {
+    const filter = pageRange(conversationId, { from: 1, to: LAST_SEQ });
+    return inBatches({ collection: pages, filter, ...(until && { until }) }, (some) => pages.deleteMany(some));
+  };
+
+  const store = createStoreBatcher<StoredPage, void>(
+    async (items) => {
+      const { writeErrors = [] } = await insertMany(connection, 'messages', items);
+      const failed = new Map(
+        writeErrors.filter(({ code }) => code !== DUPLICATE_KEY).map((error) => [error.index, toItemFailure(error)]),
+      );
+      return items.map((_item, index) => failed.get(index));
+    },
+    { lengthOf: textLengthOf },
+  );
+
+  return {
+    /**
+     * Stores the full pages of `texts`. A page always has the same eight numbers, so two writers that read different states
+     * cannot store two versions of it. A write that adds a text while a page is full awaits this first, and removes what
+     * was stored from the document.
+     */
+    storeFullPages: async ({
+      conversationId,
+      seq,
+      texts,
+    }: Pick<StoredConversation, 'conversationId' | 'seq' | 'texts'>): Promise<StoredPages> => {
+      const storedTo = lastOfFullPages(seq);
+      const numbers = numbersOf(texts).filter((number) => number <= storedTo);
+      await Promise.all(
+        [...Map.groupBy(numbers, pageOf)].map(([page, held]) => {
+          const entries = held.map((number) => ({ seq: number, messages: texts[String(number)] as Message[] }));
+          return store({ _id: pageIdOf(conversationId, page), conversationId, entries });
+        }),
+      );
+      return { storedTo, numbers };
+    },
+
+    erase,
+
+    /** After a write that matched nothing: texts stored for it must not outlive a conversation erased meanwhile. */
+    eraseIfGone: async ({ _id, conversationId }: Pick<StoredConversation, '_id' | 'conversationId'>): Promise<void> => {
+      const still = await conversations.findOne({ _id, conversationId }, { projection: { _id: 1 } });
+      if (!still) await erase(conversationId);
+    },
+  };
+};
+
+export type MessagePages = ReturnType<typeof createMessagePages>;

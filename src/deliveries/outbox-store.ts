@@ -1,0 +1,133 @@
+import type { Connection } from 'mongoose';
+import { conversationModels, type OutboxEvent, type StoredConversation } from '../conversations/conversation.ts';
+import { serverNow } from '../platform/clock.ts';
+import { collectionOf, createReader, createStoreBatcher, updateMany } from '../platform/mongo.ts';
+import { BACKLOG_MAX, lineOf, type Outbox, OUTBOX_FIELDS, type StaleOutbox } from './outbox.ts';
+import { type Pull, pullStatements } from './pull.ts';
+
+/** Enough to go on with after an event has ended: a line that waits long is not read anew for each of its events. */
+const LOOK_AHEAD = 2;
+const NEXT = { ...OUTBOX_FIELDS, outbox: { $slice: LOOK_AHEAD } };
+const STUBS = Object.fromEntries(
+  [
+    'conversationId',
+    ...['opening', 'outbox'].flatMap((at) => ['eventId', 'at', 'endpoints'].map((name) => `${at}.${name}`)),
+  ].map((path) => [path, 1]),
+);
+
+export type FindStale = {
+  olderThanMs: number;
+  leaveOut: string[];
+  limit: number;
+  /** Heads older than this are found whatever is left out, and so are lines over the bound. */
+  expiredMs?: number;
+};
+
+/** The delivery side of the conversation document. */
+export const createOutboxStore = (connection: Connection) => {
+  const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
+
+  /** Batched; null where the conversation is gone. */
+  const read: (key: string) => Promise<Outbox | null> = createReader(conversations, OUTBOX_FIELDS);
+  const readNext: typeof read = createReader(conversations, NEXT);
+
+  const pull = createStoreBatcher<Pull, Outbox | null>(async (items) => {
+    await updateMany(connection, 'conversations', items.flatMap(pullStatements));
+    return Promise.all(items.map(({ key }) => readNext(key)));
+  });
+
+  /** Other endpoints' events may stand before this line's. */
+  const mayHideNext = (next: Outbox, endpointId: string): boolean =>
+    (next.outbox?.length ?? 0) >= LOOK_AHEAD && lineOf(next, endpointId).length === 0;
+
+  return {
+    read,
+
+    /**
+     * Takes ended events off their line, as read; call it only once their outcomes are acknowledged. Answers with the
+     * outbox as it stands after, from which the line's next event is chosen: its beginning, as far as that is needed, or all of it.
+     */
+    pullEnded: async (
+      outbox: Outbox,
+      endpointId: string,
+      ended: OutboxEvent[],
+      { readWhole = false }: { readWhole?: boolean } = {},
+    ): Promise<Outbox | null> => {
+      const { _id: key, conversationId, opening } = outbox;
+      const first = ended.filter(({ eventId }) => eventId === opening?.eventId);
+      const rest = ended.filter(({ eventId }) => eventId !== opening?.eventId);
+      const home = { key, conversationId, endpointId };
+      const [, after] = await Promise.all([
+        first.length > 0 && rest.length > 0 ? pull({ ...home, ended: first, opening: true }) : null,
+        rest.length > 0
+          ? pull({ ...home, ended: rest, opening: false })
+          : pull({ ...home, ended: first, opening: true }),
+      ]);
+      return after && (readWhole || mayHideNext(after, endpointId)) ? read(key) : after;
+    },
+
+    /**
+     * Conversations with an unsent event older than `olderThanMs` by the server's clock, oldest first. `leaveOut`:
+     * endpoints whose lines rest for a known reason; a conversation with nothing else to say is not found.
+     */
+    findStale: async ({ olderThanMs, leaveOut, limit, expiredMs }: FindStale): Promise<StaleOutbox[]> => {
+      const now = serverNow();
+      const older = (ms: number) => ({ $lt: new Date(now - ms) });
+      const others = { $elemMatch: { $nin: leaveOut } };
+      const due = <Condition>(wanted: Condition, ...anyway: Condition[]): { $or?: Condition[] } =>
+        leaveOut.length === 0 ? {} : { $or: [wanted, ...anyway] };
+      const expired = (path: string) => (expiredMs === undefined ? [] : [{ [path]: older(expiredMs) }]);
+      const [openings, outboxes] = await Promise.all([
+        conversations
+          .find(
+            {
+              opening: { $exists: true },
+              'opening.at': older(olderThanMs),
+              ...due<object>({ 'opening.endpoints': others }, ...expired('opening.at')),
+            },
+            { projection: STUBS },
+          )
+          .hint('openings')
+          .limit(limit)
+          .toArray(),
+        conversations
+          .find(
+            {
+              'outbox.0': { $exists: true },
+              'outbox.0.at': older(olderThanMs),
+              ...due<object>(
+                { outbox: { $elemMatch: { endpoints: others } } },
+                { [`outbox.${BACKLOG_MAX}`]: { $exists: true } },
+                ...expired('outbox.0.at'),
+              ),
+            },
+            { projection: STUBS },
+          )
+          .hint('outbox_heads')
+          .limit(limit)
+          .toArray(),
+      ]);
+      return [...new Map([...openings, ...outboxes].map((row) => [row._id, row as StaleOutbox])).values()];
+    },
+
+    /** Conversations with something unsent to this endpoint: for a change of the endpoint, which its lines must hear of. */
+    findKeysOf: async (endpointId: string, limit: number): Promise<string[]> => {
+      const options = { projection: { _id: 1 } };
+      const [openings, outboxes] = await Promise.all([
+        conversations
+          .find({ opening: { $exists: true }, 'opening.endpoints': endpointId }, options)
+          .hint('openings')
+          .limit(limit)
+          .toArray(),
+        conversations
+          .find({ 'outbox.0': { $exists: true }, 'outbox.endpoints': endpointId }, options)
+          .hint('outbox_heads')
+          .limit(limit)
+          .toArray(),
+      ]);
+      return [...new Set([...openings, ...outboxes].map(({ _id }) => _id))];
+    },
+  };
+};
+
+export type OutboxStore = ReturnType<typeof createOutboxStore>;

@@ -1,0 +1,109 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { StoredConversation } from '../src/conversations/conversation.ts';
+import { DELIVERIES_QUEUE, type WakeUpJob } from '../src/deliveries/queue.ts';
+import { createLogger } from '../src/platform/logger.ts';
+import { openQueues, type PartitionedQueue } from '../src/platform/queue.ts';
+import { anAssistant, aTurn } from './support/builders.ts';
+import { eventually } from './support/eventually.ts';
+import { useStack } from './support/stack.ts';
+
+// Without a delivery worker, every wake-up stays in the queue, and nothing is sent to the endpoint.
+const stack = useStack({ deliveryWorkers: 0 });
+
+/** A sweep only wakes for events that have waited for 2 seconds. */
+const SOONER_THAN_A_SWEEP_MS = 1_900;
+
+let wakeUps: PartitionedQueue<WakeUpJob>;
+beforeAll(() => {
+  const { queueRedis: redis, partitions } = stack.service;
+  wakeUps = openQueues<WakeUpJob>(
+    DELIVERIES_QUEUE,
+    { redis, partitions },
+    createLogger({ name: 'test', level: 'silent' }),
+  );
+});
+afterAll(() => wakeUps.close());
+
+const HANDOFF = 'I want to speak to a human please';
+
+const anAudience = async ({ listens }: { listens: boolean }) => {
+  const assistant = await anAssistant(stack);
+  if (listens) await stack.service.endpoints.addEndpoint(assistant.assistantId, { url: 'http://127.0.0.1:9/' });
+  const session_id = randomUUID();
+  const say = (message: string) => assistant.chat(aTurn({ session_id, message }));
+  const { conversationId } = (await say('hello')).body;
+  const stored = async () => {
+    const found = await stack.service.mongo
+      .collection<StoredConversation>('conversations')
+      .findOne({ conversationId }, { readConcern: 'majority' });
+    if (!found) throw new Error('there is no such conversation');
+    return found;
+  };
+  return { ...assistant, say, conversationId, stored };
+};
+
+/** When each wake-up of a conversation was added. */
+const wakeUpsOf = async (key: string): Promise<number[]> => {
+  const jobs = await Promise.all(wakeUps.queues.map((queue) => queue.getJobs(['waiting'])));
+  return jobs
+    .flat()
+    .filter(({ data }) => data.conversations.includes(key))
+    .map(({ timestamp }) => timestamp);
+};
+
+/** How long after the event the worker was woken. */
+const delayOfWakeUp = (key: string, event: { at: Date } | undefined): Promise<number> =>
+  eventually(async () => {
+    if (event === undefined) throw new Error('the event was not stored');
+    const delays = (await wakeUpsOf(key)).map((at) => at - event.at.getTime()).filter((ms) => ms >= 0);
+    expect(delays).not.toEqual([]);
+    return Math.min(...delays);
+  });
+
+test('an accepted turn, a handoff, and a change by an operator each wake the delivery worker', async () => {
+  const { say, conversationId, stored } = await anAudience({ listens: true });
+  const { _id: key, opening } = await stored();
+  expect(await delayOfWakeUp(key, opening)).toBeLessThan(SOONER_THAN_A_SWEEP_MS);
+  const eventOf = async (kind: string) => (await stored()).outbox?.find(({ event }) => event === kind);
+
+  await say(HANDOFF);
+  expect(await delayOfWakeUp(key, await eventOf('conversation.escalated'))).toBeLessThan(SOONER_THAN_A_SWEEP_MS);
+
+  await stack.service.conversations.transitions.resolve({ conversationId }, randomUUID());
+  expect(await delayOfWakeUp(key, await eventOf('conversation.resolved'))).toBeLessThan(SOONER_THAN_A_SWEEP_MS);
+});
+
+test('while nobody listens, nothing is announced and nobody is woken', async () => {
+  const silent = await anAudience({ listens: false });
+  await silent.say(HANDOFF);
+  await stack.service.conversations.transitions.resolve({ conversationId: silent.conversationId }, randomUUID());
+  const heard = await anAudience({ listens: true });
+  const { _id: later, opening } = await heard.stored();
+  await delayOfWakeUp(later, opening);
+
+  const { _id: key, outbox, opening: created } = await silent.stored();
+
+  expect([outbox ?? [], created]).toEqual([[], undefined]);
+  expect(await wakeUpsOf(key)).toEqual([]);
+});
+
+test('a playground conversation announces nothing, whatever happens to it', async () => {
+  const { conversationId, stored } = await anAudience({ listens: true });
+  const { _id: key } = await stored();
+  const { mongo, conversations } = stack.service;
+  await mongo
+    .collection('conversations')
+    .updateOne({ conversationId }, { $set: { channel: 'playground', outbox: [] }, $unset: { opening: 1 } });
+  const before = await wakeUpsOf(key);
+
+  await conversations.transitions.escalate({ conversationId }, {});
+  await conversations.transitions.resolve({ conversationId }, randomUUID());
+  await conversations.transitions.addTag({ conversationId }, { tag: 'vip', color: null });
+  const heard = await anAudience({ listens: true });
+  const { _id: later, opening } = await heard.stored();
+  await delayOfWakeUp(later, opening);
+
+  expect((await stored()).outbox).toEqual([]);
+  expect(await wakeUpsOf(key)).toEqual(before);
+});
