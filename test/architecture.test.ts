@@ -1,0 +1,103 @@
+import { globSync, readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { parseAst } from 'vite';
+import { expect, test } from 'vitest';
+
+/** A folder imports only from those on lines above its own. Folders on one line do not import each other. */
+const ORDER = [
+  ['src/platform'],
+  ['src/language'],
+  ['src/assistants', 'src/webhooks'],
+  ['src/conversations'],
+  ['src/deliveries'],
+  ['src/turns'],
+  ['src/operators'],
+  ['src/operator-api'],
+  ['src/openapi'],
+];
+const LAST_FOR_WORKERS = 'src/turns';
+/** Beside those folders, what every process is composed of. Files directly in `src` stand above all folders. */
+const FOR_WORKERS = ['src/service.ts', 'src/service-metrics.ts', 'src/worker-process.ts', 'src/maintenance.ts'];
+
+const CONVERSATIONS_MAX_LINES = 2_000;
+
+type Import = { from: string; to: string };
+
+const isNode = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null;
+
+/** Type imports, re-exports and `import()` included. */
+const importsOf = (file: string): Import[] => {
+  const found: Import[] = [];
+  const note = (source: unknown): void => {
+    if (!isNode(source) || typeof source.value !== 'string' || !source.value.startsWith('.')) return;
+    found.push({ from: file, to: join(dirname(file), source.value) });
+  };
+  const walk = (node: unknown): void => {
+    if (!isNode(node)) return;
+    if (typeof node.type === 'string' && /^(Import|Export|TSImportType)/.test(node.type)) note(node.source);
+    for (const value of Object.values(node)) walk(value);
+  };
+  walk(parseAst(readFileSync(file, 'utf8'), { lang: 'ts' }));
+  return found;
+};
+
+const files = globSync(['src/**/*.ts', 'workers/**/*.ts']);
+const imports = files.flatMap(importsOf).filter(({ to }) => /^(src|workers)\//.test(to));
+const describe = ({ from, to }: Import): string => `${from} → ${to}`;
+
+const levelOf = (file: string): number => {
+  const level = ORDER.findIndex((folders) => folders.some((folder) => file.startsWith(`${folder}/`)));
+  return level === -1 ? ORDER.length : level;
+};
+const folderOf = (file: string): string => file.split('/').slice(0, 2).join('/');
+const isWorker = (file: string): boolean => file.startsWith('workers/');
+
+const breaksOrder = ({ from, to }: Import): boolean => {
+  if (/(^|\/)main\.ts$/.test(to)) return true;
+  if (isWorker(to)) return !isWorker(from) || folderOf(from) !== folderOf(to);
+  if (isWorker(from)) return levelOf(to) > levelOf(`${LAST_FOR_WORKERS}/`) && !FOR_WORKERS.includes(to);
+  return levelOf(to) === levelOf(from)
+    ? levelOf(from) < ORDER.length && folderOf(from) !== folderOf(to)
+    : levelOf(to) > levelOf(from);
+};
+
+/** The first way back to a file that is being followed. Null: there is none. */
+const findCycle = (): string[] | null => {
+  const targets = new Map(files.map((file) => [file, new Set<string>()]));
+  for (const { from, to } of imports) targets.get(from)?.add(to);
+  const done = new Set<string>();
+  const follow = (file: string, way: string[]): string[] | null => {
+    if (way.includes(file)) return [...way.slice(way.indexOf(file)), file];
+    if (done.has(file)) return null;
+    for (const to of targets.get(file) ?? []) {
+      const cycle = follow(to, [...way, file]);
+      if (cycle) return cycle;
+    }
+    done.add(file);
+    return null;
+  };
+  for (const file of files) {
+    const cycle = follow(file, []);
+    if (cycle) return cycle;
+  }
+  return null;
+};
+
+test('every folder of src has its place in the order', () => {
+  const folders = new Set(files.filter((file) => !isWorker(file) && file.split('/').length > 2).map(folderOf));
+  expect(folders).toEqual(new Set(ORDER.flat()));
+  expect(imports.length).toBeGreaterThan(files.length);
+});
+
+test('imports follow the order of folders, no main.ts is imported, and the workers are apart', () => {
+  expect(imports.filter(breaksOrder).map(describe)).toEqual([]);
+});
+
+test('no import leads back to where it began', () => {
+  expect(findCycle()).toBeNull();
+});
+
+test('the aggregate stays small enough to be read', () => {
+  const lines = globSync('src/conversations/**/*.ts').map((file) => readFileSync(file, 'utf8').split('\n').length - 1);
+  expect(lines.reduce((sum, count) => sum + count, 0)).toBeLessThanOrEqual(CONVERSATIONS_MAX_LINES);
+});
