@@ -22,7 +22,7 @@ import { openService } from './service.ts';
 import { countRequests, sampleQueues } from './service-metrics.ts';
 import { TURNS_QUEUE, type TurnsJob } from './turns/queue.ts';
 import { createPublisher, openReplies } from './turns/replies.ts';
-import { createBegin } from './turns/start-turn.ts';
+import { createStartTurn } from './turns/start-turn.ts';
 import { storedReplyOf } from './turns/chat-response.ts';
 import { createSubmit } from './turns/submit.ts';
 import { createReadTurn } from './turns/turn-view.ts';
@@ -58,7 +58,7 @@ export const openApi = async ({
   lifecycle.add('replies', replies, (opened) => opened.close());
 
   const publish = createPublisher(redis);
-  const begin = createBegin({
+  const startTurn = createStartTurn({
     conversations,
     idempotencyKeys: service.idempotencyKeys,
     deliveredReplies: service.deliveredReplies,
@@ -80,12 +80,12 @@ export const openApi = async ({
     return lifecycle.add(`queue ${name}, looked at`, queues, (opened) => opened.close());
   };
 
-  const submit = createSubmit(begin);
+  const submit = createSubmit(startTurn);
   const tls = config.TLS_CERT_FILE !== undefined || config.TLS_TERMINATED_UPSTREAM;
   const app = createApp({
     access: createAccess({ assistants, rateLimiter, channelCalls, beforeWriting }),
     conversations,
-    begin,
+    startTurn,
     submit,
     readTurn: createReadTurn({ conversations, leases: service.leases, storedReply }),
     mongoWatch: service.mongoWatch,

@@ -20,7 +20,7 @@ import {
 import type { Logger } from './platform/logger.ts';
 import type { Metrics } from './platform/metrics.ts';
 import type { MongoWatch } from './platform/mongo-silence.ts';
-import type { Begin } from './turns/start-turn.ts';
+import type { StartTurn } from './turns/start-turn.ts';
 import { turnRoutes } from './turns/routes.ts';
 import { createStreamTurn } from './turns/stream.ts';
 import type { Submit } from './turns/submit.ts';
@@ -29,7 +29,7 @@ import type { ReadTurn } from './turns/turn-view.ts';
 export type AppDependencies = {
   access: Access;
   conversations: ConversationStore;
-  begin: Begin;
+  startTurn: StartTurn;
   submit: Submit;
   readTurn: ReadTurn;
   mongoWatch: MongoWatch;
@@ -104,7 +104,7 @@ const watchRoutes = (
 
 /** The API as one Express app: routers, not-found, the one error handler. Opens nothing. */
 export const createApp = (dependencies: AppDependencies): Express => {
-  const { access, begin, conversations, onErased, draining, trustProxy, logger } = dependencies;
+  const { access, startTurn, conversations, onErased, draining, trustProxy, logger } = dependencies;
   const { mongoWatch } = dependencies;
   const { beforeWriting } = mongoWatch;
   const app = express();
@@ -117,7 +117,7 @@ export const createApp = (dependencies: AppDependencies): Express => {
 
   app.use(['/api', '/operator'], refuseWhileDraining(draining));
   app.use(['/api', '/operator/v1'], answerReaders(mongoWatch));
-  const streamTurn = createStreamTurn({ begin, toApiError: createToApiError(logger) });
+  const streamTurn = createStreamTurn({ startTurn, toApiError: createToApiError(logger) });
   app.use(turnRoutes({ ...dependencies, streamTurn }));
   app.use(conversationRoutes({ access, conversations, onErased, draining, beforeWriting }));
   app.use(operatorSide(dependencies.operatorSide));

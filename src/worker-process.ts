@@ -77,7 +77,7 @@ export const openQueueWorkers = async (
 /** What workers of either kind do beside their queue: both sweeps, and answers about their health. The health port. */
 export const openWorkerDuties = async (
   { service, config, logger, lifecycle }: Options,
-  { metrics, countDelivery, resting }: { metrics: Metrics; countDelivery: CountDelivery; resting?: () => string[] },
+  { metrics, countDelivery, suspended }: { metrics: Metrics; countDelivery: CountDelivery; suspended?: () => string[] },
 ): Promise<number> => {
   const { deliveries, endpoints, leases, turnQueue, deliveryQueue, mongo, redis } = service;
   const deliverySweeps = createDeliverySweeps({
@@ -87,12 +87,12 @@ export const openWorkerDuties = async (
     eventMaxAgeMs: config.EVENT_MAX_AGE_S * 1000,
     onEnded: (_claim, exchange) => countDelivery(exchange),
     onLost: (count) => countDelivery({ outcome: 'unknown', errorKind: 'worker_lost' }, count),
-    ...(resting && { resting }),
+    ...(suspended && { suspended }),
   });
   const sweeps = [
     startSweeper('turns', createTurnSweep({ staleHeads: createStaleHeads(mongo), leases, turnQueue }), { logger }),
     startSweeper('claims', deliverySweeps.claims, { logger }),
-    startSweeper('deliveries', deliverySweeps.lines, { logger }),
+    startSweeper('deliveries', deliverySweeps.streams, { logger }),
   ];
   lifecycle.add('sweeps', sweeps, (opened) => Promise.all(opened.map((sweep) => sweep.stop())));
 

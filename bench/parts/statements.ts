@@ -5,7 +5,7 @@ import { commitStatement } from '../../src/conversations/commit.ts';
 import type { AnswerableConversation } from '../../src/conversations/turn-commit.ts';
 import { endTurn } from '../../src/turns/end-turn.ts';
 import { dedupeKeyOf } from '../../src/conversations/duplicates.ts';
-import { conversationKeyOf, newHomedId } from '../../src/platform/ids.ts';
+import { conversationKeyOf, newPrefixedId } from '../../src/platform/ids.ts';
 import { updateMany, type UpdateStatement } from '../../src/platform/mongo.ts';
 import { figureOf, type Part } from '../support/figures.ts';
 import { openParley, QUESTIONS } from '../support/parley.ts';
@@ -36,7 +36,7 @@ export const statements: Part = async ({ rounds, scale }, say) => {
   const sessions = Array.from({ length: Math.ceil(SESSIONS * scale) }, () => {
     const sessionId = randomUUID();
     const key = conversationKeyOf({ sessionKey: 'bench', sessionId, playground: false });
-    return { key, sessionId, conversationId: newHomedId(key) };
+    return { key, sessionId, conversationId: newPrefixedId(key) };
   });
 
   const write = async (all: UpdateStatement[]): Promise<number> => {
@@ -51,7 +51,7 @@ export const statements: Part = async ({ rounds, scale }, say) => {
 
   const turnOf = ({ key, sessionId, conversationId }: (typeof sessions)[number], round: number) => {
     const message = `${QUESTIONS[round % QUESTIONS.length]} (${round})`;
-    const ids = { key, conversationId, assistantId: 'bench', sessionId, turnId: newHomedId(key) };
+    const ids = { key, conversationId, assistantId: 'bench', sessionId, turnId: newPrefixedId(key) };
     const said = { message, messageId: randomUUID(), language: 'en', dedupeKey: dedupeKeyOf(message) };
     const how = { channel: 'api', reservation: null, async: false, replyTo: 'bench', acceptedAt: new Date() } as const;
     return { ...ids, ...said, ...how };
@@ -62,7 +62,7 @@ export const statements: Part = async ({ rounds, scale }, say) => {
     const streaks = { lowConfidenceStreak: 0, engineErrorStreak: 0 };
     const answer = { text: ANSWER, language: 'en', suggestedActions: [], why: { engine: 'retrieval' }, ...streaks };
     const ended = endTurn(stored, { kind: 'answered', answer, leadScore, leadBecause });
-    return commitStatement(stored, [ended], { receiversOf: NOBODY, clearing: null }).statement;
+    return commitStatement(stored, [ended], { receiversOf: NOBODY, compaction: null }).statement;
   };
 
   const spent = new Map(VARIANTS.map(({ name }) => [name, { accept: [] as number[], commit: [] as number[] }]));

@@ -1,9 +1,9 @@
 import type { mongo } from 'mongoose';
 import type { Message, RecentTurn, StoredConversation, StoredPage } from '../../src/conversations/conversation.ts';
-import { conversationModels, newborn, PAGE_SIZE } from '../../src/conversations/conversation.ts';
+import { conversationModels, initialState, PAGE_SIZE } from '../../src/conversations/conversation.ts';
 import { newRecord } from '../../src/deliveries/claims.ts';
 import { deliveryModel, neverSent, type StoredDelivery } from '../../src/deliveries/delivery.ts';
-import { conversationKeyOf, newHomedId, newId } from '../../src/platform/ids.ts';
+import { conversationKeyOf, newPrefixedId, newId } from '../../src/platform/ids.ts';
 import { buildIndexes, collectionOf } from '../../src/platform/mongo.ts';
 import { type BenchAssistant, type Parley, QUESTIONS } from './parley.ts';
 
@@ -40,10 +40,10 @@ export const conversationAfter = (owner: Owner, nth: number, turns: number) => {
   const { assistantId, sessionKey, sessionPrefix } = owner;
   const sessionId = `${sessionPrefix}-${nth}`;
   const _id = conversationKeyOf({ sessionKey, sessionId, playground: false });
-  const conversationId = newHomedId(_id);
+  const conversationId = newPrefixedId(_id);
   const createdAt = new Date(Date.now() - DAY_MS - (nth % 1000) * 60_000);
   const entries = Array.from({ length: turns }, (_, index) => {
-    const turnId = newHomedId(_id);
+    const turnId = newPrefixedId(_id);
     return { seq: index + 1, turnId, messages: messagesOf(turnId, nth + index, createdAt) };
   });
   const paged = turns - (turns % PAGE_SIZE);
@@ -74,7 +74,7 @@ export const conversationAfter = (owner: Owner, nth: number, turns: number) => {
     sessionId,
     channel: 'api',
     language: 'en',
-    ...newborn(),
+    ...initialState(),
     seq: turns,
     storedTo: paged,
     headSince: createdAt,

@@ -10,7 +10,7 @@ export type KnowledgeJob = z.infer<typeof KnowledgeJob>;
 /** Hints like all jobs: what is lost here a sweep finds. */
 export const createKnowledgeQueue = (queue: PartitionedQueue<KnowledgeJob>) => ({
   /** Never throws. */
-  wake: (assistantId: string): void => queue.hint(queue.of(assistantId).add('wake', { assistantId })),
+  wake: (assistantId: string): void => queue.addInBackground(queue.of(assistantId).add('wake', { assistantId })),
 
   close: queue.close,
 });

@@ -18,7 +18,7 @@ import type { Accepted, AcceptOptions } from './accepted.ts';
 import type { Announce, ReceiversOf } from './announce.ts';
 import { conversationModels, type StoredConversation } from './conversation.ts';
 import { acceptStatement, isAnnounced, type NewTurn } from './new-turn.ts';
-import type { Settle } from './resolve-duplicate.ts';
+import type { ResolveDuplicate } from './resolve-duplicate.ts';
 
 /** How long an accept whose outcome is unknown is looked for before the caller is told 500. */
 const ACCEPT_DEADLINE_MS = 5_000;
@@ -27,20 +27,20 @@ const LOOK_AGAIN_MS = 50;
 type Upsert = Pick<AcceptOptions, 'readBack'> & { turn: NewTurn; receiversOf: ReceiversOf };
 type Upserted = { conversationId: string | null; head: boolean } | null;
 
-type Dependencies = { connection: Connection; settle: Settle; announce: Announce };
+type Dependencies = { connection: Connection; resolveDuplicate: ResolveDuplicate; announce: Announce };
 
 /**
  * The conversation takes the turn: one atomic upsert, batched with what arrives beside it. Its duplicate-key error is the
  * sign that the document says more than the filter could; then it is read, and a compare-and-set on all that was read
  * decides (design §2).
  */
-export const createAccept = ({ connection, settle, announce }: Dependencies) => {
+export const createAccept = ({ connection, resolveDuplicate, announce }: Dependencies) => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
-  const readLine = createReader(conversations, { conversationId: 1, 'waiting.turnId': 1 });
+  const readPendingTurns = createReader(conversations, { conversationId: 1, 'waiting.turnId': 1 });
 
   const readBack = ({ key, turnId, conversationId }: NewTurn): Promise<Upserted> =>
-    readLine(key).then(
+    readPendingTurns(key).then(
       // Gone again already = erased between write and read; the waiting caller will be told 404.
       (row) => ({
         conversationId: row?.conversationId ?? conversationId,
@@ -83,22 +83,22 @@ export const createAccept = ({ connection, settle, announce }: Dependencies) => 
       return { kind: 'accepted', ...upserted, turnId: turn.turnId, resumed: false, announced };
     }
     const conversation = known ?? (await read());
-    return conversation && settle(conversation, turn, { ...options, receiversOf });
+    return conversation && resolveDuplicate(conversation, turn, { ...options, receiversOf });
   };
 
   /** Throws 503 only for what was surely not accepted; an unknown outcome is looked for until the deadline, then 500. */
   const acceptInTime = async (turn: NewTurn, receiversOf: ReceiversOf, options: AcceptOptions): Promise<Accepted> => {
     const deadline = performance.now() + ACCEPT_DEADLINE_MS;
-    let doubtful = false;
+    let outcomeUnknown = false;
     for (;;) {
       try {
         const accepted = await tryOnce(turn, receiversOf, options);
         if (accepted) return accepted;
       } catch (cause) {
         const refused = wasNotPrimary(cause) || wasNeverSent(cause);
-        if (refused && !doubtful) throw unavailable(cause);
+        if (refused && !outcomeUnknown) throw unavailable(cause);
         if (!isConnectionFailure(cause)) throw cause;
-        doubtful = true;
+        outcomeUnknown = true;
         await sleep(LOOK_AGAIN_MS);
       }
       if (performance.now() > deadline) throw new ApiError('internal_error');

@@ -3,8 +3,8 @@ import type { RecentTurn, StoredConversation } from './conversation.ts';
 export type AcceptOptions = {
   windowMs: number;
   /**
-   * The caller needs the conversation's id, or other turns of the session are known to be under way: then what was written
-   * is read back. Otherwise the turn is taken for head of its line; where it is not, the worker finds so.
+   * Read back what was written: the caller needs the conversation's id, or other turns of the session are in flight.
+   * Otherwise the turn is assumed to be the head of the pending turns, which the worker checks.
    */
   readBack: boolean;
   /** Called before a join is written, so that no answer can come between. */
@@ -14,12 +14,12 @@ export type AcceptOptions = {
 export type Accepted =
   | {
       kind: 'accepted';
-      /** Null where it was not read back; the reply brings it. */
+      /** Null if it was not read back: the reply brings it. */
       conversationId: string | null;
       turnId: string;
       /** As known or believed: a worker asks MongoDB. */
       head: boolean;
-      /** A failed turn, back in line under its old id. */
+      /** A failed turn that is pending again, under its old id. */
       resumed: boolean;
       /** The outbox may have a new event. */
       announced: boolean;

@@ -7,7 +7,7 @@ import {
   type UpdateStatement,
 } from '../platform/mongo.ts';
 import { type Announce, newOutboxEvent, type ReceiversOf } from './announce.ts';
-import { addMarks, type Clear, type Clearing, takenOut } from './compaction.ts';
+import { pushFinished, type Compact, type Compaction, trimmedFields } from './compaction.ts';
 import { conversationModels, type RecentTurn, type StoredConversation } from './conversation.ts';
 import { lengthOfMessages } from './message-length.ts';
 import type { MessagePages } from './message-pages.ts';
@@ -27,16 +27,16 @@ export type Committed = {
 export const commitStatement = (
   read: AnswerableConversation,
   ended: TurnCommit[],
-  { receiversOf, clearing }: { receiversOf: ReceiversOf; clearing: Clearing | null },
+  { receiversOf, compaction }: { receiversOf: ReceiversOf; compaction: Compaction | null },
 ): { statement: UpdateStatement; announced: boolean } => {
   const committed = read.waiting.slice(0, ended.length);
   const [head] = committed;
   if (!head) throw new Error('a commit needs a head');
   const entries = ended.flatMap((turn) => turn.entries);
   const events = ended
-    .map(({ event, mark }) => event && newOutboxEvent(event, receiversOf, mark.finishedAt))
+    .map(({ event, finished }) => event && newOutboxEvent(event, receiversOf, finished.finishedAt))
     .filter((event) => event !== null);
-  const marks = ended.map(({ mark }) => mark);
+  const finished = ended.map(({ finished }) => finished);
   const statement: UpdateStatement = {
     q: {
       _id: read._id,
@@ -54,14 +54,14 @@ export const commitStatement = (
       $set: {
         ...Object.assign({}, ...ended.map(({ changes }) => changes)),
         ...Object.fromEntries(entries.map(({ seq, messages }) => [`texts.${seq}`, messages])),
-        ...(clearing && { storedTo: clearing.storedTo }),
+        ...(compaction && { storedTo: compaction.storedTo }),
       },
-      ...(clearing && { $unset: takenOut(clearing) }),
+      ...(compaction && { $unset: trimmedFields(compaction) }),
       ...(committed.length === 1
         ? { $pop: { waiting: -1 } }
         : { $pull: { waiting: { turnId: { $in: committed.map(({ turnId }) => turnId) } } } }),
       $push: {
-        recent: addMarks(marks, clearing),
+        recent: pushFinished(finished, compaction),
         ...(events.length > 0 && { outbox: { $each: events } }),
       },
       $currentDate: { updatedAt: true, headSince: true },
@@ -70,16 +70,16 @@ export const commitStatement = (
   return { statement, announced: events.length > 0 };
 };
 
-type Write = { key: string; statement: UpdateStatement; mark: RecentTurn; length: number };
+type Write = { key: string; statement: UpdateStatement; finished: RecentTurn; length: number };
 
 /** Of the texts that a commit stores. */
 const lengthOf = (ended: TurnCommit[]): number =>
   ended.flatMap(({ entries }) => entries).reduce((sum, { messages }) => sum + lengthOfMessages(messages), 0);
 
-type Dependencies = { connection: Connection; pages: MessagePages; clear: Clear; announce: Announce };
+type Dependencies = { connection: Connection; pages: MessagePages; compact: Compact; announce: Announce };
 
 /** One atomic update ends the first turns of a line, batched with the commits beside it. */
-export const createCommit = ({ connection, pages, clear, announce }: Dependencies) => {
+export const createCommit = ({ connection, pages, compact, announce }: Dependencies) => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
   const write = createStoreBatcher<Write, boolean>(
@@ -90,7 +90,7 @@ export const createCommit = ({ connection, pages, clear, announce }: Dependencie
         items.map(({ statement }) => statement),
       );
       if (n === items.length) return items.map(() => true);
-      // Some changed in between; whose mark stands has won.
+      // Some changed in between. A commit has won if its finished turn is stored.
       const rows = await conversations
         .find(
           { _id: { $in: items.map(({ key }) => key) } },
@@ -98,14 +98,14 @@ export const createCommit = ({ connection, pages, clear, announce }: Dependencie
         )
         .toArray();
       const recentOf = new Map(rows.map((row) => [row._id, row.recent]));
-      const hasWon = ({ key, mark }: Write): boolean =>
+      const hasWon = ({ key, finished }: Write): boolean =>
         recentOf
           .get(key)
           ?.some(
             (known) =>
-              known.turnId === mark.turnId &&
-              known.replyMessageId === mark.replyMessageId &&
-              known.finishedAt.getTime() === mark.finishedAt.getTime(),
+              known.turnId === finished.turnId &&
+              known.replyMessageId === finished.replyMessageId &&
+              known.finishedAt.getTime() === finished.finishedAt.getTime(),
           ) === true;
       const errors = new Map(writeErrors.map((error) => [error.index, error]));
       return items.map((item, index) => {
@@ -121,14 +121,14 @@ export const createCommit = ({ connection, pages, clear, announce }: Dependencie
     ended: TurnCommit[],
     receiversOf: ReceiversOf,
   ): Promise<Committed | null> => {
-    const clearing = await clear(read, ended.length);
-    if (clearing === 'changed') return null;
-    const { statement, announced } = commitStatement(read, ended, { receiversOf, clearing });
+    const compaction = await compact(read, ended.length);
+    if (compaction === 'changed') return null;
+    const { statement, announced } = commitStatement(read, ended, { receiversOf, compaction });
     const last = ended.at(-1);
     if (!last) throw new Error('a commit needs a turn that ended');
-    const won = await write({ key: read._id, statement, mark: last.mark, length: lengthOf(ended) });
+    const won = await write({ key: read._id, statement, finished: last.finished, length: lengthOf(ended) });
     if (!won) {
-      if (clearing) await pages.eraseIfGone(read);
+      if (compaction) await pages.eraseIfGone(read);
       return null;
     }
     return { announced, nextTurnId: last.after.waiting[0]?.turnId ?? null };

@@ -13,29 +13,29 @@ import {
 import { hasFullPage, type MessagePages, type StoredPages } from './message-pages.ts';
 
 /**
- * Finished turns a conversation keeps in any case: of each whose messages are not in `messages` yet, which may be those of a
- * page not full and of a whole line, the mark is where it is found.
+ * Finished turns that a conversation keeps in any case. A turn whose messages are not stored as a page yet can only be found
+ * here: those of a page that is not full, and as many as can be pending.
  */
 const RECENT_MIN = PAGE_SIZE + MAX_WAITING;
-/** At most so many after a clearing; those that end before the next one come on top, 200 in all. */
+/** The most it keeps after a compaction. With those that end before the next one they are 200 in all. */
 const RECENT_MAX = 200 - RECENT_MIN;
 
-/** What a write that adds a text takes out of the document: numbers that are stored as pages now, marks that may fall. */
-export type Clearing = StoredPages & { keepRecent: number };
+/** What a write that adds a text trims: messages that are stored as pages now, and the oldest finished turns. */
+export type Compaction = StoredPages & { keepRecent: number };
 
 /** What to `$unset`. */
-export const takenOut = ({ numbers }: Clearing): Record<string, 1> =>
+export const trimmedFields = ({ numbers }: Compaction): Record<string, 1> =>
   Object.fromEntries(numbers.map((seq) => [`texts.${seq}`, 1]));
 
 /** What to `$push` to `recent`. */
-export const addMarks = (marks: RecentTurn[], clearing: Clearing | null) => ({
-  $each: marks,
-  ...(clearing && { $slice: -clearing.keepRecent }),
+export const pushFinished = (finished: RecentTurn[], compaction: Compaction | null) => ({
+  $each: finished,
+  ...(compaction && { $slice: -compaction.keepRecent }),
 });
 
 /**
- * How many finished turns stay: the last ones, plus failed and undelivered ones of 10 minutes. `falling` = the oldest ones,
- * those that are not among the last ones once `count` are there.
+ * How many finished turns stay: the last ones, plus failed and undelivered ones of 10 minutes. `falling`: the oldest ones,
+ * which are not among the last ones once there are `count`.
  */
 const countRecent = (
   { falling, count }: { falling: RecentTurn[]; count: number },
@@ -52,24 +52,24 @@ const countRecent = (
 type Read = Pick<StoredConversation, '_id' | 'conversationId' | 'seq' | 'storedTo'> &
   Partial<Pick<StoredConversation, 'texts' | 'recent'>>;
 
-/** About once in eight numbers the document is relieved of what it need not carry, in the write that comes next. */
-export const createClear = (dependencies: {
+/** About once in eight numbers, the next write trims what the document need not hold. */
+export const createCompact = (dependencies: {
   connection: Connection;
   pages: MessagePages;
   findDelivered: FindDelivered;
 }) => {
   const { connection, pages, findDelivered } = dependencies;
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
-  const readForClearing = createReader(conversations, { conversationId: 1, seq: 1, texts: 1, recent: 1 });
+  const readForCompaction = createReader(conversations, { conversationId: 1, seq: 1, texts: 1, recent: 1 });
 
-  /** For a write that ends so many turns. `changed`: the conversation is no longer what was read. Null: it is too early. */
+  /** For a write that ends `ending` turns. `changed`: the conversation is no longer what was read. Null: nothing to trim yet. */
   return async (
     { _id: key, conversationId, seq, storedTo, texts, recent }: Read,
     ending: number,
-  ): Promise<Clearing | 'changed' | null> => {
+  ): Promise<Compaction | 'changed' | null> => {
     if (!hasFullPage({ seq, storedTo })) return null;
-    // Who read the whole document need not read it again: the write is filtered on its `seq`.
-    const now = texts && recent ? { conversationId, seq, texts, recent } : await readForClearing(key);
+    // If the whole document was read, it need not be read again: the write is filtered on its `seq`.
+    const now = texts && recent ? { conversationId, seq, texts, recent } : await readForCompaction(key);
     if (now?.conversationId !== conversationId || now.seq !== seq) return 'changed';
     const count = now.recent.length + ending;
     const falling = now.recent.slice(0, Math.max(0, count - RECENT_MIN));
@@ -81,4 +81,4 @@ export const createClear = (dependencies: {
   };
 };
 
-export type Clear = ReturnType<typeof createClear>;
+export type Compact = ReturnType<typeof createCompact>;

@@ -119,7 +119,7 @@ export type StoredConversation = {
   recent: RecentTurn[];
   /** Messages by seq, not yet taken over into `messages`: those of a page that is not full, or has filled just now. */
   texts: Record<string, Message[]>;
-  /** `conversation.created`, first in line: an upsert cannot both set and push on one path. */
+  /** The `conversation.created` event. In a field of its own: an upsert cannot both set and push on one path. */
   opening?: OutboxEvent;
   outbox?: OutboxEvent[];
   createdAt: Date;
@@ -168,7 +168,7 @@ export const REOPENED = {
 };
 
 /** Facts of a conversation at its birth, so that no later write needs to ask whether a field is there. */
-export const newborn = () => ({
+export const initialState = () => ({
   ...REOPENED,
   leadScore: 0,
   leadBecause: [],

@@ -33,38 +33,42 @@ export type Decision =
   | { kind: 'busy' }
   | { kind: 'new' };
 
-type Line = Pick<StoredConversation, 'seq' | 'waiting' | 'recent'>;
+type KnownTurns = Pick<StoredConversation, 'seq' | 'waiting' | 'recent'>;
 
 const endOf = ({ seq, replySeq }: RecentTurn): number => Math.max(seq, replySeq ?? 0);
 
 /** Nothing came after it: no turn, waiting or answered, and no operator's or system message. */
-const isLatest = (turn: RecentTurn, { seq, waiting, recent }: Line): boolean =>
+const isLatest = (turn: RecentTurn, { seq, waiting, recent }: KnownTurns): boolean =>
   waiting.length === 0 && recent.at(-1)?.turnId === turn.turnId && seq === endOf(turn);
 
-const resumeOr = (turn: RecentTurn, line: Line): Decision =>
-  line.waiting.length >= MAX_WAITING ? { kind: 'busy' } : { kind: 'resume', turn };
+const resumeOr = (turn: RecentTurn, conversation: KnownTurns): Decision =>
+  conversation.waiting.length >= MAX_WAITING ? { kind: 'busy' } : { kind: 'resume', turn };
 
 /** The decision table of contract §3, in its order. `isDelivered` = some caller is recorded to have got the response. */
-export const decide = (line: Line, query: DedupeQuery, isDelivered: (turnId: string) => boolean): Decision => {
+export const decide = (
+  conversation: KnownTurns,
+  query: DedupeQuery,
+  isDelivered: (turnId: string) => boolean,
+): Decision => {
   const { turnId, dedupeKey, now } = query;
-  const ownWaiting = line.waiting.find((turn) => turn.turnId === turnId);
+  const ownWaiting = conversation.waiting.find((turn) => turn.turnId === turnId);
   if (ownWaiting) return { kind: query.reserved ? 'join' : 'own', turn: ownWaiting };
-  const ownRecent = line.recent.find((turn) => turn.turnId === turnId);
+  const ownRecent = conversation.recent.find((turn) => turn.turnId === turnId);
   if (ownRecent)
-    return ownRecent.outcome === 'failed' ? resumeOr(ownRecent, line) : { kind: 'replay', turn: ownRecent };
+    return ownRecent.outcome === 'failed' ? resumeOr(ownRecent, conversation) : { kind: 'replay', turn: ownRecent };
 
   if (dedupeKey !== null) {
-    const inFlight = line.waiting.find((turn) => turn.dedupeKey === dedupeKey);
+    const inFlight = conversation.waiting.find((turn) => turn.dedupeKey === dedupeKey);
     if (inFlight) return { kind: 'join', turn: inFlight };
-    const known = line.recent.findLast((turn) => turn.dedupeKey === dedupeKey);
+    const known = conversation.recent.findLast((turn) => turn.dedupeKey === dedupeKey);
     if (known) {
       // Written by another machine's clock, which may be ahead.
       const age = Math.max(0, now - known.finishedAt.getTime());
-      if (age <= RESUMABLE_FOR_MS && known.outcome === 'failed') return resumeOr(known, line);
+      if (age <= RESUMABLE_FOR_MS && known.outcome === 'failed') return resumeOr(known, conversation);
       if (age <= RESUMABLE_FOR_MS && !known.async && !isDelivered(known.turnId)) return { kind: 'replay', turn: known };
-      if (known.outcome === 'answered' && age < query.windowMs && isLatest(known, line))
+      if (known.outcome === 'answered' && age < query.windowMs && isLatest(known, conversation))
         return { kind: 'replay', turn: known };
     }
   }
-  return line.waiting.length >= MAX_WAITING ? { kind: 'busy' } : { kind: 'new' };
+  return conversation.waiting.length >= MAX_WAITING ? { kind: 'busy' } : { kind: 'new' };
 };

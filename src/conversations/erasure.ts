@@ -1,6 +1,6 @@
 import { type Connection, Schema } from 'mongoose';
 import { serverDate, serverNow } from '../platform/clock.ts';
-import { homeRange } from '../platform/ids.ts';
+import { prefixRange } from '../platform/ids.ts';
 import { inTime } from '../platform/in-time.ts';
 import { collectionOf, DURABLE } from '../platform/mongo.ts';
 import { conversationModels, type StoredConversation } from './conversation.ts';
@@ -49,7 +49,7 @@ export const createErasure = ({ connection, pages, eraseElsewhere, draining }: D
 
   const purgeDue = async ({ _id, erasedAt, purgesLeft }: StoredTombstone): Promise<void> => {
     // An erasure cut short before it removed the document is finished here.
-    await conversations.deleteOne({ _id: homeRange(_id), conversationId: _id }, { writeConcern: DURABLE });
+    await conversations.deleteOne({ _id: prefixRange(_id), conversationId: _id }, { writeConcern: DURABLE });
     await purge(_id);
     if (purgesLeft <= 1) await tombstones.deleteOne({ _id });
     else {

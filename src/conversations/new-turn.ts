@@ -1,6 +1,6 @@
 import { truncateContent } from '../webhooks/event.ts';
 import type { UpdateStatement } from '../platform/mongo.ts';
-import { type ChannelName, MAX_WAITING, newborn, type OutboxEvent, type WaitingTurn } from './conversation.ts';
+import { type ChannelName, MAX_WAITING, initialState, type OutboxEvent, type WaitingTurn } from './conversation.ts';
 import { newOutboxEvent, type ReceiversOf } from './announce.ts';
 
 export type NewTurn = {
@@ -24,7 +24,7 @@ export type NewTurn = {
   acceptedAt: Date;
 };
 
-/** A turn as it stands in line. */
+/** The turn as a pending one. */
 export const toWaiting = (turn: NewTurn): WaitingTurn => ({
   turnId: turn.turnId,
   messageId: turn.messageId,
@@ -45,8 +45,8 @@ export const received = ({ message, language, acceptedAt }: NewTurn, receiversOf
   );
 
 /** The conversation that this turn opens, if it opens one. */
-const opened = (turn: NewTurn, receiversOf: ReceiversOf) => {
-  const opening = newOutboxEvent(
+const initialConversation = (turn: NewTurn, receiversOf: ReceiversOf) => {
+  const createdEvent = newOutboxEvent(
     { event: 'conversation.created', payload: { language: turn.language } },
     receiversOf,
     turn.acceptedAt,
@@ -57,21 +57,21 @@ const opened = (turn: NewTurn, receiversOf: ReceiversOf) => {
     assistantId,
     sessionId,
     channel,
-    ...newborn(),
+    ...initialState(),
     headSince: acceptedAt,
     createdAt: acceptedAt,
-    ...(opening && { opening }),
+    ...(createdEvent && { opening: createdEvent }),
   };
 };
 
-/** Not waiting already, by id or by content, and room in the line. Plain operators only: it is an upsert's filter. */
+/** Not pending already, by id or by content, and fewer than 20 are. Plain operators only: it is an upsert's filter. */
 export const untouchedBy = ({ turnId, dedupeKey }: NewTurn) => ({
   'waiting.turnId': { $ne: turnId },
   ...(dedupeKey !== null && { 'waiting.dedupeKey': { $ne: dedupeKey } }),
   [`waiting.${MAX_WAITING - 1}`]: { $exists: false },
 });
 
-/** Takes the turn into the line and announces it, in the same write. */
+/** Adds the turn to the pending ones and its event to the outbox, in one write. */
 export const pushTurn = (waiting: WaitingTurn, announcement: OutboxEvent | null) => ({
   $push: { waiting, ...(announcement && { outbox: announcement }) },
   $currentDate: { updatedAt: true },
@@ -88,7 +88,7 @@ export const acceptStatement = (turn: NewTurn, receiversOf: ReceiversOf): Update
       ...(turn.dedupeKey !== null && { 'recent.dedupeKey': { $ne: turn.dedupeKey } }),
       status: { $ne: 'resolved' },
     },
-    u: { $push, $set: { language: turn.language }, $setOnInsert: opened(turn, receiversOf), $currentDate },
+    u: { $push, $set: { language: turn.language }, $setOnInsert: initialConversation(turn, receiversOf), $currentDate },
     upsert: true,
   };
 };

@@ -15,7 +15,7 @@ type Options = AcceptOptions & { receiversOf: ReceiversOf };
  * What a message is to a conversation that knows more than the upsert could ask: decided by what was read, and written by a
  * compare-and-set on all of that.
  */
-export const createSettle = ({ connection, findDelivered, history }: Dependencies) => {
+export const createResolveDuplicate = ({ connection, findDelivered, history }: Dependencies) => {
   /** A raw command: the driver would retry, and a retry that finds no server hides that the first try was sent. */
   const compareAndSet = async (q: Record<string, unknown>, u: UpdateStatement['u']): Promise<boolean> => {
     const { n, writeErrors = [] } = await updateMany(connection, 'conversations', [{ q, u }]);
@@ -120,4 +120,4 @@ export const createSettle = ({ connection, findDelivered, history }: Dependencie
   };
 };
 
-export type Settle = ReturnType<typeof createSettle>;
+export type ResolveDuplicate = ReturnType<typeof createResolveDuplicate>;

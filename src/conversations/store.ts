@@ -1,16 +1,16 @@
 import type { Connection, mongo } from 'mongoose';
-import { homeRange, isUuid } from '../platform/ids.ts';
+import { prefixRange, isUuid } from '../platform/ids.ts';
 import { collectionOf, createReader } from '../platform/mongo.ts';
 import type { BeforeWriting } from '../platform/mongo-silence.ts';
 import { createAccept } from './accept.ts';
 import { createAnnounce, type ReceiversOf } from './announce.ts';
-import { createClear } from './compaction.ts';
+import { createCompact } from './compaction.ts';
 import { createCommit } from './commit.ts';
 import { conversationModels, type FindDelivered, type RecentTurn, type StoredConversation } from './conversation.ts';
 import { createErasure, type EraseElsewhere } from './erasure.ts';
 import { createHistory } from './history.ts';
 import { createMessagePages } from './message-pages.ts';
-import { createSettle } from './resolve-duplicate.ts';
+import { createResolveDuplicate } from './resolve-duplicate.ts';
 import { createTransitions } from './transitions.ts';
 import type { AnswerableConversation } from './turn-commit.ts';
 
@@ -60,7 +60,7 @@ export const createConversationStore = (dependencies: Dependencies) => {
   const conversations = collectionOf<StoredConversation>(model);
   const pages = createMessagePages(connection);
   const history = createHistory(connection);
-  const clear = createClear({ connection, pages, findDelivered });
+  const compact = createCompact({ connection, pages, findDelivered });
   const erasure = createErasure({ connection, pages, eraseElsewhere, draining });
   const announce = createAnnounce({ receivers, wakeDeliveries });
   // The caller of a new turn is told 503 if MongoDB is away or silent before anything is written.
@@ -74,7 +74,7 @@ export const createConversationStore = (dependencies: Dependencies) => {
   const findById = async (conversationId: string, assistantId?: string): Promise<StoredConversation | null> => {
     if (!isUuid(conversationId)) return null;
     return conversations.findOne(
-      { _id: homeRange(conversationId), conversationId, ...ofCaller(assistantId) },
+      { _id: prefixRange(conversationId), conversationId, ...ofCaller(assistantId) },
       { projection: WITHOUT_EVENTS },
     );
   };
@@ -88,11 +88,11 @@ export const createConversationStore = (dependencies: Dependencies) => {
     history,
     accept: createAccept({
       connection,
-      settle: createSettle({ connection, findDelivered, history }),
+      resolveDuplicate: createResolveDuplicate({ connection, findDelivered, history }),
       announce: announceTurn,
     }),
-    commit: createCommit({ connection, pages, clear, announce }),
-    transitions: createTransitions({ connection, pages, clear, announce, findById }),
+    commit: createCommit({ connection, pages, compact, announce }),
+    transitions: createTransitions({ connection, pages, compact, announce, findById }),
     erase: erasure.erase,
     purgeAgain: erasure.purgeAgain,
 
@@ -107,7 +107,7 @@ export const createConversationStore = (dependencies: Dependencies) => {
     /** Where a turn is: waiting, finished, or (null) nowhere, as after an erasure. */
     findTurn: async (turnId: string, assistantId?: string): Promise<FoundTurn | null> => {
       const candidates = await conversations
-        .find({ _id: homeRange(turnId), ...ofCaller(assistantId) }, { projection: WITHOUT_EVENTS })
+        .find({ _id: prefixRange(turnId), ...ofCaller(assistantId) }, { projection: WITHOUT_EVENTS })
         .toArray();
       for (const conversation of candidates) {
         const index = conversation.waiting.findIndex((turn) => turn.turnId === turnId);

@@ -6,7 +6,7 @@ import { ApiError, invalid, notFound } from '../platform/errors.ts';
 import { newId } from '../platform/ids.ts';
 import { collectionOf, DURABLE } from '../platform/mongo.ts';
 import { type Announce, newOutboxEvent, type ReceiversOf } from './announce.ts';
-import { addMarks, type Clear, takenOut } from './compaction.ts';
+import { pushFinished, type Compact, trimmedFields } from './compaction.ts';
 import { conversationModels, type Message, REOPENED, type StoredConversation } from './conversation.ts';
 import type { MessagePages } from './message-pages.ts';
 import { handBackMessage, handoffMessage } from './system-messages.ts';
@@ -31,18 +31,18 @@ type Where = { conversationId: string; assistantId?: string };
 export const createTransitions = (dependencies: {
   connection: Connection;
   pages: MessagePages;
-  clear: Clear;
+  compact: Compact;
   announce: Announce;
   findById: (conversationId: string, assistantId?: string) => Promise<StoredConversation | null>;
 }) => {
-  const { connection, pages, clear, announce, findById } = dependencies;
+  const { connection, pages, compact, announce, findById } = dependencies;
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
   const write = async (read: StoredConversation, change: Change, receiversOf: ReceiversOf): Promise<Changed | null> => {
     const { set = {}, message, event } = change;
     const announcement = event ? newOutboxEvent(event, receiversOf, serverDate()) : null;
-    const clearing = message ? await clear(read, 0) : null;
-    if (clearing === 'changed') return null;
+    const compaction = message ? await compact(read, 0) : null;
+    if (compaction === 'changed') return null;
     const seq = read.seq + 1;
     const conversation = await conversations.findOneAndUpdate(
       {
@@ -57,11 +57,11 @@ export const createTransitions = (dependencies: {
         $set: {
           ...set,
           ...(message && { seq, [`texts.${seq}`]: [message] }),
-          ...(clearing && { storedTo: clearing.storedTo }),
+          ...(compaction && { storedTo: compaction.storedTo }),
         },
-        ...(clearing && { $unset: takenOut(clearing) }),
+        ...(compaction && { $unset: trimmedFields(compaction) }),
         $push: {
-          ...(clearing && { recent: addMarks([], clearing) }),
+          ...(compaction && { recent: pushFinished([], compaction) }),
           ...(announcement && { outbox: announcement }),
         },
         $currentDate: { updatedAt: true },
@@ -69,7 +69,7 @@ export const createTransitions = (dependencies: {
       { returnDocument: 'after', writeConcern: DURABLE },
     );
     if (conversation) return { conversation, announced: announcement !== null };
-    if (clearing) await pages.eraseIfGone(read);
+    if (compaction) await pages.eraseIfGone(read);
     return null;
   };
 

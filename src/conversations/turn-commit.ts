@@ -22,7 +22,7 @@ export type AnswerableConversation = Pick<
 /** What a commit stores of one turn that ended. */
 export type TurnCommit = {
   entries: Entry[];
-  mark: RecentTurn;
+  finished: RecentTurn;
   /** Fields of the conversation that it changes. */
   changes: Partial<StoredConversation>;
   event: ConversationEvent | null;

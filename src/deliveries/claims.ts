@@ -26,7 +26,7 @@ import type { EventKind } from '../webhooks/event.ts';
 
 const COLLECTION = 'deliveries';
 const DAY_MS = 86_400_000;
-const LOST_A_SWEEP = 1000;
+const LOST_PER_SWEEP = 1000;
 
 /** What a claim fixes: which event goes where, and the bytes of its body. */
 export type Claim = {
@@ -125,10 +125,10 @@ export const createClaims = ({ connection, worker, retentionDays }: Recording) =
   );
 
   return {
-    /** The only licence to send. Batched; each caller learns whether it won, else what stands there. */
+    /** The only licence to send. Batched. Tells each caller whether it won, or what is stored instead. */
     claim: (wanted: Claim): Promise<ClaimResult> => insert(newRecord(wanted, { worker, retentionDays })),
 
-    /** Ends an event that is never sent, by a claim that is born ended. */
+    /** Ends an event that is never sent: its claim is a record that has ended already. */
     claimEnded: (wanted: Claim, exchange: Exchange): Promise<ClaimResult> =>
       insert({ ...newRecord(wanted, { worker, retentionDays }), ...exchange, endedAt: serverDate() }),
 
@@ -147,11 +147,11 @@ export const createClaims = ({ connection, worker, retentionDays }: Recording) =
     },
 
     /**
-     * Late, with nothing written: one's own claim is taken back, so that the event is sent afresh. False: it has been
-     * swept away or erased, and has ended.
+     * Releases one's own claim when it is too late to send and nothing was written, so that the event is sent again.
+     * False: a sweep or an erasure has ended it.
      */
-    giveBack: async (deliveryId: string, token: string, { queued }: { queued: boolean }): Promise<boolean> => {
-      const own = { _id: deliveryId, token, ...leaving('giveBack') };
+    release: async (deliveryId: string, token: string, { queued }: { queued: boolean }): Promise<boolean> => {
+      const own = { _id: deliveryId, token, ...leaving('release') };
       if (!queued) return (await deliveries.deleteOne(own, { writeConcern: DURABLE })).deletedCount === 1;
       const change = { $set: { outcome: 'queued' as const, token: null, worker: null } };
       return (await deliveries.updateOne(own, change, { writeConcern: DURABLE })).matchedCount === 1;
@@ -161,11 +161,11 @@ export const createClaims = ({ connection, worker, retentionDays }: Recording) =
     endLostClaims: async (olderThanMs: number): Promise<number> => {
       const lost = await deliveries
         .find({
-          ...leaving('lose'),
+          ...leaving('endLost'),
           $expr: { $lt: [{ $toDate: '$claimedAt' }, { $subtract: ['$$NOW', olderThanMs] }] },
         })
         .project<{ _id: string; token: string }>({ token: 1 })
-        .limit(LOST_A_SWEEP)
+        .limit(LOST_PER_SWEEP)
         .toArray();
       if (lost.length === 0) return 0;
       const end: { outcome: FinalOutcome; errorKind: ErrorKind } = { outcome: 'unknown', errorKind: 'worker_lost' };
@@ -173,7 +173,7 @@ export const createClaims = ({ connection, worker, retentionDays }: Recording) =
         connection,
         COLLECTION,
         lost.map(({ _id, token }) => ({
-          q: { _id, token, ...leaving('lose') },
+          q: { _id, token, ...leaving('endLost') },
           u: { $set: { ...end, endedAt: serverDate() } },
         })),
       );

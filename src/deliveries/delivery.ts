@@ -13,7 +13,7 @@ import type { EventKind } from '../webhooks/event.ts';
  * `sending` ends in one of four outcomes, which then stand for ever:
  * `delivered` 2xx · `rejected` any other status · `not_sent` the receiver never got the request ·
  * `unknown` bytes may have left and no status is known. Only what was surely never written goes back: the owner deletes
- * its own claim, so that the event is as unsent as before (a test or resend returns to `queued`). A claim whose owner is
+ * its own claim, so that the event is pending as before (a test or resend returns to `queued`). A claim whose owner is
  * gone cannot go back, since nobody knows what was written: the sweep ends it `unknown`. A record is never deleted before
  * a day is over, for without it the event could be claimed, and sent, a second time.
  */
@@ -26,20 +26,20 @@ type Step = { by: string; from: Outcome | null; to: readonly (Outcome | null)[] 
 /** Every step there is. `null` = no record: the event stands in its outbox. */
 export const STEPS = {
   claim: { by: 'the delivery worker that is about to send', from: null, to: ['sending'] },
-  endUnsent: {
-    by: 'whoever handles the line: expired, backlog, removed, disabled',
+  endUnsendable: {
+    by: 'whoever handles the stream: expired, backlog, removed, disabled',
     from: null,
     to: ['not_sent'],
   },
   queue: { by: 'a person, with a test or a resend', from: null, to: ['queued'] },
-  take: { by: 'the delivery worker that is about to send a test or resend', from: 'queued', to: ['sending'] },
-  giveBack: { by: 'the owner, late and with nothing written', from: 'sending', to: [null, 'queued'] },
+  claimQueued: { by: 'the delivery worker that is about to send a test or resend', from: 'queued', to: ['sending'] },
+  release: { by: 'the owner, late and with nothing written', from: 'sending', to: [null, 'queued'] },
   record: {
     by: 'the owner, once the send has ended',
     from: 'sending',
     to: ['delivered', 'rejected', 'not_sent', 'unknown'],
   },
-  lose: { by: 'a sweep, 10 s after the claim', from: 'sending', to: ['unknown'] },
+  endLost: { by: 'a sweep, 10 s after the claim', from: 'sending', to: ['unknown'] },
   expire: { by: 'a sweep, for a test or resend that nobody took', from: 'queued', to: ['not_sent'] },
   eraseQueued: { by: 'the erasure of its conversation', from: 'queued', to: ['not_sent'] },
   eraseSending: { by: 'the erasure of its conversation', from: 'sending', to: ['unknown'] },

@@ -2,10 +2,10 @@ import { deliveryIdOf, type Outcome } from './delivery.ts';
 import { type DeliveryRow, toDeliveryRow } from './view.ts';
 import { type DeliveryFilter, decodePosition, encodePosition, type ListRecords, sizeOf } from './record-list.ts';
 import type { OutboxEvent } from '../conversations/conversation.ts';
-import { lineOf, type Outbox } from './outbox.ts';
+import { pendingOf, type Outbox } from './outbox.ts';
 import type { Pending } from './pending.ts';
 
-/** Conversations whose waiting events are looked through for one page. */
+/** Conversations whose pending events are looked through for one page. */
 const OUTBOXES_MAX = 1_000;
 
 type Dependencies = {
@@ -37,16 +37,16 @@ const toPendingRow = (outbox: Outbox, { eventId, event, at }: OutboxEvent, endpo
 
 const DELIVERY_ID = /^([\da-f-]{36}):([\da-f-]{36})$/;
 
-/** One that still waits in an outbox, and so has no record yet. */
+/** A pending event has no record yet. */
 export const findPendingRow = async (pending: Pending, deliveryId: string): Promise<DeliveryRow | null> => {
   const [, eventId, endpointId] = DELIVERY_ID.exec(deliveryId) ?? [];
   if (eventId === undefined || endpointId === undefined) return null;
   const outbox = await pending.findByEvent(eventId);
-  const event = outbox && lineOf(outbox, endpointId).find((one) => one.eventId === eventId);
+  const event = outbox && pendingOf(outbox, endpointId).find((one) => one.eventId === eventId);
   return event ? toPendingRow(outbox, event, endpointId) : null;
 };
 
-/** What waits in an outbox, as a list shows it; what has been claimed since has a record of its own. */
+/** Pending events as a list shows them. One that was claimed since has a record of its own. */
 export const pendingRowsOf = (outbox: Outbox): DeliveryRow[] =>
   [...(outbox.opening ? [outbox.opening] : []), ...(outbox.outbox ?? [])].flatMap((event) =>
     event.endpoints.map((endpointId) => toPendingRow(outbox, event, endpointId)),
@@ -71,8 +71,8 @@ const matches = (row: DeliveryRow, filter: DeliveryFilter): boolean => {
 };
 
 /**
- * Recent deliveries as people see them: every record, and what still waits in an outbox, held up or paused, as `queued`.
- * One order over both, newest first, so that one cursor pages through both.
+ * Recent deliveries as people see them: every record, and every pending event as `queued`. Both are in one order, newest
+ * first, so that one cursor pages through both.
  */
 export const createDeliveryList = ({ listRecords, readOutcomes, pending }: Dependencies) => {
   const findPending = async (filter: DeliveryFilter): Promise<DeliveryRow[]> => {
@@ -84,9 +84,9 @@ export const createDeliveryList = ({ listRecords, readOutcomes, pending }: Depen
 
   return async (filter: DeliveryFilter): Promise<DeliveryPage> => {
     const size = sizeOf(filter);
-    const mayWait = filter.status === undefined && [undefined, 'queued'].includes(filter.outcome);
+    const mayBePending = filter.status === undefined && [undefined, 'queued'].includes(filter.outcome);
     // Outboxes first: an event claimed in between is found as a record too, and shown once, as that.
-    const queued = mayWait ? await findPending(filter) : [];
+    const queued = mayBePending ? await findPending(filter) : [];
     const records = await listRecords(filter);
     const known = new Set(records.deliveries.map(({ _id }) => _id));
     const rows = [

@@ -2,10 +2,10 @@ import type { Connection } from 'mongoose';
 import { conversationModels, type OutboxEvent, type StoredConversation } from '../conversations/conversation.ts';
 import { serverNow } from '../platform/clock.ts';
 import { collectionOf, createReader, createStoreBatcher, updateMany } from '../platform/mongo.ts';
-import { BACKLOG_MAX, lineOf, type Outbox, OUTBOX_FIELDS, type StaleOutbox } from './outbox.ts';
+import { BACKLOG_MAX, pendingOf, type Outbox, OUTBOX_FIELDS, type StaleOutbox } from './outbox.ts';
 import { type Pull, pullStatements } from './pull.ts';
 
-/** Enough to go on with after an event has ended: a line that waits long is not read anew for each of its events. */
+/** Enough to find the next event, so that a long stream is not read whole after each of its events. */
 const LOOK_AHEAD = 2;
 const NEXT = { ...OUTBOX_FIELDS, outbox: { $slice: LOOK_AHEAD } };
 const STUBS = Object.fromEntries(
@@ -19,15 +19,15 @@ export type FindStale = {
   olderThanMs: number;
   leaveOut: string[];
   limit: number;
-  /** Heads older than this are found whatever is left out, and so are lines over the bound. */
+  /** Heads older than this are found whatever is left out, and so are streams over the bound. */
   expiredMs?: number;
 };
 
-/** The delivery side of the conversation document. */
+/** The part of a conversation's document that deliveries read and write. */
 export const createOutboxStore = (connection: Connection) => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
-  /** Batched; null where the conversation is gone. */
+  /** Batched. Null: the conversation is gone. */
   const read: (key: string) => Promise<Outbox | null> = createReader(conversations, OUTBOX_FIELDS);
   const readNext: typeof read = createReader(conversations, NEXT);
 
@@ -36,16 +36,16 @@ export const createOutboxStore = (connection: Connection) => {
     return Promise.all(items.map(({ key }) => readNext(key)));
   });
 
-  /** Other endpoints' events may stand before this line's. */
+  /** Other endpoints' events may come before this stream's. */
   const mayHideNext = (next: Outbox, endpointId: string): boolean =>
-    (next.outbox?.length ?? 0) >= LOOK_AHEAD && lineOf(next, endpointId).length === 0;
+    (next.outbox?.length ?? 0) >= LOOK_AHEAD && pendingOf(next, endpointId).length === 0;
 
   return {
     read,
 
     /**
-     * Takes ended events off their line, as read; call it only once their outcomes are acknowledged. Answers with the
-     * outbox as it stands after, from which the line's next event is chosen: its beginning, as far as that is needed, or all of it.
+     * Removes ended events from their stream. Call it only once their outcomes are acknowledged. Returns the outbox as it
+     * is afterwards, from which the next event is chosen: only its beginning, or with `readWhole` all of it.
      */
     pullEnded: async (
       outbox: Outbox,
@@ -67,8 +67,8 @@ export const createOutboxStore = (connection: Connection) => {
     },
 
     /**
-     * Conversations with an unsent event older than `olderThanMs` by the server's clock, oldest first. `leaveOut`:
-     * endpoints whose lines rest for a known reason; a conversation with nothing else to say is not found.
+     * Conversations with a pending event older than `olderThanMs` by the server's clock, oldest first. `leaveOut`:
+     * endpoints whose streams are suspended; a conversation with events for no other endpoint is not found.
      */
     findStale: async ({ olderThanMs, leaveOut, limit, expiredMs }: FindStale): Promise<StaleOutbox[]> => {
       const now = serverNow();
@@ -110,7 +110,7 @@ export const createOutboxStore = (connection: Connection) => {
       return [...new Map([...openings, ...outboxes].map((row) => [row._id, row as StaleOutbox])).values()];
     },
 
-    /** Conversations with something unsent to this endpoint: for a change of the endpoint, which its lines must hear of. */
+    /** Conversations with pending events for this endpoint. */
     findKeysOf: async (endpointId: string, limit: number): Promise<string[]> => {
       const options = { projection: { _id: 1 } };
       const [openings, outboxes] = await Promise.all([

@@ -5,12 +5,12 @@ import { type Outbox, OUTBOX_FIELDS } from './outbox.ts';
 
 const LIST_WITHIN_MS = 2_000;
 
-/** Events that still wait in outboxes, as people look for them: lists, counts, one event. */
+/** Pending events, as people look for them: lists, counts, one event. */
 export const createPending = (connection: Connection) => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
   return {
-    /** What an assistant, or one conversation of it, has to send, for lists: by the indexes which hold only such. */
+    /** The outboxes of an assistant, or of one of its conversations, that have pending events. */
     find: async (
       { assistantId, conversationId }: { assistantId: string; conversationId?: string | undefined },
       limit: number,
@@ -29,7 +29,7 @@ export const createPending = (connection: Connection) => {
       return [...new Map(rows.flat().map((row) => [row._id, row as Outbox])).values()];
     },
 
-    /** How many events wait to be sent, one for each endpoint that they still go to; in the first `limit` conversations. */
+    /** How many events are pending, one for each endpoint, in the first `limit` conversations. */
     count: async (assistantId: string, limit: number): Promise<number> => {
       const sizeOfEach = (event: string) => ({ $size: { $ifNull: [event, []] } });
       const sum = async (having: object, size: object, hint: string): Promise<number> => {
@@ -54,7 +54,7 @@ export const createPending = (connection: Connection) => {
       return openings + outboxes;
     },
 
-    /** The conversation in which this event still waits, looked for among all that wait: for a person who asks for one. */
+    /** The outbox in which this event is pending. */
     findByEvent: async (eventId: string): Promise<Outbox | null> => {
       const findHaving = (having: object, hint: string) =>
         conversations
@@ -63,7 +63,7 @@ export const createPending = (connection: Connection) => {
           .limit(1)
           .toArray()
           .catch((cause: unknown) => {
-            // Among so very many that wait, this one is not found.
+            // Too many are pending to look through them all.
             if (ranOutOfTime(cause)) return [];
             throw cause;
           });

@@ -1,14 +1,14 @@
 import type { OutboxEvent } from '../conversations/conversation.ts';
 import type { UpdateStatement } from '../platform/mongo.ts';
 
-/** Ended events of one line, as they stood when read: which entry each was, and whether this endpoint was its last. */
+/** Ended events of one stream, as they were read. `opening`: the event is the conversation's first. */
 export type Pull = { key: string; conversationId: string; endpointId: string; ended: OutboxEvent[]; opening: boolean };
 
 /**
- * The endpoint leaves an event's entry, or the entry goes if it was the last: statements whose filters exclude each other.
- * Endpoints are only ever taken off an entry, so one read with this endpoint alone needs the first statement only; one
- * read with more may have become this one's alone since. What two pulls at once leave behind is pulled by the next who
- * meets it: its claim says that it has ended.
+ * Removes the endpoint from each event's entry, or the whole entry if this was its last endpoint: two statements, whose
+ * filters exclude each other. Endpoints are only ever removed from an entry, so an entry that was read with this endpoint
+ * alone needs the first statement only; one with more endpoints may have lost the others since. If two pulls at once leave
+ * an entry behind, the next delivery finds that its event has ended and pulls it again.
  */
 export const pullStatements = ({ key, conversationId, endpointId, ended, opening }: Pull): UpdateStatement[] => {
   const home = { _id: key, conversationId };
@@ -28,8 +28,8 @@ export const pullStatements = ({ key, conversationId, endpointId, ended, opening
     ];
   }
   const eventId = { $in: ended.map((event) => event.eventId) };
-  // By `_id` alone: MongoDB plans any other filter anew for each statement, at a third of what this one costs. Event ids
-  // are of one life of the session, so what is pulled says which life is meant.
+  // By `_id` alone: MongoDB plans any other filter again for each statement, which costs a third more. An event id belongs
+  // to one conversation, so a session that was erased and begun again is not touched.
   const last = { q: { _id: key }, u: { $pull: { outbox: { eventId, endpoints: [endpointId] } } } };
   if (shared.length === 0) return [last];
   const oneOfMany = {

@@ -5,18 +5,18 @@ import { countJobs, createFullness, oldestWaitingAt, type PartitionedQueue } fro
 
 export const DELIVERIES_QUEUE = 'deliveries';
 
-const LINES_PER_JOB = 50;
+const CONVERSATIONS_PER_JOB = 50;
 /**
  * A wake-up: conversations that have something to say, and deliveries without a conversation (tests, resends). What
  * exactly is due, and whether it may be sent, the worker reads from MongoDB.
  */
 export const WakeUpJob = z.object({
-  conversations: z.array(z.string().length(32)).max(LINES_PER_JOB).default([]),
-  deliveries: z.array(z.string().max(200)).max(LINES_PER_JOB).default([]),
+  conversations: z.array(z.string().length(32)).max(CONVERSATIONS_PER_JOB).default([]),
+  deliveries: z.array(z.string().max(200)).max(CONVERSATIONS_PER_JOB).default([]),
 });
 export type WakeUpJob = z.infer<typeof WakeUpJob>;
 
-/** Hints like all jobs: a lost one is put back by a sweep, so nobody waits for it but a process that stops. */
+/** Adds wake-ups. A sweep replaces one that is lost, so nobody waits for them but a process that stops. */
 export const createDeliveryQueue = (queue: PartitionedQueue<WakeUpJob>) => {
   const isFull = createFullness(queue);
   const add = createBatcher<string, void>(
@@ -24,8 +24,8 @@ export const createDeliveryQueue = (queue: PartitionedQueue<WakeUpJob>) => {
       // Left to the sweeps.
       if (await isFull()) return keys.map(() => undefined);
       for (const [partition, some] of Map.groupBy(new Set(keys), (key) => queue.of(key))) {
-        for (let start = 0; start < some.length; start += LINES_PER_JOB) {
-          const data = { conversations: some.slice(start, start + LINES_PER_JOB), deliveries: [] };
+        for (let start = 0; start < some.length; start += CONVERSATIONS_PER_JOB) {
+          const data = { conversations: some.slice(start, start + CONVERSATIONS_PER_JOB), deliveries: [] };
           // Ages of jobs are compared with times of the store.
           await partition.add('wake', data, { timestamp: serverNow() });
         }
@@ -38,11 +38,11 @@ export const createDeliveryQueue = (queue: PartitionedQueue<WakeUpJob>) => {
 
   return {
     /** A conversation's outbox has a new event. Never throws. */
-    wake: (conversationKey: string): void => queue.hint(add(conversationKey)),
+    wake: (conversationKey: string): void => queue.addInBackground(add(conversationKey)),
 
     /** A test or a resend was queued. Never throws. */
     wakeDelivery: (deliveryId: string): void =>
-      queue.hint(queue.of(deliveryId).add('wake', { conversations: [], deliveries: [deliveryId] })),
+      queue.addInBackground(queue.of(deliveryId).add('wake', { conversations: [], deliveries: [deliveryId] })),
 
     oldestWaitingAt: () => oldestWaitingAt(queue.queues),
 

@@ -43,9 +43,9 @@ const lateBound = (to: Date | undefined, after: Position | null) =>
   after && (!to || after.createdAt < to) ? { $lte: after.createdAt } : to && { $lt: to };
 
 /** What is under way is few, wherever it is; no other index would find them without reading all that is not. */
-export const UNDER_WAY = { queued: 'createdAt_1', sending: 'claimedAt_1' };
-const isUnderWay = (outcome: Outcome | undefined): outcome is keyof typeof UNDER_WAY =>
-  outcome !== undefined && Object.hasOwn(UNDER_WAY, outcome);
+export const IN_FLIGHT = { queued: 'createdAt_1', sending: 'claimedAt_1' };
+const isInFlight = (outcome: Outcome | undefined): outcome is keyof typeof IN_FLIGHT =>
+  outcome !== undefined && Object.hasOwn(IN_FLIGHT, outcome);
 
 const BY_ASSISTANT = 'assistantId_1_endpointId_1_event_1_createdAt_-1__id_-1';
 
@@ -100,7 +100,7 @@ export const createRecordList = (deliveries: mongo.Collection<StoredDelivery>) =
     // A status is told of what was rejected; the others have theirs by their outcome.
     if (status !== undefined && outcome !== undefined && outcome !== 'rejected')
       return { deliveries: [], nextCursor: null };
-    const hint = isUnderWay(outcome) ? UNDER_WAY[outcome] : undefined;
+    const hint = isInFlight(outcome) ? IN_FLIGHT[outcome] : undefined;
     const byOtherIndex = [endpointId, conversationId, eventId, hint].some((one) => one !== undefined);
     const groups: (string[] | null)[] = byOtherIndex
       ? [null]
@@ -149,8 +149,8 @@ export const createOutcomeCounts =
     const [all, failed, queued, sending] = await Promise.all([
       count({ endpointId, event: { $in: EVENT_KINDS } }, BY_ASSISTANT),
       failures,
-      count({ outcome: 'queued' }, UNDER_WAY.queued),
-      count({ outcome: 'sending' }, UNDER_WAY.sending),
+      count({ outcome: 'queued' }, IN_FLIGHT.queued),
+      count({ outcome: 'sending' }, IN_FLIGHT.sending),
     ]);
     const others = failed.reduce((sum, one) => sum + one.count, queued + sending);
     return {

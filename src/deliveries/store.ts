@@ -13,8 +13,8 @@ import {
 import { createDeliveryList, findPendingRow } from './list.ts';
 import { createOutboxStore } from './outbox-store.ts';
 import { createPending } from './pending.ts';
-import { createOutcomeCounts, createRecordList, UNDER_WAY } from './record-list.ts';
-import { createQueued } from './tests-and-resends.ts';
+import { createOutcomeCounts, createRecordList, IN_FLIGHT } from './record-list.ts';
+import { createTestsAndResends } from './tests-and-resends.ts';
 
 const TEXTS = { body: 1, responseBody: 1, responseHeaders: 1 } as const;
 
@@ -38,7 +38,7 @@ export const createDeliveryStore = (recording: Recording) => {
   return {
     models: [model],
     ...createClaims(recording),
-    ...createQueued(recording),
+    ...createTestsAndResends(recording),
     outbox: createOutboxStore(recording.connection),
     pending,
 
@@ -71,8 +71,8 @@ export const createDeliveryStore = (recording: Recording) => {
         const change = { $set: { outcome, errorKind, endedAt }, $unset: TEXTS };
         return deliveries.updateMany({ conversationId, ...leaving(step) }, change, { writeConcern: DURABLE, hint });
       };
-      await end('eraseQueued', 'not_sent', UNDER_WAY.queued);
-      await end('eraseSending', 'unknown', UNDER_WAY.sending);
+      await end('eraseQueued', 'not_sent', IN_FLIGHT.queued);
+      await end('eraseSending', 'unknown', IN_FLIGHT.sending);
       const all = { collection: deliveries, filter: { conversationId }, ...(until && { until }) };
       await inBatches(all, (some) => deliveries.updateMany(some, { $unset: TEXTS }, { writeConcern: DURABLE }));
     },

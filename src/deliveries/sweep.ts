@@ -2,25 +2,25 @@ import type { DeliveryQueue } from './queue.ts';
 import type { DeliveryStore } from './store.ts';
 import type { EndpointStore } from '../webhooks/endpoint-store.ts';
 import { deliveryIdOf } from './delivery.ts';
-import { type OnEnded, createEndUnsent } from './unsendable.ts';
-import { BACKLOG_MAX, endpointsOf, lineOf, type StaleOutbox } from './outbox.ts';
-import { createPatience } from './backoff.ts';
+import { type OnEnded, createEndUnsendable } from './unsendable.ts';
+import { BACKLOG_MAX, endpointsOf, pendingOf, type StaleOutbox } from './outbox.ts';
+import { createBackoff } from './backoff.ts';
 import { serverNow } from '../platform/clock.ts';
 
 const EVENT_STALE_MS = 2_000;
-/** `sending` for longer than any send can take: its worker is gone. */
+/** `sending` for longer than any send takes: its worker is gone. */
 const CLAIM_LOST_MS = 10_000;
-const LINES_A_SWEEP = 5_000;
-const LOOKS_A_SWEEP = 3;
+const OUTBOXES_PER_SWEEP = 5_000;
+const LOOKS_PER_SWEEP = 3;
 
 type Dependencies = {
   deliveries: DeliveryStore;
   endpoints: EndpointStore;
   deliveryQueue: DeliveryQueue;
   eventMaxAgeMs: number;
-  /** Endpoints whose lines this process knows to rest: a breaker's pause, a full line. */
-  resting?: () => string[];
-  linesASweep?: number;
+  /** Endpoints whose streams this process knows to be suspended: by the breaker, or because their slots are full. */
+  suspended?: () => string[];
+  outboxesPerSweep?: number;
   /** Told of each event that ended here. */
   onEnded?: OnEnded;
   /** Told how many claims ended without their worker. */
@@ -31,20 +31,20 @@ type Head = { key: string; endpointId: string; deliveryId: string };
 
 /**
  * The delivery side's sweeps (design §2), run by every worker of either kind, each step a compare-and-set. `claims` ends
- * those whose worker is gone; it runs on its own, so that nothing keeps it from doing so in time. `lines` wakes lines
+ * those whose worker is gone; it runs on its own, so that nothing keeps it from doing so in time. `streams` wakes streams
  * whose head has no delivery under way. Neither sends: the only events ended here are those over the bound, since with
  * no delivery worker alive nobody else would keep a busy session's document small.
  */
 export const createDeliverySweeps = (dependencies: Dependencies) => {
   const { deliveries, endpoints, deliveryQueue, eventMaxAgeMs } = dependencies;
   const {
-    linesASweep = LINES_A_SWEEP,
-    resting = () => [],
+    outboxesPerSweep = OUTBOXES_PER_SWEEP,
+    suspended = () => [],
     onEnded = () => undefined,
     onLost = () => undefined,
   } = dependencies;
-  const endUnsent = createEndUnsent({ deliveries, eventMaxAgeMs, onEnded });
-  const patience = createPatience();
+  const endUnsendable = createEndUnsendable({ deliveries, eventMaxAgeMs, onEnded });
+  const backoff = createBackoff();
 
   const claims = async (): Promise<void> => {
     const lost = await deliveries.endLostClaims(CLAIM_LOST_MS);
@@ -53,12 +53,12 @@ export const createDeliverySweeps = (dependencies: Dependencies) => {
     for (const deliveryId of queued) deliveryQueue.wakeDelivery(deliveryId);
   };
 
-  /** Heads of lines that nobody is sending; an ended one that was not pulled counts, so that it will be. */
+  /** Heads of streams that nobody is sending. One that has ended but was not removed counts, so that it will be. */
   const findIdle = async (outboxes: StaleOutbox[], leaveOut: Set<string>): Promise<Head[]> => {
     const now = serverNow();
     const heads = outboxes.flatMap((outbox) =>
       endpointsOf(outbox).flatMap((endpointId): Head[] => {
-        const [event] = lineOf(outbox, endpointId);
+        const [event] = pendingOf(outbox, endpointId);
         const age = event ? now - event.at.getTime() : 0;
         if (!event || age < EVENT_STALE_MS || (leaveOut.has(endpointId) && age < eventMaxAgeMs)) return [];
         return [{ key: outbox._id, endpointId, deliveryId: deliveryIdOf(event.eventId, endpointId) }];
@@ -68,49 +68,49 @@ export const createDeliverySweeps = (dependencies: Dependencies) => {
     return heads.filter(({ deliveryId }) => known.get(deliveryId) !== 'sending');
   };
 
-  /** Ends the oldest of lines that are over the bound, whoever else may be at them. */
+  /** Ends the oldest events of streams over the bound, whoever else works on them. */
   const trim = async (outboxes: StaleOutbox[]): Promise<void> => {
     const over = outboxes.flatMap((outbox) =>
       endpointsOf(outbox)
-        .filter((endpointId) => lineOf(outbox, endpointId).length > BACKLOG_MAX)
+        .filter((endpointId) => pendingOf(outbox, endpointId).length > BACKLOG_MAX)
         .map((endpointId) => ({ key: outbox._id, endpointId })),
     );
     for (const { key, endpointId } of over) {
       const outbox = await deliveries.outbox.read(key);
-      if (outbox) await endUnsent({ outbox, endpoint: await endpoints.readForSending(endpointId) }, endpointId);
+      if (outbox) await endUnsendable({ outbox, endpoint: await endpoints.readForSending(endpointId) }, endpointId);
     }
   };
 
-  const lines = async (): Promise<void> => {
-    const leaveOut = new Set([...(await endpoints.listPausedIds()), ...resting(), ...patience.resting()]);
-    for (let look = 0; look < LOOKS_A_SWEEP; look += 1) {
+  const streams = async (): Promise<void> => {
+    const leaveOut = new Set([...(await endpoints.listPausedIds()), ...suspended(), ...backoff.suspended()]);
+    for (let look = 0; look < LOOKS_PER_SWEEP; look += 1) {
       const outboxes = await deliveries.outbox.findStale({
         olderThanMs: EVENT_STALE_MS,
         leaveOut: [...leaveOut],
-        limit: linesASweep,
-        // What rests waits for its time to run out; then its events must end.
+        limit: outboxesPerSweep,
+        // The events of a suspended stream must end once they are too old.
         expiredMs: eventMaxAgeMs,
       });
       if (outboxes.length === 0) return;
       await trim(outboxes);
       const oldestWaiting = await deliveryQueue.oldestWaitingAt();
-      // While older wake-ups are still in line, more of them help nobody.
+      // While older wake-ups still wait in the queue, more of them would not help.
       if (oldestWaiting !== null && serverNow() - oldestWaiting > EVENT_STALE_MS) return;
       const idle = await findIdle(outboxes, leaveOut);
       for (const key of new Set(idle.map((head) => head.key))) deliveryQueue.wake(key);
       const unmoved = [...Map.groupBy(idle, ({ endpointId }) => endpointId)]
         .filter(([endpointId, heads]) =>
-          patience.note(
+          backoff.note(
             endpointId,
             heads.map(({ deliveryId }) => deliveryId),
           ),
         )
         .map(([endpointId]) => endpointId);
-      // Full of lines that do not move: what stands behind them gets its turn in another look.
-      if (outboxes.length < linesASweep || unmoved.length === 0) return;
+      // The sweep was full of streams that do not move. Another look leaves them out and finds those behind them.
+      if (outboxes.length < outboxesPerSweep || unmoved.length === 0) return;
       for (const endpointId of unmoved) leaveOut.add(endpointId);
     }
   };
 
-  return { claims, lines };
+  return { claims, streams };
 };

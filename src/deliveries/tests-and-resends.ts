@@ -6,7 +6,7 @@ import { type Claim, newRecord, type Recording } from './claims.ts';
 import { type ErrorKind, type FinalOutcome, isFinal, leaving, deliveryModel, type StoredDelivery } from './delivery.ts';
 import { composeTestBody } from '../webhooks/event.ts';
 
-const QUEUED_A_SWEEP = 500;
+const QUEUED_PER_SWEEP = 500;
 
 /** Whether sending once more can give the receiver the event a second time. */
 export type ResendRisk = 'safe' | 'may_double';
@@ -17,7 +17,7 @@ export type ResendPlan = { number: number; risk: ResendRisk };
 type Resend = { original: StoredDelivery; plan: ResendPlan; number: number; url: string };
 
 /** Deliveries without an outbox: test events, and what a person sends once more. Outside the order. */
-export const createQueued = ({ connection, worker, retentionDays }: Recording) => {
+export const createTestsAndResends = ({ connection, worker, retentionDays }: Recording) => {
   const deliveries = collectionOf<StoredDelivery>(deliveryModel(connection));
 
   const findDelivery = (deliveryId: string): Promise<StoredDelivery | null> => deliveries.findOne({ _id: deliveryId });
@@ -99,7 +99,7 @@ export const createQueued = ({ connection, worker, retentionDays }: Recording) =
     claimQueued: async (deliveryId: string): Promise<{ delivery: StoredDelivery; token: string } | null> => {
       const token = newToken();
       const delivery = await deliveries.findOneAndUpdate(
-        { _id: deliveryId, ...leaving('take') },
+        { _id: deliveryId, ...leaving('claimQueued') },
         { $set: { outcome: 'sending', token, worker }, $currentDate: { claimedAt: { $type: 'timestamp' } } },
         { returnDocument: 'after', writeConcern: DURABLE },
       );
@@ -122,9 +122,9 @@ export const createQueued = ({ connection, worker, retentionDays }: Recording) =
         { writeConcern: DURABLE },
       );
       const rows = await deliveries
-        .find({ ...leaving('take'), ...older(wakeAfterMs) })
+        .find({ ...leaving('claimQueued'), ...older(wakeAfterMs) })
         .project<{ _id: string }>({ _id: 1 })
-        .limit(QUEUED_A_SWEEP)
+        .limit(QUEUED_PER_SWEEP)
         .toArray();
       return rows.map(({ _id }) => _id);
     },

@@ -4,7 +4,7 @@ import type { StoredEndpoint } from '../webhooks/endpoint.ts';
 import { composeBody } from '../webhooks/event.ts';
 import type { DeliveryStore } from './store.ts';
 import type { OutboxEvent } from '../conversations/conversation.ts';
-import { BACKLOG_MAX, lineOf, type Outbox } from './outbox.ts';
+import { BACKLOG_MAX, pendingOf, type Outbox } from './outbox.ts';
 import { serverNow } from '../platform/clock.ts';
 
 /** An event that must not go out, and why. */
@@ -37,14 +37,14 @@ const refusalOf = (event: OutboxEvent, endpoint: StoredEndpoint | null, eventMax
   return null;
 };
 
-/** Of a line, oldest first, those at its head that must not go out: refused ones, and what is over the bound. */
+/** The events at the head of a stream, oldest first, that must not go out: refused, or over the bound. */
 export const unsendableOf = (
-  line: OutboxEvent[],
+  pending: OutboxEvent[],
   { endpoint, eventMaxAgeMs }: { endpoint: StoredEndpoint | null; eventMaxAgeMs: number },
 ): Unsendable[] => {
-  const over = line.length - BACKLOG_MAX;
+  const over = pending.length - BACKLOG_MAX;
   const found: Unsendable[] = [];
-  for (const [index, event] of line.entries()) {
+  for (const [index, event] of pending.entries()) {
     const errorKind = refusalOf(event, endpoint, eventMaxAgeMs) ?? (index < over ? 'backlog' : null);
     if (!errorKind) break;
     found.push({ event, errorKind });
@@ -55,18 +55,18 @@ export const unsendableOf = (
 type Dependencies = { deliveries: DeliveryStore; eventMaxAgeMs: number; onEnded: OnEnded };
 
 /**
- * Ends what of a line must not go out, each event by a claim that is born ended, and takes it off the line. One that
- * somebody is sending is left to him. The endpoint must have been read after the outbox: what it refuses is lost for good.
- * Answers with the outbox as it stands after; null where nothing was to be ended or could be.
+ * Ends the events of a stream that must not go out, and removes them from it. Each is claimed by a record that has ended
+ * already; an event that somebody is sending is left alone. The endpoint must have been read after the outbox, because
+ * ending is final. Returns the outbox as it is afterwards; null if nothing was ended.
  */
-export const createEndUnsent =
+export const createEndUnsendable =
   ({ deliveries, eventMaxAgeMs, onEnded }: Dependencies) =>
   async (
     { outbox, endpoint }: { outbox: Outbox; endpoint: StoredEndpoint | null },
     endpointId: string,
   ): Promise<Outbox | null> => {
     const to = { endpointId, url: endpoint?.url ?? '' };
-    const unsendable = unsendableOf(lineOf(outbox, endpointId), { endpoint, eventMaxAgeMs });
+    const unsendable = unsendableOf(pendingOf(outbox, endpointId), { endpoint, eventMaxAgeMs });
     const results = await Promise.all(
       unsendable.map(async ({ event, errorKind }) => {
         const claim = claimOf(outbox, event, to);
@@ -78,8 +78,8 @@ export const createEndUnsent =
     );
     const ended = unsendable.filter((_, index) => results[index]).map(({ event }) => event);
     if (ended.length === 0) return null;
-    // Where some must not go out, so mostly must those behind them.
+    // The events behind are mostly unsendable too, so all of them are read.
     return deliveries.outbox.pullEnded(outbox, endpointId, ended, { readWhole: true });
   };
 
-export type EndUnsent = ReturnType<typeof createEndUnsent>;
+export type EndUnsendable = ReturnType<typeof createEndUnsendable>;

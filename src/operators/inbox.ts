@@ -1,5 +1,5 @@
 import type { Connection, mongo } from 'mongoose';
-import { homeRange, isUuid } from '../platform/ids.ts';
+import { prefixRange, isUuid } from '../platform/ids.ts';
 import { collectionOf, endsWithin } from '../platform/mongo.ts';
 import { conversationModels, type Status, type StoredConversation } from '../conversations/conversation.ts';
 
@@ -29,7 +29,7 @@ const queryOf = ({ assistantId, status, tag, search, after }: InboxFilter): mong
   ...(tag !== undefined && { 'tags.tag': tag }),
   ...(search !== undefined &&
     (isUuid(search)
-      ? { _id: homeRange(search), conversationId: search }
+      ? { _id: prefixRange(search), conversationId: search }
       : { sessionId: { $regex: literally(search), $options: 'i' } })),
   ...(after && {
     $or: [{ updatedAt: { $lt: after.at } }, { updatedAt: after.at, _id: { $lt: after.id } }],
@@ -44,7 +44,7 @@ export const createInbox = (connection: Connection) => {
     /** Whose it is, without what was said. */
     findPlace: async (conversationId: string): Promise<Place | null> => {
       if (!isUuid(conversationId)) return null;
-      const filter = { _id: homeRange(conversationId), conversationId };
+      const filter = { _id: prefixRange(conversationId), conversationId };
       return conversations.findOne<Place>(filter, { projection: { assistantId: 1, channel: 1, sessionId: 1 } });
     },
 

@@ -1,7 +1,7 @@
 import { createHmac, randomBytes, randomUUID } from 'node:crypto';
 
 /**
- * Ids that lead home (design §2): a conversation's and its turns' uuids carry in their first 48 bits those of the
+ * Prefixed ids (design §2): a conversation's and its turns' uuids carry in their first 48 bits those of the
  * conversation's key, so that each finds its document by a range on `_id`, without an index of its own.
  */
 const PREFIX_HEX = 12;
@@ -14,7 +14,7 @@ export const conversationKeyOf = (session: { sessionKey: string; sessionId: stri
     .slice(0, 32);
 
 /** A fresh uuid of v4 layout that begins with the key's first 48 bits. */
-export const newHomedId = (conversationKey: string): string => {
+export const newPrefixedId = (conversationKey: string): string => {
   const random = randomUUID();
   return `${conversationKey.slice(0, 8)}-${conversationKey.slice(8, PREFIX_HEX)}${random.slice(13)}`;
 };
@@ -23,9 +23,9 @@ const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{1
 
 export const isUuid = (value: string): boolean => UUID.test(value);
 
-/** The range of conversation keys a homed id can belong to: a handful of documents at most, usually one. */
-export const homeRange = (homedId: string): { $gte: string; $lt: string } => {
-  const prefix = homedId.slice(0, 8) + homedId.slice(9, 13);
+/** The range of conversation keys a prefixed id can belong to: a handful of documents at most, usually one. */
+export const prefixRange = (prefixedId: string): { $gte: string; $lt: string } => {
+  const prefix = prefixedId.slice(0, 8) + prefixedId.slice(9, 13);
   return { $gte: prefix, $lt: `${prefix}g` };
 };
 

@@ -19,7 +19,7 @@ export type PartitionedQueue<Data> = {
   /** The queue whose partition holds this conversation. */
   of: (conversationKey: string) => Queue<Data>;
   /** For a job that nobody waits for, since a sweep puts back what is lost. Never throws; `close` waits for it. */
-  hint: (adding: Promise<unknown>) => void;
+  addInBackground: (job: Promise<unknown>) => void;
   close: () => Promise<void>;
 };
 
@@ -34,18 +34,18 @@ export const openQueues = <Data>(
     queue.on('error', (cause) => logger.debug({ err: cause, queue: name }, 'queue connection failed'));
     return queue;
   });
-  const hints = new Set<Promise<unknown>>();
+  const adding = new Set<Promise<unknown>>();
   return {
     queues,
     of: (key) => queues[partitions.indexOf(key)] as Queue<Data>,
-    hint: (adding) => {
-      const settled = adding
+    addInBackground: (job) => {
+      const settled = job
         .catch((cause: unknown) => logger.debug({ err: cause, queue: name }, 'a job could not be added'))
-        .finally(() => hints.delete(settled));
-      hints.add(settled);
+        .finally(() => adding.delete(settled));
+      adding.add(settled);
     },
     close: async () => {
-      await Promise.race([Promise.all(hints), sleep(ADDED_WITHIN_MS, undefined, { ref: false })]);
+      await Promise.race([Promise.all(adding), sleep(ADDED_WITHIN_MS, undefined, { ref: false })]);
       await Promise.allSettled(queues.map((queue) => queue.close()));
     },
   };

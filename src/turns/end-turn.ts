@@ -101,7 +101,7 @@ const visitorMessageOf = (turn: WaitingTurn, heldBy: Message['heldBy'] | null): 
       }
     : null;
 
-/** What the head's end leaves: its messages under the next number, its mark, the state, and perhaps an escalation. */
+/** What the end of the head leaves: its messages under the next number, the finished turn, the state, and perhaps an escalation. */
 export const endTurn = (conversation: AnswerableConversation, end: TurnEnd): EndedTurn => {
   const turn = conversation.waiting[0];
   if (!turn) throw new Error('only a head can end');
@@ -128,7 +128,7 @@ export const endTurn = (conversation: AnswerableConversation, end: TurnEnd): End
   return {
     end,
     entries,
-    mark: {
+    finished: {
       turnId: turn.turnId,
       messageId: turn.messageId,
       ...(turn.dedupeKey !== undefined && { dedupeKey: turn.dedupeKey }),

@@ -1,8 +1,8 @@
 /**
- * Requests of each session that this process is answering. The only one of its session is most likely head of its line;
- * beside others it is most likely not.
+ * Requests of each session that this process is answering. A turn that is alone in its session is most likely the head of
+ * the pending turns; beside others it is most likely not.
  */
-export const createUnderWay = () => {
+export const createSessionsInFlight = () => {
   const counts = new Map<string, number>();
 
   return {

@@ -5,7 +5,7 @@ import type { NewTurn } from '../conversations/new-turn.ts';
 import type { ConversationStore } from '../conversations/store.ts';
 import { serverDate } from '../platform/clock.ts';
 import { ApiError } from '../platform/errors.ts';
-import { conversationKeyOf, newHomedId, newId } from '../platform/ids.ts';
+import { conversationKeyOf, newPrefixedId, newId } from '../platform/ids.ts';
 import { decideLanguage, type LanguageDecision } from '../language/decide.ts';
 import type { IdempotencyKeys } from './idempotency-keys.ts';
 import type { Progress } from './progress.ts';
@@ -32,7 +32,7 @@ type Dependencies = {
 };
 
 /** A request as the turn that it would be: its language decided, its ids given, its `Idempotency-Key` reserved. */
-export const createMakeTurn = ({ conversations, idempotencyKeys, replies }: Dependencies) => {
+export const createPrepareTurn = ({ conversations, idempotencyKeys, replies }: Dependencies) => {
   const channelOf = ({ async, onProgress }: TurnRequest): string | null => {
     if (async) return null;
     return onProgress ? replies.streamChannel : replies.channel;
@@ -73,11 +73,11 @@ export const createMakeTurn = ({ conversations, idempotencyKeys, replies }: Depe
     const key = conversationKeyOf({ sessionKey, sessionId, playground: channel === 'playground' });
     const [decided, reservation] = await Promise.all([
       languageOf(request, key),
-      reserve(request, key, newHomedId(key)),
+      reserve(request, key, newPrefixedId(key)),
     ]);
     return {
       key,
-      conversationId: newHomedId(key),
+      conversationId: newPrefixedId(key),
       assistantId,
       sessionId,
       channel,

@@ -46,9 +46,9 @@ export const createTurnQueue = (queue: PartitionedQueue<TurnsJob>) => {
 
   return {
     /** Asks for this head to be answered. Never throws. */
-    enqueue: (head: TurnRef): void => queue.hint(add(head)),
+    enqueue: (head: TurnRef): void => queue.addInBackground(add(head)),
 
-    /** The oldest job not yet begun, over all partitions; a head hinted later than that may still be in line. */
+    /** The oldest job not yet started, over all partitions; a head hinted later than that may still be in line. */
     oldestWaitingAt: () => oldestWaitingAt(queue.queues),
 
     countJobs: () => countJobs(queue),

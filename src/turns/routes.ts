@@ -4,7 +4,7 @@ import { invalid } from '../platform/errors.ts';
 import { methodNotAllowed } from '../platform/http.ts';
 import { jsonBody } from '../platform/json-body.ts';
 import { validate } from '../platform/validation.ts';
-import { type Begin, knownConversationOf } from './start-turn.ts';
+import { type StartTurn, knownConversationOf } from './start-turn.ts';
 import type { TurnRequest } from './prepare-turn.ts';
 import { type StreamTurn, wantsStream } from './stream.ts';
 import type { Submit } from './submit.ts';
@@ -34,10 +34,16 @@ const sayReplayed = (res: Response, replayed: boolean): void => {
   if (replayed) res.set('Idempotent-Replayed', 'true');
 };
 
-type Dependencies = { access: Access; begin: Begin; submit: Submit; streamTurn: StreamTurn; readTurn: ReadTurn };
+type Dependencies = {
+  access: Access;
+  startTurn: StartTurn;
+  submit: Submit;
+  streamTurn: StreamTurn;
+  readTurn: ReadTurn;
+};
 
 /** Both ways in (contract §1). They differ by the door alone: authentication, limit and channel name. */
-export const turnRoutes = ({ access, begin, submit, streamTurn, readTurn }: Dependencies): Router => {
+export const turnRoutes = ({ access, startTurn, submit, streamTurn, readTurn }: Dependencies): Router => {
   const answer: RequestHandler = async (req, res) => {
     const { response, replayed, delivered } = await submit(turnOf(req, res));
     sayReplayed(res, replayed);
@@ -48,9 +54,9 @@ export const turnRoutes = ({ access, begin, submit, streamTurn, readTurn }: Depe
   };
 
   const accept: RequestHandler = async (req, res) => {
-    const begun = await begin({ ...turnOf(req, res), async: true });
-    const { turnId, replayed, delivered } = begun;
-    const conversationId = knownConversationOf(begun);
+    const started = await startTurn({ ...turnOf(req, res), async: true });
+    const { turnId, replayed, delivered } = started;
+    const conversationId = knownConversationOf(started);
     sayReplayed(res, replayed);
     noteCall(res, { conversationId });
     // A new turn says of itself that nobody waits for it; of one that others wait for, or that has ended, it is recorded.

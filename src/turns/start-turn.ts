@@ -8,14 +8,14 @@ import type { BeforeWriting } from '../platform/mongo-silence.ts';
 import { storedReplyOf, toResponse } from './chat-response.ts';
 import type { DeliveredReplies } from './delivered-replies.ts';
 import type { IdempotencyKeys } from './idempotency-keys.ts';
-import { createMakeTurn, type TurnRequest } from './prepare-turn.ts';
+import { createPrepareTurn, type TurnRequest } from './prepare-turn.ts';
 import type { TurnQueue } from './queue.ts';
 import type { Replies, Waiter } from './replies.ts';
 import type { ChatResponse } from './turn.ts';
-import { createUnderWay } from './in-flight.ts';
+import { createSessionsInFlight } from './in-flight.ts';
 
 /** A turn the service has taken, or the one this request repeats. */
-export type Begun = {
+export type StartedTurn = {
   turnId: string;
   /** Null for a caller who waits for the whole answer: that brings it. */
   conversationId: string | null;
@@ -55,7 +55,7 @@ const needsConversation = ({ async, onProgress, idempotencyKey }: TurnRequest): 
   async === true || onProgress !== undefined || idempotencyKey !== null;
 
 /** For a caller who was told at once. */
-export const knownConversationOf = ({ conversationId }: Pick<Begun, 'conversationId'>): string => {
+export const knownConversationOf = ({ conversationId }: Pick<StartedTurn, 'conversationId'>): string => {
   if (conversationId === null) throw new Error('the conversation of this turn was not asked for');
   return conversationId;
 };
@@ -64,12 +64,12 @@ export const knownConversationOf = ({ conversationId }: Pick<Begun, 'conversatio
  * The way in that every channel shares (contract §1–3): let the conversation take the turn or find the one it repeats, and
  * hint the workers. Whether its answer is waited for is up to the caller.
  */
-export const createBegin = (dependencies: Dependencies) => {
+export const createStartTurn = (dependencies: Dependencies) => {
   const { conversations, idempotencyKeys, deliveredReplies, turnQueue, replies, replyTimeoutMs, logger } = dependencies;
   const { onRepeated, onBusy, beforeWriting } = dependencies;
-  const underWay = createUnderWay();
+  const inFlight = createSessionsInFlight();
   const storedReply = storedReplyOf(conversations);
-  const makeTurn = createMakeTurn({ conversations, idempotencyKeys, replies });
+  const prepareTurn = createPrepareTurn({ conversations, idempotencyKeys, replies });
 
   const accept = async (
     request: TurnRequest,
@@ -79,7 +79,7 @@ export const createBegin = (dependencies: Dependencies) => {
     const { assistant, idempotencyKey } = request;
     const accepted = await conversations.accept(turn, {
       windowMs: assistant.dedupeWindowSeconds * 1000,
-      readBack: needsConversation(request) || !underWay.isAlone(turn.key),
+      readBack: needsConversation(request) || !inFlight.isAlone(turn.key),
       watch,
     });
     if (accepted.kind === 'busy') {
@@ -99,10 +99,10 @@ export const createBegin = (dependencies: Dependencies) => {
     return accepted;
   };
 
-  return async (request: TurnRequest): Promise<Begun> => {
+  return async (request: TurnRequest): Promise<StartedTurn> => {
     const startedAt = performance.now();
     // A key reserved for a turn that is not accepted stands for it all the same when the request comes again.
-    const turn = await beforeWriting(makeTurn(request));
+    const turn = await beforeWriting(prepareTurn(request));
     const { key } = turn;
     const waiters = new Map<string, Waiter>();
     const watch = (turnId: string): Waiter => {
@@ -110,7 +110,7 @@ export const createBegin = (dependencies: Dependencies) => {
       waiters.set(turnId, waiter);
       return waiter;
     };
-    const leave = underWay.enter(key);
+    const leave = inFlight.enter(key);
     const end = (): void => {
       leave();
       for (const waiter of waiters.values()) waiter.cancel();
@@ -156,4 +156,4 @@ export const createBegin = (dependencies: Dependencies) => {
   };
 };
 
-export type Begin = ReturnType<typeof createBegin>;
+export type StartTurn = ReturnType<typeof createStartTurn>;

@@ -2,7 +2,7 @@ import type { Request, Response } from 'express';
 import { noteCall } from '../assistants/access.ts';
 import type { ApiError } from '../platform/errors.ts';
 import { requestIdOf } from '../platform/http.ts';
-import { type Begin, knownConversationOf } from './start-turn.ts';
+import { type StartTurn, knownConversationOf } from './start-turn.ts';
 import type { TurnRequest } from './prepare-turn.ts';
 import { complete, NOTHING_YET, type Progress } from './progress.ts';
 
@@ -35,7 +35,7 @@ const createWriter = (res: Response) => {
 };
 
 type Dependencies = {
-  begin: Begin;
+  startTurn: StartTurn;
   /** An error as the caller may know it; our own faults are logged. */
   toApiError: (failure: unknown, req: Request, res: Response) => ApiError;
 };
@@ -45,7 +45,7 @@ type Dependencies = {
  * error; from then on it is an event. Who leaves before the message was written counts as not having got it.
  */
 export const createStreamTurn =
-  ({ begin, toApiError }: Dependencies) =>
+  ({ startTurn, toApiError }: Dependencies) =>
   async (request: TurnRequest, req: Request, res: Response): Promise<void> => {
     const writer = createWriter(res);
     let early: Progress | null = NOTHING_YET;
@@ -53,9 +53,9 @@ export const createStreamTurn =
       if (early) early = progress;
       else writer.say(progress);
     };
-    const begun = await begin({ ...request, onProgress });
-    const { turnId, replayed, response, delivered, end } = begun;
-    const conversationId = knownConversationOf(begun);
+    const started = await startTurn({ ...request, onProgress });
+    const { turnId, replayed, response, delivered, end } = started;
+    const conversationId = knownConversationOf(started);
     noteCall(res, { conversationId });
     if (replayed) res.set('Idempotent-Replayed', 'true');
     res.set(HEADERS).flushHeaders();

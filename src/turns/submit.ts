@@ -1,4 +1,4 @@
-import type { Begin } from './start-turn.ts';
+import type { StartTurn } from './start-turn.ts';
 import type { TurnRequest } from './prepare-turn.ts';
 import type { ChatResponse } from './turn.ts';
 
@@ -13,9 +13,9 @@ export type Submitted = {
 
 /** A turn from its request to its answer, as a blocking caller wants it. */
 export const createSubmit =
-  (begin: Begin) =>
+  (startTurn: StartTurn) =>
   async (request: TurnRequest): Promise<Submitted> => {
-    const { turnId, replayed, delivered, response, end } = await begin(request);
+    const { turnId, replayed, delivered, response, end } = await startTurn(request);
     try {
       return { response: await response(), turnId, replayed, delivered };
     } finally {

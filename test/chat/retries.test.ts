@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
 import type { NewTurn } from '../../src/conversations/new-turn.ts';
-import { conversationKeyOf, newHomedId } from '../../src/platform/ids.ts';
+import { conversationKeyOf, newPrefixedId } from '../../src/platform/ids.ts';
 import type { AssistantEngine } from '../../workers/reply/engines/engine.ts';
 import { anAssistant, aTurn, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
@@ -216,11 +216,11 @@ test('who reserved a key joins the turn another request brought under it meanwhi
   const { sessionKey } = await assistants.getAssistant(assistantId);
   const sessionId = randomUUID();
   const key = conversationKeyOf({ sessionKey, sessionId, playground: false });
-  const turnId = newHomedId(key);
+  const turnId = newPrefixedId(key);
   const aRequest = (reservation: 'new' | 'known', replyTo: string): NewTurn => ({
     key,
     turnId,
-    conversationId: newHomedId(key),
+    conversationId: newPrefixedId(key),
     assistantId,
     sessionId,
     channel: 'api',

@@ -1,7 +1,7 @@
 import { mongo } from 'mongoose';
 import { afterAll, expect, test } from 'vitest';
 import { claimOf } from '../../src/deliveries/unsendable.ts';
-import { createPatience } from '../../src/deliveries/backoff.ts';
+import { createBackoff } from '../../src/deliveries/backoff.ts';
 import { createDeliverySweeps } from '../../src/deliveries/sweep.ts';
 import { neverSent } from '../../src/deliveries/delivery.ts';
 import { anAssistant } from '../support/builders.ts';
@@ -99,8 +99,8 @@ test('a claim given back is sent afresh; one swept away cannot be given back', a
   const claimed = await deliveries.claim(claim);
   const again = await deliveries.claim(claim);
 
-  const byOther = claimed.won && (await deliveries.giveBack(claimed.deliveryId, 'another', { queued: false }));
-  const byOwner = claimed.won && (await deliveries.giveBack(claimed.deliveryId, claimed.token, { queued: false }));
+  const byOther = claimed.won && (await deliveries.release(claimed.deliveryId, 'another', { queued: false }));
+  const byOwner = claimed.won && (await deliveries.release(claimed.deliveryId, claimed.token, { queued: false }));
   await receiver.waitFor((all) => all.length === 1);
 
   expect([again.won, byOther, byOwner]).toEqual([false, false, true]);
@@ -109,7 +109,7 @@ test('a claim given back is sent afresh; one swept away cannot be given back', a
 /** A sweep of the test's own, whose wake-ups nobody hears; beside it only the turns' worker runs. */
 const sweepsOf = (
   lines: { endpoint: { endpointId: string } }[],
-  options: { resting?: () => string[]; linesASweep?: number },
+  options: { suspended?: () => string[]; outboxesPerSweep?: number },
 ) => {
   const woken: string[] = [];
   const listPausedIds = async () => lines.map(({ endpoint }) => endpoint.endpointId);
@@ -126,7 +126,7 @@ const sweepsOf = (
     eventMaxAgeMs: 600_000,
     ...options,
   });
-  return { woken, sweep: sweeps.lines };
+  return { woken, sweep: sweeps.streams };
 };
 
 /** So that the stack's own sweeps and workers leave its events where they are. */
@@ -138,7 +138,7 @@ test('lines of resting and paused endpoints are left out, unless over the bound 
   const lines = [resting, paused, overdue, healthy];
   for (const line of lines) await hold(line);
   for (const line of lines) await line.feed.say(line.assistantId, line.key, ['1'], OLD);
-  const { sweep, woken } = sweepsOf([paused, overdue], { resting: () => [resting.endpoint.endpointId] });
+  const { sweep, woken } = sweepsOf([paused, overdue], { suspended: () => [resting.endpoint.endpointId] });
   await overdue.feed.say(overdue.assistantId, overdue.key, Array.from({ length: 501 }, String), OLD);
 
   await sweep();
@@ -156,7 +156,7 @@ test('lines that do not move leave their places in a sweep to those behind them'
   for (const key of dead.keys)
     await dead.feed.say(dead.assistantId, key, ['1'], { ...OLD, at: new Date(0 + OLD.at.getTime() - 60_000) });
   await behind.feed.say(behind.assistantId, behind.key, ['1'], OLD);
-  const { sweep, woken } = sweepsOf([], { linesASweep: 120 });
+  const { sweep, woken } = sweepsOf([], { outboxesPerSweep: 120 });
 
   await sweep();
   const first = [...woken];
@@ -169,23 +169,23 @@ test('lines that do not move leave their places in a sweep to those behind them'
   expect(woken.slice(before).filter((key) => dead.keys.includes(key))).toEqual([]);
 });
 
-test('patience: the same heads again rest for two seconds, then four, up to sixteen; others do not', () => {
+test('backoff: the same heads again rest for two seconds, then four, up to sixteen; others do not', () => {
   let time = 0;
-  const patience = createPatience(() => time);
+  const backoff = createBackoff(() => time);
   const heads = Array.from({ length: 100 }, (_, index) => `head ${index}`);
   const others = heads.map((head) => `other ${head}`);
 
-  expect(patience.note('e', heads)).toBe(false);
-  expect(patience.note('few', heads.slice(0, 99))).toBe(false);
-  expect(patience.note('few', heads.slice(0, 99))).toBe(false);
+  expect(backoff.note('e', heads)).toBe(false);
+  expect(backoff.note('few', heads.slice(0, 99))).toBe(false);
+  expect(backoff.note('few', heads.slice(0, 99))).toBe(false);
   const waits: number[] = [];
   for (let round = 0; round < 5; round += 1) {
-    expect(patience.note('e', heads)).toBe(true);
+    expect(backoff.note('e', heads)).toBe(true);
     const from = time;
-    while (patience.resting().includes('e')) time += 1_000;
+    while (backoff.suspended().includes('e')) time += 1_000;
     waits.push(time - from);
   }
   expect(waits).toEqual([2_000, 4_000, 8_000, 16_000, 16_000]);
-  expect(patience.note('e', others)).toBe(false);
-  expect(patience.resting()).toEqual([]);
+  expect(backoff.note('e', others)).toBe(false);
+  expect(backoff.suspended()).toEqual([]);
 });

@@ -140,8 +140,8 @@ test('a test or resend that could not be tried goes back to queued; nobody else 
 
   const claimed = await deliveries.claimQueued(id);
   const second = await deliveries.claimQueued(id);
-  const byOther = await deliveries.giveBack(id, 'another token', { queued: true });
-  const byOwner = await deliveries.giveBack(id, claimed?.token ?? '', { queued: true });
+  const byOther = await deliveries.release(id, 'another token', { queued: true });
+  const byOwner = await deliveries.release(id, claimed?.token ?? '', { queued: true });
 
   expect([second, byOther, byOwner]).toEqual([null, false, true]);
   // The sweep finds it, as it finds one whose wake-up was lost.

@@ -57,5 +57,5 @@ test('an endpoint’s breaker too', () => {
 
   for (let at = 0; at < 20_000; at += 1) breaker.record(String(at), { outcome: 'not_sent', errorKind: 'connect' });
 
-  expect(breaker.resting()).toHaveLength(10_000);
+  expect(breaker.suspended()).toHaveLength(10_000);
 });

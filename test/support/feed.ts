@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
-import { conversationModels, newborn, type StoredConversation } from '../../src/conversations/conversation.ts';
+import { conversationModels, initialState, type StoredConversation } from '../../src/conversations/conversation.ts';
 import { newOutboxEvent } from '../../src/conversations/announce.ts';
 import { createBatcher } from '../../src/platform/batch.ts';
-import { conversationKeyOf, newHomedId } from '../../src/platform/ids.ts';
+import { conversationKeyOf, newPrefixedId } from '../../src/platform/ids.ts';
 import { collectionOf, DURABLE, updateMany } from '../../src/platform/mongo.ts';
 import type { Service } from '../../src/service.ts';
 
@@ -33,12 +33,12 @@ export const createFeed = (service: Pick<Service, 'mongo' | 'endpoints' | 'deliv
         const _id = conversationKeyOf({ sessionKey: assistantId, sessionId, playground: false });
         return {
           _id,
-          conversationId: newHomedId(_id),
+          conversationId: newPrefixedId(_id),
           assistantId,
           sessionId,
           channel: 'api',
           language: 'en',
-          ...newborn(),
+          ...initialState(),
           headSince: now,
           waiting: [],
           createdAt: now,

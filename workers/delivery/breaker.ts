@@ -8,15 +8,15 @@ export interface Breaker {
   /** True is a permit: of a paused endpoint, the first to ask after the pause is the probe. Record how it went. */
   mayStart: (endpointId: string) => boolean;
   record: (endpointId: string, result: { outcome: string; errorKind: string | null }) => void;
-  /** Gives a permit back that was not used: the claim was another's, or it was too late. */
-  giveBack: (endpointId: string) => void;
-  /** Pauses it without a failure: nothing can be sent to it from here for now. */
-  hold: (endpointId: string) => void;
+  /** Returns a permit that was not used: somebody else had the claim, or it was too late. */
+  release: (endpointId: string) => void;
+  /** Suspends it without a failure: this process cannot send to it for now. */
+  suspend: (endpointId: string) => void;
   /** On `now`'s clock; null when the endpoint is not paused. */
   pausedUntil: (endpointId: string) => number | null;
-  /** A try would be refused: it is paused, or its probe is under way. Unlike `mayStart`, asking changes nothing. */
-  isResting: (endpointId: string) => boolean;
-  resting: () => string[];
+  /** A try would be refused: it is paused, or its probe is in flight. Unlike `mayStart`, asking changes nothing. */
+  isSuspended: (endpointId: string) => boolean;
+  suspended: () => string[];
 }
 export interface BreakerOptions {
   threshold?: number;
@@ -41,7 +41,7 @@ export const createBreaker = ({
 }: BreakerOptions = {}): Breaker => {
   const troubled = new LRUCache<string, Trouble>({ max: REMEMBERED });
 
-  const isResting = (endpointId: string): boolean => {
+  const isSuspended = (endpointId: string): boolean => {
     const trouble = troubled.get(endpointId);
     if (!trouble || trouble.pausedUntil === null) return false;
     const time = now();
@@ -50,18 +50,18 @@ export const createBreaker = ({
   };
 
   const mayStart = (endpointId: string): boolean => {
-    if (isResting(endpointId)) return false;
+    if (isSuspended(endpointId)) return false;
     const trouble = troubled.get(endpointId);
     if (trouble && trouble.pausedUntil !== null) trouble.probeSince = now();
     return true;
   };
 
-  const giveBack = (endpointId: string): void => {
+  const release = (endpointId: string): void => {
     const trouble = troubled.get(endpointId);
     if (trouble) trouble.probeSince = null;
   };
 
-  const hold = (endpointId: string): void => {
+  const suspend = (endpointId: string): void => {
     const failures = troubled.get(endpointId)?.failures ?? 0;
     troubled.set(endpointId, { failures, pausedUntil: now() + pauseMs, probeSince: null });
   };
@@ -70,7 +70,7 @@ export const createBreaker = ({
     const trouble = troubled.get(endpointId) ?? { failures: 0, pausedUntil: null, probeSince: null };
     troubled.set(endpointId, trouble);
     trouble.failures += 1;
-    // What was already under way when the pause began does not lengthen it.
+    // What was already in flight when the pause began does not lengthen it.
     const waiting = trouble.pausedUntil !== null && trouble.probeSince === null;
     if (waiting || trouble.failures < threshold) return;
     trouble.pausedUntil = now() + pauseMs;
@@ -80,8 +80,8 @@ export const createBreaker = ({
   const record = (endpointId: string, { outcome, errorKind }: { outcome: string; errorKind: string | null }): void => {
     if (outcome !== 'not_sent') troubled.delete(endpointId);
     else if (CONNECTION_FAILURES.has(errorKind)) recordFailure(endpointId);
-    // Refused, too late, removed: nothing was learnt about the connection, so the probe is still to be made.
-    else giveBack(endpointId);
+    // Refused, too late or removed: this says nothing about the connection, so the probe is still to be made.
+    else release(endpointId);
   };
 
   const pausedUntil = (endpointId: string): number | null => {
@@ -89,7 +89,7 @@ export const createBreaker = ({
     return until !== null && until > now() ? until : null;
   };
 
-  const resting = (): string[] => [...troubled.keys()].filter(isResting);
+  const suspended = (): string[] => [...troubled.keys()].filter(isSuspended);
 
-  return { mayStart, record, giveBack, hold, pausedUntil, isResting, resting };
+  return { mayStart, record, release, suspend, pausedUntil, isSuspended, suspended };
 };

@@ -1,6 +1,6 @@
 import type { OutboxEvent } from '../../src/conversations/conversation.ts';
-import { claimOf, createEndUnsent, unsendableOf } from '../../src/deliveries/unsendable.ts';
-import { lineOf, type Outbox } from '../../src/deliveries/outbox.ts';
+import { claimOf, createEndUnsendable, unsendableOf } from '../../src/deliveries/unsendable.ts';
+import { pendingOf, type Outbox } from '../../src/deliveries/outbox.ts';
 import type { Claim } from '../../src/deliveries/claims.ts';
 import { type ErrorKind, isFinal, neverSent, type StoredDelivery } from '../../src/deliveries/delivery.ts';
 import { isPaused, type StoredEndpoint } from '../../src/webhooks/endpoint.ts';
@@ -10,11 +10,11 @@ import { serverNow } from '../../src/platform/clock.ts';
 import type { Logger } from '../../src/platform/logger.ts';
 import { isConnectionFailure } from '../../src/platform/mongo.ts';
 import type { Breaker } from './breaker.ts';
-import type { Aim, Dispatch } from './dispatch.ts';
+import type { Target, Dispatch } from './dispatch.ts';
 import type { Slots } from '../../src/platform/slots.ts';
 
-/** Older than this, what was read may no longer hold: no claim, no connecting. */
-const READING_HOLDS_MS = 2_000;
+/** What was read longer ago than this may no longer be true: then there is no claim and no connection. */
+const READING_FRESH_MS = 2_000;
 
 type Dependencies = {
   endpoints: EndpointStore;
@@ -26,28 +26,28 @@ type Dependencies = {
   logger: Logger;
 };
 
-/** An outbox, and when it was read: monotonic, taken before the reading. */
+/** An outbox, and when it was read: monotonic time, taken before the read. */
 export type OutboxReading = { at: number; outbox: Outbox };
 type Reading = OutboxReading & { endpoint: StoredEndpoint | null };
 
-/** What a line's reading asks for. */
-type Next = { kind: 'end' } | { kind: 'send'; event: OutboxEvent; endpoint: StoredEndpoint } | { kind: 'rest' };
+/** What to do with a stream next. */
+type Next = { kind: 'end' } | { kind: 'send'; event: OutboxEvent; endpoint: StoredEndpoint } | { kind: 'stop' };
 
-/** How a try ended: with an outcome, as unsent as before, or in other hands. */
+/** How a try ended: with an outcome, pending as before, or claimed by somebody else. */
 type Sent = 'ended' | 'untried' | 'not ours';
 type Ended = { event: OutboxEvent; how: Sent };
 type ClaimedQueued = { delivery: StoredDelivery; token: string };
 
-const isFresh = ({ at }: { at: number }): boolean => performance.now() - at < READING_HOLDS_MS;
+const isFresh = ({ at }: { at: number }): boolean => performance.now() - at < READING_FRESH_MS;
 
 /**
- * One line at a time: the events of a conversation to an endpoint, in order, each started after the one before has ended.
- * The claim is the only licence to send; nothing here runs a second time for a claim that was won (contract §6).
+ * Delivers one stream: the events of a conversation to an endpoint, in order, each started after the one before has ended.
+ * The claim is the only licence to send. Nothing here runs a second time for a claim that was won (contract §6).
  */
 export const createDeliver = (dependencies: Dependencies) => {
   const { endpoints, deliveries, dispatch, breaker, slots, eventMaxAgeMs, logger } = dependencies;
   const { outbox: outboxes } = deliveries;
-  const endUnsent = createEndUnsent({ deliveries, eventMaxAgeMs, onEnded: dispatch.logEnd });
+  const endUnsendable = createEndUnsendable({ deliveries, eventMaxAgeMs, onEnded: dispatch.logEnd });
 
   const read = async (key: string, endpointId: string): Promise<Reading | null> => {
     const at = performance.now();
@@ -56,8 +56,8 @@ export const createDeliver = (dependencies: Dependencies) => {
   };
 
   /**
-   * The line's next event is chosen from what is read after the write that took the last one off. The endpoint is read at
-   * once where more was in line before, else only where something is by then.
+   * The next event is chosen from what is read after the write that removed the last one. The endpoint is read at the same
+   * time if more events were pending before, else only if one is pending now.
    */
   const readAfter = async (
     before: Reading,
@@ -65,34 +65,34 @@ export const createDeliver = (dependencies: Dependencies) => {
     write: () => Promise<Outbox | null>,
   ): Promise<Reading | null> => {
     const at = performance.now();
-    const more = lineOf(before.outbox, endpointId).length > 1;
+    const more = pendingOf(before.outbox, endpointId).length > 1;
     const [outbox, early] = await Promise.all([write(), more ? endpoints.readForSending(endpointId) : null]);
     if (!outbox) return null;
-    const isDone = lineOf(outbox, endpointId).length === 0;
+    const isDone = pendingOf(outbox, endpointId).length === 0;
     return { at, outbox, endpoint: early ?? (isDone ? null : await endpoints.readForSending(endpointId)) };
   };
 
   const nextOf = ({ outbox, endpoint }: Reading, endpointId: string): Next => {
-    const line = lineOf(outbox, endpointId);
-    const [event] = line;
-    if (!event) return { kind: 'rest' };
-    if (unsendableOf(line, { endpoint, eventMaxAgeMs }).length > 0) return { kind: 'end' };
-    if (!endpoint || isPaused(endpoint, serverNow()) || breaker.isResting(endpointId)) return { kind: 'rest' };
+    const pending = pendingOf(outbox, endpointId);
+    const [event] = pending;
+    if (!event) return { kind: 'stop' };
+    if (unsendableOf(pending, { endpoint, eventMaxAgeMs }).length > 0) return { kind: 'end' };
+    if (!endpoint || isPaused(endpoint, serverNow()) || breaker.isSuspended(endpointId)) return { kind: 'stop' };
     return { kind: 'send', event, endpoint };
   };
 
-  /** Null where the secrets do not open here: another process may have the key, so nothing is claimed. */
-  const aimAt = (endpoint: StoredEndpoint, at: number): Aim | null => {
+  /** Null if this process cannot open the secrets. Another process may have the key, so nothing is claimed. */
+  const targetOf = (endpoint: StoredEndpoint, at: number): Target | null => {
     try {
       return { at, endpoint, secrets: endpoints.openSecrets(endpoint, serverNow()) };
     } catch (cause) {
       logger.error({ err: cause, endpointId: endpoint._id }, 'the secrets of an endpoint cannot be opened');
-      breaker.hold(endpoint._id);
+      breaker.suspend(endpoint._id);
       return null;
     }
   };
 
-  /** An event that no record can hold would be tried for ever, and what stands behind it would wait for it. */
+  /** Without this, an event that no record can hold would be tried for ever, and the events behind it would wait. */
   const endUnstorable = async (claim: Claim, cause: unknown): Promise<'ended'> => {
     const { eventId, endpointId } = claim;
     logger.error({ err: cause, eventId, endpointId }, 'an event could not be claimed');
@@ -102,31 +102,31 @@ export const createDeliver = (dependencies: Dependencies) => {
     return 'ended';
   };
 
-  /** Claims and sends. Every way out without a send gives the breaker's permit back. */
+  /** Claims and sends. Every return without a send releases the breaker's permit. */
   const sendHead = async ({ at, outbox }: Reading, event: OutboxEvent, endpoint: StoredEndpoint): Promise<Sent> => {
     const endpointId = endpoint._id;
-    const aim = aimAt(endpoint, at);
-    if (!aim || !breaker.mayStart(endpointId)) return 'not ours';
+    const target = targetOf(endpoint, at);
+    if (!target || !breaker.mayStart(endpointId)) return 'not ours';
     const claim = claimOf(outbox, event, { endpointId, url: endpoint.url });
     const claimed = await deliveries.claim(claim).catch((cause: unknown) => {
-      breaker.giveBack(endpointId);
+      breaker.release(endpointId);
       if (isConnectionFailure(cause)) throw cause;
       return endUnstorable(claim, cause);
     });
     if (claimed === 'ended') return 'ended';
     if (!claimed.won) {
-      breaker.giveBack(endpointId);
-      // Ended by somebody: take it off the line. Being sent, or not known: leave the line to whoever has it.
+      breaker.release(endpointId);
+      // If it has ended, it is removed from the stream. If it is being sent, or unknown, its owner continues the stream.
       return claimed.found && isFinal(claimed.found.outcome) ? 'ended' : 'not ours';
     }
-    const held = { ...claimed, redelivery: false, queued: false };
-    if (isFresh(aim)) return dispatch.dispatch(claim, held, aim);
-    // The claim took too long to be sure of what was read before it.
-    breaker.giveBack(endpointId);
-    return (await deliveries.giveBack(held.deliveryId, held.token, held)) ? 'untried' : 'ended';
+    const own = { ...claimed, redelivery: false, queued: false };
+    if (isFresh(target)) return dispatch.dispatch(claim, own, target);
+    // The claim took so long that what was read before it may no longer be true.
+    breaker.release(endpointId);
+    return (await deliveries.release(own.deliveryId, own.token, own)) ? 'untried' : 'ended';
   };
 
-  /** Under a slot. Where the place in line was long, all is read again before anything is decided. */
+  /** Holds a slot. If the wait for it was long, everything is read again before anything is decided. */
   const sendInSlot = async (
     before: Reading,
     endpointId: string,
@@ -139,19 +139,19 @@ export const createDeliver = (dependencies: Dependencies) => {
   };
 
   /**
-   * What ends here is lost for good, and the endpoint may have been read before it was switched on, the line after. So it
-   * is asked once more.
+   * Ending an event is final, and the endpoint may have been read before it was switched on and the outbox after. So the
+   * endpoint is read once more.
    */
   const endHead = async (before: Reading, endpointId: string): Promise<Reading | null> => {
     const reading = { ...before, endpoint: await endpoints.readForSending(endpointId) };
     if (nextOf(reading, endpointId).kind !== 'end') return reading;
-    return readAfter(reading, endpointId, () => endUnsent(reading, endpointId));
+    return readAfter(reading, endpointId, () => endUnsendable(reading, endpointId));
   };
 
-  /** The next reading; null where the line rests: empty, paused, turned away for now, or in other hands. */
+  /** The next reading. Null: the stream is empty, paused, refused a slot for now, or somebody else is sending it. */
   const step = async (before: Reading, endpointId: string): Promise<Reading | null> => {
     const next = nextOf(before, endpointId);
-    if (next.kind === 'rest') return null;
+    if (next.kind === 'stop') return null;
     if (next.kind === 'end') return endHead(before, endpointId);
     if (!(await slots.enter(endpointId))) return null;
     const { reading, sent } = await sendInSlot(before, endpointId).finally(() => slots.leave(endpointId));
@@ -161,7 +161,7 @@ export const createDeliver = (dependencies: Dependencies) => {
     return readAfter(reading, endpointId, () => outboxes.pullEnded(reading.outbox, endpointId, [sent.event]));
   };
 
-  /** A test or a resend once claimed; what ends here unsent was never tried. */
+  /** A test or a resend that was claimed. If it ends here without a send, it was never tried. */
   const sendQueued = async ({ delivery, token }: ClaimedQueued, endpoint: StoredEndpoint | null, at: number) => {
     const { _id: deliveryId, body, createdAt, redelivery } = delivery;
     const end = async (errorKind: ErrorKind): Promise<void> => {
@@ -171,19 +171,19 @@ export const createDeliver = (dependencies: Dependencies) => {
     if (!endpoint) return end('endpoint_removed');
     if (!body) return end('erased');
     if (serverNow() - createdAt.getTime() > eventMaxAgeMs) return end('expired');
-    const aim = aimAt(endpoint, at);
-    if (!aim) return end('internal');
-    const held = { deliveryId, token, redelivery, queued: true };
-    if (!isFresh(aim)) return void (await deliveries.giveBack(deliveryId, token, held));
-    await dispatch.dispatch({ ...delivery, body }, held, aim);
+    const target = targetOf(endpoint, at);
+    if (!target) return end('internal');
+    const own = { deliveryId, token, redelivery, queued: true };
+    if (!isFresh(target)) return void (await deliveries.release(deliveryId, token, own));
+    await dispatch.dispatch({ ...delivery, body }, own, target);
   };
 
   return {
     /**
-     * Works a line off until it rests, beginning with what was just read if anything was. Answers when its last reading
-     * began: who asked for the line before that need not ask again.
+     * Sends a stream's events until nothing can be sent. `first` saves the first read. Returns when the last read began:
+     * a wake-up from before that has been served.
      */
-    deliverLine: async (key: string, endpointId: string, first?: OutboxReading): Promise<number> => {
+    deliverStream: async (key: string, endpointId: string, first?: OutboxReading): Promise<number> => {
       let at = first?.at ?? performance.now();
       let reading = first
         ? { ...first, endpoint: await endpoints.readForSending(endpointId) }
@@ -195,12 +195,12 @@ export const createDeliver = (dependencies: Dependencies) => {
       return at;
     },
 
-    /** Ends what is over the bound in a line whose head is being sent, which may take a while. */
-    trimLine: async ({ outbox }: OutboxReading, endpointId: string): Promise<void> => {
-      await endUnsent({ outbox, endpoint: await endpoints.readForSending(endpointId) }, endpointId);
+    /** Ends the events over the bound while the head is being sent, which may take a while. */
+    trimStream: async ({ outbox }: OutboxReading, endpointId: string): Promise<void> => {
+      await endUnsendable({ outbox, endpoint: await endpoints.readForSending(endpointId) }, endpointId);
     },
 
-    /** A test or a resend: outside the order and the pauses, claimed by compare-and-set. */
+    /** Delivers a test or a resend: outside the order and the pauses, claimed by compare-and-set. */
     deliverQueued: async (deliveryId: string): Promise<void> => {
       const queued = (await deliveries.readByIds([deliveryId])).get(deliveryId);
       if (queued?.outcome !== 'queued' || !(await slots.enter(queued.endpointId))) return;

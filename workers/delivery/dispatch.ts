@@ -12,17 +12,17 @@ import type { CountDelivery } from '../../src/service-metrics.ts';
 import type { Breaker } from './breaker.ts';
 import type { Sender, SendResult } from './send.ts';
 
-/** Past this, nothing of the request may be written; a claim this old is about to be swept away. */
+/** After this, nothing of the request may be written: a sweep is about to end a claim this old. */
 const WRITE_BEFORE_MS = 7_000;
 const RETRY_AFTER_MAX_S = 600;
-/** For so long a result is worth writing down: later, a sweep has ended the claim. */
+/** After this, recording a result is useless: a sweep has ended the claim. */
 const RECORD_FOR_MS = 10_000;
 const RECORD_AGAIN_MS = 200;
 
 export type Dispatched = Pick<Claim, 'eventId' | 'endpointId' | 'event' | 'conversationId' | 'body'>;
-export type Held = { deliveryId: string; token: string; redelivery: boolean; queued: boolean };
+export type HeldClaim = { deliveryId: string; token: string; redelivery: boolean; queued: boolean };
 /** The endpoint as read at `at` (monotonic, before the reading), and its secrets, opened before the claim. */
-export type Aim = { at: number; endpoint: StoredEndpoint; secrets: string[] };
+export type Target = { at: number; endpoint: StoredEndpoint; secrets: string[] };
 
 type Dependencies = {
   endpoints: EndpointStore;
@@ -33,11 +33,11 @@ type Dependencies = {
   logger: Logger;
 };
 
-/** Nothing was written, and nothing was learnt: the event is as unsent as before. */
+/** Nothing was written, and nothing was learnt: the event is pending as before. */
 const isUntried = ({ wrote, errorKind }: SendResult): boolean =>
   !wrote && (errorKind === 'too_late' || errorKind === 'shutdown');
 
-/** What is kept of a result. An untried one that could not be given back has been ended by others: any kind will do. */
+/** What is kept of a result. If a claim could not be released, somebody else has ended it: then the kind does not matter. */
 const toExchange = (result: SendResult): Exchange => {
   const { wrote: _wrote, retryAfterSeconds: _wish, errorKind, requestHeaders, ...kept } = result;
   const kind: ErrorKind | null = errorKind === 'too_late' || errorKind === 'shutdown' ? 'internal' : errorKind;
@@ -46,7 +46,7 @@ const toExchange = (result: SendResult): Exchange => {
 };
 
 const headersOf =
-  ({ event, eventId, body }: Dispatched, { secrets }: Aim, redelivery: boolean) =>
+  ({ event, eventId, body }: Dispatched, { secrets }: Target, redelivery: boolean) =>
   (timestamp: number): Record<string, string> => ({
     'Content-Type': 'application/json',
     'X-Factory-Event': event,
@@ -67,7 +67,7 @@ export const createDispatch = (dependencies: Dependencies) => {
     logger.info({ eventId, endpointId, event, conversationId, outcome, errorKind, status, ms }, 'delivery ended');
   };
 
-  /** Pauses are written before the outcome: whoever takes the line next must see them. */
+  /** Pauses are written before the outcome: whoever sends the next event must see them. */
   const pauseAsAsked = async (endpointId: string, { status, retryAfterSeconds }: SendResult): Promise<void> => {
     if (status === 410) return endpoints.pauseEndpoint(endpointId, { reason: 'gone', until: null });
     if ((status === 429 || status === 503) && retryAfterSeconds !== null && retryAfterSeconds > 0) {
@@ -76,7 +76,7 @@ export const createDispatch = (dependencies: Dependencies) => {
     }
   };
 
-  /** The send is over and will not be repeated; its record is, while MongoDB is away, since that is filtered on `sending`. */
+  /** The send is never repeated. Recording it is repeated while MongoDB is away: the write only matches `sending`. */
   const record = async (work: () => Promise<void>): Promise<void> => {
     const until = performance.now() + RECORD_FOR_MS;
     for (;;) {
@@ -92,21 +92,21 @@ export const createDispatch = (dependencies: Dependencies) => {
   return {
     logEnd,
 
-    /** 'ended': it has its outcome. 'untried': it is as unsent as before, and unclaimed. */
-    dispatch: async (claim: Dispatched, held: Held, aim: Aim): Promise<'ended' | 'untried'> => {
+    /** 'ended': it has its outcome. 'untried': it is pending as before, and unclaimed. */
+    dispatch: async (claim: Dispatched, own: HeldClaim, target: Target): Promise<'ended' | 'untried'> => {
       const { endpointId } = claim;
-      const { deliveryId, token } = held;
+      const { deliveryId, token } = own;
       const result = await sender.send({
         endpointId,
-        url: aim.endpoint.url,
+        url: target.endpoint.url,
         body: Buffer.from(claim.body),
-        headers: headersOf(claim, aim, held.redelivery),
-        notAfter: aim.at + WRITE_BEFORE_MS,
+        headers: headersOf(claim, target, own.redelivery),
+        notAfter: target.at + WRITE_BEFORE_MS,
       });
       breaker.record(endpointId, result);
       if (isUntried(result)) {
-        // Where it cannot be given back, a sweep or an erasure has ended it.
-        return (await deliveries.giveBack(deliveryId, token, held)) ? 'untried' : 'ended';
+        // If it cannot be released, a sweep or an erasure has ended it.
+        return (await deliveries.release(deliveryId, token, own)) ? 'untried' : 'ended';
       }
       const exchange = toExchange(result);
       await record(async () => {

@@ -1,10 +1,10 @@
-import { BACKLOG_MAX, endpointsOf, lineOf } from '../../src/deliveries/outbox.ts';
+import { BACKLOG_MAX, endpointsOf, pendingOf } from '../../src/deliveries/outbox.ts';
 import type { DeliveryQueue } from '../../src/deliveries/queue.ts';
 import type { DeliveryStore } from '../../src/deliveries/store.ts';
 import type { Logger } from '../../src/platform/logger.ts';
 import type { Deliver, OutboxReading } from './deliver.ts';
 
-type Line = { key: string | null; wokenAt: number };
+type Running = { key: string | null; wokenAt: number };
 
 type Dependencies = {
   deliveries: Pick<DeliveryStore, 'outbox'>;
@@ -14,68 +14,68 @@ type Dependencies = {
 };
 
 /**
- * Which lines this process is working on. A line runs once at a time; woken after its last reading began, it looks again
- * before it rests. What is woken here may be worked on elsewhere too: the claim decides. How many there can be at once
- * is bounded by the slots, which turn away what they cannot hold.
+ * The delivery streams that this process is working on. A stream runs once at a time. If it is woken after its last read
+ * began, it reads again before it stops. Another process may work on the same stream: the claim decides. The slots bound
+ * how many there are at once, and refuse the others.
  */
-export const createLines = ({ deliveries, deliver, deliveryQueue, logger }: Dependencies) => {
-  const active = new Map<string, Line>();
+export const createStreams = ({ deliveries, deliver, deliveryQueue, logger }: Dependencies) => {
+  const active = new Map<string, Running>();
   let idle: (() => void)[] = [];
   let closing = false;
 
-  const rest = (lineId: string): void => {
-    active.delete(lineId);
+  const stop = (streamId: string): void => {
+    active.delete(streamId);
     if (active.size === 0) for (const go of idle.splice(0)) go();
   };
 
-  /** Answers when the last reading began; after a failure, when this try did: a wake-up that came since counts. */
-  const runOnce = async (lineId: string, work: () => Promise<number>): Promise<number> => {
+  /** Returns when the last read began. After a failure, when this try began: a later wake-up still counts. */
+  const runOnce = async (streamId: string, work: () => Promise<number>): Promise<number> => {
     const startedAt = performance.now();
     try {
       return await work();
     } catch (cause) {
-      // What was claimed ends as `unknown` by the sweep, what was not is woken again by it.
-      logger.error({ err: cause, lineId }, 'a line failed');
+      // The sweep ends what was claimed as `unknown`, and wakes the stream again for the rest.
+      logger.error({ err: cause, streamId }, 'a delivery stream failed');
       return startedAt;
     }
   };
 
-  /** `work` answers when its last reading began. */
-  const run = async (lineId: string, line: Line, work: (again: boolean) => Promise<number>): Promise<void> => {
-    active.set(lineId, line);
-    let readAt = await runOnce(lineId, () => work(false));
-    while (readAt < line.wokenAt && !closing) readAt = await runOnce(lineId, () => work(true));
-    rest(lineId);
+  /** `work` returns when its last read began. */
+  const run = async (streamId: string, stream: Running, work: (again: boolean) => Promise<number>): Promise<void> => {
+    active.set(streamId, stream);
+    let readAt = await runOnce(streamId, () => work(false));
+    while (readAt < stream.wokenAt && !closing) readAt = await runOnce(streamId, () => work(true));
+    stop(streamId);
   };
 
-  const takeUp = (reading: OutboxReading, endpointId: string): void => {
+  const deliverFrom = (reading: OutboxReading, endpointId: string): void => {
     const { at, outbox } = reading;
-    const lineId = `${outbox._id}:${endpointId}`;
-    const running = active.get(lineId);
+    const streamId = `${outbox._id}:${endpointId}`;
+    const running = active.get(streamId);
     if (!running) {
-      void run(lineId, { key: outbox._id, wokenAt: at }, (again) =>
-        deliver.deliverLine(outbox._id, endpointId, again ? undefined : reading),
+      void run(streamId, { key: outbox._id, wokenAt: at }, (again) =>
+        deliver.deliverStream(outbox._id, endpointId, again ? undefined : reading),
       );
       return;
     }
-    // Readings that began in this order may end in another.
+    // Reads that began in this order may end in another.
     running.wokenAt = Math.max(running.wokenAt, at);
-    const trimId = `${lineId}:trim`;
-    if (lineOf(outbox, endpointId).length <= BACKLOG_MAX + 1 || active.has(trimId)) return;
+    const trimId = `${streamId}:trim`;
+    if (pendingOf(outbox, endpointId).length <= BACKLOG_MAX + 1 || active.has(trimId)) return;
     void run(trimId, { key: null, wokenAt: at }, async () => {
-      await deliver.trimLine(reading, endpointId);
+      await deliver.trimStream(reading, endpointId);
       return at;
     });
   };
 
   return {
-    /** Takes the conversations' lines up. Resolves once they are in hand, not once they are sent. */
+    /** Starts the streams of these conversations. Resolves once they are started, not once they are sent. */
     wake: async (keys: string[]): Promise<void> => {
       const at = performance.now();
       const outboxes = await Promise.all(keys.map((key) => deliveries.outbox.read(key)));
       if (closing) return;
       for (const outbox of outboxes) {
-        if (outbox) for (const endpointId of endpointsOf(outbox)) takeUp({ at, outbox }, endpointId);
+        if (outbox) for (const endpointId of endpointsOf(outbox)) deliverFrom({ at, outbox }, endpointId);
       }
     },
 
@@ -91,7 +91,7 @@ export const createLines = ({ deliveries, deliver, deliveryQueue, logger }: Depe
       return active.size;
     },
 
-    /** Starts nothing new, waits for what is under way, and asks others to go on with what is left. */
+    /** Starts nothing new, waits for what is in flight, and wakes other processes for what is left. */
     close: async (): Promise<void> => {
       closing = true;
       const keys = new Set([...active.values()].flatMap(({ key }) => key ?? []));
@@ -101,4 +101,4 @@ export const createLines = ({ deliveries, deliver, deliveryQueue, logger }: Depe
   };
 };
 
-export type Lines = ReturnType<typeof createLines>;
+export type Streams = ReturnType<typeof createStreams>;

@@ -12,7 +12,7 @@ import { type BreakerOptions, createBreaker } from './breaker.ts';
 import { createDeliver } from './deliver.ts';
 import { createDispatch } from './dispatch.ts';
 import { endpointShare } from './endpoint-share.ts';
-import { createLines } from './streams.ts';
+import { createStreams } from './streams.ts';
 import { createSender, type SenderOptions } from './send.ts';
 
 type Options = {
@@ -54,19 +54,23 @@ export const openDeliveryWorker = async ({ config, logger, lifecycle, sending = 
     eventMaxAgeMs,
     logger,
   });
-  const lines = lifecycle.add('lines', createLines({ deliveries, deliver, deliveryQueue, logger }), (opened) => {
-    slots.close();
-    return opened.close();
-  });
+  const streams = lifecycle.add(
+    'delivery streams',
+    createStreams({ deliveries, deliver, deliveryQueue, logger }),
+    (opened) => {
+      slots.close();
+      return opened.close();
+    },
+  );
 
   const process = async (data: unknown): Promise<void> => {
     const { conversations: keys, deliveries: ids } = WakeUpJob.parse(data);
-    for (const deliveryId of ids) lines.wakeDelivery(deliveryId);
-    await lines.wake(keys);
+    for (const deliveryId of ids) streams.wakeDelivery(deliveryId);
+    await streams.wake(keys);
   };
   const shared = { service, config, logger, lifecycle };
   await openQueueWorkers({ queue: DELIVERIES_QUEUE, concurrency: 8, maxStalledCount: 0, process }, shared);
-  const resting = (): string[] => [...breaker.resting(), ...slots.saturated()];
-  const healthPort = await openWorkerDuties(shared, { metrics, countDelivery, resting });
+  const suspended = (): string[] => [...breaker.suspended(), ...slots.saturated()];
+  const healthPort = await openWorkerDuties(shared, { metrics, countDelivery, suspended });
   return { ...service, healthPort };
 };

@@ -55,9 +55,9 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
 
   const announceEnd = (
     { conversationId, assistantId, channel, waiting }: AnswerableConversation,
-    { end, reply, mark }: EndedTurn,
+    { end, reply, finished }: EndedTurn,
   ): void => {
-    const turn = waiting.find(({ turnId }) => turnId === mark.turnId);
+    const turn = waiting.find(({ turnId }) => turnId === finished.turnId);
     if (!turn) return;
     const { turnId, replyTo, language, acceptedAt } = turn;
     const ms = serverNow() - acceptedAt.getTime();
@@ -70,7 +70,7 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
         assistantId,
         channel,
         language,
-        seq: mark.seq,
+        seq: finished.seq,
         end: end.kind,
         ...(end.kind === 'handoff' && { reason: end.reason }),
         ...(end.kind === 'answered' && { why: end.answer.why }),
