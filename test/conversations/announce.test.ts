@@ -1,12 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { StoredConversation } from '../src/conversations/conversation.ts';
-import { DELIVERIES_QUEUE, type WakeUpJob } from '../src/deliveries/queue.ts';
-import { createLogger } from '../src/platform/logger.ts';
-import { openQueues, type PartitionedQueue } from '../src/platform/queue.ts';
-import { anAssistant, aTurn } from './support/builders.ts';
-import { eventually } from './support/eventually.ts';
-import { useStack } from './support/stack.ts';
+import type { StoredConversation } from '../../src/conversations/conversation.ts';
+import { DELIVERIES_QUEUE, type WakeUpJob } from '../../src/deliveries/queue.ts';
+import { createLogger } from '../../src/platform/logger.ts';
+import { openQueues, type PartitionedQueue } from '../../src/platform/queue.ts';
+import { anAssistant, aTurn } from '../support/builders.ts';
+import { eventually } from '../support/eventually.ts';
+import { useStack } from '../support/stack.ts';
 
 // Without a delivery worker, every wake-up stays in the queue, and nothing is sent to the endpoint.
 const stack = useStack({ deliveryWorkers: 0 });
