@@ -1,5 +1,6 @@
 import { InvalidArgumentError } from 'commander';
 import { isUuid } from '../../src/platform/ids.ts';
+import { parseWholeNumber } from '../../src/platform/whole-number.ts';
 import { nothingUnder } from './failure.ts';
 
 /** Parsers of what people type: each throws what Commander reports as a usage error. */
@@ -7,10 +8,8 @@ import { nothingUnder } from './failure.ts';
 export const wholeNumber =
   (min: number, max: number) =>
   (value: string): number => {
-    const number = Number(value);
-    if (!/^\d{1,12}$/.test(value) || number < min || number > max) {
-      throw new InvalidArgumentError(`It must be a whole number from ${min} to ${max}.`);
-    }
+    const number = parseWholeNumber(value, min, max);
+    if (number === null) throw new InvalidArgumentError(`It must be a whole number from ${min} to ${max}.`);
     return number;
   };
 

@@ -1,6 +1,6 @@
 import { type Command, Option } from 'commander';
 import { type Status, STATUSES, type StoredConversation } from '../../src/conversations/conversation.ts';
-import { encodePosition, HISTORY_MAX } from '../../src/conversations/history.ts';
+import { HISTORY_MAX, historyCursor } from '../../src/conversations/history.ts';
 import { toHistoryView, toView } from '../../src/conversations/view.ts';
 import { ASSISTANT_OPTION, example, wholeNumber } from './arguments.ts';
 import { getAssistant } from './assistant.ts';
@@ -23,7 +23,7 @@ export const findConversation = async (
 const showHistory = async (opened: Opened, conversationId: string): Promise<Answer> => {
   const conversation = await findConversation(opened, conversationId);
   const page = await opened.conversations.history.readPage(conversation, { limit: HISTORY_MAX });
-  const view = toHistoryView(conversation, page, page.next && encodePosition(page.next));
+  const view = toHistoryView(conversation, page, page.next && historyCursor.encode(page.next));
   const { messages, tags, hasMore, nextCursor: _cursor, ...facts } = view;
   const lines = messages.map(
     ({ seq, createdAt, role, content }) => `${seq ?? '…'}  ${timeOf(createdAt)}  ${role}: ${plain(content)}`,

@@ -1,4 +1,6 @@
 import type { Connection } from 'mongoose';
+import * as z from 'zod';
+import { createCursor } from '../platform/cursor.ts';
 import { collectionOf, createReader } from '../platform/mongo.ts';
 import {
   conversationModels,
@@ -14,25 +16,12 @@ export const HISTORY_MAX = 1000;
 export type NumberedMessage = Message & { seq: number | null };
 
 /** Where a page of history ended: after the `index`-th message of `seq`, and perhaps after one still waiting. */
-export type HistoryPosition = { seq: number; index: number; waitingAfter: string | null };
+const HistoryPosition = z.object({ seq: z.int(), index: z.int(), waitingAfter: z.string().nullable() });
+export type HistoryPosition = z.infer<typeof HistoryPosition>;
 
 const START: HistoryPosition = { seq: 0, index: -1, waitingAfter: null };
 
-export const encodePosition = ({ seq, index, waitingAfter }: HistoryPosition): string =>
-  Buffer.from(JSON.stringify([seq, index, waitingAfter])).toString('base64url');
-
-export const decodePosition = (cursor: string): HistoryPosition | null => {
-  try {
-    const [seq, index, waitingAfter] = JSON.parse(Buffer.from(cursor, 'base64url').toString()) as unknown[];
-    const valid =
-      Number.isSafeInteger(seq) &&
-      Number.isSafeInteger(index) &&
-      (waitingAfter === null || typeof waitingAfter === 'string');
-    return valid ? { seq: seq as number, index: index as number, waitingAfter: waitingAfter } : null;
-  } catch {
-    return null;
-  }
-};
+export const historyCursor = createCursor(HistoryPosition);
 
 export type HistoryPage = { messages: NumberedMessage[]; hasMore: boolean; next: HistoryPosition | null };
 

@@ -2,30 +2,24 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type Request, type RequestHandler, type Response, Router } from 'express';
 import * as z from 'zod';
 import { type Access, callerOf } from '../assistants/access.ts';
-import { invalid, notFound } from '../platform/errors.ts';
+import { createTimeCursor, cursor } from '../platform/cursor.ts';
+import { notFound } from '../platform/errors.ts';
 import { methodNotAllowed } from '../platform/http.ts';
 import { conversationKeyOf } from '../platform/ids.ts';
 import { jsonBody } from '../platform/json-body.ts';
 import type { BeforeWriting } from '../platform/mongo-silence.ts';
 import { validate } from '../platform/validation.ts';
+import { wholeNumber } from '../platform/whole-number.ts';
 import { toEscalationView, toHistoryView, toListView } from './view.ts';
 import type { StoredConversation } from './conversation.ts';
-import { decodePosition, encodePosition, HISTORY_MAX } from './history.ts';
+import { HISTORY_MAX, historyCursor } from './history.ts';
 import type { ConversationStore } from './store.ts';
 
 const LOOK_EVERY_MS = 200;
 
-const wholeNumber = (min: number, max: number) =>
-  z
-    .string()
-    .regex(/^\d{1,15}$/, `must be a whole number from ${min} to ${max}`)
-    .transform(Number)
-    .refine((value) => value >= min && value <= max, `must be a whole number from ${min} to ${max}`)
-    .meta({ override: { type: 'integer', minimum: min, maximum: max, pattern: undefined } });
-
 export const HistoryQuery = z.object({
   limit: wholeNumber(1, HISTORY_MAX).optional(),
-  cursor: z.string().max(500).optional(),
+  cursor: cursor.optional(),
   after_seq: wholeNumber(0, Number.MAX_SAFE_INTEGER).optional(),
   wait: wholeNumber(0, 25).optional(),
 });
@@ -34,7 +28,7 @@ export const ListQuery = z.object({
   session_id: z.string().min(1).optional(),
   updated_after: z.iso.datetime({ offset: true }).optional(),
   limit: wholeNumber(1, 100).optional(),
-  cursor: z.string().max(500).optional(),
+  cursor: cursor.optional(),
 });
 
 export const EscalateRequest = z
@@ -49,16 +43,7 @@ export const EscalateRequest = z
   })
   .meta({ id: 'EscalateRequest' });
 
-const badCursor = () => invalid('cursor', 'invalid', 'is not a cursor of this list');
-
-const encodeAfter = ({ updatedAt, key }: { updatedAt: Date; key: string }): string =>
-  Buffer.from(`${updatedAt.getTime()} ${key}`).toString('base64url');
-
-const decodeAfter = (cursor: string): { updatedAt: Date; key: string } => {
-  const match = /^(\d{1,15}) ([0-9a-f]{32})$/.exec(Buffer.from(cursor, 'base64url').toString());
-  if (!match) throw badCursor();
-  return { updatedAt: new Date(Number(match[1])), key: match[2] as string };
-};
+const listCursor = createTimeCursor(/^[0-9a-f]{32}$/);
 
 type Dependencies = {
   access: Access;
@@ -106,8 +91,7 @@ export const conversationRoutes = ({
 
   const readHistory: RequestHandler = async (req, res) => {
     const { limit, cursor, after_seq, wait = 0 } = validate(HistoryQuery, req.query);
-    const position = cursor === undefined ? undefined : decodePosition(cursor);
-    if (position === null) throw badCursor();
+    const position = cursor === undefined ? undefined : historyCursor.decode(cursor);
     const read = await getOwn(req, res);
     const newerOnly = after_seq !== undefined;
     const conversation = newerOnly ? await waitForNewer(read, { afterSeq: after_seq, waitMs: wait * 1000, res }) : read;
@@ -118,7 +102,7 @@ export const conversationRoutes = ({
       ...(limit !== undefined && { limit }),
       finalOnly: newerOnly,
     });
-    res.json(toHistoryView(conversation, page, page.next && encodePosition(page.next)));
+    res.json(toHistoryView(conversation, page, page.next && historyCursor.encode(page.next)));
   };
 
   const list: RequestHandler = async (req, res) => {
@@ -131,9 +115,9 @@ export const conversationRoutes = ({
       }),
       ...(updated_after !== undefined && { updatedAfter: new Date(updated_after) }),
       ...(limit !== undefined && { limit }),
-      ...(cursor !== undefined && { after: decodeAfter(cursor) }),
+      ...(cursor !== undefined && { after: listCursor.decode(cursor) }),
     });
-    res.json(toListView(rows, next && encodeAfter(next)));
+    res.json(toListView(rows, next && listCursor.encode(next)));
   };
 
   const escalate: RequestHandler = async (req, res) => {

@@ -39,7 +39,7 @@ export type FoundTurn =
   | { state: 'waiting'; conversation: StoredConversation; head: boolean }
   | { state: 'finished'; conversation: StoredConversation; turn: RecentTurn };
 
-export type ConversationList = { conversations: StoredConversation[]; next: { updatedAt: Date; key: string } | null };
+export type ConversationList = { conversations: StoredConversation[]; next: { at: Date; id: string } | null };
 
 type Dependencies = {
   connection: Connection;
@@ -131,7 +131,7 @@ export const createConversationStore = (dependencies: Dependencies) => {
       /** One session's conversation, by its key. */
       key?: string;
       updatedAfter?: Date;
-      after?: { updatedAt: Date; key: string };
+      after?: { at: Date; id: string };
       limit?: number;
     }): Promise<ConversationList> => {
       const { assistantId, key, updatedAfter, after, limit = LIST_MAX } = filter;
@@ -139,7 +139,7 @@ export const createConversationStore = (dependencies: Dependencies) => {
       if (updatedAfter) query.updatedAt = { $gt: updatedAfter };
       if (key !== undefined) query._id = key;
       if (after) {
-        query.$or = [{ updatedAt: { $gt: after.updatedAt } }, { updatedAt: after.updatedAt, _id: { $gt: after.key } }];
+        query.$or = [{ updatedAt: { $gt: after.at } }, { updatedAt: after.at, _id: { $gt: after.id } }];
       }
       const rows = await conversations
         .find(query, { projection: { ...WITHOUT_EVENTS, texts: 0, recent: 0, waiting: 0 } })
@@ -148,7 +148,7 @@ export const createConversationStore = (dependencies: Dependencies) => {
         .toArray();
       const page = rows.slice(0, limit);
       const last = rows.length > limit ? page.at(-1) : undefined;
-      return { conversations: page, next: last ? { updatedAt: last.updatedAt, key: last._id } : null };
+      return { conversations: page, next: last ? { at: last.updatedAt, id: last._id } : null };
     },
   };
 };

@@ -1,6 +1,6 @@
 import { deliveryIdOf, type Outcome } from './delivery.ts';
 import { type DeliveryRow, toDeliveryRow } from './view.ts';
-import { type DeliveryFilter, decodePosition, encodePosition, type ListRecords, sizeOf } from './record-list.ts';
+import { type DeliveryFilter, deliveryCursor, type ListRecords, sizeOf } from './record-list.ts';
 import type { OutboxEvent } from '../conversations/conversation.ts';
 import { pendingOf, type Outbox } from './outbox.ts';
 import type { Pending } from './pending.ts';
@@ -57,7 +57,7 @@ const newestFirst = (a: DeliveryRow, b: DeliveryRow): number =>
 
 const matches = (row: DeliveryRow, filter: DeliveryFilter): boolean => {
   const { from, to, cursor } = filter;
-  const after = cursor === undefined ? null : decodePosition(cursor);
+  const after = cursor === undefined ? null : deliveryCursor.decode(cursor);
   return (
     (['endpointId', 'conversationId', 'event', 'eventId'] as const).every(
       (name) => filter[name] === undefined || filter[name] === row[name],
@@ -65,8 +65,8 @@ const matches = (row: DeliveryRow, filter: DeliveryFilter): boolean => {
     (!from || row.createdAt >= from) &&
     (!to || row.createdAt < to) &&
     (!after ||
-      row.createdAt < after.createdAt ||
-      (row.createdAt.getTime() === after.createdAt.getTime() && row.deliveryId < after.id))
+      row.createdAt < after.at ||
+      (row.createdAt.getTime() === after.at.getTime() && row.deliveryId < after.id))
   );
 };
 
@@ -98,7 +98,7 @@ export const createDeliveryList = ({ listRecords, readOutcomes, pending }: Depen
     const more = rows.length > size || records.nextCursor !== null;
     return {
       deliveries: page,
-      nextCursor: more && last ? encodePosition({ createdAt: last.createdAt, id: last.deliveryId }) : null,
+      nextCursor: more && last ? deliveryCursor.encode({ at: last.createdAt, id: last.deliveryId }) : null,
     };
   };
 };

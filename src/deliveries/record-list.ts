@@ -1,4 +1,5 @@
 import type { mongo } from 'mongoose';
+import { createTimeCursor } from '../platform/cursor.ts';
 import { invalid } from '../platform/errors.ts';
 import { endsWithin, ranOutOfTime } from '../platform/mongo.ts';
 import type { Outcome, StoredDelivery } from './delivery.ts';
@@ -24,23 +25,13 @@ export type DeliveryFilter = {
   cursor?: string;
 };
 
-/** A place in a list ordered by `createdAt` and id, newest first. */
-export type Position = { createdAt: Date; id: string };
-
-export const encodePosition = ({ createdAt, id }: Position): string =>
-  Buffer.from(`${createdAt.getTime()} ${id}`).toString('base64url');
-
-export const decodePosition = (cursor: string): Position => {
-  const match = /^(\d{1,15}) ([\w:.-]{1,200})$/.exec(Buffer.from(cursor, 'base64url').toString());
-  if (!match) throw invalid('cursor', 'invalid', 'is not a cursor of this list');
-  return { createdAt: new Date(Number(match[1])), id: match[2] as string };
-};
+export const deliveryCursor = createTimeCursor(/^[\w:.-]{1,200}$/);
 
 export const sizeOf = ({ limit = LIST_DEFAULT }: DeliveryFilter): number => Math.min(Math.max(1, limit), LIST_MAX);
 
 /** A cursor's time bounds the index; what shares that very time is told apart by the id. */
-const lateBound = (to: Date | undefined, after: Position | null) =>
-  after && (!to || after.createdAt < to) ? { $lte: after.createdAt } : to && { $lt: to };
+const lateBound = (to: Date | undefined, after: { at: Date } | null) =>
+  after && (!to || after.at < to) ? { $lte: after.at } : to && { $lt: to };
 
 /** What is under way is few, wherever it is; no other index would find them without reading all that is not. */
 export const IN_FLIGHT = { queued: 'createdAt_1', sending: 'claimedAt_1' };
@@ -56,7 +47,7 @@ const queryOf = (filter: DeliveryFilter): Record<string, unknown> => {
   const exact = Object.entries({ endpointId, conversationId, outcome, status }).filter(
     ([, value]) => value !== undefined,
   );
-  const after = cursor === undefined ? null : decodePosition(cursor);
+  const after = cursor === undefined ? null : deliveryCursor.decode(cursor);
   return {
     assistantId,
     event: kind,
@@ -65,7 +56,7 @@ const queryOf = (filter: DeliveryFilter): Record<string, unknown> => {
     ...(eventId !== undefined && { _id: { $gte: eventId, $lt: `${eventId};` } }),
     ...((from || to || after) && { createdAt: { ...(from && { $gte: from }), ...lateBound(to, after) } }),
     ...(after && {
-      $or: [{ createdAt: { $lt: after.createdAt } }, { createdAt: after.createdAt, _id: { $lt: after.id } }],
+      $or: [{ createdAt: { $lt: after.at } }, { createdAt: after.at, _id: { $lt: after.id } }],
     }),
   };
 };
@@ -115,7 +106,7 @@ export const createRecordList = (deliveries: mongo.Collection<StoredDelivery>) =
     const last = rows.length > size ? page.at(-1) : undefined;
     return {
       deliveries: page,
-      nextCursor: last ? encodePosition({ createdAt: last.createdAt, id: last._id }) : null,
+      nextCursor: last ? deliveryCursor.encode({ at: last.createdAt, id: last._id }) : null,
     };
   };
 };

@@ -1,8 +1,10 @@
 import * as z from 'zod';
 import type { Audit } from '../operators/audit.ts';
 import { AUDIT_DAYS } from '../operators/audit.ts';
+import { cursor } from '../platform/cursor.ts';
+import { wholeNumber } from '../platform/whole-number.ts';
 import { type Handled, handled, operation } from './operation.ts';
-import { cursor, decodePlace, encodePlace, given, nextCursor, time, uuid, wholeNumber } from './wire.ts';
+import { given, nextCursor, placeCursor, time, uuid } from './wire.ts';
 
 const LINES = 50;
 
@@ -43,8 +45,8 @@ export const auditRoutes = ({ audit }: { audit: Audit }): Handled[] => [
     const { lines, next } = await audit.list({
       ...given(exact),
       limit,
-      ...(from !== undefined && { after: decodePlace(from) }),
+      ...(from !== undefined && { after: placeCursor.decode(from) }),
     });
-    return { lines, nextCursor: next && encodePlace(next) };
+    return { lines, nextCursor: next && placeCursor.encode(next) };
   }),
 ];

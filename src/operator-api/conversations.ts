@@ -1,15 +1,17 @@
 import * as z from 'zod';
 import { STATUSES, type StoredConversation } from '../conversations/conversation.ts';
-import { decodePosition, encodePosition, HISTORY_MAX } from '../conversations/history.ts';
+import { HISTORY_MAX, historyCursor } from '../conversations/history.ts';
 import { EscalateRequest } from '../conversations/routes.ts';
 import type { ConversationStore } from '../conversations/store.ts';
 import { ConversationView, HistoryView, MessageView, toHistoryView, toView } from '../conversations/view.ts';
-import { invalid, notFound } from '../platform/errors.ts';
+import { cursor } from '../platform/cursor.ts';
+import { notFound } from '../platform/errors.ts';
 import { validate } from '../platform/validation.ts';
+import { wholeNumber } from '../platform/whole-number.ts';
 import type { Inbox } from '../operators/inbox.ts';
 import { MessageText } from '../turns/turn.ts';
 import { type Handled, handled, operation } from './operation.ts';
-import { cursor, decodePlace, encodePlace, given, line, nextCursor, uuid, wholeNumber } from './wire.ts';
+import { given, line, nextCursor, placeCursor, uuid } from './wire.ts';
 
 const CONVERSATIONS = 50;
 const MESSAGES = 200;
@@ -144,14 +146,13 @@ export const inboxRoutes = ({ conversations, inbox }: Dependencies): Handled[] =
   return [
     handled(conversationOperations.list, async ({ params: { id = '' }, query }) => {
       const { cursor: from, limit = CONVERSATIONS, ...filter } = query;
-      const after = from === undefined ? {} : { after: decodePlace(from) };
+      const after = from === undefined ? {} : { after: placeCursor.decode(from) };
       const page = await inbox.list({ assistantId: id, limit, ...given(filter), ...after });
-      return { conversations: page.conversations.map(toView), nextCursor: page.next && encodePlace(page.next) };
+      return { conversations: page.conversations.map(toView), nextCursor: page.next && placeCursor.encode(page.next) };
     }),
 
     handled(conversationOperations.read, async ({ params: { id = '' }, query: { cursor: at, afterSeq, limit } }) => {
-      const position = at === undefined ? undefined : decodePosition(at);
-      if (position === null) throw invalid('cursor', 'invalid', 'is not a cursor of this list');
+      const position = at === undefined ? undefined : historyCursor.decode(at);
       const conversation = await conversations.findById(id);
       if (!conversation) throw notFound();
       const newer =
@@ -161,7 +162,7 @@ export const inboxRoutes = ({ conversations, inbox }: Dependencies): Handled[] =
         ...(from && { from }),
         limit: limit ?? MESSAGES,
       });
-      const view = toHistoryView(conversation, page, page.next && encodePosition(page.next));
+      const view = toHistoryView(conversation, page, page.next && historyCursor.encode(page.next));
       const { assistantId, leadBecause } = conversation;
       const messages = view.messages.map((message, index) => ({ ...message, why: page.messages[index]?.why ?? null }));
       return { ...view, assistantId, leadBecause, messages };

@@ -6,9 +6,11 @@ import { EventKind } from '../webhooks/event.ts';
 import { LIST_MAX } from '../deliveries/record-list.ts';
 import type { DeliveryQueue } from '../deliveries/queue.ts';
 import type { DeliveryStore } from '../deliveries/store.ts';
+import { cursor } from '../platform/cursor.ts';
 import { invalid } from '../platform/errors.ts';
+import { wholeNumber } from '../platform/whole-number.ts';
 import { type Handled, handled, operation } from './operation.ts';
-import { cursor, given, nextCursor, time, uuid, wholeNumber } from './wire.ts';
+import { given, nextCursor, time, uuid } from './wire.ts';
 
 const tag = 'Operators';
 const audience = 'owners';

@@ -1,0 +1,36 @@
+import * as z from 'zod';
+import { invalid } from './errors.ts';
+
+/** What the schema of a query takes; `decode` tells whether it is a cursor of ours. */
+export const cursor = z.string().max(500);
+
+/** The cursor of one list: a position, opaque to callers. Whatever the schema does not take is 422. */
+export const createCursor = <Position>(schema: z.ZodType<Position>) => ({
+  encode: (position: Position): string => Buffer.from(JSON.stringify(position)).toString('base64url'),
+
+  decode: (text: string): Position => {
+    try {
+      return schema.parse(JSON.parse(Buffer.from(text, 'base64url').toString()));
+    } catch {
+      throw invalid('cursor', 'invalid', 'is not a cursor of this list');
+    }
+  },
+});
+
+type Position = { at: Date; id: string };
+
+/** The latest time that a Date holds. */
+const LATEST_MS = 8_640_000_000_000_000;
+
+/** The cursor of a list ordered by a time and, within one time, by an id. */
+export const createTimeCursor = (id: RegExp) => {
+  const cursors = createCursor(z.tuple([z.int().min(0).max(LATEST_MS), z.string().regex(id)]));
+  return {
+    encode: (position: Position): string => cursors.encode([position.at.getTime(), position.id]),
+
+    decode: (text: string): Position => {
+      const [ms, lastId] = cursors.decode(text);
+      return { at: new Date(ms), id: lastId };
+    },
+  };
+};
