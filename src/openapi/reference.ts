@@ -1,26 +1,12 @@
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
-import { type RequestHandler, Router } from 'express';
-import helmet from 'helmet';
+import { Router } from 'express';
 import { methodNotAllowed } from '../platform/http.ts';
+import { pageHeaders } from '../platform/page-headers.ts';
 import type { ApiDocument } from './document.ts';
 import { referencePage, STYLE_HASH } from './reference/page.ts';
 
-const headersFor = (tls: boolean): RequestHandler =>
-  helmet({
-    strictTransportSecurity: tls,
-    contentSecurityPolicy: {
-      useDefaults: false,
-      directives: {
-        defaultSrc: ["'none'"],
-        styleSrc: [STYLE_HASH],
-        imgSrc: ['data:'],
-        baseUri: ["'none'"],
-        formAction: ["'none'"],
-        frameAncestors: ["'none'"],
-      },
-    },
-  });
+const POLICY = { styleSrc: [STYLE_HASH], imgSrc: ['data:'], baseUri: ["'none'"], formAction: ["'none'"] };
 
 /** `/docs`: the document to read. Made when it is first asked for, and kept, also compressed: it is some hundred kB. */
 export const referenceRoutes = (document: ApiDocument, { tls }: { tls: boolean }): Router => {
@@ -32,7 +18,7 @@ export const referenceRoutes = (document: ApiDocument, { tls }: { tls: boolean }
   const router = Router({ caseSensitive: true });
   router
     .route('/docs')
-    .get(headersFor(tls), async (req, res) => {
+    .get(pageHeaders(tls, POLICY), async (req, res) => {
       made ??= make();
       const { plain, compressed } = await made;
       res.vary('Accept-Encoding').type('html');

@@ -7,9 +7,9 @@ import type { OperatorAccess } from '../operators/access.ts';
 import { notFound } from '../platform/errors.ts';
 import { methodNotAllowed } from '../platform/http.ts';
 import type { PartitionedQueue } from '../platform/queue.ts';
+import { OWN_ORIGIN, pageHeaders } from '../platform/page-headers.ts';
 import { TURNS_QUEUE, type TurnsJob } from '../turns/queue.ts';
 import { QuietAdapter } from './board-failure.ts';
-import { pageHeaders } from './page-headers.ts';
 
 export const BOARD_PATH = '/operator/queues';
 
@@ -92,6 +92,7 @@ const withOurErrors =
   };
 
 const POLICY = {
+  ...OWN_ORIGIN,
   styleSrc: ["'self'", "'unsafe-inline'"], // the board sets styles on its elements
   baseUri: ["'self'"],
   formAction: ["'none'"],

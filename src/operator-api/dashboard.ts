@@ -6,7 +6,7 @@ import { extname, join } from 'node:path';
 import express, { type RequestHandler, type Response, Router } from 'express';
 import helmet from 'helmet';
 import type { Logger } from '../platform/logger.ts';
-import { pageHeaders } from './page-headers.ts';
+import { OWN_ORIGIN, pageHeaders } from '../platform/page-headers.ts';
 
 export const DASHBOARD_PATH = '/operator';
 const BUILT = join(import.meta.dirname, '../../dashboard/dist');
@@ -23,6 +23,7 @@ const CODINGS = [
 const nonceOf = (res: ServerResponse): string => (res as Response).locals.nonce as string;
 
 const POLICY = {
+  ...OWN_ORIGIN,
   styleSrc: ["'self'", (_req: unknown, res: ServerResponse) => `'nonce-${nonceOf(res)}'`],
   baseUri: ["'none'"],
   formAction: ["'self'"],
