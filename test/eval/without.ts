@@ -3,9 +3,9 @@ import { registerHooks, stripTypeScriptTypes } from 'node:module';
 
 /** Loaded before anything else (`node --import`): the engine without a part of it, named by WITHOUT. */
 const PARTS: Record<string, [file: string, change: (source: string) => string][]> = {
-  'words of trade': [['concepts-trade.ts', () => 'export const TRADE = {};']],
-  'words of services': [['concepts-service.ts', () => 'export const SERVICE = {};']],
-  'words of software': [['concepts-software.ts', () => 'export const SOFTWARE = {};']],
+  'words of trade': [['concepts-trade.json', () => '{}']],
+  'words of services': [['concepts-service.json', () => '{}']],
+  'words of software': [['concepts-software.json', () => '{}']],
   'all concepts': [
     [
       'concepts.ts',
@@ -17,7 +17,7 @@ const PARTS: Record<string, [file: string, change: (source: string) => string][]
   'concepts of misspelt words': [
     ['concepts.ts', (source) => source.replace('if (word.length < SHORTEST_FUZZY) return null;', 'return null;')],
   ],
-  'filler words': [['fillers.ts', () => 'export const FILLERS = {};']],
+  'filler words': [['fillers.json', () => '{}']],
 };
 
 export const PART_NAMES = Object.keys(PARTS);
@@ -33,6 +33,7 @@ if (without) {
       const before = readFileSync(new URL(url), 'utf8');
       const source = change(before);
       if (source === before) throw new Error(`${url} has changed: nothing was taken out of it`);
+      if (url.endsWith('.json')) return { ...loaded, source };
       return { ...loaded, source: stripTypeScriptTypes(source), format: 'module' };
     },
   });

@@ -1,15 +1,16 @@
 import { LRUCache } from 'lru-cache';
 import SearchableMap from 'minisearch/SearchableMap';
-import { SERVICE } from './concepts-service.ts';
-import { SOFTWARE } from './concepts-software.ts';
-import { TRADE } from './concepts-trade.ts';
+import service from './concepts-service.json' with { type: 'json' };
+import software from './concepts-software.json' with { type: 'json' };
+import trade from './concepts-trade.json' with { type: 'json' };
 
 /**
  * What a word means whatever its language: `versand`, `shipping` and `envío` are one concept, so that other words than
  * the stored ones, and other languages, find their answer. In the tables `*` stands for any ending, `_` for a space;
- * words are folded; a word belongs to the first concept that names it.
+ * words are folded; a word belongs to the first concept that names it. `trade`: buying, paying, sending, returning;
+ * `service`: time, place, people, appointments, health; `software`: accounts, plans, data and what goes wrong with them.
  */
-const CONCEPTS: Readonly<Record<string, string>> = { ...TRADE, ...SERVICE, ...SOFTWARE };
+const CONCEPTS: Readonly<Record<string, string>> = { ...trade, ...service, ...software };
 
 /** What usually goes with what: a car wants to be parked, a day asks for opening hours. Looser than a concept. */
 const RELATED: Readonly<Record<string, readonly string[]>> = {

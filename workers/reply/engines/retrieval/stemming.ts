@@ -50,7 +50,13 @@ import { stopwords as turkishStops } from '@orama/stopwords/turkish';
 import { stopwords as ukrainianStops } from '@orama/stopwords/ukrainian';
 import { fold } from '../../../../src/language/fold.ts';
 import { LEXICON } from '../../../../src/language/lexicon.ts';
-import { FILLERS } from './fillers.ts';
+import fillerWords from './fillers.json' with { type: 'json' };
+
+/**
+ * Words that fill a question without saying what it is about; no stop word list has them, because in other texts they
+ * mean something. Folded. A word that stands for a concept is never a filler.
+ */
+const FILLERS: Readonly<Record<string, string>> = fillerWords;
 
 type Stemming = { stem: (word: string) => string; stopWords: ReadonlySet<string> };
 
