@@ -1,7 +1,7 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { beforeEach, expect, onTestFinished, test } from 'vitest';
-import { byLetters, type EmbeddingsService, openEmbeddingsService } from '../support/embeddings.ts';
+import { byLetters, type EmbeddingsService, openEmbeddingsService } from '../support/provider.ts';
 import { eventually } from '../support/eventually.ts';
 import { anEmbedder, dot } from '../support/semantic.ts';
 
@@ -62,16 +62,16 @@ test('many passages go in requests of bounded size', async () => {
 });
 
 test.each([
-  ['fails', (response) => response.writeHead(500).end('secret inner words')],
-  ['does not speak JSON', (response) => response.writeHead(200).end('<html>')],
-  ['speaks another JSON', (response) => response.writeHead(200).end('{"vectors":[]}')],
-  ['gives too few', (response) => response.writeHead(200).end('{"data":[]}')],
+  ['fails', ({ response }) => response.writeHead(500).end('secret inner words')],
+  ['does not speak JSON', ({ response }) => response.writeHead(200).end('<html>')],
+  ['speaks another JSON', ({ response }) => response.writeHead(200).end('{"vectors":[]}')],
+  ['gives too few', ({ response }) => response.writeHead(200).end('{"data":[]}')],
   [
     'gives no direction',
-    (response) => response.writeHead(200).end('{"data":[{"index":0,"embedding":[0,0,0,0,0,0,0,0]}]}'),
+    ({ response }) => response.writeHead(200).end('{"data":[{"index":0,"embedding":[0,0,0,0,0,0,0,0]}]}'),
   ],
-  ['changes the length', (response) => response.writeHead(200).end('{"data":[{"index":0,"embedding":[1,2]}]}')],
-  ['hangs up', (response) => response.destroy()],
+  ['changes the length', ({ response }) => response.writeHead(200).end('{"data":[{"index":0,"embedding":[1,2]}]}')],
+  ['hangs up', ({ response }) => response.destroy()],
 ] satisfies [string, Parameters<EmbeddingsService['behave']>[0]][])(
   'a service that %s costs the vector and nothing else; it is used again once it works',
   async (_what, behaviour) => {
@@ -94,7 +94,7 @@ test('another model behind the same address has another name, and no vector of t
   const embedder = await opened();
   const before = embedder.model();
   await embedder.embed(['hello'], 'query');
-  service.behave((response, { body }) =>
+  service.behave(({ response }, { body }) =>
     response.end(JSON.stringify({ data: body.input.map((_, index) => ({ index, embedding: [1, 2] })) })),
   );
 

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { runAdmin } from '../support/admin.ts';
-import { byLetters, openEmbeddingsService } from '../support/embeddings.ts';
+import { byLetters, openEmbeddingsService } from '../support/provider.ts';
 import { isLocalModelFor, modelFolder } from '../support/semantic.ts';
 import { useStack } from '../support/stack.ts';
 

@@ -1,14 +1,18 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { json } from 'node:stream/consumers';
 
-export type Asked = {
+type Completion = { model: string; stream: boolean; messages: { role: string; content: string }[] };
+type Embeddings = { model: string; input: string[]; encoding_format: string };
+
+export type Asked<Body = Completion> = {
   path: string;
   authorization: string | undefined;
-  body: { model: string; stream: boolean; messages: { role: string; content: string }[] } & Record<string, unknown>;
+  body: Body & Record<string, unknown>;
 };
 
 /** What the provider does with one call: speaks the protocol, or breaks it in a way of its own. */
-export type Behaviour = (wire: Wire, asked: Asked) => void | Promise<void>;
+export type Behaviour<Body = Completion> = (wire: Wire, asked: Asked<Body>) => unknown;
 
 export type Wire = {
   response: ServerResponse;
@@ -20,10 +24,10 @@ export type Wire = {
   done: () => void;
 };
 
-export type Provider = {
+export type Provider<Body = Completion> = {
   baseUrl: string;
-  asked: Asked[];
-  behave: (behaviour: Behaviour) => void;
+  asked: Asked<Body>[];
+  behave: (behaviour: Behaviour<Body>) => void;
   close: () => Promise<void>;
 };
 
@@ -59,18 +63,23 @@ export const speaking =
     wire.done();
   };
 
-const readBody = async (request: IncomingMessage): Promise<Asked['body']> => {
-  const chunks: Buffer[] = [];
-  for await (const one of request) chunks.push(one as Buffer);
-  return JSON.parse(Buffer.concat(chunks).toString()) as Asked['body'];
+/** A vector by the text's own letters, of no particular length; the last text first, as a service may. */
+export const byLetters: Behaviour<Embeddings> = ({ response }, { body }) => {
+  const data = body.input.map((text, index) => {
+    const embedding = Array.from({ length: 8 }, () => 0.5);
+    for (const letter of text) embedding[(letter.codePointAt(0) ?? 0) % 8]! += 3;
+    return { object: 'embedding', index, embedding };
+  });
+  response.writeHead(200, { 'Content-Type': 'application/json' });
+  response.end(JSON.stringify({ object: 'list', data: data.toReversed(), model: body.model }));
 };
 
-/** An OpenAI-compatible provider: real HTTP on a free port of 127.0.0.1, which keeps all it is asked. */
-export const openProvider = async (): Promise<Provider> => {
-  let behaviour: Behaviour = speaking('Hello.');
-  const asked: Asked[] = [];
+/** An OpenAI-compatible service: real HTTP on a free port of 127.0.0.1, which keeps all it is asked. */
+const open = async <Body>(first: Behaviour<Body>): Promise<Provider<Body>> => {
+  let behaviour = first;
+  const asked: Asked<Body>[] = [];
   const handle = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
-    const body = await readBody(request);
+    const body = (await json(request)) as Asked<Body>['body'];
     const one = { path: request.url ?? '', authorization: request.headers.authorization, body };
     asked.push(one);
     await behaviour(wireOf(response), one);
@@ -92,3 +101,10 @@ export const openProvider = async (): Promise<Provider> => {
       }),
   };
 };
+
+/** `/chat/completions`. */
+export const openProvider = () => open<Completion>(speaking('Hello.'));
+
+export type EmbeddingsService = Provider<Embeddings>;
+/** `/embeddings`. */
+export const openEmbeddingsService = () => open<Embeddings>(byLetters);
