@@ -1,4 +1,4 @@
-import { inTime } from './platform/in-time.ts';
+import { withDeadline } from './platform/deadline.ts';
 import { openQueues } from './platform/queue.ts';
 import { startSweeper } from './platform/sweeper.ts';
 import type { Config } from './platform/config.ts';
@@ -36,5 +36,5 @@ export const openMaintenance = async (options: Options): Promise<void> => {
     if (purged > 0) logger.info({ purged }, 'erased conversations were purged again');
   };
   await openQueueWorkers({ queue: MAINTENANCE_QUEUE, concurrency: 1, process }, options);
-  await inTime(schedule(), SCHEDULED_WITHIN_MS);
+  await withDeadline(schedule(), SCHEDULED_WITHIN_MS);
 };

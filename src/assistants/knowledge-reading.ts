@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
 import { ApiError, type ErrorDetail, invalid } from '../platform/errors.ts';
-import { inTime } from '../platform/in-time.ts';
+import { withDeadline } from '../platform/deadline.ts';
 import { type KnowledgeFormat, type ParsedKnowledge, parseKnowledge } from './knowledge-import.ts';
 
 /** A file as small as this is read in a moment, whatever is in it, and sooner than a thread has started. */
@@ -35,7 +35,7 @@ const readInThread = async (format: KnowledgeFormat, text: string): Promise<Pars
   // `once` hears it while an answer is due; at another time it must not end the process.
   thread.on('error', () => undefined);
   try {
-    return await inTime(collect(thread), READ_WITHIN_MS, tooMuchWork);
+    return await withDeadline(collect(thread), READ_WITHIN_MS, { late: tooMuchWork });
   } catch (cause) {
     throw (cause as NodeJS.ErrnoException).code === 'ERR_WORKER_OUT_OF_MEMORY' ? tooMuchWork() : cause;
   } finally {

@@ -1,7 +1,7 @@
 import { type Connection, Schema } from 'mongoose';
 import { serverDate, serverNow } from '../platform/clock.ts';
 import { prefixRange } from '../platform/ids.ts';
-import { inTime } from '../platform/in-time.ts';
+import { withDeadline } from '../platform/deadline.ts';
 import { collectionOf, DURABLE } from '../platform/mongo.ts';
 import { conversationModels, type StoredConversation } from './conversation.ts';
 import type { MessagePages } from './message-pages.ts';
@@ -80,7 +80,7 @@ export const createErasure = ({ connection, pages, eraseElsewhere, draining }: D
         { upsert: true, writeConcern: DURABLE },
       );
       const erased = await conversations.findOneAndDelete({ _id, conversationId }, { writeConcern: DURABLE });
-      const purged = inTime(purge(conversationId), PURGED_WITHIN_MS).catch(() => undefined);
+      const purged = withDeadline(purge(conversationId), PURGED_WITHIN_MS).catch(() => undefined);
       return { erased, purged };
     },
 

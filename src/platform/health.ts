@@ -4,7 +4,7 @@ import type { Redis } from 'ioredis';
 import type { Connection } from 'mongoose';
 import { type ApiError, notFound, unavailable } from './errors.ts';
 import { newId } from './ids.ts';
-import { inTime } from './in-time.ts';
+import { withDeadline } from './deadline.ts';
 import type { Metrics } from './metrics.ts';
 
 const ANSWER_WITHIN_MS = 1_000;
@@ -14,7 +14,7 @@ export type Readiness = { ready: boolean; checks: Record<string, string> };
 class NoAnswer extends Error {}
 
 const within = (check: Promise<unknown>): Promise<string> =>
-  inTime(check, ANSWER_WITHIN_MS, () => new NoAnswer()).then(
+  withDeadline(check, ANSWER_WITHIN_MS, { late: () => new NoAnswer() }).then(
     () => 'ok',
     (cause: unknown) => (cause instanceof NoAnswer ? 'no answer' : 'away'),
   );

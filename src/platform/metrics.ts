@@ -1,7 +1,7 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
-import { inTime } from './in-time.ts';
+import { withDeadline } from './deadline.ts';
 
 const SAMPLE_WITHIN_MS = 1_000;
 /** Seconds, from an answer out of memory to one that nobody waits for any more. */
@@ -57,7 +57,7 @@ export const createMetrics = ({ token }: { token?: string | undefined } = {}) =>
     ): void => {
       const collect = async (gauge: Gauge<Label>): Promise<void> => {
         gauge.reset();
-        const samples = await inTime(read(), SAMPLE_WITHIN_MS).catch(() => []);
+        const samples = await withDeadline(read(), SAMPLE_WITHIN_MS).catch(() => []);
         for (const { labels: values, value } of samples) gauge.set(values, value);
       };
       void new Gauge({

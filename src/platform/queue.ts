@@ -1,6 +1,6 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { type JobsOptions, Queue } from 'bullmq';
 import type { Redis } from 'ioredis';
+import { withDeadline } from './deadline.ts';
 import type { Logger } from './logger.ts';
 import type { Partitions } from './redis.ts';
 
@@ -45,7 +45,7 @@ export const openQueues = <Data>(
       adding.add(settled);
     },
     close: async () => {
-      await Promise.race([Promise.all(adding), sleep(ADDED_WITHIN_MS, undefined, { ref: false })]);
+      await withDeadline(Promise.all(adding), ADDED_WITHIN_MS).catch(() => undefined);
       await Promise.allSettled(queues.map((queue) => queue.close()));
     },
   };

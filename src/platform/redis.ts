@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis, type RedisOptions } from 'ioredis';
-import { inTime } from './in-time.ts';
+import { withDeadline } from './deadline.ts';
 import type { Logger } from './logger.ts';
 import { watchSilence } from './redis-silence.ts';
 
@@ -73,7 +73,9 @@ export const openRedis = async (
   const ready = new Promise<void>((resolve) => redis.once('ready', resolve));
   redis.connect().catch(() => undefined); // the retry strategy goes on; `ready` or the time decides
   try {
-    await inTime(ready, timeoutMs, () => new Error(`Redis did not answer within ${timeoutMs} ms`));
+    await withDeadline(ready, timeoutMs, {
+      late: () => new Error(`Redis did not answer within ${timeoutMs} ms`),
+    });
   } catch (cause) {
     redis.disconnect();
     throw cause;
@@ -87,7 +89,7 @@ export const openRedis = async (
 /** `quit` where the server still listens, a hard cut where it does not. */
 export const closeRedis = async (redis: Redis): Promise<void> => {
   if (redis.status !== 'ready') return redis.disconnect();
-  await inTime(redis.quit(), QUIT_WITHIN_MS).catch(() => redis.disconnect());
+  await withDeadline(redis.quit(), QUIT_WITHIN_MS).catch(() => redis.disconnect());
 };
 
 /** Resolves once Redis does not answer two pings in a row. For a connection that fails fast: there each ping has an end. */

@@ -3,7 +3,7 @@ import * as z from 'zod';
 import { SuggestedAction } from '../assistants/suggested-action.ts';
 import type { RecentTurn, StoredConversation } from '../conversations/conversation.ts';
 import type { FoundTurn } from '../conversations/store.ts';
-import { inTime } from '../platform/in-time.ts';
+import { withDeadline } from '../platform/deadline.ts';
 import type { Logger } from '../platform/logger.ts';
 import { advance, Delta, NOTHING_YET, type Progress } from './progress.ts';
 
@@ -152,7 +152,7 @@ export const openReplies = async ({ subscriber, channel, findTurn, storedReply, 
     else logger.error({ issues: parsed.error.issues.length }, 'malformed replies were published');
   });
   const streamChannel = `${channel}${STREAM_SUFFIX}`;
-  await inTime(subscriber.subscribe(channel, streamChannel), SUBSCRIBED_WITHIN_MS);
+  await withDeadline(subscriber.subscribe(channel, streamChannel), SUBSCRIBED_WITHIN_MS);
   const timer = setInterval(lookAtOld, LOOK_EVERY_MS);
 
   return {

@@ -2,7 +2,7 @@ import type { Accepted } from '../conversations/accepted.ts';
 import type { NewTurn } from '../conversations/new-turn.ts';
 import type { ConversationStore } from '../conversations/store.ts';
 import { ApiError } from '../platform/errors.ts';
-import { inTime } from '../platform/in-time.ts';
+import { withDeadline } from '../platform/deadline.ts';
 import type { Logger } from '../platform/logger.ts';
 import type { BeforeWriting } from '../platform/mongo-silence.ts';
 import { storedReplyOf, toResponse } from './chat-response.ts';
@@ -136,7 +136,9 @@ export const createStartTurn = (dependencies: Dependencies) => {
         const waiter = watch(turnId);
         waiter.arm();
         const left = replyTimeoutMs - (performance.now() - startedAt);
-        const published = await inTime(waiter.reply, Math.max(0, left), () => new ApiError('reply_timeout'));
+        const published = await withDeadline(waiter.reply, Math.max(0, left), {
+          late: () => new ApiError('reply_timeout'),
+        });
         const ms = Math.round(performance.now() - startedAt);
         logger.debug({ turnId, conversationId: published.conversationId, ms }, 'turn answered');
         return toResponse(published.reply, published.conversationId);

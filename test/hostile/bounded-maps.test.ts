@@ -1,7 +1,6 @@
 import { afterEach, expect, test, vi } from 'vitest';
 import { decideLanguage } from '../../src/language/decide.ts';
-import { createBreaker as createDeliveryBreaker } from '../../workers/delivery/breaker.ts';
-import { createBreaker } from '../../workers/reply/engines/openai/breaker.ts';
+import { createBreaker } from '../../src/platform/breaker.ts';
 import { stemmingOf } from '../../workers/reply/engines/retrieval/stemming.ts';
 import { readTerms } from '../../workers/reply/engines/retrieval/terms.ts';
 import { otherLanguageText, TEXT_LANGUAGES } from '../../workers/reply/engines/texts.ts';
@@ -38,24 +37,17 @@ test('what splits words and names languages is made for the few languages that n
   expect(names.mock.calls.length).toBeLessThanOrEqual(TEXT_LANGUAGES.length);
 });
 
-test('a provider’s breaker remembers the addresses that failed last, not all of them', () => {
+test('a breaker remembers the keys that failed last, not all of them', () => {
   const breaker = createBreaker();
   const fail = (address: string): void => {
     for (let failures = 0; failures < 5; failures += 1) breaker.failed(address);
   };
   fail('https://first.example');
-  expect(breaker.allows('https://first.example')).toBe(false);
+  expect(breaker.tryAcquire('https://first.example')).toBe(false);
 
   for (let at = 0; at < 10_000; at += 1) fail(`https://${at}.example`);
 
-  expect(breaker.allows('https://first.example')).toBe(true);
-  expect(breaker.allows('https://9999.example')).toBe(false);
-});
-
-test('an endpoint’s breaker too', () => {
-  const breaker = createDeliveryBreaker({ threshold: 1 });
-
-  for (let at = 0; at < 20_000; at += 1) breaker.record(String(at), { outcome: 'not_sent', errorKind: 'connect' });
-
+  expect(breaker.tryAcquire('https://first.example')).toBe(true);
+  expect(breaker.tryAcquire('https://9999.example')).toBe(false);
   expect(breaker.suspended()).toHaveLength(10_000);
 });

@@ -9,7 +9,7 @@ import type { DeliveryStore } from '../../src/deliveries/store.ts';
 import { serverNow } from '../../src/platform/clock.ts';
 import type { Logger } from '../../src/platform/logger.ts';
 import { isConnectionFailure } from '../../src/platform/mongo.ts';
-import type { Breaker } from './breaker.ts';
+import type { DeliveryBreaker } from './breaker.ts';
 import type { Target, Dispatch } from './dispatch.ts';
 import type { Slots } from '../../src/platform/slots.ts';
 
@@ -20,7 +20,7 @@ type Dependencies = {
   endpoints: EndpointStore;
   deliveries: DeliveryStore;
   dispatch: Dispatch;
-  breaker: Breaker;
+  breaker: DeliveryBreaker;
   slots: Slots;
   eventMaxAgeMs: number;
   logger: Logger;
@@ -106,7 +106,7 @@ export const createDeliver = (dependencies: Dependencies) => {
   const sendHead = async ({ at, outbox }: Reading, event: OutboxEvent, endpoint: StoredEndpoint): Promise<Sent> => {
     const endpointId = endpoint._id;
     const target = targetOf(endpoint, at);
-    if (!target || !breaker.mayStart(endpointId)) return 'not ours';
+    if (!target || !breaker.tryAcquire(endpointId)) return 'not ours';
     const claim = claimOf(outbox, event, { endpointId, url: endpoint.url });
     const claimed = await deliveries.claim(claim).catch((cause: unknown) => {
       breaker.release(endpointId);

@@ -9,7 +9,7 @@ import { serverNow } from '../../src/platform/clock.ts';
 import type { Logger } from '../../src/platform/logger.ts';
 import { isConnectionFailure } from '../../src/platform/mongo.ts';
 import type { CountDelivery } from '../../src/service-metrics.ts';
-import type { Breaker } from './breaker.ts';
+import type { DeliveryBreaker } from './breaker.ts';
 import type { Sender, SendResult } from './send.ts';
 
 /** After this, nothing of the request may be written: a sweep is about to end a claim this old. */
@@ -28,7 +28,7 @@ type Dependencies = {
   endpoints: EndpointStore;
   deliveries: DeliveryStore;
   sender: Sender;
-  breaker: Breaker;
+  breaker: DeliveryBreaker;
   countDelivery: CountDelivery;
   logger: Logger;
 };

@@ -1,4 +1,5 @@
 import { DELIVERIES_QUEUE, WakeUpJob } from '../../src/deliveries/queue.ts';
+import type { BreakerOptions } from '../../src/platform/breaker.ts';
 import type { Config } from '../../src/platform/config.ts';
 import type { Lifecycle } from '../../src/platform/lifecycle.ts';
 import type { Logger } from '../../src/platform/logger.ts';
@@ -8,7 +9,7 @@ import { VERSION } from '../../src/platform/version.ts';
 import { openService } from '../../src/service.ts';
 import { countDeliveries } from '../../src/service-metrics.ts';
 import { openQueueWorkers, openWorkerDuties } from '../../src/worker-process.ts';
-import { type BreakerOptions, createBreaker } from './breaker.ts';
+import { createDeliveryBreaker } from './breaker.ts';
 import { createDeliver } from './deliver.ts';
 import { createDispatch } from './dispatch.ts';
 import { endpointShare } from './endpoint-share.ts';
@@ -43,7 +44,7 @@ export const openDeliveryWorker = async ({ config, logger, lifecycle, sending = 
   const slots = createSlots(
     endpointShare({ perEndpoint: config.ENDPOINT_CONCURRENCY, total: config.DELIVERY_CONCURRENCY }),
   );
-  const breaker = createBreaker(breaking);
+  const breaker = createDeliveryBreaker(breaking);
   const dispatch = createDispatch({ endpoints, deliveries, sender, breaker, countDelivery, logger });
   const deliver = createDeliver({
     endpoints,

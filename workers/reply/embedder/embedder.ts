@@ -1,3 +1,4 @@
+import { withDeadline } from '../../../src/platform/deadline.ts';
 import type { Logger } from '../../../src/platform/logger.ts';
 import type { CountEmbedding } from '../../../src/service-metrics.ts';
 import type { Priority, Status, TextKind } from './backend.ts';
@@ -42,10 +43,7 @@ export const openEmbedder = async ({ config, logger, count = () => undefined }: 
   }
   const model = supervise(chosen.model, logger);
   const embed = createEmbedding({ model, count });
-  const timer = Promise.withResolvers<void>();
-  const handle = setTimeout(timer.resolve, FIRST_TRY_MS);
-  await Promise.race([model.tried, timer.promise]);
-  clearTimeout(handle);
+  await withDeadline(model.tried, FIRST_TRY_MS).catch(() => undefined);
   return {
     embed: (texts, kind, { priority = 'turn' } = {}) => embed(texts, kind, priority),
     model: model.model,

@@ -1,5 +1,6 @@
 import { type Dispatcher, request } from 'undici';
 import { checkEndpointUrl } from '../../../src/webhooks/address-guard.ts';
+import { withDeadline } from '../../../src/platform/deadline.ts';
 import { SourceError } from './backend.ts';
 
 const ANSWER_MS = 5_000;
@@ -44,23 +45,13 @@ const failureOf = (cause: unknown): SourceError => {
   return new SourceError('the embeddings service could not be reached');
 };
 
-/** One request under one deadline. Raced, since a signal alone does not end a request that is still connecting. */
+/** One request under one deadline. */
 export const postJson = async (url: string, call: Call): Promise<unknown> => {
   if (!checkEndpointUrl(url, call).ok) {
     throw new SourceError('EMBEDDINGS_URL is no address that may be called: https, and public in production');
   }
-  const over = new AbortController();
-  const late = Promise.withResolvers<never>();
-  const timer = setTimeout(() => {
-    const error = new SourceError('the embeddings service did not answer in time');
-    late.reject(error);
-    over.abort(error);
-  }, ANSWER_MS);
-  try {
-    return await Promise.race([send(url, call, over.signal), late.promise]);
-  } catch (cause) {
+  const late = () => new SourceError('the embeddings service did not answer in time');
+  return withDeadline((signal) => send(url, call, signal), ANSWER_MS, { late }).catch((cause: unknown) => {
     throw failureOf(cause);
-  } finally {
-    clearTimeout(timer);
-  }
+  });
 };

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from '../../../src/platform/logger.ts';
 import { type Source, SourceError, type SourceKind, type Status, type TextKind } from './backend.ts';
 import { normalised } from './vector.ts';
@@ -25,17 +26,6 @@ export const supervise = (kind: SourceKind, logger: Logger) => {
     else logger.warn({ reason: detail }, 'semantic search is not available: lexical answers stand');
   };
 
-  const rest = (ms: number): Promise<void> =>
-    new Promise((resolve) => {
-      const timer = setTimeout(resolve, ms);
-      const stop = (): void => {
-        clearTimeout(timer);
-        resolve();
-      };
-      closing.signal.addEventListener('abort', stop, { once: true });
-      if (closing.signal.aborted) stop();
-    });
-
   /** One life of the model, and the reason of its end. */
   const live = async (): Promise<string> => {
     try {
@@ -60,7 +50,7 @@ export const supervise = (kind: SourceKind, logger: Logger) => {
       tell(false, why);
       first.resolve();
       restMs = performance.now() - since > STEADY_MS ? FIRST_REST_MS : Math.min(restMs * 2, LONGEST_REST_MS);
-      await rest(restMs / 2);
+      await sleep(restMs / 2, undefined, { signal: closing.signal }).catch(() => undefined);
     }
   };
   const life = keepAlive();

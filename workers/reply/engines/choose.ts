@@ -1,7 +1,7 @@
 import type { Dispatcher } from 'undici';
+import { createBreaker } from '../../../src/platform/breaker.ts';
 import type { Vault } from '../../../src/platform/vault.ts';
 import type { AssistantEngine } from './engine.ts';
-import { createBreaker } from './openai/breaker.ts';
 import { createOpenAiEngine } from './openai/engine.ts';
 import { createRetrievalEngine } from './retrieval/engine.ts';
 

@@ -1,6 +1,6 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { TELL_EVERY_MS } from '../../../src/assistants/embedders.ts';
 import { KNOWLEDGE_QUEUE, KnowledgeJob } from '../../../src/assistants/knowledge-queue.ts';
+import { withDeadline } from '../../../src/platform/deadline.ts';
 import { newToken } from '../../../src/platform/ids.ts';
 import type { Config } from '../../../src/platform/config.ts';
 import type { Lifecycle } from '../../../src/platform/lifecycle.ts';
@@ -74,12 +74,9 @@ export const openVectorKeeper = async (embedder: Embedder, options: Options): Pr
       const found = await semantic.findBehind({ model, others }, { thorough, limit });
       for (const assistantId of found) start(assistantId);
       if (found.length < limit) return;
-      const rest = until - performance.now();
-      await Promise.race([
-        ...running.values(),
-        sleep(rest, undefined, { ref: false, signal: lifecycle.draining }),
-      ]).catch(
-        () => undefined, // told to stop
+      const rest = Math.max(0, until - performance.now());
+      await withDeadline(Promise.race(running.values()), rest, { signal: lifecycle.draining }).catch(
+        () => undefined, // no time left, or told to stop
       );
     }
   };

@@ -1,4 +1,5 @@
 import type { Assistant } from '../../../src/assistants/assistant.ts';
+import { withDeadline } from '../../../src/platform/deadline.ts';
 import type { Logger } from '../../../src/platform/logger.ts';
 import type { Embedder } from '../embedder/embedder.ts';
 import type { VectorsOf } from './reader.ts';
@@ -12,16 +13,6 @@ export type MeaningOf = (assistant: Pick<Assistant, 'assistantId' | 'version' | 
 
 /** The embedder keeps to less by itself; the first look at thousands of entries may take longer, and goes on beside the turns. */
 const LONGEST_MS = 2_000;
-
-const inTime = async <Value>(work: Promise<Value>): Promise<Value | null> => {
-  const late = Promise.withResolvers<null>();
-  const timer = setTimeout(() => late.resolve(null), LONGEST_MS);
-  try {
-    return await Promise.race([work, late.promise]);
-  } finally {
-    clearTimeout(timer);
-  }
-};
 
 export const createMeaning = (embedder: Embedder, vectorsOf: VectorsOf, logger: Logger): MeaningOf => {
   const weigh = async (
@@ -41,7 +32,7 @@ export const createMeaning = (embedder: Embedder, vectorsOf: VectorsOf, logger: 
     const model = embedder.model();
     if (model === null || assistant.semantic?.model !== model) return undefined;
     return (text, keep, options) =>
-      inTime(
+      withDeadline(
         weigh(assistant, text, keep, options).catch((cause: unknown) => {
           logger.warn(
             { err: cause, assistantId: assistant.assistantId },
@@ -49,6 +40,7 @@ export const createMeaning = (embedder: Embedder, vectorsOf: VectorsOf, logger: 
           );
           return null;
         }),
-      );
+        LONGEST_MS,
+      ).catch(() => null);
   };
 };

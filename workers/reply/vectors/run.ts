@@ -1,6 +1,6 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { VectorStore } from '../../../src/assistants/knowledge-vectors.ts';
 import type { Hold, SemanticState } from '../../../src/assistants/semantic-state.ts';
+import { withDeadline } from '../../../src/platform/deadline.ts';
 import { newToken } from '../../../src/platform/ids.ts';
 import type { Logger } from '../../../src/platform/logger.ts';
 import type { Embedder } from '../embedder/embedder.ts';
@@ -56,8 +56,11 @@ export const createRun = ({ vectors, semantic, embedder, others, draining, logge
       if (draining.aborted) return { kind: 'put down' };
       const making = makeVectors({ assistantId, model, plan, group });
       // A call that takes long must not hide what those before it made.
-      const isSlow = sleep(TELL_EVERY_MS, true, { ref: false });
-      if ((await Promise.race([making, isSlow.then(() => 'slow')])) === 'slow') passed = await tell();
+      const inTime = await withDeadline(making, TELL_EVERY_MS).then(
+        () => true,
+        () => false,
+      );
+      if (!inTime) passed = await tell();
       if (!(await making)) {
         failedInARow += 1;
         if (failedInARow === FAILED_IN_A_ROW || embedder.model() !== model) return { kind: 'put down' };

@@ -1,6 +1,7 @@
 import { createParser } from 'eventsource-parser';
 import { type Dispatcher, request } from 'undici';
 import * as z from 'zod';
+import { withDeadline } from '../../../../src/platform/deadline.ts';
 
 /** Far more than any reply; what goes on for longer is not one. */
 const MAX_TEXT = 16_000;
@@ -140,31 +141,18 @@ const complete = async (call: Call): Promise<Completion> => {
   }
 };
 
-/**
- * The same under one deadline for all of it. Raced, since a signal alone does not end a request that is still connecting;
- * nothing is said after the deadline.
- */
-export const completeInTime = async (
+/** The same under one deadline for all of it, and until `stop`: nothing is said after either. */
+export const completeInTime = (
   call: Omit<Call, 'signal'>,
   { timeoutMs, stop }: { timeoutMs: number; stop: AbortSignal },
-): Promise<Completion> => {
-  const over = new AbortController();
-  const { promise: ended, reject } = Promise.withResolvers<never>();
-  const end = (kind: 'timeout' | 'stopping') => () => {
-    const error = new ProviderError(kind);
-    over.abort(error);
-    reject(error);
-  };
-  const timer = setTimeout(end('timeout'), timeoutMs);
-  const onStop = end('stopping');
-  stop.addEventListener('abort', onStop, { once: true });
-  const onText = (text: string): void => {
-    if (!over.signal.aborted) call.onText(text);
-  };
-  try {
-    return await Promise.race([complete({ ...call, signal: over.signal, onText }), ended]);
-  } finally {
-    clearTimeout(timer);
-    stop.removeEventListener('abort', onStop);
-  }
-};
+): Promise<Completion> =>
+  withDeadline(
+    (signal) => {
+      const onText = (text: string): void => {
+        if (!signal.aborted) call.onText(text);
+      };
+      return complete({ ...call, signal, onText });
+    },
+    timeoutMs,
+    { late: () => new ProviderError('timeout'), signal: stop },
+  );

@@ -1,9 +1,9 @@
 import type { Dispatcher } from 'undici';
 import * as z from 'zod';
 import type { ProviderSettings } from '../../../../src/assistants/engine-settings.ts';
+import type { Breaker } from '../../../../src/platform/breaker.ts';
 import { checkEndpointUrl } from '../../../../src/webhooks/address-guard.ts';
 import type { AssistantEngine, EngineReply, KnowledgeEntry, TurnContext } from '../engine.ts';
-import type { Breaker } from './breaker.ts';
 import { type Completion, completeInTime, ProviderError } from './completion.ts';
 import { allowedLinksOf } from './links.ts';
 import { buildMessages, countTokensOf } from './prompt.ts';
@@ -42,7 +42,7 @@ const stopSoon = (draining: AbortSignal): { signal: AbortSignal; clear: () => vo
   const stop = new AbortController();
   let timer: NodeJS.Timeout | undefined;
   const onDraining = () => {
-    timer = setTimeout(() => stop.abort(), STOP_AFTER_MS);
+    timer = setTimeout(() => stop.abort(new ProviderError('stopping')), STOP_AFTER_MS);
   };
   if (draining.aborted) onDraining();
   else draining.addEventListener('abort', onDraining, { once: true });
@@ -61,7 +61,7 @@ export const createOpenAiEngine = ({ retrieval, dispatcher, breaker, openKey, al
   const ask = async (turn: TurnContext, settings: ProviderSettings, hits: KnowledgeEntry[]) => {
     const { baseUrl, model, apiKeySealed, timeoutMs, temperature, maxTokens, historyTokens } = settings;
     if (!checkEndpointUrl(baseUrl, { allowPrivate }).ok) throw new ProviderError('address_refused');
-    if (!breaker.allows(baseUrl)) throw new ProviderError('paused');
+    if (!breaker.tryAcquire(baseUrl)) throw new ProviderError('paused');
     const history = await turn.history(HISTORY_ENTRIES);
     const messages = buildMessages(turn, { hits, history }, { historyTokens, countTokens: await countTokensOf() });
     const spoken = createSpokenText(allowedLinksOf(turn.assistant, hits), turn.onDelta ?? (() => undefined));
