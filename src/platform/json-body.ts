@@ -96,6 +96,7 @@ const readObject = async (req: Request, limitBytes: number): Promise<object> => 
 /**
  * The body as JSON: at most 64 KiB (or `limitBytes`), `application/json`, UTF-8, an object. Everything else about the body is one error,
  * `invalid_json`, which never quotes it. `optional`: no body at all counts as `{}`.
+ * Not `express.json`, which reads a refused upload to its end before it answers (docs/architecture.md).
  */
 export const jsonBody =
   ({ optional = false, limitBytes = BODY_LIMIT_BYTES } = {}): RequestHandler =>
