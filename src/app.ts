@@ -1,22 +1,15 @@
-import express, { type Express, type RequestHandler, Router } from 'express';
+import express, { type Express, type RequestHandler } from 'express';
 import helmet from 'helmet';
 import type { Access } from './assistants/access.ts';
 import type { StoredConversation } from './conversations/conversation.ts';
 import { conversationRoutes } from './conversations/routes.ts';
 import type { ConversationStore } from './conversations/store.ts';
-import { type ApiDocument, createApiDocument } from './openapi/document.ts';
+import { createApiDocument } from './openapi/document.ts';
 import { referenceRoutes } from './openapi/reference.ts';
 import { type OperatorSide, operatorSide } from './operator-api/routes.ts';
-import { notFound, unavailable } from './platform/errors.ts';
+import { unavailable } from './platform/errors.ts';
 import type { Readiness } from './platform/health.ts';
-import {
-  createToApiError,
-  errorHandler,
-  methodNotAllowed,
-  nothingHere,
-  requestId,
-  requestIdOf,
-} from './platform/http.ts';
+import { createToApiError, errorHandler, nothingHere, requestId } from './platform/http.ts';
 import type { Logger } from './platform/logger.ts';
 import type { Metrics } from './platform/metrics.ts';
 import type { MongoWatch } from './platform/mongo-silence.ts';
@@ -25,6 +18,7 @@ import { turnRoutes } from './turns/routes.ts';
 import { createStreamTurn } from './turns/stream.ts';
 import type { Submit } from './turns/submit.ts';
 import type { ReadTurn } from './turns/turn-view.ts';
+import { watchRoutes } from './watch/routes.ts';
 
 export type AppDependencies = {
   access: Access;
@@ -63,45 +57,6 @@ const answerReaders =
     if (!res.headersSent) next();
   };
 
-/** For those who watch the process or read about it; answered while it drains too. */
-const watchRoutes = (
-  { readiness, metrics }: Pick<AppDependencies, 'readiness' | 'metrics'>,
-  apiDocument: ApiDocument,
-): Router => {
-  const document = JSON.stringify(apiDocument);
-  const router = Router({ caseSensitive: true });
-  const readOnly = methodNotAllowed('GET', 'HEAD');
-  router
-    .route('/healthz')
-    .get((_req, res) => void res.json({ status: 'ok' }))
-    .all(readOnly);
-  router
-    .route('/readyz')
-    .get(async (_req, res) => {
-      const state = await readiness();
-      if (state.ready) return void res.json(state);
-      const error = unavailable();
-      res
-        .status(error.status)
-        .set(error.headers)
-        .json({ ...error.toBody(requestIdOf(res)), ...state });
-    })
-    .all(readOnly);
-  router
-    .route('/metrics')
-    .get(async (req, res) => {
-      const text = await metrics.answer(req);
-      if (text === null) throw notFound();
-      res.type(metrics.contentType).send(text);
-    })
-    .all(readOnly);
-  router
-    .route('/openapi.json')
-    .get((_req, res) => void res.type('application/json').send(document))
-    .all(readOnly);
-  return router;
-};
-
 /** The API as one Express app: routers, not-found, the one error handler. Opens nothing. */
 export const createApp = (dependencies: AppDependencies): Express => {
   const { access, startTurn, conversations, onErased, draining, trustProxy, logger } = dependencies;
@@ -129,7 +84,7 @@ export const createApp = (dependencies: AppDependencies): Express => {
   app.use(referenceRoutes(document, { tls }));
   const upgrades = tls ? {} : { directives: { upgradeInsecureRequests: null } };
   app.use(helmet({ strictTransportSecurity: tls, contentSecurityPolicy: upgrades }));
-  app.use(watchRoutes(dependencies, document));
+  app.use(watchRoutes({ ...dependencies, document }));
   app.use(nothingHere);
   app.use(errorHandler(logger));
   return app;

@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import { validate } from '../../src/platform/validation.ts';
 import type { StoredConversation } from '../../src/conversations/conversation.ts';
-import { EscalateRequest } from '../../src/conversations/routes.ts';
+import { EscalateRequest } from '../../src/conversations/operations.ts';
 import { toEscalationView, toView } from '../../src/conversations/view.ts';
 import { createOperatorStore } from '../../src/operators/store.ts';
 import { MessageText } from '../../src/turns/turn.ts';

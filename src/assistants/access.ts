@@ -101,7 +101,7 @@ export const createAccess = ({ assistants, rateLimiter, channelCalls, beforeWrit
 
   /** The inbound webhook channel: unknown or not connected is 404 before any look at the token. */
   const byChannel: RequestHandler = async (req, res, next) => {
-    const assistantId = String(req.params.assistantId);
+    const assistantId = String(req.params.assistant_id);
     const assistant = isUuid(assistantId) ? await beforeWriting(assistants.findAssistant(assistantId)) : null;
     if (assistant) watchCall(assistantId, res);
     if (!assistant?.channel.connected) return refuse(req, notFound());

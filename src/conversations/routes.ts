@@ -1,47 +1,19 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Request, type RequestHandler, type Response, Router } from 'express';
-import * as z from 'zod';
+import type { Request, RequestHandler, Response, Router } from 'express';
 import { type Access, callerOf } from '../assistants/access.ts';
-import { createTimeCursor, cursor } from '../platform/cursor.ts';
+import { createPublicRouter } from '../assistants/operation.ts';
+import { createTimeCursor } from '../platform/cursor.ts';
 import { notFound } from '../platform/errors.ts';
-import { methodNotAllowed } from '../platform/http.ts';
 import { conversationKeyOf } from '../platform/ids.ts';
-import { jsonBody } from '../platform/json-body.ts';
 import type { BeforeWriting } from '../platform/mongo-silence.ts';
-import { validate } from '../platform/validation.ts';
-import { wholeNumber } from '../platform/whole-number.ts';
+import { answerWith, bodyOf, queryOf } from '../platform/operation.ts';
 import { toEscalationView, toHistoryView, toListView } from './view.ts';
 import type { StoredConversation } from './conversation.ts';
-import { HISTORY_MAX, historyCursor } from './history.ts';
+import { historyCursor } from './history.ts';
+import { conversationOperations } from './operations.ts';
 import type { ConversationStore } from './store.ts';
 
 const LOOK_EVERY_MS = 200;
-
-export const HistoryQuery = z.object({
-  limit: wholeNumber(1, HISTORY_MAX).optional(),
-  cursor: cursor.optional(),
-  after_seq: wholeNumber(0, Number.MAX_SAFE_INTEGER).optional(),
-  wait: wholeNumber(0, 25).optional(),
-});
-
-export const ListQuery = z.object({
-  session_id: z.string().min(1).optional(),
-  updated_after: z.iso.datetime({ offset: true }).optional(),
-  limit: wholeNumber(1, 100).optional(),
-  cursor: cursor.optional(),
-});
-
-export const EscalateRequest = z
-  .object({
-    reason: z
-      .string()
-      .refine((value) => value.isWellFormed() && !value.includes('\0'), 'must be well-formed Unicode')
-      .refine((value) => value.trim() !== '' && [...value].length <= 500, 'must be 1–500 characters')
-      .meta({ description: '`manual` when omitted.', minLength: 1, maxLength: 500 })
-      .nullish(),
-    lead_score: z.number().min(0).max(100).nullish(),
-  })
-  .meta({ id: 'EscalateRequest' });
 
 const listCursor = createTimeCursor(/^[0-9a-f]{32}$/);
 
@@ -90,7 +62,7 @@ export const conversationRoutes = ({
   };
 
   const readHistory: RequestHandler = async (req, res) => {
-    const { limit, cursor, after_seq, wait = 0 } = validate(HistoryQuery, req.query);
+    const { limit, cursor, after_seq, wait = 0 } = queryOf(conversationOperations.get, req);
     const position = cursor === undefined ? undefined : historyCursor.decode(cursor);
     const read = await getOwn(req, res);
     const newerOnly = after_seq !== undefined;
@@ -102,11 +74,12 @@ export const conversationRoutes = ({
       ...(limit !== undefined && { limit }),
       finalOnly: newerOnly,
     });
-    res.json(toHistoryView(conversation, page, page.next && historyCursor.encode(page.next)));
+    const next = page.next && historyCursor.encode(page.next);
+    answerWith(conversationOperations.get, res, toHistoryView(conversation, page, next));
   };
 
   const list: RequestHandler = async (req, res) => {
-    const { session_id, updated_after, limit, cursor } = validate(ListQuery, req.query);
+    const { session_id, updated_after, limit, cursor } = queryOf(conversationOperations.list, req);
     const { assistantId, sessionKey } = callerOf(res).assistant;
     const { conversations: rows, next } = await conversations.list({
       assistantId,
@@ -117,19 +90,19 @@ export const conversationRoutes = ({
       ...(limit !== undefined && { limit }),
       ...(cursor !== undefined && { after: listCursor.decode(cursor) }),
     });
-    res.json(toListView(rows, next && listCursor.encode(next)));
+    answerWith(conversationOperations.list, res, toListView(rows, next && listCursor.encode(next)));
   };
 
   const escalate: RequestHandler = async (req, res) => {
     const { assistantId } = callerOf(res).assistant;
     // Another's conversation is 404 whatever the body says.
     await getOwn(req, res);
-    const { reason, lead_score } = validate(EscalateRequest, req.body);
+    const { reason, lead_score } = bodyOf(conversationOperations.escalate, req);
     const { conversation } = await conversations.transitions.escalate(
       { conversationId: String(req.params.id), assistantId },
       { ...(reason != null && { reason }), ...(lead_score != null && { leadScore: lead_score }) },
     );
-    res.json(toEscalationView(conversation));
+    answerWith(conversationOperations.escalate, res, toEscalationView(conversation));
   };
 
   const erase: RequestHandler = async (req, res) => {
@@ -139,17 +112,10 @@ export const conversationRoutes = ({
     res.status(204).end();
   };
 
-  const router = Router({ caseSensitive: true });
-  const { byApiKey, byApiKeyOrPoll } = access;
-  router.route('/api/v1/conversations').get(byApiKey, list).all(methodNotAllowed('GET', 'HEAD'));
-  router
-    .route('/api/v1/conversations/:id')
-    .get(byApiKeyOrPoll, readHistory)
-    .delete(byApiKey, erase)
-    .all(methodNotAllowed('GET', 'HEAD', 'DELETE'));
-  router
-    .route('/api/v1/conversations/:id/escalate')
-    .post(byApiKey, jsonBody({ optional: true }), escalate)
-    .all(methodNotAllowed('POST'));
-  return router;
+  return createPublicRouter(access, [
+    { operation: conversationOperations.list, handle: list },
+    { operation: conversationOperations.get, handle: readHistory },
+    { operation: conversationOperations.erase, handle: erase },
+    { operation: conversationOperations.escalate, handle: escalate },
+  ]);
 };

@@ -1,9 +1,6 @@
 import { createDocument } from 'zod-openapi';
 import { VERSION } from '../platform/version.ts';
-import { chatPaths } from './chat.ts';
-import { conversationPaths } from './conversations.ts';
-import { operationPaths } from './operations.ts';
-import { operatorPaths } from './operator.ts';
+import { apiPaths } from './paths.ts';
 import { eventWebhooks } from './webhooks.ts';
 
 const DESCRIPTION = `An assistant that answers visitors' messages and groups them into conversations.
@@ -35,7 +32,7 @@ export const createApiDocument = ({ serverUrl = '/' }: { serverUrl?: string | un
         description: 'The API of the dashboard. Changes requested by pages of other sites are refused.',
       },
     ],
-    paths: { ...chatPaths, ...conversationPaths, ...operationPaths, ...operatorPaths },
+    paths: apiPaths,
     webhooks: eventWebhooks,
     components: {
       securitySchemes: {

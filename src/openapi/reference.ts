@@ -1,8 +1,9 @@
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
-import { Router } from 'express';
-import { methodNotAllowed } from '../platform/http.ts';
+import { type RequestHandler, Router } from 'express';
+import { mount } from '../platform/operation.ts';
 import { pageHeaders } from '../platform/page-headers.ts';
+import { watchOperations } from '../watch/operations.ts';
 import type { ApiDocument } from './document.ts';
 import { referencePage, STYLE_HASH } from './reference/page.ts';
 
@@ -15,16 +16,14 @@ export const referenceRoutes = (document: ApiDocument, { tls }: { tls: boolean }
     const plain = referencePage(document);
     return { plain, compressed: await promisify(gzip)(plain) };
   };
+  const answer: RequestHandler = async (req, res) => {
+    made ??= make();
+    const { plain, compressed } = await made;
+    res.vary('Accept-Encoding').type('html');
+    if (req.acceptsEncodings('gzip') !== 'gzip') return void res.send(plain);
+    res.set('Content-Encoding', 'gzip').send(compressed);
+  };
   const router = Router({ caseSensitive: true });
-  router
-    .route('/docs')
-    .get(pageHeaders(tls, POLICY), async (req, res) => {
-      made ??= make();
-      const { plain, compressed } = await made;
-      res.vary('Accept-Encoding').type('html');
-      if (req.acceptsEncodings('gzip') !== 'gzip') return void res.send(plain);
-      res.set('Content-Encoding', 'gzip').send(compressed);
-    })
-    .all(methodNotAllowed('GET', 'HEAD'));
+  mount(router, [{ operation: watchOperations.reference, handlers: [pageHeaders(tls, POLICY), answer] }]);
   return router;
 };

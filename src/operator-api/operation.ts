@@ -1,6 +1,6 @@
 import type { Request, Response } from 'express';
-import * as z from 'zod';
-import type { ErrorCode } from '../platform/errors.ts';
+import type * as z from 'zod';
+import type { BodyOf, Declaration, QueryOf } from '../platform/operation.ts';
 import type { Operator } from '../operators/operator.ts';
 import type { Audience } from '../operators/roles.ts';
 
@@ -13,28 +13,15 @@ type ForOthers = { audience: Exclude<Audience, 'operators'>; about?: never };
 
 /**
  * One operation of the operators' side, said once: the router mounts it, the door asks `audience`, zod checks `query` and
- * `body`, the OpenAPI document lists it, and `audit` names it in the trail.
+ * `body`, the OpenAPI document lists it, and `audit` names it in the trail. Its path stands below `/operator/v1`.
  */
-export type Operation = (ForOperators | ForOthers) & {
-  method: 'get' | 'post' | 'put' | 'patch' | 'delete';
-  /** Below `/operator/v1`, as Express writes it. */
-  path: string;
-  id: string;
-  tag: string;
-  summary: string;
-  query?: z.ZodObject;
-  body?: z.ZodType;
-  bodyLimitBytes?: number;
-  /** Left out: 204, nothing to say. */
-  answer?: z.ZodType;
-  status?: 200 | 201 | 202;
-  /** The action's name in the audit trail. Required of every change, or the reason it leaves no line is in its file. */
-  audit?: string;
-  /** A limit counts what succeeds too, and says so in the headers. */
-  limited?: boolean;
-  /** Errors beyond those that every operation can have. */
-  errors?: readonly ErrorCode[];
-};
+export type Operation = (ForOperators | ForOthers) &
+  Declaration & {
+    /** The action's name in the audit trail. Required of every change, or the reason it leaves no line is in its file. */
+    audit?: string;
+    /** A limit counts what succeeds too, and says so in the headers. */
+    limited?: boolean;
+  };
 
 export const operation = <const One extends Operation>(one: One): One => one;
 
@@ -42,8 +29,8 @@ export type Note = { target: string; details?: Record<string, string | number | 
 
 export type Call<One extends Operation> = {
   params: Record<string, string>;
-  query: One extends { query: infer Schema extends z.ZodType } ? z.output<Schema> : undefined;
-  body: One extends { body: infer Schema extends z.ZodType } ? z.output<Schema> : undefined;
+  query: QueryOf<One>;
+  body: BodyOf<One>;
   /** Who is signed in; not for an operation for anyone. */
   operator: Operator;
   /** What the audit trail says this was done to; by default the path's `id`. */

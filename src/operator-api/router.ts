@@ -3,9 +3,9 @@ import type { OperatorAccess } from '../operators/access.ts';
 import { operatorOf } from '../operators/access.ts';
 import { type Audit, boundedLine } from '../operators/audit.ts';
 import { invalid } from '../platform/errors.ts';
-import { methodNotAllowed, requestIdOf } from '../platform/http.ts';
-import { jsonBody } from '../platform/json-body.ts';
+import { requestIdOf } from '../platform/http.ts';
 import type { Logger } from '../platform/logger.ts';
+import { bodyReader, mount, type Served } from '../platform/operation.ts';
 import { findUnstorable } from '../platform/storable.ts';
 import { validate } from '../platform/validation.ts';
 import type { AboutDoor } from './about.ts';
@@ -60,6 +60,8 @@ const run =
     else res.status(204).end();
   };
 
+const headLast = (methods: string[]): string[] => [...methods, ...(methods.includes('GET') ? ['HEAD'] : [])];
+
 /** All operations under one door each, and 405 for whatever else their paths are asked. */
 export const createOperatorRouter = (all: Handled[], dependencies: Dependencies): Router => {
   const router = Router({ caseSensitive: true });
@@ -68,17 +70,12 @@ export const createOperatorRouter = (all: Handled[], dependencies: Dependencies)
     next();
   });
   router.use(dependencies.access.fromOwnPages);
-  for (const [path, some] of Map.groupBy(all, ({ operation }) => operation.path)) {
-    const route = router.route(path);
-    for (const one of some) {
-      const { method, audience, about, body, bodyLimitBytes } = one.operation;
-      const door = audience === 'anyone' ? [] : [dependencies.access.signedInFor(audience)];
-      const own = about ? [dependencies.aboutDoor(about)] : [];
-      const reader = body ? [jsonBody({ ...(bodyLimitBytes && { limitBytes: bodyLimitBytes }) })] : [];
-      route[method](...door, ...own, ...reader, run(one, dependencies));
-    }
-    const methods = some.map(({ operation }) => operation.method.toUpperCase());
-    route.all(methodNotAllowed(...methods, ...(methods.includes('GET') ? ['HEAD'] : [])));
-  }
+  const served = all.map((one): Served => {
+    const { operation } = one;
+    const door = operation.audience === 'anyone' ? [] : [dependencies.access.signedInFor(operation.audience)];
+    const own = operation.about ? [dependencies.aboutDoor(operation.about)] : [];
+    return { operation, handlers: [...door, ...own, ...bodyReader(operation), run(one, dependencies)] };
+  });
+  mount(router, served, headLast);
   return router;
 };

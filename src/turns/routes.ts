@@ -1,14 +1,14 @@
-import { type Request, type RequestHandler, type Response, Router } from 'express';
+import type { Request, RequestHandler, Response, Router } from 'express';
 import { type Access, callerOf, noteCall } from '../assistants/access.ts';
+import { createPublicRouter } from '../assistants/operation.ts';
 import { invalid } from '../platform/errors.ts';
-import { methodNotAllowed } from '../platform/http.ts';
-import { jsonBody } from '../platform/json-body.ts';
-import { validate } from '../platform/validation.ts';
+import { answerWith, bodyOf } from '../platform/operation.ts';
 import { type StartTurn, knownConversationOf } from './start-turn.ts';
 import type { TurnRequest } from './prepare-turn.ts';
+import { turnOperations } from './operations.ts';
 import { type StreamTurn, wantsStream } from './stream.ts';
 import type { Submit } from './submit.ts';
-import { ChatRequest, IdempotencyKey } from './turn.ts';
+import { IdempotencyKey } from './turn.ts';
 import type { AcceptedTurn, ReadTurn } from './turn-view.ts';
 
 const idempotencyKeyOf = (header: string | undefined): string | null => {
@@ -24,7 +24,7 @@ const prefersAsync = (req: Request): boolean =>
 
 const turnOf = (req: Request, res: Response): TurnRequest => {
   const { assistant, channel } = callerOf(res);
-  const { session_id, message, language } = validate(ChatRequest, req.body);
+  const { session_id, message, language } = bodyOf(turnOperations.send, req);
   const idempotencyKey = idempotencyKeyOf(req.get('Idempotency-Key'));
   noteCall(res, { sessionId: session_id });
   return { assistant, channel, sessionId: session_id, message, language: language ?? null, idempotencyKey };
@@ -50,7 +50,7 @@ export const turnRoutes = ({ access, startTurn, submit, streamTurn, readTurn }: 
     noteCall(res, { conversationId: response.conversationId });
     // Recorded only once the response has been written: until then a retry gets the stored reply.
     res.on('finish', delivered);
-    res.json(response);
+    answerWith(turnOperations.send, res, response);
   };
 
   const accept: RequestHandler = async (req, res) => {
@@ -73,15 +73,13 @@ export const turnRoutes = ({ access, startTurn, submit, streamTurn, readTurn }: 
     (prefersAsync(req) && !wantsStream(req) ? accept : speak)(req, res, next);
 
   const read: RequestHandler = async (req, res) => {
-    res.json(await readTurn(String(req.params.id), callerOf(res).assistant.assistantId));
+    const turn = await readTurn(String(req.params.id), callerOf(res).assistant.assistantId);
+    answerWith(turnOperations.get, res, turn);
   };
 
-  const router = Router({ caseSensitive: true });
-  router.route('/api/v1/chat').post(access.byApiKey, jsonBody(), chat).all(methodNotAllowed('POST'));
-  router.route('/api/v1/turns/:id').get(access.byApiKey, read).all(methodNotAllowed('GET', 'HEAD'));
-  router
-    .route('/api/v1/channels/webhook/:assistantId')
-    .post(access.byChannel, jsonBody(), speak)
-    .all(methodNotAllowed('POST'));
-  return router;
+  return createPublicRouter(access, [
+    { operation: turnOperations.send, handle: chat },
+    { operation: turnOperations.get, handle: read },
+    { operation: turnOperations.sendByChannel, handle: speak },
+  ]);
 };

@@ -1,0 +1,43 @@
+import { type RequestHandler, Router } from 'express';
+import { notFound, unavailable } from '../platform/errors.ts';
+import type { Readiness } from '../platform/health.ts';
+import { requestIdOf } from '../platform/http.ts';
+import type { Metrics } from '../platform/metrics.ts';
+import { answerWith, mount } from '../platform/operation.ts';
+import { watchOperations } from './operations.ts';
+
+type Dependencies = { readiness: () => Promise<Readiness>; metrics: Metrics; document: object };
+
+/** For those who watch the process or read about it; answered while it drains too. */
+export const watchRoutes = ({ readiness, metrics, document }: Dependencies): Router => {
+  const text = JSON.stringify(document);
+
+  const health: RequestHandler = (_req, res) => answerWith(watchOperations.health, res, { status: 'ok' });
+
+  const ready: RequestHandler = async (_req, res) => {
+    const state = await readiness();
+    if (state.ready) return answerWith(watchOperations.readiness, res, state);
+    const error = unavailable();
+    res
+      .status(error.status)
+      .set(error.headers)
+      .json({ ...error.toBody(requestIdOf(res)), ...state });
+  };
+
+  const numbers: RequestHandler = async (req, res) => {
+    const answer = await metrics.answer(req);
+    if (answer === null) throw notFound();
+    res.type(metrics.contentType).send(answer);
+  };
+
+  const openApi: RequestHandler = (_req, res) => void res.type('application/json').send(text);
+
+  const router = Router({ caseSensitive: true });
+  mount(router, [
+    { operation: watchOperations.health, handlers: [health] },
+    { operation: watchOperations.readiness, handlers: [ready] },
+    { operation: watchOperations.metrics, handlers: [numbers] },
+    { operation: watchOperations.openApi, handlers: [openApi] },
+  ]);
+  return router;
+};
