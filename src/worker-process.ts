@@ -8,21 +8,17 @@ import type { Logger } from './platform/logger.ts';
 import type { Metrics } from './platform/metrics.ts';
 import { closeRedis, openRedis, whenGone } from './platform/redis.ts';
 import { startSweeper } from './platform/sweeper.ts';
+import { TIMING } from './platform/timing.ts';
 import type { Service } from './service.ts';
 import { type CountDelivery, sampleQueues } from './service-metrics.ts';
-import { LEASE_MS } from './turns/leases.ts';
 import { createStaleHeads } from './turns/stale-heads.ts';
 import { createTurnSweep } from './turns/sweep.ts';
 
-const SWEEP_STUCK_MS = 30_000;
-
 /**
- * A job is a hint, so nothing depends on these; they say how soon a dead worker's jobs are seen to be nobody's. The lock
- * lapses together with the dead worker's takes of turns (10 s): sooner, a second run would find them taken. Renewed at half
- * its time, it outlives a pause of 5 s. Looked at every 5 s, a job is back, or where it must not run again (deliveries)
- * ended, after 10–20 s; the sweeps have put its work back long before.
+ * A job is only a wake-up, so nothing depends on these. They say how soon BullMQ runs a dead worker's job again, or ends it
+ * where it must not run again (deliveries); the sweeps have put its work back long before.
  */
-const LOCKS = { lockDuration: LEASE_MS, stalledInterval: 5_000 } as const;
+const LOCKS = { lockDuration: TIMING.jobLockMs, stalledInterval: TIMING.jobStalledEveryMs } as const;
 
 type Options = { service: Service; config: Config; logger: Logger; lifecycle: Lifecycle };
 
@@ -97,7 +93,7 @@ export const openWorkerDuties = async (
   lifecycle.add('sweeps', sweeps, (opened) => Promise.all(opened.map((sweep) => sweep.stop())));
 
   const stuck = (): string | null =>
-    sweeps.some((sweep) => performance.now() - sweep.lastEndedAt() > SWEEP_STUCK_MS) ? 'a sweep is stuck' : null;
+    sweeps.some((sweep) => performance.now() - sweep.lastEndedAt() > TIMING.sweepStuckMs) ? 'a sweep is stuck' : null;
   sampleQueues(metrics, { turns: turnQueue, deliveries: deliveryQueue });
   const readiness = createReadiness({ mongo, redis, draining: lifecycle.draining, stuck });
   const health = await openHealthServer({

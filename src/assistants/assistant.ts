@@ -1,5 +1,6 @@
 import { type Connection, Schema } from 'mongoose';
 import * as z from 'zod';
+import { TIMING } from '../platform/timing.ts';
 import { type EngineSettings, RETRIEVAL } from './engine-settings.ts';
 import type { KnowledgeInput } from './knowledge-input.ts';
 import { LanguageTag } from './language-tag.ts';
@@ -21,7 +22,12 @@ export const AssistantInput = z.object({
     .nullish()
     .transform((value) => value || null),
   threshold: z.number().min(0).max(1).nullable().default(null),
-  dedupeWindowSeconds: z.number().int().min(0).max(600).default(DEFAULT_DEDUPE_WINDOW_S),
+  dedupeWindowSeconds: z
+    .number()
+    .int()
+    .min(0)
+    .max(TIMING.dedupeWindowMaxMs / 1000)
+    .default(DEFAULT_DEDUPE_WINDOW_S),
   /** What happens to messages that try to turn the assistant: nothing, a note, or a refusal. */
   guard: z.enum(GUARDS).default('flag'),
   /** Hosts a provider's reply may link to, beside what the knowledge links to. */

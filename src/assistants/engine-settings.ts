@@ -1,8 +1,9 @@
 import * as z from 'zod';
+import { TIMING } from '../platform/timing.ts';
 import type { Vault } from '../platform/vault.ts';
 import { validate } from '../platform/validation.ts';
 
-export const DEFAULT_PROVIDER_TIMEOUT_MS = 20_000;
+export const DEFAULT_PROVIDER_TIMEOUT_MS = TIMING.providerTimeoutMs;
 
 /** A pattern for the end tries every slash before it. */
 export const withoutSlashes = (address: string): string => {
@@ -27,7 +28,7 @@ const provider = {
   baseUrl: BaseUrl,
   model: z.string().trim().min(1).max(200),
   /** From the question to the last word; below the reply wait, so that there is time to fall back. */
-  timeoutMs: z.number().int().min(100).max(25_000).default(DEFAULT_PROVIDER_TIMEOUT_MS),
+  timeoutMs: z.number().int().min(100).max(TIMING.providerTimeoutMaxMs).default(DEFAULT_PROVIDER_TIMEOUT_MS),
   temperature: z.number().min(0).max(2).nullable().default(null),
   maxTokens: z.number().int().min(16).max(4_000).default(800),
   /** What earlier messages may take of the model's window. */

@@ -19,12 +19,11 @@ import {
 import { type ChannelChange, channelWrite } from './channel.ts';
 import { createEmbedders } from './embedders.ts';
 import { type EngineInput, sealedEngine } from './engine-settings.ts';
+import { TIMING } from '../platform/timing.ts';
 import { createKnowledgeStore } from './knowledge-store.ts';
 import { createVectorStore } from './knowledge-vectors.ts';
 import { createSemanticState } from './semantic-state.ts';
 
-/** Changes take effect in every process within 1 s (contract §7): nothing is believed for longer than this. */
-const BELIEVED_FOR_MS = 900;
 const CACHED_ITEMS = 10_000;
 const LAST_USED_EVERY_MS = 60_000;
 const AFTER = { returnDocument: 'after' } as const;
@@ -49,7 +48,7 @@ export const createAssistantStore = ({ connection, vault, onKnowledgeChanged = (
   const remember = <Value extends object>(fetch: (key: string) => Promise<Value | null>) => {
     const cache = new LRUCache<string, { value: Value | null }>({
       max: CACHED_ITEMS,
-      ttl: BELIEVED_FOR_MS,
+      ttl: TIMING.settingsBelievedForMs,
       fetchMethod: async (key) => ({ value: await fetch(key) }),
     });
     const find = async (key: string): Promise<Value | null> => {

@@ -1,6 +1,7 @@
 import { type Connection, Schema } from 'mongoose';
 import type { SuggestedAction } from '../assistants/suggested-action.ts';
 import type { ConversationEvent } from '../webhooks/event.ts';
+import { TIMING } from '../platform/timing.ts';
 
 export const CHANNELS = ['api', 'webhook', 'web', 'playground'] as const;
 export type ChannelName = (typeof CHANNELS)[number];
@@ -14,7 +15,7 @@ export type Role = (typeof ROLES)[number];
 /** At most so many turns of a session are unanswered, the one being answered included (contract §2). */
 export const MAX_WAITING = 20;
 /** A failed or undelivered turn can be resumed for so long (contract §3). */
-export const RESUMABLE_FOR_MS = 600_000;
+export const RESUMABLE_FOR_MS = TIMING.resumableForMs;
 
 export type Message = {
   messageId: string;

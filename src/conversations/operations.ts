@@ -90,15 +90,16 @@ const HISTORY = {
   nextCursor: null,
 };
 
-const POLLING = `**Long polling** is how a caller gets an operator's reply: send \`after_seq\` with the highest \`seq\` you have, and \`wait\`.
-The answer comes as soon as there is something newer, or after so many seconds without messages; then ask again. A request
-that waits counts into a limit of its own, apart from the key's other requests.
-
-- What is newer is of every role. A handoff leaves a \`system\` message with a \`seq\` of its own, so a poll right after an
-  escalation may return at once with that message; go on with its \`seq\`.
-- A visitor's message and the reply to it share one \`seq\`, and appear together. While a message waits for its reply its \`seq\`
-  is null, and it neither ends a poll nor is returned by one.
-- Status and tags can change without a new \`seq\`; they do not end a poll, but every answer has them as they are then.`;
+const POLLING = [
+  'Long polling is how a caller gets an operator’s reply: send `after_seq` with the highest `seq` you have, and `wait`. The ' +
+    'answer comes as soon as there is something newer, or after so many seconds without messages; then ask again. A ' +
+    'request that waits counts into a limit of its own, apart from the key’s other requests.',
+  'What is newer may have any role. A handoff leaves a `system` message with a `seq` of its own, so a poll right after an ' +
+    'escalation returns that message; go on with its `seq`.',
+  'A visitor’s message and the reply to it share one `seq` and appear together. While a message waits for its reply, its ' +
+    '`seq` is null: a poll neither returns it nor ends because of it.',
+  'A change of status or tags alone does not end a poll, but every answer shows both as they are then.',
+].join('\n\n');
 
 const common = { tag: 'Conversations', auth: 'apiKey', limiter: 'key' } as const;
 const params = z.object({ id: z.uuid().meta({ description: 'A `conversationId`.' }) });

@@ -1,5 +1,6 @@
 import { type Connection, type mongo, Schema } from 'mongoose';
 import type { EventKind } from '../webhooks/event.ts';
+import { TIMING } from '../platform/timing.ts';
 
 /**
  * One event to one endpoint, as a state machine (contract §6).
@@ -39,7 +40,7 @@ export const STEPS = {
     from: 'sending',
     to: ['delivered', 'rejected', 'not_sent', 'unknown'],
   },
-  endLost: { by: 'a sweep, 10 s after the claim', from: 'sending', to: ['unknown'] },
+  endLost: { by: `a sweep, ${TIMING.claimLostMs / 1000} s after the claim`, from: 'sending', to: ['unknown'] },
   expire: { by: 'a sweep, for a test or resend that nobody took', from: 'queued', to: ['not_sent'] },
   eraseQueued: { by: 'the erasure of its conversation', from: 'queued', to: ['not_sent'] },
   eraseSending: { by: 'the erasure of its conversation', from: 'sending', to: ['unknown'] },

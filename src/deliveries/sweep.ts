@@ -6,10 +6,8 @@ import { type OnEnded, createEndUnsendable } from './unsendable.ts';
 import { BACKLOG_MAX, endpointsOf, pendingOf, type StaleOutbox } from './outbox.ts';
 import { createBackoff } from './backoff.ts';
 import { serverNow } from '../platform/clock.ts';
+import { TIMING } from '../platform/timing.ts';
 
-const EVENT_STALE_MS = 2_000;
-/** `sending` for longer than any send takes: its worker is gone. */
-const CLAIM_LOST_MS = 10_000;
 const OUTBOXES_PER_SWEEP = 5_000;
 const LOOKS_PER_SWEEP = 3;
 
@@ -47,9 +45,9 @@ export const createDeliverySweeps = (dependencies: Dependencies) => {
   const backoff = createBackoff();
 
   const claims = async (): Promise<void> => {
-    const lost = await deliveries.endLostClaims(CLAIM_LOST_MS);
+    const lost = await deliveries.endLostClaims(TIMING.claimLostMs);
     if (lost > 0) onLost(lost);
-    const queued = await deliveries.sweepQueued({ wakeAfterMs: EVENT_STALE_MS, expireAfterMs: eventMaxAgeMs });
+    const queued = await deliveries.sweepQueued({ wakeAfterMs: TIMING.eventStaleMs, expireAfterMs: eventMaxAgeMs });
     for (const deliveryId of queued) deliveryQueue.wakeDelivery(deliveryId);
   };
 
@@ -60,7 +58,7 @@ export const createDeliverySweeps = (dependencies: Dependencies) => {
       endpointsOf(outbox).flatMap((endpointId): Head[] => {
         const [event] = pendingOf(outbox, endpointId);
         const age = event ? now - event.at.getTime() : 0;
-        if (!event || age < EVENT_STALE_MS || (leaveOut.has(endpointId) && age < eventMaxAgeMs)) return [];
+        if (!event || age < TIMING.eventStaleMs || (leaveOut.has(endpointId) && age < eventMaxAgeMs)) return [];
         return [{ key: outbox._id, endpointId, deliveryId: deliveryIdOf(event.eventId, endpointId) }];
       }),
     );
@@ -85,7 +83,7 @@ export const createDeliverySweeps = (dependencies: Dependencies) => {
     const leaveOut = new Set([...(await endpoints.listPausedIds()), ...suspended(), ...backoff.suspended()]);
     for (let look = 0; look < LOOKS_PER_SWEEP; look += 1) {
       const outboxes = await deliveries.outbox.findStale({
-        olderThanMs: EVENT_STALE_MS,
+        olderThanMs: TIMING.eventStaleMs,
         leaveOut: [...leaveOut],
         limit: outboxesPerSweep,
         // The events of a suspended stream must end once they are too old.
@@ -95,7 +93,7 @@ export const createDeliverySweeps = (dependencies: Dependencies) => {
       await trim(outboxes);
       const oldestWaiting = await deliveryQueue.oldestWaitingAt();
       // While older wake-ups still wait in the queue, more of them would not help.
-      if (oldestWaiting !== null && serverNow() - oldestWaiting > EVENT_STALE_MS) return;
+      if (oldestWaiting !== null && serverNow() - oldestWaiting > TIMING.eventStaleMs) return;
       const idle = await findIdle(outboxes, leaveOut);
       for (const key of new Set(idle.map((head) => head.key))) deliveryQueue.wake(key);
       const unmoved = [...Map.groupBy(idle, ({ endpointId }) => endpointId)]

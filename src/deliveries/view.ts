@@ -1,5 +1,6 @@
 import { type Header, type HeaderRecord, isFinal, type StoredDelivery } from './delivery.ts';
 import type { ResendRisk } from './tests-and-resends.ts';
+import { DELIVERY_DEADLINE_MS } from '../platform/timing.ts';
 
 /** A delivery as a list shows it: what happened to it, without the texts. */
 export const toDeliveryRow = (delivery: StoredDelivery) => ({
@@ -73,7 +74,6 @@ type Checked = Pick<
   'url' | 'outcome' | 'errorKind' | 'errorDetail' | 'status' | 'remoteAddress' | 'tls' | 'timings'
 >;
 
-const DEADLINE_S = 5;
 const EXPIRES_SOON_DAYS = 14;
 
 const addressCheck = ({ errorKind, errorDetail, remoteAddress }: Checked): TestCheck => {
@@ -107,6 +107,8 @@ const statusCheck = ({ outcome, status, errorKind }: Checked): TestCheck =>
         detail: outcome === 'unknown' ? (errorKind?.replaceAll('_', ' ') ?? null) : null,
       }
     : { check: 'status', ok: outcome === 'delivered', detail: String(status) };
+
+const DEADLINE_S = DELIVERY_DEADLINE_MS / 1000;
 
 const timeCheck = ({ status, errorKind, timings }: Checked): TestCheck => {
   const total = timings?.total ?? null;

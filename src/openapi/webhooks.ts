@@ -2,6 +2,7 @@ import * as z from 'zod';
 import type { ZodOpenApiPathItemObject } from 'zod-openapi';
 import type { EventKind } from '../webhooks/event.ts';
 import { WIRE_EVENTS } from '../webhooks/wire.ts';
+import { DELIVERY_DEADLINE_MS } from '../platform/timing.ts';
 
 const WHEN: Record<EventKind, string> = {
   'conversation.created': 'A conversation started.',
@@ -43,7 +44,7 @@ const webhookOf = (event: EventKind): ZodOpenApiPathItemObject => ({
   post: {
     operationId: event.replace(/[._](\w)/g, (_match, letter: string) => letter.toUpperCase()),
     summary: WHEN[event],
-    description: 'Sent once, without automatic retry. Answer within 5 s. Events of a conversation come in order.',
+    description: `Sent once, without automatic retry. Answer within ${DELIVERY_DEADLINE_MS / 1000} s. Events of a conversation come in order.`,
     tags: ['Events'],
     security: [],
     requestParams: { header: eventHeaders(event) },

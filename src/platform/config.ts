@@ -1,5 +1,6 @@
 import * as z from 'zod';
 import { withoutCredentials } from './credentials.ts';
+import { TIMING, timingProblems } from './timing.ts';
 import { check } from './validation.ts';
 
 const flag = (byDefault: boolean) => z.stringbool().default(byDefault);
@@ -49,7 +50,7 @@ const Environment = z.object({
   TLS_TERMINATED_UPSTREAM: flag(false),
   TRUST_PROXY: trustProxy.default(false),
   METRICS_TOKEN: text.optional(),
-  REPLY_TIMEOUT_MS: count(30_000, 100),
+  REPLY_TIMEOUT_MS: count(TIMING.replyTimeoutMs, 100),
   REPLY_CONCURRENCY: count(64),
   SEMANTIC: z.enum(['auto', 'on', 'off']).default('auto'),
   SEMANTIC_DIR: text.optional(),
@@ -59,10 +60,10 @@ const Environment = z.object({
   WEBHOOK_ALLOW_PRIVATE: flag(false),
   DELIVERY_CONCURRENCY: count(256),
   ENDPOINT_CONCURRENCY: count(20),
-  EVENT_MAX_AGE_S: count(600),
-  DELIVERY_RETENTION_DAYS: count(30, 1, 3650),
+  EVENT_MAX_AGE_S: count(TIMING.eventMaxAgeS),
+  DELIVERY_RETENTION_DAYS: count(TIMING.deliveryRetentionDays, 1, 3650),
   WORKER_HEALTH_PORT: count(0, 0, 65_535),
-  SHUTDOWN_DEADLINE_MS: count(15_000, 100),
+  SHUTDOWN_DEADLINE_MS: count(TIMING.shutdownDeadlineMs, 100),
 });
 
 export const CONFIG_NAMES: readonly string[] = Object.keys(Environment.shape);
@@ -99,7 +100,7 @@ export const readConfig = (environment: Record<string, string | undefined>): Con
   }
   const env = parsed.data;
   const production = env.NODE_ENV === 'production';
-  const problems = production ? refusedInProduction(env) : [];
+  const problems = [...(production ? refusedInProduction(env) : []), ...timingProblems(env)];
   if ((env.TLS_CERT_FILE === undefined) !== (env.TLS_KEY_FILE === undefined)) {
     problems.push('TLS_CERT_FILE: TLS_CERT_FILE and TLS_KEY_FILE go together');
   }

@@ -1,16 +1,15 @@
 import type { Logger } from './logger.ts';
-
-/** Every worker sweeps by a timer of its own: a scheduler in Redis would vanish with what it is there to mend. */
-export const SWEEP_EVERY_MS = 1_500;
+import { TIMING } from './timing.ts';
 
 /**
+ * Every worker sweeps by a timer of its own: a scheduler in Redis would vanish with what it is there to mend.
  * Runs `sweep` again and again, never twice at once, each time after a jittered pause of at most `everyMs`, so that
  * several processes do not sweep in step. A failing sweep is logged and tried again.
  */
 export const startSweeper = (
   name: string,
   sweep: () => Promise<void>,
-  { everyMs = SWEEP_EVERY_MS, logger }: { everyMs?: number; logger: Logger },
+  { everyMs = TIMING.sweepEveryMs, logger }: { everyMs?: number; logger: Logger },
 ): { stop: () => Promise<void>; lastEndedAt: () => number } => {
   let stopped = false;
   let timer: NodeJS.Timeout | undefined;

@@ -1,9 +1,8 @@
 import type { Redis } from 'ioredis';
 import type { TurnRef } from '../conversations/conversation.ts';
 import type { Partitions } from '../platform/redis.ts';
+import { TIMING } from '../platform/timing.ts';
 
-/** Longer than a turn can be resumed for. */
-const KEPT_MS = 660_000;
 
 /** Which replies reached a caller. A record that Redis loses leads to a replay of the stored reply. */
 export const createDeliveredReplies = (redis: Redis, partitions: Partitions) => {
@@ -12,7 +11,7 @@ export const createDeliveredReplies = (redis: Redis, partitions: Partitions) => 
   return {
     /** Recorded after a response was written, and never removed. Not awaited. */
     mark: (turn: TurnRef): void => {
-      redis.set(keyOf(turn), '1', 'PX', KEPT_MS).catch(() => undefined);
+      redis.set(keyOf(turn), '1', 'PX', TIMING.deliveredKeptMs).catch(() => undefined);
     },
 
     /** Which of these turns' replies are recorded to have reached a caller. None while Redis is away. */

@@ -2,12 +2,9 @@ import type { Redis } from 'ioredis';
 import type { TurnRef } from '../conversations/conversation.ts';
 import { newToken } from '../platform/ids.ts';
 import type { Partitions } from '../platform/redis.ts';
+import { TIMING } from '../platform/timing.ts';
 
-/** How long a worker holds a turn without renewing. A dead worker's lease expires by itself. */
-export const LEASE_MS = 10_000;
-const RENEW_EVERY_MS = 3_000;
-/** Far longer than an expired lease and the sweep after it take. A lost count begins again. */
-const TRIES_KEPT_MS = 120_000;
+const { turnLeaseMs, turnLeaseRenewMs, triesKeptMs } = TIMING;
 
 // One call acquires the lease and counts the try. 0: another worker holds it. If the answer was lost with its connection,
 // the command is sent again over a new one and finds its own token.
@@ -48,16 +45,16 @@ export const createTurnLeases = (redis: Redis, partitions: Partitions) => {
   const held = new Map<string, { turn: TurnRef; token: string }>();
   const renewal = setInterval(() => {
     for (const { turn, token } of held.values()) {
-      scripts.parleyRenew(leaseKey(turn), token, LEASE_MS).catch(() => undefined);
+      scripts.parleyRenew(leaseKey(turn), token, turnLeaseMs).catch(() => undefined);
     }
-  }, RENEW_EVERY_MS);
+  }, turnLeaseRenewMs);
   renewal.unref();
 
   return {
     /** Acquires the lease of a turn and counts the try. Null: another worker holds it. */
     acquire: async (turn: TurnRef): Promise<{ token: string; tries: number } | null> => {
       const token = newToken();
-      const tries = await scripts.parleyTake(leaseKey(turn), triesKey(turn), token, LEASE_MS, TRIES_KEPT_MS);
+      const tries = await scripts.parleyTake(leaseKey(turn), triesKey(turn), token, turnLeaseMs, triesKeptMs);
       if (tries === 0) return null;
       held.set(turn.turnId, { turn, token });
       return { token, tries };

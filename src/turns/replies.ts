@@ -5,10 +5,9 @@ import type { RecentTurn, StoredConversation } from '../conversations/conversati
 import type { FoundTurn } from '../conversations/store.ts';
 import { withDeadline } from '../platform/deadline.ts';
 import type { Logger } from '../platform/logger.ts';
+import { TIMING } from '../platform/timing.ts';
 import { advance, Delta, NOTHING_YET, type Progress } from './progress.ts';
 
-const LOOK_AFTER_MS = 2_000;
-const LOOK_EVERY_MS = 500;
 const SUBSCRIBED_WITHIN_MS = 10_000;
 
 const Reply = z.discriminatedUnion('outcome', [
@@ -133,7 +132,7 @@ export const openReplies = async ({ subscriber, channel, findTurn, storedReply, 
   const lookAtOld = (): void => {
     const now = performance.now();
     for (const [turnId, entries] of waiting) {
-      const due = [...entries].filter(({ armed, since }) => armed && now - since > LOOK_AFTER_MS);
+      const due = [...entries].filter(({ armed, since }) => armed && now - since > TIMING.lookInStoreAfterMs);
       if (due.length === 0) continue;
       for (const entry of due) entry.since = now;
       look(turnId).catch((cause: unknown) =>
@@ -153,7 +152,7 @@ export const openReplies = async ({ subscriber, channel, findTurn, storedReply, 
   });
   const streamChannel = `${channel}${STREAM_SUFFIX}`;
   await withDeadline(subscriber.subscribe(channel, streamChannel), SUBSCRIBED_WITHIN_MS);
-  const timer = setInterval(lookAtOld, LOOK_EVERY_MS);
+  const timer = setInterval(lookAtOld, TIMING.lookInStoreEveryMs);
 
   return {
     channel,

@@ -18,9 +18,9 @@ import {
   wants,
 } from './endpoint.ts';
 import type { EventKind } from './event.ts';
+import { TIMING } from '../platform/timing.ts';
 import { newWebhookSecret } from './signature.ts';
 
-const BELIEVED_FOR_MS = 900;
 const OPENED_FOR_MS = 60_000;
 const HOUR_MS = 3_600_000;
 
@@ -56,7 +56,7 @@ export const createEndpointStore = (dependencies: Dependencies) => {
 
   const believed = new LRUCache<string, Endpoint[]>({
     max: 10_000,
-    ttl: BELIEVED_FOR_MS,
+    ttl: TIMING.settingsBelievedForMs,
     fetchMethod: async (assistantId) =>
       (await endpoints.find({ assistantId }).sort({ createdAt: 1 }).lean()).map((row) => toEndpoint(row)),
   });

@@ -289,6 +289,22 @@ test('the assistant hands off when asked for a human, after two unsure replies, 
   }
 });
 
+test('a poll right after an escalation brings the system message, a turn’s two messages with one number', async () => {
+  const { conversationId, escalate, history, say, receiver } = await aConversation();
+  await escalate();
+
+  const poll = await history(conversationId, '?after_seq=1&wait=25');
+  await say('Are you there?');
+  const newer = await history(conversationId, '?after_seq=2&wait=25');
+
+  expect(poll.body).toMatchObject({ status: 'escalated', messages: [{ seq: 2, role: 'system' }] });
+  expect(newer.body.messages).toMatchObject([
+    { seq: 3, role: 'user' },
+    { seq: 3, role: 'assistant' },
+  ]);
+  await receiver.close();
+});
+
 test('a long poll brings an operator reply as soon as it is written, and nothing that was there before', async () => {
   const { conversationId, history, where, receiver } = await aConversation();
 

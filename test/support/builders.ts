@@ -1,11 +1,17 @@
 import { randomUUID } from 'node:crypto';
 import type { AssistantInput } from '../../src/assistants/assistant.ts';
 import type { KnowledgeInput } from '../../src/assistants/knowledge-input.ts';
+import type { ErrorBody as WireError } from '../../src/platform/errors.ts';
+import type { PublicOperation } from '../../src/assistants/operation.ts';
+import { conversationOperations } from '../../src/conversations/operations.ts';
+import { turnOperations } from '../../src/turns/operations.ts';
+import { addressOf, type AnswerOf } from './operations.ts';
 import type { Stack } from './stack.ts';
 import { validateResponse } from './validate-response.ts';
 
-export type ChatBody = { reply: string; conversationId: string; messageId: string; suggestedActions?: unknown[] };
-export type ErrorBody = { error: { code: string; message: string; field?: string; requestId: string } };
+export type ChatBody = AnswerOf<typeof turnOperations.send>;
+export type HistoryBody = AnswerOf<typeof conversationOperations.get>;
+export type ErrorBody = WireError;
 export type Answer<Body> = { status: number; headers: Headers; body: Body };
 
 export const aTurn = (overrides: Record<string, unknown> = {}): Record<string, unknown> => ({
@@ -49,6 +55,8 @@ export const request = async <Body = ChatBody>(
   return { status, headers: received, body: parsed as Body };
 };
 
+type CallOf = { params?: Record<string, string>; query?: string } & NonNullable<Parameters<typeof request>[1]>;
+
 /** An assistant with one entry of knowledge, a key, and helpers that speak to the stack as its caller would. */
 export const anAssistant = async (
   stack: Stack,
@@ -65,42 +73,19 @@ export const anAssistant = async (
   });
   const call = <Body>(path: string, rest: Parameters<typeof request>[1] = {}) =>
     request<Body>(`${stack.url}${path}`, { bearer: apiKey, ...rest });
+  /** As its declaration says: address, method, and the type of what comes back. */
+  const callOperation = <One extends PublicOperation>(one: One, { params, query, ...rest }: CallOf = {}) =>
+    call<AnswerOf<One>>(addressOf(one, params, query), { method: one.method.toUpperCase(), ...rest });
   return {
     assistantId,
     apiKey,
     keyId: key.keyId,
     call,
     chat: (body: Record<string, unknown>, rest: Parameters<typeof request>[1] = {}) =>
-      call<ChatBody>('/api/v1/chat', { body, ...rest }),
+      callOperation(turnOperations.send, { body, ...rest }),
     history: (conversationId: string, query = '') =>
-      call<HistoryBody>(`/api/v1/conversations/${conversationId}${query}`),
+      callOperation(conversationOperations.get, { params: { id: conversationId }, query }),
+    callOperation,
   };
 };
 export type TestAssistant = Awaited<ReturnType<typeof anAssistant>>;
-
-export type HistoryBody = {
-  conversationId: string;
-  sessionId: string;
-  channel: string;
-  language: string;
-  status: string;
-  leadScore: number;
-  tags: { tag: string; color: string | null }[];
-  createdAt: string;
-  updatedAt: string;
-  escalatedAt: string | null;
-  escalationReason: string | null;
-  resolvedAt: string | null;
-  resolvedBy: string | null;
-  messages: {
-    messageId: string;
-    turnId: string | null;
-    seq: number | null;
-    role: string;
-    content: string;
-    language: string | null;
-    createdAt: string;
-  }[];
-  hasMore: boolean;
-  nextCursor: string | null;
-};

@@ -12,9 +12,7 @@ import { isConnectionFailure } from '../../src/platform/mongo.ts';
 import type { DeliveryBreaker } from './breaker.ts';
 import type { Target, Dispatch } from './dispatch.ts';
 import type { Slots } from '../../src/platform/slots.ts';
-
-/** What was read longer ago than this may no longer be true: then there is no claim and no connection. */
-const READING_FRESH_MS = 2_000;
+import { TIMING } from '../../src/platform/timing.ts';
 
 type Dependencies = {
   endpoints: EndpointStore;
@@ -38,7 +36,7 @@ type Sent = 'ended' | 'untried' | 'not ours';
 type Ended = { event: OutboxEvent; how: Sent };
 type ClaimedQueued = { delivery: StoredDelivery; token: string };
 
-const isFresh = ({ at }: { at: number }): boolean => performance.now() - at < READING_FRESH_MS;
+const isFresh = ({ at }: { at: number }): boolean => performance.now() - at < TIMING.readFreshMs;
 
 /**
  * Delivers one stream: the events of a conversation to an endpoint, in order, each started after the one before has ended.

@@ -8,15 +8,12 @@ import type { DeliveryStore } from '../../src/deliveries/store.ts';
 import { serverNow } from '../../src/platform/clock.ts';
 import type { Logger } from '../../src/platform/logger.ts';
 import { isConnectionFailure } from '../../src/platform/mongo.ts';
+import { TIMING } from '../../src/platform/timing.ts';
 import type { CountDelivery } from '../../src/service-metrics.ts';
 import type { DeliveryBreaker } from './breaker.ts';
 import type { Sender, SendResult } from './send.ts';
 
-/** After this, nothing of the request may be written: a sweep is about to end a claim this old. */
-const WRITE_BEFORE_MS = 7_000;
 const RETRY_AFTER_MAX_S = 600;
-/** After this, recording a result is useless: a sweep has ended the claim. */
-const RECORD_FOR_MS = 10_000;
 const RECORD_AGAIN_MS = 200;
 
 export type Dispatched = Pick<Claim, 'eventId' | 'endpointId' | 'event' | 'conversationId' | 'body'>;
@@ -78,7 +75,7 @@ export const createDispatch = (dependencies: Dependencies) => {
 
   /** The send is never repeated. Recording it is repeated while MongoDB is away: the write only matches `sending`. */
   const record = async (work: () => Promise<void>): Promise<void> => {
-    const until = performance.now() + RECORD_FOR_MS;
+    const until = performance.now() + TIMING.recordForMs;
     for (;;) {
       try {
         return await work();
@@ -101,7 +98,7 @@ export const createDispatch = (dependencies: Dependencies) => {
         url: target.endpoint.url,
         body: Buffer.from(claim.body),
         headers: headersOf(claim, target, own.redelivery),
-        notAfter: target.at + WRITE_BEFORE_MS,
+        notAfter: target.at + TIMING.writeBeforeMs,
       });
       breaker.record(endpointId, result);
       if (isUntried(result)) {

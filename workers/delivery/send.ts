@@ -5,6 +5,7 @@ import type { Dial } from './send/open.ts';
 import { createPool } from './send/pool.ts';
 import type { SendRequest } from './send/request.ts';
 import type { SendResult } from './send/result.ts';
+import { TIMING } from '../../src/platform/timing.ts';
 
 export type { SendRequest } from './send/request.ts';
 export { ERROR_KINDS, type ErrorKind } from './send/failure.ts';
@@ -42,8 +43,8 @@ export const createSender = (options: SenderOptions): Sender => {
   const settings: AttemptSettings = {
     userAgent: options.userAgent,
     allowPrivate,
-    deadlineMs: options.deadlineMs ?? 5000,
-    bodyGraceMs: options.bodyGraceMs ?? 1000,
+    deadlineMs: options.deadlineMs ?? TIMING.deliveryDeadlineMs,
+    bodyGraceMs: options.bodyGraceMs ?? TIMING.bodyGraceMs,
     lookup: guardedLookup({ allowPrivate, resolver }),
     // Made once: it reads every authority there is.
     secureContext: createSecureContext({ minVersion: 'TLSv1.3', ...(options.ca && { ca: options.ca }) }),

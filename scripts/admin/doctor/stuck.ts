@@ -2,13 +2,14 @@ import type { StoredConversation } from '../../../src/conversations/conversation
 import type { StoredDelivery } from '../../../src/deliveries/delivery.ts';
 import { VaultError } from '../../../src/platform/vault.ts';
 import type { Opened } from '../session.ts';
+import { TIMING } from '../../../src/platform/timing.ts';
 
 /** Sweeps bring back what is lost within seconds; what is older than this they have not. */
 const HEAD_STUCK_MS = 10_000;
 const EVENT_STUCK_MS = 10_000;
 const QUEUED_STUCK_MS = 10_000;
-/** A claim whose worker died is ended within 12 s (contract §6). */
-const SENDING_STUCK_MS = 12_000;
+/** By then a claim whose worker died has ended. */
+const SENDING_STUCK_MS = TIMING.claimEndedWithinMs;
 const LOOKED_AT = 1_000;
 const EXAMPLES = 5;
 

@@ -1,3 +1,4 @@
+import { DELIVERY_DEADLINE_MS } from '../../../../src/platform/timing.ts';
 import { Status, type Tone } from '../../parts/status.tsx';
 import type { DeliveryRow, Outcome as OutcomeName } from '../../types.ts';
 
@@ -27,7 +28,7 @@ const REASONS: Record<Kind, string> = {
   backlog: 'Too many events of this conversation were waiting.',
   endpoint_removed: 'The endpoint was removed before the event was sent.',
   endpoint_disabled: 'The endpoint was off when the event happened, or was turned off before it was sent.',
-  timeout: 'It was sent, but there was no answer within 5 seconds. The receiver may have it.',
+  timeout: `It was sent, but there was no answer within ${DELIVERY_DEADLINE_MS / 1000} seconds. The receiver may have it.`,
   reset: 'It was sent, but the connection closed before an answer. The receiver may have it.',
   bad_response: 'It was sent, but the answer was not HTTP. The receiver may have it.',
   worker_lost: 'The process stopped while sending it. The receiver may have it.',

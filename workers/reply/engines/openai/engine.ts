@@ -8,12 +8,11 @@ import { type Completion, completeInTime, ProviderError } from './completion.ts'
 import { allowedLinksOf } from './links.ts';
 import { buildMessages, countTokensOf } from './prompt.ts';
 import { createSpokenText } from './spoken-text.ts';
+import { TIMING } from '../../../../src/platform/timing.ts';
 
 const HISTORY_ENTRIES = 20;
 /** Asked for in a way no other call would mend: says nothing about the provider's health. */
 const OUR_FAULT = new Set([400, 413, 422]);
-/** A process that stops lets a provider speak for so long; then it leaves the turn to another one. */
-const STOP_AFTER_MS = 8_000;
 
 type Dependencies = {
   retrieval: AssistantEngine;
@@ -42,7 +41,7 @@ const stopSoon = (draining: AbortSignal): { signal: AbortSignal; clear: () => vo
   const stop = new AbortController();
   let timer: NodeJS.Timeout | undefined;
   const onDraining = () => {
-    timer = setTimeout(() => stop.abort(new ProviderError('stopping')), STOP_AFTER_MS);
+    timer = setTimeout(() => stop.abort(new ProviderError('stopping')), TIMING.providerStopAfterMs);
   };
   if (draining.aborted) onDraining();
   else draining.addEventListener('abort', onDraining, { once: true });

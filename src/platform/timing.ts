@@ -1,0 +1,222 @@
+/*
+ * Every limit of time that another one depends on. Each is explained here once; `timingProblems` holds what must be true
+ * between them, and `readConfig` refuses to start where it is not. Limits that stand alone stay where they are used.
+ */
+
+/** From the start of the DNS look-up to the end of a receiver's response. */
+export const DELIVERY_DEADLINE_MS = 5_000;
+
+export const TIMING = {
+  // A delivery, from reading its outbox to its outcome.
+  deliveryDeadlineMs: DELIVERY_DEADLINE_MS,
+  /** After the status has come, the rest of the response's body may take so long. */
+  bodyGraceMs: 1_000,
+  /** An outbox and an endpoint read longer ago may have changed: no claim, no connecting. */
+  readFreshMs: 2_000,
+  /** Counted from the reading. Later, nothing of the request may be written. */
+  writeBeforeMs: 7_000,
+  /** A claim this old has lost its worker: a sweep ends it as `unknown`. */
+  claimLostMs: 10_000,
+  /** While MongoDB is away, an outcome is tried again for so long. */
+  recordForMs: 10_000,
+  /** What the contract promises: a lost claim has its outcome by then. */
+  claimEndedWithinMs: 12_000,
+
+  // Sweeps, which every worker runs by its own timer.
+  /** The longest pause between two sweeps. */
+  sweepEveryMs: 1_500,
+  /** A sweep that has not ended for so long makes its process unready. */
+  sweepStuckMs: 30_000,
+  /** An event without a delivery in flight for so long needs a new wake-up. */
+  eventStaleMs: 2_000,
+  /** A session's first pending turn without a lease for so long needs a new job. */
+  turnStaleMs: 2_000,
+  /** After so long it gets one even where its old job may still wait in the queue. */
+  turnJobHoldsMs: 20_000,
+
+  // A turn, while a worker answers it.
+  turnLeaseMs: 10_000,
+  turnLeaseRenewMs: 3_000,
+  /** A try is counted for so long; a count that is lost begins anew. */
+  triesKeptMs: 120_000,
+  /** BullMQ's lock on a job, which it renews at half its time. */
+  jobLockMs: 10_000,
+  /** How often BullMQ looks for jobs whose lock has run out. */
+  jobStalledEveryMs: 5_000,
+
+  // A caller who waits, and one who comes back.
+  replyTimeoutMs: 30_000,
+  /** A caller who waits for so long has perhaps missed the message: the API looks into the store. */
+  lookInStoreAfterMs: 2_000,
+  lookInStoreEveryMs: 500,
+  providerTimeoutMs: 20_000,
+  providerTimeoutMaxMs: 25_000,
+  /** While its process stops, a provider may go on for so long. */
+  providerStopAfterMs: 8_000,
+  /** A failed or undelivered turn is resumed by the same message for so long. */
+  resumableForMs: 600_000,
+  /** The longest window in which an assistant may replay a delivered answer. */
+  dedupeWindowMaxMs: 600_000,
+  /** A turn is known to be delivered for so long; without the record it counts as undelivered. */
+  deliveredKeptMs: 660_000,
+
+  // Settings of an assistant or an endpoint, read by every process.
+  settingsBelievedForMs: 900,
+  /** What the contract promises: a revoked key or a changed endpoint has taken effect by then. */
+  settingsSeenWithinMs: 1_000,
+
+  // Limits that the environment sets.
+  eventMaxAgeS: 600,
+  deliveryRetentionDays: 30,
+  shutdownDeadlineMs: 15_000,
+};
+export type Timing = typeof TIMING;
+
+/** The names of the environment for what it sets. */
+export type ConfiguredTiming = {
+  REPLY_TIMEOUT_MS: number;
+  SHUTDOWN_DEADLINE_MS: number;
+  EVENT_MAX_AGE_S: number;
+  DELIVERY_RETENTION_DAYS: number;
+};
+
+type Limit = readonly [name: string, ms: number];
+type Rule = { less: Limit; than: Limit; orEqual?: boolean; why: string };
+
+const DAY_MS = 86_400_000;
+
+const deliveryRules = (t: Timing): Rule[] => [
+  {
+    less: ['bodyGraceMs', t.bodyGraceMs],
+    than: ['deliveryDeadlineMs', t.deliveryDeadlineMs],
+    why: 'the rest of a body is only part of a response',
+  },
+  {
+    less: ['readFreshMs + deliveryDeadlineMs', t.readFreshMs + t.deliveryDeadlineMs],
+    than: ['writeBeforeMs', t.writeBeforeMs],
+    orEqual: true,
+    why: 'a delivery that starts with the oldest fresh reading needs its whole deadline',
+  },
+  {
+    less: ['writeBeforeMs', t.writeBeforeMs],
+    than: ['claimLostMs', t.claimLostMs],
+    why: 'nothing may be written for a claim that a sweep has ended',
+  },
+  {
+    less: ['claimLostMs + sweepEveryMs', t.claimLostMs + t.sweepEveryMs],
+    than: ['claimEndedWithinMs', t.claimEndedWithinMs],
+    orEqual: true,
+    why: 'a lost claim ends in time only if a sweep comes soon enough',
+  },
+  {
+    less: ['claimLostMs', t.claimLostMs],
+    than: ['recordForMs', t.recordForMs],
+    orEqual: true,
+    why: 'an outcome is worth a new try for as long as no sweep has ended its claim',
+  },
+];
+
+const turnRules = (t: Timing): Rule[] => [
+  {
+    less: ['3 × turnLeaseRenewMs', 3 * t.turnLeaseRenewMs],
+    than: ['turnLeaseMs', t.turnLeaseMs],
+    why: 'a lease must outlive two renewals that are lost',
+  },
+  {
+    less: ['turnLeaseMs', t.turnLeaseMs],
+    than: ['jobLockMs', t.jobLockMs],
+    orEqual: true,
+    why: 'a job that comes back sooner finds its turns leased to the dead worker',
+  },
+  {
+    less: ['jobStalledEveryMs', t.jobStalledEveryMs],
+    than: ['jobLockMs', t.jobLockMs],
+    orEqual: true,
+    why: 'a lock that has run out should be seen within as long again',
+  },
+  {
+    less: ['turnStaleMs', t.turnStaleMs],
+    than: ['turnJobHoldsMs', t.turnJobHoldsMs],
+    why: 'a job may wait in the queue before another one is made',
+  },
+  {
+    less: [
+      '3 × (turnLeaseMs + turnJobHoldsMs + sweepEveryMs)',
+      3 * (t.turnLeaseMs + t.turnJobHoldsMs + t.sweepEveryMs),
+    ],
+    than: ['triesKeptMs', t.triesKeptMs],
+    why: 'a turn fails after three tries, so their count must outlive three lost ones',
+  },
+  {
+    less: ['max(resumableForMs, dedupeWindowMaxMs)', Math.max(t.resumableForMs, t.dedupeWindowMaxMs)],
+    than: ['deliveredKeptMs', t.deliveredKeptMs],
+    why: 'a turn that can still be matched must be known to be delivered',
+  },
+  {
+    less: ['providerTimeoutMs', t.providerTimeoutMs],
+    than: ['providerTimeoutMaxMs', t.providerTimeoutMaxMs],
+    orEqual: true,
+    why: 'the default is one of the allowed values',
+  },
+  {
+    less: ['providerTimeoutMaxMs', t.providerTimeoutMaxMs],
+    than: ['replyTimeoutMs', t.replyTimeoutMs],
+    why: 'there must be time to answer without a provider that is too slow',
+  },
+  {
+    less: ['lookInStoreAfterMs + lookInStoreEveryMs', t.lookInStoreAfterMs + t.lookInStoreEveryMs],
+    than: ['replyTimeoutMs', t.replyTimeoutMs],
+    why: 'a caller whose message was lost must still get the stored reply',
+  },
+];
+
+const processRules = (t: Timing): Rule[] => [
+  {
+    less: ['2 × sweepEveryMs', 2 * t.sweepEveryMs],
+    than: ['sweepStuckMs', t.sweepStuckMs],
+    why: 'a sweep that is merely waiting is not stuck',
+  },
+  {
+    less: ['sweepEveryMs', t.sweepEveryMs],
+    than: ['eventStaleMs and turnStaleMs', Math.min(t.eventStaleMs, t.turnStaleMs)],
+    orEqual: true,
+    why: 'work on its way must not be woken by every sweep',
+  },
+  {
+    less: ['settingsBelievedForMs', t.settingsBelievedForMs],
+    than: ['settingsSeenWithinMs', t.settingsSeenWithinMs],
+    why: 'no process may act on older settings',
+  },
+];
+
+const configuredRules = (t: Timing, env: ConfiguredTiming): Rule[] => [
+  {
+    less: ['REPLY_TIMEOUT_MS', env.REPLY_TIMEOUT_MS],
+    than: ['resumableForMs', t.resumableForMs],
+    why: 'a caller who has waited in vain must still find the reply when asking again',
+  },
+  {
+    less: ['EVENT_MAX_AGE_S', env.EVENT_MAX_AGE_S * 1_000],
+    than: ['DELIVERY_RETENTION_DAYS', env.DELIVERY_RETENTION_DAYS * DAY_MS],
+    why: 'an event whose record is gone could be sent twice',
+  },
+  {
+    less: ['deliveryDeadlineMs', t.deliveryDeadlineMs],
+    than: ['SHUTDOWN_DEADLINE_MS', env.SHUTDOWN_DEADLINE_MS],
+    why: 'a process that stops must let its deliveries end',
+  },
+  {
+    less: ['providerStopAfterMs', t.providerStopAfterMs],
+    than: ['SHUTDOWN_DEADLINE_MS', env.SHUTDOWN_DEADLINE_MS],
+    why: 'a process that stops must let its providers end',
+  },
+];
+
+/** One line for each inequality that does not hold between the limits, configured ones included. */
+export const timingProblems = (env: ConfiguredTiming, timing: Timing = TIMING): string[] =>
+  [...deliveryRules(timing), ...turnRules(timing), ...processRules(timing), ...configuredRules(timing, env)]
+    .filter(({ less: [, small], than: [, large], orEqual }) => !(orEqual ? small <= large : small < large))
+    .map(({ less: [small, smallMs], than: [large, largeMs], orEqual, why }) => {
+      const words = orEqual ? 'must be at most' : 'must be less than';
+      return `${small} (${smallMs} ms) ${words} ${large} (${largeMs} ms): ${why}`;
+    });

@@ -1,0 +1,22 @@
+import type * as z from 'zod';
+import type { Declaration } from '../../src/platform/operation.ts';
+
+/** A value as JSON carries it: times are strings. */
+type Wire<Value> = Value extends Date
+  ? string
+  : Value extends (infer One)[]
+    ? Wire<One>[]
+    : Value extends object
+      ? { [Name in keyof Value]: Wire<Value[Name]> }
+      : Value;
+
+/** What an operation's declaration says comes back when nothing is wrong. */
+export type AnswerOf<One> = One extends { answer: infer Schema extends z.ZodType } ? Wire<z.input<Schema>> : null;
+
+/** Where an operation is called; `query` with its question mark. */
+export const addressOf = ({ path }: Declaration, params: Record<string, string> = {}, query = ''): string =>
+  `${path.replace(/:(\w+)/g, (_whole, name: string) => {
+    const value = params[name];
+    if (value === undefined) throw new Error(`${path} needs ${name}`);
+    return encodeURIComponent(value);
+  })}${query}`;
