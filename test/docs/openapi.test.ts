@@ -1,7 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, expect, test } from 'vitest';
 import { openApi } from '../../src/api.ts';
+import { conversationOperations } from '../../src/conversations/operations.ts';
 import { WIRE_EVENTS } from '../../src/webhooks/wire.ts';
+import { PUBLIC_OPERATIONS } from '../../src/openapi/operations.ts';
 import { OPERATIONS } from '../../src/operator-api/operations.ts';
 import { readConfig } from '../../src/platform/config.ts';
 import { createLifecycle } from '../../src/platform/lifecycle.ts';
@@ -65,8 +67,8 @@ test('every reference leads somewhere, every operation has an id of its own, eve
 
   for (const one of references) expect([one, pointer(document, one.slice(2).split('/'))]).not.toContain(undefined);
   expect(new Set(ids).size).toBe(ids.length);
-  // The callers' side; the operators' side has as many as its table.
-  expect(ids).toHaveLength(18 + OPERATIONS.length);
+  const events = Object.keys(WIRE_EVENTS);
+  expect(ids).toHaveLength(PUBLIC_OPERATIONS.length + OPERATIONS.length + events.length);
   expect(examples.length).toBeGreaterThan(50);
 });
 
@@ -124,14 +126,17 @@ test.each<[string, Partial<Seen>]>([
 });
 
 test('events of all six kinds are what the document says, field for field', async () => {
-  const { assistantId, chat, call } = await anAssistant(stack);
+  const { assistantId, chat, callOperation } = await anAssistant(stack);
   const receiver = await openReceiver();
   const { endpoints, conversations, deliveries, deliveryQueue } = stack.service;
   const { endpoint } = await endpoints.addEndpoint(assistantId, { url: receiver.url });
   const { body } = await chat(aTurn());
   const where = { conversationId: body.conversationId, assistantId };
 
-  await call(`/api/v1/conversations/${body.conversationId}/escalate`, { body: { lead_score: 80 } });
+  await callOperation(conversationOperations.escalate, {
+    params: { id: body.conversationId },
+    body: { lead_score: 80 },
+  });
   await conversations.transitions.addTag(where, { tag: 'billing', color: null });
   await conversations.transitions.resolve(where, randomUUID());
   deliveryQueue.wakeDelivery(await deliveries.queueTest({ ...endpoint, assistantId }));

@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { ConfigError, readConfig } from '../src/platform/config.ts';
-import { explainFailure } from '../src/platform/process.ts';
-import { DELIVERY_DEADLINE_MS, TIMING, type Timing, timingProblems } from '../src/platform/timing.ts';
+import { ConfigError, readConfig } from '../../src/platform/config.ts';
+import { explainFailure } from '../../src/platform/process.ts';
+import { DELIVERY_DEADLINE_MS, TIMING, type Timing, timingProblems } from '../../src/platform/timing.ts';
 
 const defaults = readConfig({});
 
@@ -82,7 +82,7 @@ test.each([
 });
 
 test('the page for receivers tells the deadline that there is', () => {
-  const page = readFileSync(new URL('../docs/receiving-webhooks.md', import.meta.url), 'utf8');
+  const page = readFileSync(new URL('../../docs/receiving-webhooks.md', import.meta.url), 'utf8');
   const seconds = ['zero', 'one', 'two', 'three', 'four', 'five', 'six', 'seven'][DELIVERY_DEADLINE_MS / 1_000];
 
   expect(page).toContain(`## Answer within ${seconds} seconds`);

@@ -1,14 +1,14 @@
 import type { Server } from 'node:http';
 import { afterAll, expect, test } from 'vitest';
-import { openApi } from '../src/api.ts';
-import { OPERATIONS } from '../src/operator-api/operations.ts';
-import { OPERATOR_PREFIX } from '../src/operator-api/router.ts';
-import { PUBLIC_OPERATIONS } from '../src/openapi/operations.ts';
-import { readConfig } from '../src/platform/config.ts';
-import { createLifecycle, type Lifecycle } from '../src/platform/lifecycle.ts';
-import { createLogger } from '../src/platform/logger.ts';
-import { useStack } from './support/stack.ts';
-import { apiDocument } from './support/validate-response.ts';
+import { openApi } from '../../src/api.ts';
+import { OPERATIONS } from '../../src/operator-api/operations.ts';
+import { OPERATOR_PREFIX } from '../../src/operator-api/router.ts';
+import { PUBLIC_OPERATIONS } from '../../src/openapi/operations.ts';
+import { readConfig } from '../../src/platform/config.ts';
+import { createLifecycle, type Lifecycle } from '../../src/platform/lifecycle.ts';
+import { createLogger } from '../../src/platform/logger.ts';
+import { useStack } from '../support/stack.ts';
+import { apiDocument } from '../support/validate-response.ts';
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
 const logger = createLogger({ name: 'test', level: 'silent' });
