@@ -3,7 +3,6 @@ import type { TurnRef } from '../conversations/conversation.ts';
 import type { Partitions } from '../platform/redis.ts';
 import { TIMING } from '../platform/timing.ts';
 
-
 /** Which replies reached a caller. A record that Redis loses leads to a replay of the stored reply. */
 export const createDeliveredReplies = (redis: Redis, partitions: Partitions) => {
   const keyOf = ({ key, turnId }: TurnRef) => `${partitions.tagOf(key)}:delivered:${turnId}`;
