@@ -8,6 +8,8 @@ import { createKnowledgePlaces, readable } from './knowledge-places.ts';
 import type { VectorStore } from './knowledge-vectors.ts';
 
 const CACHED_ASSISTANTS = 1000;
+/** Read at once: to take it out of its bytes takes a few milliseconds, and others have their turn before the next. */
+const READ_AT_ONCE = 250;
 /** Written at once: to put it into bytes takes a few milliseconds, and others have their turn before the next. */
 const WRITTEN_AT_ONCE = 500;
 
@@ -24,6 +26,7 @@ type Dependencies = ReturnType<typeof assistantModels> & {
 /** What assistants know, in its order. Its vectors end with an entry; to make those of others is for whoever is told. */
 export const createKnowledgeStore = ({ assistants, knowledge, vectors, onChanged }: Dependencies) => {
   const byVersion = new LRUCache<string, { version: number; entries: KnowledgeEntry[] }>({ max: CACHED_ASSISTANTS });
+  const loading = new Map<string, Promise<KnowledgeEntry[]>>();
   const places = createKnowledgePlaces({ assistants, knowledge });
 
   /** A replacement that ended meanwhile may have removed what was being read: then it is read again. */
@@ -40,8 +43,20 @@ export const createKnowledgeStore = ({ assistants, knowledge, vectors, onChanged
   };
 
   const load = async (assistantId: string): Promise<KnowledgeEntry[]> => {
-    const rows = await consistently(assistantId, (filter) => knowledge.find(filter).sort({ position: 1 }).lean());
-    return rows.map(toEntry);
+    return consistently(assistantId, async (filter) => {
+      const entries: KnowledgeEntry[] = [];
+      const rows = knowledge.find(filter).sort({ position: 1 }).lean().cursor({ batchSize: READ_AT_ONCE });
+      for await (const row of rows) entries.push(toEntry(row));
+      return entries;
+    });
+  };
+
+  /** Turns that come together wait for one reading. */
+  const loadOnce = (assistantId: string, version: number): Promise<KnowledgeEntry[]> => {
+    const key = JSON.stringify([assistantId, version]);
+    const begun = loading.get(key) ?? load(assistantId).finally(() => loading.delete(key));
+    loading.set(key, begun);
+    return begun;
   };
 
   const raiseVersion = async (assistantId: string): Promise<void> => {
@@ -74,7 +89,7 @@ export const createKnowledgeStore = ({ assistants, knowledge, vectors, onChanged
     findKnowledge: async ({ assistantId, version }: Assistant): Promise<KnowledgeEntry[]> => {
       const known = byVersion.get(assistantId);
       if (known?.version === version) return known.entries;
-      const entries = await load(assistantId);
+      const entries = await loadOnce(assistantId, version);
       byVersion.set(assistantId, { version, entries });
       return entries;
     },

@@ -1,13 +1,13 @@
-import { LRUCache } from 'lru-cache';
 import { baseLanguage } from '../../../../src/language/base.ts';
-import type { AssistantEngine, AssistantProfile, EngineReply, TurnContext } from '../engine.ts';
+import type { AssistantEngine, EngineReply, TurnContext } from '../engine.ts';
 import { findContactDetails, withoutContactDetails } from './contact-details.ts';
 import { decide } from './decide.ts';
 import { findAnswer, type Hit } from './find-answer.ts';
 import { findByMeaning } from './find-by-meaning.ts';
 import { followUp, lastWord } from './follow-up.ts';
 import { asksForHuman, asksWhoThisIs } from './human-request.ts';
-import { buildIndex, type KnowledgeIndex } from './knowledge-index.ts';
+import { createIndexes, type IndexOptions } from './indexes.ts';
+import type { KnowledgeIndex } from './knowledge-index.ts';
 import { handOver, type Making, sayAnswer, sayText } from './replies.ts';
 import { readSmallTalk } from './small-talk.ts';
 
@@ -17,13 +17,6 @@ export const DEFAULT_THRESHOLD = 0.8;
 const THRESHOLD_OF_BOTH = 0.7;
 /** Words that are as sure as this need no model: in domains never tuned to, lesser ones often miss the point. */
 const SURE_BY_WORDS = 0.95;
-
-export type RetrievalOptions = {
-  /** Assistants whose index is kept. */
-  maxIndexes?: number;
-  /** Entries that all kept indexes may hold together. */
-  maxEntries?: number;
-};
 
 /** A turn, read as far as its words go. */
 type Read = {
@@ -36,31 +29,14 @@ type Read = {
 };
 
 /** Answers from the assistant's own entries: by their words, and where these are not sure by what was meant. */
-export const createRetrievalEngine = ({
-  maxIndexes = 200,
-  maxEntries = 100_000,
-}: RetrievalOptions = {}): AssistantEngine => {
-  const indexes = new LRUCache<string, KnowledgeIndex>({
-    max: maxIndexes,
-    maxSize: maxEntries,
-    sizeCalculation: ({ groups }) => 1 + groups.reduce((sum, { entries }) => sum + entries.length, 0),
-  });
+export const createRetrievalEngine = (options: IndexOptions = {}): AssistantEngine => {
+  const indexes = createIndexes(options);
 
-  const indexOf = (assistant: AssistantProfile): KnowledgeIndex => {
-    const key = JSON.stringify([assistant.assistantId, assistant.version]);
-    const known = indexes.get(key);
-    if (known) return known;
-    const built = buildIndex(assistant);
-    indexes.set(key, built);
-    return built;
-  };
-
-  const read = (turn: TurnContext): Read => {
+  const read = (turn: TurnContext, index: KnowledgeIndex | null): Read => {
     const { assistant, message } = turn;
     const spoken = baseLanguage(turn.language);
     const threshold = assistant.threshold ?? DEFAULT_THRESHOLD;
     const making: Making = { turn, threshold, startedAt: performance.now(), hits: [], by: 'words' };
-    const index = assistant.knowledge.length > 0 ? indexOf(assistant) : null;
     const contact = findContactDetails(message) !== null;
     const question = contact ? withoutContactDetails(message) : message;
     const hits = index ? findAnswer(question, index, spoken, threshold) : [];
@@ -78,10 +54,9 @@ export const createRetrievalEngine = ({
     const last = smallTalk === 'yes' ? await lastWord(turn) : null;
     if (last?.kind === 'unsure') return handOver(making);
     if (last?.kind === 'askBack') {
-      const meant = turn.assistant.knowledge.find(({ entryId }) => entryId === last.entryIds[0]);
-      const group = index?.groups.find(({ entries }) => meant !== undefined && entries.includes(meant));
-      if (meant && group) {
-        const hit = { entry: meant, group, confidence: 1, rank: 1 };
+      const meant = index?.places.get(last.entryIds[0] ?? '');
+      if (meant) {
+        const hit = { ...meant, confidence: 1, rank: 1 };
         return sayAnswer({ ...making, hits: [hit] }, hit);
       }
     }
@@ -89,7 +64,7 @@ export const createRetrievalEngine = ({
   };
 
   const answerTurn = async (turn: TurnContext): Promise<EngineReply> => {
-    const one = read(turn);
+    const one = read(turn, turn.assistant.knowledge.length > 0 ? await indexes.of(turn.assistant) : null);
     const { making, index, spoken, contact, question, hits } = one;
     const { message } = turn;
     // What an entry says in so many words goes before everything: the author knew why.
@@ -116,8 +91,11 @@ export const createRetrievalEngine = ({
   return {
     name: 'retrieval',
     answersAtOnce: (turn) => {
-      if (!turn.meaning || turn.assistant.knowledge.length === 0) return true;
-      const one = read(turn);
+      if (turn.assistant.knowledge.length === 0) return true;
+      const index = indexes.now(turn.assistant);
+      if (!index) return false; // it is waited for
+      if (!turn.meaning) return true;
+      const one = read(turn, index);
       const { message } = turn;
       return (
         isSure(one) || asksForHuman(message) || asksWhoThisIs(message) || readSmallTalk(message, one.spoken) !== null

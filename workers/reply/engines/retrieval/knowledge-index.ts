@@ -104,7 +104,7 @@ const createReader = (language: string) => {
 };
 
 /** `all` entries of the assistant set the scale: what is rare in a small language is not rarer than in a large one. */
-const buildGroup = (language: string, entries: KnowledgeEntry[], all: number): KnowledgeGroup => {
+function* buildGroup(language: string, entries: KnowledgeEntry[], all: number): Generator<void, KnowledgeGroup> {
   const { postings, stems, spellings, read } = createReader(language);
   const exact = new Map<string, number>();
   const readWordings: { entry: number; terms: Term[] }[] = [];
@@ -117,18 +117,25 @@ const buildGroup = (language: string, entries: KnowledgeEntry[], all: number): K
         append(place.askedBy, entry);
       });
       readWordings.push({ entry, terms });
+      yield;
     }
     read(`${tags.join(' ')} ${answer}`, (place) => append(place.answers, entry));
+    yield;
   }
 
   for (const place of postings.values()) {
     // Half a look at answers: a word in many answers and few questions still tells questions apart.
     const holding = new Set([...place.askedBy, ...place.answers]).size;
     place.weight = informationOf((place.askedBy.length + holding) / 2, all);
+    yield;
   }
   const massOf = (terms: Term[]): number =>
     terms.reduce((sum, term) => sum + (postings.get(unitKey(term))?.weight ?? 0) * shareOf(term), 0);
-  const wordings = readWordings.map(({ entry, terms }) => ({ entry, mass: massOf(terms) }));
+  const wordings: Wording[] = [];
+  for (const { entry, terms } of readWordings) {
+    wordings.push({ entry, mass: massOf(terms) });
+    yield;
+  }
   return {
     language,
     entries,
@@ -140,7 +147,7 @@ const buildGroup = (language: string, entries: KnowledgeEntry[], all: number): K
     strangeWeight: informationOf(0, all),
     boards: createBoards(wordings.length, entries.length),
   };
-};
+}
 
 export type KnowledgeIndex = {
   groups: KnowledgeGroup[];
@@ -148,10 +155,21 @@ export type KnowledgeIndex = {
   places: Map<string, { entry: KnowledgeEntry; group: KnowledgeGroup }>;
 };
 
-/** Entries are grouped by language, because a stem means something in one language only. */
-export const buildIndex = ({ knowledge, languages }: AssistantProfile): KnowledgeIndex => {
+/** Entries are grouped by language, because a stem means something in one language only. Between any two steps others may go on. */
+export function* indexSteps({ knowledge, languages }: AssistantProfile): Generator<void, KnowledgeIndex> {
   const byLanguage = Map.groupBy(knowledge, (entry) => baseLanguage(entry.language ?? languages[0] ?? 'en'));
-  const groups = [...byLanguage].map(([language, entries]) => buildGroup(language, entries, knowledge.length));
-  const places = groups.flatMap((group) => group.entries.map((entry) => [entry.entryId, { entry, group }] as const));
-  return { groups, places: new Map(places) };
+  const groups: KnowledgeGroup[] = [];
+  for (const [language, entries] of byLanguage) groups.push(yield* buildGroup(language, entries, knowledge.length));
+  const places: KnowledgeIndex['places'] = new Map();
+  for (const group of groups) for (const entry of group.entries) places.set(entry.entryId, { entry, group });
+  return { groups, places };
+}
+
+/** The same in one go. */
+export const buildIndex = (profile: AssistantProfile): KnowledgeIndex => {
+  const steps = indexSteps(profile);
+  for (;;) {
+    const step = steps.next();
+    if (step.done) return step.value;
+  }
 };
