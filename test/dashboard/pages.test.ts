@@ -95,7 +95,10 @@ test('the import says what replacing removes, and the settings what a duplicate 
   await page.getByRole('button', { name: 'Import' }).click();
   await page.getByText('The existing entries are removed after the new ones are imported.').waitFor();
   await go(page, `/assistants/${scene.assistantId}/settings`);
-  await page.getByText('A message repeated within this time gets the same reply.').waitFor();
+  const window = page.getByText('A message repeated within this time gets the same reply.');
+  await window.waitFor();
+
+  expect(await window.isVisible()).toBe(true);
 });
 
 test('the menu of a phone opens, leads on and closes', async () => {
