@@ -74,7 +74,7 @@ export const openApi = async ({
   const rateLimiter = createRateLimiter(redis, { prefix: config.REDIS_PREFIX, onRefused: count.refused });
   const channelCalls = createChannelCalls(redis, config.REDIS_PREFIX);
   lifecycle.add('channel calls', channelCalls, (opened) => opened.close());
-  const { operators, audit } = await openOperators(service.mongo);
+  const { operators, tokens, audit } = await openOperators(service.mongo);
   const look = <Data>(name: string) => {
     const queues = openQueues<Data>(name, { redis: queueRedis, partitions }, logger);
     return lifecycle.add(`queue ${name}, looked at`, queues, (opened) => opened.close());
@@ -104,6 +104,7 @@ export const openApi = async ({
       },
       sessions: createSessions(service.mongo, config, beforeWriting),
       operators,
+      tokens,
       beforeWriting,
       audit,
       assistants,
@@ -112,6 +113,8 @@ export const openApi = async ({
       deliveries: service.deliveries,
       conversations,
       inbox: createInbox(service.mongo),
+      leases: service.leases,
+      deliveredReplies: service.deliveredReplies,
       turnQueue,
       deliveryQueue,
       submit,
@@ -119,6 +122,7 @@ export const openApi = async ({
       devices: createDevices(config, { secure: tls }),
       limits: createSignInLimits(rateLimiter),
       publicUrl: config.PUBLIC_URL,
+      allowPrivate: config.WEBHOOK_ALLOW_PRIVATE,
       tls,
       logger,
     },
@@ -131,5 +135,5 @@ export const openApi = async ({
   const server = createWebServer(config, app);
   const port = await listen(server, { host: config.HOST, port: config.PORT });
   lifecycle.add('web server', server, (opened) => closeWebServer(opened, config.SHUTDOWN_DEADLINE_MS * 0.8));
-  return { ...service, operators, audit, port };
+  return { ...service, operators, tokens, audit, port };
 };

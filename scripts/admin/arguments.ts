@@ -1,7 +1,6 @@
 import { InvalidArgumentError } from 'commander';
-import { isUuid } from '../../src/platform/ids.ts';
 import { parseWholeNumber } from '../../src/platform/whole-number.ts';
-import { nothingUnder } from './failure.ts';
+import { isUuid } from '../../src/platform/ids.ts';
 
 /** Parsers of what people type: each throws what Commander reports as a usage error. */
 
@@ -58,13 +57,3 @@ export const ASSISTANT_OPTION = ['--assistant <id>', 'id of the assistant'] as c
 /** The example that ends a command's help. */
 export const example = (...lines: string[]): string =>
   `\nExample${lines.length > 1 ? 's' : ''}:\n${lines.map((line) => `  npm run admin -- ${line}`).join('\n')}`;
-
-/** Names what was not found; the stores only know that something was not. */
-export const orNothingUnder = async <Value>(what: string, id: string, found: Promise<Value>): Promise<Value> => {
-  try {
-    return await found;
-  } catch (cause) {
-    if ((cause as { code?: unknown }).code === 'not_found') throw nothingUnder(what, id);
-    throw cause;
-  }
-};

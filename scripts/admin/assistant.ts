@@ -1,20 +1,23 @@
 import type { Command } from 'commander';
-import type { Assistant } from '../../src/assistants/assistant.ts';
-import { commaList, example, orNothingUnder, shortText, wholeNumber } from './arguments.ts';
-import { toShown } from './assistant/shown.ts';
+import { assistantOperations } from '../../src/operator-api/assistants.ts';
+import { overviewOperations } from '../../src/operator-api/overview.ts';
+import type { Answered, Api } from './api.ts';
+import { commaList, example, shortText, wholeNumber } from './arguments.ts';
 import { addAssistantUpdate } from './assistant/update.ts';
-import type { Opened, Run } from './session.ts';
+import type { Run } from './session.ts';
 import { fields, table } from './text.ts';
 
-export const getAssistant = ({ assistants }: Pick<Opened, 'assistants'>, assistantId: string): Promise<Assistant> =>
-  orNothingUnder('assistant', assistantId, assistants.getAssistant(assistantId));
+type Assistant = Answered<typeof assistantOperations.read>;
+
+const getAssistant = (api: Api, id: string): Promise<Assistant> =>
+  api.call(assistantOperations.read, { id, what: 'assistant' });
 
 const describeChannel = ({ connected, open }: { connected: boolean; open: boolean }): string => {
   if (!connected) return 'off';
   return open ? 'open' : 'with token';
 };
 
-const describeEngine = (engine: ReturnType<typeof toShown>['engine']): string =>
+const describeEngine = (engine: Assistant['engine']): string =>
   engine.kind === 'retrieval'
     ? engine.kind
     : `${engine.model} at ${engine.baseUrl} (key ${engine.apiKey}), else retrieval`;
@@ -44,10 +47,10 @@ export const addAssistantCommands = (program: Command, run: Run): void => {
     .option('--holding-text <text>', 'what visitors read while a person takes over', shortText(1000))
     .addHelpText('after', example('assistant create --name "Shop" --dedupe-window 60'))
     .action((options: CreateOptions) =>
-      run(async ({ assistants }) => {
+      run(async (api) => {
         const { dedupeWindow, ...input } = options;
-        const given = { ...input, ...(dedupeWindow !== undefined && { dedupeWindowSeconds: dedupeWindow }) };
-        const { assistantId } = await assistants.createAssistant(given);
+        const body = { ...input, ...(dedupeWindow !== undefined && { dedupeWindowSeconds: dedupeWindow }) };
+        const { assistantId } = await api.call(assistantOperations.create, { body });
         return { json: { assistantId }, text: `Assistant ${assistantId} was created.` };
       }),
     );
@@ -56,8 +59,8 @@ export const addAssistantCommands = (program: Command, run: Run): void => {
     .command('list')
     .description('List assistants, oldest first')
     .action(() =>
-      run(async ({ assistants }) => {
-        const shown = (await assistants.listAssistants()).map(toShown);
+      run(async (api) => {
+        const { assistants: shown } = await api.call(assistantOperations.list);
         const rows = shown.map((one) => [one.assistantId, one.name, describeChannel(one.channel), one.createdAt]);
         return {
           json: shown,
@@ -71,18 +74,11 @@ export const addAssistantCommands = (program: Command, run: Run): void => {
     .description('Show an assistant with its keys, channel and endpoints')
     .addHelpText('after', example('assistant show 6f1c0a52-3b1e-4a57-9d0a-2f8f1f0c7b11'))
     .action((assistantId: string) =>
-      run(async (opened) => {
-        const shown = toShown(await getAssistant(opened, assistantId));
-        const [knowledgeEntries, apiKeys, endpoints] = await Promise.all([
-          opened.assistants.countKnowledge(assistantId),
-          opened.assistants.countApiKeys(assistantId),
-          opened.endpoints.listEndpoints(assistantId),
-        ]);
-        const counts = {
-          knowledgeEntries,
-          apiKeys,
-          endpoints: endpoints.length,
-        };
+      run(async (api) => {
+        const shown = await getAssistant(api, assistantId);
+        const overview = await api.call(overviewOperations.read, { id: assistantId, what: 'assistant' });
+        const { knowledgeEntries, apiKeys, endpoints } = overview;
+        const counts = { knowledgeEntries, apiKeys, endpoints: endpoints.all };
         const text = fields({
           ...shown,
           channel: describeChannel(shown.channel),

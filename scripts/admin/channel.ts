@@ -1,7 +1,7 @@
 import { type Command, Option } from 'commander';
-import { type ChannelChange, OPEN_CHANNEL_WARNING } from '../../src/assistants/channel.ts';
-import { ASSISTANT_OPTION, bearerToken, example, orNothingUnder, wholeNumber } from './arguments.ts';
-import { toShown } from './assistant/shown.ts';
+import type { ChannelChange } from '../../src/assistants/channel.ts';
+import { channelOperations } from '../../src/operator-api/channel.ts';
+import { ASSISTANT_OPTION, bearerToken, example, wholeNumber } from './arguments.ts';
 import { usage } from './failure.ts';
 import type { Run } from './session.ts';
 
@@ -33,17 +33,16 @@ export const addChannelCommands = (program: Command, run: Run): void => {
       example('channel set --assistant 6f1c0a52-3b1e-4a57-9d0a-2f8f1f0c7b11 --token s3cret --limit 120'),
     )
     .action(async (options: SetOptions) => {
-      const change = changeOf(options);
+      const body = changeOf(options);
       const { assistant: assistantId } = options;
-      return run(async ({ assistants }) => {
-        const changed = await orNothingUnder('assistant', assistantId, assistants.setChannel(assistantId, change));
-        const { channel } = toShown(changed);
-        const path = `/api/v1/channels/webhook/${assistantId}`;
-        const warning = channel.open ? { warning: OPEN_CHANNEL_WARNING } : {};
+      return run(async (api) => {
+        const changed = await api.call(channelOperations.change, { id: assistantId, what: 'assistant', body });
+        const { warning, ...channel } = changed;
         const state = channel.connected ? `connected (${channel.open ? 'open' : 'with token'})` : 'off';
+        const text = `POST ${channel.path} is ${state}, ${channel.limitPerMinute} requests a minute.`;
         return {
-          json: { assistantId, ...channel, path, ...warning },
-          text: `POST ${path} is ${state}, ${channel.limitPerMinute} requests per minute.${channel.open ? `\nWarning: ${OPEN_CHANNEL_WARNING}` : ''}`,
+          json: { assistantId, ...channel, ...(warning !== null && { warning }) },
+          text: warning === null ? text : `${text}\nWarning: ${warning}`,
         };
       });
     });

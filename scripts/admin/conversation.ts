@@ -1,29 +1,28 @@
 import { type Command, Option } from 'commander';
-import { type Status, STATUSES, type StoredConversation } from '../../src/conversations/conversation.ts';
-import { HISTORY_MAX, historyCursor } from '../../src/conversations/history.ts';
-import { toHistoryView, toView } from '../../src/conversations/view.ts';
+import { type Status, STATUSES } from '../../src/conversations/conversation.ts';
+import { HISTORY_MAX } from '../../src/conversations/history.ts';
+import { conversationOperations } from '../../src/operator-api/conversations.ts';
+import type { Answered, Api } from './api.ts';
 import { ASSISTANT_OPTION, example, wholeNumber } from './arguments.ts';
-import { getAssistant } from './assistant.ts';
-import { nothingUnder } from './failure.ts';
-import type { Answer, Opened, Run } from './session.ts';
+import { readPages } from './pages.ts';
+import type { Answer, Run } from './session.ts';
 import { fields, plain, table, timeOf } from './text.ts';
 
 export const ID = '3b1e6f1c-0a52-4a57-9d0a-2f8f1f0c7b11';
 const LIMIT = 100;
+const PAGE_MAX = 100;
 
-export const findConversation = async (
-  { conversations }: Opened,
-  conversationId: string,
-): Promise<StoredConversation> => {
-  const found = await conversations.findById(conversationId);
-  if (!found) throw nothingUnder('conversation', conversationId);
-  return found;
-};
+type Read = Answered<typeof conversationOperations.read>;
 
-const showHistory = async (opened: Opened, conversationId: string): Promise<Answer> => {
-  const conversation = await findConversation(opened, conversationId);
-  const page = await opened.conversations.history.readPage(conversation, { limit: HISTORY_MAX });
-  const view = toHistoryView(conversation, page, page.next && historyCursor.encode(page.next));
+/** As its caller sees it: without what only operators are told. */
+const toHistory = ({ assistantId: _assistant, leadBecause: _because, messages, ...history }: Read) => ({
+  ...history,
+  messages: messages.map(({ why: _why, ...message }) => message),
+});
+
+const showHistory = async (api: Api, id: string): Promise<Answer> => {
+  const query = { limit: HISTORY_MAX };
+  const view = toHistory(await api.call(conversationOperations.read, { id, what: 'conversation', query }));
   const { messages, tags, hasMore, nextCursor: _cursor, ...facts } = view;
   const lines = messages.map(
     ({ seq, createdAt, role, content }) => `${seq ?? '…'}  ${timeOf(createdAt)}  ${role}: ${plain(content)}`,
@@ -33,19 +32,16 @@ const showHistory = async (opened: Opened, conversationId: string): Promise<Answ
   return { json: view, text: [head, '', ...lines, ...more].join('\n') };
 };
 
+type ListOptions = { assistant: string; session?: string; status?: Status; limit?: number };
+
 /** Latest change first: what a person looks for is seldom the oldest. */
-const listConversations = async (
-  { mongo }: Opened,
-  filter: Record<string, unknown>,
-  limit: number,
-): Promise<Answer> => {
-  const rows = await mongo
-    .collection<StoredConversation>('conversations')
-    .find(filter, { projection: { texts: 0, recent: 0, waiting: 0, outbox: 0, opening: 0 } })
-    .sort({ updatedAt: -1, _id: -1 })
-    .limit(limit)
-    .toArray();
-  const views = rows.map((row) => toView(row as StoredConversation));
+const listConversations = async (api: Api, { assistant, session, status, limit = LIMIT }: ListOptions) => {
+  const one = { id: assistant, what: 'assistant' };
+  const views = await readPages(limit, PAGE_MAX, async (page) => {
+    const query = { sessionId: session, status, ...page };
+    const answer = await api.call(conversationOperations.list, { ...one, query });
+    return { rows: answer.conversations, nextCursor: answer.nextCursor };
+  });
   const shown = views.map((one) => [
     one.conversationId,
     one.status,
@@ -62,8 +58,6 @@ const listConversations = async (
   return { json: views, text };
 };
 
-type ListOptions = { assistant: string; session?: string; status?: Status; limit?: number };
-
 /** The commands that look; answers with `conversation`, for those that change. */
 export const addConversationCommands = (program: Command, run: Run): Command => {
   const conversation = program.command('conversation').description('Read conversations and work on them');
@@ -71,7 +65,7 @@ export const addConversationCommands = (program: Command, run: Run): Command => 
     .command('show <conversationId>')
     .description('Show a conversation with its messages')
     .addHelpText('after', example(`conversation show ${ID}`))
-    .action((id: string) => run((opened) => showHistory(opened, id)));
+    .action((id: string) => run((api) => showHistory(api, id)));
 
   conversation
     .command('list')
@@ -80,13 +74,7 @@ export const addConversationCommands = (program: Command, run: Run): Command => 
     .option('--session <id>', 'of this session_id only')
     .addOption(new Option('--status <status>', 'in this state only').choices(STATUSES))
     .option('--limit <count>', `how many at most (${LIMIT} if omitted)`, wholeNumber(1, 10_000))
-    .action(({ assistant, session, status, limit = LIMIT }: ListOptions) =>
-      run(async (opened) => {
-        await getAssistant(opened, assistant);
-        const given = { ...(session !== undefined && { sessionId: session }), ...(status !== undefined && { status }) };
-        return listConversations(opened, { assistantId: assistant, channel: { $ne: 'playground' }, ...given }, limit);
-      }),
-    );
+    .action((options: ListOptions) => run((api) => listConversations(api, options)));
 
   return conversation;
 };

@@ -1,42 +1,30 @@
 import { type Command, Option } from 'commander';
-import type { DeliveryPage } from '../../src/deliveries/list.ts';
 import { OUTCOMES } from '../../src/deliveries/delivery.ts';
-import { type DeliveryRow, toDeliveryView } from '../../src/deliveries/view.ts';
 import { EVENT_KINDS } from '../../src/webhooks/event.ts';
-import { type DeliveryFilter, LIST_MAX } from '../../src/deliveries/record-list.ts';
-import { ASSISTANT_OPTION, example, orNothingUnder, pointInTime, wholeNumber } from './arguments.ts';
-import { getAssistant } from './assistant.ts';
-import { awaitOutcome } from './delivery/outcome.ts';
-import type { Opened, Run } from './session.ts';
+import { LIST_MAX } from '../../src/deliveries/record-list.ts';
+import { deliveryOperations } from '../../src/operator-api/deliveries.ts';
+import type { Answered } from './api.ts';
+import { ASSISTANT_OPTION, example, pointInTime, wholeNumber } from './arguments.ts';
+import { awaitOutcome, toWhole } from './delivery/outcome.ts';
+import { readPages } from './pages.ts';
+import type { Run } from './session.ts';
 import { fields, msOf, table } from './text.ts';
 
 const LIMIT = 1_000;
 const ID = '7d8e8f0a-0f5e-4a53-8a43-5c1f6a0b2d11:c2a7f0de-51d4-4c0e-9b7e-0b8f2f6a9d10';
 
-type Filter = Omit<DeliveryFilter, 'limit' | 'cursor'>;
-type ListOptions = Omit<Filter, 'assistantId'> & {
+type ListOptions = {
   assistant: string;
   limit?: number;
   endpoint?: string;
   conversation?: string;
+  eventId?: string;
+  event?: string;
+  outcome?: string;
+  from?: Date;
+  to?: Date;
 };
-
-/** Page after page, until there are as many as were asked for. */
-const listDeliveries = async ({ deliveries }: Opened, filter: Filter, limit: number) => {
-  const rows: DeliveryRow[] = [];
-  let cursor: string | null = null;
-  do {
-    const size = Math.min(LIST_MAX, limit - rows.length);
-    const page: DeliveryPage = await deliveries.list({
-      ...filter,
-      limit: size,
-      ...(cursor && { cursor }),
-    });
-    rows.push(...page.deliveries);
-    cursor = page.nextCursor;
-  } while (cursor !== null && rows.length < limit);
-  return rows;
-};
+type Page = Answered<typeof deliveryOperations.list>;
 
 export const addDeliveryCommands = (program: Command, run: Run): void => {
   const deliveries = program.command('deliveries').description('What was sent to endpoints, and what came back');
@@ -58,10 +46,15 @@ export const addDeliveryCommands = (program: Command, run: Run): void => {
       example('deliveries list --assistant 6f1c0a52-3b1e-4a57-9d0a-2f8f1f0c7b11 --outcome rejected'),
     )
     .action(({ assistant, endpoint, conversation, limit = LIMIT, ...rest }: ListOptions) =>
-      run(async (opened) => {
-        await getAssistant(opened, assistant);
-        const filter = { ...rest, assistantId: assistant, endpointId: endpoint, conversationId: conversation };
-        const listed = await listDeliveries(opened, filter, limit);
+      run(async (api) => {
+        const { from, to, ...exact } = rest;
+        const filter = { ...exact, endpointId: endpoint, conversationId: conversation };
+        const query = { ...filter, from: from?.toISOString(), to: to?.toISOString() };
+        const one = { id: assistant, what: 'assistant' };
+        const listed = await readPages(limit, LIST_MAX, async (page) => {
+          const answer: Page = await api.call(deliveryOperations.list, { ...one, query: { ...query, ...page } });
+          return { rows: answer.deliveries, nextCursor: answer.nextCursor };
+        });
         const rows = listed.map((one) => [
           one.createdAt,
           one.event,
@@ -80,9 +73,8 @@ export const addDeliveryCommands = (program: Command, run: Run): void => {
     .description('Read a delivery with request and response')
     .addHelpText('after', example(`deliveries show ${ID}`))
     .action((deliveryId: string) =>
-      run(async (opened) => {
-        const delivery = await orNothingUnder('delivery', deliveryId, opened.deliveries.getDelivery(deliveryId));
-        const whole = toDeliveryView(delivery);
+      run(async (api) => {
+        const whole = toWhole(await api.call(deliveryOperations.read, { id: deliveryId, what: 'delivery' }));
         return { json: whole, text: fields(whole) };
       }),
     );
@@ -92,13 +84,13 @@ export const addDeliveryCommands = (program: Command, run: Run): void => {
     .description('Resend an ended one, marked as a redelivery, and print its outcome')
     .addHelpText('after', example(`deliveries resend ${ID}`))
     .action((deliveryId: string) =>
-      run(async (opened) => {
-        const original = await orNothingUnder('delivery', deliveryId, opened.deliveries.getDelivery(deliveryId));
-        const { endpointId } = original;
-        const endpoint = await orNothingUnder('endpoint', endpointId, opened.endpoints.getEndpoint(endpointId));
-        const plan = await opened.deliveries.planResend(original);
-        const resend = { original, plan, number: plan.number, url: endpoint.url };
-        return awaitOutcome(opened, await opened.deliveries.queueResend(resend));
+      run(async (api) => {
+        const one = { id: deliveryId, what: 'delivery' };
+        const { resend } = await api.call(deliveryOperations.read, one);
+        // Where it cannot be sent again, the refusal says why.
+        const body = { number: resend?.number ?? 1, mayDouble: true };
+        const queued = await api.call(deliveryOperations.resend, { ...one, body });
+        return awaitOutcome(api, queued.deliveryId);
       }),
     );
 };

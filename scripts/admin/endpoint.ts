@@ -1,26 +1,33 @@
 import type { Command } from 'commander';
-import type { Endpoint, Pause } from '../../src/webhooks/endpoint.ts';
 import { isPaused, MAX_OVERLAP_HOURS } from '../../src/webhooks/endpoint.ts';
-import { EVENT_KINDS } from '../../src/webhooks/event.ts';
-import { ASSISTANT_OPTION, commaList, example, orNothingUnder, wholeNumber } from './arguments.ts';
-import { getAssistant } from './assistant.ts';
+import { type EventKind, EVENT_KINDS } from '../../src/webhooks/event.ts';
+import { endpointOperations } from '../../src/operator-api/endpoints.ts';
+import type { Answered, Api } from './api.ts';
+import { ASSISTANT_OPTION, commaList, example, wholeNumber } from './arguments.ts';
 import { usage } from './failure.ts';
 import { awaitOutcome } from './delivery/outcome.ts';
 import type { Run } from './session.ts';
 import { table } from './text.ts';
 
 const ID = 'c2a7f0de-51d4-4c0e-9b7e-0b8f2f6a9d10';
-const KINDS: string[] = EVENT_KINDS.filter((kind) => kind !== 'webhook.test');
+type Kind = Exclude<EventKind, 'webhook.test'>;
+const KINDS = EVENT_KINDS.filter((kind): kind is Kind => kind !== 'webhook.test');
+const isKind = (kind: string): kind is Kind => KINDS.some((known) => known === kind);
 
-const describePause = (pause: Pause | null): string => {
-  if (!pause || !isPaused({ pause }, Date.now())) return '';
+type Endpoint = Answered<typeof endpointOperations.read>;
+
+const describePause = (pause: Endpoint['pause']): string => {
+  const until = pause?.until == null ? null : new Date(pause.until);
+  if (!pause || !isPaused({ pause: { ...pause, until } }, Date.now())) return '';
   if (pause.reason === 'gone') return ', paused (answered 410): `endpoint resume` it';
-  return `, paused (asked to wait) until ${pause.until?.toISOString() ?? '?'}`;
+  return `, paused (asked to wait) until ${pause.until ?? '?'}`;
 };
 
 const describe = ({ enabled, pause }: Endpoint): string => `${enabled ? 'on' : 'off'}${describePause(pause)}`;
 const shownOnce = ({ endpointId }: Endpoint, secret: string): string =>
   `Endpoint ${endpointId}\n${secret}\nThe secret is shown only once. Your server verifies signatures with it.`;
+
+const oneOf = (endpointId: string) => ({ id: endpointId, what: 'endpoint' });
 
 export const addEndpointCommands = (program: Command, run: Run): void => {
   const endpoint = program.command('endpoint').description("The customer's URLs that events are sent to");
@@ -38,12 +45,13 @@ export const addEndpointCommands = (program: Command, run: Run): void => {
       ),
     )
     .action(async ({ assistant, url, events = [] }: { assistant: string; url: string; events?: string[] }) => {
-      const unknown = events.filter((kind) => !KINDS.includes(kind));
+      const unknown = events.filter((kind) => !isKind(kind));
       if (unknown.length > 0)
         throw usage(`--events: there is no ${unknown.join(', ')}; there are ${KINDS.join(', ')}.`);
-      return run(async (opened) => {
-        await getAssistant(opened, assistant);
-        const { endpoint, secret } = await opened.endpoints.addEndpoint(assistant, { url, events });
+      return run(async (api) => {
+        const body = { url, events: events.filter(isKind) };
+        const added = await api.call(endpointOperations.add, { id: assistant, what: 'assistant', body });
+        const { endpoint, secret } = added;
         return { json: { endpointId: endpoint.endpointId, secret }, text: shownOnce(endpoint, secret) };
       });
     });
@@ -53,9 +61,8 @@ export const addEndpointCommands = (program: Command, run: Run): void => {
     .description('Endpoints of an assistant, oldest first')
     .requiredOption(...ASSISTANT_OPTION)
     .action(({ assistant }: { assistant: string }) =>
-      run(async (opened) => {
-        await getAssistant(opened, assistant);
-        const endpoints = await opened.endpoints.listEndpoints(assistant);
+      run(async (api) => {
+        const { endpoints } = await api.call(endpointOperations.list, { id: assistant, what: 'assistant' });
         const rows = endpoints.map((one) => [one.endpointId, one.url, one.events.join(', ') || 'all', describe(one)]);
         return {
           json: endpoints,
@@ -68,29 +75,31 @@ export const addEndpointCommands = (program: Command, run: Run): void => {
     name: string,
     description: string,
     done: string,
-    apply: (opened: Parameters<Parameters<Run>[0]>[0], id: string) => Promise<Endpoint>,
+    apply: (api: Api, one: { id: string; what: string }) => Promise<Endpoint>,
   ) =>
     endpoint
       .command(`${name} <endpointId>`)
       .description(description)
       .addHelpText('after', example(`endpoint ${name} ${ID}`))
       .action((endpointId: string) =>
-        run(async (opened) => {
-          const changed = await orNothingUnder('endpoint', endpointId, apply(opened, endpointId));
+        run(async (api) => {
+          const changed = await apply(api, oneOf(endpointId));
           return { json: changed, text: `Endpoint ${endpointId} ${done}.` };
         }),
       );
-  change('remove', 'Remove an endpoint; pending events are not sent', 'is removed', ({ endpoints }, id) =>
-    endpoints.removeEndpoint(id),
+  change('remove', 'Remove an endpoint; pending events are not sent', 'is removed', async (api, one) => {
+    const removed = await api.call(endpointOperations.read, one);
+    await api.call(endpointOperations.remove, one);
+    return removed;
+  });
+  change('enable', 'Turn it on; events that happened while it was off are not sent', 'is on', (api, one) =>
+    api.call(endpointOperations.update, { ...one, body: { enabled: true } }),
   );
-  change('enable', 'Turn it on; events that happened while it was off are not sent', 'is on', ({ endpoints }, id) =>
-    endpoints.setEnabled(id, true),
+  change('disable', 'Turn it off; pending events are not sent', 'is off', (api, one) =>
+    api.call(endpointOperations.update, { ...one, body: { enabled: false } }),
   );
-  change('disable', 'Turn it off; pending events are not sent', 'is off', ({ endpoints }, id) =>
-    endpoints.setEnabled(id, false),
-  );
-  change('resume', 'End its pause; waiting events are sent, in order', 'is resumed', ({ endpoints }, id) =>
-    endpoints.resumeEndpoint(id),
+  change('resume', 'End its pause; waiting events are sent, in order', 'is resumed', (api, one) =>
+    api.call(endpointOperations.resume, one),
   );
 
   endpoint
@@ -103,12 +112,9 @@ export const addEndpointCommands = (program: Command, run: Run): void => {
     )
     .addHelpText('after', example(`endpoint rotate ${ID} --overlap 24`))
     .action((endpointId: string, { overlap = 0 }: { overlap?: number }) =>
-      run(async ({ endpoints }) => {
-        const { endpoint, secret } = await orNothingUnder(
-          'endpoint',
-          endpointId,
-          endpoints.rotateSecret(endpointId, overlap),
-        );
+      run(async (api) => {
+        const body = { overlapHours: overlap };
+        const { endpoint, secret } = await api.call(endpointOperations.rotate, { ...oneOf(endpointId), body });
         return { json: { endpointId, secret }, text: shownOnce(endpoint, secret) };
       }),
     );
@@ -118,9 +124,9 @@ export const addEndpointCommands = (program: Command, run: Run): void => {
     .description('Send a test event the real way and print its outcome')
     .addHelpText('after', example(`endpoint test ${ID}`))
     .action((endpointId: string) =>
-      run(async (opened) => {
-        const tested = await orNothingUnder('endpoint', endpointId, opened.endpoints.getEndpoint(endpointId));
-        return awaitOutcome(opened, await opened.deliveries.queueTest(tested));
+      run(async (api) => {
+        const { deliveryId } = await api.call(endpointOperations.test, oneOf(endpointId));
+        return awaitOutcome(api, deliveryId);
       }),
     );
 };

@@ -11,11 +11,18 @@ const USAGE_STATUS = 2;
 export class Failure extends Error {
   readonly code: string;
   readonly status: number;
+  /** The wrong field of a request, where it is one. */
+  readonly field: string | undefined;
 
-  constructor(code: string, message: string, { status = 1, cause }: { status?: number; cause?: unknown } = {}) {
+  constructor(
+    code: string,
+    message: string,
+    { status = 1, field, cause }: { status?: number; field?: string | undefined; cause?: unknown } = {},
+  ) {
     super(message, { cause });
     this.code = code;
     this.status = status;
+    this.field = field;
   }
 }
 
@@ -24,10 +31,14 @@ export const usage = (message: string): Failure => new Failure('usage', message,
 export const nothingUnder = (what: string, id: string): Failure =>
   new Failure('not_found', `There is no ${what} ${id}.`);
 
-const fromApiError = ({ code, message, details }: ApiError): Failure =>
+type Told = Pick<ApiError, 'code' | 'message'> & { details?: ApiError['details'] | undefined };
+
+/** What the service says of a wrong request, in one line. */
+export const failureOf = ({ code, message, details = [] }: Told): Failure =>
   new Failure(
     code,
     details.length > 0 ? details.map((detail) => `${detail.field} ${detail.message}`).join('; ') : message,
+    { field: details[0]?.field },
   );
 
 export const toFailure = (cause: unknown): Failure => {
@@ -36,7 +47,7 @@ export const toFailure = (cause: unknown): Failure => {
     const helped = cause.code === 'commander.help';
     return usage(helped ? 'Give a command; see --help.' : cause.message.replace(/^error: /, ''));
   }
-  if (cause instanceof ApiError) return fromApiError(cause);
+  if (cause instanceof ApiError) return failureOf(cause);
   if (cause instanceof ConfigError) return new Failure('configuration', cause.message.replaceAll('\n', '; '));
   if (cause instanceof VaultError) return new Failure('encryption_key', `ENCRYPTION_KEY is wrong: ${cause.message}.`);
   if (cause instanceof z.ZodError) {

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
-import { ASSISTANT_OPTION, example, orNothingUnder, shortText, wholeNumber } from './arguments.ts';
-import { getAssistant } from './assistant.ts';
+import { keyOperations } from '../../src/operator-api/keys.ts';
+import { ASSISTANT_OPTION, example, shortText, wholeNumber } from './arguments.ts';
 import type { Run } from './session.ts';
 import { table } from './text.ts';
 
@@ -22,13 +22,9 @@ export const addKeyCommands = (program: Command, run: Run): void => {
       example('key create --assistant 6f1c0a52-3b1e-4a57-9d0a-2f8f1f0c7b11 --name website --limit 120'),
     )
     .action(({ assistant, name, limit }: { assistant: string; name: string; limit?: number }) =>
-      run(async (opened) => {
-        await getAssistant(opened, assistant);
-        const { key, apiKey } = await opened.assistants.createApiKey({
-          assistantId: assistant,
-          name,
-          ...(limit !== undefined && { limitPerMinute: limit }),
-        });
+      run(async (api) => {
+        const body = { name, ...(limit !== undefined && { limitPerMinute: limit }) };
+        const { key, apiKey } = await api.call(keyOperations.create, { id: assistant, what: 'assistant', body });
         return { json: { keyId: key.keyId, apiKey }, text: shownOnce(key.keyId, apiKey) };
       }),
     );
@@ -38,9 +34,8 @@ export const addKeyCommands = (program: Command, run: Run): void => {
     .description('List keys by their last four characters, newest first')
     .requiredOption(...ASSISTANT_OPTION)
     .action(({ assistant }: { assistant: string }) =>
-      run(async (opened) => {
-        await getAssistant(opened, assistant);
-        const keys = await opened.assistants.listApiKeys(assistant);
+      run(async (api) => {
+        const { keys } = await api.call(keyOperations.list, { id: assistant, what: 'assistant' });
         const rows = keys.map((one) => [
           one.keyId,
           one.name,
@@ -60,8 +55,8 @@ export const addKeyCommands = (program: Command, run: Run): void => {
     .description('Revoke a key; every process refuses it within a second')
     .addHelpText('after', example(`key revoke ${KEY_EXAMPLE}`))
     .action((keyId: string) =>
-      run(async ({ assistants }) => {
-        const revoked = await orNothingUnder('key', keyId, assistants.revokeApiKey(keyId));
+      run(async (api) => {
+        const revoked = await api.call(keyOperations.revoke, { id: keyId, what: 'key' });
         return { json: revoked, text: `Key ${keyId} is revoked.` };
       }),
     );
@@ -71,8 +66,8 @@ export const addKeyCommands = (program: Command, run: Run): void => {
     .description('Replace a key; the old one is refused, and name, limit and id stay')
     .addHelpText('after', example(`key rotate ${KEY_EXAMPLE}`))
     .action((keyId: string) =>
-      run(async ({ assistants }) => {
-        const { apiKey } = await orNothingUnder('live key', keyId, assistants.rotateApiKey(keyId));
+      run(async (api) => {
+        const { apiKey } = await api.call(keyOperations.rotate, { id: keyId, what: 'live key' });
         return { json: { keyId, apiKey }, text: shownOnce(keyId, apiKey) };
       }),
     );

@@ -1,9 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { type Command, Option } from 'commander';
 import { KNOWLEDGE_FORMATS, type KnowledgeFormat, knowledgeFormatOf } from '../../src/assistants/knowledge-import.ts';
-import { readKnowledge } from '../../src/assistants/knowledge-reading.ts';
+import { knowledgeOperations } from '../../src/operator-api/knowledge.ts';
 import { ASSISTANT_OPTION, example } from './arguments.ts';
-import { getAssistant } from './assistant.ts';
 import { Failure, usage } from './failure.ts';
 import { followMeaning, meaningOf, sayMeaning } from './knowledge/meaning.ts';
 import type { Run } from './session.ts';
@@ -22,6 +21,8 @@ const FORMATS_HELP = `
 A JSON file is an array of {question, variants?: [], answer, language?, actions?: [{label, type, payload}], tags?: []}.
 CSV has those names as headings; several variants or tags in a cell are separated by |, actions are lines of
 "label | type | payload"; lists may also be written as JSON. In Markdown every heading with text under it is a question.`;
+
+const one = (assistantId: string) => ({ id: assistantId, what: 'assistant' });
 
 type ImportOptions = { assistant: string; format?: KnowledgeFormat; replace?: boolean; wait: boolean };
 
@@ -42,16 +43,15 @@ export const addKnowledgeCommands = (program: Command, run: Run): void => {
       const { json } = command.optsWithGlobals<{ json?: boolean }>();
       if (!format)
         throw usage(`The name of ${file} does not show its format: give --format ${KNOWLEDGE_FORMATS.join('|')}.`);
-      return run(async (opened) => {
-        await getAssistant(opened, assistant);
-        const { entries, refused } = await readKnowledge(format, readText(file));
-        if (entries.length > 0) await opened.assistants.addKnowledge(assistant, entries, { replace: replace === true });
+      return run(async (api) => {
+        const body = { format, text: readText(file), replace: replace === true };
+        const { imported, refused } = await api.call(knowledgeOperations.importFile, { ...one(assistant), body });
         const refusals = refused.map(({ line, reason }) => `\n  line ${line}: ${plain(reason)}`).join('');
-        const text = `${entries.length} imported, ${refused.length} refused${refusals === '' ? '.' : `:${refusals}`}`;
+        const text = `${imported} imported, ${refused.length} refused${refusals === '' ? '.' : `:${refusals}`}`;
         // A program that reads the answer looks by itself, with `knowledge status`.
-        const follow = json !== true && wait && entries.length > 0;
-        const meaning = await (follow ? followMeaning : meaningOf)(opened, assistant);
-        return { json: { imported: entries.length, refused }, text: `${text}\n${sayMeaning(meaning)}` };
+        const follow = json !== true && wait && imported > 0;
+        const meaning = await (follow ? followMeaning : meaningOf)(api, assistant);
+        return { json: { imported, refused }, text: `${text}\n${sayMeaning(meaning)}` };
       });
     });
 
@@ -60,9 +60,8 @@ export const addKnowledgeCommands = (program: Command, run: Run): void => {
     .description('List an assistant’s knowledge entries, in their order')
     .requiredOption(...ASSISTANT_OPTION)
     .action(({ assistant }: { assistant: string }) =>
-      run(async (opened) => {
-        await getAssistant(opened, assistant);
-        const entries = await opened.assistants.listKnowledge(assistant);
+      run(async (api) => {
+        const { entries } = await api.call(knowledgeOperations.list, one(assistant));
         const rows = entries.map(({ entryId, question, language, variants }) => [
           entryId,
           language,
@@ -73,7 +72,7 @@ export const addKnowledgeCommands = (program: Command, run: Run): void => {
           json: entries,
           text: [
             table(['ENTRY', 'LANGUAGE', 'VARIANTS', 'QUESTION'], rows, 'There are no entries yet.'),
-            sayMeaning(await meaningOf(opened, assistant)),
+            sayMeaning(await meaningOf(api, assistant)),
           ].join('\n\n'),
         };
       }),
@@ -85,9 +84,8 @@ export const addKnowledgeCommands = (program: Command, run: Run): void => {
     .requiredOption(...ASSISTANT_OPTION)
     .addHelpText('after', example('knowledge status --assistant 6f1c0a52-3b1e-4a57-9d0a-2f8f1f0c7b11'))
     .action(({ assistant }: { assistant: string }) =>
-      run(async (opened) => {
-        await getAssistant(opened, assistant);
-        const meaning = await meaningOf(opened, assistant);
+      run(async (api) => {
+        const meaning = await meaningOf(api, assistant);
         const { state, reason, done, total, model } = meaning;
         const text = fields({ state, ...(reason !== null && { reason }), entries: total, ready: done, model });
         return { json: meaning, text: `${sayMeaning(meaning)}\n\n${text}` };

@@ -1,16 +1,18 @@
 import { text as readAll } from 'node:stream/consumers';
-import { type Command, InvalidArgumentError, Option } from 'commander';
-import { openOperators } from '../../src/operators/open.ts';
-import { AssistantIds, Email, type Operator, Password } from '../../src/operators/operator.ts';
+import { type Command, Option } from 'commander';
+import { operatorOperations } from '../../src/operator-api/operators.ts';
+import { Email, Password } from '../../src/operators/operator.ts';
 import { newPassword } from '../../src/operators/password.ts';
 import { type Role, ROLES } from '../../src/operators/roles.ts';
-import type { OperatorStore } from '../../src/operators/store.ts';
-import { commaList, example, orNothingUnder } from './arguments.ts';
+import type { Answered, Api } from './api.ts';
+import { example } from './arguments.ts';
+import { type AssistantList, assistantList, ASSISTANTS, idsIn } from './assistant-list.ts';
 import { Failure, nothingUnder, usage } from './failure.ts';
-import type { Opened, Run } from './session.ts';
+import type { Run, RunLocal } from './session.ts';
 import { table } from './text.ts';
+import { recordLocal } from './trail.ts';
 
-const operatorsOf = async (opened: Opened) => (await openOperators(opened.mongo)).operators;
+type Operator = Answered<typeof operatorOperations.update>;
 
 const emailOf = (given: string): string => {
   const email = Email.safeParse(given);
@@ -26,44 +28,22 @@ const passwordFromStdin = async (): Promise<string> => {
   return password.data;
 };
 
-const toShown = ({ generation: _generation, hasPassword, ...operator }: Operator) => ({
-  ...operator,
-  invited: !hasPassword,
-});
-
-type AssistantList = 'all' | string[];
-
-/** Not null for all of them: Commander takes a parser's null for no value. */
-const assistantList = (value: string): AssistantList => {
-  if (value.trim() === 'all') return 'all';
-  const ids = AssistantIds.safeParse(commaList(value));
-  if (!ids.success) throw new InvalidArgumentError('It must be assistant ids, separated by commas, or all.');
-  return ids.data ?? 'all';
-};
-
-const idsIn = (list: AssistantList): string[] | null => (list === 'all' ? null : list);
-
-const ASSISTANTS = [
-  '--assistants <ids|all>',
-  'what an agent is limited to: ids with commas between; "" is none',
-] as const;
-
 const assistantsOf = ({ role, assistantIds }: Pick<Operator, 'role' | 'assistantIds'>): string => {
   if (role === 'owner' || assistantIds === null) return 'all';
   return String(assistantIds.length);
 };
 
-const findByIdOrEmail = async (operators: OperatorStore, idOrEmail: string): Promise<Operator> => {
-  const found = idOrEmail.includes('@')
-    ? await operators.findByEmail(emailOf(idOrEmail))
-    : await operators.findOperator(idOrEmail);
+const findByIdOrEmail = async (api: Api, idOrEmail: string): Promise<Operator> => {
+  const email = idOrEmail.includes('@') ? emailOf(idOrEmail) : null;
+  const { operators } = await api.call(operatorOperations.list);
+  const found = operators.find((one) => (email === null ? one.operatorId === idOrEmail : one.email === email));
   if (!found) throw nothingUnder('operator', idOrEmail);
   return found;
 };
 
 type CreateOptions = { email: string; role: Role; assistants?: AssistantList; passwordStdin?: boolean };
 
-export const addOperatorCommands = (program: Command, run: Run): void => {
+export const addOperatorCommands = (program: Command, { run, runLocal }: { run: Run; runLocal: RunLocal }): void => {
   const operator = program.command('operator').description('People who can sign in to the dashboard');
 
   operator
@@ -85,14 +65,11 @@ export const addOperatorCommands = (program: Command, run: Run): void => {
     .action(async ({ email: given, role, assistants = 'all', passwordStdin }: CreateOptions) => {
       const email = emailOf(given);
       const password = passwordStdin ? await passwordFromStdin() : newPassword();
-      return run(async (opened) => {
-        const operators = await operatorsOf(opened);
-        const { operatorId } = await operators.createOperator({
-          email,
-          role,
-          password,
-          assistantIds: idsIn(assistants),
-        });
+      return runLocal(async ({ operators, audit }) => {
+        const assistantIds = idsIn(assistants);
+        const { operatorId } = await operators.createOperator({ email, role, password, assistantIds });
+        const details = { email, role, assistants: assistantIds?.join(', ') ?? 'all' };
+        await recordLocal(audit, { action: 'operator.create', target: operatorId, details });
         const shown = passwordStdin ? { operatorId, email } : { operatorId, email, password };
         const secret = passwordStdin ? '' : `\n${password}\nThe password is shown this once.`;
         return { json: shown, text: `Operator ${operatorId}, ${role}: ${email}${secret}` };
@@ -103,9 +80,9 @@ export const addOperatorCommands = (program: Command, run: Run): void => {
     .command('list')
     .description('List operators, oldest first')
     .action(() =>
-      run(async (opened) => {
-        const all = (await (await operatorsOf(opened)).listOperators()).map(toShown);
-        const stateOf = (one: (typeof all)[number]) => (one.disabled ? 'disabled' : one.invited ? 'invited' : 'active');
+      run(async (api) => {
+        const { operators: all } = await api.call(operatorOperations.list);
+        const stateOf = (one: Operator) => (one.disabled ? 'disabled' : one.invited ? 'invited' : 'active');
         const rows = all.map((one) => [
           one.operatorId,
           one.email,
@@ -125,13 +102,12 @@ export const addOperatorCommands = (program: Command, run: Run): void => {
     .requiredOption(...ASSISTANTS, assistantList)
     .addHelpText('after', example('operator update bo@example.com --assistants all'))
     .action((idOrEmail: string, { assistants }: { assistants: AssistantList }) =>
-      run(async (opened) => {
-        const operators = await operatorsOf(opened);
-        const { operatorId } = await findByIdOrEmail(operators, idOrEmail);
-        const update = operators.updateOperator(operatorId, { assistantIds: idsIn(assistants) });
-        const changed = await orNothingUnder('operator', operatorId, update);
+      run(async (api) => {
+        const { operatorId: id } = await findByIdOrEmail(api, idOrEmail);
+        const body = { assistantIds: idsIn(assistants) };
+        const changed = await api.call(operatorOperations.update, { id, what: 'operator', body });
         const count = assistantsOf(changed);
-        return { json: toShown(changed), text: `Operator ${changed.email} is changed; assistants: ${count}.` };
+        return { json: changed, text: `Operator ${changed.email} is changed; assistants: ${count}.` };
       }),
     );
 
@@ -141,15 +117,11 @@ export const addOperatorCommands = (program: Command, run: Run): void => {
       .description(description)
       .addHelpText('after', example(`operator ${name} bo@example.com`))
       .action((idOrEmail: string) =>
-        run(async (opened) => {
-          const operators = await operatorsOf(opened);
-          const { operatorId } = await findByIdOrEmail(operators, idOrEmail);
-          const changed = await orNothingUnder(
-            'operator',
-            operatorId,
-            operators.updateOperator(operatorId, { disabled: name === 'disable' }),
-          );
-          return { json: toShown(changed), text: `Operator ${changed.email} is ${name}d.` };
+        run(async (api) => {
+          const { operatorId: id } = await findByIdOrEmail(api, idOrEmail);
+          const body = { disabled: name === 'disable' };
+          const changed = await api.call(operatorOperations.update, { id, what: 'operator', body });
+          return { json: changed, text: `Operator ${changed.email} is ${name}d.` };
         }),
       );
   change('disable', 'Disable an operator; every session ends at once');

@@ -13,6 +13,7 @@ import { addOperatorCommands } from './operator.ts';
 import { type Answer, createSession } from './session.ts';
 import { findSettings } from './settings.ts';
 import { plain } from './text.ts';
+import { addTokenCommands } from './token.ts';
 import { addTransitionCommands } from './transition.ts';
 import { addTurnCommands } from './turn.ts';
 import { ROOT } from '../services/found.ts';
@@ -22,10 +23,10 @@ const program = ({ asJson }: { asJson: boolean }): Command => {
     process.stdout.write(`${asJson ? JSON.stringify(json) : text}\n`);
     process.exitCode = status;
   };
-  const { run, runBare } = createSession({ settings: () => findSettings(process.env, ROOT), print });
+  const { run, runLocal, runBare } = createSession({ settings: () => findSettings(process.env, ROOT), print });
 
   const root = new Command('admin')
-    .description('Operate the service that the environment names, or else the running quickstart')
+    .description('Operate the service that the environment names, or else the running quickstart, through its API')
     .version(VERSION)
     .option('--json', 'print one JSON value, and errors as {"error": {code, message}}')
     .configureHelp({ showGlobalOptions: true })
@@ -39,7 +40,8 @@ const program = ({ asJson }: { asJson: boolean }): Command => {
   addDeliveryCommands(root, run);
   addTransitionCommands(addConversationCommands(root, run), run);
   addTurnCommands(root, run);
-  addOperatorCommands(root, run);
+  addOperatorCommands(root, { run, runLocal });
+  addTokenCommands(root, runLocal);
   addDoctorCommand(root, runBare);
   return root;
 };

@@ -1,9 +1,12 @@
+import { openOperators } from '../../src/operators/open.ts';
 import { type Config, readConfig } from '../../src/platform/config.ts';
 import { secretsIn } from '../../src/platform/credentials.ts';
 import { createLifecycle, type Lifecycle } from '../../src/platform/lifecycle.ts';
 import { plainMessage } from '../../src/platform/loggable.ts';
 import { createLogger, type Logger } from '../../src/platform/logger.ts';
+import { openMongo } from '../../src/platform/mongo.ts';
 import { openService, type Service } from '../../src/service.ts';
+import { type Api, openApi } from './api.ts';
 import { Failure } from './failure.ts';
 import { openQueueHandles, type Queues } from './queues.ts';
 import type { Settings } from './settings.ts';
@@ -13,11 +16,14 @@ export type Answer = { json: unknown; text: string; status?: number };
 
 export type Opened = Service & { config: Config; queues: Queues };
 
-/** Does a command's work on the opened service and prints its answer. */
-export type Run = (work: (opened: Opened) => Promise<Answer>) => Promise<void>;
+/** Does a command's work through the operator API and prints its answer. */
+export type Run = (work: (api: Api) => Promise<Answer>) => Promise<void>;
 
-/** What a command needs before, or without, the service. */
+/** What a command that stays on this machine has. */
 export type Bench = { config: Config; settings: Settings; logger: Logger; lifecycle: Lifecycle };
+/** Who may come in, on MongoDB itself: for what is made before anybody can sign in. */
+export type Bootstrap = Awaited<ReturnType<typeof openOperators>>;
+export type RunLocal = (work: (opened: Bootstrap) => Promise<Answer>) => Promise<void>;
 export type RunBare = (work: (bench: Bench) => Promise<Answer>) => Promise<void>;
 
 const OPEN_WITHIN_MS = 2_000;
@@ -64,6 +70,16 @@ export const createSession = (options: { settings: () => Settings; print: (answe
       await lifecycle.close();
     }
   };
-  const run: Run = (work) => runBare(async (bench) => work(await openForCommand(bench)));
-  return { run, runBare };
+  const run: Run = (work) => runBare(({ settings }) => work(openApi(settings)));
+  const runLocal: RunLocal = (work) =>
+    runBare(async ({ config, settings, logger, lifecycle }) => {
+      try {
+        const mongo = await openMongo({ url: config.MONGODB_URL, timeoutMs: OPEN_WITHIN_MS, maxPoolSize: 2 }, logger);
+        lifecycle.add('mongodb', mongo, (opened) => opened.close());
+        return await work(await openOperators(mongo));
+      } catch (cause) {
+        throw away(settings, cause);
+      }
+    });
+  return { run, runLocal, runBare };
 };

@@ -5,12 +5,18 @@ import * as z from 'zod';
 import { Failure } from './failure.ts';
 
 /** What the running quickstart says of itself, as far as a command needs it. */
-const QuickstartState = z.object({ mongodbUrl: z.string(), redisUrl: z.string(), baseUrl: z.string().optional() });
+const QuickstartState = z.object({
+  mongodbUrl: z.string(),
+  redisUrl: z.string(),
+  baseUrl: z.string().optional(),
+  operatorToken: z.string().optional(),
+});
 
 export type Settings = {
   environment: Record<string, string | undefined>;
-  /** The API to ask, where it is known. */
+  /** The API to ask, where it is known, and the operator token to ask it with. */
   baseUrl: string | null;
+  operatorToken: string | undefined;
   /** Where the addresses of MongoDB and Redis come from, for messages. */
   source: string;
 };
@@ -29,6 +35,18 @@ const readState = (path: string): z.infer<typeof QuickstartState> | null => {
 const readSecrets = (path: string): Record<string, string | undefined> =>
   existsSync(path) ? parseEnv(readFileSync(path, 'utf8')) : {};
 
+/** What the environment says of the API. A token goes to the address it came with, and to no other. */
+const apiOf = (
+  { PARLEY_URL, OPERATOR_TOKEN }: Record<string, string | undefined>,
+  its: { baseUrl: string | null; operatorToken?: string | undefined },
+): Pick<Settings, 'baseUrl' | 'operatorToken'> => {
+  const isIts = PARLEY_URL === undefined || PARLEY_URL === its.baseUrl;
+  return {
+    baseUrl: PARLEY_URL?.replace(/\/$/, '') ?? its.baseUrl,
+    operatorToken: OPERATOR_TOKEN ?? (isIts ? its.operatorToken : undefined),
+  };
+};
+
 /**
  * The environment, else the running quickstart. With its MongoDB come the key that secrets there are sealed with, and its
  * freedom to deliver to this machine; no other MongoDB has them.
@@ -37,7 +55,7 @@ export const findSettings = (environment: Record<string, string | undefined>, ro
   const given = Object.fromEntries(Object.entries(environment).filter(([, value]) => value !== ''));
   const folder = resolve(root, given['LOCAL_DIR'] ?? '.local');
   const path = join(folder, 'quickstart.json');
-  const alone = { environment: given, baseUrl: null, source: 'the environment' };
+  const alone = { environment: given, ...apiOf(given, { baseUrl: null }), source: 'the environment' };
   const { MONGODB_URL, REDIS_URL } = given;
 
   const state = readState(path);
@@ -47,7 +65,7 @@ export const findSettings = (environment: Record<string, string | undefined>, ro
   const its = { ...readSecrets(join(folder, 'env')), WEBHOOK_ALLOW_PRIVATE: 'true', MONGODB_URL: state.mongodbUrl };
   return {
     environment: { ...(isItsMongodb && its), REDIS_URL: state.redisUrl, ...given },
-    baseUrl: isItsMongodb ? (state.baseUrl ?? null) : null,
+    ...apiOf(given, isItsMongodb ? { ...state, baseUrl: state.baseUrl ?? null } : { baseUrl: null }),
     source: MONGODB_URL !== undefined && REDIS_URL !== undefined ? 'the environment' : path,
   };
 };

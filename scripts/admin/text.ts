@@ -3,19 +3,17 @@ export const plain = (text: string): string => text.replace(/(?!\n)\p{Cc}/gu, '\
 
 const GAP = '  ';
 
-export const timeOf = (time: Date | null | undefined): string =>
-  time
-    ? time
-        .toISOString()
-        .replace('T', ' ')
-        .replace(/\.\d+Z$/, 'Z')
-    : '–';
+const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/;
+
+/** An ISO time, to the second. */
+export const timeOf = (time: string | null | undefined): string =>
+  time ? time.replace('T', ' ').replace(/\.\d+Z$/, 'Z') : '–';
 
 export const msOf = (ms: number | null | undefined): string => (ms == null ? '–' : `${Math.round(ms)} ms`);
 
 const asCell = (value: unknown): string => {
   if (value === null || value === undefined || value === '') return '–';
-  if (value instanceof Date) return timeOf(value);
+  if (typeof value === 'string' && TIME.test(value)) return timeOf(value);
   const text = typeof value === 'string' ? value : JSON.stringify(value);
   return plain(text).replaceAll('\n', ' ');
 };

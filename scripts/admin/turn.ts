@@ -1,11 +1,12 @@
 import type { Command } from 'commander';
+import { turnOperations } from '../../src/operator-api/turns.ts';
+import type { Answered } from './api.ts';
 import { example } from './arguments.ts';
 import type { Run } from './session.ts';
 import { fields, msOf, plain, table } from './text.ts';
-import { readTurn } from './turn/way.ts';
 
 /** To the millisecond: the steps of a turn seldom take a second. */
-const exact = (time: Date | null | undefined): string => time?.toISOString().replace('T', ' ') ?? '–';
+const exact = (time: string | null | undefined): string => time?.replace('T', ' ') ?? '–';
 
 const textOf = ({
   message,
@@ -15,7 +16,7 @@ const textOf = ({
   ms,
   acceptedAt,
   ...facts
-}: Awaited<ReturnType<typeof readTurn>>): string => {
+}: Answered<typeof turnOperations.read>): string => {
   const steps = [
     ['accepted', exact(acceptedAt), message && `${message.language ?? ''}: ${message.content}`],
     [
@@ -43,8 +44,8 @@ export const addTurnCommands = (program: Command, run: Run): void => {
     .description('Accepted, job, reply, events and deliveries, with their times')
     .addHelpText('after', example('turn show 3b1e6f1c-0a52-4c1d-8b2a-6d0f5e4a5311'))
     .action((turnId: string) =>
-      run(async (opened) => {
-        const turn = await readTurn(opened, turnId);
+      run(async (api) => {
+        const turn = await api.call(turnOperations.read, { id: turnId, what: 'turn' });
         return { json: turn, text: textOf(turn) };
       }),
     );

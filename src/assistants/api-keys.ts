@@ -18,13 +18,17 @@ const toBase62 = (bytes: Buffer, length: number): string => {
 const checksumOf = (body: string): string =>
   toBase62(createHash('sha256').update(body).digest().subarray(0, 5), CHECKSUM_LENGTH);
 
+/** 32 random bytes in base 62 behind a prefix that says what they are. */
+export const newSecret = (prefix: string): string => prefix + toBase62(randomBytes(32), BODY_LENGTH);
+export const SECRET_BODY = `[0-9A-Za-z]{${BODY_LENGTH}}`;
+
 /** `sk_` + 32 random bytes in base 62 + checksum (contract §7): shown once, kept only as its hash. */
 export const newApiKey = (): string => {
-  const body = toBase62(randomBytes(32), BODY_LENGTH);
+  const body = newSecret('');
   return `sk_${body}${checksumOf(body)}`;
 };
 
-const SHAPE = new RegExp(`^sk_([0-9A-Za-z]{${BODY_LENGTH}})([0-9A-Za-z]{${CHECKSUM_LENGTH}})$`);
+const SHAPE = new RegExp(`^sk_(${SECRET_BODY})([0-9A-Za-z]{${CHECKSUM_LENGTH}})$`);
 
 /** A mistyped or invented key is refused by its checksum, without a look into the store. */
 export const isWellFormedApiKey = (apiKey: string): boolean => {

@@ -74,6 +74,12 @@ export const createAssistantStore = ({ connection, vault, onKnowledgeChanged = (
     return toAssistant(found);
   };
 
+  const getApiKey = async (keyId: string): Promise<ApiKey> => {
+    const stored = await apiKeys.findById(keyId).lean();
+    if (!stored) throw notFound();
+    return toApiKey(stored);
+  };
+
   /** One write, answered with what it left: changes at once keep each other's fields. Null = none is as `filter` says. */
   const change = async (
     filter: Record<string, unknown>,
@@ -180,6 +186,8 @@ export const createAssistantStore = ({ connection, vault, onKnowledgeChanged = (
       return { key: toApiKey(stored), apiKey };
     },
 
+    getApiKey,
+
     listApiKeys: async (assistantId: string): Promise<ApiKey[]> =>
       (await apiKeys.find({ assistantId }).sort({ createdAt: -1 }).lean()).map((stored) => toApiKey(stored)),
 
@@ -205,9 +213,7 @@ export const createAssistantStore = ({ connection, vault, onKnowledgeChanged = (
     /** Revoking twice is a no-op. */
     revokeApiKey: async (keyId: string): Promise<ApiKey> => {
       await apiKeys.updateOne({ _id: keyId, revokedAt: null }, { revokedAt: serverDate() });
-      const stored = await apiKeys.findById(keyId).lean();
-      if (!stored) throw notFound();
-      return toApiKey(stored);
+      return getApiKey(keyId);
     },
   };
 };

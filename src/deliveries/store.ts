@@ -47,6 +47,13 @@ export const createDeliveryStore = (recording: Recording) => {
       return new Map(rows.map((row) => [row._id, row]));
     },
 
+    /** Records of a conversation's events that happened at one of these times, oldest first. */
+    findHappenedAt: (conversationId: string, times: Date[]): Promise<StoredDelivery[]> =>
+      deliveries
+        .find({ conversationId, happenedAt: { $in: times } })
+        .sort({ createdAt: 1, _id: 1 })
+        .toArray(),
+
     readOutcomes,
 
     /** Newest first, by cursor. A pending event has no record and is not among them. */

@@ -29,7 +29,8 @@ export const createApiDocument = ({ serverUrl = '/' }: { serverUrl?: string | un
       { name: 'Operation', description: 'Health, metrics and this document.' },
       {
         name: 'Operators',
-        description: 'The API of the dashboard. Changes requested by pages of other sites are refused.',
+        description:
+          'The API of the dashboard. Changes requested by pages of other sites are refused. Programs use an operator token.',
       },
     ],
     paths: apiPaths,
@@ -44,6 +45,10 @@ export const createApiDocument = ({ serverUrl = '/' }: { serverUrl?: string | un
           name: '__Host-parley',
           description: 'Set by `signIn`. Without TLS, its name is `parley`.',
         },
+        operatorToken: bearer(
+          'For programs: `op_…`, made by an owner in the dashboard, or by `npm run admin -- token create`. Its scope is `read` ' +
+            '(GET alone) or `manage`, for all assistants or some.',
+        ),
         metricsToken: bearer('`METRICS_TOKEN` of the service.'),
       },
     },

@@ -80,18 +80,24 @@ const AUDIENCE: Record<Operation['audience'], string> = {
 
 const operatorErrors = ({ audience, body, query, errors = [], method }: Operation): ErrorCode[] => {
   const codes: ErrorCode[] = ['internal_error', 'unavailable', ...errors];
-  if (audience !== 'anyone') codes.push('not_signed_in');
-  if (audience === 'owners' || method !== 'get') codes.push('forbidden');
+  // Wrong operator tokens are limited for each client address. A token of too small a scope is refused.
+  if (audience !== 'anyone') codes.push('not_signed_in', 'rate_limited', 'forbidden');
+  if (method !== 'get') codes.push('forbidden');
   if (body) codes.push('payload_too_large', 'invalid_json');
   if (body || query) codes.push('validation_failed');
-  return codes;
+  return [...new Set(codes)];
+};
+
+const operatorSecurity = ({ audience, peopleOnly }: Operation): Security => {
+  if (audience === 'anyone') return [];
+  return peopleOnly ? [{ session: [] }] : [{ session: [] }, { operatorToken: [] }];
 };
 
 const describeOperator = (one: Operation): ZodOpenApiOperationObject =>
   describe(
     { ...one, description: AUDIENCE[one.audience], answerDescription: 'Done.' },
     {
-      security: one.audience === 'anyone' ? [] : [{ session: [] }],
+      security: operatorSecurity(one),
       limited: { answers: one.limited === true, errors: [] },
       errors: operatorErrors(one),
     },

@@ -1,34 +1,61 @@
 import type { RequestHandler } from 'express';
 import type { AssistantStore } from '../assistants/store.ts';
+import type { ConversationStore } from '../conversations/store.ts';
+import { findPendingRow } from '../deliveries/list.ts';
+import type { DeliveryStore } from '../deliveries/store.ts';
 import { operatorOf } from '../operators/access.ts';
 import type { Inbox } from '../operators/inbox.ts';
-import type { Operator } from '../operators/operator.ts';
 import { hasAssistant } from '../operators/roles.ts';
 import { notFound } from '../platform/errors.ts';
 import type { BeforeWriting } from '../platform/mongo-silence.ts';
-import type { About } from './operation.ts';
+import type { EndpointStore } from '../webhooks/endpoint-store.ts';
+import type { About, Operation } from './operation.ts';
 import { isPlaygroundOf } from './playground.ts';
 
-type Dependencies = { assistants: AssistantStore; inbox: Inbox; beforeWriting: BeforeWriting };
+type Dependencies = {
+  assistants: AssistantStore;
+  conversations: ConversationStore;
+  inbox: Inbox;
+  endpoints: EndpointStore;
+  deliveries: DeliveryStore;
+  beforeWriting: BeforeWriting;
+};
 
 /**
  * The door to one assistant and its conversations, behind the sign-in and before the body is read: what is somebody
  * else's is answered like what there is not, whatever was sent. A playground's conversation is in nobody's inbox.
  */
-export const createAboutDoor = ({ assistants, inbox, beforeWriting }: Dependencies) => {
-  /** Whose assistant that is; null = none's. */
-  const assistantOf = async (about: About, id: string, { operatorId }: Operator): Promise<string | null> => {
-    if (about === 'assistant') return (await assistants.getAssistant(id)).assistantId;
+export const createAboutDoor = (dependencies: Dependencies) => {
+  const { assistants, conversations, inbox, endpoints, deliveries, beforeWriting } = dependencies;
+
+  const ofConversation = async (id: string, operatorId: string | null): Promise<string | null> => {
     const place = await inbox.findPlace(id);
     if (!place) return null;
-    const isOwn = about === 'conversation or own playground' && isPlaygroundOf(operatorId, place);
+    const isOwn = operatorId !== null && isPlaygroundOf(operatorId, place);
     return place.channel !== 'playground' || isOwn ? place.assistantId : null;
   };
 
-  return (about: About): RequestHandler =>
+  /** Whose assistant it is; null = nobody's. */
+  const find: Record<About, (id: string, operatorId: string) => Promise<string | null>> = {
+    assistant: async (id) => (await assistants.getAssistant(id)).assistantId,
+    conversation: (id) => ofConversation(id, null),
+    'conversation or own playground': ofConversation,
+    turn: async (id) => (await conversations.findTurn(id))?.conversation.assistantId ?? null,
+    key: async (id) => (await assistants.getApiKey(id)).assistantId,
+    endpoint: async (id) => (await endpoints.getEndpoint(id)).assistantId,
+    delivery: async (id) => {
+      const found = (await deliveries.findDelivery(id)) ?? (await findPendingRow(deliveries.pending, id));
+      return found?.assistantId ?? null;
+    },
+  };
+
+  return ({ audience, about }: Operation): RequestHandler =>
     async ({ params: { id } }, res, next) => {
       const operator = operatorOf(res);
-      const assistantId = await beforeWriting(assistantOf(about, String(id), operator));
+      // Owners have every assistant, and so has an unlimited token.
+      const hasAll = audience === 'owners' && operator.role === 'owner';
+      if (about == null || about === 'each' || hasAll) return next();
+      const assistantId = await beforeWriting(find[about](String(id), operator.operatorId));
       if (assistantId === null || !hasAssistant(operator, assistantId)) throw notFound();
       next();
     };

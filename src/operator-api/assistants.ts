@@ -2,6 +2,10 @@ import * as z from 'zod';
 import { type Assistant, AssistantInput, GUARDS } from '../assistants/assistant.ts';
 import { EngineInput, toEngineView } from '../assistants/engine-settings.ts';
 import type { AssistantStore } from '../assistants/store.ts';
+import { checkEndpoint } from '../webhooks/address-guard.ts';
+import { REFUSED } from '../webhooks/endpoint-store.ts';
+import { hasAssistant } from '../operators/roles.ts';
+import { invalid } from '../platform/errors.ts';
 import { type Handled, handled, operation } from './operation.ts';
 import { time, uuid } from './wire.ts';
 
@@ -45,8 +49,9 @@ export const assistantOperations = {
     path: '/assistants',
     id: 'listAssistants',
     tag,
-    summary: 'List assistants, oldest first',
+    summary: 'List the assistants the caller has access to, oldest first',
     audience,
+    about: 'each',
     answer: z.object({ assistants: z.array(AssistantView) }),
   }),
   create: operation({
@@ -56,6 +61,7 @@ export const assistantOperations = {
     tag,
     summary: 'Create an assistant',
     audience,
+    about: null,
     body: AssistantInput,
     status: 201,
     answer: AssistantView,
@@ -68,6 +74,7 @@ export const assistantOperations = {
     tag,
     summary: 'Read an assistant',
     audience,
+    about: 'assistant',
     answer: AssistantView,
     errors: ['not_found'],
   }),
@@ -78,6 +85,7 @@ export const assistantOperations = {
     tag,
     summary: 'Change the given fields; the rest stays',
     audience,
+    about: 'assistant',
     body: AssistantInput.partial(),
     answer: AssistantView,
     audit: 'assistant.update',
@@ -90,6 +98,7 @@ export const assistantOperations = {
     tag,
     summary: 'Set the engine; an omitted provider key keeps the stored one, for the same address',
     audience,
+    about: 'assistant',
     body: EngineInput,
     answer: AssistantView,
     audit: 'assistant.set_engine',
@@ -116,8 +125,21 @@ const toView = (assistant: Assistant): z.input<typeof AssistantView> => {
   };
 };
 
-export const assistantRoutes = ({ assistants }: { assistants: AssistantStore }): Handled[] => [
-  handled(assistantOperations.list, async () => ({ assistants: (await assistants.listAssistants()).map(toView) })),
+type Dependencies = { assistants: AssistantStore; allowPrivate: boolean };
+
+/** A name that does not resolve today may tomorrow; each call to the provider asks again. */
+const checkProvider = async (baseUrl: string, allowPrivate: boolean): Promise<void> => {
+  const checked = await checkEndpoint(baseUrl, { allowPrivate });
+  if (!checked.ok && checked.reason !== 'unresolved') {
+    throw invalid('baseUrl', checked.reason, REFUSED[checked.reason] ?? 'is refused');
+  }
+};
+
+export const assistantRoutes = ({ assistants, allowPrivate }: Dependencies): Handled[] => [
+  handled(assistantOperations.list, async ({ operator }) => {
+    const all = await assistants.listAssistants();
+    return { assistants: all.filter(({ assistantId }) => hasAssistant(operator, assistantId)).map(toView) };
+  }),
 
   handled(assistantOperations.create, async ({ body, note }) => {
     const made = await assistants.createAssistant(body);
@@ -136,6 +158,7 @@ export const assistantRoutes = ({ assistants }: { assistants: AssistantStore }):
   }),
 
   handled(assistantOperations.setEngine, async ({ params: { id = '' }, body, note }) => {
+    if (body.kind === 'openai') await checkProvider(body.baseUrl, allowPrivate);
     const changed = await assistants.setEngine(id, body);
     const { kind } = changed.engine;
     note({ target: id, details: { kind, newKey: body.kind === 'openai' && typeof body.apiKey === 'string' } });

@@ -1,6 +1,6 @@
 import * as z from 'zod';
 import type { Audit } from '../operators/audit.ts';
-import { AUDIT_DAYS } from '../operators/audit.ts';
+import { ACTORS, AUDIT_DAYS } from '../operators/audit.ts';
 import { cursor } from '../platform/cursor.ts';
 import { wholeNumber } from '../platform/whole-number.ts';
 import { type Handled, handled, operation } from './operation.ts';
@@ -12,8 +12,9 @@ const AuditLineView = z
   .object({
     auditId: uuid,
     at: time,
-    operatorId: uuid,
-    email: z.string().meta({ description: 'The email at that time.' }),
+    actor: z.enum(ACTORS).meta({ description: 'An operator, an operator token, or the admin command.' }),
+    operatorId: uuid.meta({ description: 'The id of the operator or token. Zeros for the admin command.' }),
+    email: z.string().meta({ description: 'The email at that time, or the name of the token.' }),
     action: z.string(),
     target: z.string().nullable().meta({ description: 'The id of what was changed.' }),
     details: z.record(z.string(), z.union([z.string(), z.number(), z.boolean(), z.null()])),
@@ -29,6 +30,7 @@ export const auditOperations = {
     tag: 'Operators',
     summary: `List who did what, newest first; kept ${AUDIT_DAYS} days`,
     audience: 'owners',
+    about: null,
     query: z.object({
       operatorId: uuid.optional(),
       action: z.string().max(100).optional(),

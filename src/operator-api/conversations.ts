@@ -5,7 +5,9 @@ import { EscalateRequest } from '../conversations/operations.ts';
 import type { ConversationStore } from '../conversations/store.ts';
 import { ConversationView, HistoryView, MessageView, toHistoryView, toView } from '../conversations/view.ts';
 import { cursor } from '../platform/cursor.ts';
-import { notFound } from '../platform/errors.ts';
+import type { OperatorStore } from '../operators/store.ts';
+import type { Caller } from '../operators/token.ts';
+import { invalid, notFound } from '../platform/errors.ts';
 import { validate } from '../platform/validation.ts';
 import { wholeNumber } from '../platform/whole-number.ts';
 import type { Inbox } from '../operators/inbox.ts';
@@ -65,6 +67,7 @@ export const conversationOperations = {
         .max(256)
         .optional()
         .meta({ description: 'A conversationId or part of a session_id.' }),
+      sessionId: z.string().min(1).max(512).optional().meta({ description: 'Exactly this session_id.' }),
       limit: wholeNumber(1, 100).optional(),
       cursor: cursor.optional(),
     }),
@@ -98,7 +101,10 @@ export const conversationOperations = {
   escalate: operation({
     ...state('escalate', 'Hand it to a person'),
     id: 'handToPerson',
-    body: z.object({ reason: EscalateRequest.shape.reason }),
+    body: z.object({
+      reason: EscalateRequest.shape.reason,
+      leadScore: EscalateRequest.shape.lead_score.meta({ description: 'Replaces the stored one.' }),
+    }),
     audit: 'conversation.escalate',
   }),
   handBack: operation({
@@ -108,8 +114,10 @@ export const conversationOperations = {
     errors: ['not_found', 'validation_failed'],
   }),
   resolve: operation({
-    ...state('resolve', 'Mark it done, by whoever is signed in'),
+    ...state('resolve', 'Mark it done, by whoever is signed in; with a token by the operator named, else the first owner'),
     id: 'resolveConversation',
+    body: z.object({ operatorId: uuid.optional().meta({ description: 'Who did; only a token may name another.' }) }),
+    bodyOptional: true,
     audit: 'conversation.resolve',
   }),
   reopen: operation({
@@ -135,13 +143,24 @@ export const conversationOperations = {
   }),
 };
 
-type Dependencies = { conversations: ConversationStore; inbox: Inbox };
+type Dependencies = { conversations: ConversationStore; inbox: Inbox; operators: OperatorStore };
 type Changed = { conversation: StoredConversation };
 
-export const inboxRoutes = ({ conversations, inbox }: Dependencies): Handled[] => {
+export const inboxRoutes = ({ conversations, inbox, operators }: Dependencies): Handled[] => {
   const { transitions } = conversations;
   const where = (conversationId = '') => ({ conversationId });
   const toState = async (transition: Promise<Changed>) => toView((await transition).conversation);
+
+  /** `resolved_by` is an operator: a program says which one, else it is the first owner (docs/admin.md). */
+  const resolverOf = async ({ operatorId, token }: Caller, named: string | undefined): Promise<string> => {
+    if (!token) {
+      if (named === undefined || named === operatorId) return operatorId;
+      throw invalid('operatorId', 'not_you', 'must be left out, or be you');
+    }
+    const resolver = named ?? (await operators.findFirstOwner())?.operatorId;
+    if (resolver === undefined) throw invalid('operatorId', 'required', 'must be given: there is no owner yet');
+    return resolver;
+  };
 
   return [
     handled(conversationOperations.list, async ({ params: { id = '' }, query }) => {
@@ -174,12 +193,17 @@ export const inboxRoutes = ({ conversations, inbox }: Dependencies): Handled[] =
       return { messageId, seq };
     }),
 
-    handled(conversationOperations.escalate, ({ params: { id }, body: { reason } }) =>
-      toState(transitions.escalate(where(id), reason == null ? {} : { reason })),
+    handled(conversationOperations.escalate, ({ params: { id }, body: { reason, leadScore } }) =>
+      toState(
+        transitions.escalate(where(id), {
+          ...(reason != null && { reason }),
+          ...(leadScore != null && { leadScore }),
+        }),
+      ),
     ),
     handled(conversationOperations.handBack, ({ params: { id } }) => toState(transitions.handBack(where(id)))),
-    handled(conversationOperations.resolve, ({ params: { id }, operator }) =>
-      toState(transitions.resolve(where(id), operator.operatorId)),
+    handled(conversationOperations.resolve, async ({ params: { id }, operator, body: { operatorId } }) =>
+      toState(transitions.resolve(where(id), await resolverOf(operator, operatorId))),
     ),
     handled(conversationOperations.reopen, ({ params: { id } }) => toState(transitions.reopen(where(id)))),
 

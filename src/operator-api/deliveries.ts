@@ -17,7 +17,7 @@ const audience = 'owners';
 const ms = z.number().nullable();
 const when = z.iso.datetime({ offset: true });
 
-const DeliveryRow = z
+export const DeliveryRow = z
   .object({
     deliveryId: z.string(),
     eventId: uuid,
@@ -85,6 +85,7 @@ export const deliveryOperations = {
     tag,
     summary: 'List recent deliveries, newest first, including waiting ones',
     audience,
+    about: 'assistant',
     query: z.object({
       endpointId: uuid.optional(),
       eventId: uuid.optional(),
@@ -106,6 +107,7 @@ export const deliveryOperations = {
     tag,
     summary: 'Read a delivery with request and response',
     audience,
+    about: 'delivery',
     answer: DeliveryView,
     errors: ['not_found'],
   }),
@@ -116,6 +118,7 @@ export const deliveryOperations = {
     tag,
     summary: 'Resend the event, marked as a redelivery, outside the order',
     audience,
+    about: 'delivery',
     body: z.object({
       number: z
         .int()

@@ -43,6 +43,7 @@ const one = { tag, audience, errors: ['not_found'] } as const;
 export const endpointOperations = {
   list: operation({
     ...one,
+    about: 'assistant',
     method: 'get',
     path: '/assistants/:id/endpoints',
     id: 'listEndpoints',
@@ -51,6 +52,7 @@ export const endpointOperations = {
   }),
   add: operation({
     ...one,
+    about: 'assistant',
     method: 'post',
     path: '/assistants/:id/endpoints',
     id: 'addEndpoint',
@@ -62,6 +64,7 @@ export const endpointOperations = {
   }),
   read: operation({
     ...one,
+    about: 'endpoint',
     method: 'get',
     path: '/endpoints/:id',
     id: 'getEndpoint',
@@ -70,6 +73,7 @@ export const endpointOperations = {
   }),
   update: operation({
     ...one,
+    about: 'endpoint',
     method: 'patch',
     path: '/endpoints/:id',
     id: 'updateEndpoint',
@@ -80,6 +84,7 @@ export const endpointOperations = {
   }),
   remove: operation({
     ...one,
+    about: 'endpoint',
     method: 'delete',
     path: '/endpoints/:id',
     id: 'removeEndpoint',
@@ -88,6 +93,7 @@ export const endpointOperations = {
   }),
   rotate: operation({
     ...one,
+    about: 'endpoint',
     method: 'post',
     path: '/endpoints/:id/rotate',
     id: 'rotateEndpointSecret',
@@ -98,6 +104,7 @@ export const endpointOperations = {
   }),
   resume: operation({
     ...one,
+    about: 'endpoint',
     method: 'post',
     path: '/endpoints/:id/resume',
     id: 'resumeEndpoint',
@@ -107,6 +114,7 @@ export const endpointOperations = {
   }),
   test: operation({
     ...one,
+    about: 'endpoint',
     method: 'post',
     path: '/endpoints/:id/test',
     id: 'testEndpoint',

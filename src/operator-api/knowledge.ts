@@ -34,6 +34,7 @@ export const knowledgeOperations = {
     tag,
     summary: 'List an assistant’s knowledge entries, in their order',
     audience,
+    about: 'assistant',
     query: z.object({
       search: z
         .string()
@@ -53,6 +54,7 @@ export const knowledgeOperations = {
     tag,
     summary: 'List entries with similar questions (80 % of the words) but different answers, at most 100',
     audience,
+    about: 'assistant',
     answer: z.object({
       conflicts: z.array(
         z.object({
@@ -73,6 +75,7 @@ export const knowledgeOperations = {
     tag,
     summary: 'Read the state of semantic search',
     audience,
+    about: 'assistant',
     answer: z
       .object({
         state: z.enum(['ready', 'making', 'off']),
@@ -91,6 +94,7 @@ export const knowledgeOperations = {
     tag,
     summary: 'Add an entry',
     audience,
+    about: 'assistant',
     body: KnowledgeInput,
     status: 201,
     answer: EntryView,
@@ -104,6 +108,7 @@ export const knowledgeOperations = {
     tag,
     summary: 'Replace an entry; it keeps its place',
     audience,
+    about: 'assistant',
     body: KnowledgeInput,
     answer: EntryView,
     audit: 'knowledge.update',
@@ -116,6 +121,7 @@ export const knowledgeOperations = {
     tag,
     summary: 'Remove an entry',
     audience,
+    about: 'assistant',
     audit: 'knowledge.remove',
     errors: ['not_found'],
   }),
@@ -126,6 +132,7 @@ export const knowledgeOperations = {
     tag,
     summary: 'Import a file; wrong rows are reported with their line. At most 4 MiB and 10,000 entries',
     audience,
+    about: 'assistant',
     body: z.object({
       format: z.enum(KNOWLEDGE_FORMATS),
       text: z.string().min(1),

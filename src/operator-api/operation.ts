@@ -1,21 +1,31 @@
 import type { Request, Response } from 'express';
 import type * as z from 'zod';
 import type { BodyOf, Declaration, QueryOf } from '../platform/operation.ts';
-import type { Operator } from '../operators/operator.ts';
 import type { Audience } from '../operators/roles.ts';
+import type { Caller } from '../operators/token.ts';
 
-/** What the path's `:id` names, which whoever calls must have; null = nothing but themselves. */
-export type About = 'assistant' | 'conversation' | 'conversation or own playground';
+/** What the path's `:id` names: its assistant must be one that the caller has. */
+export type About =
+  | 'assistant'
+  | 'conversation'
+  | 'conversation or own playground'
+  | 'turn'
+  | 'key'
+  | 'endpoint'
+  | 'delivery';
 
-/** Agents call these too: none is declared without saying what of theirs it is about. */
-type ForOperators = { audience: Extract<Audience, 'operators'>; about: About | null };
-type ForOthers = { audience: Exclude<Audience, 'operators'>; about?: never };
+/**
+ * Agents and limited tokens call these too, so each says what of theirs it is about: `each` = the answer holds only what the
+ * caller has; null = the whole service, or the caller. `peopleOnly`: no operator token may, whatever its scope.
+ */
+type ForSome = { audience: Exclude<Audience, 'anyone'>; about: About | 'each' | null; peopleOnly?: true };
+type ForAnyone = { audience: 'anyone'; about?: never; peopleOnly?: never };
 
 /**
  * One operation of the operators' side, said once: the router mounts it, the door asks `audience`, zod checks `query` and
  * `body`, the OpenAPI document lists it, and `audit` names it in the trail. Its path stands below `/operator/v1`.
  */
-export type Operation = (ForOperators | ForOthers) &
+export type Operation = (ForSome | ForAnyone) &
   Declaration & {
     /** The action's name in the audit trail. Required of every change, or the reason it leaves no line is in its file. */
     audit?: string;
@@ -31,8 +41,8 @@ export type Call<One extends Operation> = {
   params: Record<string, string>;
   query: QueryOf<One>;
   body: BodyOf<One>;
-  /** Who is signed in; not for an operation for anyone. */
-  operator: Operator;
+  /** Who is signed in, or the token; not for an operation for anyone. */
+  operator: Caller;
   /** What the audit trail says this was done to; by default the path's `id`. */
   note: (note: Note) => void;
   req: Request;

@@ -11,6 +11,8 @@ import { operatorOperations } from './operators.ts';
 import { overviewOperations } from './overview.ts';
 import { playgroundOperations } from './playground.ts';
 import { sessionOperations } from './session.ts';
+import { tokenOperations } from './tokens.ts';
+import { turnOperations } from './turns.ts';
 
 /** All there is to call, for those who document it. */
 export const OPERATIONS: Operation[] = [
@@ -23,7 +25,9 @@ export const OPERATIONS: Operation[] = [
   endpointOperations,
   deliveryOperations,
   conversationOperations,
+  turnOperations,
   playgroundOperations,
   operatorOperations,
+  tokenOperations,
   auditOperations,
 ].flatMap((page) => Object.values<Operation>(page));

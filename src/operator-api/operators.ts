@@ -1,6 +1,7 @@
 import * as z from 'zod';
 import { AssistantIds, Email, type Operator, RoleName } from '../operators/operator.ts';
 import { type Link, LINK_DAYS, type OperatorStore } from '../operators/store.ts';
+import { ApiError } from '../platform/errors.ts';
 import { type Handled, handled, operation } from './operation.ts';
 import { time, uuid } from './wire.ts';
 
@@ -37,6 +38,7 @@ export const operatorOperations = {
     tag,
     summary: 'List operators',
     audience,
+    about: null,
     answer: z.object({ operators: z.array(OperatorView) }),
   }),
   invite: operation({
@@ -46,6 +48,8 @@ export const operatorOperations = {
     tag,
     summary: 'Invite an operator; returns a link to send them',
     audience,
+    about: null,
+    peopleOnly: true,
     body: z.object({ email: Email, role: RoleName.default('agent'), assistantIds: AssistantIds.default(null) }),
     status: 201,
     answer: LinkView,
@@ -58,6 +62,7 @@ export const operatorOperations = {
     tag,
     summary: 'Change a role or an agent’s assistants; disable (ends all sessions) or enable',
     audience,
+    about: null,
     body: z.object({
       role: RoleName.optional(),
       disabled: z.boolean().optional(),
@@ -74,6 +79,8 @@ export const operatorOperations = {
     tag,
     summary: 'Create a link for setting a new password',
     audience,
+    about: null,
+    peopleOnly: true,
     status: 201,
     answer: LinkView,
     audit: 'operator.make_link',
@@ -86,6 +93,7 @@ export const operatorOperations = {
     tag,
     summary: 'Sign an operator out everywhere',
     audience,
+    about: null,
     audit: 'operator.end_sessions',
     errors: ['not_found'],
   }),
@@ -115,7 +123,10 @@ export const operatorRoutes = ({ operators }: { operators: OperatorStore }): Han
     return toLinkView(link);
   }),
 
-  handled(operatorOperations.update, async ({ params: { id = '' }, body, note }) => {
+  handled(operatorOperations.update, async ({ params: { id = '' }, body, operator, note }) => {
+    if (operator.token && body.role !== undefined) {
+      throw new ApiError('forbidden', { message: 'No operator token may change a role: sign in.' });
+    }
     const changed = await operators.updateOperator(id, body);
     const { role, disabled } = changed;
     note({ target: id, details: { role, disabled, assistants: namedIn(changed) } });

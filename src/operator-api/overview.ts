@@ -26,6 +26,7 @@ export const overviewOperations = {
     tag: 'Operators',
     summary: 'Read figures of the last 24 hours, and totals',
     audience: 'owners',
+    about: 'assistant',
     answer: z.object({
       since: time,
       conversations: z.object(Object.fromEntries(STATUSES.map((status) => [status, count]))),

@@ -22,8 +22,9 @@ const auditLine =
   ({ audit, logger }: Dependencies) =>
   async ({ audit: action }: Operation, call: Call<Operation>, { target, details = {} }: Partial<Note>) => {
     if (action === undefined) return;
-    const { operatorId, email } = operatorOf(call.res);
-    const whole = { operatorId, email, action, details, requestId: requestIdOf(call.res), target: target ?? null };
+    const { operatorId, email, token } = operatorOf(call.res);
+    const actor = token ? ('token' as const) : ('operator' as const);
+    const whole = { actor, operatorId, email, action, details, requestId: requestIdOf(call.res), target: target ?? null };
     const line = boundedLine(whole);
     await audit.record(line).catch((cause: unknown) => {
       logger.error({ err: cause, audit: line }, 'an audit line could not be written');
@@ -72,9 +73,9 @@ export const createOperatorRouter = (all: Handled[], dependencies: Dependencies)
   router.use(dependencies.access.fromOwnPages);
   const served = all.map((one): Served => {
     const { operation } = one;
-    const door = operation.audience === 'anyone' ? [] : [dependencies.access.signedInFor(operation.audience)];
-    const own = operation.about ? [dependencies.aboutDoor(operation.about)] : [];
-    return { operation, handlers: [...door, ...own, ...bodyReader(operation), run(one, dependencies)] };
+    const doors =
+      operation.audience === 'anyone' ? [] : [dependencies.access.letIn(operation), dependencies.aboutDoor(operation)];
+    return { operation, handlers: [...doors, ...bodyReader(operation), run(one, dependencies)] };
   });
   mount(router, served, headLast);
   return router;

@@ -12,8 +12,11 @@ import type { Devices } from '../operators/device.ts';
 import type { Inbox } from '../operators/inbox.ts';
 import type { SignInLimits } from '../operators/sign-in-limits.ts';
 import type { OperatorStore } from '../operators/store.ts';
+import type { TokenStore } from '../operators/token-store.ts';
 import type { Logger } from '../platform/logger.ts';
 import type { BeforeWriting } from '../platform/mongo-silence.ts';
+import type { DeliveredReplies } from '../turns/delivered-replies.ts';
+import type { TurnLeases } from '../turns/leases.ts';
 import type { TurnQueue } from '../turns/queue.ts';
 import type { Submit } from '../turns/submit.ts';
 import { createAboutDoor } from './about.ts';
@@ -32,11 +35,14 @@ import { overviewRoutes } from './overview.ts';
 import { playgroundRoutes } from './playground.ts';
 import { createOperatorRouter, OPERATOR_PREFIX } from './router.ts';
 import { sessionRoutes } from './session.ts';
+import { tokenRoutes } from './tokens.ts';
+import { turnWayRoutes } from './turns.ts';
 
 export type OperatorSide = {
   sessions: RequestHandler[];
   queues: BoardQueues;
   operators: OperatorStore;
+  tokens: TokenStore;
   beforeWriting: BeforeWriting;
   audit: Audit;
   assistants: AssistantStore;
@@ -45,6 +51,8 @@ export type OperatorSide = {
   deliveries: DeliveryStore;
   conversations: ConversationStore;
   inbox: Inbox;
+  leases: TurnLeases;
+  deliveredReplies: DeliveredReplies;
   turnQueue: TurnQueue;
   deliveryQueue: DeliveryQueue;
   submit: Submit;
@@ -52,6 +60,8 @@ export type OperatorSide = {
   devices: Devices;
   limits: SignInLimits;
   publicUrl: string | undefined;
+  /** Whether a provider may be at a private address. */
+  allowPrivate: boolean;
   /** Whether callers use TLS, here or at a proxy in front. */
   tls: boolean;
   logger: Logger;
@@ -67,8 +77,10 @@ const PAGES = [
   endpointRoutes,
   deliveryRoutes,
   inboxRoutes,
+  turnWayRoutes,
   playgroundRoutes,
   operatorRoutes,
+  tokenRoutes,
   auditRoutes,
 ];
 

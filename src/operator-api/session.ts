@@ -10,6 +10,7 @@ import { hasAssistant } from '../operators/roles.ts';
 import { beginSession, endSession } from '../operators/session.ts';
 import type { SignInLimits } from '../operators/sign-in-limits.ts';
 import type { OperatorStore } from '../operators/store.ts';
+import type { Caller } from '../operators/token.ts';
 import { type Handled, handled, operation } from './operation.ts';
 import { uuid } from './wire.ts';
 
@@ -50,6 +51,7 @@ export const sessionOperations = {
     summary: 'Read the session',
     audience: 'operators',
     about: null,
+    peopleOnly: true,
     answer: Me,
   }),
   look: operation({
@@ -69,6 +71,7 @@ export const sessionOperations = {
     summary: 'Sign out of this browser',
     audience: 'operators',
     about: null,
+    peopleOnly: true,
     audit: 'session.end',
   }),
   signOutEverywhere: operation({
@@ -79,6 +82,7 @@ export const sessionOperations = {
     summary: 'Sign out of all browsers',
     audience: 'operators',
     about: null,
+    peopleOnly: true,
     audit: 'session.end_all',
   }),
   changePassword: operation({
@@ -89,6 +93,7 @@ export const sessionOperations = {
     summary: 'Change your password; your other sessions end',
     audience: 'operators',
     about: null,
+    peopleOnly: true,
     body: z.object({ current: typed, next: Password }),
     audit: 'operator.change_password',
     errors: ['rate_limited'],
@@ -147,7 +152,7 @@ export const sessionRoutes = (dependencies: Dependencies): Handled[] => {
 
   const letIn = async (operator: Operator, { req, res }: { req: Request; res: Response }) => {
     await begin(operator, { req, res });
-    res.locals.operator = operator;
+    res.locals.operator = { ...operator, token: null } satisfies Caller;
     return toMe(operator);
   };
 

@@ -1,20 +1,40 @@
 import type { Request, RequestHandler, Response } from 'express';
+import type { RateLimiter } from '../assistants/rate-limit.ts';
+import { networkOf } from '../platform/client-network.ts';
 import { ApiError } from '../platform/errors.ts';
 import type { BeforeWriting } from '../platform/mongo-silence.ts';
-import type { Operator } from './operator.ts';
 import { type Audience, mayUse } from './roles.ts';
 import { endSession, readSession } from './session.ts';
 import type { OperatorStore } from './store.ts';
+import { type Caller, callerWith, type OperatorToken, tokenIn } from './token.ts';
+import type { TokenStore } from './token-store.ts';
 
 const READS = new Set(['GET', 'HEAD', 'OPTIONS']);
 
-/** Who is signed in: found in `res.locals.operator` behind the door. */
-export const operatorOf = (res: Response): Operator => res.locals.operator as Operator;
+/** Who is signed in, or the token: found in `res.locals.operator` behind the door. */
+export const operatorOf = (res: Response): Caller => res.locals.operator as Caller;
 
 /** Of what is no web page (`file:`, `data:`, an extension) the standard has only the word "null", which is nobody's. */
 const originOf = (url: string | undefined): string | null => {
   const origin = URL.parse(url ?? '')?.origin ?? 'null';
   return origin === 'null' ? null : origin;
+};
+
+type Asked = {
+  audience: Exclude<Audience, 'anyone'>;
+  method: string;
+  /** Null: not of one assistant. */
+  about: string | null;
+  peopleOnly?: true;
+};
+
+const checkToken = ({ scope, assistantIds }: OperatorToken, { method, about, peopleOnly }: Asked): void => {
+  const refuse = (message: string): never => {
+    throw new ApiError('forbidden', { message });
+  };
+  if (peopleOnly) refuse('No operator token may do this: sign in.');
+  if (scope === 'read' && method !== 'get') refuse('This operator token may only read.');
+  if (assistantIds !== null && about === null) refuse('This operator token is limited to some assistants.');
 };
 
 /**
@@ -23,10 +43,12 @@ const originOf = (url: string | undefined): string | null => {
  */
 export const createOperatorAccess = (dependencies: {
   operators: OperatorStore;
+  tokens: TokenStore;
+  rateLimiter: Pick<RateLimiter, 'forFailing'>;
   publicUrl: string | undefined;
   beforeWriting: BeforeWriting;
 }) => {
-  const { operators, publicUrl, beforeWriting } = dependencies;
+  const { operators, tokens, rateLimiter, publicUrl, beforeWriting } = dependencies;
   const known = originOf(publicUrl);
 
   const isOwnPage = (req: Request): boolean => {
@@ -37,31 +59,61 @@ export const createOperatorAccess = (dependencies: {
     return given !== null && (given === known || new URL(given).host === req.host);
   };
 
-  /** A change that another site's page asks for is refused before anything is read, also a sign-in. */
+  /**
+   * A change that another site's page asks for is refused before anything is read, also a sign-in. A browser adds a cookie
+   * by itself, but never a token: what comes with one was sent by a program.
+   */
   const fromOwnPages: RequestHandler = (req, _res, next) => {
-    if (READS.has(req.method) || isOwnPage(req)) return next();
+    const withToken = tokenIn(req.headers.authorization) !== null;
+    if (READS.has(req.method) || withToken || isOwnPage(req)) return next();
     throw new ApiError('forbidden', { message: 'The request came from a page of another site.' });
   };
 
-  const findSignedIn = async (req: Request): Promise<Operator | null> => {
+  const findSignedIn = async (req: Request): Promise<Caller | null> => {
     const session = readSession(req);
     const operator = session && (await beforeWriting(operators.findOperator(session.operatorId)));
-    if (operator && !operator.disabled && operator.generation === session.generation) return operator;
+    if (operator && !operator.disabled && operator.generation === session.generation) return { ...operator, token: null };
     if (req.session.operatorId !== undefined) await beforeWriting(endSession(req));
     return null;
   };
 
+  const getSignedIn = async (req: Request, audience: Asked['audience']): Promise<Caller> => {
+    const operator = await findSignedIn(req);
+    if (!operator) throw new ApiError('not_signed_in');
+    if (!mayUse(operator.role, audience)) throw new ApiError('forbidden');
+    return operator;
+  };
+
+  const getWithToken = async (req: Request, secret: string, asked: Asked): Promise<Caller> => {
+    const token = await beforeWriting(tokens.findToken(secret));
+    if (!token) {
+      await rateLimiter.forFailing(networkOf(req.ip ?? 'unknown'));
+      throw new ApiError('not_signed_in', { message: 'This operator token is not valid. It may have been revoked.' });
+    }
+    checkToken(token, asked);
+    return callerWith(token);
+  };
+
+  /** People alone. */
   const signedInFor =
-    (audience: Exclude<Audience, 'anyone'>): RequestHandler =>
+    (audience: Asked['audience']): RequestHandler =>
     async (req, res, next) => {
-      const operator = await findSignedIn(req);
-      if (!operator) throw new ApiError('not_signed_in');
-      if (!mayUse(operator.role, audience)) throw new ApiError('forbidden');
-      res.locals.operator = operator;
+      res.locals.operator = await getSignedIn(req, audience);
       next();
     };
 
-  return { fromOwnPages, findSignedIn, signedInFor };
+  /** People, or programs with an operator token; where there is a token, the cookie does not count. */
+  const letIn =
+    (asked: Asked): RequestHandler =>
+    async (req, res, next) => {
+      const secret = tokenIn(req.headers.authorization);
+      res.locals.operator = await (secret === null
+        ? getSignedIn(req, asked.audience)
+        : getWithToken(req, secret, asked));
+      next();
+    };
+
+  return { fromOwnPages, findSignedIn, signedInFor, letIn };
 };
 
 export type OperatorAccess = ReturnType<typeof createOperatorAccess>;

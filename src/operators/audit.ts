@@ -5,12 +5,18 @@ import { newId } from '../platform/ids.ts';
 export const AUDIT_DAYS = 365;
 const DAY_S = 86_400;
 
+/** Somebody signed in, a program with an operator token, or the admin command on the service's own machine. */
+export const ACTORS = ['operator', 'token', 'command'] as const;
+export type Actor = (typeof ACTORS)[number];
+
 /** Who did what, when, and on what. Ids and names; never a secret, never what a visitor or an operator wrote. */
 export type AuditLine = {
   auditId: string;
   at: Date;
+  actor: Actor;
+  /** The operator's id, or the token's; of the command, zeros. */
   operatorId: string;
-  /** As it was then: the line is to be read when the operator is long gone. */
+  /** As it was then: the line is to be read when the operator is long gone. Of a token its name. */
   email: string;
   action: string;
   target: string | null;
@@ -18,12 +24,14 @@ export type AuditLine = {
   requestId: string;
 };
 
-type StoredLine = Omit<AuditLine, 'auditId'> & { _id: string };
+/** Those written before there were tokens do not say what acted. */
+type StoredLine = Omit<AuditLine, 'auditId' | 'actor'> & { _id: string; actor?: Actor };
 
 const auditSchema = new Schema<StoredLine>(
   {
     _id: { type: String, required: true },
     at: { type: Date, required: true },
+    actor: { type: String },
     operatorId: { type: String, required: true },
     email: { type: String, required: true },
     action: { type: String, required: true },
@@ -82,7 +90,7 @@ export const createAudit = (connection: Connection) => {
       const page = rows.slice(0, limit);
       const last = rows.length > limit ? page.at(-1) : undefined;
       return {
-        lines: page.map(({ _id, ...line }): AuditLine => ({ auditId: _id, ...line })),
+        lines: page.map(({ _id, actor = 'operator', ...line }): AuditLine => ({ auditId: _id, actor, ...line })),
         next: last ? { at: last.at, id: last._id } : null,
       };
     },

@@ -15,6 +15,7 @@ export type InboxFilter = {
   tag?: string;
   /** A conversationId, or a part of a session_id. */
   search?: string;
+  sessionId?: string;
   after?: { at: Date; id: string };
   limit: number;
 };
@@ -22,7 +23,7 @@ export type InboxFilter = {
 /** A person's words, not a pattern. */
 const literally = (text: string): string => text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&');
 
-const queryOf = ({ assistantId, status, tag, search, after }: InboxFilter): mongo.Filter<StoredConversation> => ({
+const queryOf = ({ assistantId, status, tag, search, sessionId, after }: InboxFilter): mongo.Filter<StoredConversation> => ({
   assistantId,
   channel: { $ne: 'playground' },
   ...(status && { status }),
@@ -31,6 +32,7 @@ const queryOf = ({ assistantId, status, tag, search, after }: InboxFilter): mong
     (isUuid(search)
       ? { _id: prefixRange(search), conversationId: search }
       : { sessionId: { $regex: literally(search), $options: 'i' } })),
+  ...(sessionId !== undefined && { $and: [{ sessionId }] }),
   ...(after && {
     $or: [{ updatedAt: { $lt: after.at } }, { updatedAt: after.at, _id: { $lt: after.id } }],
   }),

@@ -3,11 +3,13 @@ import { buildIndexes } from '../platform/mongo.ts';
 import { createAudit } from './audit.ts';
 import { sessionModel } from './session.ts';
 import { createOperatorStore } from './store.ts';
+import { createTokenStore } from './token-store.ts';
 
 /** Who may sign in, and what they did; for the API, the admin command and the quickstart. Workers know no operators. */
 export const openOperators = async (connection: Connection) => {
   const operators = createOperatorStore(connection);
+  const tokens = createTokenStore(connection);
   const audit = createAudit(connection);
-  await buildIndexes([...operators.models, ...audit.models, sessionModel(connection)]);
-  return { operators, audit };
+  await buildIndexes([...operators.models, ...tokens.models, ...audit.models, sessionModel(connection)]);
+  return { operators, tokens, audit };
 };

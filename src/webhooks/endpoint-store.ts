@@ -30,7 +30,8 @@ const toEndpoint = ({ _id, secrets, place: _place, ...stored }: StoredEndpoint):
   overlapUntil: secrets.find(({ until }) => until !== null && until.getTime() > serverNow())?.until ?? null,
 });
 
-const REFUSED: Record<string, string> = {
+/** What is wrong with an address that the guard refuses. */
+export const REFUSED: Record<string, string> = {
   not_a_url: 'must be an absolute URL',
   too_long: 'must be at most 2,048 characters',
   not_https: 'must begin with https://',

@@ -2,19 +2,20 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
-import { adminJson, runAdmin } from '../support/admin.ts';
+import { adminJson, runAdmin, useAdmin } from '../support/admin.ts';
 import { aTurn, anAssistant, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack();
+const env = useAdmin(stack);
 const folder = mkdtempSync(join(tmpdir(), 'parley-admin-'));
 const UNKNOWN = '00000000-0000-4000-8000-000000000000';
 
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 const admin = <Value = Record<string, unknown>>(...args: string[]): Promise<Value> =>
-  adminJson<Value>(stack.env, ...args);
+  adminJson<Value>(env, ...args);
 const chat = (apiKey: string, body = aTurn()) => request(`${stack.url}/api/v1/chat`, { body, bearer: apiKey });
 const file = (name: string, text: string): string => {
   const path = join(folder, name);
@@ -77,7 +78,7 @@ describe('assistants, knowledge and keys', () => {
     const answer = await chat(rotated.apiKey);
     const revoked = await admin('key', 'revoke', keyId);
     await eventually(async () => expect((await chat(rotated.apiKey)).status).toBe(401));
-    const again = await runAdmin(stack.env, ['key', 'rotate', keyId]);
+    const again = await runAdmin(env, ['key', 'rotate', keyId]);
 
     expect(rotated.keyId).toBe(keyId);
     expect(answer.status).toBe(200);
@@ -149,7 +150,7 @@ describe('conversations', () => {
     const assistant = await anAssistant(stack);
     const { body } = await assistant.chat(aTurn());
 
-    const alone = await runAdmin(stack.env, ['conversation', 'resolve', body.conversationId, '--json']);
+    const alone = await runAdmin(env, ['conversation', 'resolve', body.conversationId, '--json']);
     const given = { email: 'owner@example.com', password: 'correct horse battery' };
     const { operatorId } = await stack.service.operators.createOperator({ ...given, role: 'owner' });
     await stack.service.operators.createOperator({ ...given, email: 'second@example.com', role: 'owner' });
@@ -173,7 +174,7 @@ describe('the command itself', () => {
         ['nonsense'],
         ['endpoint', 'add', '--assistant', assistantId, '--url', 'ftp://example.com', '--json'],
         ['knowledge', 'import', '--assistant', assistantId, join(folder, 'none.json')],
-      ].map((args) => runAdmin(stack.env, args)),
+      ].map((args) => runAdmin(env, args)),
     );
 
     expect(unknown).toMatchObject({ status: 1, stdout: '', stderr: `There is no assistant ${UNKNOWN}.\n` });
@@ -201,7 +202,7 @@ describe('the command itself', () => {
   test('gives text to people, help with an example, and ends by itself', async () => {
     const { assistantId } = await anAssistant(stack, { input: { name: 'Bell\u0007\u001b[31m' } });
 
-    const text = await runAdmin(stack.env, ['assistant', 'list']);
+    const text = await runAdmin(env, ['assistant', 'list']);
     const help = await runAdmin({}, ['key', 'create', '--help']);
 
     expect(text.status).toBe(0);
@@ -213,14 +214,61 @@ describe('the command itself', () => {
   });
 
   test('says that a service is away, and soon', async () => {
-    const nowhere = { ...stack.env, MONGODB_URL: 'mongodb://127.0.0.1:1/x' };
+    const nowhere = { ...env, MONGODB_URL: 'mongodb://127.0.0.1:1/x', PARLEY_URL: 'http://127.0.0.1:1' };
+    const create = ['operator', 'create', '--email', 'a@example.com', '--json'];
 
-    const listed = await runAdmin(nowhere, ['assistant', 'list', '--json']);
+    const [listed, created] = await Promise.all([
+      runAdmin(nowhere, ['assistant', 'list', '--json']),
+      runAdmin(nowhere, create),
+    ]);
 
-    expect(listed).toMatchObject({ status: 1, stdout: '' });
-    expect(JSON.parse(listed.stderr)).toMatchObject({
-      error: { code: 'unavailable', message: expect.stringMatching(/^MongoDB cannot be used at the address of/) },
-    });
-    expect(listed.ms).toBeLessThan(10_000);
+    for (const [{ status, stdout, stderr, ms }, which] of [
+      [listed, /^The API cannot be reached at http:\/\/127\.0\.0\.1:1: /],
+      [created, /^MongoDB cannot be used at the address of/],
+    ] as const) {
+      expect({ status, stdout }).toEqual({ status: 1, stdout: '' });
+      expect(JSON.parse(stderr)).toMatchObject({
+        error: { code: 'unavailable', message: expect.stringMatching(which) },
+      });
+      expect(ms).toBeLessThan(10_000);
+    }
+  });
+
+  test('says how to get a token where it has none, and that a wrong one is wrong', async () => {
+    const without = await runAdmin({ MONGODB_URL: 'mongodb://127.0.0.1:1/x' }, ['assistant', 'list', '--json']);
+    const wrong = await runAdmin({ ...env, OPERATOR_TOKEN: 'op_wrong' }, ['assistant', 'list', '--json']);
+
+    expect([without.status, JSON.parse(without.stderr)]).toMatchObject([
+      1,
+      { error: { code: 'no_operator_token', message: expect.stringContaining('admin -- token create') } },
+    ]);
+    expect([wrong.status, JSON.parse(wrong.stderr)]).toMatchObject([1, { error: { code: 'not_signed_in' } }]);
+  });
+
+  test('every change leaves a line in the audit trail, under the token’s name', async () => {
+    const { assistantId } = await admin<{ assistantId: string }>('assistant', 'create', '--name', 'Trail');
+    const one = ['--assistant', assistantId];
+    const { keyId } = await admin<{ keyId: string }>('key', 'create', ...one, '--name', 'web');
+    await admin('channel', 'set', ...one, '--open');
+    await admin('knowledge', 'import', ...one, file('trail.json', '[{"question":"Q","answer":"A"}]'));
+    const made = await admin<{ operatorId: string }>('operator', 'create', '--email', 'trail@example.com');
+    await admin('operator', 'disable', 'trail@example.com');
+    const { tokenId, token } = await admin<{ tokenId: string; token: string }>('token', 'create', '--name', 'ci');
+
+    const { lines } = await stack.service.audit.list({ limit: 7 });
+
+    const done = lines.toReversed().map(({ actor, email, action, target }) => [actor, email, action, target]);
+    expect(done).toEqual([
+      ['token', 'admin command', 'assistant.create', assistantId],
+      ['token', 'admin command', 'key.create', keyId],
+      ['token', 'admin command', 'channel.change', assistantId],
+      ['token', 'admin command', 'knowledge.import', assistantId],
+      ['command', 'admin command', 'operator.create', made.operatorId],
+      ['token', 'admin command', 'operator.update', made.operatorId],
+      ['command', 'admin command', 'token.create', tokenId],
+    ]);
+    expect(token).toMatch(/^op_[0-9A-Za-z]{43}$/);
+    expect(JSON.stringify(lines)).not.toContain(token);
+    expect((await runAdmin({ ...env, OPERATOR_TOKEN: token }, ['assistant', 'list'])).status).toBe(0);
   });
 });

@@ -1,13 +1,14 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, expect, test } from 'vitest';
 import { describeTest } from '../../src/deliveries/view.ts';
-import { adminJson, runAdmin } from '../support/admin.ts';
+import { adminJson, runAdmin, useAdmin } from '../support/admin.ts';
 import { aTurn, anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { openReceiver, type Receiver, type ReceiverOptions } from '../support/receiver.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack();
+const env = useAdmin(stack);
 const receivers: Receiver[] = [];
 
 afterAll(async () => {
@@ -18,7 +19,7 @@ type Delivery = { deliveryId: string; eventId: string; outcome: string; checklis
 type Doctor = { ok: boolean; problems: string[]; stuck: { pausedEndpoints: { endpointId: string }[] } };
 
 const admin = <Value = Record<string, unknown>>(...args: string[]): Promise<Value> =>
-  adminJson<Value>(stack.env, ...args);
+  adminJson<Value>(env, ...args);
 
 /** A receiver registered by the command, which knows the secret that was printed. */
 const aReceiver = async (assistantId: string, events: string, options: ReceiverOptions = {}) => {
@@ -151,7 +152,7 @@ test('events that wait for a paused endpoint are listed as queued, and sent once
 
   await assistant.chat(aTurn());
   const before = await outcomes();
-  const doctor = await runAdmin(stack.env, ['doctor', '--json']);
+  const doctor = await runAdmin(env, ['doctor', '--json']);
   await admin('endpoint', 'resume', endpointId);
   await receiver.waitFor((received) => received.length === 2);
 

@@ -1,13 +1,16 @@
 import { expect, test } from 'vitest';
-import { adminJson, runAdmin } from '../support/admin.ts';
+import { adminJson, runAdmin, useAdmin } from '../support/admin.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
+const strict = useStack({ replyWorkers: 0, deliveryWorkers: 0, env: { WEBHOOK_ALLOW_PRIVATE: 'false' } });
+const command = useAdmin(stack);
+const strictCommand = useAdmin(strict);
 const PROVIDER = ['--engine', 'openai', '--base-url', 'http://127.0.0.1:9/v1/', '--model', 'm'];
 
 test('an assistant gets a provider and a guard, its key from a variable and never shown, and goes back', async () => {
   const { assistantId } = await stack.service.assistants.createAssistant({ name: 'A' });
-  const env = { ...stack.env, PROVIDER_KEY: 'sk-very-secret' };
+  const env = { ...command, PROVIDER_KEY: 'sk-very-secret' };
   const update = ['assistant', 'update', assistantId];
 
   const set = await runAdmin(env, [...update, ...PROVIDER, '--key-env', 'PROVIDER_KEY', '--guard', 'refuse', '--json']);
@@ -23,17 +26,19 @@ test('an assistant gets a provider and a guard, its key from a variable and neve
   expect(back).toMatchObject({ engine: { kind: 'retrieval' }, guard: 'refuse' });
 });
 
-test.each<[string, string[], Record<string, string>]>([
-  ['nothing to change', [], {}],
-  ['a provider without an address', ['--engine', 'openai', '--model', 'm'], {}],
-  ['a model without a provider', ['--model', 'm'], {}],
-  ['a variable that is not set', [...PROVIDER, '--key-env', 'MISSING'], {}],
-  ['a private address where those are refused', PROVIDER, { WEBHOOK_ALLOW_PRIVATE: 'false' }],
-])('%s is refused', async (_name, args, env) => {
-  const { assistantId } = await stack.service.assistants.createAssistant({ name: 'A' });
+test.each<[string, string[], 'strict'?]>([
+  ['nothing to change', []],
+  ['a provider without an address', ['--engine', 'openai', '--model', 'm']],
+  ['a model without a provider', ['--model', 'm']],
+  ['a variable that is not set', [...PROVIDER, '--key-env', 'MISSING']],
+  ['a private address where those are refused', PROVIDER, 'strict'],
+])('%s is refused', async (_name, args, where) => {
+  const { service } = where === 'strict' ? strict : stack;
+  const env = where === 'strict' ? strictCommand : command;
+  const { assistantId } = await service.assistants.createAssistant({ name: 'A' });
 
-  const { status } = await runAdmin({ ...stack.env, ...env }, ['assistant', 'update', assistantId, ...args]);
+  const { status } = await runAdmin(env, ['assistant', 'update', assistantId, ...args]);
 
   expect(status).toBeGreaterThan(0);
-  expect((await stack.service.assistants.getAssistant(assistantId)).engine).toEqual({ kind: 'retrieval' });
+  expect((await service.assistants.getAssistant(assistantId)).engine).toEqual({ kind: 'retrieval' });
 });

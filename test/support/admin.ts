@@ -1,5 +1,7 @@
 import { execFile } from 'node:child_process';
 import { join } from 'node:path';
+import { beforeAll } from 'vitest';
+import type { Stack } from './stack.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 
@@ -21,6 +23,17 @@ export const runAdmin = (env: Record<string, string>, args: string[]): Promise<A
       },
     );
   });
+};
+
+/** The stack's environment with its API and a token that may do everything; filled before the tests. */
+export const useAdmin = (stack: Stack): Record<string, string> => {
+  const env: Record<string, string> = {};
+  beforeAll(async () => {
+    const given = { name: 'admin command', scope: 'manage', assistantIds: null, createdBy: null } as const;
+    const { secret } = await stack.service.tokens.createToken(given);
+    Object.assign(env, stack.env, { PARLEY_URL: stack.url, OPERATOR_TOKEN: secret });
+  });
+  return env;
 };
 
 /** Its one JSON value; anything but success is an error. */

@@ -31,7 +31,7 @@ export type Stack = {
   url: string;
   urls: string[];
   env: Record<string, string>;
-  service: Service & Pick<Awaited<ReturnType<typeof openApi>>, 'operators' | 'audit'>;
+  service: Service & Pick<Awaited<ReturnType<typeof openApi>>, 'operators' | 'tokens' | 'audit'>;
   /** Every log line so far, parsed. */
   logs: Record<string, unknown>[];
   startReplyWorker: (

@@ -1,11 +1,10 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { type AssistantInput, GUARDS } from '../../../src/assistants/assistant.ts';
 import type { EngineInput } from '../../../src/assistants/engine-settings.ts';
-import { checkEndpoint } from '../../../src/webhooks/address-guard.ts';
-import { commaList, example, orNothingUnder, shortText, wholeNumber } from '../arguments.ts';
-import { Failure, usage } from '../failure.ts';
+import { assistantOperations } from '../../../src/operator-api/assistants.ts';
+import { commaList, example, shortText, wholeNumber } from '../arguments.ts';
+import { usage } from '../failure.ts';
 import type { Run } from '../session.ts';
-import { toShown } from './shown.ts';
 
 type UpdateOptions = Pick<AssistantInput, 'name' | 'instructions' | 'guard' | 'allowedLinks' | 'holdingText'> & {
   engine?: 'openai' | 'retrieval';
@@ -81,14 +80,12 @@ export const addAssistantUpdate = (assistant: Command, run: Run): void => {
       const given = Object.entries({ name, instructions, guard, allowedLinks, holdingText });
       const input = Object.fromEntries(given.filter(([, value]) => value !== undefined)) as Partial<AssistantInput>;
       if (!engine && Object.keys(input).length === 0) throw usage('Say what to change; see --help.');
-      return run(async ({ assistants, config }) => {
-        if (engine?.kind === 'openai') {
-          const checked = await checkEndpoint(engine.baseUrl, { allowPrivate: config.WEBHOOK_ALLOW_PRIVATE });
-          if (!checked.ok) throw new Failure('refused', `The provider's address is refused: ${checked.reason}.`);
-        }
-        let changed = await orNothingUnder('assistant', assistantId, assistants.updateAssistant(assistantId, input));
-        if (engine) changed = await assistants.setEngine(assistantId, engine);
-        const shown = toShown(changed);
+      return run(async (api) => {
+        const one = { id: assistantId, what: 'assistant' };
+        // The engine first: what of it is refused leaves the rest unchanged too.
+        const set = engine && (await api.call(assistantOperations.setEngine, { ...one, body: engine }));
+        const rest = Object.keys(input).length > 0;
+        const shown = !set || rest ? await api.call(assistantOperations.update, { ...one, body: input }) : set;
         return { json: shown, text: `Assistant ${assistantId} was changed; its engine is ${shown.engine.kind}.` };
       });
     });

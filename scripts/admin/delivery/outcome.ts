@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { StoredDelivery } from '../../../src/deliveries/delivery.ts';
-import { describeTest, toDeliveryView } from '../../../src/deliveries/view.ts';
-import { nothingUnder } from '../failure.ts';
-import type { Answer, Opened } from '../session.ts';
+import { describeTest } from '../../../src/deliveries/view.ts';
+import { deliveryOperations } from '../../../src/operator-api/deliveries.ts';
+import type { Answered, Api } from '../api.ts';
+import type { Answer } from '../session.ts';
 import { plain } from '../text.ts';
 import { DELIVERY_DEADLINE_MS } from '../../../src/platform/timing.ts';
 
@@ -12,31 +12,36 @@ const LOOK_EVERY_MS = 50;
 const TIME = `within ${DELIVERY_DEADLINE_MS / 1000} s`;
 const CHECKS = { address: 'address resolved', tls: 'TLS', status: 'status', time: TIME } as const;
 
-/** A delivery with all that is kept of it, and how far its request came. */
-const toChecked = (delivery: StoredDelivery) => ({
-  ...toDeliveryView(delivery),
-  checklist: describeTest(delivery).checks,
+type Delivery = Answered<typeof deliveryOperations.read>;
+
+/** A delivery with all that is kept of it. */
+export const toWhole = ({ test: _test, resend, ...delivery }: Delivery) => ({
+  ...delivery,
+  resend: resend?.risk ?? null,
 });
+
+/** How far its request came. */
+const checksOf = (delivery: Delivery) => describeTest({ ...delivery, url: delivery.url ?? '' }).checks;
+
+const toChecked = (delivery: Delivery) => ({ ...toWhole(delivery), checklist: checksOf(delivery) });
 
 const MARK = (ok: boolean | null): string => (ok === null ? '–   ' : ok ? 'ok  ' : 'FAIL');
 
-const textOf = (delivery: StoredDelivery): string => {
+const textOf = (delivery: Delivery): string => {
   const { event, url, outcome, errorKind, responseBody } = delivery;
   const why = errorKind ? ` (${errorKind})` : '';
-  const checks = describeTest(delivery).checks.map(
+  const checks = checksOf(delivery).map(
     ({ check, ok, detail }) => `  ${MARK(ok)} ${CHECKS[check]}${detail ? `: ${plain(detail)}` : ''}`,
   );
   const answer = responseBody ? [`  Answer: ${plain(responseBody.slice(0, 500)).replaceAll('\n', ' ')}`] : [];
-  return [`${event} to ${plain(url)}: ${outcome}${why}`, ...checks, ...answer].join('\n');
+  return [`${event} to ${plain(url ?? '')}: ${outcome}${why}`, ...checks, ...answer].join('\n');
 };
 
 /** Waits for a test or a resend to end, and tells; a delivery nobody took within 10 s is a failure of ours. */
-export const awaitOutcome = async ({ deliveries, deliveryQueue }: Opened, deliveryId: string): Promise<Answer> => {
-  deliveryQueue.wakeDelivery(deliveryId);
+export const awaitOutcome = async (api: Api, deliveryId: string): Promise<Answer> => {
   const until = Date.now() + WAIT_MS;
   for (;;) {
-    const delivery = (await deliveries.readByIds([deliveryId])).get(deliveryId);
-    if (!delivery) throw nothingUnder('delivery', deliveryId);
+    const delivery = await api.call(deliveryOperations.read, { id: deliveryId, what: 'delivery' });
     if (delivery.endedAt !== null) {
       return { json: toChecked(delivery), text: textOf(delivery) };
     }

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { findMeaningSearch, type MeaningSearch, wordsOfMeaningSearch } from '../../../src/assistants/meaning-search.ts';
-import type { Opened } from '../session.ts';
+import { type MeaningSearch, wordsOfMeaningSearch } from '../../../src/assistants/meaning-search.ts';
+import { knowledgeOperations } from '../../../src/operator-api/knowledge.ts';
+import type { Api } from '../api.ts';
 import { plain } from '../text.ts';
 
 const LOOK_EVERY_MS = 250;
@@ -9,8 +10,8 @@ const STALLED_MS = 15_000;
 /** Where lines cannot be written over, a line now and then. */
 const LINE_EVERY_MS = 2_000;
 
-export const meaningOf = ({ assistants }: Pick<Opened, 'assistants'>, assistantId: string): Promise<MeaningSearch> =>
-  findMeaningSearch(assistants, assistantId);
+export const meaningOf = (api: Api, assistantId: string): Promise<MeaningSearch> =>
+  api.call(knowledgeOperations.status, { id: assistantId, what: 'assistant' });
 
 export const sayMeaning = (meaning: MeaningSearch): string => plain(wordsOfMeaningSearch(meaning));
 
@@ -28,15 +29,12 @@ const createLine = (to: NodeJS.WriteStream) => {
 };
 
 /** Tells on standard error how far it is, until all of it is made or nothing more happens. */
-export const followMeaning = async (
-  opened: Pick<Opened, 'assistants'>,
-  assistantId: string,
-): Promise<MeaningSearch> => {
+export const followMeaning = async (api: Api, assistantId: string): Promise<MeaningSearch> => {
   const line = createLine(process.stderr);
   let movedAt = performance.now();
   let last = '';
   for (;;) {
-    const meaning = await meaningOf(opened, assistantId);
+    const meaning = await meaningOf(api, assistantId);
     const words = sayMeaning(meaning);
     if (words !== last) [last, movedAt] = [words, performance.now()];
     if (meaning.state !== 'making' || performance.now() - movedAt > STALLED_MS) {

@@ -1,20 +1,34 @@
 import type { Job } from 'bullmq';
-import type { RecentTurn, StoredConversation } from '../../../src/conversations/conversation.ts';
-import type { FoundTurn } from '../../../src/conversations/store.ts';
-import type { StoredDelivery } from '../../../src/deliveries/delivery.ts';
-import type { TurnsJob } from '../../../src/turns/queue.ts';
-import { pendingRowsOf } from '../../../src/deliveries/list.ts';
-import { toDeliveryRow } from '../../../src/deliveries/view.ts';
-import { nothingUnder } from '../failure.ts';
-import type { Opened } from '../session.ts';
+import type { RecentTurn, StoredConversation } from '../../conversations/conversation.ts';
+import type { ConversationStore, FoundTurn } from '../../conversations/store.ts';
+import { pendingRowsOf } from '../../deliveries/list.ts';
+import type { DeliveryStore } from '../../deliveries/store.ts';
+import { toDeliveryRow } from '../../deliveries/view.ts';
+import { notFound } from '../../platform/errors.ts';
+import type { PartitionedQueue } from '../../platform/queue.ts';
+import type { DeliveredReplies } from '../../turns/delivered-replies.ts';
+import type { TurnLeases } from '../../turns/leases.ts';
+import type { TurnsJob } from '../../turns/queue.ts';
+import { isPlaygroundOf } from '../playground.ts';
+
+export type TurnWayDependencies = {
+  conversations: ConversationStore;
+  deliveries: DeliveryStore;
+  leases: TurnLeases;
+  deliveredReplies: DeliveredReplies;
+  turnJobs: PartitionedQueue<TurnsJob>;
+};
 
 const JOBS_LOOKED_AT = 2_500;
 
+const isOthersPlayground = (operatorId: string, conversation: StoredConversation): boolean =>
+  conversation.channel === 'playground' && !isPlaygroundOf(operatorId, conversation);
+
 const timeOrNull = (ms: number | undefined): Date | null => (ms === undefined ? null : new Date(ms));
 
-/** Jobs are hints and are forgotten: null says no more than that none is known now. */
-const findJob = async ({ queues }: Opened, key: string, turnId: string) => {
-  const queue = queues.turns.of(key);
+/** Jobs are wake-ups and are removed after use. Null only says that none is known now. */
+const findJob = async ({ turnJobs }: TurnWayDependencies, key: string, turnId: string) => {
+  const queue = turnJobs.of(key);
   const jobs = await queue.getJobs(
     ['active', 'waiting', 'prioritized', 'delayed', 'completed', 'failed'],
     0,
@@ -35,19 +49,23 @@ const findJob = async ({ queues }: Opened, key: string, turnId: string) => {
 type Visitor = { messageId: string; seq: number | null; content: string; language: string | null; acceptedAt: Date };
 type ReplyShown = { messageId: string; seq: number; content: string; createdAt: Date; why?: Record<string, unknown> };
 
-const findVisitor = async ({ conversations }: Opened, found: FoundTurn, turnId: string): Promise<Visitor | null> => {
+const findVisitor = async ({ conversations }: TurnWayDependencies, found: FoundTurn, turnId: string): Promise<Visitor | null> => {
   const { conversation } = found;
   if (found.state === 'waiting') {
     const turn = conversation.waiting.find((one) => one.turnId === turnId);
-    return turn ? { ...turn, seq: turn.seq ?? null, content: turn.message } : null;
+    if (!turn) return null;
+    const { messageId, seq = null, message: content, language, acceptedAt } = turn;
+    return { messageId, seq, content, language, acceptedAt };
   }
   const entry = await conversations.history.findEntry(conversation, found.turn.seq);
   const message = entry?.find(({ messageId }) => messageId === found.turn.messageId);
-  return message ? { ...message, seq: found.turn.seq, acceptedAt: message.createdAt } : null;
+  if (!message) return null;
+  const { messageId, content, language, createdAt: acceptedAt } = message;
+  return { messageId, seq: found.turn.seq, content, language, acceptedAt };
 };
 
 const findReply = async (
-  { conversations }: Opened,
+  { conversations }: TurnWayDependencies,
   conversation: StoredConversation,
   turn: RecentTurn,
 ): Promise<ReplyShown | null> => {
@@ -63,19 +81,19 @@ const findReply = async (
  * An event does not name its turn; but what a turn announces carries the time of its acceptance, or, for a handoff, of its
  * reply.
  */
-const findEvents = async (opened: Opened, { _id: key, conversationId }: StoredConversation, times: Date[]) => {
-  const outbox = await opened.deliveries.outbox.read(key);
-  const records = await opened.mongo
-    .collection<StoredDelivery>('deliveries')
-    .find({ conversationId, happenedAt: { $in: times } })
-    .sort({ createdAt: 1, _id: 1 })
-    .toArray();
+const findEvents = async (
+  { deliveries: store }: TurnWayDependencies,
+  { _id: key, conversationId }: StoredConversation,
+  times: Date[],
+) => {
+  const outbox = await store.outbox.read(key);
+  const records = await store.findHappenedAt(conversationId, times);
   const claimed = new Set(records.map(({ _id }) => _id));
   const pending = (outbox ? pendingRowsOf(outbox) : []).filter(
     ({ deliveryId, happenedAt }) =>
       !claimed.has(deliveryId) && times.some((time) => time.getTime() === happenedAt.getTime()),
   );
-  const deliveries = [...records.map((row) => toDeliveryRow(row as StoredDelivery)), ...pending];
+  const deliveries = [...records.map(toDeliveryRow), ...pending];
   return [...Map.groupBy(deliveries, ({ eventId }) => eventId).entries()].map(([eventId, some]) => ({
     eventId,
     event: some[0]?.event ?? null,
@@ -89,10 +107,10 @@ const statusOf = (found: FoundTurn, leased: boolean): string => {
   return found.head && leased ? 'answering' : 'accepted';
 };
 
-/** Everything that is known of a turn, in the order it happened. */
-export const readTurn = async (opened: Opened, turnId: string) => {
+/** Everything that is known of a turn, in the order it happened. A playground's turn is its own operator's. */
+export const readTurnWay = async (opened: TurnWayDependencies, turnId: string, operatorId: string) => {
   const found = await opened.conversations.findTurn(turnId);
-  if (!found) throw nothingUnder('turn', turnId);
+  if (!found || isOthersPlayground(operatorId, found.conversation)) throw notFound();
   const { conversation } = found;
   const { _id: key, conversationId, assistantId, sessionId, channel } = conversation;
   const [message, reply, job, leased, delivered] = await Promise.all([

@@ -1,0 +1,99 @@
+import type * as z from 'zod';
+import type { AnswerOf, Operation } from '../../src/operator-api/operation.ts';
+import { ErrorBody } from '../../src/platform/errors.ts';
+import { plainMessage } from '../../src/platform/loggable.ts';
+import { Failure, failureOf, nothingUnder } from './failure.ts';
+import type { Settings } from './settings.ts';
+
+const PREFIX = '/operator/v1';
+/** A long import is read for 20 s; what takes longer than this hangs. */
+const ANSWER_WITHIN_MS = 60_000;
+
+/** As it is once it has travelled: a time is its text. */
+type Json<Value> = Value extends Date
+  ? string
+  : Value extends object
+    ? { [Name in keyof Value]: Json<Value[Name]> }
+    : Value;
+
+export type Answered<One extends Operation> = Json<AnswerOf<One>>;
+
+type BodyOf<One extends Operation> = One extends { body: infer Schema extends z.ZodType } ? z.input<Schema> : never;
+
+type Call<One extends Operation> = {
+  /** What stands in the path for `:id`. */
+  id?: string;
+  /** What that is, for people: said where there is none. */
+  what?: string;
+  body?: BodyOf<One>;
+  query?: Record<string, string | number | undefined>;
+};
+
+export type Api = {
+  call: <const One extends Operation>(operation: One, call?: Call<One>) => Promise<Answered<One>>;
+};
+
+const NO_TOKEN =
+  'The admin command needs the API and an operator token: set PARLEY_URL and OPERATOR_TOKEN, or start the quickstart. ' +
+  'An owner makes a token in the dashboard under “Operator tokens”; with MONGODB_URL set, so does ' +
+  '`npm run admin -- token create --name NAME --scope manage`.';
+
+const pathOf = ({ path }: Operation, id: string, query: Record<string, string | number | undefined>): string => {
+  const given = Object.entries(query).filter(([, value]) => value !== undefined);
+  const named = Object.fromEntries(given.map(([name, value]) => [name, String(value)]));
+  const search = given.length > 0 ? `?${new URLSearchParams(named).toString()}` : '';
+  return `${PREFIX}${path.replace(':id', encodeURIComponent(id))}${search}`;
+};
+
+const readJson = async (response: Response): Promise<unknown> => {
+  if (response.status === 204) return undefined;
+  try {
+    return await response.json();
+  } catch {
+    return undefined; // some other server's page; what is made of it says so
+  }
+};
+
+const reasonOf = (cause: unknown): string => {
+  const inner = cause instanceof Error && cause.cause instanceof Error ? cause.cause : cause;
+  return inner instanceof Error ? plainMessage(inner.message || inner.name).replace(/\.$/, '') : 'no answer';
+};
+
+/** Calls operations as their declarations describe them. An answer that is not 2xx is a `Failure`. */
+export const openApi = ({ baseUrl, operatorToken }: Pick<Settings, 'baseUrl' | 'operatorToken'>): Api => {
+  if (baseUrl === null || operatorToken === undefined) throw new Failure('no_operator_token', NO_TOKEN);
+
+  const send = async (method: string, path: string, body: unknown): Promise<Response> => {
+    const headers = {
+      Accept: 'application/json',
+      Authorization: `Bearer ${operatorToken}`,
+      ...(body !== undefined && { 'Content-Type': 'application/json' }),
+    };
+    try {
+      return await fetch(`${baseUrl}${path}`, {
+        method,
+        headers,
+        redirect: 'error',
+        signal: AbortSignal.timeout(ANSWER_WITHIN_MS),
+        ...(body !== undefined && { body: JSON.stringify(body) }),
+      });
+    } catch (cause) {
+      throw new Failure('unavailable', `The API cannot be reached at ${baseUrl}: ${reasonOf(cause)}.`, { cause });
+    }
+  };
+
+  return {
+    call: async <const One extends Operation>(
+      operation: One,
+      { id = '', what, body, query = {} }: Call<One> = {},
+    ): Promise<Answered<One>> => {
+      const response = await send(operation.method.toUpperCase(), pathOf(operation, id, query), body);
+      const answer = await readJson(response);
+      if (response.ok) return answer as Answered<One>; // by the schema that the server's answer is checked with in tests
+      if (response.status === 404 && what !== undefined) throw nothingUnder(what, id);
+      const parsed = ErrorBody.safeParse(answer);
+      if (parsed.success) throw failureOf(parsed.data.error);
+      throw new Failure('unavailable', `What answers at ${baseUrl} is not this service (status ${response.status}).`);
+    },
+  };
+};

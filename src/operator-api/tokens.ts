@@ -1,0 +1,85 @@
+import * as z from 'zod';
+import { AssistantIds } from '../operators/operator.ts';
+import { type OperatorToken, SCOPES } from '../operators/token.ts';
+import type { TokenStore } from '../operators/token-store.ts';
+import { type Handled, handled, operation } from './operation.ts';
+import { line, time, uuid } from './wire.ts';
+
+/** A token never makes, lists or ends tokens: a stolen one cannot outlive its end. */
+const people = { tag: 'Operators', audience: 'owners', about: null, peopleOnly: true } as const;
+
+const TokenView = z
+  .object({
+    tokenId: uuid,
+    name: z.string(),
+    lastFour: z.string(),
+    scope: z.enum(SCOPES),
+    assistantIds: z.array(uuid).nullable().meta({ description: 'What it is limited to; null = everything.' }),
+    createdBy: uuid.nullable().meta({ description: 'The owner who made it; null = the admin command.' }),
+    createdAt: time,
+    lastUsedAt: time.nullable(),
+    revokedAt: time.nullable(),
+  })
+  .meta({ id: 'OperatorToken' });
+
+export const NewTokenInput = z.object({
+  name: line(100),
+  scope: z.enum(SCOPES).default('read').meta({ description: '`read`: only GET. `manage`: changes too.' }),
+  assistantIds: AssistantIds.default(null),
+});
+
+export const tokenOperations = {
+  list: operation({
+    ...people,
+    method: 'get',
+    path: '/tokens',
+    id: 'listOperatorTokens',
+    summary: 'Operator tokens by their last four characters, newest first',
+    answer: z.object({ tokens: z.array(TokenView) }),
+  }),
+  create: operation({
+    ...people,
+    method: 'post',
+    path: '/tokens',
+    id: 'createOperatorToken',
+    summary: 'Make a token for a program; it is shown this once, and ends when its maker is no longer an owner',
+    body: NewTokenInput,
+    status: 201,
+    answer: z
+      .object({ token: TokenView, secret: z.string().meta({ description: 'In full, this once.' }) })
+      .meta({ id: 'NewOperatorToken' }),
+    audit: 'token.create',
+  }),
+  revoke: operation({
+    ...people,
+    method: 'post',
+    path: '/tokens/:id/revoke',
+    id: 'revokeOperatorToken',
+    summary: 'End a token at once, for good',
+    answer: TokenView,
+    audit: 'token.revoke',
+    errors: ['not_found'],
+  }),
+};
+
+/** What the trail says of a new token; the admin command writes the same. */
+export const noteOfToken = ({ tokenId, name, scope, lastFour, assistantIds }: OperatorToken) => ({
+  target: tokenId,
+  details: { name, scope, lastFour, assistants: assistantIds?.join(', ') ?? 'all' },
+});
+
+export const tokenRoutes = ({ tokens }: { tokens: TokenStore }): Handled[] => [
+  handled(tokenOperations.list, async () => ({ tokens: await tokens.listTokens() })),
+
+  handled(tokenOperations.create, async ({ body, operator, note }) => {
+    const made = await tokens.createToken({ ...body, createdBy: operator.operatorId });
+    note(noteOfToken(made.token));
+    return made;
+  }),
+
+  handled(tokenOperations.revoke, async ({ params: { id = '' }, note }) => {
+    const revoked = await tokens.revokeToken(id);
+    note({ target: id, details: { name: revoked.name } });
+    return revoked;
+  }),
+];

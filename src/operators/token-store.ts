@@ -1,0 +1,71 @@
+import type { Connection } from 'mongoose';
+import { hashSecret } from '../assistants/api-keys.ts';
+import { serverDate, serverNow } from '../platform/clock.ts';
+import { notFound } from '../platform/errors.ts';
+import { newId } from '../platform/ids.ts';
+import { createGivenAssistants } from './given-assistants.ts';
+import { operatorModel } from './operator.ts';
+import { isWellFormedToken, newOperatorToken, type OperatorToken, type StoredToken, tokenModel, toToken } from './token.ts';
+
+const LAST_USED_EVERY_MS = 60_000;
+
+export type NewToken = Pick<OperatorToken, 'name' | 'scope' | 'assistantIds' | 'createdBy'>;
+
+/** What programs are let in by. Every request looks its token up, so that a revoked one is out with the next request. */
+export const createTokenStore = (connection: Connection) => {
+  const tokens = tokenModel(connection);
+  const operators = operatorModel(connection);
+  const givenAssistants = createGivenAssistants(connection);
+
+  const isMakerAnOwner = async (operatorId: string | null): Promise<boolean> =>
+    operatorId === null || (await operators.exists({ _id: operatorId, role: 'owner', disabled: false })) !== null;
+
+  const noteUse = ({ _id, lastUsedAt }: StoredToken): void => {
+    if ((lastUsedAt?.getTime() ?? 0) > serverNow() - LAST_USED_EVERY_MS) return;
+    // Shown to people only; losing one of these writes is harmless.
+    tokens.updateOne({ _id }, { lastUsedAt: serverDate() }).catch(() => undefined);
+  };
+
+  return {
+    models: [tokens],
+
+    /** The token in full is in this answer and nowhere else, ever again. */
+    createToken: async ({ assistantIds, ...given }: NewToken): Promise<{ token: OperatorToken; secret: string }> => {
+      const secret = newOperatorToken();
+      const stored: StoredToken = {
+        _id: newId(),
+        hash: hashSecret(secret),
+        ...given,
+        assistantIds: await givenAssistants({ role: 'agent', assistantIds }),
+        lastFour: secret.slice(-4),
+        createdAt: serverDate(),
+        lastUsedAt: null,
+        revokedAt: null,
+      };
+      await tokens.create(stored);
+      return { token: toToken(stored), secret };
+    },
+
+    /** Null for a malformed, unknown or revoked one, and for one whose maker is no longer an owner who may sign in. */
+    findToken: async (secret: string): Promise<OperatorToken | null> => {
+      if (!isWellFormedToken(secret)) return null;
+      const stored = await tokens.findOne({ hash: hashSecret(secret), revokedAt: null }).lean();
+      if (!stored || !(await isMakerAnOwner(stored.createdBy))) return null;
+      noteUse(stored);
+      return toToken(stored);
+    },
+
+    listTokens: async (): Promise<OperatorToken[]> =>
+      (await tokens.find().sort({ createdAt: -1 }).lean()).map((stored) => toToken(stored)),
+
+    /** Revoking twice is a no-op. */
+    revokeToken: async (tokenId: string): Promise<OperatorToken> => {
+      await tokens.updateOne({ _id: tokenId, revokedAt: null }, { revokedAt: serverDate() });
+      const stored = await tokens.findById(tokenId).lean();
+      if (!stored) throw notFound();
+      return toToken(stored);
+    },
+  };
+};
+
+export type TokenStore = ReturnType<typeof createTokenStore>;
