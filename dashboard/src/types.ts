@@ -11,6 +11,7 @@ import type { operatorOperations } from '../../src/operator-api/operators.ts';
 import type { overviewOperations } from '../../src/operator-api/overview.ts';
 import type { playgroundOperations } from '../../src/operator-api/playground.ts';
 import type { sessionOperations } from '../../src/operator-api/session.ts';
+import type { tokenOperations } from '../../src/operator-api/tokens.ts';
 
 /** As it is once it has travelled: a time is its text. */
 type Json<Value> = Value extends Date
@@ -52,5 +53,8 @@ export type Overview = Answer<typeof overviewOperations.read>;
 export type Operators = Answer<typeof operatorOperations.list>;
 export type Operator = Operators['operators'][number];
 export type OperatorLink = Answer<typeof operatorOperations.invite>;
+export type OperatorTokens = Answer<typeof tokenOperations.list>;
+export type OperatorToken = OperatorTokens['tokens'][number];
+export type NewOperatorToken = Answer<typeof tokenOperations.create>;
 export type AuditTrail = Answer<typeof auditOperations.list>;
 export type AuditLine = AuditTrail['lines'][number];

@@ -18,15 +18,20 @@ const Kept = z.object({
   verifyToken: z.string(),
   endpointId: z.string(),
   operator: z.object({ email: z.string(), password: z.string() }).optional(),
+  operatorToken: z.string().optional(),
 });
 type Kept = z.infer<typeof Kept>;
 
 /** `operator` null: the owner there is is somebody else's, whose password nobody here knows. */
-export type Demo = Omit<Kept, 'endpointId' | 'operator'> & {
+export type Demo = Omit<Kept, 'endpointId' | 'operator' | 'operatorToken'> & {
   webhookSecret: string;
   isNew: boolean;
   operator: Kept['operator'] | null;
+  /** What the admin command signs in with. */
+  operatorToken: string;
 };
+
+type Who = Awaited<ReturnType<typeof openOperators>>;
 
 const OWNER = 'owner@example.com';
 
@@ -65,14 +70,19 @@ const pointEndpoint = async (
 };
 
 /** The first owner, whose password stays beside the data; one that was changed since is no longer told. */
-const findOwner = async (service: Service, kept: Partial<Kept>): Promise<Demo['operator']> => {
-  const { operators } = await openOperators(service.mongo);
-  const { operator } = kept;
+const findOwner = async ({ operators }: Who, { operator }: Partial<Kept>): Promise<Demo['operator']> => {
   if (operator && (await operators.checkSignIn(operator.email, operator.password))) return operator;
   if (await operators.findFirstOwner()) return null;
   const made = { email: OWNER, password: newPassword() };
   await operators.createOperator({ ...made, role: 'owner' });
   return made;
+};
+
+/** The admin command's: it may do everything, until somebody revokes it in the dashboard; then the next start makes another. */
+const findOperatorToken = async ({ tokens }: Who, { operatorToken }: Partial<Kept>): Promise<string> => {
+  if (operatorToken !== undefined && (await tokens.findToken(operatorToken))) return operatorToken;
+  const given = { name: 'quickstart', scope: 'manage', assistantIds: null, createdBy: null } as const;
+  return (await tokens.createToken(given)).secret;
 };
 
 const seed = async (service: Service, { file, receiverUrl }: { file: string; receiverUrl: string }): Promise<Demo> => {
@@ -93,15 +103,18 @@ const seed = async (service: Service, { file, receiverUrl }: { file: string; rec
     url: `${receiverUrl}/events`,
     ...(kept.endpointId === undefined ? {} : { endpointId: kept.endpointId }),
   });
-  const operator = await findOwner(service, kept);
+  const who = await openOperators(service.mongo);
+  const operator = await findOwner(who, kept);
+  const operatorToken = await findOperatorToken(who, kept);
   writeJsonPrivately(file, {
     assistantId,
     apiKey,
     verifyToken,
     endpointId,
+    operatorToken,
     ...(operator && { operator }),
   } satisfies Kept);
-  return { assistantId, apiKey, verifyToken, webhookSecret, operator, isNew: !there };
+  return { assistantId, apiKey, verifyToken, webhookSecret, operator, operatorToken, isNew: !there };
 };
 
 /** A demo assistant with knowledge, key, channel and endpoint: made at the first start, found again at the next ones. */

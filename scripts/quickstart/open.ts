@@ -24,6 +24,8 @@ export type QuickstartState = {
   webhookSecret: string;
   receiverUrl: string;
   operator: { email: string; password: string } | null;
+  /** What the admin command signs in with. */
+  operatorToken: string;
   mongodbUrl: string;
   redisUrl: string;
   pids: { api: number[]; replyWorker: number[]; deliveryWorker: number[] };
@@ -89,6 +91,7 @@ export const openQuickstart = async (options: Options): Promise<{ state: Quickst
     webhookSecret: demo.webhookSecret,
     receiverUrl: plan.receiverUrl,
     operator: demo.operator ?? null,
+    operatorToken: demo.operatorToken,
     mongodbUrl: stores.mongodbUrl,
     redisUrl: stores.redisUrl,
     pids: { api: [], replyWorker: [], deliveryWorker: [] },

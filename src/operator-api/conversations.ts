@@ -114,7 +114,10 @@ export const conversationOperations = {
     errors: ['not_found', 'validation_failed'],
   }),
   resolve: operation({
-    ...state('resolve', 'Mark it done, by whoever is signed in; with a token by the operator named, else the first owner'),
+    ...state(
+      'resolve',
+      'Mark it done, by whoever is signed in; with a token by the operator named, else the first owner',
+    ),
     id: 'resolveConversation',
     body: z.object({ operatorId: uuid.optional().meta({ description: 'Who did; only a token may name another.' }) }),
     bodyOptional: true,

@@ -24,7 +24,15 @@ const auditLine =
     if (action === undefined) return;
     const { operatorId, email, token } = operatorOf(call.res);
     const actor = token ? ('token' as const) : ('operator' as const);
-    const whole = { actor, operatorId, email, action, details, requestId: requestIdOf(call.res), target: target ?? null };
+    const whole = {
+      actor,
+      operatorId,
+      email,
+      action,
+      details,
+      requestId: requestIdOf(call.res),
+      target: target ?? null,
+    };
     const line = boundedLine(whole);
     await audit.record(line).catch((cause: unknown) => {
       logger.error({ err: cause, audit: line }, 'an audit line could not be written');

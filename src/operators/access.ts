@@ -72,7 +72,8 @@ export const createOperatorAccess = (dependencies: {
   const findSignedIn = async (req: Request): Promise<Caller | null> => {
     const session = readSession(req);
     const operator = session && (await beforeWriting(operators.findOperator(session.operatorId)));
-    if (operator && !operator.disabled && operator.generation === session.generation) return { ...operator, token: null };
+    if (operator && !operator.disabled && operator.generation === session.generation)
+      return { ...operator, token: null };
     if (req.session.operatorId !== undefined) await beforeWriting(endSession(req));
     return null;
   };

@@ -23,7 +23,14 @@ export type InboxFilter = {
 /** A person's words, not a pattern. */
 const literally = (text: string): string => text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&');
 
-const queryOf = ({ assistantId, status, tag, search, sessionId, after }: InboxFilter): mongo.Filter<StoredConversation> => ({
+const queryOf = ({
+  assistantId,
+  status,
+  tag,
+  search,
+  sessionId,
+  after,
+}: InboxFilter): mongo.Filter<StoredConversation> => ({
   assistantId,
   channel: { $ne: 'playground' },
   ...(status && { status }),

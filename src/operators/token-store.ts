@@ -5,7 +5,14 @@ import { notFound } from '../platform/errors.ts';
 import { newId } from '../platform/ids.ts';
 import { createGivenAssistants } from './given-assistants.ts';
 import { operatorModel } from './operator.ts';
-import { isWellFormedToken, newOperatorToken, type OperatorToken, type StoredToken, tokenModel, toToken } from './token.ts';
+import {
+  isWellFormedToken,
+  newOperatorToken,
+  type OperatorToken,
+  type StoredToken,
+  tokenModel,
+  toToken,
+} from './token.ts';
 
 const LAST_USED_EVERY_MS = 60_000;
 

@@ -14,8 +14,7 @@ const UNKNOWN = '00000000-0000-4000-8000-000000000000';
 
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-const admin = <Value = Record<string, unknown>>(...args: string[]): Promise<Value> =>
-  adminJson<Value>(env, ...args);
+const admin = <Value = Record<string, unknown>>(...args: string[]): Promise<Value> => adminJson<Value>(env, ...args);
 const chat = (apiKey: string, body = aTurn()) => request(`${stack.url}/api/v1/chat`, { body, bearer: apiKey });
 const file = (name: string, text: string): string => {
   const path = join(folder, name);

@@ -18,8 +18,7 @@ afterAll(async () => {
 type Delivery = { deliveryId: string; eventId: string; outcome: string; checklist: unknown[] };
 type Doctor = { ok: boolean; problems: string[]; stuck: { pausedEndpoints: { endpointId: string }[] } };
 
-const admin = <Value = Record<string, unknown>>(...args: string[]): Promise<Value> =>
-  adminJson<Value>(env, ...args);
+const admin = <Value = Record<string, unknown>>(...args: string[]): Promise<Value> => adminJson<Value>(env, ...args);
 
 /** A receiver registered by the command, which knows the secret that was printed. */
 const aReceiver = async (assistantId: string, events: string, options: ReceiverOptions = {}) => {

@@ -1,5 +1,5 @@
 import { beforeAll, expect, test } from 'vitest';
-import { adminJson } from '../support/admin.ts';
+import { adminJson, useAdmin } from '../support/admin.ts';
 import { anAssistant, aTurn, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator, openOperatorClient, type OperatorClient } from '../support/operator-client.ts';
@@ -8,6 +8,7 @@ import { useStack } from '../support/stack.ts';
 const RUNS = 60;
 
 const stack = useStack({ apis: 2, deliveryWorkers: 0 });
+const command = useAdmin(stack);
 /** The same owner at two processes. */
 let here: OperatorClient;
 let there: OperatorClient;
@@ -87,7 +88,7 @@ test('the admin command and the page do not undo each other either', async () =>
       const path = await aChannel({ connected: true, token: null });
       const [, , assistant = ''] = path.split('/');
       let ended = false;
-      const limited = adminJson(stack.env, 'channel', 'set', '--assistant', assistant, '--limit', '9').finally(() => {
+      const limited = adminJson(command, 'channel', 'set', '--assistant', assistant, '--limit', '9').finally(() => {
         ended = true;
       });
       // Whenever the command reads, a token is being set beside it.

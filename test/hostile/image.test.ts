@@ -129,11 +129,17 @@ describe('commands in the image', () => {
     const ended = await started.sh(line.replaceAll('@example.com', `-${randomBytes(4).toString('hex')}@example.com`));
 
     expect(ended).toMatchObject({ status: 0, stderr: '' });
-    expect(ended.stdout).toMatch(/^(Operator [0-9a-f-]{36}|.*No problems found\.)/s);
+    expect(ended.stdout).toMatch(/^((Operator|Token) [0-9a-f-]{36}|.*No problems found\.)/s);
   });
 
   test('npm’s way leads to the same, though it may set nothing up there', async () => {
-    const ended = await image.run(['node', 'scripts/run.js', 'admin', 'operator', 'list', '--json'], admin);
+    const command = (words: string[], env = admin) =>
+      image.run(['node', 'scripts/run.js', 'admin', ...words, '--json'], env);
+    const made = await command(['token', 'create', '--name', 'image']);
+    const { token } = JSON.parse(made.stdout) as { token: string };
+
+    const api = { PARLEY_URL: `http://127.0.0.1:${admin['PORT']}`, OPERATOR_TOKEN: token };
+    const ended = await command(['operator', 'list'], { ...admin, ...api });
 
     expect(ended).toMatchObject({ status: 0, stderr: '' });
     expect(JSON.parse(ended.stdout)).toEqual(expect.any(Array));

@@ -6,7 +6,7 @@ import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { mongo } from 'mongoose';
 import { beforeAll, expect, onTestFinished, test } from 'vitest';
-import { runAdmin } from '../support/admin.ts';
+import { runAdmin, useAdmin } from '../support/admin.ts';
 import { anAssistant, anEntry, type ErrorBody } from '../support/builders.ts';
 import { anOperator, type OperatorClient } from '../support/operator-client.ts';
 import { useStack } from '../support/stack.ts';
@@ -16,6 +16,7 @@ const MOST = 10_000;
 const TOO_MANY = 'file must have at most 10,000 entries';
 
 const stack = useStack({ deliveryWorkers: 0 });
+const command = useAdmin(stack);
 let owner: OperatorClient;
 
 beforeAll(async () => {
@@ -116,7 +117,7 @@ test('more than an assistant may have is refused in plain words, by the API and 
 
   const refused = await importInto(assistantId, { format: 'json', text });
   const dry = await importInto(assistantId, { format: 'json', text, dryRun: true });
-  const command = await runAdmin(stack.env, ['knowledge', 'import', '--assistant', assistantId, file]);
+  const byCommand = await runAdmin(command, ['knowledge', 'import', '--assistant', assistantId, file]);
   await stack.service.assistants.addKnowledge(assistantId, entries(MOST - 1));
   const two = await importInto(assistantId, { format: 'json', text: JSON.stringify(rows(2)) });
   const last = await owner.post(path, anEntry());
@@ -127,8 +128,8 @@ test('more than an assistant may have is refused in plain words, by the API and 
     [422, TOO_MANY],
     [422, TOO_MANY],
   ]);
-  expect(command.status).toBe(1);
-  expect(command.stderr).toContain(TOO_MANY);
+  expect(byCommand.status).toBe(1);
+  expect(byCommand.stderr).toContain(TOO_MANY);
   expect([two, one].map(({ status, body }) => [status, body.error.message])).toEqual([
     [422, full],
     [422, full],

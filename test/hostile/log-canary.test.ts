@@ -81,6 +81,7 @@ test.concurrent.each(settings)('%s: no admin command says what', { timeout: 120_
   for (const command of [
     ['doctor', '--json'],
     ['assistant', 'list'],
+    ...(name.includes('MongoDB') ? [['operator', 'create', '--email', 'ada@example.com']] : []),
   ]) {
     const { status, stdout, stderr } = await runAdmin(env, command);
     expect([name, command, status]).toEqual([name, command, 1]);

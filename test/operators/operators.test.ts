@@ -1,12 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
-import { adminJson, runAdmin } from '../support/admin.ts';
+import { adminJson, runAdmin, useAdmin } from '../support/admin.ts';
 import { anAssistant, aTurn } from '../support/builders.ts';
 import { anOperator, openOperatorClient, PASSWORD } from '../support/operator-client.ts';
 import { problemOf } from '../support/problem.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ env: { TRUST_PROXY: '1' }, deliveryWorkers: 0 });
+const command = useAdmin(stack);
 
 /** From an address of its own: the limit of one test is not another's. */
 const aBrowser = () => openOperatorClient(stack.url, { 'X-Forwarded-For': `2001:db8:${randomUUID().slice(0, 4)}::1` });
@@ -279,7 +280,7 @@ test('where callers use TLS the cookie is Secure and __Host-, whatever the proxy
 test('the admin command makes, lists and disables operators; the first owner resolves', async () => {
   const email = `${randomUUID()}@example.com`;
   const made = await adminJson<{ operatorId: string; email: string; password: string }>(
-    stack.env,
+    command,
     'operator',
     'create',
     '--email',
@@ -289,14 +290,14 @@ test('the admin command makes, lists and disables operators; the first owner res
   );
   const browser = aBrowser();
   const signedIn = await browser.signIn(email, made.password);
-  const taken = await runAdmin(stack.env, ['operator', 'create', '--email', email, '--json']);
-  const listed = await adminJson<{ email: string }[]>(stack.env, 'operator', 'list');
-  await adminJson(stack.env, 'operator', 'disable', email);
+  const taken = await runAdmin(command, ['operator', 'create', '--email', email, '--json']);
+  const listed = await adminJson<{ email: string }[]>(command, 'operator', 'list');
+  await adminJson(command, 'operator', 'disable', email);
   const out = await browser.get('/session');
 
   const { chat } = await anAssistant(stack);
   const { body } = await chat(aTurn());
-  const resolved = await adminJson<{ resolvedBy: string }>(stack.env, 'conversation', 'resolve', body.conversationId);
+  const resolved = await adminJson<{ resolvedBy: string }>(command, 'conversation', 'resolve', body.conversationId);
 
   expect(made).toEqual({ operatorId: expect.any(String), email, password: expect.stringMatching(/^[\w-]{20}$/) });
   expect(signedIn.body).toMatchObject({ operatorId: made.operatorId, role: 'agent' });
@@ -312,7 +313,7 @@ test('the admin command gives an agent assistants, others and all; sessions go o
   const ids = [first.assistantId, second.assistantId];
   const agent = ['--email', `${randomUUID()}@example.com`, '--role', 'agent'];
   type Shown = { operatorId: string; email: string; assistantIds: string[] | null };
-  const create = (...more: string[]) => runAdmin(stack.env, ['operator', 'create', ...agent, ...more, '--json']);
+  const create = (...more: string[]) => runAdmin(command, ['operator', 'create', ...agent, ...more, '--json']);
 
   const unknown = await create('--assistants', `${first.assistantId},${randomUUID()}`);
   const malformed = await create('--assistants', 'shop');
@@ -328,12 +329,12 @@ test('the admin command gives an agent assistants, others and all; sessions go o
       ({ assistantId }) => assistantId,
     );
   const two = await seen();
-  const one = await adminJson<Shown>(stack.env, 'operator', 'update', made.email, '--assistants', first.assistantId);
+  const one = await adminJson<Shown>(command, 'operator', 'update', made.email, '--assistants', first.assistantId);
   const sawOne = await seen();
-  const none = await adminJson<Shown>(stack.env, 'operator', 'update', made.operatorId, '--assistants', '');
+  const none = await adminJson<Shown>(command, 'operator', 'update', made.operatorId, '--assistants', '');
   const sawNone = await seen();
-  const all = await adminJson<Shown>(stack.env, 'operator', 'update', made.email, '--assistants', 'all');
-  const listed = await runAdmin(stack.env, ['operator', 'list']);
+  const all = await adminJson<Shown>(command, 'operator', 'update', made.email, '--assistants', 'all');
+  const listed = await runAdmin(command, ['operator', 'list']);
 
   for (const { status, stderr } of [unknown, forOwner]) {
     expect([status, stderr]).toEqual([1, expect.stringContaining('assistantIds')]);

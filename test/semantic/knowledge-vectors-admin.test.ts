@@ -2,13 +2,14 @@ import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { adminJson, runAdmin } from '../support/admin.ts';
+import { adminJson, adminOf, runAdmin, useAdmin } from '../support/admin.ts';
 import { anEmbedder } from '../support/embedder.ts';
 import { aKnower, someEntries } from '../support/knower.ts';
 import { openStack, useStack } from '../support/stack.ts';
 
 const embedder = anEmbedder();
 const stack = useStack({ embedder: () => embedder });
+const command = useAdmin(stack);
 
 const aFile = (count: number): string => {
   const file = join(mkdtempSync(join(tmpdir(), 'knowledge-')), 'faq.json');
@@ -20,7 +21,7 @@ test('an import shows how many of its entries are found by their meaning, and en
   const knower = await aKnower(stack, []);
   embedder.msEach = 10;
 
-  const { status, stdout, stderr } = await runAdmin(stack.env, [
+  const { status, stdout, stderr } = await runAdmin(command, [
     'knowledge',
     'import',
     '--assistant',
@@ -40,14 +41,14 @@ test('for a program, or with --no-wait, an import ends once the entries are stor
   embedder.gate = () => held.promise;
   const words = ['knowledge', 'import', '--assistant', knower.assistantId, aFile(3)];
 
-  const told = await adminJson(stack.env, ...words);
-  const { stdout } = await runAdmin(stack.env, [...words, '--no-wait']);
-  const making = await adminJson(stack.env, 'knowledge', 'status', '--assistant', knower.assistantId);
-  const list = await runAdmin(stack.env, ['knowledge', 'list', '--assistant', knower.assistantId]);
+  const told = await adminJson(command, ...words);
+  const { stdout } = await runAdmin(command, [...words, '--no-wait']);
+  const making = await adminJson(command, 'knowledge', 'status', '--assistant', knower.assistantId);
+  const list = await runAdmin(command, ['knowledge', 'list', '--assistant', knower.assistantId]);
   embedder.gate = () => undefined;
   held.resolve();
   await knower.made();
-  const ready = await adminJson(stack.env, 'knowledge', 'status', '--assistant', knower.assistantId);
+  const ready = await adminJson(command, 'knowledge', 'status', '--assistant', knower.assistantId);
 
   expect(told).toEqual({ imported: 3, refused: [] });
   expect(stdout).toBe('3 imported, 0 refused.\nSemantic search: 0 of 6 entries ready\n');
@@ -58,12 +59,13 @@ test('for a program, or with --no-wait, an import ends once the entries are stor
 
 test('where nothing can be made, the command says why and waits for nothing', async () => {
   const idle = await openStack({ replyWorkers: 0, deliveryWorkers: 0 });
+  const idleCommand = await adminOf(idle);
   const knower = await aKnower(idle, someEntries(2));
 
-  const none = await runAdmin(idle.env, ['knowledge', 'status', '--assistant', knower.assistantId]);
+  const none = await runAdmin(idleCommand, ['knowledge', 'status', '--assistant', knower.assistantId]);
   await idle.startReplyWorker();
-  const off = await runAdmin(idle.env, ['knowledge', 'import', '--assistant', knower.assistantId, aFile(2)]);
-  const unknown = await runAdmin(idle.env, ['knowledge', 'status', '--assistant', 'nobody']);
+  const off = await runAdmin(idleCommand, ['knowledge', 'import', '--assistant', knower.assistantId, aFile(2)]);
+  const unknown = await runAdmin(idleCommand, ['knowledge', 'status', '--assistant', 'nobody']);
   await idle.close();
 
   expect(none.stdout).toContain('Semantic search is off: no reply worker is running\n');

@@ -25,13 +25,18 @@ export const runAdmin = (env: Record<string, string>, args: string[]): Promise<A
   });
 };
 
-/** The stack's environment with its API and a token that may do everything; filled before the tests. */
+/** The stack's environment with its API, and a token that may do everything. */
+export const adminOf = async (stack: Stack): Promise<Record<string, string>> => {
+  const given = { name: 'admin command', scope: 'manage', assistantIds: null, createdBy: null } as const;
+  const { secret } = await stack.service.tokens.createToken(given);
+  return { ...stack.env, PARLEY_URL: stack.url, OPERATOR_TOKEN: secret };
+};
+
+/** The same, filled before a file's tests. */
 export const useAdmin = (stack: Stack): Record<string, string> => {
   const env: Record<string, string> = {};
   beforeAll(async () => {
-    const given = { name: 'admin command', scope: 'manage', assistantIds: null, createdBy: null } as const;
-    const { secret } = await stack.service.tokens.createToken(given);
-    Object.assign(env, stack.env, { PARLEY_URL: stack.url, OPERATOR_TOKEN: secret });
+    Object.assign(env, await adminOf(stack));
   });
   return env;
 };

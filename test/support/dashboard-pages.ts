@@ -106,6 +106,17 @@ export const PAGES: Shown[] = [
       await page.getByRole('dialog').getByText('Only some').waitFor();
     },
   },
+  { name: 'operators-token-new', path: () => '/operators', after: press('Create token') },
+  {
+    name: 'operators-token-secret',
+    path: () => '/operators',
+    after: async (page) => {
+      await press('Create token')(page);
+      await page.getByRole('dialog').getByLabel('Name').fill('Deployment');
+      await page.getByRole('dialog').getByRole('button', { name: 'Create token' }).click();
+      await page.getByRole('button', { name: 'I have saved it' }).waitFor();
+    },
+  },
   { name: 'audit', path: () => '/audit' },
   { name: 'account', path: () => '/account' },
   { name: 'not-found', path: () => '/nowhere' },

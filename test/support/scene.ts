@@ -88,6 +88,8 @@ const makeOperators = async ({ call }: Owner, assistantId: string): Promise<void
   ]) {
     await call('/operators', body);
   }
+  await call('/tokens', { name: 'Nightly report', scope: 'read', assistantIds: [assistantId] });
+  await call('/tokens', { name: 'Deployment', scope: 'manage' });
 };
 
 const makeKeys = async ({ call }: Owner, assistantId: string): Promise<string> => {

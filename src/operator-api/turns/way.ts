@@ -49,7 +49,11 @@ const findJob = async ({ turnJobs }: TurnWayDependencies, key: string, turnId: s
 type Visitor = { messageId: string; seq: number | null; content: string; language: string | null; acceptedAt: Date };
 type ReplyShown = { messageId: string; seq: number; content: string; createdAt: Date; why?: Record<string, unknown> };
 
-const findVisitor = async ({ conversations }: TurnWayDependencies, found: FoundTurn, turnId: string): Promise<Visitor | null> => {
+const findVisitor = async (
+  { conversations }: TurnWayDependencies,
+  found: FoundTurn,
+  turnId: string,
+): Promise<Visitor | null> => {
   const { conversation } = found;
   if (found.state === 'waiting') {
     const turn = conversation.waiting.find((one) => one.turnId === turnId);

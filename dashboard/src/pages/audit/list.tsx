@@ -7,6 +7,7 @@ import { Empty, Shown } from '../../parts/states.tsx';
 import { When } from '../../parts/when.tsx';
 import { useRead } from '../../query.ts';
 import type { AuditLine, AuditTrail, Operators } from '../../types.ts';
+import { Icon } from '../../parts/icon.tsx';
 import { ACTIONS, actionWords } from './actions.ts';
 
 /** `dryRun` as `dry run`. */
@@ -24,7 +25,7 @@ const Row = ({ line, onTarget }: { line: AuditLine; onTarget: (target: string) =
       <When at={line.at} />
     </span>
     <span className="audit-who clip" title={line.email}>
-      {line.email}
+      {line.actor === 'token' && <Icon name="key" size={14} />} {line.email}
     </span>
     <span className="audit-what">
       <span>{actionWords(line.action)}</span>

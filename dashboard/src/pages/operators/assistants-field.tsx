@@ -6,10 +6,16 @@ type Props = {
   value: string[] | null;
   onChange: (value: string[] | null) => void;
   error?: string;
+  /** What limiting means for whom it limits. */
+  some?: string;
+  none?: string;
 };
 
+const SOME = 'They do not see the others.';
+const NONE = 'None chosen: they see no assistant.';
+
 /** All of them, those made later too, or those that are chosen here. */
-export const AssistantsField = ({ assistants, value, onChange, error }: Props) => (
+export const AssistantsField = ({ assistants, value, onChange, error, some = SOME, none = NONE }: Props) => (
   <Stack gap="sm">
     <Radio.Group
       label="Assistants"
@@ -19,7 +25,7 @@ export const AssistantsField = ({ assistants, value, onChange, error }: Props) =
     >
       <Stack gap="sm" mt={6}>
         <Radio value="all" label="All assistants" description="Including new ones." />
-        <Radio value="some" label="Only some" description="They do not see the others." />
+        <Radio value="some" label="Only some" description={some} />
       </Stack>
     </Radio.Group>
     {value !== null && (
@@ -33,7 +39,7 @@ export const AssistantsField = ({ assistants, value, onChange, error }: Props) =
         hidePickedOptions
         nothingFoundMessage="No other assistant"
         maxDropdownHeight={220}
-        {...(value.length === 0 && { description: 'None selected: they see no assistants.' })}
+        {...(value.length === 0 && { description: none })}
         {...(error !== undefined && { error })}
       />
     )}

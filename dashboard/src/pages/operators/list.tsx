@@ -13,6 +13,7 @@ import type { Me, Operator, OperatorLink, Operators as OperatorList } from '../.
 import { AssistantsDialog } from './assistants-dialog.tsx';
 import { Invite } from './invite.tsx';
 import { OperatorRow } from './operator-row.tsx';
+import { Tokens } from './tokens.tsx';
 
 const PATH = '/operators';
 
@@ -129,6 +130,7 @@ const Operators = ({ me }: { me: Me }) => {
           )}
         </Shown>
       </Section>
+      <Tokens me={me} />
       {inviting && (
         <Invite
           assistants={me.assistants}

@@ -8,14 +8,19 @@ const State = ({ one }: { one: Operator }) => {
   return one.invited ? <Status tone="warn">Invited</Status> : <Status tone="good">Active</Status>;
 };
 
-/** As a person would say it; an assistant made a moment ago may not be known here by its name. */
-const inWords = ({ role, assistantIds }: Operator, assistants: Me['assistants']): string => {
-  if (role === 'owner') return 'Owner';
-  if (assistantIds === null) return 'Agent · All assistants';
-  if (assistantIds.length === 0) return 'Agent · No assistant';
+/** By name; an assistant made a moment ago may not be known here by its name. */
+export const assistantsInWords = (assistantIds: string[] | null, assistants: Me['assistants']): string => {
+  if (assistantIds === null) return 'All assistants';
+  if (assistantIds.length === 0) return 'No assistant';
   const names = assistants.filter(({ assistantId }) => assistantIds.includes(assistantId)).map(({ name }) => name);
   const others = assistantIds.length - names.length;
-  return `Agent · ${[...names, ...(others > 0 ? [`${others} more`] : [])].join(', ')}`;
+  return [...names, ...(others > 0 ? [`${others} more`] : [])].join(', ');
+};
+
+/** As a person would say it. */
+const inWords = ({ role, assistantIds }: Operator, assistants: Me['assistants']): string => {
+  if (role === 'owner') return 'Owner';
+  return `Agent · ${assistantsInWords(assistantIds, assistants)}`;
 };
 
 type Props = { one: Operator; me: Me; menu: ReactNode };

@@ -1,0 +1,197 @@
+import { randomUUID } from 'node:crypto';
+import { beforeAll, expect, test } from 'vitest';
+import { anAssistant, aTurn, type ErrorBody, request } from './support/builders.ts';
+import { anOperator } from './support/operator-client.ts';
+import { problemOf } from './support/problem.ts';
+import { useStack } from './support/stack.ts';
+
+const stack = useStack({ apis: 2, deliveryWorkers: 0, env: { TRUST_PROXY: '1' } });
+
+type Made = { secret: string; token: { tokenId: string; lastFour: string } };
+type Given = { name?: string; scope?: string; assistantIds?: string[] | null };
+
+let owner: Awaited<ReturnType<typeof anOperator>>;
+beforeAll(async () => {
+  owner = await anOperator(stack);
+});
+
+const aToken = async (given: Given = {}) => {
+  const made = await owner.post<Made>('/tokens', { name: 'a program', scope: 'manage', ...given });
+  expect(made.status).toBe(201);
+  return made.body;
+};
+
+/** A program: a token, no cookie, no Origin; `url` is one of the API processes. */
+const withToken =
+  (bearer: string, { url = stack.url, headers = {} }: { url?: string; headers?: Record<string, string> } = {}) =>
+  <Body = Record<string, unknown>>(method: string, path: string, body?: unknown) =>
+    request<Body>(`${url}/operator/v1${path}`, { method, bearer, headers, ...(body !== undefined && { body }) });
+
+test('a token is shown once, kept as its hash alone, listed by its last four, and never logged', async () => {
+  const { secret, token } = await aToken({ name: 'sync', scope: 'read' });
+  await withToken(secret)('GET', '/assistants');
+  await withToken(`${secret.slice(0, -1)}!`)('GET', '/assistants');
+
+  const listed = await owner.get<{ tokens: Made['token'][] }>('/tokens');
+  const stored = await stack.service.mongo
+    .collection<{ _id: string; hash: string }>('operatorTokens')
+    .findOne({ _id: token.tokenId });
+  const { lines } = await stack.service.audit.list({ target: token.tokenId, limit: 5 });
+
+  expect(secret).toMatch(/^op_[0-9A-Za-z]{43}$/);
+  expect(listed.body.tokens).toContainEqual(
+    expect.objectContaining({ name: 'sync', scope: 'read', assistantIds: null, lastFour: secret.slice(-4) }),
+  );
+  expect(stored?.hash).toMatch(/^[\w-]{43}$/);
+  expect(lines).toMatchObject([
+    { action: 'token.create', actor: 'operator', details: { name: 'sync', scope: 'read' } },
+  ]);
+  expect(JSON.stringify([listed.body, stored, lines, stack.logs])).not.toContain(secret.slice(3));
+});
+
+test('with manage it changes things, from no page and with no cookie, and the trail has its name', async () => {
+  const { secret, token } = await aToken({ name: 'deploy' });
+  const call = withToken(secret, { headers: { Origin: 'https://elsewhere.example', 'Sec-Fetch-Site': 'cross-site' } });
+
+  const made = await call<{ assistantId: string }>('POST', '/assistants', { name: 'By a program' });
+  const read = await call('GET', `/assistants/${made.body.assistantId}`);
+  const { lines } = await stack.service.audit.list({ target: made.body.assistantId, limit: 5 });
+
+  expect([made.status, read.status, made.headers.getSetCookie()]).toEqual([201, 200, []]);
+  expect(lines).toMatchObject([
+    { action: 'assistant.create', actor: 'token', email: 'deploy', operatorId: token.tokenId },
+  ]);
+});
+
+test('with read it looks at everything and changes nothing', async () => {
+  const { assistantId } = await anAssistant(stack);
+  const call = withToken((await aToken({ scope: 'read' })).secret);
+
+  const reads = await Promise.all(
+    ['/assistants', `/assistants/${assistantId}/keys`, '/operators', '/audit'].map((path) => call('GET', path)),
+  );
+  const changes = await Promise.all([
+    call('PATCH', `/assistants/${assistantId}`, { name: 'Changed' }),
+    call('POST', `/assistants/${assistantId}/keys`, { name: 'k' }),
+    call('PATCH', `/operators/${owner.operatorId}`, { disabled: true }),
+  ]);
+
+  expect(reads.map(({ status }) => status)).toEqual([200, 200, 200, 200]);
+  expect(changes.map(problemOf)).toEqual(['403 forbidden', '403 forbidden', '403 forbidden']);
+  expect((await stack.service.assistants.getAssistant(assistantId)).name).not.toBe('Changed');
+});
+
+test('limited to one assistant it has that one alone; the others’ things are like what there is not', async () => {
+  const [mine, theirs] = [await anAssistant(stack), await anAssistant(stack)];
+  const { endpoint } = await stack.service.endpoints.addEndpoint(theirs.assistantId, { url: 'http://127.0.0.1:9/h' });
+  const deliveryId = await stack.service.deliveries.queueTest(endpoint);
+  const said = await theirs.chat(aTurn());
+  const { body: history } = await theirs.history(said.body.conversationId);
+  const call = withToken((await aToken({ assistantIds: [mine.assistantId] })).secret);
+  const unknown = randomUUID();
+
+  const listed = await call<{ assistants: { assistantId: string }[] }>('GET', '/assistants');
+  const own = await call('PATCH', `/keys/${mine.keyId}`, { name: 'renamed' });
+  const others = [
+    ['GET', `/assistants/${theirs.assistantId}`],
+    ['GET', `/assistants/${theirs.assistantId}/knowledge`],
+    ['PATCH', `/keys/${theirs.keyId}`],
+    ['POST', `/keys/${theirs.keyId}/revoke`],
+    ['GET', `/endpoints/${endpoint.endpointId}`],
+    ['DELETE', `/endpoints/${endpoint.endpointId}`],
+    ['GET', `/deliveries/${deliveryId}`],
+    ['GET', `/conversations/${said.body.conversationId}`],
+    ['POST', `/conversations/${said.body.conversationId}/resolve`],
+    ['GET', `/turns/${String(history.messages[0]?.turnId)}`],
+    ['GET', `/assistants/${unknown}`],
+    ['GET', `/keys-of-nobody`],
+  ] as const;
+  const answers = await Promise.all(others.map(([method, path]) => call(method, path)));
+  const whole = [
+    await call('POST', '/assistants', { name: 'Another' }),
+    await call('GET', '/operators'),
+    await call('GET', '/audit'),
+  ];
+
+  expect(listed.body.assistants.map(({ assistantId }) => assistantId)).toEqual([mine.assistantId]);
+  expect(own.status).toBe(200);
+  expect(answers.map(problemOf)).toEqual(others.map(() => '404 not_found'));
+  expect(whole.map(problemOf)).toEqual(['403 forbidden', '403 forbidden', '403 forbidden']);
+  expect(await stack.service.endpoints.listEndpoints(theirs.assistantId)).toHaveLength(1);
+});
+
+test('no token gives a way in: none makes tokens, invites, makes links, signs out or changes a role', async () => {
+  const { secret, token } = await aToken();
+  const call = withToken(secret);
+
+  const refused = await Promise.all([
+    call('GET', '/tokens'),
+    call('POST', '/tokens', { name: 'another' }),
+    call('POST', `/tokens/${token.tokenId}/revoke`),
+    call('POST', '/operators', { email: 'new@example.com' }),
+    call('POST', `/operators/${owner.operatorId}/link`),
+    call('PATCH', `/operators/${owner.operatorId}`, { role: 'owner' }),
+    call('GET', '/session'),
+    call('DELETE', '/sessions'),
+  ]);
+
+  expect(refused.map(problemOf)).toEqual(refused.map(() => '403 forbidden'));
+});
+
+test('a revoked one is out with the next request, in every process; an agent makes none', async () => {
+  const { secret, token } = await aToken();
+  const processes = stack.urls.map((url) => withToken(secret, { url }));
+  const agent = await anOperator(stack, 'agent');
+
+  const before = await Promise.all(processes.map((call) => call('GET', '/assistants')));
+  const revoked = await owner.post(`/tokens/${token.tokenId}/revoke`);
+  const after = await Promise.all(processes.map((call) => call('GET', '/assistants')));
+
+  expect(before.map(({ status }) => status)).toEqual([200, 200]);
+  expect(revoked.body).toMatchObject({ tokenId: token.tokenId, revokedAt: expect.any(String) });
+  expect(after.map(problemOf)).toEqual(['401 not_signed_in', '401 not_signed_in']);
+  expect(problemOf(await agent.post('/tokens', { name: 'x' }))).toBe('403 forbidden');
+});
+
+test('it ends with the owner who made it: disabled, or an owner no longer', async () => {
+  const maker = await anOperator(stack);
+  const made = await maker.post<Made>('/tokens', { name: 'of one who leaves', scope: 'read' });
+  const call = withToken(made.body.secret);
+  const statuses: number[] = [];
+
+  for (const change of [{}, { disabled: true }, { disabled: false }, { role: 'agent' }]) {
+    await owner.call('PATCH', `/operators/${maker.operatorId}`, change);
+    statuses.push((await call('GET', '/assistants')).status);
+  }
+
+  expect(statuses).toEqual([200, 401, 200, 401]);
+});
+
+test('wrong ones are limited for each client address, and a right one is never refused by it', async () => {
+  const { secret } = await aToken({ scope: 'read' });
+  const headers = { 'X-Forwarded-For': '2001:db8:77::1' };
+  const wrong = withToken(`op_${'x'.repeat(43)}`, { headers });
+
+  const answers = await Promise.all(Array.from({ length: 61 }, () => wrong<ErrorBody>('GET', '/assistants')));
+  const right = await withToken(secret, { headers })('GET', '/assistants');
+
+  expect(answers.filter(({ status }) => status === 401)).toHaveLength(60);
+  expect(problemOf(answers.find(({ status }) => status === 429) ?? answers[0]!)).toBe('429 rate_limited');
+  expect(right.status).toBe(200);
+});
+
+test('a resolver is the operator named, else the first owner; who is signed in resolves alone', async () => {
+  const { chat } = await anAssistant(stack);
+  const call = withToken((await aToken()).secret);
+  const { conversationId } = (await chat(aTurn())).body;
+  const other = (await chat(aTurn())).body.conversationId;
+  const somebody = randomUUID();
+
+  const named = await call('POST', `/conversations/${conversationId}/resolve`, { operatorId: somebody });
+  const first = await call('POST', `/conversations/${other}/resolve`);
+  const asAnother = await owner.post(`/conversations/${other}/resolve`, { operatorId: somebody });
+
+  const owners = await stack.service.operators.findFirstOwner();
+  expect([named.body, first.body]).toMatchObject([{ resolvedBy: somebody }, { resolvedBy: owners?.operatorId }]);
+  expect(problemOf(asAnother)).toBe('422 validation_failed operatorId');
+});
