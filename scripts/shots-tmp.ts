@@ -1,0 +1,83 @@
+/**
+ * `npm run screenshots`: every page of the dashboard with a service in use behind it, wide and narrow, light and dark, as
+ * PNG files in `.local/screenshots`. Fails on whatever fails the browser tests: errors, refused content, calls to others.
+ */
+import { randomUUID } from 'node:crypto';
+import { mkdirSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Page } from 'playwright-core';
+import { openApi } from '../src/api.ts';
+import { readConfig } from '../src/platform/config.ts';
+import { createLifecycle } from '../src/platform/lifecycle.ts';
+import { createLogger } from '../src/platform/logger.ts';
+import { openDeliveryWorker } from '../workers/delivery/worker.ts';
+import { openReplyWorker } from '../workers/reply/worker.ts';
+import { PAGES } from '../test/support/dashboard-pages.ts';
+import { go } from '../test/support/dashboard.ts';
+import { launchBrowser, openPage } from '../test/support/page.ts';
+import { setScene } from '../test/support/scene.ts';
+import { ROOT } from './services/found.ts';
+import { startServices } from './services.ts';
+
+const FOLDER = join(ROOT, '.local/screenshots');
+const SIZES = { wide: { width: 1440, height: 900 }, narrow: { width: 390, height: 844 } };
+const COLOURS = ['light', 'dark'] as const;
+
+const logger = createLogger({ name: 'screenshots', level: 'error' }, process.stderr);
+const lifecycle = createLifecycle(logger, { deadlineMs: 10_000 });
+const complaints: string[] = [];
+
+const openService = async (): Promise<Parameters<typeof setScene>[0]> => {
+  const { mongodbUrl, redisUrl, stop } = await startServices();
+  lifecycle.add('Redis and MongoDB', stop, (end) => end());
+  const name = `screenshots-${randomUUID().slice(0, 8)}`;
+  const database = new URL(mongodbUrl);
+  database.pathname = `/${name}`;
+  const config = readConfig({
+    MONGODB_URL: database.href,
+    REDIS_URL: redisUrl,
+    REDIS_PREFIX: name,
+    WEBHOOK_ALLOW_PRIVATE: 'true',
+    PORT: '0',
+  });
+  const service = await openApi({ config, logger, lifecycle });
+  lifecycle.add('the sample data', service.mongo, (mongo) => mongo.dropDatabase());
+  await openReplyWorker({ config, logger, lifecycle });
+  await openDeliveryWorker({ config, logger, lifecycle });
+  return { url: `http://127.0.0.1:${service.port}`, service };
+};
+
+/** All of it at once: what stands still while a page scrolls would be cut off in one long picture of it. */
+const heightOf = (page: Page): Promise<number> => page.evaluate<number>('document.documentElement.scrollHeight');
+
+const shoot = async (): Promise<number> => {
+  const place = await openService();
+  const scene = lifecycle.add('the scene', await setScene(place), (set) => set.close());
+  const browser = lifecycle.add('the browser', await launchBrowser(), (opened) => opened.close());
+  let count = 0;
+  for (const [size, viewport] of Object.entries(SIZES)) {
+    for (const colorScheme of COLOURS) {
+      for (const { name, path, after } of PAGES.filter(({ name }) => name.startsWith('operators') || name === 'audit')) {
+        const complain = (complaint: string): void => void complaints.push(`${name}: ${complaint}`);
+        const page = await openPage(browser, place.url, complain, { cookie: scene.cookie, viewport, colorScheme });
+        await go(page, path(scene));
+        await after?.(page);
+        await page.setViewportSize({ ...viewport, height: Math.max(viewport.height, await heightOf(page)) });
+        await page.screenshot({ path: join(FOLDER, `${name}-${size}-${colorScheme}.png`), animations: 'disabled' });
+        await page.context().close();
+        count += 1;
+      }
+    }
+  }
+  return count;
+};
+
+rmSync(FOLDER, { recursive: true, force: true });
+mkdirSync(FOLDER, { recursive: true });
+try {
+  console.log(`${await shoot()} pictures in ${FOLDER}`);
+  for (const complaint of complaints) console.error(complaint);
+  if (complaints.length > 0) process.exitCode = 1;
+} finally {
+  await lifecycle.close();
+}
