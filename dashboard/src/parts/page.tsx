@@ -53,7 +53,7 @@ export const Section = ({ title, description, actions, children, flush = false }
   <section className="card" aria-label={title}>
     {(title !== undefined || actions !== undefined) && (
       <Group className="card-head" justify="space-between" gap="sm">
-        <Box className="grow">
+        <Box className={description === undefined ? 'grow' : 'grow card-says'}>
           {title !== undefined && <Title order={2}>{title}</Title>}
           {description !== undefined && (
             <Text c="dimmed" size="sm" mt={2} maw="76ch" component="div">

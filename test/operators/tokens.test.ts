@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { beforeAll, expect, test } from 'vitest';
-import { anAssistant, aTurn, type ErrorBody, request } from './support/builders.ts';
-import { anOperator } from './support/operator-client.ts';
-import { problemOf } from './support/problem.ts';
-import { useStack } from './support/stack.ts';
+import { anAssistant, aTurn, type ErrorBody, request } from '../support/builders.ts';
+import { anOperator } from '../support/operator-client.ts';
+import { problemOf } from '../support/problem.ts';
+import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ apis: 2, deliveryWorkers: 0, env: { TRUST_PROXY: '1' } });
 
