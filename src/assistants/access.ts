@@ -43,8 +43,8 @@ const waits = ({ wait, after_seq }: Request['query']): boolean =>
   [wait, after_seq].every((value) => typeof value === 'string' && /^\d{1,15}$/.test(value)) && Number(wait) > 0;
 
 /**
- * The doors of contract §1, in its order: 404 (channel), 401, 429; what follows reads the body. A request that fails here
- * counts against its client's network, and beyond that limit gets 429 in place of its own error.
+ * The first checks of a request (docs/contract.md, Order of checks): 404 (channel), 401, 429; what follows reads the body. A
+ * request that fails here counts against its client's network, and beyond that limit gets 429 in place of its own error.
  */
 export const createAccess = ({ assistants, rateLimiter, channelCalls, beforeWriting }: Dependencies) => {
   const refuse = async (req: Request, error: ApiError): Promise<never> => {

@@ -22,7 +22,7 @@ const checksumOf = (body: string): string =>
 export const newSecret = (prefix: string): string => prefix + toBase62(randomBytes(32), BODY_LENGTH);
 export const SECRET_BODY = `[0-9A-Za-z]{${BODY_LENGTH}}`;
 
-/** `sk_` + 32 random bytes in base 62 + checksum (contract §7): shown once, kept only as its hash. */
+/** `sk_` + 32 random bytes in base 62 + checksum (docs/contract.md, Keys and tokens): shown once, kept only as its hash. */
 export const newApiKey = (): string => {
   const body = newSecret('');
   return `sk_${body}${checksumOf(body)}`;

@@ -18,7 +18,7 @@ export const publicOperation = <const One extends PublicOperation>(one: One): On
 
 type Limiter = NonNullable<PublicOperation['limiter']>;
 
-/** The order of checks (contract §1): 404 for a channel, 401, 429; then the body is read, 413 and 422. */
+/** The order of checks (docs/contract.md, Order of checks): 404 for a channel, 401, 429; then the body is read, 413 and 422. */
 export const createPublicRouter = (
   access: Access,
   all: { operation: PublicOperation; handle: RequestHandler }[],

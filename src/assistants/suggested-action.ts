@@ -6,7 +6,10 @@ export const MAX_SUGGESTED_ACTIONS = 5;
 const MAX_PAYLOAD = 2048;
 const CONTROL_OR_BACKSLASH = /[\p{Cc}\\]/u;
 
-/** A link payload: an absolute http(s), mailto or tel URL, or exactly one leading `/`, `#` or `?` (contract §1). */
+/**
+ * A link payload: an absolute http(s), mailto or tel URL, or exactly one leading `/`, `#` or `?`
+ * (docs/contract.md, Suggested actions).
+ */
 export const isSafeLink = (payload: string): boolean => {
   // A parser of addresses takes time in the square of some; a schema asks even where the length was refused.
   if (payload.length > MAX_PAYLOAD || CONTROL_OR_BACKSLASH.test(payload)) return false;
@@ -14,7 +17,7 @@ export const isSafeLink = (payload: string): boolean => {
   return /^(https?:\/\/|mailto:|tel:)\S/i.test(payload) && URL.canParse(payload);
 };
 
-/** A hint a client may render as a button (contract §1). */
+/** A hint a client may render as a button (docs/contract.md, Suggested actions). */
 export const SuggestedAction = z
   .object({
     label: z.string().min(1).max(80),

@@ -32,7 +32,7 @@ type Dependencies = { connection: Connection; resolveDuplicate: ResolveDuplicate
 /**
  * The conversation takes the turn: one atomic upsert, batched with what arrives beside it. Its duplicate-key error is the
  * sign that the document says more than the filter could; then it is read, and a compare-and-set on all that was read
- * decides (design §2).
+ * decides (docs/design.md, Accept).
  */
 export const createAccept = ({ connection, resolveDuplicate, announce }: Dependencies) => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);

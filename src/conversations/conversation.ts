@@ -12,9 +12,9 @@ export type Status = (typeof STATUSES)[number];
 export const ROLES = ['user', 'assistant', 'operator', 'system'] as const;
 export type Role = (typeof ROLES)[number];
 
-/** At most so many turns of a session are unanswered, the one being answered included (contract §2). */
+/** At most so many turns of a session are unanswered, the one being answered included (docs/contract.md, Order of turns). */
 export const MAX_WAITING = 20;
-/** A failed or undelivered turn can be resumed for so long (contract §3). */
+/** A failed or undelivered turn can be resumed for so long (docs/contract.md, Retry is safe). */
 export const RESUMABLE_FOR_MS = TIMING.resumableForMs;
 
 export type Message = {
@@ -156,7 +156,7 @@ export const conversationModels = (connection: Connection) => ({
   messages: connection.model<StoredPage>('Message', pageSchema),
 });
 
-/** What opening again clears (contract §4). */
+/** What opening again clears (docs/contract.md, States). */
 export const REOPENED = {
   status: 'open' as const,
   escalatedAt: null,

@@ -7,7 +7,7 @@ import {
   type WaitingTurn,
 } from './conversation.ts';
 
-/** How the exact text of a message is recognised within its session (contract §3). */
+/** How the exact text of a message is recognised within its session (docs/contract.md, Retry is safe). */
 export const dedupeKeyOf = (message: string): string =>
   createHash('sha256').update(message).digest('base64url').slice(0, 22);
 
@@ -44,7 +44,10 @@ const isLatest = (turn: RecentTurn, { seq, waiting, recent }: KnownTurns): boole
 const resumeOr = (turn: RecentTurn, conversation: KnownTurns): Decision =>
   conversation.waiting.length >= MAX_WAITING ? { kind: 'busy' } : { kind: 'resume', turn };
 
-/** The decision table of contract §3, in its order. `isDelivered` = some caller is recorded to have got the response. */
+/**
+ * The decision table, in its order (docs/contract.md, Retry is safe). `isDelivered` = some caller is recorded to have got
+ * the response.
+ */
 export const decide = (
   conversation: KnownTurns,
   query: DedupeQuery,

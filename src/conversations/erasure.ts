@@ -36,7 +36,7 @@ type Dependencies = {
   draining: AbortSignal;
 };
 
-/** Hard deletion (contract §4): the document first, so that the session may begin anew at once. */
+/** Hard deletion (docs/contract.md, Erase): the document first, so that the session may begin anew at once. */
 export const createErasure = ({ connection, pages, eraseElsewhere, draining }: Dependencies) => {
   const model = connection.model<StoredTombstone>('Tombstone', tombstoneSchema);
   const tombstones = collectionOf<StoredTombstone>(model);

@@ -77,7 +77,7 @@ export const pushTurn = (waiting: WaitingTurn, announcement: OutboxEvent | null)
   $currentDate: { updatedAt: true },
 });
 
-/** The turn accepted in one upsert; what its filter refuses is told by a duplicate key (design §2). */
+/** The turn accepted in one upsert; what its filter refuses is told by a duplicate key (docs/design.md, Accept). */
 export const acceptStatement = (turn: NewTurn, receiversOf: ReceiversOf): UpdateStatement => {
   const { $push, $currentDate } = pushTurn(toWaiting(turn), received(turn, receiversOf));
   return {

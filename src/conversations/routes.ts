@@ -27,7 +27,7 @@ type Dependencies = {
   beforeWriting: BeforeWriting;
 };
 
-/** The conversation endpoints of contract §4. */
+/** The conversation endpoints (docs/contract.md, Conversations). */
 export const conversationRoutes = ({
   access,
   conversations,

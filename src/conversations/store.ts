@@ -66,7 +66,7 @@ export const createConversationStore = (dependencies: Dependencies) => {
   // The caller of a new turn is told 503 if MongoDB is away or silent before anything is written.
   const announceTurn = createAnnounce({ receivers: (id) => beforeWriting(receivers(id)), wakeDeliveries });
 
-  /** Whoever has a key of the assistant: the playground's conversations are none of theirs (contract §1). */
+  /** Whoever has a key of the assistant: the playground's conversations are none of theirs (docs/contract.md, Ways in). */
   const ofCaller = (assistantId: string | undefined): mongo.Filter<StoredConversation> =>
     assistantId === undefined ? {} : { assistantId, channel: { $ne: 'playground' } };
 
@@ -125,7 +125,10 @@ export const createConversationStore = (dependencies: Dependencies) => {
       return row?.conversationId === conversationId ? row.seq : null;
     },
 
-    /** An assistant's conversations, oldest change first (contract §4): how a receiver that was down catches up. */
+    /**
+     * An assistant's conversations, oldest change first (docs/contract.md, List conversations): how a receiver that was down
+     * catches up.
+     */
     list: async (filter: {
       assistantId: string;
       /** One session's conversation, by its key. */

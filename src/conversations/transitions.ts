@@ -25,8 +25,8 @@ type Changed = { conversation: StoredConversation; announced: boolean };
 type Where = { conversationId: string; assistantId?: string };
 
 /**
- * What people do to a conversation (contract §4). Each is one compare-and-set on the conversation as read; a message it
- * adds gets the next seq in the same write. A transition to the state it is in changes and announces nothing.
+ * What people do to a conversation (docs/contract.md, States). Each is one compare-and-set on the conversation as read; a
+ * message it adds gets the next seq in the same write. A transition to the state it is in changes and announces nothing.
  */
 export const createTransitions = (dependencies: {
   connection: Connection;

@@ -15,7 +15,7 @@ const score = z.number().min(0).max(100);
 
 const Tag = z.object({ tag: z.string(), color: z.string().nullable() }).meta({ id: 'Tag' });
 
-/** What callers see of a conversation (contract §4). */
+/** What callers see of a conversation (docs/contract.md, Read a conversation). */
 export const ConversationView = z
   .object({
     conversationId: uuid,

@@ -3,7 +3,7 @@ import type { EventKind } from '../webhooks/event.ts';
 import { TIMING } from '../platform/timing.ts';
 
 /**
- * One event to one endpoint, as a state machine (contract §6).
+ * One event to one endpoint, as a state machine (docs/contract.md, Outcomes).
  *
  * An event begins in its conversation's outbox, without a record: that is `queued` as lists show it. The record's insert,
  * as `sending` and with a token that only its writer knows, is the claim and the only licence to send; a second insert

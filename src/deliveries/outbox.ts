@@ -2,7 +2,7 @@ import type { OutboxEvent, StoredConversation } from '../conversations/conversat
 
 /**
  * A delivery stream is what is pending of one conversation for one endpoint: sent in order, one at a time. Beyond this
- * many, the oldest end `not_sent: backlog` (contract §6).
+ * many, the oldest end `not_sent: backlog` (docs/contract.md, Every event ends).
  */
 export const BACKLOG_MAX = 500;
 

@@ -28,10 +28,10 @@ type Dependencies = {
 type Head = { key: string; endpointId: string; deliveryId: string };
 
 /**
- * The delivery side's sweeps (design §2), run by every worker of either kind, each step a compare-and-set. `claims` ends
- * those whose worker is gone; it runs on its own, so that nothing keeps it from doing so in time. `streams` wakes streams
- * whose head has no delivery under way. Neither sends: the only events ended here are those over the bound, since with
- * no delivery worker alive nobody else would keep a busy session's document small.
+ * The delivery side's sweeps (docs/design.md, Sweeps), run by every worker of either kind, each step a compare-and-set.
+ * `claims` ends those whose worker is gone; it runs on its own, so that nothing keeps it from doing so in time. `streams`
+ * wakes streams whose head has no delivery under way. Neither sends: the only events ended here are those over the bound,
+ * since with no delivery worker alive nobody else would keep a busy session's document small.
  */
 export const createDeliverySweeps = (dependencies: Dependencies) => {
   const { deliveries, endpoints, deliveryQueue, eventMaxAgeMs } = dependencies;

@@ -74,7 +74,10 @@ const withOurPage: RequestHandler = (_req, res, next) => {
   next();
 };
 
-/** What it answers with an error has words of its own, perhaps a job's or an id as it was asked for; ours say it (contract §5). */
+/**
+ * What it answers with an error has words of its own, perhaps a job's or an id as it was asked for; ours say it
+ * (docs/contract.md, Errors).
+ */
 const withOurErrors =
   (board: RequestHandler): RequestHandler =>
   (req, res, next) => {

@@ -39,7 +39,10 @@ const auditLine =
     });
   };
 
-/** Of every string of every operation (contract §1); only fields that are known are looked at, so that none is quoted. */
+/**
+ * Of every string of every operation (docs/contract.md, Request); only fields that are known are looked at, so that none is
+ * quoted.
+ */
 const storable = <Value>(value: Value): Value => {
   const field = findUnstorable(value);
   if (field !== null) throw invalid(field, 'invalid', 'must be well-formed Unicode without NUL');

@@ -84,7 +84,7 @@ const PAGES = [
   auditRoutes,
 ];
 
-/** What the dashboard calls (contract §9). */
+/** What the dashboard calls (docs/contract.md, Operator API). */
 export const operatorSide = (side: OperatorSide): Router => {
   const access = createOperatorAccess(side);
   const all = PAGES.flatMap((routes) => routes({ ...side, access }));

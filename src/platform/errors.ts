@@ -74,7 +74,7 @@ export const MAX_DETAILS = 20;
 const ErrorDetail = z.object({ field: z.string(), code: z.string(), message: z.string() });
 export type ErrorDetail = z.infer<typeof ErrorDetail>;
 
-/** Every answer that is not 2xx (contract §5). */
+/** Every answer that is not 2xx (docs/contract.md, Errors). */
 export const ErrorBody = z
   .object({
     error: z.object({
@@ -93,8 +93,8 @@ export const ErrorBody = z
 export type ErrorBody = z.infer<typeof ErrorBody>;
 
 /**
- * What a caller can mend, or must be told (contract §5). Messages never quote the input, a stack or an inner name.
- * `headers` are sent with the answer, `details` list the wrong fields, the first of them being `field`.
+ * What a caller can mend, or must be told (docs/contract.md, Errors). Messages never quote the input, a stack or an inner
+ * name. `headers` are sent with the answer, `details` list the wrong fields, the first of them being `field`.
  */
 export class ApiError extends Error {
   readonly code: ErrorCode;
@@ -133,6 +133,6 @@ export const invalid = (field: string, code: string, message: string): ApiError 
 
 export const notFound = (): ApiError => new ApiError('not_found');
 
-/** MongoDB or Redis is away: only for what was surely not accepted (contract §5). */
+/** MongoDB or Redis is away: only for what was surely not accepted (docs/contract.md, Errors). */
 export const unavailable = (cause?: unknown): ApiError =>
   new ApiError('unavailable', { cause, headers: { 'Retry-After': '1' } });

@@ -10,7 +10,7 @@ const REQUEST_ID = /^[\w-]{8,64}$/;
 
 export const requestIdOf = (res: Response): string => res.locals.requestId as string;
 
-/** A caller's own request id if it is well-formed, else a new one; on every response (contract §1). */
+/** A caller's own request id if it is well-formed, else a new one; on every response (docs/contract.md, Request). */
 export const requestId: RequestHandler = (req, res, next) => {
   const given = req.headers['x-request-id'];
   const id = typeof given === 'string' && REQUEST_ID.test(given) ? given : newId();

@@ -1,8 +1,8 @@
 import { createHmac, randomBytes, randomUUID } from 'node:crypto';
 
 /**
- * Prefixed ids (design §2): a conversation's and its turns' uuids carry in their first 48 bits those of the
- * conversation's key, so that each finds its document by a range on `_id`, without an index of its own.
+ * Prefixed ids (docs/design.md, The conversation document): a conversation's and its turns' uuids carry in their first 48
+ * bits those of the conversation's key, so that each finds its document by a range on `_id`, without an index of its own.
  */
 const PREFIX_HEX = 12;
 

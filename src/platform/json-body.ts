@@ -85,7 +85,7 @@ const parseObject = (bytes: Buffer): object => {
   return value;
 };
 
-/** Size before form (contract §1): a body too large is 413 whatever else is wrong with it. */
+/** Size before form (docs/contract.md, Order of checks): a body too large is 413 whatever else is wrong with it. */
 const readObject = async (req: Request, limitBytes: number): Promise<object> => {
   if (Number(req.headers['content-length']) > limitBytes) throw tooLarge(limitBytes);
   const bytes = await readAll(decoded(req), limitBytes);

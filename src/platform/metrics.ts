@@ -17,7 +17,7 @@ const sameSecret = (one: string, other: string): boolean => {
   return timingSafeEqual(a, b);
 };
 
-/** A loopback peer without a proxy before it, or whoever has `METRICS_TOKEN` (contract §9). */
+/** A loopback peer without a proxy before it, or whoever has `METRICS_TOKEN` (docs/contract.md, Health and metrics). */
 const mayRead = ({ socket, headers }: IncomingMessage, token: string | undefined): boolean => {
   const bearer = /^Bearer +(\S+) *$/i.exec(headers.authorization ?? '')?.[1];
   if (token !== undefined && bearer !== undefined && sameSecret(bearer, token)) return true;

@@ -90,7 +90,10 @@ export const watchMongo = ({ ping, onAnswer }: Server) => {
   return {
     onSilent,
 
-    /** For what runs before anything a caller asked for is written: where MongoDB is away or silent, 503 (contract §5). */
+    /**
+     * For what runs before anything a caller asked for is written: where MongoDB is away or silent, 503
+     * (docs/contract.md, Errors).
+     */
     beforeWriting: async <Value>(work: Promise<Value>): Promise<Value> => {
       const { promise, reject } = Promise.withResolvers<never>();
       promise.catch(() => undefined);

@@ -223,7 +223,9 @@ export const isConnectionFailure = (cause: unknown): boolean =>
   BROKEN_OFF.has(codeOf(cause)) ||
   (cause instanceof Error && LOST_ON_THE_WAY.has(cause.name));
 
-/** For what runs before anything a caller asked for is written: here every lost connection is 503 (contract §5). */
+/**
+ * For what runs before anything a caller asked for is written: here every lost connection is 503 (docs/contract.md, Errors).
+ */
 export const beforeWriting = async <Value>(work: Promise<Value>): Promise<Value> => {
   try {
     return await work;

@@ -10,7 +10,7 @@ const IDLE_SWEEP_MS = 100;
 /** Nothing here depends on the host, and Node would refuse its absence with an empty body. */
 const OPTIONS = { requireHostHeader: false };
 
-/** Plain HTTP, or TLS 1.3 and nothing older where a certificate is configured (contract §7). */
+/** Plain HTTP, or TLS 1.3 and nothing older where a certificate is configured (docs/contract.md, TLS). */
 export const createWebServer = (
   { TLS_CERT_FILE, TLS_KEY_FILE }: Pick<Config, 'TLS_CERT_FILE' | 'TLS_KEY_FILE'>,
   listener: RequestListener,

@@ -34,7 +34,7 @@ export type TurnEnd =
   | { kind: 'held'; holdingText: string; leadScore: number; leadBecause: string[] }
   | { kind: 'failed' };
 
-/** What a waiting caller is told: the chat response of contract §1, or that the turn failed. */
+/** What a waiting caller is told: the chat response (docs/contract.md, Response), or that the turn failed. */
 export type TurnReply =
   | { outcome: 'answered'; reply: string; suggestedActions?: SuggestedAction[]; messageId: string }
   | { outcome: 'failed' };

@@ -32,7 +32,10 @@ const keySchema = new Schema<StoredKey>(
 keySchema.index({ createdAt: 1 }, { expireAfterSeconds: KEPT_S });
 keySchema.index({ conversationId: 1 }, { partialFilterExpression: { conversationId: { $type: 'string' } } });
 
-/** Keys of 24 h, one space for each assistant (contract §3). The reservation is stored before the turn is accepted. */
+/**
+ * Keys of 24 h, one space for each assistant (docs/contract.md, Idempotency keys). The reservation is stored before the turn
+ * is accepted.
+ */
 export const createIdempotencyKeys = (connection: Connection) => {
   const model = connection.model<StoredKey>('IdempotencyKey', keySchema);
   const keys = collectionOf<StoredKey>(model);

@@ -74,7 +74,10 @@ const STREAM = {
   ].join(''),
 };
 
-/** What both ways in have in common; they differ by who may call, the limit, and `Prefer` (contract §1). */
+/**
+ * What both ways in have in common; they differ by who may call, the limit, and `Prefer`
+ * (docs/contract.md, Health and metrics).
+ */
 const send = {
   method: 'post',
   tag: 'Chat',

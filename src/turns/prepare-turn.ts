@@ -19,7 +19,10 @@ export type TurnRequest = {
   /** Canonical BCP 47, or null to have it detected. */
   language: string | null;
   idempotencyKey: string | null;
-  /** Answered with 202 at once: nobody waits, and the turn counts as delivered when answered (contract §3). */
+  /**
+   * Answered with 202 at once: nobody waits, and the turn counts as delivered when answered
+   * (docs/contract.md, Retry is safe).
+   */
   async?: boolean;
   /** Hears of the reply in the making; the caller wants it as a stream. */
   onProgress?: (progress: Progress) => void;

@@ -42,7 +42,7 @@ type Dependencies = {
   readTurn: ReadTurn;
 };
 
-/** Both ways in (contract §1). They differ by the door alone: authentication, limit and channel name. */
+/** Both ways in (docs/contract.md, Ways in). They differ by the door alone: authentication, limit and channel name. */
 export const turnRoutes = ({ access, startTurn, submit, streamTurn, readTurn }: Dependencies): Router => {
   const answer: RequestHandler = async (req, res) => {
     const { response, replayed, delivered } = await submit(turnOf(req, res));

@@ -29,7 +29,7 @@ export type StartedTurn = {
   end: () => void;
 };
 
-/** Why a request made no new turn (contract §3); `keyed`: its `Idempotency-Key` decided. */
+/** Why a request made no new turn (docs/contract.md, Retry is safe); `keyed`: its `Idempotency-Key` decided. */
 export type Repetition = 'joined' | 'replayed' | 'resumed' | 'keyed';
 
 type Dependencies = {
@@ -61,8 +61,8 @@ export const knownConversationOf = ({ conversationId }: Pick<StartedTurn, 'conve
 };
 
 /**
- * The way in that every channel shares (contract §1–3): let the conversation take the turn or find the one it repeats, and
- * hint the workers. Whether its answer is waited for is up to the caller.
+ * The way in that every channel shares (docs/contract.md, Ways in): let the conversation take the turn or find the one it
+ * repeats, and hint the workers. Whether its answer is waited for is up to the caller.
  */
 export const createStartTurn = (dependencies: Dependencies) => {
   const { conversations, idempotencyKeys, deliveredReplies, turnQueue, replies, replyTimeoutMs, logger } = dependencies;

@@ -41,8 +41,8 @@ type Dependencies = {
 };
 
 /**
- * The reply as server-sent events (contract §8). What is wrong before the turn is accepted is thrown, for a normal JSON
- * error; from then on it is an event. Who leaves before the message was written counts as not having got it.
+ * The reply as server-sent events (docs/contract.md, Streaming). What is wrong before the turn is accepted is thrown, for a
+ * normal JSON error; from then on it is an event. Who leaves before the message was written counts as not having got it.
  */
 export const createStreamTurn =
   ({ startTurn, toApiError }: Dependencies) =>

@@ -8,7 +8,10 @@ const HEADS_PER_SWEEP = 1_000;
 
 type Dependencies = { staleHeads: StaleHeads; leases: TurnLeases; turnQueue: TurnQueue };
 
-/** Adds a job for each head that lost its own: Redis was wiped, or a worker was killed between two steps (design §2). */
+/**
+ * Adds a job for each head that lost its own: Redis was wiped, or a worker was killed between two steps
+ * (docs/design.md, Sweeps).
+ */
 export const createTurnSweep =
   ({ staleHeads, leases, turnQueue }: Dependencies) =>
   async (): Promise<void> => {

@@ -14,7 +14,7 @@ export const TURN_STATUSES = ['accepted', 'answering', 'answered', 'failed'] as 
 
 const turnId = z.uuid().meta({ description: 'For `GET /api/v1/turns/{id}`.' });
 
-/** What a caller who does not wait is told at once (contract §1). */
+/** What a caller who does not wait is told at once (docs/contract.md, Answer later). */
 export const AcceptedTurn = z
   .object({ conversationId: ChatResponse.shape.conversationId, turnId, status: z.literal('accepted') })
   .meta({ id: 'AcceptedTurn' });

@@ -20,7 +20,7 @@ export const wellFormed = z.string().refine((value) => value.isWellFormed(), 'mu
 
 const notBlank = (value: string): boolean => value.trim() !== '';
 
-/** Kept exactly, never trimmed or folded (contract §1). Lengths in code points. */
+/** Kept exactly, never trimmed or folded (docs/contract.md, Request). Lengths in code points. */
 export const SessionId = wellFormed
   .refine(notBlank, 'must not be blank')
   .refine(longest(SESSION_ID_MAX), `must be at most ${SESSION_ID_MAX} characters`)
@@ -37,7 +37,7 @@ export const MessageText = wellFormed
   .refine(longest(MESSAGE_MAX), `must be at most ${MESSAGE_MAX} characters`)
   .refine((value) => !value.includes('\0'), 'must not contain NUL');
 
-/** Chat request of contract §1; unknown fields are ignored. */
+/** The chat request (docs/contract.md, Request); unknown fields are ignored. */
 export const ChatRequest = z
   .object({
     session_id: SessionId,

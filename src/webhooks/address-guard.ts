@@ -1,7 +1,10 @@
 import { lookup as osLookup, Resolver } from 'node:dns/promises';
 import { BlockList, isIP, type LookupFunction } from 'node:net';
 
-/** Where an endpoint may lead. The same functions serve at save, at test and at each delivery (contract §6). */
+/**
+ * Where an endpoint may lead. The same functions serve at save, at test and at each delivery
+ * (docs/contract.md, Public addresses only).
+ */
 export const URL_REFUSALS = ['not_a_url', 'too_long', 'not_https', 'userinfo', 'port', 'private_address'] as const;
 export type UrlRefusal = (typeof URL_REFUSALS)[number];
 export type UrlCheck = { ok: true; url: URL } | { ok: false; reason: UrlRefusal };

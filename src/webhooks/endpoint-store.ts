@@ -48,7 +48,7 @@ type Dependencies = {
   onChanged?: (endpointId: string) => Promise<void>;
 };
 
-/** The customer's URLs, each with its own secret, event filter and switch (contract §6). */
+/** The customer's URLs, each with its own secret, event filter and switch (docs/contract.md, Endpoints). */
 export const createEndpointStore = (dependencies: Dependencies) => {
   const { connection, vault, guard, onChanged = async () => undefined } = dependencies;
   const endpoints = endpointModel(connection);

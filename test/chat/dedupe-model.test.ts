@@ -8,8 +8,9 @@ import { openReceiver } from '../support/receiver.ts';
 import { useStack } from '../support/stack.ts';
 
 /**
- * Contract §3 as a model beside the running service: random conversations of sends, repetitions, operators' messages and
- * held replies, over two API processes. The model knows only the rules; the service is asked over HTTP.
+ * The rules of docs/contract.md, Retry is safe, as a model beside the running service: random conversations of sends,
+ * repetitions, operators' messages and held replies, over two API processes. The model knows only the rules; the service is
+ * asked over HTTP.
  */
 
 const gates = new Map<string, Promise<void>>();

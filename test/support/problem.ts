@@ -7,8 +7,9 @@ const SHAPE = {
 };
 
 /**
- * `401 missing_api_key` and, where a field is named, ` session_id`; once the answer has the whole shape of contract §5:
- * `{error: {code, message, field?, details?, requestId}}`, nothing else, as JSON, with the request id in its header too.
+ * `401 missing_api_key` and, where a field is named, ` session_id`; once the answer has the whole shape of an error
+ * (docs/contract.md, Errors): `{error: {code, message, field?, details?, requestId}}`, nothing else, as JSON, with the
+ * request id in its header too.
  */
 export const problemOf = (answer: { status: number; headers: Headers; body: unknown }): string => {
   const { error } = answer.body as { error: { code: string; field?: string; details?: unknown[]; requestId: string } };

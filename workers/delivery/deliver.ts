@@ -40,7 +40,8 @@ const isFresh = ({ at }: { at: number }): boolean => performance.now() - at < TI
 
 /**
  * Delivers one stream: the events of a conversation to an endpoint, in order, each started after the one before has ended.
- * The claim is the only licence to send. Nothing here runs a second time for a claim that was won (contract §6).
+ * The claim is the only licence to send. Nothing here runs a second time for a claim that was won
+ * (docs/contract.md, At most once).
  */
 export const createDeliver = (dependencies: Dependencies) => {
   const { endpoints, deliveries, dispatch, breaker, slots, eventMaxAgeMs, logger } = dependencies;

@@ -12,7 +12,7 @@ import type { Publish } from '../../src/turns/replies.ts';
 import type { AskEngine } from './ask-engine.ts';
 import type { InFlight } from './in-flight.ts';
 
-/** A turn fails only by our fault, after so many tries that were begun (contract §2). */
+/** A turn fails only by our fault, after so many tries that were begun (docs/contract.md, Accepted means answered). */
 const MAX_TRIES = 3;
 /** Turns of one line answered in a row before the line goes back to the queue, so that no session holds a job for ever. */
 const TURNS_IN_A_ROW = 50;
@@ -47,7 +47,7 @@ const isAsBefore = (one: AnswerableConversation, other: AnswerableConversation):
 
 /**
  * Answers lines from their heads on. A turn may be answered twice by the queue; it is stored once, since the commit matches
- * only the conversation that was read, with this turn at its head (design §2).
+ * only the conversation that was read, with this turn at its head (docs/design.md, Commit).
  */
 export const createAnswerTurn = (dependencies: Dependencies) => {
   const { conversations, leases, askEngine, inFlight, turnQueue } = dependencies;

@@ -5,7 +5,7 @@ import type { StoredConversation, WaitingTurn } from '../../src/conversations/co
 import type { EngineReply } from './engines/engine.ts';
 import { apologyText, holdingText } from './engines/texts.ts';
 
-/** So many in a row, and a person takes over (contract §4). */
+/** So many in a row, and a person takes over (docs/contract.md, Escalation by the assistant). */
 const STREAK_TO_HAND_OFF = 2;
 
 type Lead = { leadScore: number; leadBecause: string[] };
@@ -32,7 +32,10 @@ const handoffReasonOf = (
   return canKnow && reply.low && lowConfidenceStreak + 1 >= STREAK_TO_HAND_OFF ? 'low_confidence' : null;
 };
 
-/** An engine's hints are checked like those of the knowledge (contract §1): at most five, none that is not safe to show. */
+/**
+ * An engine's hints are checked like those of the knowledge (docs/contract.md, Suggested actions): at most five, none that
+ * is not safe to show.
+ */
 const safeActions = (actions: SuggestedAction[]): SuggestedAction[] =>
   actions.filter((action) => SuggestedAction.safeParse(action).success).slice(0, MAX_SUGGESTED_ACTIONS);
 
