@@ -18,7 +18,7 @@ import { turnRoutes } from './turns/routes.ts';
 import { createStreamTurn } from './turns/stream.ts';
 import type { Submit } from './turns/submit.ts';
 import type { ReadTurn } from './turns/turn-view.ts';
-import { watchRoutes } from './watch/routes.ts';
+import { watchRoutes } from './monitoring/routes.ts';
 
 export type AppDependencies = {
   access: Access;

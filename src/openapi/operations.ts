@@ -1,9 +1,9 @@
 import type { PublicOperation } from '../assistants/operation.ts';
 import { conversationOperations } from '../conversations/operations.ts';
 import { turnOperations } from '../turns/operations.ts';
-import { watchOperations } from '../watch/operations.ts';
+import { monitoringOperations } from '../monitoring/operations.ts';
 
 /** Every operation of the public API, for those who document or call it. */
-export const PUBLIC_OPERATIONS: PublicOperation[] = [turnOperations, conversationOperations, watchOperations].flatMap(
+export const PUBLIC_OPERATIONS: PublicOperation[] = [turnOperations, conversationOperations, monitoringOperations].flatMap(
   (some) => Object.values<PublicOperation>(some),
 );

@@ -3,7 +3,7 @@ import { gzip } from 'node:zlib';
 import { type RequestHandler, Router } from 'express';
 import { mount } from '../platform/operation.ts';
 import { pageHeaders } from '../platform/page-headers.ts';
-import { watchOperations } from '../watch/operations.ts';
+import { monitoringOperations } from '../monitoring/operations.ts';
 import type { ApiDocument } from './document.ts';
 import { referencePage, STYLE_HASH } from './reference/page.ts';
 
@@ -24,6 +24,6 @@ export const referenceRoutes = (document: ApiDocument, { tls }: { tls: boolean }
     res.set('Content-Encoding', 'gzip').send(compressed);
   };
   const router = Router({ caseSensitive: true });
-  mount(router, [{ operation: watchOperations.reference, handlers: [pageHeaders(tls, POLICY), answer] }]);
+  mount(router, [{ operation: monitoringOperations.reference, handlers: [pageHeaders(tls, POLICY), answer] }]);
   return router;
 };

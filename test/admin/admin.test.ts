@@ -124,7 +124,7 @@ test('the inbound webhook channel is set with a token, opened with a warning, li
 
   expect(closed).toEqual({ assistantId, connected: true, open: false, limitPerMinute: 900, path });
   expect(limited.headers.get('x-ratelimit-limit')).toBe('900');
-  expect(open).toMatchObject({ open: true, limitPerMinute: 900, warning: expect.stringContaining('whoever knows') });
+  expect(open).toMatchObject({ open: true, limitPerMinute: 900, warning: expect.stringContaining('anyone who knows') });
   expect(off).toMatchObject({ connected: false, open: false });
 });
 

@@ -4,7 +4,7 @@ import type { Readiness } from '../platform/health.ts';
 import { requestIdOf } from '../platform/http.ts';
 import type { Metrics } from '../platform/metrics.ts';
 import { answerWith, mount } from '../platform/operation.ts';
-import { watchOperations } from './operations.ts';
+import { monitoringOperations } from './operations.ts';
 
 type Dependencies = { readiness: () => Promise<Readiness>; metrics: Metrics; document: object };
 
@@ -12,11 +12,11 @@ type Dependencies = { readiness: () => Promise<Readiness>; metrics: Metrics; doc
 export const watchRoutes = ({ readiness, metrics, document }: Dependencies): Router => {
   const text = JSON.stringify(document);
 
-  const health: RequestHandler = (_req, res) => answerWith(watchOperations.health, res, { status: 'ok' });
+  const health: RequestHandler = (_req, res) => answerWith(monitoringOperations.health, res, { status: 'ok' });
 
   const ready: RequestHandler = async (_req, res) => {
     const state = await readiness();
-    if (state.ready) return answerWith(watchOperations.readiness, res, state);
+    if (state.ready) return answerWith(monitoringOperations.readiness, res, state);
     const error = unavailable();
     res
       .status(error.status)
@@ -34,10 +34,10 @@ export const watchRoutes = ({ readiness, metrics, document }: Dependencies): Rou
 
   const router = Router({ caseSensitive: true });
   mount(router, [
-    { operation: watchOperations.health, handlers: [health] },
-    { operation: watchOperations.readiness, handlers: [ready] },
-    { operation: watchOperations.metrics, handlers: [numbers] },
-    { operation: watchOperations.openApi, handlers: [openApi] },
+    { operation: monitoringOperations.health, handlers: [health] },
+    { operation: monitoringOperations.readiness, handlers: [ready] },
+    { operation: monitoringOperations.metrics, handlers: [numbers] },
+    { operation: monitoringOperations.openApi, handlers: [openApi] },
   ]);
   return router;
 };

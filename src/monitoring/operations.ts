@@ -10,7 +10,7 @@ const Unready = z.object({ ...ErrorBody.shape, ...Readiness.shape }).meta({ id: 
 const common = { method: 'get', tag: 'Operation', auth: 'none' } as const;
 
 /** For those who run the service or read about it; answered while it drains too (docs/contract.md, Health and metrics). */
-export const watchOperations = {
+export const monitoringOperations = {
   health: publicOperation({
     ...common,
     path: '/healthz',
