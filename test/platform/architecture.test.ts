@@ -13,6 +13,7 @@ const ORDER = [
   ['src/turns'],
   ['src/operators'],
   ['src/operator-api'],
+  ['src/monitoring'],
   ['src/openapi'],
 ];
 const LAST_FOR_WORKERS = 'src/turns';
