@@ -4,6 +4,8 @@ import { turnOperations } from '../turns/operations.ts';
 import { monitoringOperations } from '../monitoring/operations.ts';
 
 /** Every operation of the public API, for those who document or call it. */
-export const PUBLIC_OPERATIONS: PublicOperation[] = [turnOperations, conversationOperations, monitoringOperations].flatMap(
-  (some) => Object.values<PublicOperation>(some),
-);
+export const PUBLIC_OPERATIONS: PublicOperation[] = [
+  turnOperations,
+  conversationOperations,
+  monitoringOperations,
+].flatMap((some) => Object.values<PublicOperation>(some));
