@@ -6,7 +6,7 @@ import { createLogger } from '../src/platform/logger.ts';
 import { openService, type Service } from '../src/service.ts';
 import { FAULTS } from '../test/support/planted.ts';
 import { judge, print, readEnds } from './delivery/judge.ts';
-import { killWorkers, wipeRedis } from './delivery/harm.ts';
+import { killWorkers, wipeRedis } from './delivery/faults.ts';
 import { startLoad } from './delivery/load.ts';
 import { createRandom } from './delivery/random.ts';
 import { openCountingReceiver } from './delivery/receiver.ts';

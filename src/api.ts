@@ -75,9 +75,9 @@ export const openApi = async ({
   const channelCalls = createChannelCalls(redis, config.REDIS_PREFIX);
   lifecycle.add('channel calls', channelCalls, (opened) => opened.close());
   const { operators, tokens, audit } = await openOperators(service.mongo);
-  const look = <Data>(name: string) => {
+  const openBoardQueues = <Data>(name: string) => {
     const queues = openQueues<Data>(name, { redis: queueRedis, partitions }, logger);
-    return lifecycle.add(`queue ${name}, looked at`, queues, (opened) => opened.close());
+    return lifecycle.add(`queue ${name} of the board`, queues, (opened) => opened.close());
   };
 
   const submit = createSubmit(startTurn);
@@ -98,9 +98,9 @@ export const openApi = async ({
     },
     operatorSide: {
       queues: {
-        turns: look<TurnsJob>(TURNS_QUEUE),
-        deliveries: look<WakeUpJob>(DELIVERIES_QUEUE),
-        knowledge: look<KnowledgeJob>(KNOWLEDGE_QUEUE),
+        turns: openBoardQueues<TurnsJob>(TURNS_QUEUE),
+        deliveries: openBoardQueues<WakeUpJob>(DELIVERIES_QUEUE),
+        knowledge: openBoardQueues<KnowledgeJob>(KNOWLEDGE_QUEUE),
       },
       sessions: createSessions(service.mongo, config, beforeWriting),
       operators,

@@ -9,7 +9,7 @@ import { referenceRoutes } from './openapi/reference.ts';
 import { type OperatorSide, operatorSide } from './operator-api/routes.ts';
 import { unavailable } from './platform/errors.ts';
 import type { Readiness } from './platform/health.ts';
-import { createToApiError, errorHandler, nothingHere, requestId } from './platform/http.ts';
+import { createToApiError, errorHandler, notFoundHandler, requestId } from './platform/http.ts';
 import type { Logger } from './platform/logger.ts';
 import type { Metrics } from './platform/metrics.ts';
 import type { MongoWatch } from './platform/mongo-silence.ts';
@@ -18,7 +18,7 @@ import { turnRoutes } from './turns/routes.ts';
 import { createStreamTurn } from './turns/stream.ts';
 import type { Submit } from './turns/submit.ts';
 import type { ReadTurn } from './turns/turn-view.ts';
-import { watchRoutes } from './monitoring/routes.ts';
+import { monitoringRoutes } from './monitoring/routes.ts';
 
 export type AppDependencies = {
   access: Access;
@@ -46,7 +46,7 @@ const refuseWhileDraining =
   };
 
 /** Who only reads is not left waiting for a silent MongoDB: nothing it asks for can have been written. */
-const answerReaders =
+const refuseReadsWhileSilent =
   ({ onSilent }: MongoWatch): RequestHandler =>
   (req, res, next) => {
     if (req.method !== 'GET' && req.method !== 'HEAD') return next();
@@ -71,7 +71,7 @@ export const createApp = (dependencies: AppDependencies): Express => {
   app.use(helmet.xContentTypeOptions());
 
   app.use(['/api', '/operator'], refuseWhileDraining(draining));
-  app.use(['/api', '/operator/v1'], answerReaders(mongoWatch));
+  app.use(['/api', '/operator/v1'], refuseReadsWhileSilent(mongoWatch));
   const streamTurn = createStreamTurn({ startTurn, toApiError: createToApiError(logger) });
   app.use(turnRoutes({ ...dependencies, streamTurn }));
   app.use(conversationRoutes({ access, conversations, onErased, draining, beforeWriting }));
@@ -84,8 +84,8 @@ export const createApp = (dependencies: AppDependencies): Express => {
   app.use(referenceRoutes(document, { tls }));
   const upgrades = tls ? {} : { directives: { upgradeInsecureRequests: null } };
   app.use(helmet({ strictTransportSecurity: tls, contentSecurityPolicy: upgrades }));
-  app.use(watchRoutes({ ...dependencies, document }));
-  app.use(nothingHere);
+  app.use(monitoringRoutes({ ...dependencies, document }));
+  app.use(notFoundHandler);
   app.use(errorHandler(logger));
   return app;
 };

@@ -26,7 +26,7 @@ const isOurs = (found: mongo.IndexDescriptionInfo, { name, key }: RetiredIndex):
   JSON.stringify(found.key) === JSON.stringify(key) && // the order of the fields counts
   Object.keys(found).every((property) => PLAIN.has(property));
 
-const wasGone = (cause: unknown): boolean => (cause as { code?: unknown } | null)?.code === INDEX_NOT_FOUND;
+const wasDropped = (cause: unknown): boolean => (cause as { code?: unknown } | null)?.code === INDEX_NOT_FOUND;
 
 /** Drops what older releases left, once the indexes in its place are there. What cannot be dropped stops no start. */
 export const dropRetiredIndexes = async (connection: Connection, logger: Logger): Promise<void> => {
@@ -38,7 +38,8 @@ export const dropRetiredIndexes = async (connection: Connection, logger: Logger)
       await own.dropIndex(name);
       logger.info({ collection, index: name }, 'dropped an index of an older release');
     } catch (cause) {
-      if (!wasGone(cause)) logger.warn({ err: cause, collection, index: name }, 'an index of an older release stays');
+      if (!wasDropped(cause))
+        logger.warn({ err: cause, collection, index: name }, 'an index of an older release stays');
     }
   };
   const all = Object.entries(RETIRED_INDEXES).flatMap(([collection, retired]) =>

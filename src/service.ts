@@ -47,7 +47,7 @@ export const openService = async ({ config, logger, lifecycle, redisRole, startW
   const [mongo, redis, queueRedis]: [Connection, Redis, Redis] = await Promise.all(openings);
 
   const ping = async (): Promise<unknown> => mongo.db?.admin().command({ ping: 1 });
-  const onAnswer = (heard: () => void): void => void mongo.getClient().on('connectionCheckedIn', heard);
+  const onAnswer = (notify: () => void): void => void mongo.getClient().on('connectionCheckedIn', notify);
   const mongoWatch = lifecycle.add('mongodb watch', watchMongo({ ping, onAnswer }), (opened) => opened.close());
 
   const partitions: Partitions = createPartitions(config.REDIS_PREFIX, config.PARTITIONS);

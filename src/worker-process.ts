@@ -6,7 +6,7 @@ import { createReadiness, openHealthServer } from './platform/health.ts';
 import type { Lifecycle } from './platform/lifecycle.ts';
 import type { Logger } from './platform/logger.ts';
 import type { Metrics } from './platform/metrics.ts';
-import { closeRedis, openRedis, whenGone } from './platform/redis.ts';
+import { closeRedis, openRedis, whenUnavailable } from './platform/redis.ts';
 import { startSweeper } from './platform/sweeper.ts';
 import { TIMING } from './platform/timing.ts';
 import type { Service } from './service.ts';
@@ -37,7 +37,7 @@ const closeWorker = async (
 ): Promise<void> => {
   const closed = new AbortController();
   const closing = worker.close().finally(() => closed.abort());
-  const withoutRedis = whenGone(connection, closed).then(() => Promise.allSettled(running));
+  const withoutRedis = whenUnavailable(connection, closed).then(() => Promise.allSettled(running));
   await Promise.race([closing, withoutRedis]);
 };
 

@@ -6,7 +6,7 @@ import { alternate, type Contender, costOf, loadFigures, runRound } from '../sup
 import { openCounters } from '../support/counters.ts';
 import { type Part, ratioOf } from '../support/figures.ts';
 import { openParley, QUESTIONS } from '../support/parley.ts';
-import { openStand, startChild } from '../support/stand.ts';
+import { openServices, startChild } from '../support/services.ts';
 
 const FOLDER = join(import.meta.dirname, '../botbuilder');
 const IN_FLIGHT = 50;
@@ -36,9 +36,9 @@ export const botbuilder: Part = async (options, say) => {
   say('botbuilder: installing it, if it is not here');
   await install();
   say(`botbuilder: ${IN_FLIGHT} in flight`);
-  const stand = await openStand('botbuilder');
-  const parley = await openParley(stand);
-  const counters = await openCounters(stand);
+  const services = await openServices('botbuilder');
+  const parley = await openParley(services);
+  const counters = await openCounters(services);
   const env = { NODE_ENV: 'production' };
   const bot = await startChild({ name: 'botbuilder', file: 'bench/botbuilder/bot.js', env });
   const [api, worker] = [await parley.start('API'), await parley.start('reply worker')];
@@ -51,7 +51,7 @@ export const botbuilder: Part = async (options, say) => {
     {
       name: 'whole',
       orders: { kind: 'chat', port: api.port, ...(await parley.addAssistant()) },
-      pids: { API: api.pid, 'reply worker': worker.pid, ...stand.pids },
+      pids: { API: api.pid, 'reply worker': worker.pid, ...services.pids },
     },
   ];
   const run = { messages: QUESTIONS, counters, inFlight: IN_FLIGHT };
@@ -60,7 +60,7 @@ export const botbuilder: Part = async (options, say) => {
   await counters.close();
   for (const child of [bot, api, worker]) await child.stop();
   await parley.close();
-  await stand.close();
+  await services.close();
 
   const [theirs = [], ours = []] = [results.get('botbuilder'), results.get('whole')];
   const rates = (rounds: typeof ours): number[] => rounds.map(({ perSecond }) => perSecond);

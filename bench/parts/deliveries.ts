@@ -1,11 +1,11 @@
 import { medianReading } from '../support/contender.ts';
-import { openCounters, perOne, type Reading } from '../support/counters.ts';
+import { openCounters, perItem, type Reading } from '../support/counters.ts';
 import { openEventFeed } from '../support/event-feed.ts';
 import { type Figure, figureOf, type Part, ratioOf } from '../support/figures.ts';
 import { openParley } from '../support/parley.ts';
 import { openPosts } from '../support/posts.ts';
 import { openSink } from '../support/sink.ts';
-import { openStand } from '../support/stand.ts';
+import { openServices } from '../support/services.ts';
 
 const EVENTS = 10_000;
 const WARM_UP_EVENTS = 3_000;
@@ -17,9 +17,9 @@ const TALKS = 2_000;
 
 /** Stored events delivered as fast as it goes, beside POSTs that nobody records; then events that come at their times. */
 export const deliveries: Part = async ({ rounds, scale, seconds }, say) => {
-  const stand = await openStand('deliveries');
-  const parley = await openParley(stand);
-  const [sink, posts, counters] = [await openSink(), openPosts(), await openCounters(stand)];
+  const services = await openServices('deliveries');
+  const parley = await openParley(services);
+  const [sink, posts, counters] = [await openSink(), openPosts(), await openCounters(services)];
   const feed = await openEventFeed(parley, sink);
   const count = Math.round((EVENTS * scale) / 100) * 100;
   const figures: Figure[] = [];
@@ -39,11 +39,11 @@ export const deliveries: Part = async ({ rounds, scale, seconds }, say) => {
     await posts.run(order);
     const [ours, bare]: [number[], number[]] = [[], []];
     const used: Reading[] = [];
-    const pids = { 'delivery worker': worker.pid, ...stand.pids };
+    const pids = { 'delivery worker': worker.pid, ...services.pids };
     for (let round = 0; round < rounds; round += 1) {
       const before = await counters.read(pids);
       ours.push(await feed.drain(count));
-      used.push(perOne(before, await counters.read(pids), count));
+      used.push(perItem(before, await counters.read(pids), count));
       bare.push(await posts.run(order));
     }
     costs[`drain ${inFlight}`] = medianReading(used);
@@ -92,6 +92,6 @@ export const deliveries: Part = async ({ rounds, scale, seconds }, say) => {
   posts.close();
   sink.close();
   await parley.close();
-  await stand.close();
+  await services.close();
   return { figures, detail: { costs } };
 };

@@ -5,7 +5,7 @@ import { openCounters } from '../support/counters.ts';
 import { ascending, type Figure, figureOf, type Part, quantile, ratioOf } from '../support/figures.ts';
 import { conversationAfter, fill, sizesOf } from '../support/fill.ts';
 import { type BenchAssistant, openParley, type Parley, QUESTIONS } from '../support/parley.ts';
-import { openStand } from '../support/stand.ts';
+import { openServices } from '../support/services.ts';
 
 const CONVERSATIONS = 100_000;
 const TURNS_EACH = 10;
@@ -25,7 +25,7 @@ const timeEach = async (look: () => Promise<unknown>): Promise<number[]> => {
   return ascending(times);
 };
 
-const lookFigures = (id: string, what: string, times: number[]): Figure[] => [
+const pageFigures = (id: string, what: string, times: number[]): Figure[] => [
   { id: `${id}-p50`, what: `${what}: p50`, unit: 'ms', value: quantile(times, 0.5) },
   { id: `${id}-p99`, what: `${what}: p99`, unit: 'ms', value: quantile(times, 0.99) },
 ];
@@ -42,9 +42,9 @@ const addLongConversation = async ({ service }: Parley, owner: BenchAssistant): 
 /** The same load on an empty store and on one of years; then what people look at in the latter. */
 export const growth: Part = async (options, say) => {
   const { scale } = options;
-  const stand = await openStand('growth');
-  const counters = await openCounters(stand);
-  const [small, large] = [await openParley(stand, 'small'), await openParley(stand, 'large')];
+  const services = await openServices('growth');
+  const counters = await openCounters(services);
+  const [small, large] = [await openParley(services, 'small'), await openParley(services, 'large')];
   const [smallOwner, largeOwner] = [await small.addAssistant(), await large.addAssistant()];
   const conversations = Math.round(CONVERSATIONS * scale);
   say(`growth: storing ${conversations * TURNS_EACH} turns and ${DELIVERIES * scale} deliveries`);
@@ -59,7 +59,7 @@ export const growth: Part = async (options, say) => {
   const contender = (name: string, port: number, owner: BenchAssistant, sessions: number): Contender => ({
     name,
     orders: { kind: 'chat', port, ...owner, sessions: Math.min(sessions, conversations) },
-    pids: stand.pids,
+    pids: services.pids,
   });
   const contenders = [
     contender('empty', smallApi, smallOwner, 2_000),
@@ -87,7 +87,7 @@ export const growth: Part = async (options, say) => {
   for (const child of children) await child.stop();
   await counters.close();
   await Promise.all([small.close(), large.close()]);
-  await stand.close();
+  await services.close();
 
   const of = (name: string): Round[] => results.get(name) ?? [];
   const rates = (name: string): number[] => of(name).map(({ perSecond }) => perSecond);
@@ -99,9 +99,9 @@ export const growth: Part = async (options, say) => {
       ratioOf('growth.ratio', `${million}, beside empty`, rates('grown'), rates('empty')),
       figureOf('growth.wide', `${million}, all its sessions speaking`, 'turns/s', rates('grown, all')),
       ratioOf('growth.wide-ratio', 'that beside empty', rates('grown, all'), rates('empty')),
-      ...lookFigures('growth.history', 'a history of 1,000 messages', history),
-      ...lookFigures('growth.deliveries-page', 'a page of the deliveries', page),
-      ...lookFigures('growth.failures-page', 'a page of those that failed', failures),
+      ...pageFigures('growth.history', 'a history of 1,000 messages', history),
+      ...pageFigures('growth.deliveries-page', 'a page of the deliveries', page),
+      ...pageFigures('growth.failures-page', 'a page of those that failed', failures),
       { id: 'growth.turn-bytes', what: 'a stored turn on disk, with its indexes', unit: 'B', value: sizes.turn },
       { id: 'growth.delivery-bytes', what: 'a delivery on disk, with its indexes', unit: 'B', value: sizes.delivery },
     ],

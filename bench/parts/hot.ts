@@ -1,22 +1,22 @@
 import { runRound } from '../support/contender.ts';
 import { openCounters } from '../support/counters.ts';
 import { figureOf, type Part } from '../support/figures.ts';
-import { runLoad } from '../support/orders.ts';
+import { runLoad } from '../support/load-settings.ts';
 import { openParley, QUESTIONS } from '../support/parley.ts';
-import { openStand } from '../support/stand.ts';
+import { openServices } from '../support/services.ts';
 
 const WAITING = 20;
 
 /** One visitor whose line is always full: its turns are answered one after the other, so this is what a turn takes. */
 export const hot: Part = async ({ rounds, seconds, warmUpSeconds }, say) => {
   say('hot: one session, 20 waiting');
-  const stand = await openStand('hot');
-  const parley = await openParley(stand);
-  const counters = await openCounters(stand);
+  const services = await openServices('hot');
+  const parley = await openParley(services);
+  const counters = await openCounters(services);
   const [api, worker] = [await parley.start('API'), await parley.start('reply worker')];
   const assistant = await parley.addAssistant();
   const orders = { kind: 'chat', port: api.port, ...assistant } as const;
-  const pids = { API: api.pid, 'reply worker': worker.pid, ...stand.pids };
+  const pids = { API: api.pid, 'reply worker': worker.pid, ...services.pids };
   // Warm the processes by many sessions, so that the hot one is measured at its own pace from the start.
   const warm = { name: 'warm', orders, pids };
   await runRound({ contender: warm, messages: QUESTIONS, counters, inFlight: 50 }, { seconds: 2, warmUpSeconds: 0.1 });
@@ -30,7 +30,7 @@ export const hot: Part = async ({ rounds, seconds, warmUpSeconds }, say) => {
   await counters.close();
   for (const child of [api, worker]) await child.stop();
   await parley.close();
-  await stand.close();
+  await services.close();
   return {
     figures: [
       figureOf('hot.turns', 'one session, 20 always waiting', 'turns/s', perSecond),

@@ -2,7 +2,7 @@ import { openOperators } from '../../src/operators/open.ts';
 import type { Part } from '../support/figures.ts';
 import { fill, RARE_ENDPOINT } from '../support/fill.ts';
 import { openParley } from '../support/parley.ts';
-import { openStand } from '../support/stand.ts';
+import { openServices } from '../support/services.ts';
 
 const DELIVERIES = 1_000_000;
 const LOOKS = 30;
@@ -35,8 +35,8 @@ const filters = (scale: number): Record<string, string> => {
 
 /** The operators' list of deliveries over HTTP, with a million of one assistant stored. */
 export const listing: Part = async ({ scale }, say) => {
-  const stand = await openStand('listing');
-  const parley = await openParley(stand, 'listing');
+  const services = await openServices('listing');
+  const parley = await openParley(services, 'listing');
   const owner = await parley.addAssistant();
   const deliveries = Math.round(DELIVERIES * scale);
   say(`listing: storing ${deliveries} deliveries`);
@@ -76,7 +76,7 @@ export const listing: Part = async ({ scale }, say) => {
   );
   await api.stop();
   await parley.close();
-  await stand.close();
+  await services.close();
   const { 'all counted by outcome': counting = Number.NaN, ...pages } = slowest;
   const value = Math.max(...Object.values(pages));
   const what = `a page of ${deliveries.toLocaleString('en-US')} deliveries over HTTP, whatever the filter: the slowest`;

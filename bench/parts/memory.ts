@@ -1,8 +1,8 @@
 import { ascending, type Part, quantile } from '../support/figures.ts';
-import { runLoad } from '../support/orders.ts';
+import { runLoad } from '../support/load-settings.ts';
 import { openParley, QUESTIONS } from '../support/parley.ts';
 import { openSink } from '../support/sink.ts';
-import { memoryMbOf, openStand } from '../support/stand.ts';
+import { memoryMbOf, openServices } from '../support/services.ts';
 
 /** Well below what two cores do with deliveries going on, so that nothing piles up. */
 const PER_SECOND = 300;
@@ -13,8 +13,8 @@ const SAMPLE_EVERY_MS = 5_000;
 export const memory: Part = async ({ scale }, say) => {
   const seconds = SECONDS * scale;
   say(`memory: ${PER_SECOND} turns a second for ${seconds} s`);
-  const stand = await openStand('memory');
-  const parley = await openParley(stand);
+  const services = await openServices('memory');
+  const parley = await openParley(services);
   const sink = await openSink();
   const assistant = await parley.addAssistant([sink.url]);
   const children = [
@@ -36,7 +36,7 @@ export const memory: Part = async ({ scale }, say) => {
   for (const child of children) await child.stop();
   sink.close();
   await parley.close();
-  await stand.close();
+  await services.close();
 
   const middleOf = (numbers: number[]): number => quantile(ascending(numbers), 0.5);
   const grown = [...samples].map(([name, all]) => {

@@ -1,12 +1,12 @@
 import { figureOf, type Part } from '../support/figures.ts';
 import { openParley } from '../support/parley.ts';
-import { openStand } from '../support/stand.ts';
+import { openServices } from '../support/services.ts';
 
 /** From the start of the process to its first "ready", with MongoDB and Redis up. */
 export const start: Part = async ({ rounds }, say) => {
   say('start: the API');
-  const stand = await openStand('start');
-  const parley = await openParley(stand);
+  const services = await openServices('start');
+  const parley = await openParley(services);
   const times: number[] = [];
   for (let round = 0; round < rounds; round += 1) {
     const startedAt = performance.now();
@@ -15,6 +15,6 @@ export const start: Part = async ({ rounds }, say) => {
     await api.stop();
   }
   await parley.close();
-  await stand.close();
+  await services.close();
   return { figures: [figureOf('start.api', 'API ready after its services', 'ms', times)], detail: {} };
 };

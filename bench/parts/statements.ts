@@ -9,7 +9,7 @@ import { conversationKeyOf, newPrefixedId } from '../../src/platform/ids.ts';
 import { updateMany, type UpdateStatement } from '../../src/platform/mongo.ts';
 import { figureOf, type Part } from '../support/figures.ts';
 import { openParley, QUESTIONS } from '../support/parley.ts';
-import { cpuMsOf, openStand } from '../support/stand.ts';
+import { cpuMsOf, openServices } from '../support/services.ts';
 
 const SESSIONS = 1_500;
 const BATCH = 150;
@@ -29,8 +29,8 @@ const VARIANTS: Variant[] = [
 
 export const statements: Part = async ({ rounds, scale }, say) => {
   say(`statements: ${SESSIONS} accepts and commits, in batches of ${BATCH}`);
-  const stand = await openStand('statements');
-  const parley = await openParley(stand);
+  const services = await openServices('statements');
+  const parley = await openParley(services);
   const connection = parley.service.mongo;
   const conversations = conversationModels(connection).conversations.collection;
   const sessions = Array.from({ length: Math.ceil(SESSIONS * scale) }, () => {
@@ -40,13 +40,13 @@ export const statements: Part = async ({ rounds, scale }, say) => {
   });
 
   const write = async (all: UpdateStatement[]): Promise<number> => {
-    const before = cpuMsOf(stand.pids.mongod);
+    const before = cpuMsOf(services.pids.mongod);
     for (let start = 0; start < all.length; start += BATCH) {
       const batch = all.slice(start, start + BATCH);
       const { n } = await updateMany(connection, 'conversations', batch);
       if (n !== batch.length) throw new Error(`${batch.length - n} of ${batch.length} statements matched nothing`);
     }
-    return ((cpuMsOf(stand.pids.mongod) - before) * 1000) / all.length;
+    return ((cpuMsOf(services.pids.mongod) - before) * 1000) / all.length;
   };
 
   const turnOf = ({ key, sessionId, conversationId }: (typeof sessions)[number], round: number) => {
@@ -79,7 +79,7 @@ export const statements: Part = async ({ rounds, scale }, say) => {
   }
   await conversations.drop();
   await parley.close();
-  await stand.close();
+  await services.close();
   const figures = [...spent].flatMap(([name, { accept, commit }]) => [
     figureOf(`statements.accept.${name}`, `mongod: the accept of a turn, ${name}`, 'µs', accept),
     figureOf(`statements.commit.${name}`, `mongod: the commit of a turn, ${name}`, 'µs', commit),

@@ -6,7 +6,7 @@ import { openCounters } from '../support/counters.ts';
 import { type Figure, figureOf, median, type Part, ratioOf } from '../support/figures.ts';
 import { type BenchAssistant, openParley, type Parley, QUESTIONS } from '../support/parley.ts';
 import { openSink } from '../support/sink.ts';
-import { openStand, startChild } from '../support/stand.ts';
+import { openServices, startChild } from '../support/services.ts';
 
 const IN_FLIGHT = [1, 50, 200];
 const WARM_UP = { seconds: 1.5, warmUpSeconds: 0.5 };
@@ -65,11 +65,11 @@ const figuresOf = (inFlight: number, results: Map<string, Round[]>): Figure[] =>
 
 /** Bare against Parley whole, with an endpoint and without. All processes stay up, so that nobody's start is counted. */
 export const turns: Part = async (options, say) => {
-  const stand = await openStand('turns');
-  const parley = await openParley(stand);
+  const services = await openServices('turns');
+  const parley = await openParley(services);
   const sink = await openSink();
-  const counters = await openCounters(stand);
-  const bareEnv = { REDIS_URL: stand.redisUrl, NODE_ENV: 'production' };
+  const counters = await openCounters(services);
+  const bareEnv = { REDIS_URL: services.redisUrl, NODE_ENV: 'production' };
   const bareApi = await startChild({ name: 'bare API', file: 'bench/bare/api.ts', env: bareEnv });
   const bareWorker = await startChild({
     name: 'bare worker',
@@ -82,7 +82,7 @@ export const turns: Part = async (options, say) => {
     await parley.start('reply worker'),
     await parley.start('delivery worker'),
   ];
-  const ours = { API: api.pid, 'reply worker': worker.pid, 'delivery worker': deliveryWorker.pid, ...stand.pids };
+  const ours = { API: api.pid, 'reply worker': worker.pid, 'delivery worker': deliveryWorker.pid, ...services.pids };
   const whole = (name: string, assistant: BenchAssistant): Contender => ({
     name,
     orders: { kind: 'chat', port: api.port, ...assistant },
@@ -91,7 +91,7 @@ export const turns: Part = async (options, say) => {
   const bare: Contender = {
     name: 'bare',
     orders: { kind: 'chat', port: bareApi.port, apiKey: 'none', sessionPrefix: 'bare' },
-    pids: { API: bareApi.pid, 'reply worker': bareWorker.pid, redis: stand.pids.redis },
+    pids: { API: bareApi.pid, 'reply worker': bareWorker.pid, redis: services.pids.redis },
   };
   const quiet = whole('whole', await parley.addAssistant());
   const announced = { ...whole('endpoint', await parley.addAssistant([sink.url])), settle: settleDeliveries(parley) };
@@ -134,6 +134,6 @@ export const turns: Part = async (options, say) => {
   sink.close();
   for (const child of [bareApi, bareWorker, api, worker, deliveryWorker]) await child.stop();
   await parley.close();
-  await stand.close();
+  await services.close();
   return { figures, detail: { costs, half: { rate, perSecond: median(half.map(({ perSecond }) => perSecond)) } } };
 };

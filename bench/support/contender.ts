@@ -1,11 +1,11 @@
-import { type Counters, perOne, type Reading } from './counters.ts';
+import { type Counters, perItem, type Reading } from './counters.ts';
 import { figureOf, type Figure, median, type Options } from './figures.ts';
-import { type LoadResult, type Orders, runLoad } from './orders.ts';
+import { type LoadResult, type LoadSettings, runLoad } from './load-settings.ts';
 
 /** One of those who take turns under the same load. */
 export type Contender = {
   name: string;
-  orders: Pick<Orders, 'kind' | 'port' | 'apiKey' | 'sessionPrefix'> & { sessions?: number };
+  orders: Pick<LoadSettings, 'kind' | 'port' | 'apiKey' | 'sessionPrefix'> & { sessions?: number };
   /** Whose CPU is counted. */
   pids: Record<string, number>;
   /** Until what the load has set going is done, so that nobody else pays for it; answers with how many were still to do. */
@@ -27,7 +27,7 @@ export const runRound = async (
   const timed = { sessions: SESSIONS, inFlight, seconds, warmUpSeconds, messages, ...(rate !== undefined && { rate }) };
   const result = await runLoad({ ...timed, ...orders });
   const after = (await settle?.(result.total)) ?? {};
-  const used = perOne(before, await counters.read(pids), result.total);
+  const used = perItem(before, await counters.read(pids), result.total);
   used.cpu['load generator'] = (result.cpuMs * 1000) / result.total;
   return { ...result, used, after };
 };

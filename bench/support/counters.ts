@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis';
 import mongoose from 'mongoose';
-import { cpuMsOf, type Stand } from './stand.ts';
+import { cpuMsOf, type Services } from './services.ts';
 
 /** What has been used: CPU by process, in ms up to now or in µs of one; and what MongoDB and Redis counted. */
 export type Reading = { cpu: Record<string, number>; counts: Record<string, number> };
@@ -21,9 +21,9 @@ const commandsOf = ({ metrics }: ServerStatus): number =>
 
 const numberIn = (info: string, name: string): number => Number(new RegExp(`${name}:(\\d+)`).exec(info)?.[1] ?? 0);
 
-export const openCounters = async (stand: Stand) => {
-  const client = await mongoose.mongo.MongoClient.connect(stand.mongodbUrlOf('admin'));
-  const redis = new Redis(stand.redisUrl);
+export const openCounters = async (services: Services) => {
+  const client = await mongoose.mongo.MongoClient.connect(services.mongodbUrlOf('admin'));
+  const redis = new Redis(services.redisUrl);
   redis.on('error', () => undefined); // when it is away its commands fail, which is heard
 
   return {
@@ -52,7 +52,7 @@ export const openCounters = async (stand: Stand) => {
 export type Counters = Awaited<ReturnType<typeof openCounters>>;
 
 /** By how much each grew, for one of `count`; CPU in µs. */
-export const perOne = (before: Reading, after: Reading, count: number): Reading => {
+export const perItem = (before: Reading, after: Reading, count: number): Reading => {
   const grown = (from: Record<string, number>, to: Record<string, number>, times: number) =>
     Object.fromEntries(
       Object.entries(to).map(([name, value]) => [name, ((value - (from[name] ?? 0)) * times) / count]),

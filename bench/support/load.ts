@@ -1,5 +1,5 @@
 import { ascending, quantile } from './figures.ts';
-import type { LoadResult, Orders } from './orders.ts';
+import type { LoadResult, LoadSettings } from './load-settings.ts';
 import { openWire, requestText, type Wire } from './raw-http.ts';
 
 /**
@@ -9,7 +9,7 @@ import { openWire, requestText, type Wire } from './raw-http.ts';
  */
 const CONNECTIONS_OPEN_LOOP = 256;
 
-const orders = JSON.parse(process.argv[2] ?? '{}') as Orders;
+const orders = JSON.parse(process.argv[2] ?? '{}') as LoadSettings;
 const { kind, port, apiKey, seconds, warmUpSeconds, sessions, sessionPrefix, messages, rate } = orders;
 
 const latencies: number[] = [];

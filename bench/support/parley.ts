@@ -3,7 +3,7 @@ import { readConfig } from '../../src/platform/config.ts';
 import { createLifecycle } from '../../src/platform/lifecycle.ts';
 import { createLogger } from '../../src/platform/logger.ts';
 import { openService } from '../../src/service.ts';
-import { type Child, type Stand, startChild } from './stand.ts';
+import { type Child, type Services, startChild } from './services.ts';
 
 const FEATURES = 'alpha beta gamma delta epsilon zeta eta theta iota kappa'.split(' ');
 const UNLIMITED_PER_MINUTE = 1_000_000;
@@ -29,12 +29,12 @@ const PROCESSES = {
   'delivery worker': { file: 'workers/delivery/main.ts', portIn: 'WORKER_HEALTH_PORT' },
 } as const;
 
-/** Parley on a stand, in a database of its own: its stores to set things up with, and its processes as operators start them. */
-export const openParley = async (stand: Stand, database = 'parley') => {
+/** Parley with its services, in a database of its own: its stores to set things up with, and its processes as operators start them. */
+export const openParley = async (services: Services, database = 'parley') => {
   const env = {
-    REDIS_URL: stand.redisUrl,
+    REDIS_URL: services.redisUrl,
     REDIS_PREFIX: database,
-    MONGODB_URL: stand.mongodbUrlOf(database),
+    MONGODB_URL: services.mongodbUrlOf(database),
     WEBHOOK_ALLOW_PRIVATE: 'true',
   };
   const logger = createLogger({ name: 'bench', level: 'error' });

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isFinal, type StoredDelivery } from '../../src/deliveries/delivery.ts';
 import type { Service } from '../../src/service.ts';
-import type { Harmed } from './harm.ts';
+import type { FaultReport } from './faults.ts';
 import type { CountingReceiver } from './receiver.ts';
 
 const SETTLED_WITHIN_MS = 60_000;
@@ -29,7 +29,7 @@ export const readEnds = async ({ mongo }: Service, events: Set<string>): Promise
 
 export type Verdict = { what: string; found: number | string; limit: string; ok: boolean | null }[];
 
-type Evidence = Pick<Harmed, 'kills' | 'wipes' | 'seconds'> & {
+type Evidence = Pick<FaultReport, 'kills' | 'wipes' | 'seconds'> & {
   ends: Ends;
   events: Set<string>;
   receiver: CountingReceiver;

@@ -48,7 +48,7 @@ export const createAssistantStore = ({ connection, vault, onKnowledgeChanged = (
   const remember = <Value extends object>(fetch: (key: string) => Promise<Value | null>) => {
     const cache = new LRUCache<string, { value: Value | null }>({
       max: CACHED_ITEMS,
-      ttl: TIMING.settingsBelievedForMs,
+      ttl: TIMING.settingsCachedForMs,
       fetchMethod: async (key) => ({ value: await fetch(key) }),
     });
     const find = async (key: string): Promise<Value | null> => {

@@ -1,5 +1,5 @@
 import type { Connection } from 'mongoose';
-import { collectionOf, endsWithin, ranOutOfTime } from '../platform/mongo.ts';
+import { collectionOf, timeLimit, exceededTimeLimit } from '../platform/mongo.ts';
 import { conversationModels, type StoredConversation } from '../conversations/conversation.ts';
 import { type Outbox, OUTBOX_FIELDS } from './outbox.ts';
 
@@ -18,7 +18,7 @@ export const createPending = (connection: Connection) => {
       const whose = { assistantId, ...(conversationId !== undefined && { conversationId }) };
       const findHaving = (having: object, hint: string) =>
         conversations
-          .find({ ...whose, ...having }, { projection: OUTBOX_FIELDS, ...endsWithin(LIST_WITHIN_MS) })
+          .find({ ...whose, ...having }, { projection: OUTBOX_FIELDS, ...timeLimit(LIST_WITHIN_MS) })
           .hint(hint)
           .limit(limit)
           .toArray();
@@ -39,7 +39,7 @@ export const createPending = (connection: Connection) => {
           { $group: { _id: null, count: { $sum: size } } },
         ];
         const rows = await conversations
-          .aggregate<{ count: number }>(stages, { hint, ...endsWithin(LIST_WITHIN_MS) })
+          .aggregate<{ count: number }>(stages, { hint, ...timeLimit(LIST_WITHIN_MS) })
           .toArray();
         return rows[0]?.count ?? 0;
       };
@@ -58,13 +58,13 @@ export const createPending = (connection: Connection) => {
     findByEvent: async (eventId: string): Promise<Outbox | null> => {
       const findHaving = (having: object, hint: string) =>
         conversations
-          .find(having, { projection: OUTBOX_FIELDS, ...endsWithin(LIST_WITHIN_MS) })
+          .find(having, { projection: OUTBOX_FIELDS, ...timeLimit(LIST_WITHIN_MS) })
           .hint(hint)
           .limit(1)
           .toArray()
           .catch((cause: unknown) => {
             // Too many are pending to look through them all.
-            if (ranOutOfTime(cause)) return [];
+            if (exceededTimeLimit(cause)) return [];
             throw cause;
           });
       const [openings, outboxes] = await Promise.all([

@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import { createBatcher } from '../platform/batch.ts';
 import { serverNow } from '../platform/clock.ts';
-import { countJobs, createFullness, oldestWaitingAt, type PartitionedQueue } from '../platform/queue.ts';
+import { countJobs, createFullCheck, oldestWaitingAt, type PartitionedQueue } from '../platform/queue.ts';
 
 export const DELIVERIES_QUEUE = 'deliveries';
 
@@ -18,7 +18,7 @@ export type WakeUpJob = z.infer<typeof WakeUpJob>;
 
 /** Adds wake-ups. A sweep replaces one that is lost, so nobody waits for them but a process that stops. */
 export const createDeliveryQueue = (queue: PartitionedQueue<WakeUpJob>) => {
-  const isFull = createFullness(queue);
+  const isFull = createFullCheck(queue);
   const add = createBatcher<string, void>(
     async (keys) => {
       // Left to the sweeps.

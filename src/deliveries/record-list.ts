@@ -1,7 +1,7 @@
 import type { mongo } from 'mongoose';
 import { createTimeCursor } from '../platform/cursor.ts';
 import { invalid } from '../platform/errors.ts';
-import { endsWithin, ranOutOfTime } from '../platform/mongo.ts';
+import { timeLimit, exceededTimeLimit } from '../platform/mongo.ts';
 import type { Outcome, StoredDelivery } from './delivery.ts';
 import { EVENT_KINDS, type EventKind } from '../webhooks/event.ts';
 
@@ -76,12 +76,12 @@ const endpointsIn = (deliveries: mongo.Collection<StoredDelivery>, assistantId: 
 export const createRecordList = (deliveries: mongo.Collection<StoredDelivery>) => {
   const find = (query: Record<string, unknown>, { limit, hint }: { limit: number; hint: string | undefined }) =>
     deliveries
-      .find(query, { ...endsWithin(LIST_WITHIN_MS), ...(hint !== undefined && { hint }) })
+      .find(query, { ...timeLimit(LIST_WITHIN_MS), ...(hint !== undefined && { hint }) })
       .sort({ createdAt: -1, _id: -1 })
       .limit(limit)
       .toArray()
       .catch((cause: unknown) => {
-        if (!ranOutOfTime(cause)) throw cause;
+        if (!exceededTimeLimit(cause)) throw cause;
         throw invalid('from', 'required', 'must be given: the search covers too much without it');
       });
 
@@ -129,11 +129,11 @@ export const createOutcomeCounts =
   async (assistantId: string, since: Date): Promise<Partial<Record<Outcome, number>>> => {
     const those = { assistantId, createdAt: { $gte: since } };
     const count = (query: object, hint: string) =>
-      deliveries.countDocuments({ ...those, ...query }, { hint, ...endsWithin(COUNT_WITHIN_MS) });
+      deliveries.countDocuments({ ...those, ...query }, { hint, ...timeLimit(COUNT_WITHIN_MS) });
     const failures = deliveries
       .aggregate<{ _id: Outcome; count: number }>(
         [{ $match: { ...those, outcome: { $in: FAILURES } } }, { $group: { _id: '$outcome', count: { $sum: 1 } } }],
-        { hint: 'failures', ...endsWithin(COUNT_WITHIN_MS) },
+        { hint: 'failures', ...timeLimit(COUNT_WITHIN_MS) },
       )
       .toArray();
     const endpointId = { $in: await endpointsIn(deliveries, assistantId) };

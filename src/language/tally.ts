@@ -39,7 +39,7 @@ const MAX_WORDS = 40;
 const DETECTOR_WEIGHT = 0.8;
 const NEIGHBOUR_WEIGHT = 0.4;
 /** Below so many letters the detector guesses. */
-const DETECTOR_NEEDS = 15;
+const DETECTOR_MIN_LENGTH = 15;
 const TIE_BREAK = 0.02;
 const SPOKEN_WEIGHT = 1.25;
 /** Chosen on the tune half of the evaluation set. */
@@ -74,9 +74,9 @@ const highest = (sums: Map<string, number>): [string, number][] => [...sums].sor
 export const tally = (sample: string, { among, hint, allowed, detect }: TallyOptions): Tally => {
   const tokens = chatTokens(sample, MAX_WORDS);
   if (tokens.length === 0) return { best: hint, by: 'script', clear: hint !== null };
-  const said = weighWords(tokens, among);
-  if (!among) weighLetters(sample, said);
-  if (hint) add(said, hint, 1);
+  const evidence = weighWords(tokens, among);
+  if (!among) weighLetters(sample, evidence);
+  if (hint) add(evidence, hint, 1);
 
   const spoken = allowed.map(baseLanguage).filter((language) => !among || among.includes(language));
   // Without kana a few Chinese characters may be either language: the detector would only guess.
@@ -84,10 +84,10 @@ export const tally = (sample: string, { among, hint, allowed, detect }: TallyOpt
     ? []
     : detect(sample, spoken.length > 0 ? spoken : [...(among ?? CHAT_LANGUAGES)]);
 
-  const likeliest = highest(said)[0]?.[0];
+  const likeliest = highest(evidence)[0]?.[0];
   const rivals = FAMILIES.find((family) => likeliest !== undefined && family.includes(likeliest)) ?? [];
-  const total = new Map([...said].map(([language, weight]) => [language, weight / Math.sqrt(tokens.length)]));
-  const enough = Math.min(1, sample.trim().length / DETECTOR_NEEDS);
+  const total = new Map([...evidence].map(([language, weight]) => [language, weight / Math.sqrt(tokens.length)]));
+  const enough = Math.min(1, sample.trim().length / DETECTOR_MIN_LENGTH);
   for (const { lang, accuracy } of detected) {
     const isNeighbour = lang !== likeliest && rivals.includes(lang);
     add(total, lang, enough * accuracy * (isNeighbour ? NEIGHBOUR_WEIGHT : DETECTOR_WEIGHT));
@@ -98,16 +98,16 @@ export const tally = (sample: string, { among, hint, allowed, detect }: TallyOpt
   }
 
   // The tables begin with the languages most spoken: of equals, the first.
-  for (const [place, language] of CHAT_LANGUAGES.entries()) {
+  for (const [index, language] of CHAT_LANGUAGES.entries()) {
     const score = total.get(language);
-    if (score !== undefined) total.set(language, score + TIE_BREAK * (1 - place / CHAT_LANGUAGES.length));
+    if (score !== undefined) total.set(language, score + TIE_BREAK * (1 - index / CHAT_LANGUAGES.length));
   }
   const [first, second] = highest(total);
   if (!first) return { best: hint ?? spoken[0] ?? among?.[0] ?? null, by: 'script', clear: false };
   const [best, score] = first;
   const clear = score >= CLEAR_SCORE && score - (second?.[1] ?? 0) >= CLEAR_LEAD * score;
   if (hint === best) return { best, by: 'script', clear };
-  if (said.has(best)) return { best, by: 'lexicon', clear };
+  if (evidence.has(best)) return { best, by: 'lexicon', clear };
   // An unsure detector names any language at all; a script leaves few.
   return !clear && among ? { best: among[0] ?? best, by: 'script', clear } : { best, by: 'detector', clear };
 };

@@ -9,7 +9,7 @@ import { monitoringOperations } from './operations.ts';
 type Dependencies = { readiness: () => Promise<Readiness>; metrics: Metrics; document: object };
 
 /** For those who watch the process or read about it; answered while it drains too. */
-export const watchRoutes = ({ readiness, metrics, document }: Dependencies): Router => {
+export const monitoringRoutes = ({ readiness, metrics, document }: Dependencies): Router => {
   const text = JSON.stringify(document);
 
   const health: RequestHandler = (_req, res) => answerWith(monitoringOperations.health, res, { status: 'ok' });
@@ -24,7 +24,7 @@ export const watchRoutes = ({ readiness, metrics, document }: Dependencies): Rou
       .json({ ...error.toBody(requestIdOf(res)), ...state });
   };
 
-  const numbers: RequestHandler = async (req, res) => {
+  const metricsText: RequestHandler = async (req, res) => {
     const answer = await metrics.answer(req);
     if (answer === null) throw notFound();
     res.type(metrics.contentType).send(answer);
@@ -36,7 +36,7 @@ export const watchRoutes = ({ readiness, metrics, document }: Dependencies): Rou
   mount(router, [
     { operation: monitoringOperations.health, handlers: [health] },
     { operation: monitoringOperations.readiness, handlers: [ready] },
-    { operation: monitoringOperations.metrics, handlers: [numbers] },
+    { operation: monitoringOperations.metrics, handlers: [metricsText] },
     { operation: monitoringOperations.openApi, handlers: [openApi] },
   ]);
   return router;

@@ -1,6 +1,6 @@
 import type { Connection, mongo } from 'mongoose';
 import { prefixRange, isUuid } from '../platform/ids.ts';
-import { collectionOf, endsWithin } from '../platform/mongo.ts';
+import { collectionOf, timeLimit } from '../platform/mongo.ts';
 import { conversationModels, type Status, type StoredConversation } from '../conversations/conversation.ts';
 
 /** A search that would have to read very many gives up; the person narrows it down. */
@@ -59,7 +59,7 @@ export const createInbox = (connection: Connection) => {
 
     list: async (filter: InboxFilter) => {
       const rows = await conversations
-        .find(queryOf(filter), { projection: LIST_FIELDS, ...endsWithin(WITHIN_MS) })
+        .find(queryOf(filter), { projection: LIST_FIELDS, ...timeLimit(WITHIN_MS) })
         .sort({ updatedAt: -1, _id: -1 })
         .limit(filter.limit + 1)
         .toArray();
@@ -76,7 +76,7 @@ export const createInbox = (connection: Connection) => {
             { $match: { assistantId, updatedAt: { $gte: since }, channel: { $ne: 'playground' } } },
             { $group: { _id: '$status', count: { $sum: 1 } } },
           ],
-          endsWithin(WITHIN_MS),
+          timeLimit(WITHIN_MS),
         )
         .toArray();
       return Object.fromEntries(rows.map(({ _id, count }) => [_id, count]));

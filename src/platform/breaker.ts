@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache';
 
 /** One that is forgotten, or removed, would otherwise stay for as long as the process. */
-const REMEMBERED = 10_000;
+const MAX_KEYS = 10_000;
 
 export interface BreakerOptions {
   threshold?: number;
@@ -25,7 +25,7 @@ export const createBreaker = ({
   pauseMs = 30_000,
   now = () => performance.now(),
 }: BreakerOptions = {}) => {
-  const states = new LRUCache<string, State>({ max: REMEMBERED });
+  const states = new LRUCache<string, State>({ max: MAX_KEYS });
 
   /** `tryAcquire` would refuse: the key is suspended, or its probe is in flight. Unlike that, asking changes nothing. */
   const isSuspended = (key: string): boolean => {

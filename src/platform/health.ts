@@ -13,7 +13,7 @@ export type Readiness = { ready: boolean; checks: Record<string, string> };
 
 class NoAnswer extends Error {}
 
-const within = (check: Promise<unknown>): Promise<string> =>
+const checkResult = (check: Promise<unknown>): Promise<string> =>
   withDeadline(check, ANSWER_WITHIN_MS, { late: () => new NoAnswer() }).then(
     () => 'ok',
     (cause: unknown) => (cause instanceof NoAnswer ? 'no answer' : 'away'),
@@ -33,8 +33,8 @@ export const createReadiness =
   async (): Promise<Readiness> => {
     const ping = mongo.db ? mongo.db.admin().command({ ping: 1 }) : Promise.reject(new Error('not connected'));
     const [mongodb, redisAnswer] = await Promise.all([
-      within(ping),
-      within(redis.status === 'ready' ? redis.ping() : Promise.reject(new Error('not connected'))),
+      checkResult(ping),
+      checkResult(redis.status === 'ready' ? redis.ping() : Promise.reject(new Error('not connected'))),
     ]);
     const checks: Record<string, string> = { mongodb, redis: redisAnswer };
     if (draining.aborted) checks.process = 'draining';

@@ -25,7 +25,7 @@ export const methodNotAllowed =
     throw new ApiError('method_not_allowed', { headers: { Allow: allowed.join(', ') } });
   };
 
-export const nothingHere: RequestHandler = () => {
+export const notFoundHandler: RequestHandler = () => {
   throw notFound();
 };
 

@@ -63,7 +63,7 @@ const readAll = (stream: Readable, limitBytes: number): Promise<Buffer> =>
     stream.once('close', () => stream.readableEnded || reject(invalidJson()));
   });
 
-const dropTheRest = (req: Request, res: Response): void => {
+const discardRest = (req: Request, res: Response): void => {
   req.unpipe();
   req.resume();
   res.once('finish', () => {
@@ -109,7 +109,7 @@ export const jsonBody =
     try {
       req.body = await readObject(req, limitBytes);
     } catch (cause) {
-      dropTheRest(req, res);
+      discardRest(req, res);
       throw cause;
     }
     next();

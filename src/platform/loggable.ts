@@ -15,9 +15,9 @@ export type Loggable = {
 
 const MESSAGE_MAX = 500;
 /** Of a message; what stands behind it is told to nobody. */
-const LOOKED_AT = 4_000;
+const READ_MAX = 4_000;
 const FRAMES_MAX = 20;
-const DEEPEST = 5;
+const DEPTH_MAX = 5;
 const ERRORS_MAX = 3;
 
 const NAME = /^[A-Za-z_$][\w$.]{0,80}$/;
@@ -33,7 +33,7 @@ const QUOTED: [RegExp, string][] = [
   [/\b(Received|dup key:|with args beginning with:)[^]*$/, '$1 …'],
 ];
 /** What looks like one of our secrets. */
-const TELLING: [RegExp, string][] = [
+const SECRETS: [RegExp, string][] = [
   [/\b(Bearer|Basic) \S+/gi, '$1 …'],
   [/\b(?:sk|op|vt|whsec)[_-][\w-]{6,}/g, '…'],
 ];
@@ -49,8 +49,8 @@ const plainWord = (word: string): string => {
 /** A message without what it quotes: inputs, documents, addresses; and without these secrets. */
 export const plainMessage = (message: string, secrets: readonly string[] = []): string => {
   const without = secrets.reduce((text, secret) => text.replaceAll(secret, '…'), message);
-  const rules = [...QUOTED, ...TELLING];
-  const plain = rules.reduce((text, [what, by]) => text.replace(what, by), without.slice(0, LOOKED_AT));
+  const rules = [...QUOTED, ...SECRETS];
+  const plain = rules.reduce((text, [what, by]) => text.replace(what, by), without.slice(0, READ_MAX));
   return plain.replace(/\S+/g, plainWord).slice(0, MESSAGE_MAX);
 };
 
@@ -91,8 +91,8 @@ export const toLoggable = (thrown: unknown, secrets: readonly string[] = [], dep
     ...(knownSyscall !== undefined && { syscall: knownSyscall }),
     ...(typeof status === 'number' && { status }),
     stack: [`${type}: ${message}`, ...frames.slice(0, FRAMES_MAX)].join('\n'),
-    ...(Array.isArray(errors) && depth < DEEPEST && { errors: errors.slice(0, ERRORS_MAX).map(deeper) }),
-    ...(cause instanceof Error && depth < DEEPEST && { cause: deeper(cause) }),
+    ...(Array.isArray(errors) && depth < DEPTH_MAX && { errors: errors.slice(0, ERRORS_MAX).map(deeper) }),
+    ...(cause instanceof Error && depth < DEPTH_MAX && { cause: deeper(cause) }),
   };
 };
 

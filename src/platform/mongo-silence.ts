@@ -2,17 +2,17 @@ import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promi
 import { unavailable } from './errors.ts';
 import { beforeWriting } from './mongo.ts';
 
-const LOOK_EVERY_MS = 250;
-const ASK_EVERY_MS = 1_000;
+const CHECK_EVERY_MS = 250;
+const PING_EVERY_MS = 1_000;
 /** With the look before it: who waits hears within a second. */
 const ANSWER_WITHIN_MS = 500;
 
-type Waiting = { since: number; tell: () => void };
+type Waiter = { since: number; notify: () => void };
 
 type Server = {
   ping: () => Promise<unknown>;
   /** Calls `heard` whenever an operation has ended: one that is busy answers others while the ping stands in line. */
-  onAnswer: (heard: () => void) => void;
+  onAnswer: (notify: () => void) => void;
 };
 
 /**
@@ -22,12 +22,12 @@ type Server = {
  * limits, later.
  */
 export const watchMongo = ({ ping, onAnswer }: Server) => {
-  const waiting = new Set<Waiting>();
+  const waiting = new Set<Waiter>();
   let timer: NodeJS.Timeout | undefined;
   let [silent, closed] = [false, false];
-  let heardAt = Number.NEGATIVE_INFINITY;
+  let lastAnswerAt = Number.NEGATIVE_INFINITY;
   onAnswer(() => {
-    heardAt = performance.now();
+    lastAnswerAt = performance.now();
   });
   let answeredAt = Number.NEGATIVE_INFINITY;
 
@@ -36,10 +36,10 @@ export const watchMongo = ({ ping, onAnswer }: Server) => {
     const askedAt = performance.now();
     const late = sleep(ANSWER_WITHIN_MS, undefined, { ref: false })
       .then(() => nextTurn())
-      .then(() => heardAt > askedAt);
+      .then(() => lastAnswerAt > askedAt);
     return Promise.race([answer, late]);
   };
-  const ask = (): Promise<boolean> =>
+  const pingAnswers = (): Promise<boolean> =>
     ping().then(
       () => true,
       () => false,
@@ -49,20 +49,20 @@ export const watchMongo = ({ ping, onAnswer }: Server) => {
   const isDue = (now: number): boolean => {
     const sinceAnswer = now - answeredAt;
     return [...waiting].some(({ since }) =>
-      since > answeredAt ? now - since >= LOOK_EVERY_MS : sinceAnswer >= ASK_EVERY_MS,
+      since > answeredAt ? now - since >= CHECK_EVERY_MS : sinceAnswer >= PING_EVERY_MS,
     );
   };
 
-  const look = async (): Promise<void> => {
+  const check = async (): Promise<void> => {
     if (isDue(performance.now())) {
-      let answer = ask();
+      let answer = pingAnswers();
       if (!(await answersInTime(answer))) {
         silent = true;
-        for (const { tell } of waiting) tell();
+        for (const { notify } of waiting) notify();
         waiting.clear();
         while (!(await answer) && !closed) {
-          await sleep(LOOK_EVERY_MS, undefined, { ref: false });
-          answer = ask();
+          await sleep(CHECK_EVERY_MS, undefined, { ref: false });
+          answer = pingAnswers();
         }
         silent = false;
       }
@@ -72,16 +72,16 @@ export const watchMongo = ({ ping, onAnswer }: Server) => {
     if (waiting.size > 0) schedule();
   };
   const schedule = (): void => {
-    timer ??= setTimeout(() => void look(), LOOK_EVERY_MS).unref();
+    timer ??= setTimeout(() => void check(), CHECK_EVERY_MS).unref();
   };
 
   /** Calls `tell` once it is silent, until what this gives is called. */
-  const onSilent = (tell: () => void): (() => void) => {
+  const onSilent = (notify: () => void): (() => void) => {
     if (silent) {
-      tell();
+      notify();
       return () => undefined;
     }
-    const one = { since: performance.now(), tell };
+    const one = { since: performance.now(), notify };
     waiting.add(one);
     schedule();
     return () => void waiting.delete(one);

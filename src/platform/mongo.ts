@@ -13,7 +13,7 @@ export const DUPLICATE_KEY = 11000;
 const CONNECT_RETRY_MS = 200;
 /**
  * A connection that brings nothing for so long while an answer is due is given up: soon enough for an accept to look for
- * its turn once more. What may take longer says so (`endsWithin`) or goes by steps (`inBatches`).
+ * its turn once more. What may take longer says so (`timeLimit`) or goes by steps (`inBatches`).
  */
 const SILENT_AFTER_MS = 3_500;
 
@@ -45,9 +45,11 @@ export const openMongo = async (
     try {
       await connection.asPromise();
       await followServerClock(connection);
-      const onAway = () => logger.warn('mongodb is away');
-      connection.on('disconnected', onAway).once('disconnecting', () => connection.off('disconnected', onAway)); // closed by us
-      connection.on('reconnected', () => logger.info('mongodb is back'));
+      const onDisconnected = () => logger.warn('mongodb is unavailable');
+      connection
+        .on('disconnected', onDisconnected)
+        .once('disconnecting', () => connection.off('disconnected', onDisconnected)); // closed by us
+      connection.on('reconnected', () => logger.info('mongodb is available again'));
       return connection;
     } catch (cause) {
       await connection.destroy().catch(() => undefined);
@@ -61,7 +63,7 @@ export const openMongo = async (
  * For a reading that may take longer than a connection may be silent: the server ends it, and only where that says nothing
  * either is the connection given up. The second option is heeded, if not in the driver's types.
  */
-export const endsWithin = (ms: number): { maxTimeMS: number } => {
+export const timeLimit = (ms: number): { maxTimeMS: number } => {
   const limits = { maxTimeMS: ms, socketTimeoutMS: Math.max(ms + 1_000, SILENT_AFTER_MS) };
   return limits;
 };
@@ -184,12 +186,12 @@ const NEVER_SENT = new Set([
   'MongoWaitQueueTimeoutError',
 ]);
 
-const LOST_ON_THE_WAY = new Set(['MongoNetworkError', 'MongoNetworkTimeoutError', 'PoolClearedOnNetworkError']);
+const CONNECTION_LOST = new Set(['MongoNetworkError', 'MongoNetworkTimeoutError', 'PoolClearedOnNetworkError']);
 
 /** The server itself says that it is not the primary. */
 const NOT_PRIMARY = new Set([10058, 10107, 13435, 13436]);
 /** It steps down or stops, and broke off what was under way. */
-const BROKEN_OFF = new Set([91, 189, 11600, 11602]);
+const INTERRUPTED = new Set([91, 189, 11600, 11602]);
 
 /**
  * One item's failure in a batch of statements that stand alone. A server that changes its office breaks off single
@@ -197,7 +199,7 @@ const BROKEN_OFF = new Set([91, 189, 11600, 11602]);
  */
 export const toItemFailure = ({ code }: Pick<WriteError, 'code'>): ItemFailure =>
   new ItemFailure(
-    NOT_PRIMARY.has(code) || BROKEN_OFF.has(code)
+    NOT_PRIMARY.has(code) || INTERRUPTED.has(code)
       ? new OutcomeUnknown(`a statement was broken off (code ${code})`)
       : new Error(`MongoDB refused a statement (code ${code})`),
   );
@@ -220,8 +222,8 @@ export const isConnectionFailure = (cause: unknown): boolean =>
   wasNeverSent(cause) ||
   cause instanceof OutcomeUnknown ||
   NOT_PRIMARY.has(codeOf(cause)) ||
-  BROKEN_OFF.has(codeOf(cause)) ||
-  (cause instanceof Error && LOST_ON_THE_WAY.has(cause.name));
+  INTERRUPTED.has(codeOf(cause)) ||
+  (cause instanceof Error && CONNECTION_LOST.has(cause.name));
 
 /**
  * For what runs before anything a caller asked for is written: here every lost connection is 503 (docs/contract.md, Errors).
@@ -235,7 +237,7 @@ export const beforeWriting = async <Value>(work: Promise<Value>): Promise<Value>
 };
 
 /** True where a reading took longer than the `maxTimeMS` it was given. */
-export const ranOutOfTime = (cause: unknown): boolean =>
+export const exceededTimeLimit = (cause: unknown): boolean =>
   (cause as { codeName?: string } | null)?.codeName === 'MaxTimeMSExpired';
 
 export const isDuplicateKey = (cause: unknown): boolean =>

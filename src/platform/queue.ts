@@ -5,7 +5,7 @@ import type { Logger } from './logger.ts';
 import type { Partitions } from './redis.ts';
 
 /** Finished jobs that stay to be looked at. */
-const KEPT: JobsOptions = { attempts: 1, removeOnComplete: { count: 200 }, removeOnFail: { count: 2000 } };
+const JOB_OPTIONS: JobsOptions = { attempts: 1, removeOnComplete: { count: 200 }, removeOnFail: { count: 2000 } };
 
 /** So long a queue that closes waits for jobs that are being added: Redis may be away, and sweeps put them back. */
 const ADDED_WITHIN_MS = 1_000;
@@ -30,7 +30,7 @@ export const openQueues = <Data>(
   logger: Logger,
 ): PartitionedQueue<Data> => {
   const queues = partitions.tags.map((prefix) => {
-    const queue = new Queue<Data>(name, { connection: redis, prefix, defaultJobOptions: KEPT });
+    const queue = new Queue<Data>(name, { connection: redis, prefix, defaultJobOptions: JOB_OPTIONS });
     queue.on('error', (cause) => logger.debug({ err: cause, queue: name }, 'queue connection failed'));
     return queue;
   });
@@ -39,10 +39,10 @@ export const openQueues = <Data>(
     queues,
     of: (key) => queues[partitions.indexOf(key)] as Queue<Data>,
     addInBackground: (job) => {
-      const settled = job
+      const tracked = job
         .catch((cause: unknown) => logger.debug({ err: cause, queue: name }, 'a job could not be added'))
-        .finally(() => adding.delete(settled));
-      adding.add(settled);
+        .finally(() => adding.delete(tracked));
+      adding.add(tracked);
     },
     close: async () => {
       await withDeadline(Promise.all(adding), ADDED_WITHIN_MS).catch(() => undefined);
@@ -60,7 +60,7 @@ export const countJobs = async ({ queues }: { queues: Queue[] }): Promise<Record
 };
 
 /** Whether a queue has as many jobs in line as it may, counted once a second; past it, work is left to the sweeps. */
-export const createFullness = (queue: { queues: Queue[] }): (() => Promise<boolean>) => {
+export const createFullCheck = (queue: { queues: Queue[] }): (() => Promise<boolean>) => {
   let full = false;
   let countedAt = Number.NEGATIVE_INFINITY;
   return async () => {

@@ -1,7 +1,7 @@
 import type { Redis } from 'ioredis';
 
-const LOOK_EVERY_MS = 200;
-const PING_EVERY_LOOKS = 5;
+const CHECK_EVERY_MS = 200;
+const PING_EVERY_CHECKS = 5;
 
 type Options = {
   silentAfterMs: () => number;
@@ -17,23 +17,23 @@ type Options = {
  * handshake is watched too, so that a server which stays silent is tried again and again.
  */
 export const watchSilence = (redis: Redis, { silentAfterMs, pings }: Options): void => {
-  let [looks, silentLooks, bytesSeen] = [0, 0, -1];
+  let [checks, silentChecks, bytesSeen] = [0, 0, -1];
 
-  const look = (): void => {
+  const check = (): void => {
     const { stream, commandQueue, status } = redis;
-    if (pings && status === 'ready' && ++looks % PING_EVERY_LOOKS === 0) redis.ping().catch(() => undefined);
+    if (pings && status === 'ready' && ++checks % PING_EVERY_CHECKS === 0) redis.ping().catch(() => undefined);
     const bytes = stream?.bytesRead ?? 0;
     const waits = (status === 'ready' || status === 'connect') && commandQueue.length > 0;
-    silentLooks = waits && bytes === bytesSeen ? silentLooks + 1 : 0;
+    silentChecks = waits && bytes === bytesSeen ? silentChecks + 1 : 0;
     bytesSeen = bytes;
-    if (silentLooks * LOOK_EVERY_MS < silentAfterMs()) return;
-    silentLooks = 0;
+    if (silentChecks * CHECK_EVERY_MS < silentAfterMs()) return;
+    silentChecks = 0;
     stream.destroy(new Error(`Redis said nothing for ${silentAfterMs()} ms`));
   };
 
   let timer: NodeJS.Timeout | undefined;
   redis.on('connecting', () => {
-    timer ??= setInterval(look, LOOK_EVERY_MS).unref();
+    timer ??= setInterval(check, CHECK_EVERY_MS).unref();
   });
   redis.on('end', () => {
     clearInterval(timer);

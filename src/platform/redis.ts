@@ -24,7 +24,7 @@ const SILENT_AFTER_MS = { api: 800, worker: 3_000, subscriber: 1_600 } as const;
 /** A connection on which BullMQ waits for jobs: longer than it lets Redis block (10 s). */
 const BLOCKED_FOR_MS = 13_000;
 const QUIT_WITHIN_MS = 500;
-const GONE_LOOK_MS = 250;
+const GONE_CHECK_MS = 250;
 
 const retryStrategy = (attempt: number): number => Math.min(50 * 2 ** Math.min(attempt, 5), 1000);
 
@@ -54,12 +54,12 @@ export const openRedis = async (
   const redis = new WatchedRedis(url, options);
   let silentAfterMs: number = SILENT_AFTER_MS[role];
   watchSilence(redis, { silentAfterMs: () => silentAfterMs, pings: role === 'subscriber' });
-  const stopWaiting = (): void => {
+  const failFast = (): void => {
     Object.assign(redis.options, FAILING_FAST);
     silentAfterMs = SILENT_AFTER_MS.api;
   };
-  if (draining?.aborted) stopWaiting();
-  draining?.addEventListener('abort', stopWaiting, { once: true });
+  if (draining?.aborted) failFast();
+  draining?.addEventListener('abort', failFast, { once: true });
   let lastMessage = '';
   redis.on('error', (cause: Error) => {
     // One line per kind of failure, not one per attempt to reconnect.
@@ -67,7 +67,7 @@ export const openRedis = async (
     lastMessage = cause.message;
   });
   redis.on('ready', () => {
-    if (lastMessage !== '') logger.info({ role }, 'redis is back');
+    if (lastMessage !== '') logger.info({ role }, 'redis is available again');
     lastMessage = '';
   });
   const ready = new Promise<void>((resolve) => redis.once('ready', resolve));
@@ -93,9 +93,9 @@ export const closeRedis = async (redis: Redis): Promise<void> => {
 };
 
 /** Resolves once Redis does not answer two pings in a row. For a connection that fails fast: there each ping has an end. */
-export const whenGone = async (redis: Redis, { signal }: { signal: AbortSignal }): Promise<void> => {
+export const whenUnavailable = async (redis: Redis, { signal }: { signal: AbortSignal }): Promise<void> => {
   for (let missed = 0; missed < 2 && !signal.aborted; ) {
-    await sleep(GONE_LOOK_MS, undefined, { signal, ref: false }).catch(() => undefined);
+    await sleep(GONE_CHECK_MS, undefined, { signal, ref: false }).catch(() => undefined);
     const answers = redis.status === 'ready' && (await redis.ping().then(Boolean, () => false));
     missed = answers ? 0 : missed + 1;
   }

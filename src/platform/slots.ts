@@ -10,13 +10,14 @@ export type Occupancy = { own: number; inUse: number; holders: number };
  * What may be under way at once, for one holder (an endpoint, an assistant) and in all, as `hasRoom` decides. Holders take
  * turns, so one with a long line does not hold up the others.
  */
-export const createSlots = (hasRoom: (occupancy: Occupancy) => boolean) => {
+export const createSlots = (hasFreeSlot: (occupancy: Occupancy) => boolean) => {
   const active = new Map<string, number>();
   const waiting = new Map<string, ((granted: boolean) => void)[]>();
   let inUse = 0;
   let closed = false;
 
-  const isFree = (holder: string): boolean => hasRoom({ own: active.get(holder) ?? 0, inUse, holders: active.size });
+  const isFree = (holder: string): boolean =>
+    hasFreeSlot({ own: active.get(holder) ?? 0, inUse, holders: active.size });
 
   const waitingMax = (): number => Math.min(WAITING_MAX, Math.ceil(WAITING_TOTAL / Math.max(1, waiting.size)));
 
@@ -26,11 +27,11 @@ export const createSlots = (hasRoom: (occupancy: Occupancy) => boolean) => {
   };
 
   const grantNext = (): boolean => {
-    for (const [holder, line] of waiting) {
+    for (const [holder, queue] of waiting) {
       if (!isFree(holder)) continue;
-      const grant = line.shift();
+      const grant = queue.shift();
       waiting.delete(holder);
-      if (line.length > 0) waiting.set(holder, line); // to the end of the round
+      if (queue.length > 0) waiting.set(holder, queue); // to the end of the round
       if (!grant) continue;
       occupy(holder);
       grant(true);
@@ -45,20 +46,20 @@ export const createSlots = (hasRoom: (occupancy: Occupancy) => boolean) => {
     },
 
     /** True once there is room; false when too many wait already, or the slots were closed. */
-    enter: (holder: string): Promise<boolean> => {
+    acquire: (holder: string): Promise<boolean> => {
       if (closed) return Promise.resolve(false);
-      const line = waiting.get(holder) ?? [];
+      const queue = waiting.get(holder) ?? [];
       // Whoever comes later does not pass those who wait.
-      if (line.length === 0 && isFree(holder)) {
+      if (queue.length === 0 && isFree(holder)) {
         occupy(holder);
         return Promise.resolve(true);
       }
-      if (line.length >= waitingMax()) return Promise.resolve(false);
-      waiting.set(holder, line);
-      return new Promise((resolve) => line.push(resolve));
+      if (queue.length >= waitingMax()) return Promise.resolve(false);
+      waiting.set(holder, queue);
+      return new Promise((resolve) => queue.push(resolve));
     },
 
-    leave: (holder: string): void => {
+    release: (holder: string): void => {
       inUse -= 1;
       const left = (active.get(holder) ?? 1) - 1;
       if (left === 0) active.delete(holder);
@@ -69,12 +70,12 @@ export const createSlots = (hasRoom: (occupancy: Occupancy) => boolean) => {
 
     /** Holders with so many in memory that more are of no use. */
     saturated: (): string[] =>
-      [...waiting].filter(([, line]) => line.length >= waitingMax() / 2).map(([holder]) => holder),
+      [...waiting].filter(([, queue]) => queue.length >= waitingMax() / 2).map(([holder]) => holder),
 
     /** Turns away all who wait, and all who come. */
     close: (): void => {
       closed = true;
-      for (const line of waiting.values()) for (const grant of line) grant(false);
+      for (const queue of waiting.values()) for (const grant of queue) grant(false);
       waiting.clear();
     },
   };

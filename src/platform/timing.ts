@@ -32,7 +32,7 @@ export const TIMING = {
   /** A session's first pending turn without a lease for so long needs a new job. */
   turnStaleMs: 2_000,
   /** After so long it gets one even where its old job may still wait in the queue. */
-  turnJobHoldsMs: 20_000,
+  turnJobReplacedAfterMs: 20_000,
 
   // A turn, while a worker answers it.
   turnLeaseMs: 10_000,
@@ -47,8 +47,8 @@ export const TIMING = {
   // A caller who waits, and one who comes back.
   replyTimeoutMs: 30_000,
   /** A caller who waits for so long has perhaps missed the message: the API looks into the store. */
-  lookInStoreAfterMs: 2_000,
-  lookInStoreEveryMs: 500,
+  checkStoreAfterMs: 2_000,
+  checkStoreEveryMs: 500,
   providerTimeoutMs: 20_000,
   providerTimeoutMaxMs: 25_000,
   /** While its process stops, a provider may go on for so long. */
@@ -61,7 +61,7 @@ export const TIMING = {
   deliveredKeptMs: 660_000,
 
   // Settings of an assistant or an endpoint, read by every process.
-  settingsBelievedForMs: 900,
+  settingsCachedForMs: 900,
   /** What the contract promises: a revoked key or a changed endpoint has taken effect by then. */
   settingsSeenWithinMs: 1_000,
 
@@ -136,13 +136,13 @@ const turnRules = (t: Timing): Rule[] => [
   },
   {
     less: ['turnStaleMs', t.turnStaleMs],
-    than: ['turnJobHoldsMs', t.turnJobHoldsMs],
+    than: ['turnJobReplacedAfterMs', t.turnJobReplacedAfterMs],
     why: 'a job may wait in the queue before another one is made',
   },
   {
     less: [
-      '3 × (turnLeaseMs + turnJobHoldsMs + sweepEveryMs)',
-      3 * (t.turnLeaseMs + t.turnJobHoldsMs + t.sweepEveryMs),
+      '3 × (turnLeaseMs + turnJobReplacedAfterMs + sweepEveryMs)',
+      3 * (t.turnLeaseMs + t.turnJobReplacedAfterMs + t.sweepEveryMs),
     ],
     than: ['triesKeptMs', t.triesKeptMs],
     why: 'a turn fails after three tries, so their count must outlive three lost ones',
@@ -164,7 +164,7 @@ const turnRules = (t: Timing): Rule[] => [
     why: 'there must be time to answer without a provider that is too slow',
   },
   {
-    less: ['lookInStoreAfterMs + lookInStoreEveryMs', t.lookInStoreAfterMs + t.lookInStoreEveryMs],
+    less: ['checkStoreAfterMs + checkStoreEveryMs', t.checkStoreAfterMs + t.checkStoreEveryMs],
     than: ['replyTimeoutMs', t.replyTimeoutMs],
     why: 'a caller whose message was lost must still get the stored reply',
   },
@@ -183,7 +183,7 @@ const processRules = (t: Timing): Rule[] => [
     why: 'work on its way must not be woken by every sweep',
   },
   {
-    less: ['settingsBelievedForMs', t.settingsBelievedForMs],
+    less: ['settingsCachedForMs', t.settingsCachedForMs],
     than: ['settingsSeenWithinMs', t.settingsSeenWithinMs],
     why: 'no process may act on older settings',
   },

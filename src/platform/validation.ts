@@ -34,13 +34,14 @@ const shapeOf = (schema: z.ZodType): Shape => {
   return shape;
 };
 
-const waysOf = (shape: Shape): Shape[] => [shape, ...(shape.anyOf ?? []), ...(shape.oneOf ?? [])];
+const alternativesOf = (shape: Shape): Shape[] => [shape, ...(shape.anyOf ?? []), ...(shape.oneOf ?? [])];
 
 /** Every way in which a value at this place may be; more than one where kinds are told apart. */
 const shapesAt = (shape: Shape, [first, ...rest]: readonly PropertyKey[] = []): Shape[] => {
-  const ways = waysOf(shape);
-  if (first === undefined) return ways.filter(({ type, properties }) => properties || (type && type !== 'null'));
-  return ways.flatMap((way) => {
+  const alternatives = alternativesOf(shape);
+  if (first === undefined)
+    return alternatives.filter(({ type, properties }) => properties || (type && type !== 'null'));
+  return alternatives.flatMap((way) => {
     const inner = typeof first === 'number' ? way.items : way.properties?.[String(first)];
     return inner ? shapesAt(inner, rest) : [];
   });
@@ -48,16 +49,17 @@ const shapesAt = (shape: Shape, [first, ...rest]: readonly PropertyKey[] = []): 
 
 const listOf = (values: readonly unknown[]): string => values.map(String).join(', ');
 
-const figure = (value: unknown): string => Number(value).toLocaleString('en', { useGrouping: false });
+const formatNumber = (value: unknown): string => Number(value).toLocaleString('en', { useGrouping: false });
 
 const isBound = (value: number | undefined): value is number =>
   value !== undefined && Math.abs(value) < Number.MAX_SAFE_INTEGER;
 
-const asNumber = ({ type, minimum, maximum }: Shape): string => {
+const describeNumber = ({ type, minimum, maximum }: Shape): string => {
   const kind = type === 'integer' ? 'a whole number' : 'a number';
-  if (isBound(minimum) && isBound(maximum)) return `must be ${kind} from ${figure(minimum)} to ${figure(maximum)}`;
-  if (isBound(minimum)) return `must be ${kind} of at least ${figure(minimum)}`;
-  return isBound(maximum) ? `must be ${kind} of at most ${figure(maximum)}` : `must be ${kind}`;
+  if (isBound(minimum) && isBound(maximum))
+    return `must be ${kind} from ${formatNumber(minimum)} to ${formatNumber(maximum)}`;
+  if (isBound(minimum)) return `must be ${kind} of at least ${formatNumber(minimum)}`;
+  return isBound(maximum) ? `must be ${kind} of at most ${formatNumber(maximum)}` : `must be ${kind}`;
 };
 
 const TYPES: Record<string, string> = {
@@ -84,16 +86,16 @@ const UNITS: Record<string, [one: string, more: string]> = {
 };
 
 const counted = (count: unknown, [one, more]: [string, string]): string =>
-  `${figure(count)} ${Number(count) === 1 ? one : more}`;
+  `${formatNumber(count)} ${Number(count) === 1 ? one : more}`;
 
-const ofSize = (
+const describeSize = (
   { code, origin, ...issue }: Extract<Issue, { code: 'too_big' | 'too_small' }>,
   shape: Shape,
 ): string => {
   const unit = UNITS[origin];
   if (unit === undefined) {
     const own = 'maximum' in issue ? { maximum: Number(issue.maximum) } : { minimum: Number(issue.minimum) };
-    return asNumber({ ...own, ...shape });
+    return describeNumber({ ...own, ...shape });
   }
   if (code === 'too_big' && 'maximum' in issue) return `must have at most ${counted(issue.maximum, unit)}`;
   const least = 'minimum' in issue ? Number(issue.minimum) : 1;
@@ -102,27 +104,27 @@ const ofSize = (
 
 const isNumeric = (expected: string): boolean => ['number', 'int', 'nan', 'bigint'].includes(expected);
 
-const ofType = ({ expected, input }: Extract<Issue, { code: 'invalid_type' }>, shape: Shape): string => {
+const describeType = ({ expected, input }: Extract<Issue, { code: 'invalid_type' }>, shape: Shape): string => {
   if (input === undefined) return 'is required';
   if (shape.enum) return `must be one of: ${listOf(shape.enum)}`;
-  if (isNumeric(expected)) return asNumber(expected === 'int' ? { ...shape, type: 'integer' } : shape);
+  if (isNumeric(expected)) return describeNumber(expected === 'int' ? { ...shape, type: 'integer' } : shape);
   return TYPES[expected] ?? 'is not valid';
 };
 
 /** What is wrong, as the end of a sentence that begins with the field's name. Never quotes the input. */
-const inWords = (issue: Issue, shape: Shape): string => {
+const describeIssue = (issue: Issue, shape: Shape): string => {
   switch (issue.code) {
     case 'invalid_type':
-      return ofType(issue, shape);
+      return describeType(issue, shape);
     case 'too_big':
     case 'too_small':
-      return ofSize(issue, shape);
+      return describeSize(issue, shape);
     case 'invalid_value':
       return issue.values.length === 1 ? `must be ${listOf(issue.values)}` : `must be one of: ${listOf(issue.values)}`;
     case 'invalid_format':
       return FORMATS[issue.format] ?? 'has the wrong format';
     case 'not_multiple_of':
-      return `must be a multiple of ${figure(issue.divisor)}`;
+      return `must be a multiple of ${formatNumber(issue.divisor)}`;
     case 'unrecognized_keys':
       return 'must not have other fields';
     default:
@@ -138,7 +140,7 @@ export const check = <Schema extends z.ZodType>(schema: Schema, value: unknown) 
       const [shape = {}, ...others] = shapesAt(shapeOf(schema), issue.path);
       const kinds = [shape, ...others].flatMap((one) => (one.const === undefined ? [] : [one.const]));
       if (issue.code === 'invalid_union' && kinds.length > 0) return `must be one of: ${listOf(kinds)}`;
-      return inWords(issue, shape);
+      return describeIssue(issue, shape);
     },
   });
 

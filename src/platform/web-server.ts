@@ -3,9 +3,9 @@ import { createServer, type RequestListener, type Server } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import type { Config } from './config.ts';
-import { answerMalformed } from './malformed.ts';
+import { answerMalformed } from './malformed-requests.ts';
 
-const BEYOND_BALANCERS_MS = 75_000;
+const KEEP_ALIVE_MS = 75_000;
 const IDLE_SWEEP_MS = 100;
 /** Nothing here depends on the host, and Node would refuse its absence with an empty body. */
 const OPTIONS = { requireHostHeader: false };
@@ -23,7 +23,7 @@ export const createWebServer = (
         )
       : createServer(OPTIONS, listener);
   // Above the idle time of common balancers, so that none sends a request into a connection being closed.
-  server.keepAliveTimeout = BEYOND_BALANCERS_MS;
+  server.keepAliveTimeout = KEEP_ALIVE_MS;
   answerMalformed(server);
   return server;
 };

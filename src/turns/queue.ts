@@ -2,7 +2,7 @@ import * as z from 'zod';
 import type { TurnRef } from '../conversations/conversation.ts';
 import { createBatcher } from '../platform/batch.ts';
 import { serverNow } from '../platform/clock.ts';
-import { countJobs, createFullness, oldestWaitingAt, type PartitionedQueue } from '../platform/queue.ts';
+import { countJobs, createFullCheck, oldestWaitingAt, type PartitionedQueue } from '../platform/queue.ts';
 
 export const TURNS_QUEUE = 'turns';
 
@@ -22,7 +22,7 @@ export type TurnsJob = z.infer<typeof TurnsJob>;
  * logged, never shown to the caller.
  */
 export const createTurnQueue = (queue: PartitionedQueue<TurnsJob>) => {
-  const isFull = createFullness(queue);
+  const isFull = createFullCheck(queue);
   const add = createBatcher<TurnRef, void>(
     async (heads) => {
       // Left to the sweeps.

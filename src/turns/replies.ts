@@ -132,7 +132,7 @@ export const openReplies = async ({ subscriber, channel, findTurn, storedReply, 
   const lookAtOld = (): void => {
     const now = performance.now();
     for (const [turnId, entries] of waiting) {
-      const due = [...entries].filter(({ armed, since }) => armed && now - since > TIMING.lookInStoreAfterMs);
+      const due = [...entries].filter(({ armed, since }) => armed && now - since > TIMING.checkStoreAfterMs);
       if (due.length === 0) continue;
       for (const entry of due) entry.since = now;
       look(turnId).catch((cause: unknown) =>
@@ -152,7 +152,7 @@ export const openReplies = async ({ subscriber, channel, findTurn, storedReply, 
   });
   const streamChannel = `${channel}${STREAM_SUFFIX}`;
   await withDeadline(subscriber.subscribe(channel, streamChannel), SUBSCRIBED_WITHIN_MS);
-  const timer = setInterval(lookAtOld, TIMING.lookInStoreEveryMs);
+  const timer = setInterval(lookAtOld, TIMING.checkStoreEveryMs);
 
   return {
     channel,

@@ -24,7 +24,7 @@ export const createTurnSweep =
       if (leased.has(turnId)) return false;
       // Queues are first in, first out: while an older job waits, this head's job may simply be behind it.
       const mayBeQueued = oldestWaiting !== null && oldestWaiting <= queuedAt.getTime() + TIMING.turnStaleMs;
-      return !mayBeQueued || now - queuedAt.getTime() > TIMING.turnJobHoldsMs;
+      return !mayBeQueued || now - queuedAt.getTime() > TIMING.turnJobReplacedAfterMs;
     });
     await staleHeads.renew(lost);
     for (const { key, turnId } of lost) turnQueue.enqueue({ key, turnId });

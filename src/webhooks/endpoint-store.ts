@@ -57,7 +57,7 @@ export const createEndpointStore = (dependencies: Dependencies) => {
 
   const believed = new LRUCache<string, Endpoint[]>({
     max: 10_000,
-    ttl: TIMING.settingsBelievedForMs,
+    ttl: TIMING.settingsCachedForMs,
     fetchMethod: async (assistantId) =>
       (await endpoints.find({ assistantId }).sort({ createdAt: 1 }).lean()).map((row) => toEndpoint(row)),
   });

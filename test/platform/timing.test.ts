@@ -36,7 +36,7 @@ test.each<[keyof Timing, number, string]>([
   ['recordForMs', 9_999, 'claimLostMs (10000 ms) must be at most recordForMs (9999 ms)'],
   ['sweepStuckMs', 3_000, '2 × sweepEveryMs (3000 ms) must be less than sweepStuckMs (3000 ms)'],
   ['eventStaleMs', 1_499, 'sweepEveryMs (1500 ms) must be at most eventStaleMs and turnStaleMs (1499 ms)'],
-  ['turnStaleMs', 20_000, 'turnStaleMs (20000 ms) must be less than turnJobHoldsMs (20000 ms)'],
+  ['turnStaleMs', 20_000, 'turnStaleMs (20000 ms) must be less than turnJobReplacedAfterMs (20000 ms)'],
   ['turnLeaseRenewMs', 3_334, '3 × turnLeaseRenewMs (10002 ms) must be less than turnLeaseMs (10000 ms)'],
   ['jobLockMs', 9_999, 'turnLeaseMs (10000 ms) must be at most jobLockMs (9999 ms)'],
   ['jobStalledEveryMs', 10_001, 'jobStalledEveryMs (10001 ms) must be at most jobLockMs (10000 ms)'],
@@ -45,8 +45,8 @@ test.each<[keyof Timing, number, string]>([
   ['dedupeWindowMaxMs', 660_000, 'must be less than deliveredKeptMs (660000 ms)'],
   ['providerTimeoutMs', 25_001, 'providerTimeoutMs (25001 ms) must be at most providerTimeoutMaxMs (25000 ms)'],
   ['providerTimeoutMaxMs', 30_000, 'providerTimeoutMaxMs (30000 ms) must be less than replyTimeoutMs (30000 ms)'],
-  ['lookInStoreAfterMs', 29_500, 'lookInStoreAfterMs + lookInStoreEveryMs (30000 ms) must be less than replyTimeoutMs'],
-  ['settingsBelievedForMs', 1_000, 'settingsBelievedForMs (1000 ms) must be less than settingsSeenWithinMs (1000 ms)'],
+  ['checkStoreAfterMs', 29_500, 'checkStoreAfterMs + checkStoreEveryMs (30000 ms) must be less than replyTimeoutMs'],
+  ['settingsCachedForMs', 1_000, 'settingsCachedForMs (1000 ms) must be less than settingsSeenWithinMs (1000 ms)'],
   ['providerStopAfterMs', 15_000, 'providerStopAfterMs (15000 ms) must be less than SHUTDOWN_DEADLINE_MS (15000 ms)'],
 ])('%s of %i ms breaks one inequality, which is said in one line', (name, ms, problem) => {
   const problems = timingProblems(defaults, { ...TIMING, [name]: ms });

@@ -152,8 +152,8 @@ export const createDeliver = (dependencies: Dependencies) => {
     const next = nextOf(before, endpointId);
     if (next.kind === 'stop') return null;
     if (next.kind === 'end') return endHead(before, endpointId);
-    if (!(await slots.enter(endpointId))) return null;
-    const { reading, sent } = await sendInSlot(before, endpointId).finally(() => slots.leave(endpointId));
+    if (!(await slots.acquire(endpointId))) return null;
+    const { reading, sent } = await sendInSlot(before, endpointId).finally(() => slots.release(endpointId));
     if (!reading || !sent) return reading;
     if (sent.how === 'not ours') return null;
     if (sent.how === 'untried') return read(reading.outbox._id, endpointId);
@@ -202,14 +202,14 @@ export const createDeliver = (dependencies: Dependencies) => {
     /** Delivers a test or a resend: outside the order and the pauses, claimed by compare-and-set. */
     deliverQueued: async (deliveryId: string): Promise<void> => {
       const queued = (await deliveries.readByIds([deliveryId])).get(deliveryId);
-      if (queued?.outcome !== 'queued' || !(await slots.enter(queued.endpointId))) return;
+      if (queued?.outcome !== 'queued' || !(await slots.acquire(queued.endpointId))) return;
       try {
         const at = performance.now();
         const endpoint = await endpoints.readForSending(queued.endpointId);
         const claimed = await deliveries.claimQueued(deliveryId);
         if (claimed) await sendQueued(claimed, endpoint, at);
       } finally {
-        slots.leave(queued.endpointId);
+        slots.release(queued.endpointId);
       }
     },
   };

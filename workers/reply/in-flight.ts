@@ -23,7 +23,7 @@ export const createInFlight = ({ total, logger }: { total: number; logger: Logge
 
   const run = async ({ assistantId, turnId, answer }: Begun): Promise<string | null> => {
     waiting.add(turnId);
-    const entered = await slots.enter(assistantId);
+    const entered = await slots.acquire(assistantId);
     waiting.delete(turnId);
     // With too many in line already, it is left to the sweeps.
     if (!entered) return closed ? turnId : null;
@@ -33,7 +33,7 @@ export const createInFlight = ({ total, logger }: { total: number; logger: Logge
       logger.warn({ err: cause, turnId }, 'a turn was not answered');
       return null;
     } finally {
-      slots.leave(assistantId);
+      slots.release(assistantId);
     }
   };
 

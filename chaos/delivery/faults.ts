@@ -11,7 +11,7 @@ const TOLD_EVERY = 25;
 
 type Field = { random: Random; start: () => Promise<Worker>; workers: number; receiver: CountingReceiver };
 
-export type Harmed = {
+export type FaultReport = {
   kills: number;
   wipes: number;
   seconds: number;
@@ -28,11 +28,11 @@ export const killWorkers = async ({
   start,
   workers,
   receiver,
-}: Field & { kills: number }): Promise<Harmed> => {
+}: Field & { kills: number }): Promise<FaultReport> => {
   const startedAt = performance.now();
   let done = 0;
   let begun = 0;
-  const place = async (first: Worker): Promise<Worker> => {
+  const replaceUntilDone = async (first: Worker): Promise<Worker> => {
     let victim = first;
     while (begun < kills) {
       begun += 1;
@@ -47,7 +47,7 @@ export const killWorkers = async ({
     }
     return victim;
   };
-  const last = await Promise.all((await startAll(start, workers)).map(place));
+  const last = await Promise.all((await startAll(start, workers)).map(replaceUntilDone));
   return {
     kills: done,
     wipes: 0,
@@ -57,7 +57,7 @@ export const killWorkers = async ({
 };
 
 /** Redis forgets everything at random moments: jobs, locks, the queue's own bookkeeping. */
-export const wipeRedis = async (field: Field & { wipes: number; redis: Redis }): Promise<Harmed> => {
+export const wipeRedis = async (field: Field & { wipes: number; redis: Redis }): Promise<FaultReport> => {
   const { wipes, redis, random, start, workers } = field;
   const startedAt = performance.now();
   const victims = await startAll(start, workers);

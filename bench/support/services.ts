@@ -72,7 +72,7 @@ export const startChild = async ({ name, file, env, portIn = 'PORT', nodeArgs = 
 };
 
 /** A Redis and a mongod of the bench’s own, sized as on a server, with their data on disk until it is closed. */
-export const openStand = async (part: string) => {
+export const openServices = async (part: string) => {
   const folder = join(DATA, `${part}-${process.pid}`);
   mkdirSync(folder, { recursive: true });
   const redis = await startRedis({ dataDir: join(folder, 'redis') });
@@ -91,4 +91,4 @@ export const openStand = async (part: string) => {
   };
 };
 
-export type Stand = Awaited<ReturnType<typeof openStand>>;
+export type Services = Awaited<ReturnType<typeof openServices>>;

@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 
-export type Orders = {
+export type LoadSettings = {
   kind: 'chat' | 'bot';
   port: number;
   apiKey: string;
@@ -32,10 +32,10 @@ const SPARE_MS = 15_000;
 let numbered = 0;
 
 /** Runs the load generator once. Never ends later than its own time and a little. */
-export const runLoad = async (orders: Omit<Orders, 'firstNumber'>): Promise<LoadResult> => {
+export const runLoad = async (settings: Omit<LoadSettings, 'firstNumber'>): Promise<LoadResult> => {
   numbered += 1_000_000; // more than one run can send
-  const argument = JSON.stringify({ ...orders, firstNumber: numbered } satisfies Orders);
-  const timeout = (orders.seconds + orders.warmUpSeconds) * 1000 + SPARE_MS;
+  const argument = JSON.stringify({ ...settings, firstNumber: numbered } satisfies LoadSettings);
+  const timeout = (settings.seconds + settings.warmUpSeconds) * 1000 + SPARE_MS;
   const child = spawn(process.execPath, [GENERATOR, argument], { stdio: ['ignore', 'pipe', 'inherit'], timeout });
   let output = '';
   child.stdout.on('data', (chunk: Buffer) => (output += chunk.toString()));
