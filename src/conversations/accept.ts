@@ -17,12 +17,12 @@ import {
 import type { Accepted, AcceptOptions } from './accepted.ts';
 import type { Announce, ReceiversOf } from './announce.ts';
 import { conversationModels, type StoredConversation } from './conversation.ts';
-import { acceptStatement, isAnnounced, type NewTurn } from './new-turn.ts';
+import { acceptStatement, mayAnnounce, type NewTurn } from './new-turn.ts';
 import type { ResolveDuplicate } from './resolve-duplicate.ts';
 
 /** How long an accept whose outcome is unknown is looked for before the caller is told 500. */
 const ACCEPT_DEADLINE_MS = 5_000;
-const LOOK_AGAIN_MS = 50;
+const RETRY_AFTER_MS = 50;
 
 type Upsert = Pick<AcceptOptions, 'readBack'> & { turn: NewTurn; receiversOf: ReceiversOf };
 type Upserted = { conversationId: string | null; head: boolean } | null;
@@ -79,7 +79,7 @@ export const createAccept = ({ connection, resolveDuplicate, announce }: Depende
     const known = turn.reservation === 'known' ? await read() : null;
     const upserted = known ? null : await upsert({ turn, receiversOf, readBack: options.readBack });
     if (upserted) {
-      const announced = isAnnounced(receiversOf);
+      const announced = mayAnnounce(receiversOf);
       return { kind: 'accepted', ...upserted, turnId: turn.turnId, resumed: false, announced };
     }
     const conversation = known ?? (await read());
@@ -99,7 +99,7 @@ export const createAccept = ({ connection, resolveDuplicate, announce }: Depende
         if (refused && !outcomeUnknown) throw unavailable(cause);
         if (!isConnectionFailure(cause)) throw cause;
         outcomeUnknown = true;
-        await sleep(LOOK_AGAIN_MS);
+        await sleep(RETRY_AFTER_MS);
       }
       if (performance.now() > deadline) throw new ApiError('internal_error');
     }

@@ -19,7 +19,7 @@ type Dependencies = {
   wakeDeliveries: (conversationKey: string) => void;
 };
 
-const NOBODY: ReceiversOf = () => [];
+const NO_RECEIVERS: ReceiversOf = () => [];
 
 /**
  * Every write that may announce an event runs through this function. It tells the write who listens (nobody, for a
@@ -32,7 +32,7 @@ export const createAnnounce =
     { _id: key, assistantId, channel }: Pick<StoredConversation, '_id' | 'assistantId' | 'channel'>,
     write: (receiversOf: ReceiversOf) => Promise<Result>,
   ): Promise<Result> => {
-    const result = await write(channel === 'playground' ? NOBODY : await receivers(assistantId));
+    const result = await write(channel === 'playground' ? NO_RECEIVERS : await receivers(assistantId));
     if (result && 'announced' in result && result.announced === true) wakeDeliveries(key);
     return result;
   };

@@ -4,7 +4,7 @@ import { collectionOf, createReader } from '../platform/mongo.ts';
 import {
   conversationModels,
   type FindDelivered,
-  MAX_WAITING,
+  MAX_PENDING,
   PAGE_SIZE,
   type RecentTurn,
   RESUMABLE_FOR_MS,
@@ -16,7 +16,7 @@ import { hasFullPage, type MessagePages, type StoredPages } from './message-page
  * Finished turns that a conversation keeps in any case. A turn whose messages are not stored as a page yet can only be found
  * here: those of a page that is not full, and as many as can be pending.
  */
-const RECENT_MIN = PAGE_SIZE + MAX_WAITING;
+const RECENT_MIN = PAGE_SIZE + MAX_PENDING;
 /** The most it keeps after a compaction. With those that end before the next one they are 200 in all. */
 const RECENT_MAX = 200 - RECENT_MIN;
 
@@ -37,16 +37,16 @@ export const pushFinished = (finished: RecentTurn[], compaction: Compaction | nu
  * How many finished turns stay: the last ones, plus failed and undelivered ones of 10 minutes. `falling`: the oldest ones,
  * which are not among the last ones once there are `count`.
  */
-const countRecent = (
-  { falling, count }: { falling: RecentTurn[]; count: number },
+const countKept = (
+  { candidates, count }: { candidates: RecentTurn[]; count: number },
   isDelivered: (turnId: string) => boolean,
   now: number,
 ): number => {
-  const kept = falling.findIndex(
+  const firstKept = candidates.findIndex(
     ({ turnId, outcome, finishedAt, async }) =>
       now - finishedAt.getTime() < RESUMABLE_FOR_MS && (outcome === 'failed' || (!async && !isDelivered(turnId))),
   );
-  return kept === -1 ? RECENT_MIN : Math.min(RECENT_MAX, count - kept);
+  return firstKept === -1 ? RECENT_MIN : Math.min(RECENT_MAX, count - firstKept);
 };
 
 type Read = Pick<StoredConversation, '_id' | 'conversationId' | 'seq' | 'storedTo'> &
@@ -72,12 +72,12 @@ export const createCompact = (dependencies: {
     const now = texts && recent ? { conversationId, seq, texts, recent } : await readForCompaction(key);
     if (now?.conversationId !== conversationId || now.seq !== seq) return 'changed';
     const count = now.recent.length + ending;
-    const falling = now.recent.slice(0, Math.max(0, count - RECENT_MIN));
+    const candidates = now.recent.slice(0, Math.max(0, count - RECENT_MIN));
     const [stored, delivered] = await Promise.all([
       pages.storeFullPages(now),
-      findDelivered(falling.map(({ turnId }) => ({ key, turnId }))),
+      findDelivered(candidates.map(({ turnId }) => ({ key, turnId }))),
     ]);
-    return { ...stored, keepRecent: countRecent({ falling, count }, (turnId) => delivered.has(turnId), serverNow()) };
+    return { ...stored, keepRecent: countKept({ candidates, count }, (turnId) => delivered.has(turnId), serverNow()) };
   };
 };
 

@@ -13,7 +13,7 @@ export const ROLES = ['user', 'assistant', 'operator', 'system'] as const;
 export type Role = (typeof ROLES)[number];
 
 /** At most so many turns of a session are unanswered, the one being answered included (docs/contract.md, Order of turns). */
-export const MAX_WAITING = 20;
+export const MAX_PENDING = 20;
 /** A failed or undelivered turn can be resumed for so long (docs/contract.md, Retry is safe). */
 export const RESUMABLE_FOR_MS = TIMING.resumableForMs;
 
@@ -39,7 +39,7 @@ export const PAGE_SIZE = 8;
 export type StoredPage = { _id: string; conversationId: string; entries: Entry[] };
 
 /** An accepted turn that has no answer yet. The head of `waiting` is the one being answered. */
-export type WaitingTurn = {
+export type PendingTurn = {
   turnId: string;
   messageId: string;
   message: string;
@@ -116,7 +116,7 @@ export type StoredConversation = {
   /** Numbers up to this one stand in `messages`; those after it in `texts`. Not there in what 0.1 stored before it had it. */
   storedTo?: number;
   headSince: Date;
-  waiting: WaitingTurn[];
+  waiting: PendingTurn[];
   recent: RecentTurn[];
   /** Messages by seq, not yet taken over into `messages`: those of a page that is not full, or has filled just now. */
   texts: Record<string, Message[]>;

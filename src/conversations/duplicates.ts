@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto';
 import {
-  MAX_WAITING,
+  MAX_PENDING,
   type RecentTurn,
   RESUMABLE_FOR_MS,
   type StoredConversation,
-  type WaitingTurn,
+  type PendingTurn,
 } from './conversation.ts';
 
 /** How the exact text of a message is recognised within its session (docs/contract.md, Retry is safe). */
@@ -26,8 +26,8 @@ export type DedupeQuery = {
  * whose answer was lost. All but `new` and `resume` accept nothing.
  */
 export type Decision =
-  | { kind: 'own'; turn: WaitingTurn }
-  | { kind: 'join'; turn: WaitingTurn }
+  | { kind: 'own'; turn: PendingTurn }
+  | { kind: 'join'; turn: PendingTurn }
   | { kind: 'replay'; turn: RecentTurn }
   | { kind: 'resume'; turn: RecentTurn }
   | { kind: 'busy' }
@@ -35,14 +35,14 @@ export type Decision =
 
 type KnownTurns = Pick<StoredConversation, 'seq' | 'waiting' | 'recent'>;
 
-const endOf = ({ seq, replySeq }: RecentTurn): number => Math.max(seq, replySeq ?? 0);
+const lastSeqOf = ({ seq, replySeq }: RecentTurn): number => Math.max(seq, replySeq ?? 0);
 
 /** Nothing came after it: no turn, waiting or answered, and no operator's or system message. */
 const isLatest = (turn: RecentTurn, { seq, waiting, recent }: KnownTurns): boolean =>
-  waiting.length === 0 && recent.at(-1)?.turnId === turn.turnId && seq === endOf(turn);
+  waiting.length === 0 && recent.at(-1)?.turnId === turn.turnId && seq === lastSeqOf(turn);
 
-const resumeOr = (turn: RecentTurn, conversation: KnownTurns): Decision =>
-  conversation.waiting.length >= MAX_WAITING ? { kind: 'busy' } : { kind: 'resume', turn };
+const resumeOrBusy = (turn: RecentTurn, conversation: KnownTurns): Decision =>
+  conversation.waiting.length >= MAX_PENDING ? { kind: 'busy' } : { kind: 'resume', turn };
 
 /**
  * The decision table, in its order (docs/contract.md, Retry is safe). `isDelivered` = some caller is recorded to have got
@@ -58,7 +58,7 @@ export const decide = (
   if (ownWaiting) return { kind: query.reserved ? 'join' : 'own', turn: ownWaiting };
   const ownRecent = conversation.recent.find((turn) => turn.turnId === turnId);
   if (ownRecent)
-    return ownRecent.outcome === 'failed' ? resumeOr(ownRecent, conversation) : { kind: 'replay', turn: ownRecent };
+    return ownRecent.outcome === 'failed' ? resumeOrBusy(ownRecent, conversation) : { kind: 'replay', turn: ownRecent };
 
   if (dedupeKey !== null) {
     const inFlight = conversation.waiting.find((turn) => turn.dedupeKey === dedupeKey);
@@ -67,11 +67,11 @@ export const decide = (
     if (known) {
       // Written by another machine's clock, which may be ahead.
       const age = Math.max(0, now - known.finishedAt.getTime());
-      if (age <= RESUMABLE_FOR_MS && known.outcome === 'failed') return resumeOr(known, conversation);
+      if (age <= RESUMABLE_FOR_MS && known.outcome === 'failed') return resumeOrBusy(known, conversation);
       if (age <= RESUMABLE_FOR_MS && !known.async && !isDelivered(known.turnId)) return { kind: 'replay', turn: known };
       if (known.outcome === 'answered' && age < query.windowMs && isLatest(known, conversation))
         return { kind: 'replay', turn: known };
     }
   }
-  return conversation.waiting.length >= MAX_WAITING ? { kind: 'busy' } : { kind: 'new' };
+  return conversation.waiting.length >= MAX_PENDING ? { kind: 'busy' } : { kind: 'new' };
 };

@@ -26,7 +26,7 @@ export const historyCursor = createCursor(HistoryPosition);
 export type HistoryPage = { messages: NumberedMessage[]; hasMore: boolean; next: HistoryPosition | null };
 
 /** Messages still waiting for their answer stand last and have no number; a resumed one has kept its own. */
-const waitingMessages = ({ waiting }: Pick<StoredConversation, 'waiting'>): NumberedMessage[] =>
+const pendingMessages = ({ waiting }: Pick<StoredConversation, 'waiting'>): NumberedMessage[] =>
   waiting
     .filter((turn) => turn.seq === undefined)
     .map(({ turnId, messageId, message, language, acceptedAt }) => ({
@@ -143,7 +143,7 @@ export const createHistory = (connection: Connection) => {
         .flatMap(([seq, messages]) => messages.map((message, index) => ({ seq, index, message })))
         .filter(({ seq }) => seq <= last)
         .filter(({ seq, index }) => seq > from.seq || (seq === from.seq && index > from.index));
-      const waiting = finalOnly ? [] : waitingMessages(conversation);
+      const waiting = finalOnly ? [] : pendingMessages(conversation);
       const seen = waiting.findIndex(({ messageId }) => messageId === from.waitingAfter);
       const unseen = waiting.slice(seen + 1);
 

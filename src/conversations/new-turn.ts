@@ -1,6 +1,6 @@
 import { truncateContent } from '../webhooks/event.ts';
 import type { UpdateStatement } from '../platform/mongo.ts';
-import { type ChannelName, MAX_WAITING, initialState, type OutboxEvent, type WaitingTurn } from './conversation.ts';
+import { type ChannelName, MAX_PENDING, initialState, type OutboxEvent, type PendingTurn } from './conversation.ts';
 import { newOutboxEvent, type ReceiversOf } from './announce.ts';
 
 export type NewTurn = {
@@ -25,7 +25,7 @@ export type NewTurn = {
 };
 
 /** The turn as a pending one. */
-export const toWaiting = (turn: NewTurn): WaitingTurn => ({
+export const toPending = (turn: NewTurn): PendingTurn => ({
   turnId: turn.turnId,
   messageId: turn.messageId,
   message: turn.message,
@@ -37,7 +37,10 @@ export const toWaiting = (turn: NewTurn): WaitingTurn => ({
   ...(turn.async && { async: true }),
 });
 
-export const received = ({ message, language, acceptedAt }: NewTurn, receiversOf: ReceiversOf): OutboxEvent | null =>
+export const newReceivedEvent = (
+  { message, language, acceptedAt }: NewTurn,
+  receiversOf: ReceiversOf,
+): OutboxEvent | null =>
   newOutboxEvent(
     { event: 'message.received', payload: { role: 'user', content: truncateContent(message), language } },
     receiversOf,
@@ -65,25 +68,25 @@ const initialConversation = (turn: NewTurn, receiversOf: ReceiversOf) => {
 };
 
 /** Not pending already, by id or by content, and fewer than 20 are. Plain operators only: it is an upsert's filter. */
-export const untouchedBy = ({ turnId, dedupeKey }: NewTurn) => ({
+export const notPendingFilter = ({ turnId, dedupeKey }: NewTurn) => ({
   'waiting.turnId': { $ne: turnId },
   ...(dedupeKey !== null && { 'waiting.dedupeKey': { $ne: dedupeKey } }),
-  [`waiting.${MAX_WAITING - 1}`]: { $exists: false },
+  [`waiting.${MAX_PENDING - 1}`]: { $exists: false },
 });
 
 /** Adds the turn to the pending ones and its event to the outbox, in one write. */
-export const pushTurn = (waiting: WaitingTurn, announcement: OutboxEvent | null) => ({
+export const pushTurn = (waiting: PendingTurn, announcement: OutboxEvent | null) => ({
   $push: { waiting, ...(announcement && { outbox: announcement }) },
   $currentDate: { updatedAt: true },
 });
 
 /** The turn accepted in one upsert; what its filter refuses is told by a duplicate key (docs/design.md, Accept). */
 export const acceptStatement = (turn: NewTurn, receiversOf: ReceiversOf): UpdateStatement => {
-  const { $push, $currentDate } = pushTurn(toWaiting(turn), received(turn, receiversOf));
+  const { $push, $currentDate } = pushTurn(toPending(turn), newReceivedEvent(turn, receiversOf));
   return {
     q: {
       _id: turn.key,
-      ...untouchedBy(turn),
+      ...notPendingFilter(turn),
       'recent.turnId': { $ne: turn.turnId },
       ...(turn.dedupeKey !== null && { 'recent.dedupeKey': { $ne: turn.dedupeKey } }),
       status: { $ne: 'resolved' },
@@ -94,5 +97,5 @@ export const acceptStatement = (turn: NewTurn, receiversOf: ReceiversOf): Update
 };
 
 /** Whether an accepted turn may have put an event into the outbox: whoever did not write it cannot know which. */
-export const isAnnounced = (receiversOf: ReceiversOf): boolean =>
+export const mayAnnounce = (receiversOf: ReceiversOf): boolean =>
   receiversOf('message.received').length > 0 || receiversOf('conversation.created').length > 0;

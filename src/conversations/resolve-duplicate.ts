@@ -6,7 +6,7 @@ import type { ReceiversOf } from './announce.ts';
 import { type FindDelivered, type RecentTurn, REOPENED, type StoredConversation } from './conversation.ts';
 import { type Decision, decide } from './duplicates.ts';
 import type { History } from './history.ts';
-import { isAnnounced, type NewTurn, pushTurn, received, toWaiting, untouchedBy } from './new-turn.ts';
+import { mayAnnounce, type NewTurn, pushTurn, newReceivedEvent, toPending, notPendingFilter } from './new-turn.ts';
 
 type Dependencies = { connection: Connection; findDelivered: FindDelivered; history: History };
 type Options = AcceptOptions & { receiversOf: ReceiversOf };
@@ -32,28 +32,33 @@ export const createResolveDuplicate = ({ connection, findDelivered, history }: D
     );
   };
 
-  const asRead = ({ _id, conversationId, seq, status }: StoredConversation) => ({ _id, conversationId, seq, status });
-  const reopening = ({ status }: StoredConversation) => (status === 'resolved' ? REOPENED : {});
+  const unchangedFilter = ({ _id, conversationId, seq, status }: StoredConversation) => ({
+    _id,
+    conversationId,
+    seq,
+    status,
+  });
+  const reopenedFields = ({ status }: StoredConversation) => (status === 'resolved' ? REOPENED : {});
 
   const pushNew = (conversation: StoredConversation, turn: NewTurn, receiversOf: ReceiversOf): Promise<boolean> => {
-    const { $push, $currentDate } = pushTurn(toWaiting(turn), received(turn, receiversOf));
+    const { $push, $currentDate } = pushTurn(toPending(turn), newReceivedEvent(turn, receiversOf));
     return compareAndSet(
-      { ...asRead(conversation), ...untouchedBy(turn), 'recent.turnId': { $ne: turn.turnId } },
+      { ...unchangedFilter(conversation), ...notPendingFilter(turn), 'recent.turnId': { $ne: turn.turnId } },
       {
         $push,
-        $set: { language: turn.language, ...reopening(conversation) },
+        $set: { language: turn.language, ...reopenedFields(conversation) },
         $currentDate,
       },
     );
   };
 
   /** Back at the end of the line under its old id, announcing nothing new; its visitor message keeps its seq. */
-  const pushAgain = (conversation: StoredConversation, failed: RecentTurn, turn: NewTurn): Promise<boolean> => {
-    const waiting = { ...toWaiting(turn), turnId: failed.turnId, messageId: failed.messageId, seq: failed.seq };
+  const pushResumed = (conversation: StoredConversation, failed: RecentTurn, turn: NewTurn): Promise<boolean> => {
+    const waiting = { ...toPending(turn), turnId: failed.turnId, messageId: failed.messageId, seq: failed.seq };
     return compareAndSet(
       {
-        ...asRead(conversation),
-        ...untouchedBy({ ...turn, turnId: failed.turnId }),
+        ...unchangedFilter(conversation),
+        ...notPendingFilter({ ...turn, turnId: failed.turnId }),
         // Read as failed in `recent`, or, long after, in `messages` alone.
         ...(conversation.recent.includes(failed)
           ? { recent: { $elemMatch: { turnId: failed.turnId, outcome: 'failed' } } }
@@ -62,7 +67,7 @@ export const createResolveDuplicate = ({ connection, findDelivered, history }: D
       {
         $push: { waiting },
         $pull: { recent: { turnId: failed.turnId } },
-        $set: { headSince: turn.acceptedAt, ...reopening(conversation) },
+        $set: { headSince: turn.acceptedAt, ...reopenedFields(conversation) },
         $currentDate: { updatedAt: true },
       },
     );
@@ -96,7 +101,7 @@ export const createResolveDuplicate = ({ connection, findDelivered, history }: D
           turnId: turn.turnId,
           head: waiting[0]?.turnId === turn.turnId,
           resumed: false,
-          announced: isAnnounced(options.receiversOf),
+          announced: mayAnnounce(options.receiversOf),
         };
       case 'join':
         options.watch(decision.turn.turnId);
@@ -106,14 +111,14 @@ export const createResolveDuplicate = ({ connection, findDelivered, history }: D
       case 'resume': {
         const { turnId } = decision.turn;
         options.watch(turnId);
-        return (await pushAgain(conversation, decision.turn, turn))
+        return (await pushResumed(conversation, decision.turn, turn))
           ? { kind: 'accepted', conversationId, turnId, head: waiting.length === 0, resumed: true, announced: false }
           : null;
       }
       case 'new': {
         if (!(await pushNew(conversation, turn, options.receiversOf))) return null;
         const head = waiting.length === 0;
-        const announced = isAnnounced(options.receiversOf);
+        const announced = mayAnnounce(options.receiversOf);
         return { kind: 'accepted', conversationId, turnId: turn.turnId, head, resumed: false, announced };
       }
     }

@@ -36,7 +36,7 @@ const FOR_ANSWER = {
 } as const;
 
 export type FoundTurn =
-  | { state: 'waiting'; conversation: StoredConversation; head: boolean }
+  | { state: 'pending'; conversation: StoredConversation; head: boolean }
   | { state: 'finished'; conversation: StoredConversation; turn: RecentTurn };
 
 export type ConversationList = { conversations: StoredConversation[]; next: { at: Date; id: string } | null };
@@ -67,14 +67,14 @@ export const createConversationStore = (dependencies: Dependencies) => {
   const announceTurn = createAnnounce({ receivers: (id) => beforeWriting(receivers(id)), wakeDeliveries });
 
   /** Whoever has a key of the assistant: the playground's conversations are none of theirs (docs/contract.md, Ways in). */
-  const ofCaller = (assistantId: string | undefined): mongo.Filter<StoredConversation> =>
+  const visibleTo = (assistantId: string | undefined): mongo.Filter<StoredConversation> =>
     assistantId === undefined ? {} : { assistantId, channel: { $ne: 'playground' } };
 
   /** By the id's own prefix: a range on `_id`, then the exact match. Malformed and unknown ids look the same. */
   const findById = async (conversationId: string, assistantId?: string): Promise<StoredConversation | null> => {
     if (!isUuid(conversationId)) return null;
     return conversations.findOne(
-      { _id: prefixRange(conversationId), conversationId, ...ofCaller(assistantId) },
+      { _id: prefixRange(conversationId), conversationId, ...visibleTo(assistantId) },
       { projection: WITHOUT_EVENTS },
     );
   };
@@ -107,11 +107,11 @@ export const createConversationStore = (dependencies: Dependencies) => {
     /** Where a turn is: waiting, finished, or (null) nowhere, as after an erasure. */
     findTurn: async (turnId: string, assistantId?: string): Promise<FoundTurn | null> => {
       const candidates = await conversations
-        .find({ _id: prefixRange(turnId), ...ofCaller(assistantId) }, { projection: WITHOUT_EVENTS })
+        .find({ _id: prefixRange(turnId), ...visibleTo(assistantId) }, { projection: WITHOUT_EVENTS })
         .toArray();
       for (const conversation of candidates) {
         const index = conversation.waiting.findIndex((turn) => turn.turnId === turnId);
-        if (index !== -1) return { state: 'waiting', conversation, head: index === 0 };
+        if (index !== -1) return { state: 'pending', conversation, head: index === 0 };
         const recent = conversation.recent.find((turn) => turn.turnId === turnId);
         const turn = recent ?? (await history.findFinishedTurn(conversation, turnId));
         if (turn) return { state: 'finished', conversation, turn };

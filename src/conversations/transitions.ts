@@ -22,7 +22,7 @@ type Change = { set?: Record<string, unknown>; message?: Message; event?: Conver
 type Changed = { conversation: StoredConversation; announced: boolean };
 
 /** `assistantId`: only if it is this assistant's. */
-type Where = { conversationId: string; assistantId?: string };
+type ConversationRef = { conversationId: string; assistantId?: string };
 
 /**
  * What people do to a conversation (docs/contract.md, States). Each is one compare-and-set on the conversation as read; a
@@ -74,7 +74,7 @@ export const createTransitions = (dependencies: {
   };
 
   const apply = async (
-    { conversationId, assistantId }: Where,
+    { conversationId, assistantId }: ConversationRef,
     changeOf: (conversation: StoredConversation) => Change | null,
   ): Promise<Changed> => {
     for (let tries = 0; tries < MAX_TRIES; tries += 1) {
@@ -93,7 +93,7 @@ export const createTransitions = (dependencies: {
 
   return {
     /** First reason kept; a given lead score replaces the stored one. From `resolved` it opens the conversation again. */
-    escalate: (where: Where, input: { reason?: string; leadScore?: number }) =>
+    escalate: (where: ConversationRef, input: { reason?: string; leadScore?: number }) =>
       apply(where, (read) => {
         if (read.status === 'escalated') {
           return input.leadScore === undefined || input.leadScore === read.leadScore
@@ -113,7 +113,7 @@ export const createTransitions = (dependencies: {
         };
       }),
 
-    handBack: (where: Where) =>
+    handBack: (where: ConversationRef) =>
       apply(where, (read) => {
         if (read.status === 'open') return null;
         if (read.status === 'resolved')
@@ -121,7 +121,7 @@ export const createTransitions = (dependencies: {
         return { set: REOPENED, message: handBackMessage(serverDate()) };
       }),
 
-    resolve: (where: Where, operatorId: string) =>
+    resolve: (where: ConversationRef, operatorId: string) =>
       apply(where, (read) =>
         read.status === 'resolved'
           ? null
@@ -131,9 +131,9 @@ export const createTransitions = (dependencies: {
             },
       ),
 
-    reopen: (where: Where) => apply(where, (read) => (read.status === 'resolved' ? { set: REOPENED } : null)),
+    reopen: (where: ConversationRef) => apply(where, (read) => (read.status === 'resolved' ? { set: REOPENED } : null)),
 
-    addTag: (where: Where, { tag, color }: { tag: string; color: string | null }) =>
+    addTag: (where: ConversationRef, { tag, color }: { tag: string; color: string | null }) =>
       apply(where, (read) => {
         const known = read.tags.find((one) => one.tag === tag);
         if (known && known.color === color) return null;
@@ -146,13 +146,13 @@ export const createTransitions = (dependencies: {
         };
       }),
 
-    removeTag: (where: Where, tag: string) =>
+    removeTag: (where: ConversationRef, tag: string) =>
       apply(where, (read) =>
         read.tags.some((one) => one.tag === tag) ? { set: { tags: read.tags.filter((one) => one.tag !== tag) } } : null,
       ),
 
     /** A person writes to the visitor; the state stays as it is. */
-    replyAsOperator: async (where: Where, content: string) => {
+    replyAsOperator: async (where: ConversationRef, content: string) => {
       const message: Message = {
         messageId: newId(),
         turnId: null,

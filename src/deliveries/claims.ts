@@ -19,7 +19,7 @@ import {
   type Exchange,
   type FinalOutcome,
   type ErrorKind,
-  leaving,
+  stateBefore,
   type StoredDelivery,
 } from './delivery.ts';
 import type { EventKind } from '../webhooks/event.ts';
@@ -89,8 +89,8 @@ export const createClaims = ({ connection, worker, retentionDays }: Recording) =
       return null;
     });
     const errors = new Map(reply?.writeErrors?.map((error) => [error.index, error]));
-    const unsure = records.filter((_, index) => reply === null || errors.has(index)).map(({ _id }) => _id);
-    const rows = unsure.length > 0 ? await deliveries.find({ _id: { $in: unsure } }).toArray() : [];
+    const unconfirmed = records.filter((_, index) => reply === null || errors.has(index)).map(({ _id }) => _id);
+    const rows = unconfirmed.length > 0 ? await deliveries.find({ _id: { $in: unconfirmed } }).toArray() : [];
     const found = new Map(rows.map((row) => [row._id, row]));
     return records.map(({ _id, token }, index): ClaimResult | ItemFailure => {
       const known = found.get(_id) ?? null;
@@ -115,7 +115,7 @@ export const createClaims = ({ connection, worker, retentionDays }: Recording) =
         COLLECTION,
         items.map(({ deliveryId, token, exchange }) => ({
           q: { _id: deliveryId },
-          u: setWhere({ token, ...leaving('record') }, { ...exchange, endedAt: serverDate() }),
+          u: setWhere({ token, ...stateBefore('record') }, { ...exchange, endedAt: serverDate() }),
         })),
       );
       const failed = new Map(writeErrors.map((error) => [error.index, toItemFailure(error)]));
@@ -151,7 +151,7 @@ export const createClaims = ({ connection, worker, retentionDays }: Recording) =
      * False: a sweep or an erasure has ended it.
      */
     release: async (deliveryId: string, token: string, { queued }: { queued: boolean }): Promise<boolean> => {
-      const own = { _id: deliveryId, token, ...leaving('release') };
+      const own = { _id: deliveryId, token, ...stateBefore('release') };
       if (!queued) return (await deliveries.deleteOne(own, { writeConcern: DURABLE })).deletedCount === 1;
       const change = { $set: { outcome: 'queued' as const, token: null, worker: null } };
       return (await deliveries.updateOne(own, change, { writeConcern: DURABLE })).matchedCount === 1;
@@ -161,7 +161,7 @@ export const createClaims = ({ connection, worker, retentionDays }: Recording) =
     endLostClaims: async (olderThanMs: number): Promise<number> => {
       const lost = await deliveries
         .find({
-          ...leaving('endLost'),
+          ...stateBefore('endLost'),
           $expr: { $lt: [{ $toDate: '$claimedAt' }, { $subtract: ['$$NOW', olderThanMs] }] },
         })
         .project<{ _id: string; token: string }>({ token: 1 })
@@ -173,7 +173,7 @@ export const createClaims = ({ connection, worker, retentionDays }: Recording) =
         connection,
         COLLECTION,
         lost.map(({ _id, token }) => ({
-          q: { _id, token, ...leaving('endLost') },
+          q: { _id, token, ...stateBefore('endLost') },
           u: { $set: { ...end, endedAt: serverDate() } },
         })),
       );

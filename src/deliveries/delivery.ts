@@ -27,7 +27,7 @@ type Step = { by: string; from: Outcome | null; to: readonly (Outcome | null)[] 
 /** Every step there is. `null` = no record: the event stands in its outbox. */
 export const STEPS = {
   claim: { by: 'the delivery worker that is about to send', from: null, to: ['sending'] },
-  endUnsendable: {
+  endUndeliverable: {
     by: 'whoever handles the stream: expired, backlog, removed, disabled',
     from: null,
     to: ['not_sent'],
@@ -51,7 +51,7 @@ type MovingStep = {
 }[keyof typeof STEPS];
 
 /** The part of a write's filter that lets a step only leave the state it may leave. */
-export const leaving = (step: MovingStep): { outcome: Outcome } => ({ outcome: STEPS[step].from });
+export const stateBefore = (step: MovingStep): { outcome: Outcome } => ({ outcome: STEPS[step].from });
 
 export const isFinal = (outcome: Outcome): outcome is FinalOutcome => outcome !== 'queued' && outcome !== 'sending';
 

@@ -7,8 +7,8 @@ import { type Pull, pullStatements } from './pull.ts';
 
 /** Enough to find the next event, so that a long stream is not read whole after each of its events. */
 const LOOK_AHEAD = 2;
-const NEXT = { ...OUTBOX_FIELDS, outbox: { $slice: LOOK_AHEAD } };
-const STUBS = Object.fromEntries(
+const NEXT_FIELDS = { ...OUTBOX_FIELDS, outbox: { $slice: LOOK_AHEAD } };
+const STUB_FIELDS = Object.fromEntries(
   [
     'conversationId',
     ...['opening', 'outbox'].flatMap((at) => ['eventId', 'at', 'endpoints'].map((name) => `${at}.${name}`)),
@@ -17,7 +17,7 @@ const STUBS = Object.fromEntries(
 
 export type FindStale = {
   olderThanMs: number;
-  leaveOut: string[];
+  exclude: string[];
   limit: number;
   /** Heads older than this are found whatever is left out, and so are streams over the bound. */
   expiredMs?: number;
@@ -29,7 +29,7 @@ export const createOutboxStore = (connection: Connection) => {
 
   /** Batched. Null: the conversation is gone. */
   const read: (key: string) => Promise<Outbox | null> = createReader(conversations, OUTBOX_FIELDS);
-  const readNext: typeof read = createReader(conversations, NEXT);
+  const readNext: typeof read = createReader(conversations, NEXT_FIELDS);
 
   const pull = createStoreBatcher<Pull, Outbox | null>(async (items) => {
     await updateMany(connection, 'conversations', items.flatMap(pullStatements));
@@ -70,12 +70,12 @@ export const createOutboxStore = (connection: Connection) => {
      * Conversations with a pending event older than `olderThanMs` by the server's clock, oldest first. `leaveOut`:
      * endpoints whose streams are suspended; a conversation with events for no other endpoint is not found.
      */
-    findStale: async ({ olderThanMs, leaveOut, limit, expiredMs }: FindStale): Promise<StaleOutbox[]> => {
+    findStale: async ({ olderThanMs, exclude, limit, expiredMs }: FindStale): Promise<StaleOutbox[]> => {
       const now = serverNow();
       const older = (ms: number) => ({ $lt: new Date(now - ms) });
-      const others = { $elemMatch: { $nin: leaveOut } };
+      const others = { $elemMatch: { $nin: exclude } };
       const due = <Condition>(wanted: Condition, ...anyway: Condition[]): { $or?: Condition[] } =>
-        leaveOut.length === 0 ? {} : { $or: [wanted, ...anyway] };
+        exclude.length === 0 ? {} : { $or: [wanted, ...anyway] };
       const expired = (path: string) => (expiredMs === undefined ? [] : [{ [path]: older(expiredMs) }]);
       const [openings, outboxes] = await Promise.all([
         conversations
@@ -85,7 +85,7 @@ export const createOutboxStore = (connection: Connection) => {
               'opening.at': older(olderThanMs),
               ...due<object>({ 'opening.endpoints': others }, ...expired('opening.at')),
             },
-            { projection: STUBS },
+            { projection: STUB_FIELDS },
           )
           .hint('openings')
           .limit(limit)
@@ -101,7 +101,7 @@ export const createOutboxStore = (connection: Connection) => {
                 ...expired('outbox.0.at'),
               ),
             },
-            { projection: STUBS },
+            { projection: STUB_FIELDS },
           )
           .hint('outbox_heads')
           .limit(limit)

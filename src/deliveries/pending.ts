@@ -15,10 +15,10 @@ export const createPending = (connection: Connection) => {
       { assistantId, conversationId }: { assistantId: string; conversationId?: string | undefined },
       limit: number,
     ): Promise<Outbox[]> => {
-      const whose = { assistantId, ...(conversationId !== undefined && { conversationId }) };
+      const owner = { assistantId, ...(conversationId !== undefined && { conversationId }) };
       const findHaving = (having: object, hint: string) =>
         conversations
-          .find({ ...whose, ...having }, { projection: OUTBOX_FIELDS, ...timeLimit(LIST_WITHIN_MS) })
+          .find({ ...owner, ...having }, { projection: OUTBOX_FIELDS, ...timeLimit(LIST_WITHIN_MS) })
           .hint(hint)
           .limit(limit)
           .toArray();

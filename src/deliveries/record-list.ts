@@ -30,7 +30,7 @@ export const deliveryCursor = createTimeCursor(/^[\w:.-]{1,200}$/);
 export const sizeOf = ({ limit = LIST_DEFAULT }: DeliveryFilter): number => Math.min(Math.max(1, limit), LIST_MAX);
 
 /** A cursor's time bounds the index; what shares that very time is told apart by the id. */
-const lateBound = (to: Date | undefined, after: { at: Date } | null) =>
+const upperBound = (to: Date | undefined, after: { at: Date } | null) =>
   after && (!to || after.at < to) ? { $lte: after.at } : to && { $lt: to };
 
 /** What is under way is few, wherever it is; no other index would find them without reading all that is not. */
@@ -54,7 +54,7 @@ const queryOf = (filter: DeliveryFilter): Record<string, unknown> => {
     ...Object.fromEntries(exact),
     ...(status !== undefined && { outcome: 'rejected' }),
     ...(eventId !== undefined && { _id: { $gte: eventId, $lt: `${eventId};` } }),
-    ...((from || to || after) && { createdAt: { ...(from && { $gte: from }), ...lateBound(to, after) } }),
+    ...((from || to || after) && { createdAt: { ...(from && { $gte: from }), ...upperBound(to, after) } }),
     ...(after && {
       $or: [{ createdAt: { $lt: after.at } }, { createdAt: after.at, _id: { $lt: after.id } }],
     }),
@@ -62,8 +62,8 @@ const queryOf = (filter: DeliveryFilter): Record<string, unknown> => {
 };
 
 /** MongoDB merges so many stretches of an index in their order; of more it would sort all there is. */
-const STRETCHES_MAX = 200;
-const ENDPOINTS_AT_ONCE = Math.floor(STRETCHES_MAX / EVENT_KINDS.length);
+const INDEX_RANGES_MAX = 200;
+const ENDPOINTS_AT_ONCE = Math.floor(INDEX_RANGES_MAX / EVENT_KINDS.length);
 
 const newestFirst = (a: StoredDelivery, b: StoredDelivery): number =>
   b.createdAt.getTime() - a.createdAt.getTime() || (a._id < b._id ? 1 : -1);

@@ -6,7 +6,7 @@ import {
   deliveryModel,
   type ErrorKind,
   type FinalOutcome,
-  leaving,
+  stateBefore,
   type Outcome,
   type StoredDelivery,
 } from './delivery.ts';
@@ -76,7 +76,7 @@ export const createDeliveryStore = (recording: Recording) => {
       const end = (step: 'eraseQueued' | 'eraseSending', outcome: FinalOutcome, hint: string) => {
         const errorKind: ErrorKind = 'erased';
         const change = { $set: { outcome, errorKind, endedAt }, $unset: TEXTS };
-        return deliveries.updateMany({ conversationId, ...leaving(step) }, change, { writeConcern: DURABLE, hint });
+        return deliveries.updateMany({ conversationId, ...stateBefore(step) }, change, { writeConcern: DURABLE, hint });
       };
       await end('eraseQueued', 'not_sent', IN_FLIGHT.queued);
       await end('eraseSending', 'unknown', IN_FLIGHT.sending);

@@ -2,14 +2,14 @@ import type { DeliveryQueue } from './queue.ts';
 import type { DeliveryStore } from './store.ts';
 import type { EndpointStore } from '../webhooks/endpoint-store.ts';
 import { deliveryIdOf } from './delivery.ts';
-import { type OnEnded, createEndUnsendable } from './unsendable.ts';
+import { type OnEnded, createEndUndeliverable } from './undeliverable.ts';
 import { BACKLOG_MAX, endpointsOf, pendingOf, type StaleOutbox } from './outbox.ts';
 import { createBackoff } from './backoff.ts';
 import { serverNow } from '../platform/clock.ts';
 import { TIMING } from '../platform/timing.ts';
 
 const OUTBOXES_PER_SWEEP = 5_000;
-const LOOKS_PER_SWEEP = 3;
+const ROUNDS_PER_SWEEP = 3;
 
 type Dependencies = {
   deliveries: DeliveryStore;
@@ -41,7 +41,7 @@ export const createDeliverySweeps = (dependencies: Dependencies) => {
     onEnded = () => undefined,
     onLost = () => undefined,
   } = dependencies;
-  const endUnsendable = createEndUnsendable({ deliveries, eventMaxAgeMs, onEnded });
+  const endUndeliverable = createEndUndeliverable({ deliveries, eventMaxAgeMs, onEnded });
   const backoff = createBackoff();
 
   const claims = async (): Promise<void> => {
@@ -52,13 +52,13 @@ export const createDeliverySweeps = (dependencies: Dependencies) => {
   };
 
   /** Heads of streams that nobody is sending. One that has ended but was not removed counts, so that it will be. */
-  const findIdle = async (outboxes: StaleOutbox[], leaveOut: Set<string>): Promise<Head[]> => {
+  const findIdle = async (outboxes: StaleOutbox[], excluded: Set<string>): Promise<Head[]> => {
     const now = serverNow();
     const heads = outboxes.flatMap((outbox) =>
       endpointsOf(outbox).flatMap((endpointId): Head[] => {
         const [event] = pendingOf(outbox, endpointId);
         const age = event ? now - event.at.getTime() : 0;
-        if (!event || age < TIMING.eventStaleMs || (leaveOut.has(endpointId) && age < eventMaxAgeMs)) return [];
+        if (!event || age < TIMING.eventStaleMs || (excluded.has(endpointId) && age < eventMaxAgeMs)) return [];
         return [{ key: outbox._id, endpointId, deliveryId: deliveryIdOf(event.eventId, endpointId) }];
       }),
     );
@@ -75,16 +75,16 @@ export const createDeliverySweeps = (dependencies: Dependencies) => {
     );
     for (const { key, endpointId } of over) {
       const outbox = await deliveries.outbox.read(key);
-      if (outbox) await endUnsendable({ outbox, endpoint: await endpoints.readForSending(endpointId) }, endpointId);
+      if (outbox) await endUndeliverable({ outbox, endpoint: await endpoints.readForSending(endpointId) }, endpointId);
     }
   };
 
   const streams = async (): Promise<void> => {
-    const leaveOut = new Set([...(await endpoints.listPausedIds()), ...suspended(), ...backoff.suspended()]);
-    for (let look = 0; look < LOOKS_PER_SWEEP; look += 1) {
+    const excluded = new Set([...(await endpoints.listPausedIds()), ...suspended(), ...backoff.suspended()]);
+    for (let round = 0; round < ROUNDS_PER_SWEEP; round += 1) {
       const outboxes = await deliveries.outbox.findStale({
         olderThanMs: TIMING.eventStaleMs,
-        leaveOut: [...leaveOut],
+        exclude: [...excluded],
         limit: outboxesPerSweep,
         // The events of a suspended stream must end once they are too old.
         expiredMs: eventMaxAgeMs,
@@ -94,7 +94,7 @@ export const createDeliverySweeps = (dependencies: Dependencies) => {
       const oldestWaiting = await deliveryQueue.oldestWaitingAt();
       // While older wake-ups still wait in the queue, more of them would not help.
       if (oldestWaiting !== null && serverNow() - oldestWaiting > TIMING.eventStaleMs) return;
-      const idle = await findIdle(outboxes, leaveOut);
+      const idle = await findIdle(outboxes, excluded);
       for (const key of new Set(idle.map((head) => head.key))) deliveryQueue.wake(key);
       const unmoved = [...Map.groupBy(idle, ({ endpointId }) => endpointId)]
         .filter(([endpointId, heads]) =>
@@ -106,7 +106,7 @@ export const createDeliverySweeps = (dependencies: Dependencies) => {
         .map(([endpointId]) => endpointId);
       // The sweep was full of streams that do not move. Another look leaves them out and finds those behind them.
       if (outboxes.length < outboxesPerSweep || unmoved.length === 0) return;
-      for (const endpointId of unmoved) leaveOut.add(endpointId);
+      for (const endpointId of unmoved) excluded.add(endpointId);
     }
   };
 

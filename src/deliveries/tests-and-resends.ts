@@ -3,7 +3,14 @@ import { ApiError, invalid, notFound } from '../platform/errors.ts';
 import { newId, newToken } from '../platform/ids.ts';
 import { collectionOf, DURABLE, isDuplicateKey } from '../platform/mongo.ts';
 import { type Claim, newRecord, type Recording } from './claims.ts';
-import { type ErrorKind, type FinalOutcome, isFinal, leaving, deliveryModel, type StoredDelivery } from './delivery.ts';
+import {
+  type ErrorKind,
+  type FinalOutcome,
+  isFinal,
+  stateBefore,
+  deliveryModel,
+  type StoredDelivery,
+} from './delivery.ts';
 import { composeTestBody } from '../webhooks/event.ts';
 
 const QUEUED_PER_SWEEP = 500;
@@ -99,7 +106,7 @@ export const createTestsAndResends = ({ connection, worker, retentionDays }: Rec
     claimQueued: async (deliveryId: string): Promise<{ delivery: StoredDelivery; token: string } | null> => {
       const token = newToken();
       const delivery = await deliveries.findOneAndUpdate(
-        { _id: deliveryId, ...leaving('claimQueued') },
+        { _id: deliveryId, ...stateBefore('claimQueued') },
         { $set: { outcome: 'sending', token, worker }, $currentDate: { claimedAt: { $type: 'timestamp' } } },
         { returnDocument: 'after', writeConcern: DURABLE },
       );
@@ -117,12 +124,12 @@ export const createTestsAndResends = ({ connection, worker, retentionDays }: Rec
       const older = (ms: number) => ({ $expr: { $lt: ['$createdAt', { $subtract: ['$$NOW', ms] }] } });
       const end: { outcome: FinalOutcome; errorKind: ErrorKind } = { outcome: 'not_sent', errorKind: 'expired' };
       await deliveries.updateMany(
-        { ...leaving('expire'), ...older(expireAfterMs) },
+        { ...stateBefore('expire'), ...older(expireAfterMs) },
         { $set: { ...end, endedAt: serverDate() } },
         { writeConcern: DURABLE },
       );
       const rows = await deliveries
-        .find({ ...leaving('claimQueued'), ...older(wakeAfterMs) })
+        .find({ ...stateBefore('claimQueued'), ...older(wakeAfterMs) })
         .project<{ _id: string }>({ _id: 1 })
         .limit(QUEUED_PER_SWEEP)
         .toArray();

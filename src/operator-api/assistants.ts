@@ -3,7 +3,7 @@ import { type Assistant, AssistantInput, GUARDS } from '../assistants/assistant.
 import { EngineInput, toEngineView } from '../assistants/engine-settings.ts';
 import type { AssistantStore } from '../assistants/store.ts';
 import { checkEndpoint } from '../webhooks/address-guard.ts';
-import { REFUSED } from '../webhooks/endpoint-store.ts';
+import { URL_REFUSAL_MESSAGES } from '../webhooks/endpoint-store.ts';
 import { hasAssistant } from '../operators/roles.ts';
 import { invalid } from '../platform/errors.ts';
 import { type Handled, handled, operation } from './operation.ts';
@@ -131,7 +131,7 @@ type Dependencies = { assistants: AssistantStore; allowPrivate: boolean };
 const checkProvider = async (baseUrl: string, allowPrivate: boolean): Promise<void> => {
   const checked = await checkEndpoint(baseUrl, { allowPrivate });
   if (!checked.ok && checked.reason !== 'unresolved') {
-    throw invalid('baseUrl', checked.reason, REFUSED[checked.reason] ?? 'is refused');
+    throw invalid('baseUrl', checked.reason, URL_REFUSAL_MESSAGES[checked.reason] ?? 'is refused');
   }
 };
 

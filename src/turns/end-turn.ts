@@ -1,7 +1,7 @@
 import type { SuggestedAction } from '../assistants/suggested-action.ts';
 import { serverDate } from '../platform/clock.ts';
 import { newId } from '../platform/ids.ts';
-import type { Entry, Holding, Message, StoredConversation, WaitingTurn } from '../conversations/conversation.ts';
+import type { Entry, Holding, Message, StoredConversation, PendingTurn } from '../conversations/conversation.ts';
 import { handoffMessage } from '../conversations/system-messages.ts';
 import type { AnswerableConversation, TurnCommit } from '../conversations/turn-commit.ts';
 
@@ -42,7 +42,7 @@ export type TurnReply =
 /** A head as it ended. Nothing of it is stored yet. */
 export type EndedTurn = TurnCommit & { end: TurnEnd; reply: TurnReply };
 
-const replyMessageOf = (end: TurnEnd, turn: WaitingTurn, holding: Holding | null, createdAt: Date): Message | null => {
+const replyMessageOf = (end: TurnEnd, turn: PendingTurn, holding: Holding | null, createdAt: Date): Message | null => {
   const spoken = { messageId: newId(), turnId: turn.turnId, role: 'assistant' as const, createdAt };
   if (end.kind === 'answered') {
     const { text, language, suggestedActions, why } = end.answer;
@@ -88,7 +88,7 @@ const stateAfter = (end: TurnEnd, now: Date): Partial<StoredConversation> => {
 };
 
 /** A resumed turn's message has its number already. */
-const visitorMessageOf = (turn: WaitingTurn, heldBy: Message['heldBy'] | null): Message | null =>
+const visitorMessageOf = (turn: PendingTurn, heldBy: Message['heldBy'] | null): Message | null =>
   turn.seq === undefined
     ? {
         messageId: turn.messageId,

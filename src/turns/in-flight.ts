@@ -9,10 +9,10 @@ export const createSessionsInFlight = () => {
     /** Counts a request in; the answer counts it out, once. */
     enter: (key: string): (() => void) => {
       counts.set(key, (counts.get(key) ?? 0) + 1);
-      let within = true;
+      let counted = true;
       return () => {
-        if (!within) return;
-        within = false;
+        if (!counted) return;
+        counted = false;
         const left = (counts.get(key) ?? 1) - 1;
         if (left === 0) counts.delete(key);
         else counts.set(key, left);

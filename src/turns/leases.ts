@@ -27,14 +27,14 @@ if ARGV[2] == '1' then redis.call('DEL', KEYS[2]) end
 return 1`;
 
 type Scripts = {
-  parleyTake: (...args: (string | number)[]) => Promise<number>;
+  parleyAcquire: (...args: (string | number)[]) => Promise<number>;
   parleyRenew: (...args: (string | number)[]) => Promise<number>;
   parleyRelease: (...args: (string | number)[]) => Promise<number>;
 };
 
 /** Which worker is answering a turn. A lease that Redis loses leads to a second answer, which is discarded. */
 export const createTurnLeases = (redis: Redis, partitions: Partitions) => {
-  redis.defineCommand('parleyTake', { numberOfKeys: 2, lua: ACQUIRE });
+  redis.defineCommand('parleyAcquire', { numberOfKeys: 2, lua: ACQUIRE });
   redis.defineCommand('parleyRenew', { numberOfKeys: 1, lua: RENEW });
   redis.defineCommand('parleyRelease', { numberOfKeys: 2, lua: RELEASE });
   const scripts = redis as unknown as Scripts; // commands defined just above
@@ -42,9 +42,9 @@ export const createTurnLeases = (redis: Redis, partitions: Partitions) => {
   const leaseKey = ({ key, turnId }: TurnRef) => `${partitions.tagOf(key)}:take:${turnId}`;
   const triesKey = ({ key, turnId }: TurnRef) => `${partitions.tagOf(key)}:tries:${turnId}`;
 
-  const held = new Map<string, { turn: TurnRef; token: string }>();
+  const renewed = new Map<string, { turn: TurnRef; token: string }>();
   const renewal = setInterval(() => {
-    for (const { turn, token } of held.values()) {
+    for (const { turn, token } of renewed.values()) {
       scripts.parleyRenew(leaseKey(turn), token, turnLeaseMs).catch(() => undefined);
     }
   }, turnLeaseRenewMs);
@@ -54,20 +54,20 @@ export const createTurnLeases = (redis: Redis, partitions: Partitions) => {
     /** Acquires the lease of a turn and counts the try. Null: another worker holds it. */
     acquire: async (turn: TurnRef): Promise<{ token: string; tries: number } | null> => {
       const token = newToken();
-      const tries = await scripts.parleyTake(leaseKey(turn), triesKey(turn), token, turnLeaseMs, triesKeptMs);
+      const tries = await scripts.parleyAcquire(leaseKey(turn), triesKey(turn), token, turnLeaseMs, triesKeptMs);
       if (tries === 0) return null;
-      held.set(turn.turnId, { turn, token });
+      renewed.set(turn.turnId, { turn, token });
       return { token, tries };
     },
 
     /** Stops renewing. For an answered turn, whose lease nobody will ask for: it expires without a command. */
     expire: ({ turnId }: TurnRef): void => {
-      held.delete(turnId);
+      renewed.delete(turnId);
     },
 
     /** For a turn that may be leased again. `forgetTries`: its next try is to be the first. Not awaited. */
     release: (turn: TurnRef, token: string, forgetTries: boolean): void => {
-      held.delete(turn.turnId);
+      renewed.delete(turn.turnId);
       scripts.parleyRelease(leaseKey(turn), triesKey(turn), token, forgetTries ? 1 : 0).catch(() => undefined);
     },
 

@@ -26,5 +26,5 @@ export const advance = (known: Progress, { attempt, from, delta }: Delta): Progr
  * What is still to be said so that the deltas of the last attempt make up the reply: the rest of it, or, where a fall-back
  * or a handoff took the place of what was said, the whole under a new attempt (docs/contract.md, Streaming).
  */
-export const complete = (said: Progress, reply: string): Progress =>
-  reply.startsWith(said.text) ? { ...said, text: reply } : { attempt: said.attempt + 1, text: reply };
+export const complete = (sent: Progress, reply: string): Progress =>
+  reply.startsWith(sent.text) ? { ...sent, text: reply } : { attempt: sent.attempt + 1, text: reply };

@@ -27,7 +27,7 @@ export type Reply = z.infer<typeof Reply>;
 const Published = z.object({ turnId: z.string(), conversationId: z.string(), reply: Reply });
 export type Published = z.infer<typeof Published>;
 
-const Told = z.array(z.union([Published, Delta]));
+const PublishedBatch = z.array(z.union([Published, Delta]));
 
 /** Where a stream waits; pieces of a reply in the making go to such channels only. */
 const STREAM_SUFFIX = ':stream';
@@ -102,57 +102,57 @@ const parseJson = (text: string): unknown => {
 export const openReplies = async ({ subscriber, channel, findTurn, storedReply, logger }: Dependencies) => {
   const waiting = new Map<string, Set<Entry>>();
   /** Replies in the making that somebody waits for. */
-  const making = new Map<string, Progress>();
+  const inProgress = new Map<string, Progress>();
 
-  const settle = (published: Published): void => {
+  const resolveWaiters = (published: Published): void => {
     const entries = waiting.get(published.turnId);
     waiting.delete(published.turnId);
-    making.delete(published.turnId);
+    inProgress.delete(published.turnId);
     for (const { resolve } of entries ?? []) resolve(published);
   };
 
-  const proceed = (delta: Delta): void => {
+  const addDelta = (delta: Delta): void => {
     const entries = waiting.get(delta.turnId);
     if (!entries) return;
-    const known = making.get(delta.turnId) ?? NOTHING_YET;
+    const known = inProgress.get(delta.turnId) ?? NOTHING_YET;
     const progress = advance(known, delta);
     if (progress === known) return;
-    making.set(delta.turnId, progress);
+    inProgress.set(delta.turnId, progress);
     for (const { onProgress } of entries) onProgress?.(progress);
   };
 
-  const look = async (turnId: string): Promise<void> => {
+  const lookUp = async (turnId: string): Promise<void> => {
     const found = await findTurn(turnId);
-    if (found?.state === 'waiting') return;
-    if (!found) return settle({ turnId, conversationId: '', reply: { outcome: 'erased' } });
+    if (found?.state === 'pending') return;
+    if (!found) return resolveWaiters({ turnId, conversationId: '', reply: { outcome: 'erased' } });
     const reply = await storedReply(found.conversation, found.turn);
-    settle({ turnId, conversationId: found.conversation.conversationId, reply });
+    resolveWaiters({ turnId, conversationId: found.conversation.conversationId, reply });
   };
 
-  const lookAtOld = (): void => {
+  const lookUpOld = (): void => {
     const now = performance.now();
     for (const [turnId, entries] of waiting) {
       const due = [...entries].filter(({ armed, since }) => armed && now - since > TIMING.checkStoreAfterMs);
       if (due.length === 0) continue;
       for (const entry of due) entry.since = now;
-      look(turnId).catch((cause: unknown) =>
+      lookUp(turnId).catch((cause: unknown) =>
         logger.debug({ err: cause, turnId }, 'a waiting turn could not be looked up'),
       );
     }
   };
 
   subscriber.on('message', (_channel, text) => {
-    const parsed = Told.safeParse(parseJson(text));
+    const parsed = PublishedBatch.safeParse(parseJson(text));
     if (parsed.success)
-      for (const told of parsed.data) {
-        if ('reply' in told) settle(told);
-        else proceed(told);
+      for (const published of parsed.data) {
+        if ('reply' in published) resolveWaiters(published);
+        else addDelta(published);
       }
     else logger.error({ issues: parsed.error.issues.length }, 'malformed replies were published');
   });
   const streamChannel = `${channel}${STREAM_SUFFIX}`;
   await withDeadline(subscriber.subscribe(channel, streamChannel), SUBSCRIBED_WITHIN_MS);
-  const timer = setInterval(lookAtOld, TIMING.checkStoreEveryMs);
+  const timer = setInterval(lookUpOld, TIMING.checkStoreEveryMs);
 
   return {
     channel,
@@ -165,7 +165,7 @@ export const openReplies = async ({ subscriber, channel, findTurn, storedReply, 
       const entries = waiting.get(turnId) ?? new Set<Entry>();
       entries.add(entry);
       waiting.set(turnId, entries);
-      const known = making.get(turnId);
+      const known = inProgress.get(turnId);
       if (known) onProgress?.(known);
       return {
         turnId,
@@ -177,7 +177,7 @@ export const openReplies = async ({ subscriber, channel, findTurn, storedReply, 
           entries.delete(entry);
           if (entries.size > 0 || waiting.get(turnId) !== entries) return;
           waiting.delete(turnId);
-          making.delete(turnId);
+          inProgress.delete(turnId);
         },
       };
     },

@@ -30,7 +30,7 @@ const turnOf = (req: Request, res: Response): TurnRequest => {
   return { assistant, channel, sessionId: session_id, message, language: language ?? null, idempotencyKey };
 };
 
-const sayReplayed = (res: Response, replayed: boolean): void => {
+const setReplayed = (res: Response, replayed: boolean): void => {
   if (replayed) res.set('Idempotent-Replayed', 'true');
 };
 
@@ -46,7 +46,7 @@ type Dependencies = {
 export const turnRoutes = ({ access, startTurn, submit, streamTurn, readTurn }: Dependencies): Router => {
   const answer: RequestHandler = async (req, res) => {
     const { response, replayed, delivered } = await submit(turnOf(req, res));
-    sayReplayed(res, replayed);
+    setReplayed(res, replayed);
     noteCall(res, { conversationId: response.conversationId });
     // Recorded only once the response has been written: until then a retry gets the stored reply.
     res.on('finish', delivered);
@@ -57,7 +57,7 @@ export const turnRoutes = ({ access, startTurn, submit, streamTurn, readTurn }: 
     const started = await startTurn({ ...turnOf(req, res), async: true });
     const { turnId, replayed, delivered } = started;
     const conversationId = knownConversationOf(started);
-    sayReplayed(res, replayed);
+    setReplayed(res, replayed);
     noteCall(res, { conversationId });
     // A new turn says of itself that nobody waits for it; of one that others wait for, or that has ended, it is recorded.
     if (replayed) res.on('finish', delivered);
@@ -68,9 +68,9 @@ export const turnRoutes = ({ access, startTurn, submit, streamTurn, readTurn }: 
   const stream: RequestHandler = (req, res) => streamTurn(turnOf(req, res), req, res);
 
   /** A stream answers at once as well: who asks for both gets it. */
-  const speak: RequestHandler = (req, res, next) => (wantsStream(req) ? stream : answer)(req, res, next);
+  const answerOrStream: RequestHandler = (req, res, next) => (wantsStream(req) ? stream : answer)(req, res, next);
   const chat: RequestHandler = (req, res, next) =>
-    (prefersAsync(req) && !wantsStream(req) ? accept : speak)(req, res, next);
+    (prefersAsync(req) && !wantsStream(req) ? accept : answerOrStream)(req, res, next);
 
   const read: RequestHandler = async (req, res) => {
     const turn = await readTurn(String(req.params.id), callerOf(res).assistant.assistantId);
@@ -80,6 +80,6 @@ export const turnRoutes = ({ access, startTurn, submit, streamTurn, readTurn }: 
   return createPublicRouter(access, [
     { operation: turnOperations.send, handle: chat },
     { operation: turnOperations.get, handle: read },
-    { operation: turnOperations.sendByChannel, handle: speak },
+    { operation: turnOperations.sendByChannel, handle: answerOrStream },
   ]);
 };

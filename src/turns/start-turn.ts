@@ -51,7 +51,7 @@ const repetitionOf = (accepted: Accepted): Repetition | null => {
 };
 
 /** A caller who waits for the whole answer learns it from that; all others at once. */
-const needsConversation = ({ async, onProgress, idempotencyKey }: TurnRequest): boolean =>
+const needsConversationId = ({ async, onProgress, idempotencyKey }: TurnRequest): boolean =>
   async === true || onProgress !== undefined || idempotencyKey !== null;
 
 /** For a caller who was told at once. */
@@ -79,7 +79,7 @@ export const createStartTurn = (dependencies: Dependencies) => {
     const { assistant, idempotencyKey } = request;
     const accepted = await conversations.accept(turn, {
       windowMs: assistant.dedupeWindowSeconds * 1000,
-      readBack: needsConversation(request) || !inFlight.isAlone(turn.key),
+      readBack: needsConversationId(request) || !inFlight.isAlone(turn.key),
       watch,
     });
     if (accepted.kind === 'busy') {

@@ -20,18 +20,18 @@ export const wantsStream = (req: Request): boolean =>
 
 /** Writes events, and of a reply in the making what has not been said yet. */
 const createWriter = (res: Response) => {
-  let said: Progress = NOTHING_YET;
+  let sent: Progress = NOTHING_YET;
 
   const send = (event: string, data: unknown): void => {
     if (!res.destroyed) res.write(`event: ${event}\ndata: ${JSON.stringify(data)}\n\n`);
   };
-  const say = (progress: Progress): void => {
-    const known = progress.attempt === said.attempt ? said.text.length : 0;
+  const sendProgress = (progress: Progress): void => {
+    const known = progress.attempt === sent.attempt ? sent.text.length : 0;
     const text = progress.text.slice(known);
     if (text !== '') send('delta', { text, attempt: progress.attempt });
-    said = progress;
+    sent = progress;
   };
-  return { send, say, sayAll: (reply: string): void => say(complete(said, reply)) };
+  return { send, sendProgress, sendRest: (reply: string): void => sendProgress(complete(sent, reply)) };
 };
 
 type Dependencies = {
@@ -51,7 +51,7 @@ export const createStreamTurn =
     let early: Progress | null = NOTHING_YET;
     const onProgress = (progress: Progress): void => {
       if (early) early = progress;
-      else writer.say(progress);
+      else writer.sendProgress(progress);
     };
     const started = await startTurn({ ...request, onProgress });
     const { turnId, replayed, response, delivered, end } = started;
@@ -66,11 +66,11 @@ export const createStreamTurn =
     };
     res.on('close', leave);
     writer.send('accepted', { turnId, conversationId });
-    writer.say(early);
+    writer.sendProgress(early);
     early = null;
     try {
       const message = await response();
-      writer.sayAll(message.reply);
+      writer.sendRest(message.reply);
       writer.send('message', message);
       res.on('finish', delivered);
     } catch (failure) {

@@ -47,7 +47,7 @@ export const createReadTurn =
     const found = isUuid(id) ? await conversations.findTurn(id, assistantId) : null;
     if (!found) throw notFound();
     const { conversationId, _id: key } = found.conversation;
-    if (found.state === 'waiting') {
+    if (found.state === 'pending') {
       const turn = { key, turnId: id };
       // Without Redis nobody knows who is at it; that it was accepted is sure.
       const leased = found.head && (await leases.findLeased([turn]).catch(() => new Set<string>())).has(id);

@@ -21,7 +21,7 @@ import type { EventKind } from './event.ts';
 import { TIMING } from '../platform/timing.ts';
 import { newWebhookSecret } from './signature.ts';
 
-const OPENED_FOR_MS = 60_000;
+const SECRETS_CACHED_FOR_MS = 60_000;
 const HOUR_MS = 3_600_000;
 
 const toEndpoint = ({ _id, secrets, place: _place, ...stored }: StoredEndpoint): Endpoint => ({
@@ -31,7 +31,7 @@ const toEndpoint = ({ _id, secrets, place: _place, ...stored }: StoredEndpoint):
 });
 
 /** What is wrong with an address that the guard refuses. */
-export const REFUSED: Record<string, string> = {
+export const URL_REFUSAL_MESSAGES: Record<string, string> = {
   not_a_url: 'must be an absolute URL',
   too_long: 'must be at most 2,048 characters',
   not_https: 'must begin with https://',
@@ -53,9 +53,9 @@ export const createEndpointStore = (dependencies: Dependencies) => {
   const { connection, vault, guard, onChanged = async () => undefined } = dependencies;
   const endpoints = endpointModel(connection);
 
-  const opened = new LRUCache<string, string>({ max: 10_000, ttl: OPENED_FOR_MS });
+  const openedSecrets = new LRUCache<string, string>({ max: 10_000, ttl: SECRETS_CACHED_FOR_MS });
 
-  const believed = new LRUCache<string, Endpoint[]>({
+  const cachedEndpoints = new LRUCache<string, Endpoint[]>({
     max: 10_000,
     ttl: TIMING.settingsCachedForMs,
     fetchMethod: async (assistantId) =>
@@ -64,11 +64,11 @@ export const createEndpointStore = (dependencies: Dependencies) => {
 
   /** Opening one costs a tenth of a delivery; what is sealed never changes what it says. */
   const openSecret = (sealed: string, endpointId: string): string => {
-    const place = `${endpointId} ${sealed}`;
-    const known = opened.get(place);
+    const cacheKey = `${endpointId} ${sealed}`;
+    const known = openedSecrets.get(cacheKey);
     if (known !== undefined) return known;
     const secret = vault.open(sealed, endpointId);
-    opened.set(place, secret);
+    openedSecrets.set(cacheKey, secret);
     return secret;
   };
 
@@ -76,7 +76,7 @@ export const createEndpointStore = (dependencies: Dependencies) => {
     const checked = await checkEndpoint(url, guard);
     // A name that does not resolve today may tomorrow; each delivery asks again.
     if (!checked.ok && checked.reason !== 'unresolved') {
-      throw invalid('url', checked.reason, REFUSED[checked.reason] ?? 'is refused');
+      throw invalid('url', checked.reason, URL_REFUSAL_MESSAGES[checked.reason] ?? 'is refused');
     }
   };
 
@@ -89,22 +89,22 @@ export const createEndpointStore = (dependencies: Dependencies) => {
   const change = async (endpointId: string, update: Record<string, unknown>): Promise<Endpoint> => {
     const stored = await endpoints.findByIdAndUpdate(endpointId, update, { returnDocument: 'after' }).lean();
     if (!stored) throw notFound();
-    believed.delete(stored.assistantId);
+    cachedEndpoints.delete(stored.assistantId);
     return toEndpoint(stored);
   };
 
-  /** Takes the first free place of the assistant's ten; of two that want the same one, the index refuses one. */
+  /** Takes the first free one of the assistant's ten slots. If two inserts want the same slot, the index refuses one. */
   const insert = async (wanted: Omit<StoredEndpoint, 'place'>): Promise<StoredEndpoint> => {
     const { assistantId } = wanted;
     for (;;) {
       const taken = new Set(
         (await endpoints.find({ assistantId }).select({ place: 1 }).lean()).map(({ place }) => place),
       );
-      const place = Array.from({ length: MAX_ENDPOINTS }, (_, index) => index).find((index) => !taken.has(index));
-      if (place === undefined) {
+      const slot = Array.from({ length: MAX_ENDPOINTS }, (_, index) => index).find((index) => !taken.has(index));
+      if (slot === undefined) {
         throw invalid('url', 'too_many', `an assistant has at most ${MAX_ENDPOINTS} endpoints`);
       }
-      const stored: StoredEndpoint = { ...wanted, place };
+      const stored: StoredEndpoint = { ...wanted, place: slot };
       try {
         await endpoints.create(stored);
         return stored;
@@ -119,7 +119,7 @@ export const createEndpointStore = (dependencies: Dependencies) => {
 
     /** Who wants which event of this assistant, as known within the last second. */
     receivers: async (assistantId: string): Promise<(event: EventKind) => string[]> => {
-      const known = believed.get(assistantId) ?? (await believed.fetch(assistantId)) ?? [];
+      const known = cachedEndpoints.get(assistantId) ?? (await cachedEndpoints.fetch(assistantId)) ?? [];
       return (event) => known.filter((endpoint) => wants(endpoint, event)).map(({ endpointId }) => endpointId);
     },
 
@@ -149,7 +149,7 @@ export const createEndpointStore = (dependencies: Dependencies) => {
         createdAt: now,
         secrets: [{ sealed: vault.seal(secret, endpointId), until: null }],
       });
-      believed.delete(assistantId);
+      cachedEndpoints.delete(assistantId);
       return { endpoint: toEndpoint(stored), secret };
     },
 
@@ -175,7 +175,7 @@ export const createEndpointStore = (dependencies: Dependencies) => {
         { returnDocument: 'after' },
       );
       if (!changed) return toEndpoint(await getStored(endpointId));
-      believed.delete(changed.assistantId);
+      cachedEndpoints.delete(changed.assistantId);
       await onChanged(endpointId);
       return toEndpoint(changed.toObject());
     },
@@ -183,7 +183,7 @@ export const createEndpointStore = (dependencies: Dependencies) => {
     removeEndpoint: async (endpointId: string): Promise<Endpoint> => {
       const stored = await endpoints.findByIdAndDelete(endpointId).lean();
       if (!stored) throw notFound();
-      believed.delete(stored.assistantId);
+      cachedEndpoints.delete(stored.assistantId);
       await onChanged(endpointId);
       return toEndpoint(stored);
     },

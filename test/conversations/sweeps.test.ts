@@ -1,6 +1,6 @@
 import { mongo } from 'mongoose';
 import { afterAll, expect, test } from 'vitest';
-import { claimOf } from '../../src/deliveries/unsendable.ts';
+import { claimOf } from '../../src/deliveries/undeliverable.ts';
 import { createBackoff } from '../../src/deliveries/backoff.ts';
 import { createDeliverySweeps } from '../../src/deliveries/sweep.ts';
 import { neverSent } from '../../src/deliveries/delivery.ts';

@@ -1,5 +1,5 @@
 import type { OutboxEvent } from '../../src/conversations/conversation.ts';
-import { claimOf, createEndUnsendable, unsendableOf } from '../../src/deliveries/unsendable.ts';
+import { claimOf, createEndUndeliverable, undeliverableOf } from '../../src/deliveries/undeliverable.ts';
 import { pendingOf, type Outbox } from '../../src/deliveries/outbox.ts';
 import type { Claim } from '../../src/deliveries/claims.ts';
 import { type ErrorKind, isFinal, neverSent, type StoredDelivery } from '../../src/deliveries/delivery.ts';
@@ -46,7 +46,7 @@ const isFresh = ({ at }: { at: number }): boolean => performance.now() - at < TI
 export const createDeliver = (dependencies: Dependencies) => {
   const { endpoints, deliveries, dispatch, breaker, slots, eventMaxAgeMs, logger } = dependencies;
   const { outbox: outboxes } = deliveries;
-  const endUnsendable = createEndUnsendable({ deliveries, eventMaxAgeMs, onEnded: dispatch.logEnd });
+  const endUndeliverable = createEndUndeliverable({ deliveries, eventMaxAgeMs, onEnded: dispatch.logEnd });
 
   const read = async (key: string, endpointId: string): Promise<Reading | null> => {
     const at = performance.now();
@@ -75,7 +75,7 @@ export const createDeliver = (dependencies: Dependencies) => {
     const pending = pendingOf(outbox, endpointId);
     const [event] = pending;
     if (!event) return { kind: 'stop' };
-    if (unsendableOf(pending, { endpoint, eventMaxAgeMs }).length > 0) return { kind: 'end' };
+    if (undeliverableOf(pending, { endpoint, eventMaxAgeMs }).length > 0) return { kind: 'end' };
     if (!endpoint || isPaused(endpoint, serverNow()) || breaker.isSuspended(endpointId)) return { kind: 'stop' };
     return { kind: 'send', event, endpoint };
   };
@@ -144,7 +144,7 @@ export const createDeliver = (dependencies: Dependencies) => {
   const endHead = async (before: Reading, endpointId: string): Promise<Reading | null> => {
     const reading = { ...before, endpoint: await endpoints.readForSending(endpointId) };
     if (nextOf(reading, endpointId).kind !== 'end') return reading;
-    return readAfter(reading, endpointId, () => endUnsendable(reading, endpointId));
+    return readAfter(reading, endpointId, () => endUndeliverable(reading, endpointId));
   };
 
   /** The next reading. Null: the stream is empty, paused, refused a slot for now, or somebody else is sending it. */
@@ -196,7 +196,7 @@ export const createDeliver = (dependencies: Dependencies) => {
 
     /** Ends the events over the bound while the head is being sent, which may take a while. */
     trimStream: async ({ outbox }: OutboxReading, endpointId: string): Promise<void> => {
-      await endUnsendable({ outbox, endpoint: await endpoints.readForSending(endpointId) }, endpointId);
+      await endUndeliverable({ outbox, endpoint: await endpoints.readForSending(endpointId) }, endpointId);
     },
 
     /** Delivers a test or a resend: outside the order and the pauses, claimed by compare-and-set. */

@@ -17,7 +17,7 @@ const RETRY_AFTER_MAX_S = 600;
 const RECORD_AGAIN_MS = 200;
 
 export type Dispatched = Pick<Claim, 'eventId' | 'endpointId' | 'event' | 'conversationId' | 'body'>;
-export type HeldClaim = { deliveryId: string; token: string; redelivery: boolean; queued: boolean };
+export type OwnClaim = { deliveryId: string; token: string; redelivery: boolean; queued: boolean };
 /** The endpoint as read at `at` (monotonic, before the reading), and its secrets, opened before the claim. */
 export type Target = { at: number; endpoint: StoredEndpoint; secrets: string[] };
 
@@ -90,7 +90,7 @@ export const createDispatch = (dependencies: Dependencies) => {
     logEnd,
 
     /** 'ended': it has its outcome. 'untried': it is pending as before, and unclaimed. */
-    dispatch: async (claim: Dispatched, own: HeldClaim, target: Target): Promise<'ended' | 'untried'> => {
+    dispatch: async (claim: Dispatched, own: OwnClaim, target: Target): Promise<'ended' | 'untried'> => {
       const { endpointId } = claim;
       const { deliveryId, token } = own;
       const result = await sender.send({

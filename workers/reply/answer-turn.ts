@@ -1,4 +1,4 @@
-import type { TurnRef, WaitingTurn } from '../../src/conversations/conversation.ts';
+import type { TurnRef, PendingTurn } from '../../src/conversations/conversation.ts';
 import type { ConversationStore } from '../../src/conversations/store.ts';
 import type { AnswerableConversation } from '../../src/conversations/turn-commit.ts';
 import { endTurn, type EndedTurn, type TurnEnd } from '../../src/turns/end-turn.ts';
@@ -36,7 +36,7 @@ type Taken = { key: string; turnId: string; read: AnswerableConversation; tries:
 type Moved = { nextTurnId: string | null; ended: number; failed: boolean; asksOutside?: true };
 
 /** The head's conversation as read; null where this turn is not the head (any more). */
-const headOf = (conversation: AnswerableConversation | null, turnId: string): WaitingTurn | null => {
+const headOf = (conversation: AnswerableConversation | null, turnId: string): PendingTurn | null => {
   const head = conversation?.waiting[0];
   return head?.turnId === turnId ? head : null;
 };

@@ -1,6 +1,6 @@
 import type { Assistant } from '../../src/assistants/assistant.ts';
 import type { AssistantStore } from '../../src/assistants/store.ts';
-import type { Message, WaitingTurn } from '../../src/conversations/conversation.ts';
+import type { Message, PendingTurn } from '../../src/conversations/conversation.ts';
 import type { ConversationStore } from '../../src/conversations/store.ts';
 import type { AnswerableConversation } from '../../src/conversations/turn-commit.ts';
 import type { TurnEnd } from '../../src/turns/end-turn.ts';
@@ -29,7 +29,7 @@ type Dependencies = {
 type Question = {
   /** As it was read, or as the turn before it leaves it. */
   conversation: AnswerableConversation;
-  turn: WaitingTurn;
+  turn: PendingTurn;
   /** Counts the answers begun, for those who see one in the making. */
   attempt: number;
   history: (entries: number) => Promise<Message[]>;
@@ -136,7 +136,7 @@ export const createAskEngine = (dependencies: Dependencies) => {
     },
 
     /** No provider is asked for this turn, so that its end takes a moment only. */
-    endsAtOnce: async ({ assistantId, status }: AnswerableConversation, { message }: WaitingTurn): Promise<boolean> => {
+    endsAtOnce: async ({ assistantId, status }: AnswerableConversation, { message }: PendingTurn): Promise<boolean> => {
       const assistant = await assistants.findAssistant(assistantId);
       if (assistant === null || status === 'escalated' || engine.needsProvider?.(assistant) === false) return true;
       return assistant.guard === 'refuse' && inspectMessage(message) !== null;

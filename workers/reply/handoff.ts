@@ -1,7 +1,7 @@
 import { MAX_SUGGESTED_ACTIONS, SuggestedAction } from '../../src/assistants/suggested-action.ts';
 import type { Assistant } from '../../src/assistants/assistant.ts';
 import type { Answer, HandoffReason, TurnEnd } from '../../src/turns/end-turn.ts';
-import type { StoredConversation, WaitingTurn } from '../../src/conversations/conversation.ts';
+import type { StoredConversation, PendingTurn } from '../../src/conversations/conversation.ts';
 import type { EngineReply } from './engines/engine.ts';
 import { apologyText, holdingText } from './engines/texts.ts';
 
@@ -14,7 +14,7 @@ type Streaks = Pick<StoredConversation, 'lowConfidenceStreak' | 'engineErrorStre
 /** What the end of a turn depends on beside the engine. Resolved while its reply was made: kept, and the state stays. */
 type Circumstances = {
   assistant: Assistant;
-  turn: WaitingTurn;
+  turn: PendingTurn;
   status: StoredConversation['status'];
   streaks: Streaks;
   lead: Lead;

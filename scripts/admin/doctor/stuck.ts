@@ -48,11 +48,15 @@ const findStaleHeads = async ({ mongo, leases }: Opened, now: number): Promise<F
 
 /** Events that wait although nothing holds their endpoint. */
 const findOldEvents = async ({ deliveries, endpoints }: Opened, now: number): Promise<Found> => {
-  const leaveOut = await endpoints.listPausedIds();
-  const outboxes = await deliveries.outbox.findStale({ olderThanMs: EVENT_STUCK_MS, leaveOut, limit: LOOKED_AT });
+  const paused = await endpoints.listPausedIds();
+  const outboxes = await deliveries.outbox.findStale({
+    olderThanMs: EVENT_STUCK_MS,
+    exclude: paused,
+    limit: LOOKED_AT,
+  });
   const heads = outboxes.flatMap(({ conversationId, opening, outbox = [] }) => {
     const waiting = [...(opening ? [opening] : []), ...outbox].find((event) =>
-      event.endpoints.some((id) => !leaveOut.includes(id)),
+      event.endpoints.some((id) => !paused.includes(id)),
     );
     return waiting ? [{ id: conversationId, at: waiting.at }] : [];
   });

@@ -55,7 +55,7 @@ const findVisitor = async (
   turnId: string,
 ): Promise<Visitor | null> => {
   const { conversation } = found;
-  if (found.state === 'waiting') {
+  if (found.state === 'pending') {
     const turn = conversation.waiting.find((one) => one.turnId === turnId);
     if (!turn) return null;
     const { messageId, seq = null, message: content, language, acceptedAt } = turn;

@@ -32,9 +32,9 @@ export class Attempt implements ExchangeListener {
   private connection: Connection | null = null;
   private exchange = new Exchange(this);
   private requestHeaders: Record<string, string> = {};
-  private giveUp: (() => void) | null = null;
+  private abortConnect: (() => void) | null = null;
   private timer: NodeJS.Timeout | undefined;
-  private over = false;
+  private ended = false;
 
   constructor(request: SendRequest, settings: AttemptSettings, pool: Pool, settled: (result: SendResult) => void) {
     this.request = request;
@@ -48,17 +48,17 @@ export class Attempt implements ExchangeListener {
     const checked = checkEndpointUrl(this.request.url, this.settings);
     if (!checked.ok) return this.settle('address_refused', checked.reason);
     if (!this.mayWrite()) return this.settle('too_late');
-    this.ringAt(this.deadlineAt);
+    this.setTimer(this.deadlineAt);
     this.url = checked.url;
     this.key = `${this.request.endpointId} ${checked.url.origin}`;
     this.findConnection(checked.url);
   }
 
   settle(kind: ErrorKind | null, detail: string | null = null): void {
-    if (this.over) return;
-    this.over = true;
+    if (this.ended) return;
+    this.ended = true;
     clearTimeout(this.timer);
-    this.giveUp?.();
+    this.abortConnect?.();
     this.release(kind);
     const { trace, connection, exchange, requestHeaders } = this;
     this.settled(resultOf({ kind, detail, trace, connection, exchange, requestHeaders }));
@@ -67,18 +67,18 @@ export class Attempt implements ExchangeListener {
   mayWrite(): boolean {
     const { notAfter = Number.POSITIVE_INFINITY } = this.request;
     // The deadline too: a process that was stopped may come here before its timer has rung.
-    return !this.over && performance.now() <= Math.min(notAfter, this.deadlineAt);
+    return !this.ended && performance.now() <= Math.min(notAfter, this.deadlineAt);
   }
 
-  answered(): void {
+  onStatus(): void {
     // The rest of the body is worth a moment, not the whole deadline. Most come along with the head: no need of a timer.
     queueMicrotask(() => {
-      if (!this.over) this.ringAt(Math.min(this.deadlineAt, performance.now() + this.settings.bodyGraceMs));
+      if (!this.ended) this.setTimer(Math.min(this.deadlineAt, performance.now() + this.settings.bodyGraceMs));
     });
   }
 
-  unwritten(error: Error): void {
-    if (this.over) return;
+  onNotWritten(error: Error): void {
+    if (this.ended) return;
     if (error === TOO_LATE) return this.settle('too_late');
     if (!this.url || this.connection?.alive) return this.settle('internal', describe(error));
     // Opened for this very request, and gone already; another would fare no better.
@@ -90,23 +90,23 @@ export class Attempt implements ExchangeListener {
     const idle = this.pool.take(this.key);
     if (!idle) return this.connect(url);
     this.connection = idle;
-    idle.onceLooked(() => {
+    idle.onceChecked(() => {
       if (idle.alive) this.write(idle, url);
-      else if (!this.over) this.findConnection(url);
+      else if (!this.ended) this.findConnection(url);
     });
   }
 
   private connect(url: URL): void {
     this.connection = null;
     const opened = (error: Error | null, connection: Connection | null) => {
-      this.giveUp = null;
+      this.abortConnect = null;
       if (connection) return this.write(connection, url);
       const { kind, detail } = connectionFailure(error, this.trace.phase);
       this.settle(kind, detail);
     };
     this.settings.makeRoom();
     try {
-      this.giveUp = openConnection(url, this.trace, this.settings, opened);
+      this.abortConnect = openConnection(url, this.trace, this.settings, opened);
     } catch (error) {
       this.settle('internal', describe(error));
     }
@@ -124,12 +124,12 @@ export class Attempt implements ExchangeListener {
     }
   }
 
-  private ringAt(time: number): void {
+  private setTimer(time: number): void {
     clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.timeUp(), Math.max(0, time - performance.now()));
+    this.timer = setTimeout(() => this.onTimer(), Math.max(0, time - performance.now()));
   }
 
-  private timeUp(): void {
+  private onTimer(): void {
     const { response, wroteAt } = this.exchange;
     if (response.status !== 0) {
       response.truncated = true;

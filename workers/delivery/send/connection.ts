@@ -51,7 +51,7 @@ export class Connection {
   onClose: (() => void) | null = null;
   readonly remoteAddress: string | null;
   readonly tls: { version: string; validTo: number } | null;
-  private readonly bornAt = performance.now();
+  private readonly openedAt = performance.now();
   private readonly socket: Socket | TLSSocket;
   private readonly raw: Socket;
   private readonly client: Client;
@@ -75,7 +75,7 @@ export class Connection {
   }
 
   get reusable(): boolean {
-    return this.alive && performance.now() - this.bornAt < MAX_AGE_MS;
+    return this.alive && performance.now() - this.openedAt < MAX_AGE_MS;
   }
 
   /**
@@ -83,7 +83,7 @@ export class Connection {
    * before the write, not after. It takes two callbacks: the first may run in the turn whose events were fetched before.
    * On a socket that was used undici adds the second by itself, in `dispatch`.
    */
-  onceLooked(use: () => void): void {
+  onceChecked(use: () => void): void {
     if (this.exchange?.wroteAt) setImmediate(use);
     else setImmediate(() => setImmediate(use));
   }
@@ -100,7 +100,7 @@ export class Connection {
 
   /** With `reset`, the kernel drops what it still holds to send instead of delivering it late. */
   close(reset: boolean): void {
-    hangUp(this.raw, reset);
+    closeSocket(this.raw, reset);
     this.socket.destroy();
   }
 
@@ -110,7 +110,7 @@ export class Connection {
   }
 }
 
-export const hangUp = (raw: Socket, reset: boolean): void => {
+export const closeSocket = (raw: Socket, reset: boolean): void => {
   if (reset && !raw.destroyed && !raw.connecting) raw.resetAndDestroy();
   else raw.destroy();
 };

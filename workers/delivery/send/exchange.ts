@@ -8,11 +8,11 @@ export interface ExchangeListener {
   /** Asked immediately before the write. */
   mayWrite(): boolean;
   /** The status is known, the body may follow. */
-  answered(): void;
+  onStatus(): void;
   /** Written, and over: with a status, or with the kind of failure there was instead. */
   settle(kind: ErrorKind | null, detail?: string): void;
   /** Over, and nothing was written. */
-  unwritten(error: Error): void;
+  onNotWritten(error: Error): void;
 }
 
 // More of them than any server has a use for.
@@ -50,9 +50,9 @@ export class Exchange implements Dispatcher.DispatchHandler {
   onResponseStart(_: Dispatcher.DispatchController, status: number, headers: IncomingHttpHeaders): void {
     if (status >= 200) {
       this.response.start(status, headers);
-      this.listener.answered();
+      this.listener.onStatus();
     } else if (status === 101) {
-      this.switched(headers);
+      this.onUpgrade(headers);
     } else if (++this.interim > MAX_INTERIM) {
       this.listener.settle('bad_response', 'interim responses without end');
     }
@@ -70,27 +70,27 @@ export class Exchange implements Dispatcher.DispatchHandler {
   onResponseError(_: Dispatcher.DispatchController, error: Error): void {
     if (this.wroteAt === null) {
       this.done = error === TOO_LATE;
-      return this.listener.unwritten(error);
+      return this.listener.onNotWritten(error);
     }
-    if (isUpgrade(error)) return this.switched({});
+    if (isUpgrade(error)) return this.onUpgrade({});
     const { kind, detail } = responseFailure(error);
-    this.broken(kind, detail);
+    this.onBroken(kind, detail);
   }
 
   /** More has come than any answer may have. */
   onFlood(): void {
-    if (this.wroteAt !== null) this.broken('bad_response', 'too much without an end');
+    if (this.wroteAt !== null) this.onBroken('bad_response', 'too much without an end');
   }
 
   /** The status decides, if there is one, whatever becomes of the body. */
-  private broken(kind: ErrorKind, detail: string): void {
+  private onBroken(kind: ErrorKind, detail: string): void {
     if (this.response.status === 0) return this.listener.settle(kind, detail);
     this.response.truncated = true;
     this.listener.settle(null);
   }
 
   /** Nobody asked for another protocol: the last word in this one. */
-  private switched(headers: IncomingHttpHeaders): void {
+  private onUpgrade(headers: IncomingHttpHeaders): void {
     this.response.start(101, headers);
     this.listener.settle(null);
   }

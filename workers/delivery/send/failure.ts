@@ -27,15 +27,15 @@ export const connectionFailure = (error: unknown, phase: Phase): { kind: ErrorKi
 };
 
 // Two of undici's errors are told from others of their class by nothing but their words.
-const UNASKED_CONTINUE = 'bad response';
-const UNASKED_UPGRADE = 'bad upgrade';
+const UNEXPECTED_CONTINUE = 'bad response';
+const UNEXPECTED_UPGRADE = 'bad upgrade';
 
 /** undici's word for a 101 nobody asked for, which it does not let through. */
-export const isUpgrade = (error: Error): boolean => error.message === UNASKED_UPGRADE;
+export const isUpgrade = (error: Error): boolean => error.message === UNEXPECTED_UPGRADE;
 
 /** Of a request that was written and has no status. */
 export const responseFailure = (error: Error): { kind: ErrorKind; detail: string } => {
-  if (error.message === UNASKED_CONTINUE)
+  if (error.message === UNEXPECTED_CONTINUE)
     return { kind: 'bad_response', detail: '100 Continue, which was not asked for' };
   if (error instanceof errors.SocketError) return { kind: 'reset', detail: 'closed before a whole response' };
   const isBreach = [errors.HTTPParserError, errors.UndiciError, AssertionError].some((known) => error instanceof known);

@@ -2,7 +2,7 @@ import { isIP, type LookupFunction, connect as netConnect, type Socket, type Tcp
 import { performance } from 'node:perf_hooks';
 import { type SecureContext, connect as tlsConnect, type TLSSocket } from 'node:tls';
 import { AddressRefused, isAllowedPeer, socketHost } from '../../../src/webhooks/address-guard.ts';
-import { Connection, hangUp } from './connection.ts';
+import { Connection, closeSocket } from './connection.ts';
 import type { Phase } from './failure.ts';
 
 /** What is being waited for; when the wait fails, it names the failure. */
@@ -55,7 +55,7 @@ export const openConnection = (url: URL, trace: Trace, settings: DialSettings, o
   const finish = (error: Error | null, socket: Socket | TLSSocket | null) => {
     if (finished) return;
     finished = true;
-    if (error) hangUp(raw, true);
+    if (error) closeSocket(raw, true);
     opened(error, socket && new Connection(url.origin, socket, raw));
   };
 

@@ -8,7 +8,7 @@ import { BACKLOG_MAX, pendingOf, type Outbox } from './outbox.ts';
 import { serverNow } from '../platform/clock.ts';
 
 /** An event that must not go out, and why. */
-type Unsendable = { event: OutboxEvent; errorKind: ErrorKind };
+type Undeliverable = { event: OutboxEvent; errorKind: ErrorKind };
 
 export type OnEnded = (
   claim: Pick<Claim, 'eventId' | 'endpointId' | 'event' | 'conversationId'>,
@@ -38,12 +38,12 @@ const refusalOf = (event: OutboxEvent, endpoint: StoredEndpoint | null, eventMax
 };
 
 /** The events at the head of a stream, oldest first, that must not go out: refused, or over the bound. */
-export const unsendableOf = (
+export const undeliverableOf = (
   pending: OutboxEvent[],
   { endpoint, eventMaxAgeMs }: { endpoint: StoredEndpoint | null; eventMaxAgeMs: number },
-): Unsendable[] => {
+): Undeliverable[] => {
   const over = pending.length - BACKLOG_MAX;
-  const found: Unsendable[] = [];
+  const found: Undeliverable[] = [];
   for (const [index, event] of pending.entries()) {
     const errorKind = refusalOf(event, endpoint, eventMaxAgeMs) ?? (index < over ? 'backlog' : null);
     if (!errorKind) break;
@@ -59,16 +59,16 @@ type Dependencies = { deliveries: DeliveryStore; eventMaxAgeMs: number; onEnded:
  * already; an event that somebody is sending is left alone. The endpoint must have been read after the outbox, because
  * ending is final. Returns the outbox as it is afterwards; null if nothing was ended.
  */
-export const createEndUnsendable =
+export const createEndUndeliverable =
   ({ deliveries, eventMaxAgeMs, onEnded }: Dependencies) =>
   async (
     { outbox, endpoint }: { outbox: Outbox; endpoint: StoredEndpoint | null },
     endpointId: string,
   ): Promise<Outbox | null> => {
     const to = { endpointId, url: endpoint?.url ?? '' };
-    const unsendable = unsendableOf(pendingOf(outbox, endpointId), { endpoint, eventMaxAgeMs });
+    const undeliverable = undeliverableOf(pendingOf(outbox, endpointId), { endpoint, eventMaxAgeMs });
     const results = await Promise.all(
-      unsendable.map(async ({ event, errorKind }) => {
+      undeliverable.map(async ({ event, errorKind }) => {
         const claim = claimOf(outbox, event, to);
         const exchange = neverSent(errorKind);
         const claimed = await deliveries.claimEnded(claim, exchange);
@@ -76,10 +76,10 @@ export const createEndUnsendable =
         return claimed.won || (claimed.found !== null && isFinal(claimed.found.outcome));
       }),
     );
-    const ended = unsendable.filter((_, index) => results[index]).map(({ event }) => event);
+    const ended = undeliverable.filter((_, index) => results[index]).map(({ event }) => event);
     if (ended.length === 0) return null;
-    // The events behind are mostly unsendable too, so all of them are read.
+    // The events behind are mostly undeliverable too, so all of them are read.
     return deliveries.outbox.pullEnded(outbox, endpointId, ended, { readWhole: true });
   };
 
-export type EndUnsendable = ReturnType<typeof createEndUnsendable>;
+export type EndUndeliverable = ReturnType<typeof createEndUndeliverable>;
