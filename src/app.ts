@@ -6,7 +6,7 @@ import { conversationRoutes } from './conversations/routes.ts';
 import type { ConversationStore } from './conversations/store.ts';
 import { createApiDocument } from './openapi/document.ts';
 import { referenceRoutes } from './openapi/reference.ts';
-import { type OperatorSide, operatorSide } from './operator-api/routes.ts';
+import { type OperatorApiDependencies, operatorApiRoutes } from './operator-api/routes.ts';
 import { unavailable } from './platform/errors.ts';
 import type { Readiness } from './platform/health.ts';
 import { createToApiError, errorHandler, notFoundHandler, requestId } from './platform/http.ts';
@@ -29,7 +29,7 @@ export type AppDependencies = {
   mongoWatch: MongoWatch;
   readiness: () => Promise<Readiness>;
   onErased: (conversation: StoredConversation) => void;
-  operatorSide: OperatorSide;
+  operatorSide: OperatorApiDependencies;
   metrics: Metrics;
   publicUrl: string | undefined;
   draining: AbortSignal;
@@ -75,7 +75,7 @@ export const createApp = (dependencies: AppDependencies): Express => {
   const streamTurn = createStreamTurn({ startTurn, toApiError: createToApiError(logger) });
   app.use(turnRoutes({ ...dependencies, streamTurn }));
   app.use(conversationRoutes({ access, conversations, onErased, draining, beforeWriting }));
-  app.use(operatorSide(dependencies.operatorSide));
+  app.use(operatorApiRoutes(dependencies.operatorSide));
 
   // Pages get the whole set of headers; the API's answers are JSON and need no more than the one above.
   // Not over plain HTTP: HSTS and upgrading would send a browser to an https that nobody answers.

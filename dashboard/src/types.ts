@@ -24,7 +24,7 @@ type Json<Value> = Value extends Date
 type Answer<One extends Operation> = Json<AnswerOf<One>>;
 
 export type Me = Answer<typeof sessionOperations.me>;
-export type LookedFor = Answer<typeof sessionOperations.look>;
+export type LookedFor = Answer<typeof sessionOperations.current>;
 export type ReadLink = Answer<typeof sessionOperations.readLink>;
 export type Assistants = Answer<typeof assistantOperations.list>;
 export type Assistant = Answer<typeof assistantOperations.read>;

@@ -15,11 +15,11 @@ export type Caller = { assistant: Assistant; channel: 'api' | 'webhook'; keyId: 
 
 export const callerOf = (res: Response): Caller => res.locals.caller as Caller;
 
-type Told = Pick<ChannelCall, 'sessionId' | 'conversationId'>;
+type CallDetails = Pick<ChannelCall, 'sessionId' | 'conversationId'>;
 
 /** What is known by now of a turn's request, for the list of its channel's calls; where no such list is kept, nothing. */
-export const noteCall = (res: Response, told: Told): void => {
-  if (res.locals.told) Object.assign(res.locals.told as Told, told);
+export const noteCall = (res: Response, details: CallDetails): void => {
+  if (res.locals.callDetails) Object.assign(res.locals.callDetails as CallDetails, details);
 };
 
 const bearerOf = (req: Request): string | null => {
@@ -39,7 +39,7 @@ type Dependencies = {
 const CALLER_LEFT = 499;
 
 /** A query that really makes its request wait; any other is answered at once and counts as every request does. */
-const waits = ({ wait, after_seq }: Request['query']): boolean =>
+const isLongPoll = ({ wait, after_seq }: Request['query']): boolean =>
   [wait, after_seq].every((value) => typeof value === 'string' && /^\d{1,15}$/.test(value)) && Number(wait) > 0;
 
 /**
@@ -52,7 +52,7 @@ export const createAccess = ({ assistants, rateLimiter, channelCalls, beforeWrit
     throw error;
   };
 
-  const letIn = async (res: Response, caller: Caller, limited: Promise<Parameters<typeof rateLimitHeaders>[0]>) => {
+  const admit = async (res: Response, caller: Caller, limited: Promise<Parameters<typeof rateLimitHeaders>[0]>) => {
     const state = await limited;
     res.set(rateLimitHeaders(state));
     res.locals.caller = caller;
@@ -66,7 +66,7 @@ export const createAccess = ({ assistants, rateLimiter, channelCalls, beforeWrit
     if (!key || !assistant) return refuse(req, unauthorized('invalid_api_key'));
     const limit = key.limitPerMinute;
     const caller: Caller = { assistant, channel: 'api', keyId: key.keyId, limitPerMinute: limit };
-    await letIn(res, caller, limitOf(key.keyId, limit));
+    await admit(res, caller, limitOf(key.keyId, limit));
   };
 
   /** Bearer API key: chat API and conversation endpoints. */
@@ -77,15 +77,15 @@ export const createAccess = ({ assistants, rateLimiter, channelCalls, beforeWrit
 
   /** The same where a caller may wait for what is new: a long poll counts into a window of its own. */
   const byApiKeyOrPoll: RequestHandler = async (req, res, next) => {
-    await withKey(req, res, waits(req.query) ? rateLimiter.forLongPoll : rateLimiter.forApiKey);
+    await withKey(req, res, isLongPoll(req.query) ? rateLimiter.forLongPoll : rateLimiter.forApiKey);
     next();
   };
 
   /** Every call to a channel of ours is on its list, however it ends. */
-  const watchCall = (assistantId: string, res: Response): void => {
+  const recordCall = (assistantId: string, res: Response): void => {
     const [at, since] = [serverDate().toISOString(), performance.now()];
-    const told: Told = {};
-    res.locals.told = told;
+    const details: CallDetails = {};
+    res.locals.callDetails = details;
     res.on('close', () => {
       const left = !res.writableFinished;
       const error = left ? 'caller_left' : (res.locals.errorCode as string | undefined);
@@ -94,7 +94,7 @@ export const createAccess = ({ assistants, rateLimiter, channelCalls, beforeWrit
         status: left ? CALLER_LEFT : res.statusCode,
         ms: Math.round(performance.now() - since),
         ...(error !== undefined && { error }),
-        ...told,
+        ...details,
       });
     });
   };
@@ -103,12 +103,12 @@ export const createAccess = ({ assistants, rateLimiter, channelCalls, beforeWrit
   const byChannel: RequestHandler = async (req, res, next) => {
     const assistantId = String(req.params.assistant_id);
     const assistant = isUuid(assistantId) ? await beforeWriting(assistants.findAssistant(assistantId)) : null;
-    if (assistant) watchCall(assistantId, res);
+    if (assistant) recordCall(assistantId, res);
     if (!assistant?.channel.connected) return refuse(req, notFound());
     if (!isTokenAccepted(assistant.channel, bearerOf(req))) return refuse(req, unauthorized('invalid_verify_token'));
     const limit = assistant.channel.limitPerMinute;
     const limited = rateLimiter.forChannel(assistantId, limit);
-    await letIn(res, { assistant, channel: 'webhook', keyId: null, limitPerMinute: limit }, limited);
+    await admit(res, { assistant, channel: 'webhook', keyId: null, limitPerMinute: limit }, limited);
     next();
   };
 

@@ -57,16 +57,16 @@ const LATER_DEFAULTS = { engine: RETRIEVAL, guard: 'flag' as const, allowedLinks
  * Of an assistant's entries. `last`: given out up to here; `from`: what stands before it was replaced; `unfinished`: taken
  * by imports that have not ended, or never will, since their process was killed. Nobody reads what stands there.
  */
-export type KnowledgePlaces = { last?: number; from?: number; unfinished?: UnfinishedPlaces[] };
-export type UnfinishedPlaces = { first: number; last: number; at: Date };
+export type KnowledgePositions = { last?: number; from?: number; unfinished?: ReservedRange[] };
+export type ReservedRange = { first: number; last: number; at: Date };
 
 export type StoredAssistant = Omit<Assistant, 'assistantId' | keyof typeof LATER_DEFAULTS> &
   Partial<Pick<Assistant, keyof typeof LATER_DEFAULTS>> & {
     _id: string;
-    knowledgePlaces?: KnowledgePlaces;
+    knowledgePlaces?: KnowledgePositions;
   };
 
-export const toAssistant = ({ _id, knowledgePlaces: _places, ...stored }: StoredAssistant): Assistant => ({
+export const toAssistant = ({ _id, knowledgePlaces: _positions, ...stored }: StoredAssistant): Assistant => ({
   assistantId: _id,
   ...LATER_DEFAULTS,
   ...stored,

@@ -23,15 +23,15 @@ const parse = (line: string): ChannelCall => JSON.parse(line) as ChannelCall; //
  */
 export const createChannelCalls = (redis: Redis, prefix: string) => {
   const keyOf = (assistantId: string): string => `${prefix}:channel-calls:${assistantId}`;
-  let gathered = new Map<string, ChannelCall[]>();
+  let pending = new Map<string, ChannelCall[]>();
   let timer: NodeJS.Timeout | null = null;
 
   const write = async (): Promise<void> => {
     if (timer) clearTimeout(timer);
     timer = null;
-    if (gathered.size === 0) return;
-    const batch = gathered;
-    gathered = new Map();
+    if (pending.size === 0) return;
+    const batch = pending;
+    pending = new Map();
     const commands = redis.pipeline();
     for (const [assistantId, calls] of batch) {
       const key = keyOf(assistantId);
@@ -46,8 +46,8 @@ export const createChannelCalls = (redis: Redis, prefix: string) => {
   return {
     /** Of an assistant that exists: any other name would be a key of its own. */
     record: (assistantId: string, call: ChannelCall): void => {
-      const calls = gathered.get(assistantId) ?? [];
-      if (calls.length === 0) gathered.set(assistantId, calls);
+      const calls = pending.get(assistantId) ?? [];
+      if (calls.length === 0) pending.set(assistantId, calls);
       calls.push(call);
       if (calls.length > KEPT) calls.shift();
       timer ??= setTimeout(() => void write(), WRITTEN_EVERY_MS).unref();

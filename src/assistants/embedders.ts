@@ -1,15 +1,15 @@
 import { type Connection, Schema } from 'mongoose';
 import { collectionOf } from '../platform/mongo.ts';
 
-export const TELL_EVERY_MS = 2_000;
+export const REGISTER_EVERY_MS = 2_000;
 /** A worker that ended without a word is forgotten by then. */
-const LIVE_MS = 12_000;
+const EXPIRES_AFTER_MS = 12_000;
 const KEPT_S = 3_600;
 
 /** What a reply worker has to make vectors with. */
-export type OfferedEmbedder = { model: string | null; available: boolean; detail: string };
+export type EmbedderInfo = { model: string | null; available: boolean; detail: string };
 
-export type StoredEmbedder = OfferedEmbedder & { _id: string; seenAt: Date };
+export type StoredEmbedder = EmbedderInfo & { _id: string; seenAt: Date };
 
 const schema = new Schema<StoredEmbedder>(
   {
@@ -30,17 +30,17 @@ export const createEmbedders = (connection: Connection) => {
   return {
     model,
 
-    tell: async (worker: string, offered: OfferedEmbedder): Promise<void> => {
-      await rows.updateOne({ _id: worker }, { $set: offered, $currentDate: { seenAt: true } }, { upsert: true });
+    register: async (worker: string, info: EmbedderInfo): Promise<void> => {
+      await rows.updateOne({ _id: worker }, { $set: info, $currentDate: { seenAt: true } }, { upsert: true });
     },
 
-    leave: async (worker: string): Promise<void> => {
+    unregister: async (worker: string): Promise<void> => {
       await rows.deleteOne({ _id: worker });
     },
 
     /** Of the workers that run now, those first that can. */
-    listLive: async (): Promise<(OfferedEmbedder & { worker: string })[]> => {
-      const filter = { $expr: { $gt: ['$seenAt', { $subtract: ['$$NOW', LIVE_MS] }] } };
+    listRunning: async (): Promise<(EmbedderInfo & { worker: string })[]> => {
+      const filter = { $expr: { $gt: ['$seenAt', { $subtract: ['$$NOW', EXPIRES_AFTER_MS] }] } };
       const live = await rows.find(filter, { sort: { available: -1, _id: 1 } }).toArray();
       return live.map(({ _id, model: made, available, detail }) => ({ worker: _id, model: made, available, detail }));
     },

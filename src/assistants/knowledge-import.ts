@@ -38,7 +38,7 @@ const reasonOf = (issue: z.core.$ZodIssue): string => {
   return code === 'required' ? `${field} ${message}` : `${field}: ${message}`;
 };
 
-const judge = (fields: unknown): { entry: KnowledgeInput } | { reason: string } => {
+const checkRow = (fields: unknown): { entry: KnowledgeInput } | { reason: string } => {
   if (typeof fields !== 'object' || fields === null || Array.isArray(fields)) {
     return { reason: 'must be an object with question and answer' };
   }
@@ -67,15 +67,15 @@ export const parseKnowledge = (format: KnowledgeFormat, text: string): ParsedKno
       break;
     }
     entry += 1;
-    const judged = 'reason' in row ? row : judge(row.fields);
-    if ('entry' in judged) {
+    const checked = 'reason' in row ? row : checkRow(row.fields);
+    if ('entry' in checked) {
       if (entries.length >= MAX_KNOWLEDGE) {
         throw invalid('file', 'too_many', `must have at most ${MAX_KNOWLEDGE.toLocaleString('en')} entries`);
       }
-      entries.push(judged.entry);
+      entries.push(checked.entry);
     } else {
       // A JSON file may be one long line: the entry's number tells more than its line.
-      const reason = format === 'json' ? `entry ${entry}: ${judged.reason}` : judged.reason;
+      const reason = format === 'json' ? `entry ${entry}: ${checked.reason}` : checked.reason;
       refused.push({ line: row.line, reason });
     }
   }

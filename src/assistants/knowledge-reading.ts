@@ -5,7 +5,7 @@ import { withDeadline } from '../platform/deadline.ts';
 import { type KnowledgeFormat, type ParsedKnowledge, parseKnowledge } from './knowledge-import.ts';
 
 /** A file as small as this is read in a moment, whatever is in it, and sooner than a thread has started. */
-const READ_IN_PLACE = 8 * 1024;
+const INLINE_MAX_CHARS = 8 * 1024;
 const READ_WITHIN_MS = 20_000;
 const MEMORY_MB = 512;
 
@@ -48,7 +48,7 @@ let lastRead: Promise<unknown> = Promise.resolve();
 
 /** As `parseKnowledge`, without keeping anybody waiting: a large file is read in a thread of its own. */
 export const readKnowledge = async (format: KnowledgeFormat, text: string): Promise<ParsedKnowledge> => {
-  if (text.length <= READ_IN_PLACE) return parseKnowledge(format, text);
+  if (text.length <= INLINE_MAX_CHARS) return parseKnowledge(format, text);
   const read = lastRead.then(() => readInThread(format, text));
   lastRead = read.catch(() => undefined);
   return read;

@@ -51,14 +51,14 @@ const STOPS = Object.entries({
 });
 const STOPS_OF = new Map(STOPS.map(([language, stops]) => [language, new Set(stops.flatMap(wordsOf))]));
 /** Left out as stop words elsewhere; here they are what tells two questions apart. */
-const TELLING = new Set(
+const QUESTION_WORDS = new Set(
   `who what when where why which how not no wer was wann wo wohin woher warum welche welcher wie wieviel nicht kein keine
   qui que quoi quand ou pourquoi comment combien quel quelle pas quien cuando donde como cuanto cual por chi quando dove
   perche come quanto quale non quem onde porque qual nao wie wat wanneer waar waarom welke hoe niet geen`.split(/\s+/),
 );
 
 /** How much of their words two questions share to be taken for the same. */
-const ALIKE = 0.8;
+const SIMILARITY_MIN = 0.8;
 const CONFLICTS_MAX = 100;
 
 type Phrasing = { entry: KnowledgeEntry; text: string; words: Set<string> };
@@ -67,8 +67,8 @@ const phrasingsOf = (entry: KnowledgeEntry): Phrasing[] => {
   const stops = STOPS_OF.get(entry.language?.split('-')[0] ?? 'en') ?? new Set();
   return [entry.question, ...entry.variants].map((text) => {
     const all = wordsOf(text);
-    const told = all.filter((word) => TELLING.has(word) || !stops.has(word));
-    return { entry, text, words: new Set(told.length > 0 ? told : all) };
+    const kept = all.filter((word) => QUESTION_WORDS.has(word) || !stops.has(word));
+    return { entry, text, words: new Set(kept.length > 0 ? kept : all) };
   });
 };
 
@@ -77,7 +77,7 @@ const likeness = (a: Set<string>, b: Set<string>): number => {
   return shared / (a.size + b.size - shared);
 };
 
-const mayMeet = (a: KnowledgeEntry, b: KnowledgeEntry): boolean =>
+const mayShareLanguage = (a: KnowledgeEntry, b: KnowledgeEntry): boolean =>
   a.language === null || b.language === null || a.language.split('-')[0] === b.language.split('-')[0];
 
 export type KnowledgeConflict = {
@@ -88,7 +88,7 @@ export type KnowledgeConflict = {
 };
 
 /** So many that share a rare word are compared with the next one; a base of copies would take for ever. */
-const COMPARED = 50;
+const PHRASINGS_PER_WORD = 50;
 const ENTRIES_AT_ONCE = 100;
 
 const conflictsIn = async (entries: KnowledgeEntry[]): Promise<KnowledgeConflict[]> => {
@@ -102,33 +102,33 @@ const conflictsIn = async (entries: KnowledgeEntry[]): Promise<KnowledgeConflict
   const rarest = ({ words }: Phrasing): string[] =>
     [...words]
       .toSorted((a, b) => (uses.get(a) ?? 0) - (uses.get(b) ?? 0) || (a < b ? -1 : 1))
-      .slice(0, words.size - Math.ceil(ALIKE * words.size) + 1);
+      .slice(0, words.size - Math.ceil(SIMILARITY_MIN * words.size) + 1);
 
-  const met = new Map<string, Phrasing[]>();
+  const phrasingsByWord = new Map<string, Phrasing[]>();
   const found = new Map<string, KnowledgeConflict>();
   /** What is the same but for its punctuation says the same; taken apart once, and only where it is asked for. */
-  const said = new Map<KnowledgeEntry, string>();
-  const saysOf = (entry: KnowledgeEntry): string => {
-    const says = said.get(entry) ?? wordsOf(entry.answer).join(' ');
-    said.set(entry, says);
-    return says;
+  const answerWords = new Map<KnowledgeEntry, string>();
+  const answerWordsOf = (entry: KnowledgeEntry): string => {
+    const words = answerWords.get(entry) ?? wordsOf(entry.answer).join(' ');
+    answerWords.set(entry, words);
+    return words;
   };
   for (const [nth, one] of phrasings.entries()) {
     if (nth % ENTRIES_AT_ONCE === 0) await setImmediate();
     const keys = rarest(one);
-    for (const other of new Set(keys.flatMap((word) => met.get(word) ?? []))) {
+    for (const other of new Set(keys.flatMap((word) => phrasingsByWord.get(word) ?? []))) {
       const [a, b] = [other.entry, one.entry];
-      if (a === b || !mayMeet(a, b)) continue;
+      if (a === b || !mayShareLanguage(a, b)) continue;
       const id = `${a.entryId} ${b.entryId}`;
-      const alike = likeness(one.words, other.words);
-      if (alike < ALIKE || alike <= (found.get(id)?.likeness ?? 0) || saysOf(a) === saysOf(b)) continue;
-      found.set(id, { entryIds: [a.entryId, b.entryId], questions: [other.text, one.text], likeness: alike });
+      const similarity = likeness(one.words, other.words);
+      if (similarity < SIMILARITY_MIN || similarity <= (found.get(id)?.likeness ?? 0) || answerWordsOf(a) === answerWordsOf(b)) continue;
+      found.set(id, { entryIds: [a.entryId, b.entryId], questions: [other.text, one.text], likeness: similarity });
     }
     if (found.size >= CONFLICTS_MAX) break;
     for (const word of keys) {
-      const known = met.get(word) ?? [];
-      if (known.length === 0) met.set(word, known);
-      if (known.length < COMPARED) known.push(one);
+      const known = phrasingsByWord.get(word) ?? [];
+      if (known.length === 0) phrasingsByWord.set(word, known);
+      if (known.length < PHRASINGS_PER_WORD) known.push(one);
     }
   }
   return [...found.values()].toSorted((a, b) => b.likeness - a.likeness).slice(0, CONFLICTS_MAX);

@@ -4,14 +4,14 @@ import { newId } from '../platform/ids.ts';
 import { collectionOf } from '../platform/mongo.ts';
 import type { Assistant, assistantModels, StoredKnowledge } from './assistant.ts';
 import type { KnowledgeEntry, KnowledgeInput } from './knowledge-input.ts';
-import { createKnowledgePlaces, readable } from './knowledge-places.ts';
+import { createKnowledgePositions, visibleEntries } from './knowledge-positions.ts';
 import type { VectorStore } from './knowledge-vectors.ts';
 
 const CACHED_ASSISTANTS = 1000;
 /** Read at once: to take it out of its bytes takes a few milliseconds, and others have their turn before the next. */
-const READ_AT_ONCE = 250;
+const READ_BATCH = 250;
 /** Written at once: to put it into bytes takes a few milliseconds, and others have their turn before the next. */
-const WRITTEN_AT_ONCE = 500;
+const WRITE_BATCH = 500;
 
 const toEntry = ({ _id, assistantId: _assistant, position: _position, ...entry }: StoredKnowledge): KnowledgeEntry => ({
   ...entry,
@@ -27,25 +27,25 @@ type Dependencies = ReturnType<typeof assistantModels> & {
 export const createKnowledgeStore = ({ assistants, knowledge, vectors, onChanged }: Dependencies) => {
   const byVersion = new LRUCache<string, { version: number; entries: KnowledgeEntry[] }>({ max: CACHED_ASSISTANTS });
   const loading = new Map<string, Promise<KnowledgeEntry[]>>();
-  const places = createKnowledgePlaces({ assistants, knowledge });
+  const positions = createKnowledgePositions({ assistants, knowledge });
 
   /** A replacement that ended meanwhile may have removed what was being read: then it is read again. */
-  const consistently = async <Found>(
+  const readConsistently = async <Found>(
     assistantId: string,
-    find: (filter: ReturnType<typeof readable>) => Promise<Found>,
+    find: (filter: ReturnType<typeof visibleEntries>) => Promise<Found>,
   ): Promise<Found> => {
-    for (let before = await places.read(assistantId); ; ) {
-      const found = await find(readable(assistantId, before));
-      const after = await places.read(assistantId);
+    for (let before = await positions.read(assistantId); ; ) {
+      const found = await find(visibleEntries(assistantId, before));
+      const after = await positions.read(assistantId);
       if (after.from === before.from) return found;
       before = after;
     }
   };
 
   const load = async (assistantId: string): Promise<KnowledgeEntry[]> => {
-    return consistently(assistantId, async (filter) => {
+    return readConsistently(assistantId, async (filter) => {
       const entries: KnowledgeEntry[] = [];
-      const rows = knowledge.find(filter).sort({ position: 1 }).lean().cursor({ batchSize: READ_AT_ONCE });
+      const rows = knowledge.find(filter).sort({ position: 1 }).lean().cursor({ batchSize: READ_BATCH });
       for await (const row of rows) entries.push(toEntry(row));
       return entries;
     });
@@ -54,9 +54,9 @@ export const createKnowledgeStore = ({ assistants, knowledge, vectors, onChanged
   /** Turns that come together wait for one reading. */
   const loadOnce = (assistantId: string, version: number): Promise<KnowledgeEntry[]> => {
     const key = JSON.stringify([assistantId, version]);
-    const begun = loading.get(key) ?? load(assistantId).finally(() => loading.delete(key));
-    loading.set(key, begun);
-    return begun;
+    const inFlight = loading.get(key) ?? load(assistantId).finally(() => loading.delete(key));
+    loading.set(key, inFlight);
+    return inFlight;
   };
 
   const raiseVersion = async (assistantId: string): Promise<void> => {
@@ -68,9 +68,9 @@ export const createKnowledgeStore = ({ assistants, knowledge, vectors, onChanged
 
   const insert = async (assistantId: string, first: number, entries: KnowledgeInput[]): Promise<KnowledgeEntry[]> => {
     const inserted: KnowledgeEntry[] = [];
-    for (let from = 0; from < entries.length; from += WRITTEN_AT_ONCE) {
+    for (let from = 0; from < entries.length; from += WRITE_BATCH) {
       const rows = entries
-        .slice(from, from + WRITTEN_AT_ONCE)
+        .slice(from, from + WRITE_BATCH)
         .map((entry, index) => ({ _id: newId(), assistantId, position: first + from + index, ...entry }));
       await collectionOf(knowledge).insertMany(rows);
       inserted.push(...rows.map(toEntry));
@@ -87,8 +87,8 @@ export const createKnowledgeStore = ({ assistants, knowledge, vectors, onChanged
   return {
     /** Kept in memory for as long as the assistant's version stays. */
     findKnowledge: async ({ assistantId, version }: Assistant): Promise<KnowledgeEntry[]> => {
-      const known = byVersion.get(assistantId);
-      if (known?.version === version) return known.entries;
+      const cached = byVersion.get(assistantId);
+      if (cached?.version === version) return cached.entries;
       const entries = await loadOnce(assistantId, version);
       byVersion.set(assistantId, { version, entries });
       return entries;
@@ -97,7 +97,7 @@ export const createKnowledgeStore = ({ assistants, knowledge, vectors, onChanged
     listKnowledge: load,
 
     countKnowledge: (assistantId: string): Promise<number> =>
-      consistently(assistantId, (filter) => knowledge.countDocuments(filter).exec()),
+      readConsistently(assistantId, (filter) => knowledge.countDocuments(filter).exec()),
 
     /**
      * Adds entries after those there are; they are read all at once, or never. With `replace` the earlier ones end in that
@@ -108,14 +108,14 @@ export const createKnowledgeStore = ({ assistants, knowledge, vectors, onChanged
       entries: KnowledgeInput[],
       { replace = false } = {},
     ): Promise<KnowledgeEntry[]> => {
-      const first = await places.take(assistantId, entries.length, { replace });
+      const first = await positions.reserve(assistantId, entries.length, { replace });
       const added = await insert(assistantId, first, entries).catch(async (cause: unknown) => {
         // Nobody reads them; their places stay taken, since a write that was given up may still arrive.
         const position = { $gte: first, $lt: first + entries.length };
         await knowledge.deleteMany({ assistantId, position }).catch(() => undefined);
         throw cause;
       });
-      const from = await places.finish(assistantId, first, { replace });
+      const from = await positions.publish(assistantId, first, { replace });
       // Also where somebody else has replaced them in the meantime, these included.
       onChanged(assistantId);
       if (replace || from > first) await removeAll({ assistantId, position: { $lt: from } });

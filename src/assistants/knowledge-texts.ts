@@ -36,16 +36,16 @@ export const textsOf = ({
 ];
 
 /** What visitors' questions are like: made first, and enough for an entry to be found. */
-export const asked = (texts: KnowledgeText[]): KnowledgeText[] => texts.filter(({ kind }) => kind !== 'answer');
+export const questionTexts = (texts: KnowledgeText[]): KnowledgeText[] => texts.filter(({ kind }) => kind !== 'answer');
 
 /** As a text is named beside its vector. */
-export const nameOf = ({ kind, hash: digested }: Pick<KnowledgeText, 'kind' | 'hash'>): string => `${kind} ${digested}`;
+export const textKeyOf = ({ kind, hash: digested }: Pick<KnowledgeText, 'kind' | 'hash'>): string => `${kind} ${digested}`;
 
-export const readName = (name: string): Pick<KnowledgeText, 'kind' | 'hash'> => {
+export const parseTextKey = (name: string): Pick<KnowledgeText, 'kind' | 'hash'> => {
   const [kind, digested] = name.split(' ') as [TextKind, string]; // as `nameOf` wrote it
   return { kind, hash: digested };
 };
 
 /** Equal where model, texts and their order are. */
-export const hashOf = (model: string, texts: KnowledgeText[]): string =>
-  digest([model, ...texts.map(nameOf)].join('\n'));
+export const textsHash = (model: string, texts: KnowledgeText[]): string =>
+  digest([model, ...texts.map(textKeyOf)].join('\n'));

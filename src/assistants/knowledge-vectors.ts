@@ -2,15 +2,15 @@ import { type Connection, Schema } from 'mongoose';
 import { serverDate } from '../platform/clock.ts';
 import { collectionOf } from '../platform/mongo.ts';
 import type { assistantModels } from './assistant.ts';
-import { readable } from './knowledge-places.ts';
+import { visibleEntries } from './knowledge-positions.ts';
 import { type KnowledgeText, textsOf } from './knowledge-texts.ts';
 
 /** What went with its entry may serve an import that brings the same texts again; then it ends by itself. */
 const REMOVED_KEPT_S = 600;
 /** Documents read at a time: few enough to unpack that nothing else waits. */
-const NAMES_AT_A_TIME = 500;
-const TEXTS_AT_A_TIME = 100;
-const VECTORS_AT_A_TIME = 50;
+const INFO_BATCH = 500;
+const TEXTS_BATCH = 100;
+const VECTORS_BATCH = 50;
 
 export type StoredVectors = {
   /** The entry's id. */
@@ -29,7 +29,7 @@ export type StoredVectors = {
 };
 
 export type EntryVectors = Pick<StoredVectors, 'model' | 'hash' | 'texts'> & { entryId: string; vectors: Float32Array };
-export type VectorsName = Pick<StoredVectors, 'live' | 'model' | 'hash'> & { entryId: string };
+export type VectorsInfo = Pick<StoredVectors, 'live' | 'model' | 'hash'> & { entryId: string };
 export type EntryTexts = { entryId: string; texts: KnowledgeText[] };
 
 const schema = new Schema<StoredVectors>(
@@ -69,13 +69,13 @@ export const createVectorStore = (
     model,
 
     /** Which vectors an assistant has: all, or those of living entries by one model. */
-    async *list(assistantId: string, living?: { model: string }): AsyncGenerator<VectorsName> {
+    async *list(assistantId: string, filterBy?: { model: string }): AsyncGenerator<VectorsInfo> {
       const filter = {
         assistantId,
-        ...(living ? { live: true, model: living.model } : { live: { $in: [true, false] } }),
+        ...(filterBy ? { live: true, model: filterBy.model } : { live: { $in: [true, false] } }),
       };
       const projection = { _id: 1, live: 1, model: 1, hash: 1 };
-      for await (const { _id, ...name } of stored.find(filter, { projection, batchSize: NAMES_AT_A_TIME })) {
+      for await (const { _id, ...name } of stored.find(filter, { projection, batchSize: INFO_BATCH })) {
         yield { entryId: _id, live: name.live, model: name.model, hash: name.hash };
       }
     },
@@ -84,17 +84,17 @@ export const createVectorStore = (
     async *readTexts(assistantId: string, entryIds?: string[]): AsyncGenerator<EntryTexts> {
       const assistant = await assistants.findById(assistantId).select({ knowledgePlaces: 1 }).lean();
       const filter = {
-        ...readable(assistantId, assistant?.knowledgePlaces ?? {}),
+        ...visibleEntries(assistantId, assistant?.knowledgePlaces ?? {}),
         ...(entryIds && { _id: { $in: entryIds } }),
       };
       const projection = { question: 1, variants: 1, answer: 1 };
-      const rows = entries.find(filter, { projection, sort: { position: 1 }, batchSize: TEXTS_AT_A_TIME });
+      const rows = entries.find(filter, { projection, sort: { position: 1 }, batchSize: TEXTS_BATCH });
       for await (const row of rows) yield { entryId: row._id, texts: textsOf(row) };
     },
 
     async *read(entryIds: string[]): AsyncGenerator<EntryVectors> {
-      for (let start = 0; start < entryIds.length; start += VECTORS_AT_A_TIME) {
-        const some = { _id: { $in: entryIds.slice(start, start + VECTORS_AT_A_TIME) } };
+      for (let start = 0; start < entryIds.length; start += VECTORS_BATCH) {
+        const some = { _id: { $in: entryIds.slice(start, start + VECTORS_BATCH) } };
         for (const row of await stored.find(some, { promoteBuffers: true }).toArray()) {
           const { _id, model: madeBy, hash, texts, vectors } = row;
           yield { entryId: _id, model: madeBy, hash, texts, vectors: toFloats(vectors) };
@@ -103,9 +103,9 @@ export const createVectorStore = (
     },
 
     /** Of which texts they are, without the vectors. */
-    async *readNames(entryIds: string[]): AsyncGenerator<Pick<EntryVectors, 'entryId' | 'texts'>> {
-      for (let start = 0; start < entryIds.length; start += NAMES_AT_A_TIME) {
-        const some = { _id: { $in: entryIds.slice(start, start + NAMES_AT_A_TIME) } };
+    async *readTextKeys(entryIds: string[]): AsyncGenerator<Pick<EntryVectors, 'entryId' | 'texts'>> {
+      for (let start = 0; start < entryIds.length; start += INFO_BATCH) {
+        const some = { _id: { $in: entryIds.slice(start, start + INFO_BATCH) } };
         for (const { _id, texts } of await stored.find(some, { projection: { texts: 1 } }).toArray()) {
           yield { entryId: _id, texts };
         }

@@ -74,7 +74,7 @@ export const createRateLimiter = (
     forPlayground: (operatorId: string) => consume('playground', operatorId, PLAYGROUND_LIMIT_PER_MINUTE),
     /** Whose tries are counted, and how many there may be, is the operators' matter. */
     forSignIn: (subject: string, limit: number) => consume('sign_in', subject, limit),
-    returnSignIn: async (subject: string, limit: number): Promise<void> => {
+    refundSignIn: async (subject: string, limit: number): Promise<void> => {
       await limiterOf(limit)
         .reward(`sign_in:${subject}`)
         .catch(() => undefined);

@@ -4,7 +4,7 @@ import { ACTORS, AUDIT_DAYS } from '../operators/audit.ts';
 import { cursor } from '../platform/cursor.ts';
 import { wholeNumber } from '../platform/whole-number.ts';
 import { type Handled, handled, operation } from './operation.ts';
-import { given, nextCursor, placeCursor, time, uuid } from './wire.ts';
+import { definedFields, nextCursor, timeCursor, time, uuid } from './wire.ts';
 
 const LINES = 50;
 
@@ -30,7 +30,7 @@ export const auditOperations = {
     tag: 'Operators',
     summary: `List who did what, newest first; kept ${AUDIT_DAYS} days`,
     audience: 'owners',
-    about: null,
+    resource: null,
     query: z.object({
       operatorId: uuid.optional(),
       action: z.string().max(100).optional(),
@@ -45,10 +45,10 @@ export const auditOperations = {
 export const auditRoutes = ({ audit }: { audit: Audit }): Handled[] => [
   handled(auditOperations.list, async ({ query: { cursor: from, limit = LINES, ...exact } }) => {
     const { lines, next } = await audit.list({
-      ...given(exact),
+      ...definedFields(exact),
       limit,
-      ...(from !== undefined && { after: placeCursor.decode(from) }),
+      ...(from !== undefined && { after: timeCursor.decode(from) }),
     });
-    return { lines, nextCursor: next && placeCursor.encode(next) };
+    return { lines, nextCursor: next && timeCursor.encode(next) };
   }),
 ];

@@ -9,7 +9,7 @@ import { methodNotAllowed } from '../platform/http.ts';
 import type { PartitionedQueue } from '../platform/queue.ts';
 import { OWN_ORIGIN, pageHeaders } from '../platform/page-headers.ts';
 import { TURNS_QUEUE, type TurnsJob } from '../turns/queue.ts';
-import { QuietAdapter } from './board-failure.ts';
+import { RedactedAdapter } from './redacted-adapter.ts';
 
 export const BOARD_PATH = '/operator/queues';
 
@@ -20,13 +20,13 @@ export type BoardQueues = {
 };
 
 /** A conversation's key is inner; the ids that lead home to it begin with its first 48 bits. */
-const homeOf = (key: unknown): string => `${String(key).slice(0, 8)}-${String(key).slice(8, 12)}-…`;
+const idPrefixOf = (key: unknown): string => `${String(key).slice(0, 8)}-${String(key).slice(8, 12)}-…`;
 
 /** Only ids, and only those that can be looked up; a poisoned job shows nothing of what it is. */
 const SHOWN = {
   [TURNS_QUEUE]: ({ turns = [] }: Partial<TurnsJob>) => ({ turnIds: turns.map(({ turnId }) => turnId) }),
   [DELIVERIES_QUEUE]: ({ conversations = [], deliveries = [] }: Partial<WakeUpJob>) => ({
-    conversationIds: conversations.map(homeOf),
+    conversationIds: conversations.map(idPrefixOf),
     deliveryIds: deliveries.map(String),
   }),
   [KNOWLEDGE_QUEUE]: ({ assistantId = '' }: Partial<KnowledgeJob>) => ({ assistantId }),
@@ -42,11 +42,11 @@ const formatterOf =
     }
   };
 
-const adaptersOf = <Data>({ queues }: PartitionedQueue<Data>, show: (data: Data) => object): QuietAdapter[] =>
+const adaptersOf = <Data>({ queues }: PartitionedQueue<Data>, show: (data: Data) => object): RedactedAdapter[] =>
   queues.map((queue, index) => {
     const prefix = queues.length > 1 ? `${index}:` : '';
     // A retry there would answer, or send, a second time.
-    const adapter = new QuietAdapter(queue, { readOnlyMode: true, allowRetries: false, prefix });
+    const adapter = new RedactedAdapter(queue, { readOnlyMode: true, allowRetries: false, prefix });
     adapter.setFormatter('data', formatterOf(show));
     adapter.setFormatter('returnValue', () => null);
     adapter.setFormatter('progress', () => 0);
@@ -125,7 +125,7 @@ export const boardRoutes = ({ queues, access, sessions, tls }: Dependencies): Ro
     req.method === 'GET' || req.method === 'HEAD' ? next() : methodNotAllowed('GET', 'HEAD')(req, res, next);
 
   const router = Router({ caseSensitive: true });
-  const door = [access.fromOwnPages, access.signedInFor('owners')];
-  router.use(BOARD_PATH, ...sessions, ...door, readOnly, pageHeaders(tls, POLICY), withOurPage, withOurErrors(board));
+  const checks = [access.fromOwnPages, access.signedInFor('owners')];
+  router.use(BOARD_PATH, ...sessions, ...checks, readOnly, pageHeaders(tls, POLICY), withOurPage, withOurErrors(board));
   return router;
 };

@@ -4,7 +4,7 @@ import type { ChannelCalls } from '../assistants/channel-calls.ts';
 import { OPEN_CHANNEL_WARNING } from '../assistants/channel.ts';
 import type { AssistantStore } from '../assistants/store.ts';
 import { type Handled, handled, operation } from './operation.ts';
-import { given, uuid } from './wire.ts';
+import { definedFields, uuid } from './wire.ts';
 
 const tag = 'Operators';
 const audience = 'owners';
@@ -53,7 +53,7 @@ export const channelOperations = {
     tag,
     summary: 'Read the inbound webhook channel',
     audience,
-    about: 'assistant',
+    resource: 'assistant',
     answer: ChannelView,
     errors: ['not_found'],
   }),
@@ -64,7 +64,7 @@ export const channelOperations = {
     tag,
     summary: 'Connect the channel with or without a token, change its limit, or disconnect it (deletes the token)',
     audience,
-    about: 'assistant',
+    resource: 'assistant',
     body: Change,
     answer: ChannelView,
     audit: 'channel.change',
@@ -77,7 +77,7 @@ export const channelOperations = {
     tag,
     summary: 'List the last 20 calls, newest first, including refused ones; kept 7 days',
     audience,
-    about: 'assistant',
+    resource: 'assistant',
     answer: z.object({ calls: z.array(CallView) }),
     errors: ['not_found'],
   }),
@@ -88,7 +88,7 @@ export const channelOperations = {
     tag,
     summary: 'Remove the token: anyone who knows the address can call',
     audience,
-    about: 'assistant',
+    resource: 'assistant',
     answer: ChannelView,
     audit: 'channel.clear_token',
     errors: ['not_found'],
@@ -115,7 +115,7 @@ export const channelRoutes = ({ assistants, channelCalls }: Dependencies): Handl
     ),
 
     handled(channelOperations.change, async ({ params: { id = '' }, body, note }) => {
-      const changed = toView(id, (await assistants.setChannel(id, given(body))).channel);
+      const changed = toView(id, (await assistants.setChannel(id, definedFields(body))).channel);
       const { connected, open, limitPerMinute } = changed;
       note({ target: id, details: { connected, open, limitPerMinute, newToken: typeof body.token === 'string' } });
       return changed;

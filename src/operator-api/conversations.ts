@@ -13,12 +13,12 @@ import { wholeNumber } from '../platform/whole-number.ts';
 import type { Inbox } from '../operators/inbox.ts';
 import { MessageText } from '../turns/turn.ts';
 import { type Handled, handled, operation } from './operation.ts';
-import { given, line, nextCursor, placeCursor, uuid } from './wire.ts';
+import { definedFields, line, nextCursor, timeCursor, uuid } from './wire.ts';
 
 const CONVERSATIONS = 50;
 const MESSAGES = 200;
 const inbox = { tag: 'Operators', audience: 'operators', errors: ['not_found'] } as const;
-const one = { ...inbox, about: 'conversation' } as const;
+const one = { ...inbox, resource: 'conversation' } as const;
 const path = '/conversations/:id';
 
 /** Beside what callers see: why the assistant said so, and why the score. */
@@ -52,7 +52,7 @@ const state = (name: string, summary: string) =>
 export const conversationOperations = {
   list: operation({
     ...inbox,
-    about: 'assistant',
+    resource: 'assistant',
     method: 'get',
     path: '/assistants/:id/conversations',
     id: 'listInbox',
@@ -75,7 +75,7 @@ export const conversationOperations = {
   }),
   read: operation({
     ...one,
-    about: 'conversation or own playground', // where the page that tries it finds why
+    resource: 'conversation or own playground', // where the page that tries it finds why
     method: 'get',
     path,
     id: 'readConversation',
@@ -168,9 +168,9 @@ export const inboxRoutes = ({ conversations, inbox, operators }: Dependencies): 
   return [
     handled(conversationOperations.list, async ({ params: { id = '' }, query }) => {
       const { cursor: from, limit = CONVERSATIONS, ...filter } = query;
-      const after = from === undefined ? {} : { after: placeCursor.decode(from) };
-      const page = await inbox.list({ assistantId: id, limit, ...given(filter), ...after });
-      return { conversations: page.conversations.map(toView), nextCursor: page.next && placeCursor.encode(page.next) };
+      const after = from === undefined ? {} : { after: timeCursor.decode(from) };
+      const page = await inbox.list({ assistantId: id, limit, ...definedFields(filter), ...after });
+      return { conversations: page.conversations.map(toView), nextCursor: page.next && timeCursor.encode(page.next) };
     }),
 
     handled(conversationOperations.read, async ({ params: { id = '' }, query: { cursor: at, afterSeq, limit } }) => {

@@ -50,7 +50,7 @@ const precompressed = (names: ReadonlySet<string>): RequestHandler => {
 const YEAR_MS = 365 * 86_400_000;
 
 /** What was meant for a file that was not sent after all: an answer of others must not carry it. */
-const forget: RequestHandler = (_req, res, next) => {
+const clearFileHeaders: RequestHandler = (_req, res, next) => {
   for (const name of ['Content-Encoding', 'Content-Type', 'Cache-Control', 'Last-Modified']) res.removeHeader(name);
   next();
 };
@@ -71,7 +71,7 @@ const files = (folder: string): Router => {
         if (!/-[\w-]{8}\.\w+(?:\.\w+)?$/.test(path)) res.setHeader('Cache-Control', 'public, max-age=3600');
       },
     }),
-    forget,
+    clearFileHeaders,
   );
   return router;
 };

@@ -10,7 +10,7 @@ import { cursor } from '../platform/cursor.ts';
 import { invalid } from '../platform/errors.ts';
 import { wholeNumber } from '../platform/whole-number.ts';
 import { type Handled, handled, operation } from './operation.ts';
-import { given, nextCursor, time, uuid } from './wire.ts';
+import { definedFields, nextCursor, time, uuid } from './wire.ts';
 
 const tag = 'Operators';
 const audience = 'owners';
@@ -85,7 +85,7 @@ export const deliveryOperations = {
     tag,
     summary: 'List recent deliveries, newest first, including waiting ones',
     audience,
-    about: 'assistant',
+    resource: 'assistant',
     query: z.object({
       endpointId: uuid.optional(),
       eventId: uuid.optional(),
@@ -107,7 +107,7 @@ export const deliveryOperations = {
     tag,
     summary: 'Read a delivery with request and response',
     audience,
-    about: 'delivery',
+    resource: 'delivery',
     answer: DeliveryView,
     errors: ['not_found'],
   }),
@@ -118,7 +118,7 @@ export const deliveryOperations = {
     tag,
     summary: 'Resend the event, marked as a redelivery, outside the order',
     audience,
-    about: 'delivery',
+    resource: 'delivery',
     body: z.object({
       number: z
         .int()
@@ -162,7 +162,7 @@ const NOTHING_SENT: Omit<z.input<typeof DeliveryView>, keyof Row> = {
 export const deliveryRoutes = ({ endpoints, deliveries, deliveryQueue }: Dependencies): Handled[] => {
   return [
     handled(deliveryOperations.list, ({ params: { id = '' }, query: { from, to, ...rest } }) =>
-      deliveries.list({ assistantId: id, ...given({ ...rest, from: toDate(from), to: toDate(to) }) }),
+      deliveries.list({ assistantId: id, ...definedFields({ ...rest, from: toDate(from), to: toDate(to) }) }),
     ),
 
     handled(deliveryOperations.read, async ({ params: { id = '' } }) => {

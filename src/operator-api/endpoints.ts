@@ -6,7 +6,7 @@ import { EventKind } from '../webhooks/event.ts';
 import type { DeliveryQueue } from '../deliveries/queue.ts';
 import type { DeliveryStore } from '../deliveries/store.ts';
 import { type Handled, handled, operation } from './operation.ts';
-import { given, time, uuid } from './wire.ts';
+import { definedFields, time, uuid } from './wire.ts';
 
 const tag = 'Operators';
 const audience = 'owners';
@@ -43,7 +43,7 @@ const one = { tag, audience, errors: ['not_found'] } as const;
 export const endpointOperations = {
   list: operation({
     ...one,
-    about: 'assistant',
+    resource: 'assistant',
     method: 'get',
     path: '/assistants/:id/endpoints',
     id: 'listEndpoints',
@@ -52,7 +52,7 @@ export const endpointOperations = {
   }),
   add: operation({
     ...one,
-    about: 'assistant',
+    resource: 'assistant',
     method: 'post',
     path: '/assistants/:id/endpoints',
     id: 'addEndpoint',
@@ -64,7 +64,7 @@ export const endpointOperations = {
   }),
   read: operation({
     ...one,
-    about: 'endpoint',
+    resource: 'endpoint',
     method: 'get',
     path: '/endpoints/:id',
     id: 'getEndpoint',
@@ -73,7 +73,7 @@ export const endpointOperations = {
   }),
   update: operation({
     ...one,
-    about: 'endpoint',
+    resource: 'endpoint',
     method: 'patch',
     path: '/endpoints/:id',
     id: 'updateEndpoint',
@@ -84,7 +84,7 @@ export const endpointOperations = {
   }),
   remove: operation({
     ...one,
-    about: 'endpoint',
+    resource: 'endpoint',
     method: 'delete',
     path: '/endpoints/:id',
     id: 'removeEndpoint',
@@ -93,7 +93,7 @@ export const endpointOperations = {
   }),
   rotate: operation({
     ...one,
-    about: 'endpoint',
+    resource: 'endpoint',
     method: 'post',
     path: '/endpoints/:id/rotate',
     id: 'rotateEndpointSecret',
@@ -104,7 +104,7 @@ export const endpointOperations = {
   }),
   resume: operation({
     ...one,
-    about: 'endpoint',
+    resource: 'endpoint',
     method: 'post',
     path: '/endpoints/:id/resume',
     id: 'resumeEndpoint',
@@ -114,7 +114,7 @@ export const endpointOperations = {
   }),
   test: operation({
     ...one,
-    about: 'endpoint',
+    resource: 'endpoint',
     method: 'post',
     path: '/endpoints/:id/test',
     id: 'testEndpoint',
@@ -152,7 +152,7 @@ export const endpointRoutes = ({ assistants, endpoints, deliveries, deliveryQueu
   handled(endpointOperations.read, ({ params: { id = '' } }) => endpoints.getEndpoint(id)),
 
   handled(endpointOperations.update, async ({ params: { id = '' }, body: { enabled, ...rest }, note }) => {
-    const changes = given(rest);
+    const changes = definedFields(rest);
     const updated =
       Object.keys(changes).length > 0 ? await endpoints.updateEndpoint(id, changes) : await endpoints.getEndpoint(id);
     const now = enabled === undefined ? updated : await endpoints.setEnabled(id, enabled);

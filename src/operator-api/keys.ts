@@ -2,7 +2,7 @@ import * as z from 'zod';
 import { DEFAULT_LIMIT_PER_MINUTE } from '../assistants/assistant.ts';
 import type { AssistantStore } from '../assistants/store.ts';
 import { type Handled, handled, operation } from './operation.ts';
-import { given, line, time, uuid } from './wire.ts';
+import { definedFields, line, time, uuid } from './wire.ts';
 
 const tag = 'Operators';
 const audience = 'owners';
@@ -33,7 +33,7 @@ export const keyOperations = {
     tag,
     summary: 'List keys by their last four characters, newest first',
     audience,
-    about: 'assistant',
+    resource: 'assistant',
     answer: z.object({ keys: z.array(KeyView) }),
     errors: ['not_found'],
   }),
@@ -44,7 +44,7 @@ export const keyOperations = {
     tag,
     summary: 'Create a key; it is shown only once',
     audience,
-    about: 'assistant',
+    resource: 'assistant',
     body: z.object({
       name: line(100),
       limitPerMinute: limit.default(DEFAULT_LIMIT_PER_MINUTE),
@@ -61,7 +61,7 @@ export const keyOperations = {
     tag,
     summary: 'Change its name or limit within a second; the key stays the same',
     audience,
-    about: 'key',
+    resource: 'key',
     body: z.object({ name: line(100).optional(), limitPerMinute: limit.optional() }),
     answer: KeyView,
     audit: 'key.update',
@@ -74,7 +74,7 @@ export const keyOperations = {
     tag,
     summary: 'Replace the key under the same id; the old one stops working within a second',
     audience,
-    about: 'key',
+    resource: 'key',
     answer: NewKeyView,
     audit: 'key.rotate',
     errors: ['not_found'],
@@ -86,7 +86,7 @@ export const keyOperations = {
     tag,
     summary: 'Revoke a key within a second, for good',
     audience,
-    about: 'key',
+    resource: 'key',
     answer: KeyView,
     audit: 'key.revoke',
     errors: ['not_found'],
@@ -107,7 +107,7 @@ export const keyRoutes = ({ assistants }: { assistants: AssistantStore }): Handl
   }),
 
   handled(keyOperations.update, async ({ params: { id = '' }, body, note }) => {
-    const { name, limitPerMinute, ...key } = await assistants.updateApiKey(id, given(body));
+    const { name, limitPerMinute, ...key } = await assistants.updateApiKey(id, definedFields(body));
     note({ target: id, details: { name, limitPerMinute } });
     return { ...key, name, limitPerMinute };
   }),

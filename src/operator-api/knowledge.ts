@@ -3,7 +3,7 @@ import { KNOWLEDGE_FORMATS } from '../assistants/knowledge-import.ts';
 import { KnowledgeInput } from '../assistants/knowledge-input.ts';
 import { readKnowledge } from '../assistants/knowledge-reading.ts';
 import { createFindConflicts, searchKnowledge } from '../assistants/knowledge-search.ts';
-import { findMeaningSearch } from '../assistants/meaning-search.ts';
+import { findSemanticStatus } from '../assistants/semantic-status.ts';
 import type { AssistantStore } from '../assistants/store.ts';
 import { SuggestedAction } from '../assistants/suggested-action.ts';
 import { type Handled, handled, operation } from './operation.ts';
@@ -34,7 +34,7 @@ export const knowledgeOperations = {
     tag,
     summary: 'List an assistant’s knowledge entries, in their order',
     audience,
-    about: 'assistant',
+    resource: 'assistant',
     query: z.object({
       search: z
         .string()
@@ -54,7 +54,7 @@ export const knowledgeOperations = {
     tag,
     summary: 'List entries with similar questions (80 % of the words) but different answers, at most 100',
     audience,
-    about: 'assistant',
+    resource: 'assistant',
     answer: z.object({
       conflicts: z.array(
         z.object({
@@ -75,7 +75,7 @@ export const knowledgeOperations = {
     tag,
     summary: 'Read the state of semantic search',
     audience,
-    about: 'assistant',
+    resource: 'assistant',
     answer: z
       .object({
         state: z.enum(['ready', 'making', 'off']),
@@ -94,7 +94,7 @@ export const knowledgeOperations = {
     tag,
     summary: 'Add an entry',
     audience,
-    about: 'assistant',
+    resource: 'assistant',
     body: KnowledgeInput,
     status: 201,
     answer: EntryView,
@@ -108,7 +108,7 @@ export const knowledgeOperations = {
     tag,
     summary: 'Replace an entry; it keeps its place',
     audience,
-    about: 'assistant',
+    resource: 'assistant',
     body: KnowledgeInput,
     answer: EntryView,
     audit: 'knowledge.update',
@@ -121,7 +121,7 @@ export const knowledgeOperations = {
     tag,
     summary: 'Remove an entry',
     audience,
-    about: 'assistant',
+    resource: 'assistant',
     audit: 'knowledge.remove',
     errors: ['not_found'],
   }),
@@ -132,7 +132,7 @@ export const knowledgeOperations = {
     tag,
     summary: 'Import a file; wrong rows are reported with their line. At most 4 MiB and 10,000 entries',
     audience,
-    about: 'assistant',
+    resource: 'assistant',
     body: z.object({
       format: z.enum(KNOWLEDGE_FORMATS),
       text: z.string().min(1),
@@ -163,7 +163,7 @@ export const knowledgeRoutes = ({ assistants }: { assistants: AssistantStore }):
       return { conflicts: await findConflicts(assistant, await assistants.listKnowledge(id)) };
     }),
 
-    handled(knowledgeOperations.status, ({ params: { id = '' } }) => findMeaningSearch(assistants, id)),
+    handled(knowledgeOperations.status, ({ params: { id = '' } }) => findSemanticStatus(assistants, id)),
 
     handled(knowledgeOperations.add, async ({ params: { id = '' }, body, note }) => {
       const [entry] = await assistants.addKnowledge(id, [body]);

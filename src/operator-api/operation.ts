@@ -5,7 +5,7 @@ import type { Audience } from '../operators/roles.ts';
 import type { Caller } from '../operators/token.ts';
 
 /** What the path's `:id` names: its assistant must be one that the caller has. */
-export type About =
+export type Resource =
   | 'assistant'
   | 'conversation'
   | 'conversation or own playground'
@@ -18,8 +18,8 @@ export type About =
  * Agents and limited tokens call these too, so each says what of theirs it is about: `each` = the answer holds only what the
  * caller has; null = the whole service, or the caller. `peopleOnly`: no operator token may, whatever its scope.
  */
-type ForSome = { audience: Exclude<Audience, 'anyone'>; about: About | 'each' | null; peopleOnly?: true };
-type ForAnyone = { audience: 'anyone'; about?: never; peopleOnly?: never };
+type ForSome = { audience: Exclude<Audience, 'anyone'>; resource: Resource | 'filtered' | null; peopleOnly?: true };
+type ForAnyone = { audience: 'anyone'; resource?: never; peopleOnly?: never };
 
 /**
  * One operation of the operators' side, said once: the router mounts it, the door asks `audience`, zod checks `query` and

@@ -26,7 +26,7 @@ export const overviewOperations = {
     tag: 'Operators',
     summary: 'Read figures of the last 24 hours, and totals',
     audience: 'owners',
-    about: 'assistant',
+    resource: 'assistant',
     answer: z.object({
       since: time,
       conversations: z.object(Object.fromEntries(STATUSES.map((status) => [status, count]))),
@@ -50,7 +50,7 @@ type Dependencies = {
 };
 
 /** Pages ask every few seconds: what took long to count is told again for twenty times as long. */
-const remembered = <Counts extends object>(count: (assistantId: string) => Promise<Counts>) => {
+const cachedByCost = <Counts extends object>(count: (assistantId: string) => Promise<Counts>) => {
   const known = new LRUCache<string, Counts>({ max: 1000, ttl: 1 });
   return async (assistantId: string): Promise<Counts> => {
     const last = known.get(assistantId);
@@ -63,10 +63,10 @@ const remembered = <Counts extends object>(count: (assistantId: string) => Promi
 };
 
 /** An event that is being sent stands in its outbox too. */
-const withWaiting = ({ queued = 0, sending = 0, ...ended }: Partial<Record<Outcome, number>>, unsent: number) => ({
+const withPending = ({ queued = 0, sending = 0, ...ended }: Partial<Record<Outcome, number>>, pending: number) => ({
   ...ended,
   sending,
-  queued: queued + Math.max(0, unsent - sending),
+  queued: queued + Math.max(0, pending - sending),
 });
 
 const all = (names: readonly string[], counted: Partial<Record<string, number>>): Record<string, number> =>
@@ -74,12 +74,12 @@ const all = (names: readonly string[], counted: Partial<Record<string, number>>)
 
 export const overviewRoutes = (dependencies: Dependencies): Handled[] => {
   const { assistants, inbox, endpoints, deliveries, turnQueue, deliveryQueue } = dependencies;
-  const outcomesOf = remembered((id) => deliveries.countOutcomes(id, new Date(serverNow() - DAY_MS)));
+  const outcomesOf = cachedByCost((id) => deliveries.countOutcomes(id, new Date(serverNow() - DAY_MS)));
   return [
     handled(overviewOperations.read, async ({ params: { id = '' } }) => {
       await assistants.getAssistant(id);
       const since = new Date(serverNow() - DAY_MS);
-      const [statuses, outcomes, unsent, registered, knowledgeEntries, apiKeys, turns, wakeUps] = await Promise.all([
+      const [statuses, outcomes, pending, registered, knowledgeEntries, apiKeys, turns, wakeUps] = await Promise.all([
         inbox.countStatuses(id, since),
         outcomesOf(id),
         deliveries.pending.count(id, OUTBOXES_MAX),
@@ -92,7 +92,7 @@ export const overviewRoutes = (dependencies: Dependencies): Handled[] => {
       return {
         since,
         conversations: all(STATUSES, statuses),
-        deliveries: all(OUTCOMES, withWaiting(outcomes, unsent)),
+        deliveries: all(OUTCOMES, withPending(outcomes, pending)),
         endpoints: {
           all: registered.length,
           enabled: registered.filter(({ enabled }) => enabled).length,

@@ -24,7 +24,7 @@ export const playgroundOperations = {
     tag: 'Operators',
     summary: 'Try the assistant; no events are sent',
     audience: 'operators',
-    about: 'assistant',
+    resource: 'assistant',
     body: z.object({
       sessionId: SessionId.refine((value) => value.length <= SESSION_MAX, `must be at most ${SESSION_MAX} characters`),
       message: ChatRequest.shape.message,

@@ -8,12 +8,12 @@ import type { Logger } from '../platform/logger.ts';
 import { bodyReader, mount, type Served } from '../platform/operation.ts';
 import { findUnstorable } from '../platform/storable.ts';
 import { validate } from '../platform/validation.ts';
-import type { AboutDoor } from './about.ts';
+import type { ResourceAccess } from './resource-access.ts';
 import type { Call, Handled, Note, Operation } from './operation.ts';
 
 export const OPERATOR_PREFIX = '/operator/v1';
 
-type Dependencies = { access: OperatorAccess; aboutDoor: AboutDoor; audit: Audit; logger: Logger };
+type Dependencies = { access: OperatorAccess; resourceAccess: ResourceAccess; audit: Audit; logger: Logger };
 
 const DEFAULT_STATUS = 200;
 
@@ -84,9 +84,9 @@ export const createOperatorRouter = (all: Handled[], dependencies: Dependencies)
   router.use(dependencies.access.fromOwnPages);
   const served = all.map((one): Served => {
     const { operation } = one;
-    const doors =
-      operation.audience === 'anyone' ? [] : [dependencies.access.letIn(operation), dependencies.aboutDoor(operation)];
-    return { operation, handlers: [...doors, ...bodyReader(operation), run(one, dependencies)] };
+    const checks =
+      operation.audience === 'anyone' ? [] : [dependencies.access.signedInOrTokenFor(operation), dependencies.resourceAccess(operation)];
+    return { operation, handlers: [...checks, ...bodyReader(operation), run(one, dependencies)] };
   });
   mount(router, served, headLast);
   return router;

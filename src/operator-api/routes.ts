@@ -19,7 +19,7 @@ import type { DeliveredReplies } from '../turns/delivered-replies.ts';
 import type { TurnLeases } from '../turns/leases.ts';
 import type { TurnQueue } from '../turns/queue.ts';
 import type { Submit } from '../turns/submit.ts';
-import { createAboutDoor } from './about.ts';
+import { createResourceAccess } from './resource-access.ts';
 import { assistantRoutes } from './assistants.ts';
 import { auditRoutes } from './audit.ts';
 import { type BoardQueues, boardRoutes } from './board.ts';
@@ -36,9 +36,9 @@ import { playgroundRoutes } from './playground.ts';
 import { createOperatorRouter, OPERATOR_PREFIX } from './router.ts';
 import { sessionRoutes } from './session.ts';
 import { tokenRoutes } from './tokens.ts';
-import { turnWayRoutes } from './turns.ts';
+import { turnRoutes } from './turns.ts';
 
-export type OperatorSide = {
+export type OperatorApiDependencies = {
   sessions: RequestHandler[];
   queues: BoardQueues;
   operators: OperatorStore;
@@ -77,7 +77,7 @@ const PAGES = [
   endpointRoutes,
   deliveryRoutes,
   inboxRoutes,
-  turnWayRoutes,
+  turnRoutes,
   playgroundRoutes,
   operatorRoutes,
   tokenRoutes,
@@ -85,16 +85,16 @@ const PAGES = [
 ];
 
 /** What the dashboard calls (docs/contract.md, Operator API). */
-export const operatorSide = (side: OperatorSide): Router => {
-  const access = createOperatorAccess(side);
-  const all = PAGES.flatMap((routes) => routes({ ...side, access }));
+export const operatorApiRoutes = (dependencies: OperatorApiDependencies): Router => {
+  const access = createOperatorAccess(dependencies);
+  const all = PAGES.flatMap((routes) => routes({ ...dependencies, access }));
   const router = Router({ caseSensitive: true });
   router.use(
     OPERATOR_PREFIX,
-    ...side.sessions,
-    createOperatorRouter(all, { ...side, access, aboutDoor: createAboutDoor(side) }),
+    ...dependencies.sessions,
+    createOperatorRouter(all, { ...dependencies, access, resourceAccess: createResourceAccess(dependencies) }),
   );
-  router.use(boardRoutes({ ...side, access }));
-  router.use(dashboardRoutes(side));
+  router.use(boardRoutes({ ...dependencies, access }));
+  router.use(dashboardRoutes(dependencies));
   return router;
 };

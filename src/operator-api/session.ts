@@ -17,7 +17,7 @@ import { uuid } from './wire.ts';
 const tag = 'Operators';
 const token = z.string().min(1).max(100);
 /** Any length that could have been chosen: a wrong password is wrong, not malformed. */
-const typed = z.string().min(1).max(PASSWORD_MAX);
+const anyPassword = z.string().min(1).max(PASSWORD_MAX);
 
 const Me = z
   .object({
@@ -38,7 +38,7 @@ export const sessionOperations = {
     tag,
     summary: 'Sign in with email and password',
     audience: 'anyone',
-    body: z.object({ email: Email, password: typed }),
+    body: z.object({ email: Email, password: anyPassword }),
     answer: Me,
     audit: 'session.begin',
     errors: ['not_signed_in', 'rate_limited'],
@@ -50,11 +50,11 @@ export const sessionOperations = {
     tag,
     summary: 'Read the session',
     audience: 'operators',
-    about: null,
+    resource: null,
     peopleOnly: true,
     answer: Me,
   }),
-  look: operation({
+  current: operation({
     method: 'get',
     path: '/session/current',
     id: 'lookForSession',
@@ -70,7 +70,7 @@ export const sessionOperations = {
     tag,
     summary: 'Sign out of this browser',
     audience: 'operators',
-    about: null,
+    resource: null,
     peopleOnly: true,
     audit: 'session.end',
   }),
@@ -81,7 +81,7 @@ export const sessionOperations = {
     tag,
     summary: 'Sign out of all browsers',
     audience: 'operators',
-    about: null,
+    resource: null,
     peopleOnly: true,
     audit: 'session.end_all',
   }),
@@ -92,9 +92,9 @@ export const sessionOperations = {
     tag,
     summary: 'Change your password; your other sessions end',
     audience: 'operators',
-    about: null,
+    resource: null,
     peopleOnly: true,
-    body: z.object({ current: typed, next: Password }),
+    body: z.object({ current: anyPassword, next: Password }),
     audit: 'operator.change_password',
     errors: ['rate_limited'],
   }),
@@ -132,7 +132,7 @@ type Dependencies = {
   beforeWriting: BeforeWriting;
 };
 
-const wrong = (): ApiError => new ApiError('not_signed_in', { message: 'The email or the password is wrong.' });
+const wrongCredentials = (): ApiError => new ApiError('not_signed_in', { message: 'The email or the password is wrong.' });
 const addressOf = (req: Request): string => req.ip ?? 'unknown';
 
 export const sessionRoutes = (dependencies: Dependencies): Handled[] => {
@@ -144,14 +144,14 @@ export const sessionRoutes = (dependencies: Dependencies): Handled[] => {
   };
 
   /** A session, and a device that is known from now on. */
-  const begin = async (operator: Operator, { req, res }: { req: Request; res: Response }) => {
+  const startSession = async (operator: Operator, { req, res }: { req: Request; res: Response }) => {
     await beginSession(req, operator);
     const account = await operators.findAccount(operator.email);
     if (account) devices.remember(req, res, account);
   };
 
-  const letIn = async (operator: Operator, { req, res }: { req: Request; res: Response }) => {
-    await begin(operator, { req, res });
+  const completeSignIn = async (operator: Operator, { req, res }: { req: Request; res: Response }) => {
+    await startSession(operator, { req, res });
     res.locals.operator = { ...operator, token: null } satisfies Caller;
     return toMe(operator);
   };
@@ -167,13 +167,13 @@ export const sessionRoutes = (dependencies: Dependencies): Handled[] => {
     handled(sessionOperations.signIn, async ({ body: { email, password }, req, res }) => {
       const subjects = await beforeWriting(subjectsOf(email, req));
       const operator = await limits.limited(subjects, () => beforeWriting(operators.checkSignIn(email, password)));
-      if (!operator) throw wrong();
-      return letIn(operator, { req, res });
+      if (!operator) throw wrongCredentials();
+      return completeSignIn(operator, { req, res });
     }),
 
     handled(sessionOperations.me, ({ operator }) => toMe(operator)),
 
-    handled(sessionOperations.look, async ({ req }) => {
+    handled(sessionOperations.current, async ({ req }) => {
       const operator = await access.findSignedIn(req);
       return { session: operator && (await toMe(operator)) };
     }),
@@ -190,7 +190,7 @@ export const sessionRoutes = (dependencies: Dependencies): Handled[] => {
       const change = () => operators.changePassword(operatorId, current, next);
       const changed = await limits.limited(limits.bySession(req.sessionID), change);
       if (!changed) throw invalid('current', 'wrong', 'is not your password');
-      await begin(changed, { req, res });
+      await startSession(changed, { req, res });
       note({ target: operatorId });
     }),
 
@@ -206,7 +206,7 @@ export const sessionRoutes = (dependencies: Dependencies): Handled[] => {
       const operator = await limits.limited(limits.byAddress(addressOf(req)), () => operators.useLink(one, password));
       if (!operator) throw notFound();
       note({ target: operator.operatorId });
-      return letIn(operator, { req, res });
+      return completeSignIn(operator, { req, res });
     }),
   ];
 };

@@ -6,7 +6,7 @@ import { type Handled, handled, operation } from './operation.ts';
 import { line, time, uuid } from './wire.ts';
 
 /** A token never makes, lists or ends tokens: a stolen one cannot outlive its end. */
-const people = { tag: 'Operators', audience: 'owners', about: null, peopleOnly: true } as const;
+const people = { tag: 'Operators', audience: 'owners', resource: null, peopleOnly: true } as const;
 
 const TokenView = z
   .object({

@@ -3,10 +3,10 @@ import { CHANNELS } from '../conversations/conversation.ts';
 import { EventKind } from '../webhooks/event.ts';
 import { DeliveryRow } from './deliveries.ts';
 import { type Handled, handled, operation } from './operation.ts';
-import { readTurnWay, type TurnWayDependencies } from './turns/way.ts';
+import { readTurnTrace, type TurnTraceDependencies } from './turns/trace.ts';
 import { time, uuid } from './wire.ts';
 
-const TurnWay = z
+const TurnTraceView = z
   .object({
     turnId: uuid,
     conversationId: uuid,
@@ -64,16 +64,16 @@ export const turnOperations = {
     tag: 'Operators',
     summary: 'One message’s way through the service: accepted, job, reply, events, deliveries, with their times',
     audience: 'owners',
-    about: 'turn',
-    answer: TurnWay,
+    resource: 'turn',
+    answer: TurnTraceView,
     errors: ['not_found'],
   }),
 };
 
-export const turnWayRoutes = (
-  dependencies: Omit<TurnWayDependencies, 'turnJobs'> & { queues: { turns: TurnWayDependencies['turnJobs'] } },
+export const turnRoutes = (
+  dependencies: Omit<TurnTraceDependencies, 'turnJobs'> & { queues: { turns: TurnTraceDependencies['turnJobs'] } },
 ): Handled[] => [
   handled(turnOperations.read, ({ params: { id = '' }, operator: { operatorId } }) =>
-    readTurnWay({ ...dependencies, turnJobs: dependencies.queues.turns }, id, operatorId),
+    readTurnTrace({ ...dependencies, turnJobs: dependencies.queues.turns }, id, operatorId),
   ),
 ];

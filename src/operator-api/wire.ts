@@ -19,10 +19,10 @@ export const line = (max: number) =>
     .refine((value) => value.isWellFormed() && !/\p{Cc}/u.test(value), 'must be one line of well-formed Unicode');
 
 /** For lists ordered by a time and an id. */
-export const placeCursor = createTimeCursor(/^[\w-]{1,64}$/);
+export const timeCursor = createTimeCursor(/^[\w-]{1,64}$/);
 
 /** Only what was given: an absent field and one set to undefined differ to a filter. */
-export const given = <Fields extends Record<string, unknown>>(
+export const definedFields = <Fields extends Record<string, unknown>>(
   fields: Fields,
 ): { [Name in keyof Fields]?: Exclude<Fields[Name], undefined> } =>
   Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as never; // as filtered

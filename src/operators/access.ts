@@ -6,7 +6,7 @@ import type { BeforeWriting } from '../platform/mongo-silence.ts';
 import { type Audience, mayUse } from './roles.ts';
 import { endSession, readSession } from './session.ts';
 import type { OperatorStore } from './store.ts';
-import { type Caller, callerWith, type OperatorToken, tokenIn } from './token.ts';
+import { type Caller, callerOfToken, type OperatorToken, readToken } from './token.ts';
 import type { TokenStore } from './token-store.ts';
 
 const READS = new Set(['GET', 'HEAD', 'OPTIONS']);
@@ -20,21 +20,21 @@ const originOf = (url: string | undefined): string | null => {
   return origin === 'null' ? null : origin;
 };
 
-type Asked = {
+type AccessRule = {
   audience: Exclude<Audience, 'anyone'>;
   method: string;
   /** Null: not of one assistant. */
-  about: string | null;
+  resource: string | null;
   peopleOnly?: true;
 };
 
-const checkToken = ({ scope, assistantIds }: OperatorToken, { method, about, peopleOnly }: Asked): void => {
+const checkToken = ({ scope, assistantIds }: OperatorToken, { method, resource, peopleOnly }: AccessRule): void => {
   const refuse = (message: string): never => {
     throw new ApiError('forbidden', { message });
   };
   if (peopleOnly) refuse('No operator token may do this: sign in.');
   if (scope === 'read' && method !== 'get') refuse('This operator token may only read.');
-  if (assistantIds !== null && about === null) refuse('This operator token is limited to some assistants.');
+  if (assistantIds !== null && resource === null) refuse('This operator token is limited to some assistants.');
 };
 
 /**
@@ -64,7 +64,7 @@ export const createOperatorAccess = (dependencies: {
    * by itself, but never a token: what comes with one was sent by a program.
    */
   const fromOwnPages: RequestHandler = (req, _res, next) => {
-    const withToken = tokenIn(req.headers.authorization) !== null;
+    const withToken = readToken(req.headers.authorization) !== null;
     if (READS.has(req.method) || withToken || isOwnPage(req)) return next();
     throw new ApiError('forbidden', { message: 'The request came from a page of another site.' });
   };
@@ -78,43 +78,43 @@ export const createOperatorAccess = (dependencies: {
     return null;
   };
 
-  const getSignedIn = async (req: Request, audience: Asked['audience']): Promise<Caller> => {
+  const getSignedIn = async (req: Request, audience: AccessRule['audience']): Promise<Caller> => {
     const operator = await findSignedIn(req);
     if (!operator) throw new ApiError('not_signed_in');
     if (!mayUse(operator.role, audience)) throw new ApiError('forbidden');
     return operator;
   };
 
-  const getWithToken = async (req: Request, secret: string, asked: Asked): Promise<Caller> => {
+  const getWithToken = async (req: Request, secret: string, rule: AccessRule): Promise<Caller> => {
     const token = await beforeWriting(tokens.findToken(secret));
     if (!token) {
       await rateLimiter.forFailing(networkOf(req.ip ?? 'unknown'));
       throw new ApiError('not_signed_in', { message: 'This operator token is not valid. It may have been revoked.' });
     }
-    checkToken(token, asked);
-    return callerWith(token);
+    checkToken(token, rule);
+    return callerOfToken(token);
   };
 
   /** People alone. */
   const signedInFor =
-    (audience: Asked['audience']): RequestHandler =>
+    (audience: AccessRule['audience']): RequestHandler =>
     async (req, res, next) => {
       res.locals.operator = await getSignedIn(req, audience);
       next();
     };
 
   /** People, or programs with an operator token; where there is a token, the cookie does not count. */
-  const letIn =
-    (asked: Asked): RequestHandler =>
+  const signedInOrTokenFor =
+    (rule: AccessRule): RequestHandler =>
     async (req, res, next) => {
-      const secret = tokenIn(req.headers.authorization);
+      const secret = readToken(req.headers.authorization);
       res.locals.operator = await (secret === null
-        ? getSignedIn(req, asked.audience)
-        : getWithToken(req, secret, asked));
+        ? getSignedIn(req, rule.audience)
+        : getWithToken(req, secret, rule));
       next();
     };
 
-  return { fromOwnPages, findSignedIn, signedInFor, letIn };
+  return { fromOwnPages, findSignedIn, signedInFor, signedInOrTokenFor };
 };
 
 export type OperatorAccess = ReturnType<typeof createOperatorAccess>;

@@ -4,7 +4,7 @@ import type { Config } from '../platform/config.ts';
 import type { StoredOperator } from './operator.ts';
 
 const DAYS = 180;
-const KEPT = 5;
+const ACCOUNTS_MAX = 5;
 const TOKEN = /^[\w-]{22}\.[\w-]{43}$/;
 
 type Account = Pick<StoredOperator, '_id' | 'passwordHash'>;
@@ -32,9 +32,9 @@ export const createDevices = (config: Pick<Config, 'ENCRYPTION_KEY'>, { secure }
     (cookie.exec(headers.cookie ?? '')?.[1] ?? '')
       .split('~')
       .filter((token) => TOKEN.test(token))
-      .slice(0, KEPT);
+      .slice(0, ACCOUNTS_MAX);
 
-  const isOf = (token: string, account: Account): boolean => {
+  const belongsTo = (token: string, account: Account): boolean => {
     const [id = '', signature = ''] = token.split('.');
     const given = Buffer.from(signature, 'base64url');
     return secrets.some((secret) => timingSafeEqual(signatureOf(secret, id, account), given));
@@ -46,20 +46,20 @@ export const createDevices = (config: Pick<Config, 'ENCRYPTION_KEY'>, { secure }
     /** The device's number for this account; null for a stranger. */
     idFor: (req: Request, account: Account): string | null =>
       tokensOf(req)
-        .find((token) => isOf(token, account))
+        .find((token) => belongsTo(token, account))
         ?.split('.')[0] ?? null,
 
     /** After a right password. A device that was known keeps its number, and with it its count. */
     remember: (req: Request, res: Response, account: Account): void => {
       const [newest] = secrets;
       if (!newest) return;
-      const others = tokensOf(req).filter((token) => !isOf(token, account));
+      const others = tokensOf(req).filter((token) => !belongsTo(token, account));
       const known = tokensOf(req)
-        .find((token) => isOf(token, account))
+        .find((token) => belongsTo(token, account))
         ?.split('.')[0];
       const id = known ?? randomBytes(16).toString('base64url');
       const token = `${id}.${signatureOf(newest, id, account).toString('base64url')}`;
-      res.cookie(name, [token, ...others].slice(0, KEPT).join('~'), {
+      res.cookie(name, [token, ...others].slice(0, ACCOUNTS_MAX).join('~'), {
         httpOnly: true,
         sameSite: 'strict',
         secure,

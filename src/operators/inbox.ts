@@ -7,7 +7,7 @@ import { conversationModels, type Status, type StoredConversation } from '../con
 const WITHIN_MS = 3_000;
 const LIST_FIELDS = { outbox: 0, opening: 0, texts: 0, recent: 0, waiting: 0 } as const;
 
-export type Place = Pick<StoredConversation, 'assistantId' | 'channel' | 'sessionId'>;
+export type ConversationOwner = Pick<StoredConversation, 'assistantId' | 'channel' | 'sessionId'>;
 
 export type InboxFilter = {
   assistantId: string;
@@ -21,7 +21,7 @@ export type InboxFilter = {
 };
 
 /** A person's words, not a pattern. */
-const literally = (text: string): string => text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&');
+const escapeRegExp = (text: string): string => text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&');
 
 const queryOf = ({
   assistantId,
@@ -38,7 +38,7 @@ const queryOf = ({
   ...(search !== undefined &&
     (isUuid(search)
       ? { _id: prefixRange(search), conversationId: search }
-      : { sessionId: { $regex: literally(search), $options: 'i' } })),
+      : { sessionId: { $regex: escapeRegExp(search), $options: 'i' } })),
   ...(sessionId !== undefined && { $and: [{ sessionId }] }),
   ...(after && {
     $or: [{ updatedAt: { $lt: after.at } }, { updatedAt: after.at, _id: { $lt: after.id } }],
@@ -51,10 +51,10 @@ export const createInbox = (connection: Connection) => {
 
   return {
     /** Whose it is, without what was said. */
-    findPlace: async (conversationId: string): Promise<Place | null> => {
+    findOwner: async (conversationId: string): Promise<ConversationOwner | null> => {
       if (!isUuid(conversationId)) return null;
       const filter = { _id: prefixRange(conversationId), conversationId };
-      return conversations.findOne<Place>(filter, { projection: { assistantId: 1, channel: 1, sessionId: 1 } });
+      return conversations.findOne<ConversationOwner>(filter, { projection: { assistantId: 1, channel: 1, sessionId: 1 } });
     },
 
     list: async (filter: InboxFilter) => {

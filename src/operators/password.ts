@@ -11,9 +11,9 @@ export const newPassword = (): string => randomBytes(15).toString('base64url');
 
 /** Compares; where there is nothing to compare with it takes as long, so that time does not tell who has an account. */
 export const createVerifier = () => {
-  const nobodys = hashPassword(newPassword());
+  const dummyHash = hashPassword(newPassword());
   return async (stored: string | null, password: string): Promise<boolean> => {
-    const matches = await verify(stored ?? (await nobodys), password.normalize('NFKC'));
+    const matches = await verify(stored ?? (await dummyHash), password.normalize('NFKC'));
     return matches && stored !== null;
   };
 };

@@ -12,7 +12,7 @@ import type { Operator } from './operator.ts';
 export const UNATTENDED_HEADER = 'X-Parley-Unattended';
 
 const IDLE_MS = 12 * 3_600_000;
-const AT_MOST_MS = 7 * 86_400_000;
+const SESSION_MAX_MS = 7 * 86_400_000;
 const TOUCH_AFTER_S = 60;
 const COLLECTION = 'operatorSessions';
 
@@ -47,7 +47,7 @@ export const cookieNameOf = (secure: boolean): string => (secure ? '__Host-parle
 const isUnattended = (req: Request): boolean =>
   req.get(UNATTENDED_HEADER) !== undefined || /\/queues\/api\//.test(req.originalUrl);
 
-const promised = (work: (done: (failure?: unknown) => void) => void): Promise<void> =>
+const toPromise = (work: (done: (failure?: unknown) => void) => void): Promise<void> =>
   new Promise((resolve, reject) => {
     work((failure) => (failure ? reject(failure instanceof Error ? failure : new Error('session')) : resolve()));
   });
@@ -106,7 +106,7 @@ export const createSessions = (
   const [attended, unattended] = [sessionsOf(true), sessionsOf(false)];
   const sessions: RequestHandler = async (req, res, next) => {
     const find = isUnattended(req) ? unattended : attended;
-    await beforeWriting(promised((done) => find(req, res, done)));
+    await beforeWriting(toPromise((done) => find(req, res, done)));
     next();
   };
   if (!config.TLS_TERMINATED_UPSTREAM) return [sessionFirst, sessions];
@@ -121,16 +121,16 @@ export const createSessions = (
 /** Under a new number: one that was planted before the sign-in (fixation) leads nowhere. */
 export const beginSession = async (req: Request, { operatorId, generation }: Operator): Promise<void> => {
   const signedInAt = req.session.operatorId === operatorId ? (req.session.signedInAt ?? serverNow()) : serverNow();
-  await promised((done) => req.session.regenerate(done));
+  await toPromise((done) => req.session.regenerate(done));
   Object.assign(req.session, { operatorId, generation, signedInAt });
-  await promised((done) => req.session.save(done));
+  await toPromise((done) => req.session.save(done));
 };
 
-export const endSession = (req: Request): Promise<void> => promised((done) => req.session.destroy(done));
+export const endSession = (req: Request): Promise<void> => toPromise((done) => req.session.destroy(done));
 
 /** Whose session this may be, and under which generation; null where there is none, or it is too old. */
 export const readSession = (req: Request): { operatorId: string; generation: number } | null => {
   const { operatorId, generation, signedInAt } = req.session;
   if (operatorId === undefined || generation === undefined || signedInAt === undefined) return null;
-  return serverNow() - signedInAt < AT_MOST_MS ? { operatorId, generation } : null;
+  return serverNow() - signedInAt < SESSION_MAX_MS ? { operatorId, generation } : null;
 };

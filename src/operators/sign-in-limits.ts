@@ -17,34 +17,34 @@ type Subject = { name: string; limit: number };
  * count of its own and meets none of these: whatever others try, its person gets in.
  */
 export const createSignInLimits = (rateLimiter: RateLimiter) => {
-  const take = async (subjects: Subject[]): Promise<void> => {
-    const taken: Subject[] = [];
+  const count = async (subjects: Subject[]): Promise<void> => {
+    const counted: Subject[] = [];
     for (const subject of subjects) {
       try {
         await rateLimiter.forSignIn(subject.name, subject.limit);
       } catch (refused) {
-        await giveBack(taken);
+        await refund(counted);
         throw refused;
       }
-      taken.push(subject);
+      counted.push(subject);
     }
   };
 
-  const giveBack = async (subjects: Subject[]): Promise<void> => {
-    await Promise.all(subjects.map(({ name, limit }) => rateLimiter.returnSignIn(name, limit)));
+  const refund = async (subjects: Subject[]): Promise<void> => {
+    await Promise.all(subjects.map(({ name, limit }) => rateLimiter.refundSignIn(name, limit)));
   };
 
   /** Counted before it is looked at, so that guesses at once count too; what was right does not count. */
-  const limited = async <Found>(subjects: Subject[], look: () => Promise<Found | null>): Promise<Found | null> => {
-    await take(subjects);
+  const limited = async <Found>(subjects: Subject[], attempt: () => Promise<Found | null>): Promise<Found | null> => {
+    await count(subjects);
     let wrong = false;
     try {
-      const found = await look();
+      const found = await attempt();
       wrong = found === null;
       return found;
     } finally {
       // Neither right nor wrong while the store is away: nobody is locked out by that.
-      if (!wrong) await giveBack(subjects);
+      if (!wrong) await refund(subjects);
     }
   };
 

@@ -6,7 +6,7 @@ import { invalid, notFound } from '../platform/errors.ts';
 import { newId } from '../platform/ids.ts';
 import { isDuplicateKey } from '../platform/mongo.ts';
 import { type Operator, operatorModel, type StoredLink, type StoredOperator, toOperator } from './operator.ts';
-import { createGivenAssistants } from './given-assistants.ts';
+import { createAssistantIdsCheck } from './assistant-ids.ts';
 import { createVerifier, hashPassword } from './password.ts';
 import type { Role } from './roles.ts';
 
@@ -28,7 +28,7 @@ const newLink = (): { token: string; link: StoredLink } => {
 export const createOperatorStore = (connection: Connection) => {
   const operators = operatorModel(connection);
   const isPassword = createVerifier();
-  const givenAssistants = createGivenAssistants(connection);
+  const checkAssistantIds = createAssistantIdsCheck(connection);
 
   const insert = async (given: Pick<StoredOperator, 'email' | 'role'> & Partial<StoredOperator>): Promise<Operator> => {
     const stored: StoredOperator = {
@@ -58,15 +58,15 @@ export const createOperatorStore = (connection: Connection) => {
     return changed;
   };
 
-  const isOwnerWhoCanSignIn = { role: 'owner', disabled: false, passwordHash: { $ne: null } } as const;
+  const ACTIVE_OWNER = { role: 'owner', disabled: false, passwordHash: { $ne: null } } as const;
 
   /**
    * Somebody must be left who can let others in. Another owner is written to in the same transaction: of two owners who
    * remove each other at once one meets the other's write, begins anew, and finds nobody.
    */
-  const vouch = async (operatorId: string, session: ClientSession): Promise<void> => {
+  const requireAnotherOwner = async (operatorId: string, session: ClientSession): Promise<void> => {
     const other = await operators
-      .findOneAndUpdate({ ...isOwnerWhoCanSignIn, _id: { $ne: operatorId } }, { $inc: { vouched: 1 } }, { session })
+      .findOneAndUpdate({ ...ACTIVE_OWNER, _id: { $ne: operatorId } }, { $inc: { vouched: 1 } }, { session })
       .lean();
     if (!other) throw invalid('operatorId', 'last_owner', 'is the last owner who can sign in');
   };
@@ -83,7 +83,7 @@ export const createOperatorStore = (connection: Connection) => {
       insert({
         email,
         role,
-        assistantIds: await givenAssistants({ role, assistantIds }),
+        assistantIds: await checkAssistantIds({ role, assistantIds }),
         passwordHash: await hashPassword(password),
       }),
 
@@ -128,7 +128,7 @@ export const createOperatorStore = (connection: Connection) => {
     /** An operator without a password, and the link to choose one by. Its token is in this answer and nowhere else. */
     invite: async ({ email, role, assistantIds: ids = null }: NewOperator): Promise<Link> => {
       const { token, link } = newLink();
-      const assistantIds = await givenAssistants({ role, assistantIds: ids });
+      const assistantIds = await checkAssistantIds({ role, assistantIds: ids });
       return { operator: await insert({ email, role, assistantIds, link }), token, expiresAt: link.until };
     },
 
@@ -173,11 +173,11 @@ export const createOperatorStore = (connection: Connection) => {
           ...(role !== undefined && { role }),
           ...(disabled !== undefined && { disabled }),
           ...(ids !== undefined && {
-            assistantIds: await givenAssistants({ role: role ?? before.role, assistantIds: ids }),
+            assistantIds: await checkAssistantIds({ role: role ?? before.role, assistantIds: ids }),
           }),
           ...(disabled && { link: null }),
         };
-        if (disabled || (role !== undefined && role !== 'owner')) await vouch(operatorId, session);
+        if (disabled || (role !== undefined && role !== 'owner')) await requireAnotherOwner(operatorId, session);
         const update = { $set: set, ...(disabled && { $inc: { generation: 1 } }) };
         const stored = await operators.findByIdAndUpdate(operatorId, update, { ...AFTER, session }).lean();
         if (!stored) throw notFound();

@@ -3,7 +3,7 @@ import { hashSecret } from '../assistants/api-keys.ts';
 import { serverDate, serverNow } from '../platform/clock.ts';
 import { notFound } from '../platform/errors.ts';
 import { newId } from '../platform/ids.ts';
-import { createGivenAssistants } from './given-assistants.ts';
+import { createAssistantIdsCheck } from './assistant-ids.ts';
 import { operatorModel } from './operator.ts';
 import {
   isWellFormedToken,
@@ -22,9 +22,9 @@ export type NewToken = Pick<OperatorToken, 'name' | 'scope' | 'assistantIds' | '
 export const createTokenStore = (connection: Connection) => {
   const tokens = tokenModel(connection);
   const operators = operatorModel(connection);
-  const givenAssistants = createGivenAssistants(connection);
+  const checkAssistantIds = createAssistantIdsCheck(connection);
 
-  const isMakerAnOwner = async (operatorId: string | null): Promise<boolean> =>
+  const isCreatorStillOwner = async (operatorId: string | null): Promise<boolean> =>
     operatorId === null || (await operators.exists({ _id: operatorId, role: 'owner', disabled: false })) !== null;
 
   const noteUse = ({ _id, lastUsedAt }: StoredToken): void => {
@@ -43,7 +43,7 @@ export const createTokenStore = (connection: Connection) => {
         _id: newId(),
         hash: hashSecret(secret),
         ...given,
-        assistantIds: await givenAssistants({ role: 'agent', assistantIds }),
+        assistantIds: await checkAssistantIds({ role: 'agent', assistantIds }),
         lastFour: secret.slice(-4),
         createdAt: serverDate(),
         lastUsedAt: null,
@@ -57,7 +57,7 @@ export const createTokenStore = (connection: Connection) => {
     findToken: async (secret: string): Promise<OperatorToken | null> => {
       if (!isWellFormedToken(secret)) return null;
       const stored = await tokens.findOne({ hash: hashSecret(secret), revokedAt: null }).lean();
-      if (!stored || !(await isMakerAnOwner(stored.createdBy))) return null;
+      if (!stored || !(await isCreatorStillOwner(stored.createdBy))) return null;
       noteUse(stored);
       return toToken(stored);
     },

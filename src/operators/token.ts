@@ -14,7 +14,7 @@ export const newOperatorToken = (): string => newSecret(PREFIX);
 export const isWellFormedToken = (token: string): boolean => SHAPE.test(token);
 
 /** A Bearer value that is meant as an operator token, right or wrong; null for any other, such as a proxy's own. */
-export const tokenIn = (authorization: string | undefined): string | null =>
+export const readToken = (authorization: string | undefined): string | null =>
   /^Bearer +(op_\S{0,100}) *$/i.exec(authorization ?? '')?.[1] ?? null;
 
 export type OperatorToken = {
@@ -59,7 +59,7 @@ export const toToken = ({ _id, hash: _hash, ...stored }: StoredToken): OperatorT
 export type Caller = Operator & { token: OperatorToken | null };
 
 /** An unlimited token has every assistant, as owners have; a limited one those given to it, as agents have. */
-export const callerWith = (token: OperatorToken): Caller => ({
+export const callerOfToken = (token: OperatorToken): Caller => ({
   operatorId: token.tokenId,
   email: token.name,
   role: token.assistantIds === null ? 'owner' : 'agent',

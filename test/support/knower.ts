@@ -1,7 +1,7 @@
 import { expect } from 'vitest';
 import type { KnowledgeInput } from '../../src/assistants/knowledge-input.ts';
-import type { MeaningSearch } from '../../src/assistants/meaning-search.ts';
-import { findMeaningSearch } from '../../src/assistants/meaning-search.ts';
+import type { SemanticStatus } from '../../src/assistants/semantic-status.ts';
+import { findSemanticStatus } from '../../src/assistants/semantic-status.ts';
 import { anAssistant, anEntry } from './builders.ts';
 import { vectorOf } from './embedder.ts';
 import { eventually } from './eventually.ts';
@@ -44,7 +44,7 @@ export const aKnower = async (stack: Stack, knowledge: KnowledgeInput[]) => {
       vector: roundedOf(all.subarray(nth * length, (nth + 1) * length)),
     }));
   };
-  const status = (): Promise<MeaningSearch> => findMeaningSearch(assistants, assistantId);
+  const status = (): Promise<SemanticStatus> => findSemanticStatus(assistants, assistantId);
   const semantic = async () => (await assistants.getAssistant(assistantId)).semantic;
   return {
     assistantId,

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type MeaningSearch, wordsOfMeaningSearch } from '../../../src/assistants/meaning-search.ts';
+import { type SemanticStatus, describeSemanticStatus } from '../../../src/assistants/semantic-status.ts';
 import { knowledgeOperations } from '../../../src/operator-api/knowledge.ts';
 import type { Api } from '../api.ts';
 import { plain } from '../text.ts';
@@ -10,10 +10,10 @@ const STALLED_MS = 15_000;
 /** Where lines cannot be written over, a line now and then. */
 const LINE_EVERY_MS = 2_000;
 
-export const meaningOf = (api: Api, assistantId: string): Promise<MeaningSearch> =>
+export const meaningOf = (api: Api, assistantId: string): Promise<SemanticStatus> =>
   api.call(knowledgeOperations.status, { id: assistantId, what: 'assistant' });
 
-export const sayMeaning = (meaning: MeaningSearch): string => plain(wordsOfMeaningSearch(meaning));
+export const sayMeaning = (meaning: SemanticStatus): string => plain(describeSemanticStatus(meaning));
 
 const createLine = (to: NodeJS.WriteStream) => {
   let saidAt = Number.NEGATIVE_INFINITY;
@@ -29,7 +29,7 @@ const createLine = (to: NodeJS.WriteStream) => {
 };
 
 /** Tells on standard error how far it is, until all of it is made or nothing more happens. */
-export const followMeaning = async (api: Api, assistantId: string): Promise<MeaningSearch> => {
+export const followMeaning = async (api: Api, assistantId: string): Promise<SemanticStatus> => {
   const line = createLine(process.stderr);
   let movedAt = performance.now();
   let last = '';

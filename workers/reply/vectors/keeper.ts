@@ -1,4 +1,4 @@
-import { TELL_EVERY_MS } from '../../../src/assistants/embedders.ts';
+import { REGISTER_EVERY_MS } from '../../../src/assistants/embedders.ts';
 import { KNOWLEDGE_QUEUE, KnowledgeJob } from '../../../src/assistants/knowledge-queue.ts';
 import { withDeadline } from '../../../src/platform/deadline.ts';
 import { newToken } from '../../../src/platform/ids.ts';
@@ -52,11 +52,11 @@ export const openVectorKeeper = async (embedder: Embedder, options: Options): Pr
     const { available, detail } = embedder.status();
     const offered = { model: embedder.model(), available, detail };
     const text = JSON.stringify(offered);
-    if (text !== told.text || performance.now() - told.at > TELL_EVERY_MS) {
-      await embedders.tell(worker, offered);
+    if (text !== told.text || performance.now() - told.at > REGISTER_EVERY_MS) {
+      await embedders.register(worker, offered);
       told = { text, at: performance.now() };
     }
-    const live = await embedders.listLive();
+    const live = await embedders.listRunning();
     others = live.flatMap((one) =>
       one.available && one.model !== null && one.model !== offered.model ? [one.model] : [],
     );
@@ -71,7 +71,7 @@ export const openVectorKeeper = async (embedder: Embedder, options: Options): Pr
       const model = embedder.model();
       const limit = AT_ONCE - running.size;
       if (model === null || limit === 0 || performance.now() > until || lifecycle.draining.aborted) return;
-      const found = await semantic.findBehind({ model, others }, { thorough, limit });
+      const found = await semantic.findOutdated({ model, others }, { thorough, limit });
       for (const assistantId of found) start(assistantId);
       if (found.length < limit) return;
       const rest = Math.max(0, until - performance.now());
@@ -83,7 +83,7 @@ export const openVectorKeeper = async (embedder: Embedder, options: Options): Pr
 
   await tell();
   // A worker that ends without a word is forgotten by itself; a MongoDB that is away must not fail the stop.
-  lifecycle.add('embedder offered', worker, (id) => embedders.leave(id).catch(() => undefined));
+  lifecycle.add('embedder offered', worker, (id) => embedders.unregister(id).catch(() => undefined));
   lifecycle.add('knowledge vectors', running, (all) => Promise.all(all.values()));
   const sweeper = startSweeper('knowledge vectors', sweep, { logger });
   lifecycle.add('knowledge sweep', sweeper, (one) => one.stop());

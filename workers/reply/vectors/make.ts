@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { hashOf, nameOf, readName } from '../../../src/assistants/knowledge-texts.ts';
+import { textsHash, textKeyOf, parseTextKey } from '../../../src/assistants/knowledge-texts.ts';
 import type { EntryTexts, EntryVectors, VectorStore } from '../../../src/assistants/knowledge-vectors.ts';
 import type { Embedder } from '../embedder/embedder.ts';
 import type { Plan, Work } from './plan.ts';
@@ -49,7 +49,7 @@ export const createMakeVectors = ({ vectors, embedder, draining }: Dependencies)
       if (row.model !== model) continue;
       const length = row.vectors.length / row.texts.length;
       for (const [nth, name] of row.texts.entries()) {
-        const { hash } = readName(name);
+        const { hash } = parseTextKey(name);
         if (wanted.has(hash)) known.set(hash, row.vectors.slice(nth * length, (nth + 1) * length));
       }
     }
@@ -84,7 +84,7 @@ export const createMakeVectors = ({ vectors, embedder, draining }: Dependencies)
 
     const rows = chosen.map(({ entryId, texts }): EntryVectors => {
       const found = texts.map(({ hash }) => known.get(hash) ?? new Float32Array());
-      return { entryId, model, hash: hashOf(model, texts), texts: texts.map(nameOf), vectors: joined(found) };
+      return { entryId, model, hash: textsHash(model, texts), texts: texts.map(textKeyOf), vectors: joined(found) };
     });
     await vectors.save(assistantId, rows);
     return true;

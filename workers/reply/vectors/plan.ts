@@ -1,11 +1,11 @@
-import { asked, hashOf } from '../../../src/assistants/knowledge-texts.ts';
-import type { VectorsName, VectorStore } from '../../../src/assistants/knowledge-vectors.ts';
-import type { Figures } from '../../../src/assistants/semantic-state.ts';
+import { questionTexts, textsHash } from '../../../src/assistants/knowledge-texts.ts';
+import type { VectorsInfo, VectorStore } from '../../../src/assistants/knowledge-vectors.ts';
+import type { VectorProgress } from '../../../src/assistants/semantic-state.ts';
 
 /** An entry whose vectors are to be made: with its answer, or first what it is asked by. */
 export type Work = { entryId: string; texts: number; whole: boolean };
 
-export type Plan = Figures & {
+export type Plan = VectorProgress & {
   /** In the order of their urgency. */
   work: Work[];
   /** Entries whose vectors are of other texts. */
@@ -21,7 +21,7 @@ export type Plan = Figures & {
  * see it. Then what every entry is asked by, since that is what finds it, and the answers at last.
  */
 export const planWork = async (vectors: VectorStore, assistantId: string, model: string): Promise<Plan> => {
-  const stored = new Map<string, VectorsName>();
+  const stored = new Map<string, VectorsInfo>();
   for await (const name of vectors.list(assistantId)) stored.set(name.entryId, name);
 
   const edited: Work[] = [];
@@ -33,17 +33,17 @@ export const planWork = async (vectors: VectorStore, assistantId: string, model:
     const name = stored.get(entryId);
     stored.delete(entryId);
     const known = name?.live === true && name.model === model ? name.hash : null;
-    if (known === hashOf(model, texts)) answers += 1;
-    else if (known === hashOf(model, asked(texts))) unanswered.push({ entryId, texts: 1, whole: true });
+    if (known === textsHash(model, texts)) answers += 1;
+    else if (known === textsHash(model, questionTexts(texts))) unanswered.push({ entryId, texts: 1, whole: true });
     else if (known !== null) edited.push({ entryId, texts: texts.length, whole: true });
-    else fresh.push({ entryId, texts: asked(texts).length, whole: false });
+    else fresh.push({ entryId, texts: questionTexts(texts).length, whole: false });
   }
 
   const orphans = [...stored.values()];
   const sources = new Map<string, string>();
   if (fresh.length + edited.length > 0) {
     const usable = orphans.filter((one) => one.model === model).map(({ entryId }) => entryId);
-    for await (const { entryId, texts } of vectors.readNames(usable)) {
+    for await (const { entryId, texts } of vectors.readTextKeys(usable)) {
       for (const name of texts) sources.set(name.slice(name.indexOf(' ') + 1), entryId);
     }
   }

@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import type { Assistant } from '../../../src/assistants/assistant.ts';
-import { readName, type TextKind } from '../../../src/assistants/knowledge-texts.ts';
+import { parseTextKey, type TextKind } from '../../../src/assistants/knowledge-texts.ts';
 import type { EntryVectors, VectorStore } from '../../../src/assistants/knowledge-vectors.ts';
 import type { Logger } from '../../../src/platform/logger.ts';
 import { type KnownEntry, scan, type VectorHit } from './scan.ts';
@@ -37,7 +37,7 @@ const without = ({ vectors, kinds, ...entry }: KnownEntry, spared: Set<TextKind>
 const toKnown = ({ entryId, hash, texts, vectors }: EntryVectors): KnownEntry => ({
   entryId,
   hash,
-  kinds: texts.map((name) => readName(name).kind),
+  kinds: texts.map((name) => parseTextKey(name).kind),
   vectors,
 });
 

@@ -1,5 +1,5 @@
 import type { VectorStore } from '../../../src/assistants/knowledge-vectors.ts';
-import type { Hold, SemanticState } from '../../../src/assistants/semantic-state.ts';
+import type { VectorLease, SemanticState } from '../../../src/assistants/semantic-state.ts';
 import { withDeadline } from '../../../src/platform/deadline.ts';
 import { newToken } from '../../../src/platform/ids.ts';
 import type { Logger } from '../../../src/platform/logger.ts';
@@ -33,14 +33,14 @@ type Passed = { kind: 'made' } | { kind: 'changed'; version: number } | { kind: 
 export const createRun = ({ vectors, semantic, embedder, others, draining, logger }: Dependencies) => {
   const makeVectors = createMakeVectors({ vectors, embedder, draining });
 
-  const pass = async (hold: Hold, model: string, version: number): Promise<Passed> => {
+  const pass = async (hold: VectorLease, model: string, version: number): Promise<Passed> => {
     const { assistantId } = hold;
     const plan = await planWork(vectors, assistantId, model);
     const figures = { done: plan.done, answers: plan.answers, total: plan.total };
     let toldAt = performance.now();
     const tell = async (): Promise<Passed | null> => {
       toldAt = performance.now();
-      const now = await semantic.tell(hold, { ...figures, model, version });
+      const now = await semantic.reportProgress(hold, { ...figures, model, version });
       if (now === null) return { kind: 'lost' };
       return now === version ? null : { kind: 'changed', version: now };
     };
@@ -80,7 +80,7 @@ export const createRun = ({ vectors, semantic, embedder, others, draining, logge
     if (passed) return passed;
     if (refused.size > 0) return { kind: 'put down' };
     await vectors.remove(plan.orphans);
-    if (await semantic.finish(hold, { ...figures, version })) return { kind: 'made' };
+    if (await semantic.complete(hold, { ...figures, version })) return { kind: 'made' };
     return (await tell()) ?? { kind: 'changed', version };
   };
 
@@ -89,7 +89,7 @@ export const createRun = ({ vectors, semantic, embedder, others, draining, logge
     if (model === null) return;
     const hold = { assistantId, token: newToken() };
     const startedAt = performance.now();
-    let version = await semantic.claim(hold, { model, others: others() });
+    let version = await semantic.acquire(hold, { model, others: others() });
     if (version === null) return;
     try {
       for (;;) {
@@ -98,7 +98,7 @@ export const createRun = ({ vectors, semantic, embedder, others, draining, logge
           version = passed.version;
           continue;
         }
-        if (passed.kind === 'lost') await semantic.distrust(assistantId);
+        if (passed.kind === 'lost') await semantic.markStale(assistantId);
         if (passed.kind === 'put down') await semantic.release(hold);
         const ms = Math.round(performance.now() - startedAt);
         const line = { assistantId, model, ended: passed.kind, ms };

@@ -11,7 +11,7 @@ import type { TurnLeases } from '../../turns/leases.ts';
 import type { TurnsJob } from '../../turns/queue.ts';
 import { isPlaygroundOf } from '../playground.ts';
 
-export type TurnWayDependencies = {
+export type TurnTraceDependencies = {
   conversations: ConversationStore;
   deliveries: DeliveryStore;
   leases: TurnLeases;
@@ -27,7 +27,7 @@ const isOthersPlayground = (operatorId: string, conversation: StoredConversation
 const timeOrNull = (ms: number | undefined): Date | null => (ms === undefined ? null : new Date(ms));
 
 /** Jobs are wake-ups and are removed after use. Null only says that none is known now. */
-const findJob = async ({ turnJobs }: TurnWayDependencies, key: string, turnId: string) => {
+const findJob = async ({ turnJobs }: TurnTraceDependencies, key: string, turnId: string) => {
   const queue = turnJobs.of(key);
   const jobs = await queue.getJobs(
     ['active', 'waiting', 'prioritized', 'delayed', 'completed', 'failed'],
@@ -50,7 +50,7 @@ type Visitor = { messageId: string; seq: number | null; content: string; languag
 type ReplyShown = { messageId: string; seq: number; content: string; createdAt: Date; why?: Record<string, unknown> };
 
 const findVisitor = async (
-  { conversations }: TurnWayDependencies,
+  { conversations }: TurnTraceDependencies,
   found: FoundTurn,
   turnId: string,
 ): Promise<Visitor | null> => {
@@ -69,7 +69,7 @@ const findVisitor = async (
 };
 
 const findReply = async (
-  { conversations }: TurnWayDependencies,
+  { conversations }: TurnTraceDependencies,
   conversation: StoredConversation,
   turn: RecentTurn,
 ): Promise<ReplyShown | null> => {
@@ -86,7 +86,7 @@ const findReply = async (
  * reply.
  */
 const findEvents = async (
-  { deliveries: store }: TurnWayDependencies,
+  { deliveries: store }: TurnTraceDependencies,
   { _id: key, conversationId }: StoredConversation,
   times: Date[],
 ) => {
@@ -112,17 +112,17 @@ const statusOf = (found: FoundTurn, leased: boolean): string => {
 };
 
 /** Everything that is known of a turn, in the order it happened. A playground's turn is its own operator's. */
-export const readTurnWay = async (opened: TurnWayDependencies, turnId: string, operatorId: string) => {
-  const found = await opened.conversations.findTurn(turnId);
+export const readTurnTrace = async (dependencies: TurnTraceDependencies, turnId: string, operatorId: string) => {
+  const found = await dependencies.conversations.findTurn(turnId);
   if (!found || isOthersPlayground(operatorId, found.conversation)) throw notFound();
   const { conversation } = found;
   const { _id: key, conversationId, assistantId, sessionId, channel } = conversation;
   const [message, reply, job, leased, delivered] = await Promise.all([
-    findVisitor(opened, found, turnId),
-    found.state === 'finished' ? findReply(opened, conversation, found.turn) : null,
-    findJob(opened, key, turnId),
-    opened.leases.findLeased([{ key, turnId }]),
-    opened.deliveredReplies.find([{ key, turnId }]),
+    findVisitor(dependencies, found, turnId),
+    found.state === 'finished' ? findReply(dependencies, conversation, found.turn) : null,
+    findJob(dependencies, key, turnId),
+    dependencies.leases.findLeased([{ key, turnId }]),
+    dependencies.deliveredReplies.find([{ key, turnId }]),
   ]);
   const times = [message?.acceptedAt, reply?.createdAt].filter((time) => time !== undefined);
   return {
@@ -140,6 +140,6 @@ export const readTurnWay = async (opened: TurnWayDependencies, turnId: string, o
     message,
     job,
     reply,
-    events: await findEvents(opened, conversation, times),
+    events: await findEvents(dependencies, conversation, times),
   };
 };

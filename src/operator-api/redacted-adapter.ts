@@ -22,12 +22,12 @@ const withoutMessage = (stack: unknown, message: string): string => {
   return [NAME.exec(text)?.[0] ?? 'Error', ...frames].join('\n');
 };
 
-const quieten = <Job extends Shown>(job: Job): Job => {
+const redact = <Job extends Shown>(job: Job): Job => {
   const whole = job.toJSON.bind(job);
   job.toJSON = () => {
     const { failedReason, stacktrace, ...rest } = whole();
-    const told = Array.isArray(stacktrace) ? stacktrace.filter(Boolean) : [];
-    const stacks = told.map((stack) => withoutMessage(stack, failedReason ?? ''));
+    const traces = Array.isArray(stacktrace) ? stacktrace.filter(Boolean) : [];
+    const stacks = traces.map((stack) => withoutMessage(stack, failedReason ?? ''));
     if (!failedReason) return { ...rest, stacktrace: stacks };
     const name = stacks.at(-1)?.split('\n')[0] ?? 'Error';
     const reason = OWN_WORDS.test(failedReason) ? failedReason : `${name}: what it says is in the worker’s log`;
@@ -37,14 +37,14 @@ const quieten = <Job extends Shown>(job: Job): Job => {
 };
 
 /** Shows of a failed job what kind of error it was and where; what a visitor said, or a secret, cannot be among it. */
-export class QuietAdapter extends BullMQAdapter {
+export class RedactedAdapter extends BullMQAdapter {
   override async getJob(id: string) {
     const job = await super.getJob(id);
-    return job && quieten(job);
+    return job && redact(job);
   }
 
   override async getJobs(...args: Parameters<BullMQAdapter['getJobs']>) {
-    return (await super.getJobs(...args)).map(quieten);
+    return (await super.getJobs(...args)).map(redact);
   }
 
   override getJobLogs(): Promise<string[]> {

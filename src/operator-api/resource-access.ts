@@ -9,7 +9,7 @@ import { hasAssistant } from '../operators/roles.ts';
 import { notFound } from '../platform/errors.ts';
 import type { BeforeWriting } from '../platform/mongo-silence.ts';
 import type { EndpointStore } from '../webhooks/endpoint-store.ts';
-import type { About, Operation } from './operation.ts';
+import type { Resource, Operation } from './operation.ts';
 import { isPlaygroundOf } from './playground.ts';
 
 type Dependencies = {
@@ -25,18 +25,18 @@ type Dependencies = {
  * The door to one assistant and its conversations, behind the sign-in and before the body is read: what is somebody
  * else's is answered like what there is not, whatever was sent. A playground's conversation is in nobody's inbox.
  */
-export const createAboutDoor = (dependencies: Dependencies) => {
+export const createResourceAccess = (dependencies: Dependencies) => {
   const { assistants, conversations, inbox, endpoints, deliveries, beforeWriting } = dependencies;
 
   const ofConversation = async (id: string, operatorId: string | null): Promise<string | null> => {
-    const place = await inbox.findPlace(id);
-    if (!place) return null;
-    const isOwn = operatorId !== null && isPlaygroundOf(operatorId, place);
-    return place.channel !== 'playground' || isOwn ? place.assistantId : null;
+    const owner = await inbox.findOwner(id);
+    if (!owner) return null;
+    const isOwn = operatorId !== null && isPlaygroundOf(operatorId, owner);
+    return owner.channel !== 'playground' || isOwn ? owner.assistantId : null;
   };
 
   /** Whose assistant it is; null = nobody's. */
-  const find: Record<About, (id: string, operatorId: string) => Promise<string | null>> = {
+  const find: Record<Resource, (id: string, operatorId: string) => Promise<string | null>> = {
     assistant: async (id) => (await assistants.getAssistant(id)).assistantId,
     conversation: (id) => ofConversation(id, null),
     'conversation or own playground': ofConversation,
@@ -49,16 +49,16 @@ export const createAboutDoor = (dependencies: Dependencies) => {
     },
   };
 
-  return ({ audience, about }: Operation): RequestHandler =>
+  return ({ audience, resource }: Operation): RequestHandler =>
     async ({ params: { id } }, res, next) => {
       const operator = operatorOf(res);
       // Owners have every assistant, and so has an unlimited token.
       const hasAll = audience === 'owners' && operator.role === 'owner';
-      if (about == null || about === 'each' || hasAll) return next();
-      const assistantId = await beforeWriting(find[about](String(id), operator.operatorId));
+      if (resource == null || resource === 'filtered' || hasAll) return next();
+      const assistantId = await beforeWriting(find[resource](String(id), operator.operatorId));
       if (assistantId === null || !hasAssistant(operator, assistantId)) throw notFound();
       next();
     };
 };
 
-export type AboutDoor = ReturnType<typeof createAboutDoor>;
+export type ResourceAccess = ReturnType<typeof createResourceAccess>;

@@ -1,6 +1,6 @@
 import { serverDate, serverNow } from '../platform/clock.ts';
 import { invalid, notFound } from '../platform/errors.ts';
-import type { assistantModels, KnowledgePlaces } from './assistant.ts';
+import type { assistantModels, KnowledgePositions } from './assistant.ts';
 import { MAX_KNOWLEDGE } from './knowledge-input.ts';
 
 /** An import that is not at its end by then has died, and what it took no longer counts. */
@@ -14,7 +14,7 @@ const tooMany = () =>
   );
 
 /** The entries that are read: neither replaced nor of an import that has not ended. */
-export const readable = (assistantId: string, { from = 0, last, unfinished = [] }: KnowledgePlaces) => ({
+export const visibleEntries = (assistantId: string, { from = 0, last, unfinished = [] }: KnowledgePositions) => ({
   assistantId,
   // No further than was given out when the places were read: what came later may be half there.
   position: { $gte: from, ...(last !== undefined && { $lte: last }) },
@@ -24,11 +24,11 @@ export const readable = (assistantId: string, { from = 0, last, unfinished = [] 
 });
 
 /** Which places the entries of assistants stand at. All that decides who reads what is in the assistant's one document. */
-export const createKnowledgePlaces = ({ assistants, knowledge }: ReturnType<typeof assistantModels>) => {
-  const read = async (assistantId: string): Promise<KnowledgePlaces> =>
+export const createKnowledgePositions = ({ assistants, knowledge }: ReturnType<typeof assistantModels>) => {
+  const read = async (assistantId: string): Promise<KnowledgePositions> =>
     (await assistants.findById(assistantId).select({ knowledgePlaces: 1 }).lean())?.knowledgePlaces ?? {};
 
-  const reserve = async (assistantId: string, count: number) => {
+  const appendRange = async (assistantId: string, count: number) => {
     // For assistants made before places were counted.
     const highest = (await knowledge.findOne({ assistantId }).sort({ position: -1 }).lean())?.position ?? 0;
     const last = { $add: [{ $max: ['$knowledgePlaces.last', highest] }, count] };
@@ -50,12 +50,12 @@ export const createKnowledgePlaces = ({ assistants, knowledge }: ReturnType<type
   };
 
   /** Those that others are still bringing count as there: of imports at once, no two fill the same room. */
-  const countBefore = async (assistantId: string, first: number, places: KnowledgePlaces): Promise<number> => {
-    const coming = (places.unfinished ?? [])
-      .filter((range) => range.first < first && range.first >= (places.from ?? 0))
+  const countBefore = async (assistantId: string, first: number, positions: KnowledgePositions): Promise<number> => {
+    const reserved = (positions.unfinished ?? [])
+      .filter((range) => range.first < first && range.first >= (positions.from ?? 0))
       .filter(({ at }) => at.getTime() > serverNow() - DEAD_AFTER_MS)
       .reduce((sum, range) => sum + range.last - range.first + 1, 0);
-    return coming + (await knowledge.countDocuments(readable(assistantId, { ...places, last: first - 1 })));
+    return reserved + (await knowledge.countDocuments(visibleEntries(assistantId, { ...positions, last: first - 1 })));
   };
 
   return {
@@ -65,11 +65,11 @@ export const createKnowledgePlaces = ({ assistants, knowledge }: ReturnType<type
      * So many places after all that were given out, for one import alone: two at once do not get into each other's order.
      * Nobody reads what stands there before `finish`.
      */
-    take: async (assistantId: string, count: number, { replace }: { replace: boolean }): Promise<number> => {
+    reserve: async (assistantId: string, count: number, { replace }: { replace: boolean }): Promise<number> => {
       if (count > MAX_KNOWLEDGE) throw tooMany();
-      const places = await reserve(assistantId, count);
-      const first = (places.last ?? count) - count + 1;
-      if (!replace && (await countBefore(assistantId, first, places)) + count > MAX_KNOWLEDGE) {
+      const positions = await appendRange(assistantId, count);
+      const first = (positions.last ?? count) - count + 1;
+      if (!replace && (await countBefore(assistantId, first, positions)) + count > MAX_KNOWLEDGE) {
         await assistants.updateOne({ _id: assistantId }, { $pull: { 'knowledgePlaces.unfinished': { first } } });
         throw tooMany();
       }
@@ -80,7 +80,7 @@ export const createKnowledgePlaces = ({ assistants, knowledge }: ReturnType<type
      * One write, after the entries are there: from now on all of them are read and, with `replace`, none that stand before
      * them. Answers where the valid ones begin.
      */
-    finish: async (assistantId: string, first: number, { replace }: { replace: boolean }): Promise<number> => {
+    publish: async (assistantId: string, first: number, { replace }: { replace: boolean }): Promise<number> => {
       const update = {
         $inc: { version: 1 },
         $set: { 'semantic.stale': true },

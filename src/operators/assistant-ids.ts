@@ -3,13 +3,13 @@ import { assistantModels } from '../assistants/assistant.ts';
 import { invalid } from '../platform/errors.ts';
 import type { Role } from './roles.ts';
 
-type Given = { role: Role; assistantIds: string[] | null };
+type Wanted = { role: Role; assistantIds: string[] | null };
 
 /** What an operator of that role may be given: each id once, every one known. Owners have all, and no list. */
-export const createGivenAssistants = (connection: Connection) => {
+export const createAssistantIdsCheck = (connection: Connection) => {
   const { assistants } = assistantModels(connection);
 
-  return async ({ role, assistantIds }: Given): Promise<string[] | null> => {
+  return async ({ role, assistantIds }: Wanted): Promise<string[] | null> => {
     if (assistantIds === null) return null;
     if (role === 'owner') throw invalid('assistantIds', 'not_for_owners', 'must be null: owners have every assistant');
     const once = [...new Set(assistantIds)];

@@ -2,7 +2,7 @@ import type { Assistant } from './assistant.ts';
 import type { AssistantStore } from './store.ts';
 
 /** Whether an assistant's knowledge is found by its meaning, for people. */
-export type MeaningSearch = {
+export type SemanticStatus = {
   state: 'ready' | 'making' | 'off';
   /** Why it is off. */
   reason: string | null;
@@ -15,10 +15,10 @@ export type MeaningSearch = {
 const isReady = ({ version, semantic }: Assistant, total: number): boolean =>
   semantic?.stale !== true || (semantic.version === version && (semantic.done ?? 0) >= total);
 
-export const findMeaningSearch = async (assistants: AssistantStore, assistantId: string): Promise<MeaningSearch> => {
+export const findSemanticStatus = async (assistants: AssistantStore, assistantId: string): Promise<SemanticStatus> => {
   const [assistant, live, total] = await Promise.all([
     assistants.getAssistant(assistantId),
-    assistants.embedders.listLive(),
+    assistants.embedders.listRunning(),
     assistants.countKnowledge(assistantId),
   ]);
   const { semantic } = assistant;
@@ -37,7 +37,7 @@ export const findMeaningSearch = async (assistants: AssistantStore, assistantId:
 const grouped = new Intl.NumberFormat('en');
 
 /** As people read it, wherever they look. */
-export const wordsOfMeaningSearch = ({ state, reason, done, total }: MeaningSearch): string => {
+export const describeSemanticStatus = ({ state, reason, done, total }: SemanticStatus): string => {
   if (state === 'off') return `Semantic search is off: ${reason}`;
   if (state === 'ready') return 'Semantic search: ready';
   return `Semantic search: ${grouped.format(done)} of ${grouped.format(total)} entries ready`;
