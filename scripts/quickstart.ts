@@ -5,10 +5,10 @@ import { requireNode } from '../src/platform/lifecycle.ts';
 import { explainFailure } from '../src/platform/process.ts';
 import { openQuickstart } from './quickstart/open.ts';
 import { filesIn, readSettings, StartError } from './quickstart/settings.ts';
-import { claimSingle } from './quickstart/single.ts';
+import { acquireLock } from './quickstart/pid-lock.ts';
 import type { Supervisor } from './quickstart/supervisor.ts';
 import { createTerminal } from './quickstart/terminal.ts';
-import { refusal, welcome } from './quickstart/words.ts';
+import { refusal, welcome } from './quickstart/welcome.ts';
 
 const ROOT = join(import.meta.dirname, '..');
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
@@ -16,19 +16,19 @@ const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 const terminal = createTerminal(process.stdout);
 const stopping = new AbortController();
 let supervisor: Supervisor | undefined;
-let asked: (typeof SIGNALS)[number] | undefined;
+let stopSignal: (typeof SIGNALS)[number] | undefined;
 
 const onSignal = (signal: (typeof SIGNALS)[number]): void => {
-  if (asked) {
+  if (stopSignal) {
     supervisor?.kill(); // the second Ctrl-C of somebody who does not want to wait for what is being finished
     return;
   }
-  asked = signal;
+  stopSignal = signal;
   stopping.abort();
   void supervisor?.stop();
 };
 
-const whenAsked = (): Promise<void> =>
+const untilStopped = (): Promise<void> =>
   new Promise((resolve) => {
     const wait = setInterval(() => undefined, 60_000); // nothing else need keep this process
     const end = (): void => {
@@ -48,13 +48,13 @@ const main = async (): Promise<number> => {
   });
   const settings = readSettings(process.env);
   const files = filesIn(settings.dir);
-  const claim = claimSingle(files.lock, 'quickstart.ts');
-  if (!claim.mine) {
-    process.stderr.write(`${refusal(files.state, claim.pid)}\n`);
+  const lock = acquireLock(files.lock, 'quickstart.ts');
+  if (!lock.acquired) {
+    process.stderr.write(`${refusal(files.state, lock.pid)}\n`);
     return 1;
   }
   for (const signal of SIGNALS) process.on(signal, onSignal);
-  const undo: (() => unknown)[] = [claim.release];
+  const undo: (() => unknown)[] = [lock.release];
   try {
     const opened = await openQuickstart({
       root: ROOT,
@@ -71,10 +71,10 @@ const main = async (): Promise<number> => {
     terminal.show(
       await welcome({ ...opened, dir: relative(ROOT, settings.dir) || '.', stays: !values.exit, watch: values.watch }),
     );
-    if (!values.exit) await whenAsked();
+    if (!values.exit) await untilStopped();
     return 0;
   } catch (cause) {
-    if (asked) return 128 + constants.signals[asked];
+    if (stopSignal) return 128 + constants.signals[stopSignal];
     process.stderr.write(`${explain(cause)}\n${supervisor ? `The logs are in ${files.logs}.\n` : ''}`);
     return 1;
   } finally {

@@ -16,7 +16,7 @@ import { PAGES } from '../test/support/dashboard-pages.ts';
 import { go } from '../test/support/dashboard.ts';
 import { launchBrowser, openPage } from '../test/support/page.ts';
 import { setScene } from '../test/support/scene.ts';
-import { ROOT } from './services/found.ts';
+import { ROOT } from './services/installed.ts';
 import { startServices } from './services.ts';
 
 const FOLDER = join(ROOT, '.local/screenshots');

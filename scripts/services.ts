@@ -5,7 +5,7 @@ import { startRedis } from './services/redis.ts';
 
 export { type ReplicaSet, startMongod, startReplicaSet } from './services/mongod.ts';
 export type { Service, ServiceOptions } from './services/process.ts';
-export { freePort } from './services/place.ts';
+export { freePort } from './services/resources.ts';
 export { type RedisOptions, startRedis } from './services/redis.ts';
 
 export type Services = {
@@ -27,11 +27,11 @@ export const startServices = async ({
   dataDir?: string;
   env?: Record<string, string | undefined>;
 } = {}): Promise<Services> => {
-  const kept = (name: string) => (dataDir === undefined ? {} : { dataDir: join(dataDir, name) });
+  const dataDirOf = (name: string) => (dataDir === undefined ? {} : { dataDir: join(dataDir, name) });
   const none = Promise.resolve(undefined);
   const [redis, mongod] = await Promise.allSettled([
-    env['REDIS_URL'] ? none : startRedis({ ...kept('redis'), persistent: dataDir !== undefined }),
-    env['MONGODB_URL'] ? none : startMongod(kept('mongodb')),
+    env['REDIS_URL'] ? none : startRedis({ ...dataDirOf('redis'), persistent: dataDir !== undefined }),
+    env['MONGODB_URL'] ? none : startMongod(dataDirOf('mongodb')),
   ]);
   const started = [redis, mongod].flatMap((one): Service[] =>
     one.status === 'fulfilled' && one.value ? [one.value] : [],

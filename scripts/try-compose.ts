@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { openCompose } from './try-compose/compose.ts';
 import { talk } from './try-compose/talk.ts';
-import { freePort } from './services/place.ts';
+import { freePort } from './services/resources.ts';
 
 // For those who have Docker: builds the image, starts the stack of docker-compose.yml, makes its owner, signs in, sends a
 // turn, asks the doctor, and takes it all down. Under a project name of its own, so that a stack in use is not touched.

@@ -96,7 +96,7 @@ export const openApi = async ({
         publish(replyTo, { turnId, conversationId, reply: { outcome: 'erased' } });
       }
     },
-    operatorSide: {
+    operatorApi: {
       queues: {
         turns: openBoardQueues<TurnsJob>(TURNS_QUEUE),
         deliveries: openBoardQueues<WakeUpJob>(DELIVERIES_QUEUE),

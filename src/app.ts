@@ -29,7 +29,7 @@ export type AppDependencies = {
   mongoWatch: MongoWatch;
   readiness: () => Promise<Readiness>;
   onErased: (conversation: StoredConversation) => void;
-  operatorSide: OperatorApiDependencies;
+  operatorApi: OperatorApiDependencies;
   metrics: Metrics;
   publicUrl: string | undefined;
   draining: AbortSignal;
@@ -75,11 +75,11 @@ export const createApp = (dependencies: AppDependencies): Express => {
   const streamTurn = createStreamTurn({ startTurn, toApiError: createToApiError(logger) });
   app.use(turnRoutes({ ...dependencies, streamTurn }));
   app.use(conversationRoutes({ access, conversations, onErased, draining, beforeWriting }));
-  app.use(operatorApiRoutes(dependencies.operatorSide));
+  app.use(operatorApiRoutes(dependencies.operatorApi));
 
   // Pages get the whole set of headers; the API's answers are JSON and need no more than the one above.
   // Not over plain HTTP: HSTS and upgrading would send a browser to an https that nobody answers.
-  const { tls } = dependencies.operatorSide;
+  const { tls } = dependencies.operatorApi;
   const document = createApiDocument({ serverUrl: dependencies.publicUrl });
   app.use(referenceRoutes(document, { tls }));
   const upgrades = tls ? {} : { directives: { upgradeInsecureRequests: null } };

@@ -2,7 +2,7 @@ import type * as z from 'zod';
 import type { AnswerOf, Operation } from '../../src/operator-api/operation.ts';
 import { ErrorBody } from '../../src/platform/errors.ts';
 import { plainMessage } from '../../src/platform/loggable.ts';
-import { Failure, failureOf, nothingUnder } from './failure.ts';
+import { Failure, failureOf, notFoundFailure } from './failure.ts';
 import type { Settings } from './settings.ts';
 
 const PREFIX = '/operator/v1';
@@ -90,7 +90,7 @@ export const openApi = ({ baseUrl, operatorToken }: Pick<Settings, 'baseUrl' | '
       const response = await send(operation.method.toUpperCase(), pathOf(operation, id, query), body);
       const answer = await readJson(response);
       if (response.ok) return answer as Answered<One>; // by the schema that the server's answer is checked with in tests
-      if (response.status === 404 && what !== undefined) throw nothingUnder(what, id);
+      if (response.status === 404 && what !== undefined) throw notFoundFailure(what, id);
       const parsed = ErrorBody.safeParse(answer);
       if (parsed.success) throw failureOf(parsed.data.error);
       throw new Failure('unavailable', `What answers at ${baseUrl} is not this service (status ${response.status}).`);

@@ -4,7 +4,7 @@ import { type QueueState, readQueues } from './doctor/queues.ts';
 import { type Reached, reachApi, reachMongo, reachRedis } from './doctor/reach.ts';
 import { trySemantic } from './doctor/semantic.ts';
 import { type Found, findStuck, type Stuck } from './doctor/stuck.ts';
-import { type Answer, type Bench, openForCommand, type RunBare } from './session.ts';
+import { type Answer, type CommandContext, openForCommand, type RunBare } from './session.ts';
 import { fields, msOf, plain, table } from './text.ts';
 
 const WAITING_TOO_LONG_MS = 10_000;
@@ -79,22 +79,22 @@ const queueTable = (queues: QueueState[]): string =>
     ]),
   );
 
-const examine = async (bench: Bench): Promise<Answer> => {
-  const { baseUrl, source } = bench.settings;
+const examine = async (context: CommandContext): Promise<Answer> => {
+  const { baseUrl, source } = context.settings;
   const [mongodb, redis, api, semantic] = await Promise.all([
-    reachMongo(bench),
-    reachRedis(bench),
+    reachMongo(context),
+    reachRedis(context),
     reachApi(baseUrl),
-    trySemantic(bench),
+    trySemantic(context),
   ]);
   // Without both of them there is no more to be learnt.
-  const opened = mongodb.reachable && redis.reachable ? await openForCommand(bench) : null;
+  const opened = mongodb.reachable && redis.reachable ? await openForCommand(context) : null;
   const [queues, stuck] = opened ? await Promise.all([readQueues(opened), findStuck(opened)]) : [null, null];
   const problems = [
     ...reachProblems({ mongodb, redis, api, source }),
     ...(queues ? queueProblems(queues) : []),
     ...(stuck ? stuckProblems(stuck) : []),
-    ...(semantic.available || bench.config.SEMANTIC !== 'on'
+    ...(semantic.available || context.config.SEMANTIC !== 'on'
       ? []
       : [`Semantic search is on (SEMANTIC=on) but not available: ${semantic.detail}.`]),
   ];

@@ -28,13 +28,13 @@ export class Failure extends Error {
 
 export const usage = (message: string): Failure => new Failure('usage', message, { status: USAGE_STATUS });
 
-export const nothingUnder = (what: string, id: string): Failure =>
+export const notFoundFailure = (what: string, id: string): Failure =>
   new Failure('not_found', `There is no ${what} ${id}.`);
 
-type Told = Pick<ApiError, 'code' | 'message'> & { details?: ApiError['details'] | undefined };
+type ServiceError = Pick<ApiError, 'code' | 'message'> & { details?: ApiError['details'] | undefined };
 
 /** What the service says of a wrong request, in one line. */
-export const failureOf = ({ code, message, details = [] }: Told): Failure =>
+export const failureOf = ({ code, message, details = [] }: ServiceError): Failure =>
   new Failure(
     code,
     details.length > 0 ? details.map((detail) => `${detail.field} ${detail.message}`).join('; ') : message,

@@ -4,7 +4,7 @@ import { KNOWLEDGE_FORMATS, type KnowledgeFormat, knowledgeFormatOf } from '../.
 import { knowledgeOperations } from '../../src/operator-api/knowledge.ts';
 import { ASSISTANT_OPTION, example } from './arguments.ts';
 import { Failure, usage } from './failure.ts';
-import { followMeaning, meaningOf, sayMeaning } from './knowledge/meaning.ts';
+import { followStatus, readStatus, statusText } from './knowledge/semantic-status.ts';
 import type { Run } from './session.ts';
 import { fields, plain, table } from './text.ts';
 
@@ -50,8 +50,8 @@ export const addKnowledgeCommands = (program: Command, run: Run): void => {
         const text = `${imported} imported, ${refused.length} refused${refusals === '' ? '.' : `:${refusals}`}`;
         // A program that reads the answer looks by itself, with `knowledge status`.
         const follow = json !== true && wait && imported > 0;
-        const meaning = await (follow ? followMeaning : meaningOf)(api, assistant);
-        return { json: { imported, refused }, text: `${text}\n${sayMeaning(meaning)}` };
+        const status = await (follow ? followStatus : readStatus)(api, assistant);
+        return { json: { imported, refused }, text: `${text}\n${statusText(status)}` };
       });
     });
 
@@ -72,7 +72,7 @@ export const addKnowledgeCommands = (program: Command, run: Run): void => {
           json: entries,
           text: [
             table(['ENTRY', 'LANGUAGE', 'VARIANTS', 'QUESTION'], rows, 'There are no entries yet.'),
-            sayMeaning(await meaningOf(api, assistant)),
+            statusText(await readStatus(api, assistant)),
           ].join('\n\n'),
         };
       }),
@@ -85,10 +85,10 @@ export const addKnowledgeCommands = (program: Command, run: Run): void => {
     .addHelpText('after', example('knowledge status --assistant 6f1c0a52-3b1e-4a57-9d0a-2f8f1f0c7b11'))
     .action(({ assistant }: { assistant: string }) =>
       run(async (api) => {
-        const meaning = await meaningOf(api, assistant);
-        const { state, reason, done, total, model } = meaning;
+        const status = await readStatus(api, assistant);
+        const { state, reason, done, total, model } = status;
         const text = fields({ state, ...(reason !== null && { reason }), entries: total, ready: done, model });
-        return { json: meaning, text: `${sayMeaning(meaning)}\n\n${text}` };
+        return { json: status, text: `${statusText(status)}\n\n${text}` };
       }),
     );
 };

@@ -7,10 +7,10 @@ import { type Role, ROLES } from '../../src/operators/roles.ts';
 import type { Answered, Api } from './api.ts';
 import { example } from './arguments.ts';
 import { type AssistantList, assistantList, ASSISTANTS, idsIn } from './assistant-list.ts';
-import { Failure, nothingUnder, usage } from './failure.ts';
+import { Failure, notFoundFailure, usage } from './failure.ts';
 import type { Run, RunLocal } from './session.ts';
 import { table } from './text.ts';
-import { recordLocal } from './trail.ts';
+import { recordLocal } from './audit.ts';
 
 type Operator = Answered<typeof operatorOperations.update>;
 
@@ -37,7 +37,7 @@ const findByIdOrEmail = async (api: Api, idOrEmail: string): Promise<Operator> =
   const email = idOrEmail.includes('@') ? emailOf(idOrEmail) : null;
   const { operators } = await api.call(operatorOperations.list);
   const found = operators.find((one) => (email === null ? one.operatorId === idOrEmail : one.email === email));
-  if (!found) throw nothingUnder('operator', idOrEmail);
+  if (!found) throw notFoundFailure('operator', idOrEmail);
   return found;
 };
 

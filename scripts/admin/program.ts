@@ -16,7 +16,7 @@ import { plain } from './text.ts';
 import { addTokenCommands } from './token.ts';
 import { addTransitionCommands } from './transition.ts';
 import { addTurnCommands } from './turn.ts';
-import { ROOT } from '../services/found.ts';
+import { ROOT } from '../services/installed.ts';
 
 const program = ({ asJson }: { asJson: boolean }): Command => {
   const print = ({ json, text, status = 0 }: Answer): void => {

@@ -20,11 +20,11 @@ export type Opened = Service & { config: Config; queues: Queues };
 export type Run = (work: (api: Api) => Promise<Answer>) => Promise<void>;
 
 /** What a command that stays on this machine has. */
-export type Bench = { config: Config; settings: Settings; logger: Logger; lifecycle: Lifecycle };
+export type CommandContext = { config: Config; settings: Settings; logger: Logger; lifecycle: Lifecycle };
 /** Who may come in, on MongoDB itself: for what is made before anybody can sign in. */
-export type Bootstrap = Awaited<ReturnType<typeof openOperators>>;
-export type RunLocal = (work: (opened: Bootstrap) => Promise<Answer>) => Promise<void>;
-export type RunBare = (work: (bench: Bench) => Promise<Answer>) => Promise<void>;
+export type OperatorStores = Awaited<ReturnType<typeof openOperators>>;
+export type RunLocal = (work: (opened: OperatorStores) => Promise<Answer>) => Promise<void>;
+export type RunBare = (work: (bench: CommandContext) => Promise<Answer>) => Promise<void>;
 
 const OPEN_WITHIN_MS = 2_000;
 const END_WITHIN_MS = 5_000;
@@ -35,7 +35,7 @@ const serviceAt = ({ name, message }: Error): string | null => {
 };
 
 /** Names the one that keeps a command from opening the service; any other failure stays what it is. */
-const away = ({ source, environment }: Settings, cause: unknown): unknown => {
+const toUnavailable = ({ source, environment }: Settings, cause: unknown): unknown => {
   const secrets = secretsIn(environment);
   const which = cause instanceof Error ? serviceAt(cause) : null;
   if (!(cause instanceof Error) || which === null) return cause;
@@ -43,14 +43,14 @@ const away = ({ source, environment }: Settings, cause: unknown): unknown => {
   return new Failure('unavailable', `${which} cannot be used at the address of ${source}: ${reason}.`, { cause });
 };
 
-export const openForCommand = async (bench: Bench): Promise<Opened> => {
+export const openForCommand = async (bench: CommandContext): Promise<Opened> => {
   const { config, settings, logger, lifecycle } = bench;
   try {
     const service = await openService({ config, logger, lifecycle, redisRole: 'api', startWithinMs: OPEN_WITHIN_MS });
     const queues = lifecycle.add('queues', openQueueHandles(service, logger), (opened) => opened.close());
     return { ...service, config, queues };
   } catch (cause) {
-    throw away(settings, cause);
+    throw toUnavailable(settings, cause);
   }
 };
 
@@ -78,7 +78,7 @@ export const createSession = (options: { settings: () => Settings; print: (answe
         lifecycle.add('mongodb', mongo, (opened) => opened.close());
         return await work(await openOperators(mongo));
       } catch (cause) {
-        throw away(settings, cause);
+        throw toUnavailable(settings, cause);
       }
     });
   return { run, runLocal, runBare };

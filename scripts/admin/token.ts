@@ -4,7 +4,7 @@ import { type Scope, SCOPES } from '../../src/operators/token.ts';
 import { example, shortText } from './arguments.ts';
 import { type AssistantList, assistantList, idsIn } from './assistant-list.ts';
 import type { RunLocal } from './session.ts';
-import { recordLocal } from './trail.ts';
+import { recordLocal } from './audit.ts';
 
 type CreateOptions = { name: string; scope: Scope; assistants?: AssistantList };
 

@@ -12,7 +12,7 @@ import { writeJsonPrivately } from './private-file.ts';
 import { SHOP } from './shop.ts';
 
 /** What an earlier start left beside the data: a key in full is nowhere else, the service keeps only its hash. */
-const Kept = z.object({
+const SavedDemo = z.object({
   assistantId: z.string(),
   apiKey: z.string(),
   verifyToken: z.string(),
@@ -20,24 +20,24 @@ const Kept = z.object({
   operator: z.object({ email: z.string(), password: z.string() }).optional(),
   operatorToken: z.string().optional(),
 });
-type Kept = z.infer<typeof Kept>;
+type SavedDemo = z.infer<typeof SavedDemo>;
 
 /** `operator` null: the owner there is is somebody else's, whose password nobody here knows. */
-export type Demo = Omit<Kept, 'endpointId' | 'operator' | 'operatorToken'> & {
+export type Demo = Omit<SavedDemo, 'endpointId' | 'operator' | 'operatorToken'> & {
   webhookSecret: string;
   isNew: boolean;
-  operator: Kept['operator'] | null;
+  operator: SavedDemo['operator'] | null;
   /** What the admin command signs in with. */
   operatorToken: string;
 };
 
-type Who = Awaited<ReturnType<typeof openOperators>>;
+type OperatorStores = Awaited<ReturnType<typeof openOperators>>;
 
 const OWNER = 'owner@example.com';
 
-const readKept = (file: string): Partial<Kept> => {
+const readSaved = (file: string): Partial<SavedDemo> => {
   if (!existsSync(file)) return {};
-  return Kept.safeParse(JSON.parse(readFileSync(file, 'utf8'))).data ?? {};
+  return SavedDemo.safeParse(JSON.parse(readFileSync(file, 'utf8'))).data ?? {};
 };
 
 const makeAssistant = async ({ assistants }: Service): Promise<string> => {
@@ -70,7 +70,10 @@ const pointEndpoint = async (
 };
 
 /** The first owner, whose password stays beside the data; one that was changed since is no longer told. */
-const findOwner = async ({ operators }: Who, { operator }: Partial<Kept>): Promise<Demo['operator']> => {
+const findOwner = async (
+  { operators }: OperatorStores,
+  { operator }: Partial<SavedDemo>,
+): Promise<Demo['operator']> => {
   if (operator && (await operators.checkSignIn(operator.email, operator.password))) return operator;
   if (await operators.findFirstOwner()) return null;
   const made = { email: OWNER, password: newPassword() };
@@ -79,7 +82,10 @@ const findOwner = async ({ operators }: Who, { operator }: Partial<Kept>): Promi
 };
 
 /** The admin command's: it may do everything, until somebody revokes it in the dashboard; then the next start makes another. */
-const findOperatorToken = async ({ tokens }: Who, { operatorToken }: Partial<Kept>): Promise<string> => {
+const findOperatorToken = async (
+  { tokens }: OperatorStores,
+  { operatorToken }: Partial<SavedDemo>,
+): Promise<string> => {
   if (operatorToken !== undefined && (await tokens.findToken(operatorToken))) return operatorToken;
   const given = { name: 'quickstart', scope: 'manage', assistantIds: null, createdBy: null } as const;
   return (await tokens.createToken(given)).secret;
@@ -87,25 +93,25 @@ const findOperatorToken = async ({ tokens }: Who, { operatorToken }: Partial<Kep
 
 const seed = async (service: Service, { file, receiverUrl }: { file: string; receiverUrl: string }): Promise<Demo> => {
   const { assistants } = service;
-  const kept = readKept(file);
+  const saved = readSaved(file);
   // Kept data may be another database's (MONGODB_URL), or a person may have removed a part of it: each part is looked at.
-  const there = kept.assistantId === undefined ? null : await assistants.findAssistant(kept.assistantId);
-  const assistantId = there?.assistantId ?? (await makeAssistant(service));
-  const verifyToken = kept.verifyToken ?? `vt_${randomBytes(24).toString('base64url')}`;
+  const existing = saved.assistantId === undefined ? null : await assistants.findAssistant(saved.assistantId);
+  const assistantId = existing?.assistantId ?? (await makeAssistant(service));
+  const verifyToken = saved.verifyToken ?? `vt_${randomBytes(24).toString('base64url')}`;
   await assistants.setChannel(assistantId, { connected: true, token: verifyToken });
-  const live = kept.apiKey === undefined ? null : await assistants.findApiKey(kept.apiKey);
+  const live = saved.apiKey === undefined ? null : await assistants.findApiKey(saved.apiKey);
   const apiKey =
-    kept.apiKey !== undefined && live?.assistantId === assistantId
-      ? kept.apiKey
+    saved.apiKey !== undefined && live?.assistantId === assistantId
+      ? saved.apiKey
       : (await assistants.createApiKey({ assistantId, name: 'quickstart' })).apiKey;
   const { endpointId, webhookSecret } = await pointEndpoint(service, {
     assistantId,
     url: `${receiverUrl}/events`,
-    ...(kept.endpointId === undefined ? {} : { endpointId: kept.endpointId }),
+    ...(saved.endpointId === undefined ? {} : { endpointId: saved.endpointId }),
   });
   const who = await openOperators(service.mongo);
-  const operator = await findOwner(who, kept);
-  const operatorToken = await findOperatorToken(who, kept);
+  const operator = await findOwner(who, saved);
+  const operatorToken = await findOperatorToken(who, saved);
   writeJsonPrivately(file, {
     assistantId,
     apiKey,
@@ -113,8 +119,8 @@ const seed = async (service: Service, { file, receiverUrl }: { file: string; rec
     endpointId,
     operatorToken,
     ...(operator && { operator }),
-  } satisfies Kept);
-  return { assistantId, apiKey, verifyToken, webhookSecret, operator, operatorToken, isNew: !there };
+  } satisfies SavedDemo);
+  return { assistantId, apiKey, verifyToken, webhookSecret, operator, operatorToken, isNew: !existing };
 };
 
 /** A demo assistant with knowledge, key, channel and endpoint: made at the first start, found again at the next ones. */

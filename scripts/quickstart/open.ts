@@ -55,13 +55,13 @@ export const openQuickstart = async (options: Options): Promise<{ state: Quickst
   const files = filesIn(settings.dir);
   rmSync(files.state, { force: true }); // one that was killed could not take its own away
 
-  const told = { ...options.env, ...keepSecrets(files.secrets, options.env), WEBHOOK_ALLOW_PRIVATE: 'true' };
-  const plan = await planProcesses({ env: told, counts, watch }, terminal.say); // first: a bad setting is told at once
+  const baseEnv = { ...options.env, ...keepSecrets(files.secrets, options.env), WEBHOOK_ALLOW_PRIVATE: 'true' };
+  const plan = await planProcesses({ env: baseEnv, counts, watch }, terminal.say); // first: a bad setting is told at once
 
   const stores = await terminal.step(
     'services',
     async () => {
-      const opened = await openStores({ dataDir: files.data, env: told, say: terminal.say });
+      const opened = await openStores({ dataDir: files.data, env: baseEnv, say: terminal.say });
       defer(opened.stop);
       return opened;
     },
@@ -69,7 +69,7 @@ export const openQuickstart = async (options: Options): Promise<{ state: Quickst
   );
   signal.throwIfAborted();
 
-  const env = { ...told, MONGODB_URL: stores.mongodbUrl, REDIS_URL: stores.redisUrl };
+  const env = { ...baseEnv, MONGODB_URL: stores.mongodbUrl, REDIS_URL: stores.redisUrl };
   const demo = await terminal.step(
     'demo assistant',
     () => seedDemo(env, { file: files.demo, receiverUrl: plan.receiverUrl }),

@@ -1,5 +1,5 @@
 import { readConfig } from '../../src/platform/config.ts';
-import { type Counts, choosePort, freePorts, hostToReach } from './settings.ts';
+import { type Counts, choosePort, freePorts, reachableHost } from './settings.ts';
 import type { ChildSpec } from './supervisor.ts';
 import { dashboardSpec, WATCH_ARGS } from './watch.ts';
 
@@ -16,7 +16,7 @@ export const planProcesses = async (
   say: (line: string) => void,
 ): Promise<Plan> => {
   const { HOST, TLS_CERT_FILE } = readConfig(env);
-  const at = (port: number, scheme = 'http'): string => `${scheme}://${hostToReach(HOST)}:${port}`;
+  const at = (port: number, scheme = 'http'): string => `${scheme}://${reachableHost(HOST)}:${port}`;
   const apiAt = (port: number): string => at(port, TLS_CERT_FILE === undefined ? 'http' : 'https');
 
   const main = (file: string): string[] => [...(watch ? WATCH_ARGS : []), file];
@@ -62,5 +62,5 @@ export const receiverSpec = ({ receiverPort, receiverUrl }: Plan, webhookSecret:
   args: ['scripts/quickstart/receiver.ts'],
   env: { PORT: String(receiverPort), WEBHOOK_SECRET: webhookSecret, ENCRYPTION_KEY: '' },
   isReady: isReadyAt(`${receiverUrl}/received`),
-  talks: true,
+  inheritStdout: true,
 });

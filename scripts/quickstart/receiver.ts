@@ -7,8 +7,8 @@ import { verifyWebhook } from '../../packages/client/src/verify-webhook.ts';
 
 type Received = { receivedAt: string; verified: boolean; reason: string | null; again: boolean; event: unknown };
 
-const REMEMBERED = 200;
-const KNOWN_IDS = 10_000;
+const RECEIVED_MAX = 200;
+const SEEN_MAX = 10_000;
 const port = Number(process.env['PORT']);
 const secret = process.env['WEBHOOK_SECRET'] ?? '';
 const received: Received[] = [];
@@ -16,11 +16,11 @@ const seen = new Set<string>();
 
 const remember = (one: Received): Received => {
   received.push(one);
-  if (received.length > REMEMBERED) received.shift();
+  if (received.length > RECEIVED_MAX) received.shift();
   return one;
 };
 
-const take = async (request: IncomingMessage): Promise<Received> => {
+const receive = async (request: IncomingMessage): Promise<Received> => {
   const body = await buffer(request);
   const header = request.headers['x-factory-signature'];
   const verdict = verifyWebhook(body, header, secret);
@@ -34,7 +34,7 @@ const take = async (request: IncomingMessage): Promise<Received> => {
   };
   if (verdict.ok) seen.add(eventId);
   for (const oldest of seen) {
-    if (seen.size <= KNOWN_IDS) break;
+    if (seen.size <= SEEN_MAX) break;
     seen.delete(oldest);
   }
   const kind = String(request.headers['x-factory-event']).padEnd(22);
@@ -49,7 +49,7 @@ const server = createServer((request, response) => {
   };
   if (request.method === 'GET') return answer(request.url === '/received' ? 200 : 404, received);
   if (request.method !== 'POST') return answer(405);
-  take(request).then(
+  receive(request).then(
     ({ verified }) => answer(verified ? 204 : 401),
     () => answer(400),
   );

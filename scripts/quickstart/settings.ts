@@ -2,19 +2,19 @@ import { createServer } from 'node:net';
 import { join, resolve } from 'node:path';
 import * as z from 'zod';
 import { freePort } from '../services.ts';
-import { ROOT } from '../services/found.ts';
+import { ROOT } from '../services/installed.ts';
 
 /** A failure whose words are for the person at the keyboard: printed without a stack. */
 export class StartError extends Error {}
 
-const USUAL_PORT = 3000;
-const EVERYWHERE = new Set(['0.0.0.0', '::']);
+const DEFAULT_PORT = 3000;
+const ANY_ADDRESS = new Set(['0.0.0.0', '::']);
 
-const howMany = z.coerce.number().int().min(1).max(64).default(1);
-const Own = z.object({
-  API_PROCESSES: howMany,
-  REPLY_WORKERS: howMany,
-  DELIVERY_WORKERS: howMany,
+const processCount = z.coerce.number().int().min(1).max(64).default(1);
+const OwnSettings = z.object({
+  API_PROCESSES: processCount,
+  REPLY_WORKERS: processCount,
+  DELIVERY_WORKERS: processCount,
   LOCAL_DIR: z.string().default('.local'),
 });
 
@@ -24,7 +24,7 @@ export type Settings = { counts: Counts; dir: string };
 /** What the quickstart itself is told; every other setting is passed on to the processes it starts. */
 export const readSettings = (env: NodeJS.ProcessEnv): Settings => {
   const given = Object.fromEntries(Object.entries(env).filter(([, value]) => value !== ''));
-  const parsed = Own.safeParse(given);
+  const parsed = OwnSettings.safeParse(given);
   if (!parsed.success) {
     throw new StartError(parsed.error.issues.map((issue) => `${issue.path.join('.')}: ${issue.message}`).join('\n'));
   }
@@ -36,8 +36,8 @@ export const readSettings = (env: NodeJS.ProcessEnv): Settings => {
 };
 
 /** Where a process that listens on `host` is reached from this machine. */
-export const hostToReach = (host: string): string => {
-  if (EVERYWHERE.has(host)) return '127.0.0.1';
+export const reachableHost = (host: string): string => {
+  if (ANY_ADDRESS.has(host)) return '127.0.0.1';
   return host.includes(':') ? `[${host}]` : host;
 };
 
@@ -50,14 +50,16 @@ const isFree = (port: number, host: string): Promise<boolean> =>
 
 /** The API's port: PORT, else 3000, else a free one, about which `say` tells. A PORT that was asked for is not swapped. */
 export const choosePort = async (env: NodeJS.ProcessEnv, host: string, say: (line: string) => void) => {
-  const asked = env['PORT'] ? Number(env['PORT']) : undefined;
-  if (asked === 0) return freePort();
-  if (await isFree(asked ?? USUAL_PORT, host)) return asked ?? USUAL_PORT;
-  if (asked !== undefined) {
-    throw new StartError(`PORT=${asked}: another program listens on ${host}:${asked}. Stop it, or give another PORT.`);
+  const wanted = env['PORT'] ? Number(env['PORT']) : undefined;
+  if (wanted === 0) return freePort();
+  if (await isFree(wanted ?? DEFAULT_PORT, host)) return wanted ?? DEFAULT_PORT;
+  if (wanted !== undefined) {
+    throw new StartError(
+      `PORT=${wanted}: another program listens on ${host}:${wanted}. Stop it, or give another PORT.`,
+    );
   }
   const port = await freePort();
-  say(`port ${USUAL_PORT} is taken by another program, using ${port} (PORT chooses)`);
+  say(`port ${DEFAULT_PORT} is taken by another program, using ${port} (PORT chooses)`);
   return port;
 };
 

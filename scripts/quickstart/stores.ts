@@ -9,24 +9,24 @@ type Options = { dataDir: string; env: NodeJS.ProcessEnv; say: (line: string) =>
 
 /** Starts a service again, on its port and with its data, whenever it has ended without being asked to. */
 const keepAlive = (name: string, service: Service, say: (line: string) => void): (() => Promise<void>) => {
-  let known = service.pid;
-  let healing: Promise<void> | undefined;
-  const heal = async (): Promise<void> => {
+  let lastPid = service.pid;
+  let restarting: Promise<void> | undefined;
+  const restart = async (): Promise<void> => {
     try {
       await service.restart();
-      say(`${name} (pid ${known}) ended; started again as pid ${service.pid}`);
-      known = service.pid;
+      say(`${name} (pid ${lastPid}) ended; started again as pid ${service.pid}`);
+      lastPid = service.pid;
     } catch (cause) {
-      say(`${name} (pid ${known}) ended and could not be started again: ${(cause as Error).message}`);
+      say(`${name} (pid ${lastPid}) ended and could not be started again: ${(cause as Error).message}`);
     }
-    healing = undefined;
+    restarting = undefined;
   };
   const check = setInterval(() => {
-    if (service.pid === undefined) healing ??= heal();
+    if (service.pid === undefined) restarting ??= restart();
   }, CHECK_EVERY_MS);
   return async () => {
     clearInterval(check);
-    await healing;
+    await restarting;
     await service.dispose();
   };
 };

@@ -15,7 +15,7 @@ export type ChildSpec = {
   /** Asked until it says yes, after each start. Left out: it counts as ready when started. */
   isReady?: () => Promise<boolean>;
   /** What it writes to standard output goes to ours, not to its log. */
-  talks?: boolean;
+  inheritStdout?: boolean;
 };
 
 export type SupervisorOptions = {
@@ -78,7 +78,7 @@ export const createSupervisor = (options: SupervisorOptions): Supervisor => {
     const started = spawn(process.execPath, spec.args, {
       cwd,
       env: { ...env, ...spec.env },
-      stdio: ['ignore', spec.talks ? 'inherit' : show ? 'pipe' : log, show ? 'pipe' : log],
+      stdio: ['ignore', spec.inheritStdout ? 'inherit' : show ? 'pipe' : log, show ? 'pipe' : log],
       detached: true,
     });
     closeSync(log);
@@ -92,12 +92,12 @@ export const createSupervisor = (options: SupervisorOptions): Supervisor => {
       if (stopping) return;
       delete child.process;
       onChange(pids());
-      void startAgain(child, `${spec.name} (pid ${started.pid}) ended by ${signal ?? `itself with status ${code}`}`);
+      void restart(child, `${spec.name} (pid ${started.pid}) ended by ${signal ?? `itself with status ${code}`}`);
     });
     onChange(pids());
   };
 
-  const startAgain = async (child: Child, what: string): Promise<void> => {
+  const restart = async (child: Child, what: string): Promise<void> => {
     // One that dies right after its start would otherwise keep the machine busy with dying.
     const steady = Date.now() - child.startedAt > STEADY_MS;
     child.delayMs = steady ? FIRST_DELAY_MS : Math.min(child.delayMs * 2, LONGEST_DELAY_MS);

@@ -7,7 +7,7 @@ export type Terminal = {
   /** A block without the name in front, for what is to be read or copied. */
   show: (lines: string[]) => void;
   /** One line when it has ended: what `tell` makes of the result, and how long it took. A slow one shows that it lives. */
-  step: <Result>(name: string, work: () => Promise<Result>, tell: (result: Result) => string) => Promise<Result>;
+  step: <Result>(name: string, work: () => Promise<Result>, summarize: (result: Result) => string) => Promise<Result>;
 };
 
 /** Lines for the person at the keyboard, in the shape of the set-up's. */
@@ -17,12 +17,12 @@ export const createTerminal = (stream: NodeJS.WritableStream): Terminal => {
   return {
     say,
     show: (lines) => lines.forEach(write),
-    step: async (name, work, tell) => {
+    step: async (name, work, summarize) => {
       const start = performance.now();
       const progress = setInterval(() => write(`  … ${name}, ${since(start)}`), SHOW_EVERY_MS);
       try {
         const result = await work();
-        say(`${name}: ${tell(result)}, ${since(start)}`);
+        say(`${name}: ${summarize(result)}, ${since(start)}`);
         return result;
       } finally {
         clearInterval(progress);

@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { join } from 'node:path';
-import { ROOT } from './found.ts';
+import { ROOT } from './installed.ts';
 
 export type Guard = {
   /** What to end if this process dies without a word: a process id, or none for now. */

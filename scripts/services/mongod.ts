@@ -1,7 +1,7 @@
 import mongoose from 'mongoose';
 import * as z from 'zod';
 import { type Service, type ServiceKind, type ServiceOptions, startService } from './process.ts';
-import { type Place, startCommand } from './program.ts';
+import { type ServiceLocation, startCommand } from './program.ts';
 
 const SET = 'rs0';
 const NOT_YET_INITIALISED = 94;
@@ -62,9 +62,9 @@ const becomePrimary = ({ port }: { port: number }): Promise<void> =>
   });
 
 /** For a laptop, and for many at once. */
-const MODEST = ['--wiredTigerCacheSizeGB', '0.5', '--oplogSize', '256'];
+const SMALL = ['--wiredTigerCacheSizeGB', '0.5', '--oplogSize', '256'];
 
-const settings = ({ port, dir, bind }: Place, sizes: string[]): string[] => {
+const settings = ({ port, dir, bind }: ServiceLocation, sizes: string[]): string[] => {
   const network = ['--port', String(port), '--bind_ip', bind, '--replSet', SET, '--nounixsocket'];
   const storage = ['--dbpath', dir, ...sizes];
   // A set of one has nobody to hand over to: without the first of these a stop waits 15 s.
@@ -90,7 +90,7 @@ export const startMongod = ({
   modest = true,
   ...options
 }: ServiceOptions & { modest?: boolean } = {}): Promise<Service> =>
-  startService(mongodKind(becomePrimary, modest ? MODEST : []), options);
+  startService(mongodKind(becomePrimary, modest ? SMALL : []), options);
 
 const answers = async ({ port }: { port: number }): Promise<void> => {
   await withAdmin(port, (admin) => admin.command({ hello: 1 }));
@@ -111,7 +111,7 @@ export const startReplicaSet = async (
   count: number,
   { electionTimeoutMs = 2_000 }: { electionTimeoutMs?: number } = {},
 ): Promise<ReplicaSet> => {
-  const members = await Promise.all(Array.from({ length: count }, () => startService(mongodKind(answers, MODEST), {})));
+  const members = await Promise.all(Array.from({ length: count }, () => startService(mongodKind(answers, SMALL), {})));
   const hosts = members.map(({ port }, _id) => ({ _id, host: `127.0.0.1:${port}` }));
   const dispose = async (): Promise<void> => {
     await Promise.all(members.map((member) => member.dispose()));

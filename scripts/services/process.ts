@@ -3,7 +3,7 @@ import { mkdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { startGuard } from './guard.ts';
-import { freePort, temporaryFolder } from './place.ts';
+import { freePort, temporaryFolder } from './resources.ts';
 import type { StartCommand } from './program.ts';
 
 export type ServiceOptions = {
@@ -70,10 +70,10 @@ export const startService = async (kind: ServiceKind, options: ServiceOptions): 
     // In a session of its own: Ctrl-C is for the processes that use it, which want to end their work first.
     const child = spawn(program, args, { detached: true, stdio: 'ignore' });
     child.unref();
-    let over = false;
+    let exited = false;
     const ended = new Promise<void>((resolve) => {
       const end = (): void => {
-        over = true;
+        exited = true;
         if (current?.child === child) {
           current = undefined;
           guard.watch(undefined);
@@ -86,7 +86,7 @@ export const startService = async (kind: ServiceKind, options: ServiceOptions): 
     guard.watch(child.pid);
     const deadline = Date.now() + START_MS;
     while (true) {
-      if (over) throw new Error(`${kind.name} ended while starting:\n${tailOf(log)}`);
+      if (exited) throw new Error(`${kind.name} ended while starting:\n${tailOf(log)}`);
       const failure = await kind.ready({ port }).then(
         () => undefined,
         (cause: unknown) => cause,

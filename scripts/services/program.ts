@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
-import { programFor, type ServiceName } from './found.ts';
+import { programFor, type ServiceName } from './installed.ts';
 
-export type Place = { port: number; dir: string; bind: string };
+export type ServiceLocation = { port: number; dir: string; bind: string };
 export type StartCommand = { command: string[]; kill?: () => void };
 
 /**
@@ -10,7 +10,11 @@ export type StartCommand = { command: string[]; kill?: () => void };
  * sides. SIGTERM reaches it through `docker run`, SIGKILL would only reach the client: hence `kill`.
  */
 export const startCommand = (
-  { service, program, settings }: { service: ServiceName; program: string; settings: (place: Place) => string[] },
+  {
+    service,
+    program,
+    settings,
+  }: { service: ServiceName; program: string; settings: (place: ServiceLocation) => string[] },
   { port, dataDir }: { port: number; dataDir: string },
 ): StartCommand => {
   const found = programFor(service);

@@ -1,6 +1,6 @@
 import { connect } from 'node:net';
 import { type Service, type ServiceOptions, startService } from './process.ts';
-import { type Place, startCommand } from './program.ts';
+import { type ServiceLocation, startCommand } from './program.ts';
 
 export type RedisOptions = ServiceOptions & {
   /** Keeps an append-only file, so that data outlives a stop and a kill. Default: false, nothing is written. */
@@ -22,7 +22,7 @@ const ping = ({ port }: { port: number }): Promise<void> =>
 
 /** A Redis of our own on 127.0.0.1; `noeviction`, since a queue must never lose a key to make room. */
 export const startRedis = ({ persistent = false, ...options }: RedisOptions = {}): Promise<Service> => {
-  const settings = ({ port, dir, bind }: Place): string[] => {
+  const settings = ({ port, dir, bind }: ServiceLocation): string[] => {
     const network = ['--port', String(port), '--bind', bind, '--protected-mode', 'no'];
     const storage = ['--dir', dir, '--appendonly', persistent ? 'yes' : 'no', '--save', ''];
     return [...network, ...storage, '--maxmemory-policy', 'noeviction', '--logfile', `${dir}/redis.log`];

@@ -121,7 +121,12 @@ const conflictsIn = async (entries: KnowledgeEntry[]): Promise<KnowledgeConflict
       if (a === b || !mayShareLanguage(a, b)) continue;
       const id = `${a.entryId} ${b.entryId}`;
       const similarity = likeness(one.words, other.words);
-      if (similarity < SIMILARITY_MIN || similarity <= (found.get(id)?.likeness ?? 0) || answerWordsOf(a) === answerWordsOf(b)) continue;
+      if (
+        similarity < SIMILARITY_MIN ||
+        similarity <= (found.get(id)?.likeness ?? 0) ||
+        answerWordsOf(a) === answerWordsOf(b)
+      )
+        continue;
       found.set(id, { entryIds: [a.entryId, b.entryId], questions: [other.text, one.text], likeness: similarity });
     }
     if (found.size >= CONFLICTS_MAX) break;

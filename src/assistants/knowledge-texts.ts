@@ -39,7 +39,8 @@ export const textsOf = ({
 export const questionTexts = (texts: KnowledgeText[]): KnowledgeText[] => texts.filter(({ kind }) => kind !== 'answer');
 
 /** As a text is named beside its vector. */
-export const textKeyOf = ({ kind, hash: digested }: Pick<KnowledgeText, 'kind' | 'hash'>): string => `${kind} ${digested}`;
+export const textKeyOf = ({ kind, hash: digested }: Pick<KnowledgeText, 'kind' | 'hash'>): string =>
+  `${kind} ${digested}`;
 
 export const parseTextKey = (name: string): Pick<KnowledgeText, 'kind' | 'hash'> => {
   const [kind, digested] = name.split(' ') as [TextKind, string]; // as `nameOf` wrote it

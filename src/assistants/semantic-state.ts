@@ -48,7 +48,10 @@ const AFTER = { returnDocument: 'after', projection: { version: 1 } } as const;
 /** Who makes which assistant's vectors, and how far that is: every step a compare-and-set, times by the server's clock. */
 export const createSemanticState = (assistants: mongo.Collection<StoredAssistant>) => ({
   /** Assistants that nobody is at work on. */
-  findOutdated: async (models: RunningModels, { thorough, limit }: { thorough: boolean; limit: number }): Promise<string[]> => {
+  findOutdated: async (
+    models: RunningModels,
+    { thorough, limit }: { thorough: boolean; limit: number },
+  ): Promise<string[]> => {
     const filter = { $and: [thorough ? isOutdated(models) : needsVectors(models), unleased] };
     const rows = await assistants.find(filter, { projection: { _id: 1 }, limit }).toArray();
     return rows.map(({ _id }) => _id);
@@ -62,13 +65,19 @@ export const createSemanticState = (assistants: mongo.Collection<StoredAssistant
   },
 
   /** Tells how far it is and keeps the hold. The version as it is now; null: another worker has taken over. */
-  reportProgress: async (lease: VectorLease, fields: VectorProgress & { model: string; version: number }): Promise<number | null> => {
+  reportProgress: async (
+    lease: VectorLease,
+    fields: VectorProgress & { model: string; version: number },
+  ): Promise<number | null> => {
     const row = await assistants.findOneAndUpdate(leasedBy(lease), renewal(lease.token, fields, 1), AFTER);
     return row?.version ?? null;
   },
 
   /** All is made and the hold ends, unless the assistant was changed meanwhile: then false, and nothing happens. */
-  complete: async (lease: VectorLease, { version, done, answers, total }: VectorProgress & { version: number }): Promise<boolean> => {
+  complete: async (
+    lease: VectorLease,
+    { version, done, answers, total }: VectorProgress & { version: number },
+  ): Promise<boolean> => {
     const { matchedCount } = await assistants.updateOne(
       { ...leasedBy(lease), version },
       {

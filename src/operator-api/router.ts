@@ -85,7 +85,9 @@ export const createOperatorRouter = (all: Handled[], dependencies: Dependencies)
   const served = all.map((one): Served => {
     const { operation } = one;
     const checks =
-      operation.audience === 'anyone' ? [] : [dependencies.access.signedInOrTokenFor(operation), dependencies.resourceAccess(operation)];
+      operation.audience === 'anyone'
+        ? []
+        : [dependencies.access.signedInOrTokenFor(operation), dependencies.resourceAccess(operation)];
     return { operation, handlers: [...checks, ...bodyReader(operation), run(one, dependencies)] };
   });
   mount(router, served, headLast);

@@ -132,7 +132,8 @@ type Dependencies = {
   beforeWriting: BeforeWriting;
 };
 
-const wrongCredentials = (): ApiError => new ApiError('not_signed_in', { message: 'The email or the password is wrong.' });
+const wrongCredentials = (): ApiError =>
+  new ApiError('not_signed_in', { message: 'The email or the password is wrong.' });
 const addressOf = (req: Request): string => req.ip ?? 'unknown';
 
 export const sessionRoutes = (dependencies: Dependencies): Handled[] => {

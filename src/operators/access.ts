@@ -108,9 +108,7 @@ export const createOperatorAccess = (dependencies: {
     (rule: AccessRule): RequestHandler =>
     async (req, res, next) => {
       const secret = readToken(req.headers.authorization);
-      res.locals.operator = await (secret === null
-        ? getSignedIn(req, rule.audience)
-        : getWithToken(req, secret, rule));
+      res.locals.operator = await (secret === null ? getSignedIn(req, rule.audience) : getWithToken(req, secret, rule));
       next();
     };
 

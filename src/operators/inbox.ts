@@ -54,7 +54,9 @@ export const createInbox = (connection: Connection) => {
     findOwner: async (conversationId: string): Promise<ConversationOwner | null> => {
       if (!isUuid(conversationId)) return null;
       const filter = { _id: prefixRange(conversationId), conversationId };
-      return conversations.findOne<ConversationOwner>(filter, { projection: { assistantId: 1, channel: 1, sessionId: 1 } });
+      return conversations.findOne<ConversationOwner>(filter, {
+        projection: { assistantId: 1, channel: 1, sessionId: 1 },
+      });
     },
 
     list: async (filter: InboxFilter) => {

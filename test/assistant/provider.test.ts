@@ -239,7 +239,7 @@ test('links come from the knowledge or the allow-list; others are taken out, als
     ),
   );
 
-  await new Promise((resolve) => setTimeout(resolve, 1_000)); // settings are believed for less than a second
+  await new Promise((resolve) => setTimeout(resolve, 1_000)); // settings are cached for less than a second
   const open = await openStream(`${stack.url}/api/v1/chat`, {
     body: { session_id: randomUUID(), message: QUESTION },
     bearer: apiKey,

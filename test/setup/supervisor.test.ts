@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { keepSecrets } from '../../scripts/quickstart/secrets.ts';
-import { claimSingle } from '../../scripts/quickstart/single.ts';
+import { acquireLock } from '../../scripts/quickstart/pid-lock.ts';
 import { createSupervisor, type SupervisorOptions } from '../../scripts/quickstart/supervisor.ts';
 
 const aFolder = (): string => {
@@ -150,12 +150,12 @@ describe('what the quickstart keeps', () => {
     const other = spawn(process.execPath, ['--eval', FOREVER, 'quickstart.ts']);
     onTestFinished(() => void other.kill('SIGKILL'));
     writeFileSync(file, String(other.pid));
-    expect(claimSingle(file, 'quickstart.ts')).toEqual({ mine: false, pid: other.pid });
+    expect(acquireLock(file, 'quickstart.ts')).toEqual({ mine: false, pid: other.pid });
 
     writeFileSync(file, String(process.ppid)); // a living process, but not a quickstart: the number was given again
-    const claim = claimSingle(file, 'quickstart.ts');
+    const claim = acquireLock(file, 'quickstart.ts');
 
-    expect(claim.mine).toBe(true);
+    expect(claim.acquired).toBe(true);
     expect(readFileSync(file, 'utf8')).toBe(String(process.pid));
   });
 });

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { type Browser, type BrowserContext, chromium, type Page, type ViewportSize } from 'playwright-core';
-import { findBrowser } from '../../scripts/services/found.ts';
+import { findBrowser } from '../../scripts/services/installed.ts';
 
 const FLAGS = [
   '--disable-gpu',

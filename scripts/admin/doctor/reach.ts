@@ -1,21 +1,21 @@
 import { openMongo } from '../../../src/platform/mongo.ts';
 import { closeRedis, openRedis } from '../../../src/platform/redis.ts';
-import type { Bench } from '../session.ts';
+import type { CommandContext } from '../session.ts';
 
 const WITHIN_MS = 1_500;
 
 export type Reached = { reachable: boolean; ms: number | null; version: string | null } & Record<string, unknown>;
 
-const AWAY: Reached = { reachable: false, ms: null, version: null };
+const UNREACHABLE: Reached = { reachable: false, ms: null, version: null };
 
 const since = (start: number): number => Math.round((performance.now() - start) * 10) / 10;
 
 /** How long it takes to answer once connected, and what it says it is. */
-export const reachMongo = async ({ config, logger }: Bench): Promise<Reached> => {
+export const reachMongo = async ({ config, logger }: CommandContext): Promise<Reached> => {
   const mongo = await openMongo({ url: config.MONGODB_URL, timeoutMs: WITHIN_MS, maxPoolSize: 2 }, logger).catch(
     () => null,
   );
-  if (!mongo?.db) return AWAY;
+  if (!mongo?.db) return UNREACHABLE;
   try {
     const start = performance.now();
     const hello = await mongo.db.command({ hello: 1 });
@@ -23,15 +23,15 @@ export const reachMongo = async ({ config, logger }: Bench): Promise<Reached> =>
     const { version } = await mongo.db.admin().buildInfo();
     return { reachable: true, ms, version: String(version), replicaSet: hello['setName'] ?? null };
   } catch {
-    return AWAY;
+    return UNREACHABLE;
   } finally {
     await mongo.close();
   }
 };
 
-export const reachRedis = async ({ config, logger }: Bench): Promise<Reached> => {
+export const reachRedis = async ({ config, logger }: CommandContext): Promise<Reached> => {
   const redis = await openRedis({ url: config.REDIS_URL, role: 'api', timeoutMs: WITHIN_MS }, logger).catch(() => null);
-  if (!redis) return AWAY;
+  if (!redis) return UNREACHABLE;
   try {
     const start = performance.now();
     await redis.ping();
@@ -46,7 +46,7 @@ export const reachRedis = async ({ config, logger }: Bench): Promise<Reached> =>
       appendOnly: of('aof_enabled') === '1',
     };
   } catch {
-    return AWAY;
+    return UNREACHABLE;
   } finally {
     await closeRedis(redis);
   }
@@ -61,6 +61,6 @@ export const reachApi = async (baseUrl: string | null): Promise<(Reached & { url
     await response.body?.cancel();
     return { url: baseUrl, reachable: true, ms: since(start), version: null, ready: response.ok };
   } catch {
-    return { url: baseUrl, ...AWAY };
+    return { url: baseUrl, ...UNREACHABLE };
   }
 };

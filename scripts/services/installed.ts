@@ -4,15 +4,15 @@ import * as z from 'zod';
 
 export const ROOT = join(import.meta.dirname, '../..');
 
-const Found = z.object({ way: z.string(), program: z.string().optional(), image: z.string().optional() });
+const Installed = z.object({ way: z.string(), program: z.string().optional(), image: z.string().optional() });
 const FoundBrowser = z.object({
   program: z.string(),
   sandbox: z.boolean(),
   env: z.record(z.string(), z.string()).default({}),
 });
 const FoundServices = z.object({
-  redis: Found.optional(),
-  mongodb: Found.optional(),
+  redis: Installed.optional(),
+  mongodb: Installed.optional(),
   chromium: FoundBrowser.optional(),
 });
 
@@ -23,12 +23,12 @@ export type Browser = z.output<typeof FoundBrowser>;
 
 const read = (text: string) => FoundServices.parse(JSON.parse(text));
 
-const asked = new Map<string, z.infer<typeof FoundServices>>();
+const cache = new Map<string, z.infer<typeof FoundServices>>();
 
 /** What the launcher found; asked for once where the launcher was not used (an editor's test run, say). */
 const findServices = (env: NodeJS.ProcessEnv, ...names: (keyof z.infer<typeof FoundServices>)[]) => {
-  const told = env['SETUP_FOUND'] === undefined ? undefined : read(env['SETUP_FOUND']);
-  if (told && names.every((name) => told[name])) return told;
+  const fromLauncher = env['SETUP_FOUND'] === undefined ? undefined : read(env['SETUP_FOUND']);
+  if (fromLauncher && names.every((name) => fromLauncher[name])) return fromLauncher;
   const ask = (): string =>
     // Without the URLs: this is asked only for programs that can be started, stopped and killed.
     execFileSync(process.execPath, [join(ROOT, 'scripts/run.js'), 'locate', ...names], {
@@ -37,8 +37,8 @@ const findServices = (env: NodeJS.ProcessEnv, ...names: (keyof z.infer<typeof Fo
       stdio: ['ignore', 'pipe', 'inherit'],
     });
   const key = names.join();
-  const found = asked.get(key) ?? read(ask());
-  asked.set(key, found);
+  const found = cache.get(key) ?? read(ask());
+  cache.set(key, found);
   return found;
 };
 

@@ -3,7 +3,7 @@ import { linkSync, mkdirSync, readFileSync, rmSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { writePrivately } from './private-file.ts';
 
-export type Claim = { mine: true; release: () => void } | { mine: false; pid: number };
+export type LockResult = { acquired: true; release: () => void } | { acquired: false; pid: number };
 
 /** What a process was started as; empty if there is none. Tells a living owner from a stranger given the same number. */
 const commandOf = (pid: number): string => {
@@ -24,7 +24,7 @@ const ownerOf = (file: string): number | undefined => {
   }
 };
 
-const tryToTake = (file: string): boolean => {
+const tryToLink = (file: string): boolean => {
   const own = `${file}.${process.pid}`;
   writePrivately(own, String(process.pid));
   try {
@@ -41,12 +41,12 @@ const tryToTake = (file: string): boolean => {
  * One quickstart per clone: two would share data and one state file. `mark` is a word of the owner's command line; a file
  * left by one that was killed is taken over.
  */
-export const claimSingle = (file: string, mark: string): Claim => {
+export const acquireLock = (file: string, mark: string): LockResult => {
   mkdirSync(dirname(file), { recursive: true });
   for (let tries = 0; tries < 3; tries++) {
-    if (tryToTake(file)) return { mine: true, release: () => rmSync(file, { force: true }) };
+    if (tryToLink(file)) return { acquired: true, release: () => rmSync(file, { force: true }) };
     const pid = ownerOf(file);
-    if (pid !== undefined && pid !== process.pid && commandOf(pid).includes(mark)) return { mine: false, pid };
+    if (pid !== undefined && pid !== process.pid && commandOf(pid).includes(mark)) return { acquired: false, pid };
     rmSync(file, { force: true });
   }
   throw new Error(`${file} cannot be written`);

@@ -10,38 +10,38 @@ const STALLED_MS = 15_000;
 /** Where lines cannot be written over, a line now and then. */
 const LINE_EVERY_MS = 2_000;
 
-export const meaningOf = (api: Api, assistantId: string): Promise<SemanticStatus> =>
+export const readStatus = (api: Api, assistantId: string): Promise<SemanticStatus> =>
   api.call(knowledgeOperations.status, { id: assistantId, what: 'assistant' });
 
-export const sayMeaning = (meaning: SemanticStatus): string => plain(describeSemanticStatus(meaning));
+export const statusText = (status: SemanticStatus): string => plain(describeSemanticStatus(status));
 
 const createLine = (to: NodeJS.WriteStream) => {
-  let saidAt = Number.NEGATIVE_INFINITY;
-  let said = '';
+  let shownAt = Number.NEGATIVE_INFINITY;
+  let shown = '';
   return {
     say: (text: string): void => {
-      if (text === said || (!to.isTTY && performance.now() - saidAt < LINE_EVERY_MS)) return;
+      if (text === shown || (!to.isTTY && performance.now() - shownAt < LINE_EVERY_MS)) return;
       to.write(to.isTTY ? `\r\u001B[K${text}` : `${text}\n`);
-      [said, saidAt] = [text, performance.now()];
+      [shown, shownAt] = [text, performance.now()];
     },
-    clear: (): void => void (to.isTTY && said !== '' && to.write('\r\u001B[K')),
+    clear: (): void => void (to.isTTY && shown !== '' && to.write('\r\u001B[K')),
   };
 };
 
 /** Tells on standard error how far it is, until all of it is made or nothing more happens. */
-export const followMeaning = async (api: Api, assistantId: string): Promise<SemanticStatus> => {
+export const followStatus = async (api: Api, assistantId: string): Promise<SemanticStatus> => {
   const line = createLine(process.stderr);
   let movedAt = performance.now();
   let last = '';
   for (;;) {
-    const meaning = await meaningOf(api, assistantId);
-    const words = sayMeaning(meaning);
-    if (words !== last) [last, movedAt] = [words, performance.now()];
-    if (meaning.state !== 'making' || performance.now() - movedAt > STALLED_MS) {
+    const status = await readStatus(api, assistantId);
+    const text = statusText(status);
+    if (text !== last) [last, movedAt] = [text, performance.now()];
+    if (status.state !== 'making' || performance.now() - movedAt > STALLED_MS) {
       line.clear();
-      return meaning;
+      return status;
     }
-    line.say(words);
+    line.say(text);
     await sleep(LOOK_EVERY_MS);
   }
 };
