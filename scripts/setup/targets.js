@@ -32,7 +32,7 @@ export const targetsIn = (root) => {
       commands: (args) => [[...node('scripts/quickstart.ts'), '--watch', ...args]],
       parts: { dashboard: { needs: CODE, commands: (args) => [[...VITE, ...args]] } },
     },
-    // Everything, or only what is named: then a test asks the set-up itself for what it needs (scripts/services/found.ts).
+    // Everything, or only what is named: then a test asks the set-up itself for what it needs (scripts/services/installed.ts).
     test: {
       needs: (args) => (args.length === 0 ? BROWSER : CODE),
       talkative: true,
