@@ -1,6 +1,7 @@
 /**
- * Memory and time of the sender under 1,000 hostile receivers of every kind, 150 at a time, in a process of their own.
- * Ends non-zero when one takes longer than 5.5 s or resident memory grows by 32 MB or more. BENCH_N changes the number.
+ * Measures memory and time of the sender with 1,000 hostile receivers of every kind, 150 at a time, in a separate
+ * process. Exits non-zero when a send takes longer than 5.5 s or resident memory grows by 32 MB or more. BENCH_N
+ * changes the number.
  */
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
@@ -22,7 +23,7 @@ const runReceivers = async () => {
   for (const identity of identities) {
     urls.push(`https://127.0.0.1:${(await openHostile({}, { key: KEY, cert: VALID, ...identity })).port}/`);
   }
-  urls.push(`https://127.0.0.1:${(await openHostile({})).port}/`); // a handshake that hangs
+  urls.push(`https://127.0.0.1:${(await openHostile({})).port}/`); // the TLS handshake never ends
   process.send?.(urls);
 };
 
@@ -46,7 +47,7 @@ const main = async () => {
     await Promise.all(Array.from({ length: IN_FLIGHT }, lane));
   };
 
-  // Long enough for the engine's heap to reach its working size, which is no growth of ours.
+  // The heap must reach its working size first. Otherwise that growth would count as a leak.
   await run(urls.length * 10);
   ends.clear();
   const before = process.memoryUsage().rss;

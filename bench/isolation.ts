@@ -6,10 +6,10 @@ import { openReceiver } from '../test/support/receiver.ts';
 import { withDeliveryWorkers } from './support/with-workers.ts';
 
 /**
- * What hanging endpoints cost the others: ten endpoints, none, one and then five of them hanging, one delivery worker,
- * steady load. Measured from the commit of an event to its arrival at one of the five endpoints that never hang, in five
- * rounds of one run, of which the median counts: what else the machine does meets all three alike. Fails where p99 more
- * than doubles.
+ * Measures how hanging endpoints slow down the others. One delivery worker serves ten endpoints under a steady load,
+ * while none, then one, then five of them hang. The time runs from the commit of an event to its arrival at one of the
+ * five endpoints that never hang. The median of five alternating rounds counts, so that other load on the machine
+ * affects all three conditions alike. Fails when p99 more than doubles.
  */
 requireNode();
 const ENDPOINTS = 10;
@@ -43,7 +43,7 @@ const openPlace = async (service: Service, hangs: boolean, received: (content: s
   return { assistantId, keys, close };
 };
 
-/** One condition for some seconds: how long each event to the healthy ones took, in ms. */
+/** Runs one condition for some seconds. Returns the time of each event to the healthy endpoints, in ms. */
 const measure = async (service: Service, hanging: number): Promise<number[]> => {
   const feed = createFeed(service);
   const arrivedAt = new Map<string, number>();
@@ -75,7 +75,7 @@ const measure = async (service: Service, hanging: number): Promise<number[]> => 
     ({ content, committedAt }) => (arrivedAt.get(content) ?? Number.POSITIVE_INFINITY) - committedAt,
   );
   await Promise.all(places.map(({ close }) => close()));
-  // Until the last request to a hanging one is given up, and what waited for it has ended.
+  // Waits until the last request to a hanging endpoint has timed out and the events behind it have ended.
   if (hanging > 0) await sleep(6_000);
   return took;
 };

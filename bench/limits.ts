@@ -2,7 +2,7 @@ import type { Figure } from './support/figures.ts';
 
 type Limit = { atLeast: number } | { atMost: number };
 
-/** What the figures must reach. A figure that is not here is told without a judgement. */
+/** The limits that the figures must keep. A figure without a limit is only reported. */
 export const LIMITS: Record<string, Limit> = {
   'turns.50.whole-ratio': { atLeast: 0.75 },
   'turns.200.whole-ratio': { atLeast: 0.75 },
@@ -31,7 +31,7 @@ export const limitTextOf = ({ id }: Figure): string => {
   return 'atLeast' in limit ? `≥ ${limit.atLeast}` : `≤ ${limit.atMost}`;
 };
 
-/** Null where nothing is asked of it. A figure that could not be measured holds nothing. */
+/** Null when the figure has no limit. A figure that could not be measured misses its limit. */
 export const isMet = ({ id, value }: Figure): boolean | null => {
   const limit = LIMITS[id];
   if (!limit) return null;

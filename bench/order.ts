@@ -7,8 +7,8 @@ import { createFeed } from '../test/support/feed.ts';
 import { withDeliveryWorkers } from './support/with-workers.ts';
 
 /**
- * 1,000 conversations of 20 events each to one endpoint that answers after a random while, by two workers: every
- * conversation's events must arrive in the order they happened, each after the one before has been answered.
+ * Sends 1,000 conversations of 20 events each to one endpoint with random latency, with two workers. The events of a
+ * conversation must arrive in order, each after the previous one was answered.
  */
 requireNode();
 const CONVERSATIONS = 1_000;

@@ -1,6 +1,6 @@
 /**
- * `npm run bench -- page`: writes the tables of the last whole run into docs/performance.md, between its marks, and the
- * picture beside it.
+ * `npm run bench -- page` writes the tables of the last whole run into docs/performance.md, between its markers, and
+ * the chart beside it.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { isMet } from './limits.ts';
@@ -92,7 +92,7 @@ const bars = (): Bar[] =>
     })),
   );
 
-/** Example prices, to be put right by whoever knows their own. */
+/** Example prices. Replace them with your own. */
 const CORE_HOUR = 0.04;
 const GB_MONTH = 0.1;
 
@@ -101,7 +101,7 @@ const million = (): string => {
   const deliveryBytes = figure('growth.delivery-bytes').value;
   const rows = (['whole', 'endpoint'] as const).map((name) => {
     const cost = costs[`${name} 200`];
-    // µs a turn are seconds a million turns.
+    // µs per turn equal seconds per million turns.
     const coreSeconds = PROCESSES.reduce((sum, one) => sum + (cost?.cpu[one] ?? 0), 0);
     const gigabytes = (turnBytes + (name === 'endpoint' ? deliveryBytes : 0)) / 1000;
     const hours = coreSeconds / 3600;

@@ -1,6 +1,6 @@
 /**
- * `npm run bench`: every part in turn, one table at the end, and `bench/results/latest.json`. Named parts alone:
- * `npm run bench -- hot`. Ends non-zero when a limit of bench/limits.ts is missed.
+ * `npm run bench` runs every part in turn, prints one table and writes `bench/results/latest.json`. `npm run bench --
+ * hot` runs one part. Exits non-zero when a limit of bench/limits.ts is missed.
  */
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
@@ -11,7 +11,7 @@ import { script } from './parts/script.ts';
 import { closeAll } from './support/services.ts';
 import { tableOf } from './support/table.ts';
 
-/** Loaded when its time has come, and ended with a word when it takes longer than it ever should. */
+/** Parts are loaded only when they run. A part that exceeds its time limit is stopped with an error. */
 const PARTS: Record<string, { load: () => Promise<Part>; withinS: number; byName?: true }> = {
   start: { load: async () => (await import('./parts/start.ts')).start, withinS: 60 },
   turns: { load: async () => (await import('./parts/turns.ts')).turns, withinS: 400 },
@@ -29,7 +29,7 @@ const PARTS: Record<string, { load: () => Promise<Part>; withinS: number; byName
   memory: { load: async () => (await import('./parts/memory.ts')).memory, withinS: 800, byName: true },
 };
 
-/** Kept with the code is what one whole run said; of parts alone, the last is at hand. */
+/** The repository keeps the results of the last whole run. Results of single parts go to a local file. */
 const RESULTS = { whole: new URL('results/', import.meta.url), part: new URL('../.local/bench/', import.meta.url) };
 
 const say = (line: string): void => console.error(`… ${line}`);
@@ -69,7 +69,7 @@ const measure = async (names: string[], options: Options): Promise<Record<string
       results[name] = await within(part.withinS, name, (await part.load())(options, say));
     } catch (cause) {
       if (interrupted) throw cause;
-      // The others' figures are not lost for one that could not be had.
+      // A part that fails must not lose the figures of the others.
       say(`${name} failed: ${cause instanceof Error ? cause.message : String(cause)}`);
       results[name] = { figures: [], detail: { failed: String(cause) } };
       process.exitCode = 1;
@@ -113,4 +113,4 @@ try {
 } finally {
   await closeAll();
 }
-process.exit(interrupted ? 130 : process.exitCode); // connections of a part that failed midway may still be open
+process.exit(interrupted ? 130 : process.exitCode); // a part that failed may have left connections open

@@ -1,6 +1,7 @@
 /**
- * The second half of `npm run bench -- engine`: what meaning costs. A turn that needs the model, alone; turns that do not, while
- * fifty a second do; the event loop, and memory. 2,000 entries; the vectors of most are made up, since only their number counts.
+ * The second half of `npm run bench -- engine` measures what semantic search costs: one turn that needs the model,
+ * turns that do not while fifty per second do, the event loop, and memory. It uses 2,000 entries. Most vectors are
+ * random, because only their number matters here.
  */
 import { readFileSync } from 'node:fs';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
@@ -87,7 +88,7 @@ const meaning: Meaning = async (text, keep, options) => {
 };
 const engine = createRetrievalEngine();
 const { signal } = new AbortController();
-/** As the API decides it, before a worker sees the turn. */
+/** The API decides this before a worker sees the turn. */
 const toTurn = (message: string) => ({ message, language: decideLanguage({ message, allowed: [] }).language });
 const answer = async ({ message, language }: ReturnType<typeof toTurn>) => {
   return engine.reply({ assistant, message, language, history: async () => [], signal, meaning });
@@ -99,7 +100,7 @@ const at = (values: number[], share: number): number => {
 };
 const median = (values: number[]): number => at(values, 0.5);
 
-/** Each asked once only: what is asked again needs no model. */
+/** Each text is asked only once, because a repeated text is cached. */
 const asked = [...loadUnseen(), ...loadQuestions()]
   .filter(({ half }) => half === 'tune')
   .map(({ message }) => toTurn(message));
@@ -124,7 +125,7 @@ for (let turn = 0; turn < ALONE; turn += 1) {
   sure.push(performance.now() - exactAt);
 }
 
-/** Sure turns at a steady pace, measured from when each was due. */
+/** Sends sure turns at a fixed rate, measured from the time each was due. */
 const phase = async (withMeaning: boolean): Promise<{ p99: number; blocked: number }> => {
   const loop = monitorEventLoopDelay({ resolution: 1 });
   const times: number[] = [];
@@ -153,7 +154,7 @@ const phase = async (withMeaning: boolean): Promise<{ p99: number; blocked: numb
 const rounds: { without: Awaited<ReturnType<typeof phase>>; beside: Awaited<ReturnType<typeof phase>> }[] = [];
 for (let round = 0; round < ROUNDS; round += 1) rounds.push({ without: await phase(false), beside: await phase(true) });
 
-/** Its own, and its share of what several workers' processes share. */
+/** Private memory, plus the process's part of the memory that workers share. */
 const megabytesOf = (pid: number): number =>
   Number(/^Pss:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/smaps_rollup`, 'utf8'))?.[1] ?? 0) / 1_000;
 const memory = enginesOf().reduce((sum, pid) => sum + megabytesOf(pid), 0) + vectorMegabytes;

@@ -13,17 +13,17 @@ import { openCountingReceiver } from './delivery/receiver.ts';
 import { killAllWorkers, startWorker } from './delivery/worker.ts';
 
 /**
- * Shows that no event is sent twice and none is forgotten, whatever happens to the delivery workers and to Redis.
+ * Shows that no event is sent twice and none is lost, whatever happens to the delivery workers and to Redis.
  *
  *   npm run chaos:delivery                       200 SIGKILLs of a delivery worker under load
- *   npm run chaos:delivery -- --wipes 20         Redis wiped 20 times under load
- *   npm run chaos:delivery -- --plant 'claim off' --kills 20     must fail: the claim is disabled in the workers
+ *   npm run chaos:delivery -- --wipes 20         20 wipes of Redis under load
+ *   npm run chaos:delivery -- --plant 'claim off' --kills 20     must fail: the workers do not claim
  *
- * `--seed` gives the same moments, latencies and load again; what the machine makes of them still differs.
+ * `--seed` repeats the moments, latencies and load of a run. The timing on the machine still differs.
  */
 requireNode();
 const LATENCY_MS = 40;
-/** Each in-flight cap is 20 a worker. */
+/** The cap of requests in flight is 20 per worker. */
 const ENDPOINTS = 3;
 
 const wholeNumber = (value: string, name: string): number => {
@@ -65,7 +65,7 @@ const run = async (service: Service, env: Record<string, string>, options: Retur
     assistants.push(assistantId);
   }
   const start = () => startWorker(env, { plant });
-  // Nobody kills this one: it sweeps, as workers of either kind do. Killed ones hardly live to.
+  // This worker is never killed, so that its sweeps run. Killed workers rarely live long enough to sweep.
   await startWorker(env, { kind: 'reply' });
   const load = await startLoad(service, { assistants, random: createRandom(seed + 2) });
   try {
@@ -88,7 +88,7 @@ const main = async (): Promise<boolean> => {
   const { kills, wipes, seed, workers, plant } = options;
   const what = wipes > 0 ? `${wipes} wipes of Redis, 2 workers` : `${kills} kills, ${workers} workers`;
   console.log(`${what}, seed ${seed}${plant === null ? '' : `, planted: ${plant}`}`);
-  // Its own, whatever the environment names: it wipes them.
+  // A separate Redis and MongoDB, whatever the environment names, because this run wipes them.
   const services = await startServices({ env: {} });
   const logger = createLogger({ name: 'chaos', level: 'silent' });
   const lifecycle = createLifecycle(logger, { deadlineMs: 10_000 });

@@ -27,7 +27,7 @@ import { storedReplyOf } from './turns/chat-response.ts';
 import { createSubmit } from './turns/submit.ts';
 import { createReadTurn } from './turns/turn-view.ts';
 
-/** The API process, assembled and listening; tests start it as `main.ts` does. Answers with the port. */
+/** Assembles the API process and listens. Tests start it as `main.ts` does. Returns the stores and the port. */
 export const openApi = async ({
   config,
   logger,

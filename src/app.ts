@@ -45,7 +45,7 @@ const refuseWhileDraining =
     next(unavailable());
   };
 
-/** Who only reads is not left waiting for a silent MongoDB: nothing it asks for can have been written. */
+/** Answers 503 to a read while MongoDB is silent. A read has written nothing, so its caller need not wait. */
 const refuseReadsWhileSilent =
   ({ onSilent }: MongoWatch): RequestHandler =>
   (req, res, next) => {
@@ -57,7 +57,7 @@ const refuseReadsWhileSilent =
     if (!res.headersSent) next();
   };
 
-/** The API as one Express app: routers, not-found, the one error handler. Opens nothing. */
+/** The API as one Express app: routers, not-found and the error handler. It opens no connection. */
 export const createApp = (dependencies: AppDependencies): Express => {
   const { access, startTurn, conversations, onErased, draining, trustProxy, logger } = dependencies;
   const { mongoWatch } = dependencies;
@@ -77,8 +77,8 @@ export const createApp = (dependencies: AppDependencies): Express => {
   app.use(conversationRoutes({ access, conversations, onErased, draining, beforeWriting }));
   app.use(operatorApiRoutes(dependencies.operatorApi));
 
-  // Pages get the whole set of headers; the API's answers are JSON and need no more than the one above.
-  // Not over plain HTTP: HSTS and upgrading would send a browser to an https that nobody answers.
+  // Pages get all security headers. JSON answers need only the one above. Plain HTTP gets neither HSTS nor
+  // upgrade-insecure-requests, because they send a browser to an https address that does not exist.
   const { tls } = dependencies.operatorApi;
   const document = createApiDocument({ serverUrl: dependencies.publicUrl });
   app.use(referenceRoutes(document, { tls }));

@@ -15,9 +15,9 @@ const SCHEDULED_WITHIN_MS = 10_000;
 type Options = { service: Service; config: Config; logger: Logger; lifecycle: Lifecycle };
 
 /**
- * What is due now and then: erased conversations are purged once more, a minute and a day after. The schedule lives in
- * Redis, where one of all workers runs it, and is put back every minute, since a wiped Redis forgets it. Deliveries and
- * idempotency keys expire by MongoDB's own TTL indexes.
+ * Runs periodic jobs: erased conversations are purged again after a minute and after a day. The schedule lives in
+ * Redis, so that one of all workers runs it. It is written again every minute, because a wiped Redis loses it.
+ * Deliveries and idempotency keys expire through MongoDB's TTL indexes.
  */
 export const openMaintenance = async (options: Options): Promise<void> => {
   const { service, logger, lifecycle } = options;

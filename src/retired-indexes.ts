@@ -4,23 +4,23 @@ import type { Logger } from './platform/logger.ts';
 type RetiredIndex = { name: string; key: Record<string, 1 | -1> };
 
 /**
- * Indexes that a release once declared, by collection. Whoever takes a `schema.index(…)` away or changes it adds it here:
- * on a database of that release it stays otherwise, and costs every write.
+ * Indexes of older releases, by collection. Add an index here when you remove or change its `schema.index(…)`.
+ * Otherwise it stays in existing databases and slows down every write.
  */
 export const RETIRED_INDEXES: Readonly<Record<string, readonly RetiredIndex[]>> = {
   deliveries: [
-    // Replaced by the one with endpoint and event, which serves every filter of the list.
+    // Replaced by the index with endpoint and event, which serves every filter of the list.
     { name: 'assistantId_1_createdAt_-1__id_-1', key: { assistantId: 1, createdAt: -1, _id: -1 } },
   ],
 };
 
-/** Error code of a drop that another process was faster with. */
+/** The error code when another process has already dropped the index. */
 const INDEX_NOT_FOUND = 27;
 
-/** What MongoDB says of an index that was declared by its key alone. */
+/** The properties of an index that was declared by its key alone. */
 const PLAIN = new Set(['v', 'key', 'name', 'hidden']);
 
-/** Not by name alone: a database's owner may have made another index under it. */
+/** The name alone is not enough: the owner of the database may have created an index with the same name. */
 const isOurs = (found: mongo.IndexDescriptionInfo, { name, key }: RetiredIndex): boolean =>
   found.name === name &&
   JSON.stringify(found.key) === JSON.stringify(key) && // the order of the fields counts
@@ -28,7 +28,7 @@ const isOurs = (found: mongo.IndexDescriptionInfo, { name, key }: RetiredIndex):
 
 const wasDropped = (cause: unknown): boolean => (cause as { code?: unknown } | null)?.code === INDEX_NOT_FOUND;
 
-/** Drops what older releases left, once the indexes in its place are there. What cannot be dropped stops no start. */
+/** Drops the indexes of older releases once their replacements exist. A failure does not stop the start. */
 export const dropRetiredIndexes = async (connection: Connection, logger: Logger): Promise<void> => {
   const drop = async (collection: string, { name, key }: RetiredIndex): Promise<void> => {
     const own = connection.collection(collection);

@@ -5,7 +5,7 @@ import type { Metrics } from './platform/metrics.ts';
 import type { TurnQueue } from './turns/queue.ts';
 import type { Repetition } from './turns/start-turn.ts';
 
-/** How an accepted turn ended: with an engine's answer, a handoff, a holding text, or by our fault. */
+/** How an accepted turn ended: answered by an engine, handed off, answered with a holding text, or failed. */
 export type CountTurn = (end: 'answered' | 'handoff' | 'held' | 'failed', seconds: number) => void;
 
 /** For the reply worker. */
@@ -23,8 +23,8 @@ export const countTurns = (metrics: Metrics): CountTurn => {
 };
 
 /**
- * What became of a text that was to be embedded: made by the model, known already, joined to the same one in flight; or none,
- * since the queue was full, it took too long for a turn, the model failed, or there is none now.
+ * What happened to a text to embed. `made`, `cached` and `joined` have a vector. The other results have none: the queue
+ * was full, the model was too slow for the turn, it failed, or there is no model.
  */
 export type CountEmbedding = (
   kind: 'query' | 'passage',
@@ -44,7 +44,7 @@ export const countEmbeddings = (metrics: Metrics): CountEmbedding => {
 
 export type CountDelivery = (end: { outcome: string; errorKind: string | null }, count?: number) => void;
 
-/** For the workers: every event's end at every endpoint. */
+/** For the workers. Counts every delivery when it ends. */
 export const countDeliveries = (metrics: Metrics): CountDelivery => {
   const ended = metrics.counter({
     name: 'parley_deliveries_total',
@@ -72,7 +72,7 @@ export const countRequests = (metrics: Metrics) => {
   };
 };
 
-/** The same in every process: take the maximum over processes, not the sum. */
+/** Every process reports the same values: aggregate with the maximum, not the sum. */
 export const sampleQueues = (metrics: Metrics, queues: { turns: TurnQueue; deliveries: DeliveryQueue }): void => {
   const named = Object.entries(queues);
   metrics.sampled(

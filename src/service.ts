@@ -27,20 +27,20 @@ type Options = {
   logger: Logger;
   lifecycle: Lifecycle;
   redisRole: Exclude<RedisRole, 'subscriber'>;
-  /** How long MongoDB and Redis may take to appear; a person at a terminal waits less than a process that starts. */
+  /** How long MongoDB and Redis may take to appear. A person at a terminal waits less than a starting process. */
   startWithinMs?: number;
 };
 
-/** What every process shares: its connections, the stores on MongoDB and the queues on Redis. Closed by the lifecycle. */
+/** Opens what every process shares: connections, stores on MongoDB, and queues on Redis. The lifecycle closes it. */
 export const openService = async ({ config, logger, lifecycle, redisRole, startWithinMs: timeoutMs }: Options) => {
   const { draining } = lifecycle;
   const openings = [
     openMongo({ url: config.MONGODB_URL, timeoutMs }, logger),
     openRedis({ url: config.REDIS_URL, role: redisRole, timeoutMs, draining }, logger),
-    // BullMQ's own: with its fifty scripts known to a connection, each pipeline on that connection costs more to make.
+    // A separate connection for BullMQ. Its fifty scripts would make every pipeline on a shared connection slower.
     openRedis({ url: config.REDIS_URL, role: redisRole, timeoutMs, draining }, logger),
   ] as const;
-  // Whichever opened is on the list before the other's failure is thrown.
+  // Every opened connection is registered before the failure of another one is thrown.
   const [openedMongo, ...openedRedis] = await Promise.allSettled(openings);
   if (openedMongo.status === 'fulfilled') lifecycle.add('mongodb', openedMongo.value, (opened) => opened.close());
   for (const one of openedRedis) if (one.status === 'fulfilled') lifecycle.add('redis', one.value, closeRedis);

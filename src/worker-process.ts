@@ -15,8 +15,8 @@ import { createStaleHeads } from './turns/stale-heads.ts';
 import { createTurnSweep } from './turns/sweep.ts';
 
 /**
- * A job is only a wake-up, so nothing depends on these. They say how soon BullMQ runs a dead worker's job again, or ends it
- * where it must not run again (deliveries); the sweeps have put its work back long before.
+ * BullMQ uses these limits to run a dead worker's job again, or to fail it if it must not run twice (deliveries).
+ * Correctness does not depend on them, because a job is only a wake-up and the sweeps restore its work much earlier.
  */
 const LOCKS = { lockDuration: TIMING.jobLockMs, stalledInterval: TIMING.jobStalledEveryMs } as const;
 
@@ -26,11 +26,11 @@ type QueueWork = {
   queue: string;
   concurrency: number;
   maxStalledCount?: number;
-  /** Gets the job's data as it came; a poisoned one is refused here, before anything is done. */
+  /** Gets the raw data of the job and must refuse invalid data before it does anything. */
   process: (data: unknown) => Promise<void>;
 };
 
-/** BullMQ does not end without Redis; where that is gone, only what is under way is waited for. */
+/** BullMQ cannot close without Redis. If Redis is unavailable, only the running jobs are awaited. */
 const closeWorker = async (
   worker: Worker,
   { connection, running }: { connection: Redis; running: Set<Promise<void>> },
@@ -41,7 +41,7 @@ const closeWorker = async (
   await Promise.race([closing, withoutRedis]);
 };
 
-/** Works a queue off, one BullMQ worker a partition, each on a connection of its own. */
+/** Processes a queue with one BullMQ worker per partition, each on its own connection. */
 export const openQueueWorkers = async (
   { queue, concurrency, maxStalledCount = 1, process }: QueueWork,
   { service, config, logger, lifecycle }: Options,
@@ -70,7 +70,9 @@ export const openQueueWorkers = async (
   }
 };
 
-/** What workers of either kind do beside their queue: both sweeps, and answers about their health. The health port. */
+/**
+ * Starts what both kinds of workers do beside their queue: the sweeps and the health server. Returns the health port.
+ */
 export const openWorkerDuties = async (
   { service, config, logger, lifecycle }: Options,
   { metrics, countDelivery, suspended }: { metrics: Metrics; countDelivery: CountDelivery; suspended?: () => string[] },

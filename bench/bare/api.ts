@@ -5,8 +5,8 @@ import * as z from 'zod';
 import { randomUUID } from 'node:crypto';
 
 /**
- * The measure of what the given parts cost by themselves: Express + zod + one BullMQ job a turn + a reply channel. It
- * stores nothing and has no key, limit, order or de-duplication. Only for the bench.
+ * The baseline: what Express, zod, one BullMQ job per turn and a reply channel cost without Parley. It stores nothing
+ * and has no key, limit, order or de-duplication. Only the bench uses it.
  */
 const url = process.env.REDIS_URL ?? 'redis://127.0.0.1:6379';
 const redis = new Redis(url, { enableAutoPipelining: true, maxRetriesPerRequest: null });

@@ -12,7 +12,7 @@ const FOLDER = join(import.meta.dirname, '../botbuilder');
 const IN_FLIGHT = 50;
 const INSTALL_WITHIN_MS = 180_000;
 
-/** Its 170 packages are fetched when first asked for: nobody who only uses Parley has them. */
+/** Its 170 packages are downloaded on first use, so that users of Parley do not install them. */
 const install = async (): Promise<void> => {
   const lock = readFileSync(join(FOLDER, 'package-lock.json'), 'utf8');
   const stamp = join(FOLDER, 'node_modules/.installed-lock');
@@ -31,7 +31,7 @@ const install = async (): Promise<void> => {
   writeFileSync(stamp, lock);
 };
 
-/** Bot Framework with memory storage, the in-memory peer, under the load of the turns' bench. */
+/** Runs Bot Framework with memory storage, an in-memory peer, under the load of the turns bench. */
 export const botbuilder: Part = async (options, say) => {
   say('botbuilder: installing it, if it is not here');
   await install();
@@ -45,12 +45,12 @@ export const botbuilder: Part = async (options, say) => {
   const contenders: Contender[] = [
     {
       name: 'botbuilder',
-      orders: { kind: 'bot', port: bot.port, apiKey: 'none', sessionPrefix: 'bench' },
+      target: { kind: 'bot', port: bot.port, apiKey: 'none', sessionPrefix: 'bench' },
       pids: { botbuilder: bot.pid },
     },
     {
       name: 'whole',
-      orders: { kind: 'chat', port: api.port, ...(await parley.addAssistant()) },
+      target: { kind: 'chat', port: api.port, ...(await parley.addAssistant()) },
       pids: { API: api.pid, 'reply worker': worker.pid, ...services.pids },
     },
   ];

@@ -15,7 +15,10 @@ const RATES = [100, 200, 500];
 const RATE_ROUNDS = 3;
 const TALKS = 2_000;
 
-/** Stored events delivered as fast as it goes, beside POSTs that nobody records; then events that come at their times. */
+/**
+ * Measures stored events delivered at full speed, next to plain POSTs without records. Then measures events that arrive
+ * at a fixed rate.
+ */
 export const deliveries: Part = async ({ rounds, scale, seconds }, say) => {
   const services = await openServices('deliveries');
   const parley = await openParley(services);
@@ -58,7 +61,7 @@ export const deliveries: Part = async ({ rounds, scale, seconds }, say) => {
 
   const worker = await startWorker(200);
   const talks = await feed.openTalks(TALKS);
-  await feed.stream(talks, 500, 1); // warms the worker up
+  await feed.stream(talks, 500, 1); // warms up the worker
   for (const rate of RATES) {
     say(`deliveries: ${rate} events a second`);
     const streams: Awaited<ReturnType<typeof feed.stream>>[] = [];

@@ -14,7 +14,7 @@ const IN_FLIGHT = 200;
 const LONG_TURNS = 500;
 const LOOKS = 60;
 
-/** One after the other, after a few that are not counted. */
+/** Sends the requests one by one. The first few are a warm-up and not counted. */
 const timeEach = async (look: () => Promise<unknown>): Promise<number[]> => {
   const times: number[] = [];
   for (let nth = 0; nth < LOOKS + 5; nth += 1) {
@@ -30,7 +30,7 @@ const pageFigures = (id: string, what: string, times: number[]): Figure[] => [
   { id: `${id}-p99`, what: `${what}: p99`, unit: 'ms', value: quantile(times, 0.99) },
 ];
 
-/** A conversation of 1,000 messages, and the address of its history. */
+/** Returns the address of the history of a conversation with 1,000 messages. */
 const addLongConversation = async ({ service }: Parley, owner: BenchAssistant): Promise<string> => {
   const { conversation, pages } = conversationAfter({ ...owner, sessionPrefix: 'long' }, 0, LONG_TURNS);
   const models = conversationModels(service.mongo);
@@ -39,7 +39,10 @@ const addLongConversation = async ({ service }: Parley, owner: BenchAssistant): 
   return `/api/v1/conversations/${conversation.conversationId}?limit=1000`;
 };
 
-/** The same load on an empty store and on one of years; then what people look at in the latter. */
+/**
+ * Measures the same load on an empty store and on a store with years of data. Then measures the pages that people open
+ * in the large store.
+ */
 export const growth: Part = async (options, say) => {
   const { scale } = options;
   const services = await openServices('growth');
@@ -58,7 +61,7 @@ export const growth: Part = async (options, say) => {
   const largeApi = children[2]?.port ?? 0;
   const contender = (name: string, port: number, owner: BenchAssistant, sessions: number): Contender => ({
     name,
-    orders: { kind: 'chat', port, ...owner, sessions: Math.min(sessions, conversations) },
+    target: { kind: 'chat', port, ...owner, sessions: Math.min(sessions, conversations) },
     pids: services.pids,
   });
   const contenders = [

@@ -7,7 +7,10 @@ import { openServices } from '../support/services.ts';
 
 const WAITING = 20;
 
-/** One visitor whose line is always full: its turns are answered one after the other, so this is what a turn takes. */
+/**
+ * Measures one session that always has pending turns. They are answered one by one, so the rate shows the time of a
+ * turn.
+ */
 export const hot: Part = async ({ rounds, seconds, warmUpSeconds }, say) => {
   say('hot: one session, 20 waiting');
   const services = await openServices('hot');
@@ -15,16 +18,16 @@ export const hot: Part = async ({ rounds, seconds, warmUpSeconds }, say) => {
   const counters = await openCounters(services);
   const [api, worker] = [await parley.start('API'), await parley.start('reply worker')];
   const assistant = await parley.addAssistant();
-  const orders = { kind: 'chat', port: api.port, ...assistant } as const;
+  const target = { kind: 'chat', port: api.port, ...assistant } as const;
   const pids = { API: api.pid, 'reply worker': worker.pid, ...services.pids };
-  // Warm the processes by many sessions, so that the hot one is measured at its own pace from the start.
-  const warm = { name: 'warm', orders, pids };
+  // Many sessions warm up the processes, so that the hot session runs at its final speed from the start.
+  const warm = { name: 'warm', target, pids };
   await runRound({ contender: warm, messages: QUESTIONS, counters, inFlight: 50 }, { seconds: 2, warmUpSeconds: 0.1 });
 
   const perSecond: number[] = [];
   for (let round = 0; round < rounds; round += 1) {
     const session = { sessions: 1, sessionPrefix: `${assistant.sessionPrefix}-hot-${round}` };
-    const load = { ...orders, ...session, messages: QUESTIONS, inFlight: WAITING, seconds, warmUpSeconds };
+    const load = { ...target, ...session, messages: QUESTIONS, inFlight: WAITING, seconds, warmUpSeconds };
     perSecond.push((await runLoad(load)).perSecond);
   }
   await counters.close();

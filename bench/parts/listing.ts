@@ -10,7 +10,10 @@ const ROUGHLY_HALFWAY_MS = 86_400_000 + (DELIVERIES / 2) * 50;
 
 const OPERATOR = { email: 'bench@example.com', password: 'correct horse battery', role: 'owner' } as const;
 
-/** What the page of recent deliveries can be asked for; what is rare is the oldest of all, so that it is found last. */
+/**
+ * The filters of the list of deliveries. Rare values belong to the oldest deliveries, so that the query must read to
+ * the end.
+ */
 const filters = (scale: number): Record<string, string> => {
   const halfway = new Date(Date.now() - ROUGHLY_HALFWAY_MS * scale).toISOString();
   return {
@@ -33,7 +36,7 @@ const filters = (scale: number): Record<string, string> => {
   };
 };
 
-/** The operators' list of deliveries over HTTP, with a million of one assistant stored. */
+/** Measures the operators' list of deliveries over HTTP, with one million deliveries of one assistant. */
 export const listing: Part = async ({ scale }, say) => {
   const services = await openServices('listing');
   const parley = await openParley(services, 'listing');

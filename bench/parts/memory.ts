@@ -4,12 +4,12 @@ import { openParley, QUESTIONS } from '../support/parley.ts';
 import { openSink } from '../support/sink.ts';
 import { memoryMbOf, openServices } from '../support/services.ts';
 
-/** Well below what two cores do with deliveries going on, so that nothing piles up. */
+/** Far below the capacity of two cores with deliveries, so that no backlog builds up. */
 const PER_SECOND = 300;
 const SECONDS = 600;
 const SAMPLE_EVERY_MS = 5_000;
 
-/** Ten minutes of steady load: a process that keeps something of each turn shows it here. */
+/** Applies a steady load for ten minutes. A process that keeps data of each turn shows it here. */
 export const memory: Part = async ({ scale }, say) => {
   const seconds = SECONDS * scale;
   say(`memory: ${PER_SECOND} turns a second for ${seconds} s`);
@@ -30,8 +30,8 @@ export const memory: Part = async ({ scale }, say) => {
     },
     SAMPLE_EVERY_MS * Math.min(1, scale * 10),
   );
-  const orders = { kind: 'chat', port: children[0]?.port ?? 0, ...assistant, sessions: 2000 } as const;
-  const load = { ...orders, messages: QUESTIONS, inFlight: 0, rate: PER_SECOND, seconds, warmUpSeconds: 0 };
+  const target = { kind: 'chat', port: children[0]?.port ?? 0, ...assistant, sessions: 2000 } as const;
+  const load = { ...target, messages: QUESTIONS, inFlight: 0, rate: PER_SECOND, seconds, warmUpSeconds: 0 };
   await runLoad(load).finally(() => clearInterval(sampling));
   for (const child of children) await child.stop();
   sink.close();
@@ -42,7 +42,7 @@ export const memory: Part = async ({ scale }, say) => {
   const grown = [...samples].map(([name, all]) => {
     const part = (from: number, to: number): number =>
       middleOf(all.slice(Math.floor(all.length * from), Math.ceil(all.length * to)));
-    // The first 40 % is the heap finding its working size.
+    // The heap reaches its working size in the first 40 %.
     return { name, from: part(0.4, 0.5), to: part(0.9, 1) };
   });
   return {

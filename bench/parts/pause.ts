@@ -4,7 +4,7 @@ import { figureOf, type Part } from '../support/figures.ts';
 const PIECES = 300;
 const PAUSES_MS = [0, 1, 5, 20];
 
-/** Some strings and objects made, as any request makes them; the same each time. */
+/** Allocates some strings and objects, as a request does. The work is the same each time. */
 const work = (): object =>
   Object.fromEntries(
     Array.from({ length: 300 }, (_, index) => [
@@ -14,8 +14,8 @@ const work = (): object =>
   );
 
 /**
- * What this machine takes for the same piece of work, done over and over and done after a pause: the CPU of its process, the
- * waking up included. Where the two are far apart, a service costs most when it has least to do.
+ * Compares the CPU time of the same work done in a loop and done after a pause, including the wake-up. On a machine
+ * where they differ much, a service needs most CPU per turn when it has little to do.
  */
 export const pause: Part = async ({ rounds }, say) => {
   say('pause: the same work after pauses');

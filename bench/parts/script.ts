@@ -5,7 +5,7 @@ import type { Part } from '../support/figures.ts';
 
 type Script = { name: string; file: string; nodeArgs?: string[]; withinS: number };
 
-/** A bench that stands for itself and judges its own limits: of it only the verdict is told here. */
+/** Runs a bench that is a program with its own limits. The result only says whether it passed. */
 export const script =
   ({ name, file, nodeArgs = [], withinS }: Script): Part =>
   async (_options, say) => {

@@ -19,8 +19,8 @@ const ANSWER = 'Open the settings, choose the feature and save it; it works from
 type Variant = { name: string; narrow: (statement: UpdateStatement) => UpdateStatement };
 
 /**
- * CPU of mongod for one accept and one commit, in batches and nothing beside them; as they are, and found by `_id` alone,
- * which is what the same updates would cost if nothing had to be true for them.
+ * Measures the CPU of mongod for one accept and one commit, in batches, without other load. Compares them with the same
+ * updates filtered by `_id` alone, to show what their conditions cost.
  */
 const VARIANTS: Variant[] = [
   { name: 'as it is', narrow: (statement) => statement },
@@ -66,7 +66,7 @@ export const statements: Part = async ({ rounds, scale }, say) => {
   };
 
   const spent = new Map(VARIANTS.map(({ name }) => [name, { accept: [] as number[], commit: [] as number[] }]));
-  // The first round makes the conversations and counts for neither.
+  // The first round creates the conversations and is not counted.
   for (let round = 0; round <= rounds * VARIANTS.length; round += 1) {
     const variant = VARIANTS[round % VARIANTS.length] as Variant;
     const accepts = sessions.map((session) => variant.narrow(acceptStatement(turnOf(session, round), NOBODY)));

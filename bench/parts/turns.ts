@@ -16,7 +16,7 @@ const HALF_ROUNDS = 3;
 const conversationsOf = ({ service }: Parley) =>
   collectionOf<StoredConversation>(conversationModels(service.mongo).conversations);
 
-/** Until every event has been delivered. */
+/** Waits until every event has been delivered. */
 const settleDeliveries = (parley: Parley) => async (): Promise<Record<string, number>> => {
   const countUnsent = async (): Promise<number> => {
     const [openings, outboxes] = await Promise.all([
@@ -34,7 +34,7 @@ const settleDeliveries = (parley: Parley) => async (): Promise<Record<string, nu
   return { 'lines left when the load ended': left, 'ms until delivered': performance.now() - startedAt };
 };
 
-/** A handed-off conversation is answered without the engine, which would flatter. */
+/** A handed-off conversation is answered without the engine, so it would make the figures look better than they are. */
 const refuseEscalated = async (parley: Parley): Promise<void> => {
   const escalated = await conversationsOf(parley).countDocuments({ status: { $ne: 'open' } });
   if (escalated > 0) throw new Error(`${escalated} conversations are not answered by the engine any more`);
@@ -63,7 +63,9 @@ const figuresOf = (inFlight: number, results: Map<string, Round[]>): Figure[] =>
   ];
 };
 
-/** Bare against Parley whole, with an endpoint and without. All processes stay up, so that nobody's start is counted. */
+/**
+ * Compares the baseline with Parley, with and without an endpoint. All processes stay up, so that no start is counted.
+ */
 export const turns: Part = async (options, say) => {
   const services = await openServices('turns');
   const parley = await openParley(services);
@@ -85,16 +87,16 @@ export const turns: Part = async (options, say) => {
   const ours = { API: api.pid, 'reply worker': worker.pid, 'delivery worker': deliveryWorker.pid, ...services.pids };
   const whole = (name: string, assistant: BenchAssistant): Contender => ({
     name,
-    orders: { kind: 'chat', port: api.port, ...assistant },
+    target: { kind: 'chat', port: api.port, ...assistant },
     pids: name === 'endpoint' ? { ...ours, sink: sink.pid } : ours,
   });
   const bare: Contender = {
     name: 'bare',
-    orders: { kind: 'chat', port: bareApi.port, apiKey: 'none', sessionPrefix: 'bare' },
+    target: { kind: 'chat', port: bareApi.port, apiKey: 'none', sessionPrefix: 'bare' },
     pids: { API: bareApi.pid, 'reply worker': bareWorker.pid, redis: services.pids.redis },
   };
   const quiet = whole('whole', await parley.addAssistant());
-  const announced = { ...whole('endpoint', await parley.addAssistant([sink.url])), settle: settleDeliveries(parley) };
+  const announced = { ...whole('endpoint', await parley.addAssistant([sink.url])), drain: settleDeliveries(parley) };
   const contenders = [bare, quiet, announced];
   const run = { messages: QUESTIONS, counters };
 

@@ -2,14 +2,17 @@ import { type Counters, perItem, type Reading } from './counters.ts';
 import { figureOf, type Figure, median, type Options } from './figures.ts';
 import { type LoadResult, type LoadSettings, runLoad } from './load-settings.ts';
 
-/** One of those who take turns under the same load. */
+/** A system that is measured under the same load as the others. */
 export type Contender = {
   name: string;
-  orders: Pick<LoadSettings, 'kind' | 'port' | 'apiKey' | 'sessionPrefix'> & { sessions?: number };
-  /** Whose CPU is counted. */
+  target: Pick<LoadSettings, 'kind' | 'port' | 'apiKey' | 'sessionPrefix'> & { sessions?: number };
+  /** The processes whose CPU is counted. */
   pids: Record<string, number>;
-  /** Until what the load has set going is done, so that nobody else pays for it; answers with how many were still to do. */
-  settle?: (turns: number) => Promise<Record<string, number>>;
+  /**
+   * Waits until the work caused by the load is done, so that the next contender does not pay for it. Returns how many
+   * items were left.
+   */
+  drain?: (turns: number) => Promise<Record<string, number>>;
 };
 
 export type Round = LoadResult & { used: Reading; after: Record<string, number> };
@@ -22,17 +25,17 @@ export const runRound = async (
   { contender, messages, counters, inFlight, rate }: Run,
   { seconds, warmUpSeconds }: Pick<Options, 'seconds' | 'warmUpSeconds'>,
 ): Promise<Round> => {
-  const { orders, pids, settle } = contender;
+  const { target, pids, drain } = contender;
   const before = await counters.read(pids);
   const timed = { sessions: SESSIONS, inFlight, seconds, warmUpSeconds, messages, ...(rate !== undefined && { rate }) };
-  const result = await runLoad({ ...timed, ...orders });
-  const after = (await settle?.(result.total)) ?? {};
+  const result = await runLoad({ ...timed, ...target });
+  const after = (await drain?.(result.total)) ?? {};
   const used = perItem(before, await counters.read(pids), result.total);
   used.cpu['load generator'] = (result.cpuMs * 1000) / result.total;
   return { ...result, used, after };
 };
 
-/** A B C A B C …: what else the machine does meets all of them. */
+/** Runs the contenders in turn (A B C A B C …), so that other load on the machine affects all of them. */
 export const alternate = async (
   contenders: Contender[],
   run: (contender: Contender) => Promise<Round>,
@@ -74,7 +77,7 @@ export const medianReading = (readings: Reading[]): Reading => ({
   counts: medians(readings.map(({ counts }) => counts)),
 });
 
-/** What a turn costs: µs of CPU by process, and what the stores counted. */
+/** The cost of a turn: CPU in µs by process, and the operation counts of the stores. */
 export const costOf = (rounds: Round[]) => ({
   ...medianReading(rounds.map(({ used }) => used)),
   after: medians(rounds.map(({ after }) => after)),

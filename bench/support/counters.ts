@@ -2,7 +2,10 @@ import { Redis } from 'ioredis';
 import mongoose from 'mongoose';
 import { cpuMsOf, type Services } from './services.ts';
 
-/** What has been used: CPU by process, in ms up to now or in µs of one; and what MongoDB and Redis counted. */
+/**
+ * What was used so far: CPU by process, and operation counts of MongoDB and Redis. CPU is in ms as a total, in µs per
+ * item.
+ */
 export type Reading = { cpu: Record<string, number>; counts: Record<string, number> };
 
 type ServerStatus = {
@@ -11,7 +14,7 @@ type ServerStatus = {
   network: { bytesIn: number; bytesOut: number };
 };
 
-/** Asked by the bench itself, and by a driver that only looks whether the server is there. */
+/** These commands come from the bench itself or from the driver's heartbeats. */
 const NOT_WORK = new Set(['serverStatus', 'hello', 'isMaster', 'ping', 'replSetGetStatus']);
 
 const commandsOf = ({ metrics }: ServerStatus): number =>
@@ -24,7 +27,7 @@ const numberIn = (info: string, name: string): number => Number(new RegExp(`${na
 export const openCounters = async (services: Services) => {
   const client = await mongoose.mongo.MongoClient.connect(services.mongodbUrlOf('admin'));
   const redis = new Redis(services.redisUrl);
-  redis.on('error', () => undefined); // when it is away its commands fail, which is heard
+  redis.on('error', () => undefined); // a failed connection also fails its commands, which is reported
 
   return {
     read: async (pids: Record<string, number>): Promise<Reading> => {
@@ -51,7 +54,7 @@ export const openCounters = async (services: Services) => {
 
 export type Counters = Awaited<ReturnType<typeof openCounters>>;
 
-/** By how much each grew, for one of `count`; CPU in µs. */
+/** The growth of each value, divided by `count`. CPU in µs. */
 export const perItem = (before: Reading, after: Reading, count: number): Reading => {
   const grown = (from: Record<string, number>, to: Record<string, number>, times: number) =>
     Object.fromEntries(

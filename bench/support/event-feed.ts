@@ -4,7 +4,7 @@ import { ascending, quantile } from './figures.ts';
 import type { Parley } from './parley.ts';
 import { nowMs, type Sink } from './sink.ts';
 
-/** With the envelope around it a body of 600 bytes. */
+/** The body has 600 bytes with its envelope. */
 const CONTENT = 'x'.repeat(365);
 const ENDPOINTS = 10;
 const EVENTS_A_LINE = 5;
@@ -13,7 +13,7 @@ const ARRIVE_WITHIN_MS = 30_000;
 
 type Talk = { assistantId: string; key: string };
 
-/** Conversations of ten assistants with an endpoint each, that can be made to say something. */
+/** Creates conversations of ten assistants, each with one endpoint, that can announce events. */
 export const openEventFeed = async (parley: Parley, sink: Sink) => {
   const feed = createFeed(parley.service);
   const assistantIds: string[] = [];
@@ -28,7 +28,7 @@ export const openEventFeed = async (parley: Parley, sink: Sink) => {
         return keys.map((key) => ({ assistantId, key }));
       }),
     );
-    // One of each assistant in turn.
+    // Takes one conversation of each assistant in turn.
     return (each[0] ?? []).flatMap((_, index) => each.flatMap((talks) => talks[index] ?? []));
   };
 
@@ -43,7 +43,7 @@ export const openEventFeed = async (parley: Parley, sink: Sink) => {
   return {
     openTalks,
 
-    /** Stores so many events, five to a conversation, then wakes the worker: how many arrived a second. */
+    /** Stores the events, five per conversation, then wakes the worker. Returns how many arrived per second. */
     drain: async (count: number): Promise<number> => {
       const talks = await openTalks(count / EVENTS_A_LINE);
       const contents = Array.from({ length: EVENTS_A_LINE }, () => CONTENT);
@@ -60,7 +60,9 @@ export const openEventFeed = async (parley: Parley, sink: Sink) => {
       return arrivals.length / ((last - startedAt) / 1000);
     },
 
-    /** So many events a second, each due at its time: ms from then, and from when it was stored, until it arrived. */
+    /**
+     * Stores events at a fixed rate. Returns the ms until arrival, from the planned time and from the time of storing.
+     */
     stream: async (talks: Talk[], perSecond: number, seconds: number) => {
       const count = Math.round(perSecond * seconds);
       const offset = nowMs() - performance.now();

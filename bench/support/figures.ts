@@ -1,16 +1,16 @@
-/** One measured thing. `min` and `max` are those of the rounds whose median `value` is. */
+/** One measured value: the median of the rounds, with their `min` and `max`. */
 export type Figure = { id: string; what: string; unit: string; value: number; min?: number; max?: number };
 
-/** What a part hands back: lines of the table, and whatever else it counted, for the pages made of it. */
+/** What a part returns: the lines of the table, and further counts for the pages. */
 export type PartResult = { figures: Figure[]; detail: Record<string, unknown> };
 
 export type Options = {
-  /** Of the alternation A B A B. */
+  /** Rounds of the alternation A B A B. */
   rounds: number;
-  /** Counted seconds of one round, after `warmUpSeconds` that are not. */
+  /** Counted seconds of one round. The `warmUpSeconds` before them are not counted. */
   seconds: number;
   warmUpSeconds: number;
-  /** Shrinks stored amounts for a look at whether it works; figures count at 1 only. */
+  /** Shrinks the amount of stored data for a quick check. Figures are valid only at 1. */
   scale: number;
 };
 
@@ -32,7 +32,7 @@ export const readOptions = (env: NodeJS.ProcessEnv): Options => {
 
 export const ascending = (numbers: number[]): number[] => numbers.toSorted((a, b) => a - b);
 
-/** Of numbers in ascending order. */
+/** Expects numbers in ascending order. */
 export const quantile = (sorted: number[], share: number): number =>
   sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.NaN;
 
@@ -50,7 +50,7 @@ export const figureOf = (id: string, what: string, unit: string, rounds: number[
   ...(rounds.length > 1 && { min: Math.min(...rounds), max: Math.max(...rounds) }),
 });
 
-/** Pair by pair, since what else the machine does meets both of a pair. */
+/** Compares pair by pair, because other load on the machine affects both values of a pair. */
 export const ratioOf = (id: string, what: string, ours: number[], theirs: number[]): Figure =>
   figureOf(
     id,

@@ -10,7 +10,7 @@ import { type BenchAssistant, type Parley, QUESTIONS } from './parley.ts';
 const DAY_MS = 86_400_000;
 const BATCH = 1000;
 const RECENT = 20;
-/** Prime to the counts in use: neighbours by number lie far apart in the collection. */
+/** Prime to the counts in use, so that neighbours by number lie far apart in the collection. */
 const STRIDE = 7919;
 
 type Owner = Pick<BenchAssistant, 'assistantId' | 'sessionKey' | 'sessionPrefix'>;
@@ -35,7 +35,10 @@ const messagesOf = (turnId: string, number: number, createdAt: Date): Message[] 
   },
 ];
 
-/** A conversation after so many turns, as the service leaves one: full pages stored, the rest and the last turns with it. */
+/**
+ * A conversation document after `turns` turns, as the service leaves it: full pages are stored elsewhere, and the
+ * document holds the newest messages and recent turns.
+ */
 export const conversationAfter = (owner: Owner, nth: number, turns: number) => {
   const { assistantId, sessionKey, sessionPrefix } = owner;
   const sessionId = `${sessionPrefix}-${nth}`;
@@ -90,7 +93,7 @@ export const conversationAfter = (owner: Owner, nth: number, turns: number) => {
 export const RARE_ENDPOINT = '7d1f3b52-6a0e-4c3f-9b1d-2f0a8e5c4d11';
 const RARE_EACH = 30;
 
-/** The oldest of all are what a filter may look for among a million others: the worst place for them. */
+/** The rare endpoint and outcomes belong to the oldest deliveries, the worst case for a filter over a million. */
 const rarityOf = (nth: number, total: number): Partial<StoredDelivery> => {
   if (nth >= total - RARE_EACH) return { endpointId: RARE_ENDPOINT };
   if (nth >= total - 2 * RARE_EACH) return { event: 'webhook.test' };
@@ -119,7 +122,7 @@ const deliveryOf = (assistantId: string, nth: number, total: number): StoredDeli
   return { ...record, ...exchange, ...rarityOf(nth, total), createdAt: happenedAt, endedAt: happenedAt };
 };
 
-/** Not durable: it is thrown away after. */
+/** The data is temporary, so its writes need not be durable. */
 const insert = async <Stored extends { _id: string }>(collection: mongo.Collection<Stored>, documents: Stored[]) => {
   if (documents.length === 0) return;
   await collection.insertMany(documents as mongo.OptionalUnlessRequiredId<Stored>[], {
@@ -128,7 +131,7 @@ const insert = async <Stored extends { _id: string }>(collection: mongo.Collecti
   });
 };
 
-/** Fills a database as years of use would; its indexes are built after, which is quicker. */
+/** Fills a database as years of use would. The indexes are built afterwards, which is faster. */
 export const fill = async (
   { service }: Parley,
   owner: Owner,
@@ -146,7 +149,7 @@ export const fill = async (
   const deliveries = collectionOf<StoredDelivery>(deliveryModel(service.mongo));
   for (const collection of [conversations, deliveries]) await collection.dropIndexes();
 
-  // The next batch is made while the last one is stored.
+  // Builds the next batch while the previous one is stored.
   let last: Promise<unknown> = Promise.resolve();
   const inBatches = async (total: number, store: (numbers: number[]) => Promise<unknown>): Promise<void> => {
     for (let start = 0; start < total; start += BATCH) {
@@ -176,7 +179,7 @@ export const fill = async (
   await buildIndexes([...service.conversations.models, ...service.deliveries.models]);
 };
 
-/** Bytes on disk, indexes included: a turn's, of conversations and messages together, and a delivery's. */
+/** Bytes on disk, with indexes, per turn (conversations and messages together) and per delivery. */
 export const sizesOf = async ({ service }: Parley, count: { turns: number; deliveries: number }) => {
   const { db } = service.mongo;
   if (!db) throw new Error('MongoDB is not connected');

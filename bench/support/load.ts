@@ -3,19 +3,20 @@ import type { LoadResult, LoadSettings } from './load-settings.ts';
 import { openWire, requestText, type Wire } from './raw-http.ts';
 
 /**
- * A cheap load generator, a process of its own: raw sockets, one request in flight on each. Closed loop: each socket sends
- * again once it is answered. With `rate`, open loop: requests are due at their times whatever the answers do, and a
- * latency counts from that time. Orders come as JSON in the first argument, the result goes out as JSON.
+ * A light load generator in a separate process, with raw sockets and one request in flight on each. Without `rate`,
+ * each socket sends again once it is answered (closed loop). With `rate`, requests are due at fixed times, and a
+ * latency counts from that time (open loop). The settings come as JSON in the first argument. The result is printed as
+ * JSON.
  */
 const CONNECTIONS_OPEN_LOOP = 256;
 
-const orders = JSON.parse(process.argv[2] ?? '{}') as LoadSettings;
-const { kind, port, apiKey, seconds, warmUpSeconds, sessions, sessionPrefix, messages, rate } = orders;
+const settings = JSON.parse(process.argv[2] ?? '{}') as LoadSettings;
+const { kind, port, apiKey, seconds, warmUpSeconds, sessions, sessionPrefix, messages, rate } = settings;
 
 const latencies: number[] = [];
 let total = 0;
 let failed = 0;
-let counter = orders.firstNumber;
+let counter = settings.firstNumber;
 let countFrom = 0;
 let until = 0;
 
@@ -36,7 +37,7 @@ const bodyOf = (sessionId: string, text: string): string =>
 
 const path = kind === 'chat' ? '/api/v1/chat' : '/api/messages';
 
-/** No two messages are the same, so that none is answered as the repetition of another. */
+/** Every message is different. Otherwise a message would be answered as a duplicate. */
 const nextRequest = (): string => {
   counter += 1;
   const text = `${messages[counter % messages.length]} (${counter})`;
@@ -84,7 +85,7 @@ const driveOpen = (perSecond: number): Promise<void> =>
     const send = (): void => {
       const now = performance.now();
       while (free.length > 0 && dueAtOf(issued) <= now && dueAtOf(issued) < until) {
-        // The one that has rested longest: none rests until the server closes it.
+        // Picks the socket that has been idle longest, so that the server closes none of them as idle.
         const lane = free.shift() as Lane;
         lane.dueAt = dueAtOf(issued);
         issued += 1;
@@ -119,7 +120,7 @@ const driveOpen = (perSecond: number): Promise<void> =>
 
 countFrom = performance.now() + warmUpSeconds * 1000;
 until = countFrom + seconds * 1000;
-await (rate === undefined ? Promise.all(Array.from({ length: orders.inFlight }, driveClosed)) : driveOpen(rate));
+await (rate === undefined ? Promise.all(Array.from({ length: settings.inFlight }, driveClosed)) : driveOpen(rate));
 const sorted = ascending(latencies);
 const { user, system } = process.cpuUsage();
 const result: LoadResult = {

@@ -8,7 +8,7 @@ import { type Child, type Services, startChild } from './services.ts';
 const FEATURES = 'alpha beta gamma delta epsilon zeta eta theta iota kappa'.split(' ');
 const UNLIMITED_PER_MINUTE = 1_000_000;
 
-/** What visitors ask; the assistant's 200 entries answer each of them. */
+/** Questions of visitors. Each is answered by one of the assistant's 200 entries. */
 export const QUESTIONS = Array.from(
   { length: 200 },
   (_, number) => `How do I configure feature ${FEATURES[number % FEATURES.length]} number ${number}?`,
@@ -29,7 +29,7 @@ const PROCESSES = {
   'delivery worker': { file: 'workers/delivery/main.ts', portIn: 'WORKER_HEALTH_PORT' },
 } as const;
 
-/** Parley with its services, in a database of its own: its stores to set things up with, and its processes as operators start them. */
+/** Opens Parley with its own database: the stores for the set-up, and the processes as operators start them. */
 export const openParley = async (services: Services, database = 'parley') => {
   const env = {
     REDIS_URL: services.redisUrl,
@@ -46,7 +46,7 @@ export const openParley = async (services: Services, database = 'parley') => {
     service,
     env,
 
-    /** One assistant with its 200 entries, a key without a limit that matters, and its endpoints. */
+    /** Adds one assistant with its 200 entries, a key with a very high limit, and its endpoints. */
     addAssistant: async (urls: string[] = []) => {
       const { assistantId, sessionKey } = await service.assistants.createAssistant({ name: 'Bench' });
       await service.assistants.addKnowledge(assistantId, KNOWLEDGE);

@@ -1,7 +1,7 @@
 import { connect } from 'node:net';
 
 export type Wire = {
-  /** One at a time; the next may go once `onAnswer` was called. */
+  /** Send one request at a time. The next may go after `onAnswer`. */
   send: (request: string) => void;
   close: () => void;
 };
@@ -10,7 +10,7 @@ type Hooks = { onOpen: () => void; onAnswer: (ok: boolean) => void; onLost: () =
 
 const lengthOf = (head: string): number => Number(/content-length: (\d+)/i.exec(head)?.[1] ?? 0);
 
-/** A bare socket that counts bytes: what a client library does with an answer would be paid by those who are measured. */
+/** A raw socket that counts bytes. A client library would use CPU that the measured processes need. */
 export const openWire = (port: number, { onOpen, onAnswer, onLost }: Hooks): Wire => {
   let received = '';
   let closed = false;

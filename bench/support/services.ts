@@ -6,11 +6,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { freePort, startMongod, startRedis } from '../../scripts/services.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
-/** On disk: a journal that is synced to memory costs nothing. */
+/** On disk, because syncing a journal in memory costs nothing. */
 const DATA = join(ROOT, '.local/bench');
 const READY_WITHIN_MS = 15_000;
 const STOP_WITHIN_MS = 6_000;
-const TICK_MS = 10; // USER_HZ is 100 wherever Linux runs
+const TICK_MS = 10; // USER_HZ is 100 on Linux
 
 export type Child = { name: string; pid: number; port: number; stop: () => Promise<void> };
 
@@ -18,14 +18,14 @@ type Start = {
   name: string;
   file: string;
   env: Record<string, string>;
-  /** Which variable tells it its port. */
+  /** The variable that sets the port. */
   portIn?: 'PORT' | 'WORKER_HEALTH_PORT';
   nodeArgs?: string[];
 };
 
 const open = new Set<() => Promise<void>>();
 
-/** Whatever the bench has started goes, by process id, however it ends; whoever asks meanwhile waits for the same. */
+/** Stops everything that the bench has started, by process id. Concurrent calls share one result. */
 export const closeAll = async (): Promise<void> => {
   closing ??= Promise.allSettled([...open].map((close) => close())).finally(() => (closing = undefined));
   await closing;
@@ -71,7 +71,7 @@ export const startChild = async ({ name, file, env, portIn = 'PORT', nodeArgs = 
   }
 };
 
-/** A Redis and a mongod of the bench’s own, sized as on a server, with their data on disk until it is closed. */
+/** Starts a separate Redis and mongod, sized as on a server, with their data on disk until they are closed. */
 export const openServices = async (part: string) => {
   const folder = join(DATA, `${part}-${process.pid}`);
   mkdirSync(folder, { recursive: true });

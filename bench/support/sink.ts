@@ -1,12 +1,12 @@
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
 
-/** Monotonic and the same for all processes of a machine. */
+/** A monotonic clock that all processes of a machine share. */
 export const nowMs = (): number => Number(process.hrtime.bigint() / 1000n) / 1000;
 
 export type Arrivals = [eventId: string, atMs: number][];
 
-/** The customers' server, in a process of its own: takes everything and notes when it came. */
+/** The customers' server, in a separate process. It accepts everything and notes the time of arrival. */
 export const openSink = async () => {
   const child = fork(new URL('sink-process.ts', import.meta.url), { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
   const [port] = (await once(child, 'message')) as [number];
@@ -20,7 +20,7 @@ export const openSink = async () => {
     port,
     pid: child.pid as number,
     count: () => ask<number>('count'),
-    /** All since the last time, which are then forgotten. */
+    /** Returns the arrivals since the last call and forgets them. */
     take: () => ask<Arrivals>('take'),
     close: (): void => void child.kill(),
   };

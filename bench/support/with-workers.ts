@@ -5,7 +5,7 @@ import { createLifecycle } from '../../src/platform/lifecycle.ts';
 import { createLogger } from '../../src/platform/logger.ts';
 import { openService, type Service } from '../../src/service.ts';
 
-/** Services of its own and so many delivery workers, for as long as `run` takes; its answer. */
+/** Starts separate services and delivery workers for the time of `run`, and returns its result. */
 export const withDeliveryWorkers = async (
   count: number,
   run: (service: Service) => Promise<boolean>,

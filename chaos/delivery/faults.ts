@@ -4,7 +4,7 @@ import type { Random } from './random.ts';
 import type { CountingReceiver } from './receiver.ts';
 import type { Worker } from './worker.ts';
 
-/** A worker lives for so long at most once it is ready; it dies at any moment of it. */
+/** The longest life of a worker once it is ready. It is killed at a random moment within this time. */
 const LIFE_MS = 2_000;
 const BETWEEN_WIPES_MS = 1_500;
 const TOLD_EVERY = 25;
@@ -21,7 +21,9 @@ export type FaultReport = {
 const startAll = (start: () => Promise<Worker>, count: number): Promise<Worker[]> =>
   Promise.all(Array.from({ length: count }, start));
 
-/** Each place is held by a worker that is killed at a random moment and followed by the next, until all kills are done. */
+/**
+ * Keeps a fixed number of workers running. Each is killed at a random moment and replaced, until all kills are done.
+ */
 export const killWorkers = async ({
   kills,
   random,
@@ -56,7 +58,7 @@ export const killWorkers = async ({
   };
 };
 
-/** Redis forgets everything at random moments: jobs, locks, the queue's own bookkeeping. */
+/** Wipes Redis at random moments: jobs, locks and BullMQ's own keys. */
 export const wipeRedis = async (field: Field & { wipes: number; redis: Redis }): Promise<FaultReport> => {
   const { wipes, redis, random, start, workers } = field;
   const startedAt = performance.now();

@@ -4,12 +4,15 @@ import { createFeed } from '../../test/support/feed.ts';
 import type { Random } from './random.ts';
 
 const CONVERSATIONS = 1_500;
-/** As many events are kept waiting, so that whoever is killed is killed at work. */
+/** The number of events kept pending, so that a killed worker always has work in flight. */
 const BEHIND = 600;
 const COUNT_EVERY_MS = 100;
 const LANES = 8;
 
-/** Keeps events waiting until it is stopped; each conversation's are numbered, so that order can be seen. */
+/**
+ * Keeps events pending until it is stopped. The events of a conversation are numbered, so that their order can be
+ * checked.
+ */
 export const startLoad = async (service: Service, { assistants, random }: { assistants: string[]; random: Random }) => {
   const feed = createFeed(service);
   const opened = assistants.map((assistantId) =>
@@ -31,14 +34,14 @@ export const startLoad = async (service: Service, { assistants, random }: { assi
   const run = async (): Promise<void> => {
     while (!stopped) {
       const until = performance.now() + COUNT_EVERY_MS;
-      // Every event that was taken up has a record.
+      // Every claimed event has a record.
       let behind = events.size - (await deliveries.estimatedDocumentCount());
       for (; behind < BEHIND && !stopped; behind += 2 * LANES) await Promise.all(Array.from({ length: LANES }, speak));
       await sleep(Math.max(0, until - performance.now()));
     }
   };
   const running = run();
-  running.catch(() => undefined); // told by `stop`
+  running.catch(() => undefined); // `stop` reports the failure
 
   return {
     events,

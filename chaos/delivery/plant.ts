@@ -2,8 +2,8 @@ import { registerHooks } from 'node:module';
 import { FAULTS } from '../../test/support/planted.ts';
 
 /**
- * Loaded before a worker's own modules (`node --import`): rewrites the source as it is loaded, as the tests' planted
- * faults do. The product has no switch for any of this.
+ * Loaded with `node --import` before a worker's modules. It rewrites the source while it loads, like the planted faults
+ * of the tests. The product has no switch for this.
  */
 const name = process.env['CHAOS_PLANT'] ?? '';
 const faults = FAULTS[name];

@@ -3,7 +3,10 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Random } from './random.ts';
 
-/** A customer's server that counts each event, after a random while answers 200, and knows which conversation is open. */
+/**
+ * A customer's server that counts each event, answers 200 after a random time, and knows which conversations have a
+ * request in flight.
+ */
 export const openCountingReceiver = async (random: Random, latencyMs: number) => {
   const times = new Map<string, number>();
   const order = new Map<string, number[]>();

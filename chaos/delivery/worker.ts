@@ -9,14 +9,14 @@ export type Worker = { child: ChildProcess; readyAt: number; kill: () => Promise
 
 const alive = new Set<ChildProcess>();
 
-/** Whatever becomes of the run, none of its workers outlives it. */
+/** No worker may outlive the run, however the run ends. */
 export const killAllWorkers = (): void => {
   for (const child of alive) child.kill('SIGKILL');
 };
 
 const MAINS = { delivery: 'workers/delivery/main.ts', reply: 'workers/reply/main.ts' } as const;
 
-/** A worker as an operator starts it, with a fault planted if asked; ready when it says so. */
+/** Starts a worker as an operator does, with a planted fault if one is named. Resolves when the worker is ready. */
 export const startWorker = async (
   env: Record<string, string>,
   { kind = 'delivery', plant = null }: { kind?: keyof typeof MAINS; plant?: string | null } = {},

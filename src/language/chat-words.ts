@@ -1,7 +1,7 @@
 import { LEXICON, LOAN_WORDS } from './lexicon.ts';
 import { fold, words } from './fold.ts';
 
-/** What a phrase says for each language: one that five languages share says little for each. */
+/** The weight of a phrase for each language. A phrase that many languages share has a small weight for each. */
 type Shares = readonly (readonly [language: string, share: number])[];
 
 const UNMARKED_WEIGHT = 0.8;
@@ -21,7 +21,7 @@ for (const [language, entry] of Object.entries(LEXICON)) {
   for (const phrase of Object.values(entry).flatMap((list) => list.split('|'))) {
     const spelled = phrase.toLowerCase();
     note(spelled, language, 1);
-    // Visitors leave diacritics out; what they typed then weighs a little less than the right spelling.
+    // Visitors omit diacritics. The unmarked spelling weighs a little less than the correct one.
     if (fold(spelled) !== spelled) note(fold(spelled), language, UNMARKED_WEIGHT);
   }
 }
@@ -34,7 +34,7 @@ const sharesAmong = (phrase: string, known: Map<string, number>, among: readonly
 };
 const shares = new Map([...weights].map(([phrase, known]) => [phrase, sharesAmong(phrase, known, null)]));
 
-/** The longest known phrase at a place, a drawn-out word (`heyyyy`) as if it were not. */
+/** The longest known phrase that starts at this token. */
 const phraseAt = (tokens: readonly string[], at: number): { phrase: string; length: number } | null => {
   for (let length = Math.min(LONGEST_PHRASE, tokens.length - at); length > 0; length -= 1) {
     const phrase = length === 1 ? (tokens[at] ?? '') : tokens.slice(at, at + length).join(' ');
@@ -50,7 +50,7 @@ export const chatTokens = (text: string, most: number): string[] => {
   return tokens.map((token) => (shares.has(token) ? token : token.replace(DRAWN_OUT, '$1')));
 };
 
-/** How much the words of a message speak for each language. */
+/** The weight of a message's words for each language. */
 export const weighWords = (tokens: readonly string[], among: readonly string[] | null): Map<string, number> => {
   const sums = new Map<string, number>();
   for (let at = 0; at < tokens.length; ) {

@@ -3,11 +3,13 @@ import { baseLanguage } from './base.ts';
 import { readScript } from './scripts.ts';
 import { tally } from './tally.ts';
 
-/** Why a language was chosen; kept with the turn, so that every decision can be explained. */
+/** Why a language was chosen. It is stored with the turn, so that every decision can be explained. */
 export type LanguageDecision = {
   language: string;
   by: 'given' | 'script' | 'lexicon' | 'detector' | 'previous' | 'default';
-  /** The message alone (or its sender) said so; false: the conversation's language should be looked up first. */
+  /**
+   * True when the message or its sender decides the language. When false, look up the conversation's language first.
+   */
   decided: boolean;
 };
 
@@ -15,20 +17,20 @@ export type LanguageEvidence = {
   /** Canonical BCP 47 tag sent with the message. */
   given?: string | null | undefined;
   message: string;
-  /** Languages of the assistant, first one preferred; empty = any. */
+  /** Languages of the assistant, the preferred one first. An empty list allows any language. */
   allowed?: readonly string[] | undefined;
   /** The conversation's language so far. */
   previous?: string | null | undefined;
 };
 
-/** Enough to tell a language by; the rest of a long message would only cost time. */
+/** Characters that are enough to recognise a language. Reading more would only cost time. */
 const SAMPLE_LENGTH = 500;
-/** The detector is slow for its length and sure after a sentence or two. */
+/** The detector is slow on long texts, and one or two sentences are enough for it. */
 const DETECTOR_LENGTH = 200;
-/** Addresses, links and handles say nothing about the language around them. */
+/** Addresses, links and handles do not show the language of a message. */
 const NOT_LANGUAGE = /@|:\/\/|^www\.|^#/u;
 
-/** The tag the assistant (or the conversation) itself uses for a base language. */
+/** The tag that the conversation or the assistant uses for a base language. */
 const asSpoken = (base: string, { allowed = [], previous }: LanguageEvidence): string => {
   if (previous && baseLanguage(previous) === base) return previous;
   return allowed.find((tag) => baseLanguage(tag) === base) ?? base;
@@ -43,7 +45,10 @@ const fallBack = (
   return { language: evidence.allowed?.[0] ?? 'en', by: 'default', decided: false };
 };
 
-/** The language of a message: what the sender says, else script, chat words and a detector, else the conversation's. */
+/**
+ * The language of a message. The order of evidence is: the given tag, the script, chat words and a detector, then the
+ * conversation's language.
+ */
 export const decideLanguage = (evidence: LanguageEvidence): LanguageDecision => {
   if (evidence.given) return { language: evidence.given, by: 'given', decided: true };
   const sample = evidence.message
@@ -65,7 +70,7 @@ export const decideLanguage = (evidence: LanguageEvidence): LanguageDecision => 
   });
   if (counted.best === null) return fallBack(evidence, null);
   const guess = { base: counted.best, by: counted.by };
-  // An unsure detector names any language at all; a word that was recognised is still a better guess than none.
+  // An unsure detector names any language. A recognised word is still a better guess than none.
   if (!counted.clear) return fallBack(evidence, counted.by === 'detector' ? null : guess);
   return { language: asSpoken(guess.base, evidence), by: guess.by, decided: true };
 };

@@ -1,14 +1,14 @@
 import lexicon from './lexicon.json' with { type: 'json' };
 
-/** What people say in a chat before and after the question; phrases are separated by `|`. */
+/** Small talk before and after a question. Phrases are separated by `|`. */
 export type SmallTalk = 'greeting' | 'thanks' | 'goodbye' | 'yes' | 'no';
 
-/** `common` holds words that give a language away: they carry no subject, so an index may skip them. */
+/** `common` holds words that reveal a language but carry no subject, so an index may skip them. */
 type LexiconEntry = Record<SmallTalk | 'common', string>;
 
-/** Chat words by base language. Written as they are spelled; readers fold case and diacritics themselves. */
+/** Chat words by base language in their normal spelling. Readers fold case and diacritics. */
 export const LEXICON: Readonly<Record<string, LexiconEntry>> = lexicon;
 
-/** Words borrowed so widely that they keep a conversation's language instead of changing it. */
+/** Words so widely borrowed that they do not change a conversation's language. */
 export const LOAN_WORDS =
   'hi|hey|hello|ok|okay|ciao|merci|bye|bye bye|thanks|thank you|sorry|super|stop|info|please|yes|yeah|no|servus|adieu|pardon';

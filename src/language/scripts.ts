@@ -1,4 +1,4 @@
-/** Scripts that one language owns, by far, in a chat. */
+/** Scripts that belong to one language in almost all chats. */
 const OWNED: readonly (readonly [RegExp, string])[] = [
   [/\p{Script=Hangul}/gu, 'ko'],
   [/\p{Script=Thai}/gu, 'th'],
@@ -23,7 +23,10 @@ const OWNED: readonly (readonly [RegExp, string])[] = [
 const HAN = /\p{Script=Han}/gu;
 const KANA = /[\p{Script=Hiragana}\p{Script=Katakana}]/gu;
 
-/** Scripts several languages share: letters that only one of them uses come first, the first language is the guess. */
+/**
+ * Scripts that several languages share. `letters` are used by one of these languages only. The first language is the
+ * default guess.
+ */
 const SHARED: readonly {
   script: RegExp;
   languages: readonly string[];
@@ -63,7 +66,7 @@ const SHARED: readonly {
   { script: /\p{Script=Devanagari}/gu, languages: ['hi', 'mr', 'ne'], letters: [[/ळ|आहे|आहात/u, 'mr']] },
 ];
 
-/** What the script says: one language for certain, the languages that share it, or nothing (Latin, digits, emoji). */
+/** One certain language, several languages that share the script, or null for Latin, digits and emoji. */
 export type ScriptVerdict = { certain: string } | { among: readonly string[]; hint: string | null } | null;
 
 const count = (text: string, pattern: RegExp): number => text.match(pattern)?.length ?? 0;
@@ -72,9 +75,9 @@ const ONLY_LATIN = /^[\p{Script=Latin}\p{Script=Common}\p{Script=Inherited}]*$/u
 
 export const readScript = (text: string): ScriptVerdict => {
   if (ONLY_LATIN.test(text)) return null;
-  // A product's name in Latin letters is long and says nothing: every other letter counts for three.
+  // Product names in Latin letters are long and say little, so a Latin letter counts a third of another one.
   let best = count(text, LATIN) / 3;
-  // Japanese mixes: a few kana among many kanji settle it.
+  // Japanese mixes scripts, so a few kana among many kanji are enough.
   const kana = count(text, KANA);
   if (kana > 0 && kana + count(text, HAN) >= best) return { certain: 'ja' };
   let verdict: ScriptVerdict = null;

@@ -1,7 +1,7 @@
 import { baseLanguage } from './base.ts';
 import { CHAT_LANGUAGES, chatTokens, weighWords } from './chat-words.ts';
 
-/** Letters that point to a few Latin-script languages; read before diacritics are folded. */
+/** Letters that only a few Latin-script languages use. They are read before diacritics are folded. */
 const LETTERS: readonly (readonly [RegExp, readonly string[]])[] = [
   [/[ạảấầẩẫậắằẳẵặẹẻẽếềểễệỉịọỏốồổỗộớờởỡợụủứừửữựỳỵỷỹơư]/iu, ['vi']],
   [/ß/u, ['de']],
@@ -24,7 +24,7 @@ const LETTERS: readonly (readonly [RegExp, readonly string[]])[] = [
 ];
 const ONLY_ASCII = /^[\0-\x7f]*$/;
 
-/** Neighbours the detector mixes up: there the words that were recognised count for more. */
+/** Similar languages that the detector confuses. For them, recognised words count more than the detector. */
 const FAMILIES: readonly (readonly string[])[] = [
   ['hr', 'sr', 'sl'],
   ['da', 'no', 'sv'],
@@ -34,11 +34,11 @@ const FAMILIES: readonly (readonly string[])[] = [
   ['ru', 'uk', 'be', 'bg', 'sr', 'mk'],
 ];
 
-/** Enough words to tell a language by. */
+/** Words that are enough to recognise a language. */
 const MAX_WORDS = 40;
 const DETECTOR_WEIGHT = 0.8;
 const NEIGHBOUR_WEIGHT = 0.4;
-/** Below so many letters the detector guesses. */
+/** The detector only guesses on texts with fewer letters. */
 const DETECTOR_MIN_LENGTH = 15;
 const TIE_BREAK = 0.02;
 const SPOKEN_WEIGHT = 1.25;
@@ -49,9 +49,9 @@ const CLEAR_LEAD = 0.15;
 export type Tally = { best: string | null; by: 'script' | 'lexicon' | 'detector'; clear: boolean };
 
 export type TallyOptions = {
-  /** Languages that share the message's script; null = Latin, any. */
+  /** Languages that share the message's script. Null means Latin, so any language. */
   among: readonly string[] | null;
-  /** What letters of a shared script say. */
+  /** The language that the letters of a shared script suggest. */
   hint: string | null;
   allowed: readonly string[];
   detect: (text: string, only: string[]) => { lang: string; accuracy: number }[];
@@ -70,7 +70,7 @@ const weighLetters = (sample: string, sums: Map<string, number>): void => {
 
 const highest = (sums: Map<string, number>): [string, number][] => [...sums].sort((a, b) => b[1] - a[1]);
 
-/** Adds up what words, letters and the detector say. */
+/** Adds up the evidence of words, letters and the detector. */
 export const tally = (sample: string, { among, hint, allowed, detect }: TallyOptions): Tally => {
   const tokens = chatTokens(sample, MAX_WORDS);
   if (tokens.length === 0) return { best: hint, by: 'script', clear: hint !== null };
@@ -79,7 +79,7 @@ export const tally = (sample: string, { among, hint, allowed, detect }: TallyOpt
   if (hint) add(evidence, hint, 1);
 
   const spoken = allowed.map(baseLanguage).filter((language) => !among || among.includes(language));
-  // Without kana a few Chinese characters may be either language: the detector would only guess.
+  // Without kana, a few Chinese characters may be either language, and the detector would only guess.
   const detected = among?.includes('ja')
     ? []
     : detect(sample, spoken.length > 0 ? spoken : [...(among ?? CHAT_LANGUAGES)]);
@@ -97,7 +97,7 @@ export const tally = (sample: string, { among, hint, allowed, detect }: TallyOpt
     if (score !== undefined) total.set(language, score * SPOKEN_WEIGHT);
   }
 
-  // The tables begin with the languages most spoken: of equals, the first.
+  // Breaks ties: the tables begin with the most spoken languages.
   for (const [index, language] of CHAT_LANGUAGES.entries()) {
     const score = total.get(language);
     if (score !== undefined) total.set(language, score + TIE_BREAK * (1 - index / CHAT_LANGUAGES.length));
@@ -108,6 +108,6 @@ export const tally = (sample: string, { among, hint, allowed, detect }: TallyOpt
   const clear = score >= CLEAR_SCORE && score - (second?.[1] ?? 0) >= CLEAR_LEAD * score;
   if (hint === best) return { best, by: 'script', clear };
   if (evidence.has(best)) return { best, by: 'lexicon', clear };
-  // An unsure detector names any language at all; a script leaves few.
+  // An unsure detector names any language, but a shared script leaves only a few.
   return !clear && among ? { best: among[0] ?? best, by: 'script', clear } : { best, by: 'detector', clear };
 };

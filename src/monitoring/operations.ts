@@ -9,7 +9,10 @@ const Unready = z.object({ ...ErrorBody.shape, ...Readiness.shape }).meta({ id: 
 
 const common = { method: 'get', tag: 'Operation', auth: 'none' } as const;
 
-/** For those who run the service or read about it; answered while it drains too (docs/contract.md, Health and metrics). */
+/**
+ * Operations for monitoring and documentation. They are answered while the process drains too (docs/contract.md, Health
+ * and metrics).
+ */
 export const monitoringOperations = {
   health: publicOperation({
     ...common,

@@ -8,7 +8,7 @@ import { monitoringOperations } from './operations.ts';
 
 type Dependencies = { readiness: () => Promise<Readiness>; metrics: Metrics; document: object };
 
-/** For those who watch the process or read about it; answered while it drains too. */
+/** Routes for monitoring and documentation. They are answered while the process drains too. */
 export const monitoringRoutes = ({ readiness, metrics, document }: Dependencies): Router => {
   const text = JSON.stringify(document);
 

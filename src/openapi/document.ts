@@ -16,7 +16,7 @@ version.`;
 
 const bearer = (description: string) => ({ type: 'http', scheme: 'bearer', description }) as const;
 
-/** The whole API as OpenAPI 3.1, from the schemas the code itself uses. Built once, at start. */
+/** The whole API as OpenAPI 3.1, built once at start from the schemas that the code uses. */
 export const createApiDocument = ({ serverUrl = '/' }: { serverUrl?: string | undefined } = {}) =>
   createDocument({
     openapi: '3.1.1',

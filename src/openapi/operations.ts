@@ -3,7 +3,7 @@ import { conversationOperations } from '../conversations/operations.ts';
 import { turnOperations } from '../turns/operations.ts';
 import { monitoringOperations } from '../monitoring/operations.ts';
 
-/** Every operation of the public API, for those who document or call it. */
+/** Every operation of the public API, for the document and for clients. */
 export const PUBLIC_OPERATIONS: PublicOperation[] = [
   turnOperations,
   conversationOperations,

@@ -80,7 +80,7 @@ const AUDIENCE: Record<Operation['audience'], string> = {
 
 const operatorErrors = ({ audience, body, query, errors = [], method }: Operation): ErrorCode[] => {
   const codes: ErrorCode[] = ['internal_error', 'unavailable', ...errors];
-  // Wrong operator tokens are limited for each client address. A token of too small a scope is refused.
+  // Wrong operator tokens are limited per client address. A token with too small a scope is refused.
   if (audience !== 'anyone') codes.push('not_signed_in', 'rate_limited', 'forbidden');
   if (method !== 'get') codes.push('forbidden');
   if (body) codes.push('payload_too_large', 'invalid_json');
@@ -114,7 +114,7 @@ const byPath = <One extends Declaration>(
     ]),
   );
 
-/** The paths of the document, from the declarations that the routers are made of. */
+/** The paths of the document, derived from the declarations that the routers use. */
 export const apiPaths: ZodOpenApiPathsObject = {
   ...byPath(PUBLIC_OPERATIONS, { describeOne: describePublic }),
   ...byPath(OPERATIONS, { prefix: OPERATOR_PREFIX, describeOne: describeOperator }),

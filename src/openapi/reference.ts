@@ -9,7 +9,10 @@ import { referencePage, STYLE_HASH } from './reference/page.ts';
 
 const POLICY = { styleSrc: [STYLE_HASH], imgSrc: ['data:'], baseUri: ["'none'"], formAction: ["'none'"] };
 
-/** `/docs`: the document to read. Made when it is first asked for, and kept, also compressed: it is some hundred kB. */
+/**
+ * Serves `/docs`, the readable form of the document. The page has some hundred kB, so it is rendered and compressed on
+ * the first request and then kept.
+ */
 export const referenceRoutes = (document: ApiDocument, { tls }: { tls: boolean }): Router => {
   let made: Promise<{ plain: string; compressed: Buffer }> | null = null;
   const make = async () => {

@@ -19,7 +19,7 @@ const requestId = {
     .meta({ description: 'The caller’s id if well-formed, otherwise a new one.', header: { id: 'RequestId' } }),
 };
 
-/** On every answer that a limit counted. */
+/** These headers are on every answer that a limit counted. */
 const limits = {
   'X-RateLimit-Limit': wholeNumber('RateLimitLimit', 'Requests allowed within 60 s.'),
   'X-RateLimit-Remaining': wholeNumber('RateLimitRemaining', 'Requests left in this window.'),
@@ -41,10 +41,13 @@ const EXAMPLES: Partial<Record<ErrorCode, ApiError>> = {
   validation_failed: invalid('message', 'invalid', 'must not be blank'),
 };
 
-/** Whether a limit counts what succeeds, and which errors surely come after it has counted. */
+/** Whether a limit counts successful requests, and which errors come after it has counted. */
 export type Limited = { answers: boolean; errors: readonly ErrorCode[] };
 
-/** An error response from the error itself: what is documented is what is sent. The first code names the headers. */
+/**
+ * An error response built from the error itself, so that the document shows what is sent. The first code decides the
+ * headers.
+ */
 const problem = (codes: ErrorCode[], limited: Limited): ZodOpenApiResponseObject => {
   const errors = codes.map((code) => EXAMPLES[code] ?? new ApiError(code));
   const [first] = codes as [ErrorCode];
@@ -60,7 +63,7 @@ const problem = (codes: ErrorCode[], limited: Limited): ZodOpenApiResponseObject
   };
 };
 
-/** Error responses by status, each with the codes that can stand there. */
+/** Error responses by status, each with its possible codes. */
 export const problems = (codes: readonly ErrorCode[], limited: Limited): ZodOpenApiResponsesObject =>
   Object.fromEntries(
     [...Map.groupBy(new Set(codes), (code) => new ApiError(code).status)].map(([status, some]) => [
@@ -85,7 +88,7 @@ const usual = (one: Declaration, limited: Limited): ZodOpenApiResponseObject => 
   };
 };
 
-/** What comes back when nothing is wrong, and what else a declaration says can come. */
+/** The successful response and the other responses that a declaration names. */
 export const answersOf = (one: Declaration, limited: Limited): ZodOpenApiResponsesObject => {
   const others = Object.entries(one.otherAnswers ?? {}).map(([status, { description, schema, example, ...other }]) => {
     const headers = { ...requestId, ...(limited.answers && limits), ...other.headers };

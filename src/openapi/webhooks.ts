@@ -68,7 +68,7 @@ const webhookOf = (event: EventKind): ZodOpenApiPathItemObject => ({
   },
 });
 
-/** What a customer's server receives (docs/contract.md, Events). */
+/** The events that a customer's server receives (docs/contract.md, Events). */
 export const eventWebhooks: Record<EventKind, ZodOpenApiPathItemObject> = {
   'conversation.created': webhookOf('conversation.created'),
   'message.received': webhookOf('message.received'),

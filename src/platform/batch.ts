@@ -1,22 +1,25 @@
 const MAX_ITEMS = 256;
 const MAX_IN_FLIGHT = 2;
-/** A quarter of what MongoDB takes as one command: the estimates below are upper bounds, and headers come on top. */
+/** A quarter of what MongoDB accepts as one command. The rest is a reserve for headers. */
 const MAX_BYTES = 4_000_000;
-/** Of one item beside its texts: ids, names of fields, operators. */
+/** The ids, field names and operators of one item. Its texts are counted separately. */
 const ITEM_OVERHEAD_BYTES = 2_000;
-/** UTF-8 of one UTF-16 unit, at most. A bound costs nothing; counting would read every text once more. */
+/** The most bytes that one UTF-16 unit needs in UTF-8. Counting exactly would read every text once more. */
 const BYTES_PER_UNIT = 3;
 
 export type BatchOptions<Item> = {
   maxItems?: number;
   maxInFlight?: number;
-  /** UTF-16 units of an item's texts, where they can be long. A batch ends before the command grows past 4 MB. */
+  /** Length of an item's texts in UTF-16 units, for items with long texts. It keeps a batch below 4 MB. */
   lengthOf?: (item: Item) => number;
-  /** True where a failure is not about items, as when the store is away. Then the items are not tried apart. */
+  /**
+   * True when a failure does not depend on the items, as when the store is unavailable. Then the items are not tried
+   * separately.
+   */
   isShared?: (cause: unknown) => boolean;
 };
 
-/** In the place of a result: this item failed, its neighbours did not. */
+/** A result for one item that failed while its neighbours did not. */
 export class ItemFailure {
   readonly cause: unknown;
   constructor(cause: unknown) {
@@ -29,10 +32,10 @@ type Entry<Item, Result> = { item: Item; resolve: (result: Result) => void; reje
 /**
  * Micro-batching: items that arrive while a write is in flight go out together as the next write.
  *
- * An item alone goes out in the same turn of the event loop; under load the batch grows by itself to what one write's
- * time brings in. Callers await one promise per item. `write` gets the items in the order they came and answers with one
- * result for each, in that order. A batch whose `write` throws is halved and tried again until the items that fail stand
- * alone, so that no item decides over its neighbours; `write` must therefore bear being called again for the same items.
+ * A single item goes out in the same turn of the event loop. Under load, a batch grows to the number of items that
+ * arrive during one write. Each caller awaits its own result. `write` gets the items in order of arrival and returns
+ * one result for each, in the same order. When `write` throws, the batch is halved and each half is tried again, down
+ * to the items that fail. `write` must therefore be safe to repeat for the same items.
  */
 export const createBatcher = <Item, Result>(
   write: (items: Item[]) => Promise<(Result | ItemFailure)[]>,
@@ -85,7 +88,7 @@ export const createBatcher = <Item, Result>(
   const schedule = (): void => {
     if (scheduled || gathered.length === 0 || inFlight >= maxInFlight) return;
     scheduled = true;
-    // After the poll phase: every request that arrived in this turn of the loop is in the batch.
+    // Runs after the poll phase, so that every request of this turn of the loop is in the batch.
     setImmediate(() => {
       scheduled = false;
       if (gathered.length > 0 && inFlight < maxInFlight) void flush();

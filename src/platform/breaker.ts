@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache';
 
-/** One that is forgotten, or removed, would otherwise stay for as long as the process. */
+/** Bounds the memory for keys that are never used again. */
 const MAX_KEYS = 10_000;
 
 export interface BreakerOptions {
@@ -16,9 +16,9 @@ interface State {
 }
 
 /**
- * A circuit breaker for each key: so many failures in a row suspend it, then one probe at a time goes out until one
- * succeeds. A permit is taken and recorded apart, which the known libraries do not allow: they wrap one call, and between
- * the two a delivery is claimed, possibly by another process.
+ * A circuit breaker for each key. After `threshold` failures in a row the key is suspended. After a pause, one probe at
+ * a time goes out until one succeeds. Libraries wrap a single call; here a permit is acquired first and its result is
+ * recorded later, because a delivery is claimed in between.
  */
 export const createBreaker = ({
   threshold = 5,
@@ -27,19 +27,22 @@ export const createBreaker = ({
 }: BreakerOptions = {}) => {
   const states = new LRUCache<string, State>({ max: MAX_KEYS });
 
-  /** `tryAcquire` would refuse: the key is suspended, or its probe is in flight. Unlike that, asking changes nothing. */
+  /** True when `tryAcquire` would refuse: the key is suspended, or its probe is in flight. Changes no state. */
   const isSuspended = (key: string): boolean => {
     const state = states.get(key);
     if (!state || state.suspendedUntil === null) return false;
     const time = now();
-    // A probe that was never recorded must not suspend the key for ever.
+    // A probe without a result must not suspend the key for ever.
     return time < state.suspendedUntil || (state.probeSince !== null && time - state.probeSince < pauseMs);
   };
 
   return {
     isSuspended,
 
-    /** True is a permit: of a suspended key, the first to ask after the pause is the probe. Record how it went. */
+    /**
+     * True is a permit, whose result must be recorded. After the pause, the first permit for a suspended key is its
+     * probe.
+     */
     tryAcquire: (key: string): boolean => {
       if (isSuspended(key)) return false;
       const state = states.get(key);
@@ -47,7 +50,7 @@ export const createBreaker = ({
       return true;
     },
 
-    /** Gives back a permit from which nothing was learnt: the probe is still to be made. */
+    /** Releases a permit that had no result, so that another probe can be made. */
     release: (key: string): void => {
       const state = states.get(key);
       if (state) state.probeSince = null;
@@ -59,20 +62,20 @@ export const createBreaker = ({
       const state = states.get(key) ?? { failures: 0, suspendedUntil: null, probeSince: null };
       states.set(key, state);
       state.failures += 1;
-      // What was already in flight when the pause began does not lengthen it.
+      // Failures of requests that began before the pause do not extend it.
       const isWaiting = state.suspendedUntil !== null && state.probeSince === null;
       if (isWaiting || state.failures < threshold) return;
       state.suspendedUntil = now() + pauseMs;
       state.probeSince = null;
     },
 
-    /** Suspends it without a failure. */
+    /** Suspends the key without a failure. */
     suspend: (key: string): void => {
       const failures = states.get(key)?.failures ?? 0;
       states.set(key, { failures, suspendedUntil: now() + pauseMs, probeSince: null });
     },
 
-    /** On `now`'s clock; null when the key is not suspended. */
+    /** A time on the clock `now`. Null when the key is not suspended. */
     suspendedUntil: (key: string): number | null => {
       const until = states.get(key)?.suspendedUntil ?? null;
       return until !== null && until > now() ? until : null;

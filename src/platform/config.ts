@@ -22,7 +22,7 @@ const encryptionKeys = z.string().transform((value, context) => {
   return keys;
 });
 
-/** Only for a developer's own machine: whoever reads this file can open what it seals. */
+/** Only for a developer's machine: everyone can read this key. */
 const DEVELOPMENT_KEY = Buffer.alloc(32, 'parley development key').toString('base64');
 
 const trustProxy = z.string().transform((value) => {
@@ -74,7 +74,7 @@ export type Config = Omit<z.infer<typeof Environment>, 'ENCRYPTION_KEY' | 'HOST'
   production: boolean;
 };
 
-/** A start that must not happen: one line per problem. */
+/** The process must not start. The message has one line per problem. */
 export class ConfigError extends Error {}
 
 const refusedInProduction = (env: z.infer<typeof Environment>): string[] => {
@@ -89,8 +89,8 @@ const refusedInProduction = (env: z.infer<typeof Environment>): string[] => {
 };
 
 /**
- * The whole configuration from the environment, parsed once (design: environment only, names in `.env.example`).
- * An empty variable counts as left out. Throws a ConfigError with one line per problem.
+ * Parses the whole configuration from the environment, once. An empty variable counts as missing. Throws a ConfigError
+ * with one line per problem.
  */
 export const readConfig = (environment: Record<string, string | undefined>): Config => {
   const given = Object.fromEntries(Object.entries(environment).filter(([, value]) => value !== ''));
@@ -118,7 +118,7 @@ export const readConfig = (environment: Record<string, string | undefined>): Con
 
 const SECRET_NAMES = new Set(['ENCRYPTION_KEY', 'METRICS_TOKEN', 'EMBEDDINGS_KEY']);
 
-/** Settings as values, secrets as "configured": what a process may log about itself at start. */
+/** Settings as values and secrets as "configured", for the log line at start. */
 export const describeConfig = (config: Config): Record<string, unknown> =>
   Object.fromEntries(
     Object.entries(config).map(([name, value]) => {

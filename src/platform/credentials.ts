@@ -1,4 +1,4 @@
-/** Scheme, hosts and path: neither user nor password, whatever they are made of, nor options, which may hold some too. */
+/** The scheme, hosts and path of a URL. Omits the user, the password and the options, which may hold secrets. */
 export const withoutCredentials = (url: string): string => {
   const [scheme = '', rest = ''] = url.split(/:\/\/(.*)/s, 2);
   const where = rest.slice(rest.lastIndexOf('@') + 1).replace(/[?#].*/s, '');
@@ -13,7 +13,10 @@ const decoded = (text: string): string => {
   }
 };
 
-/** As it stands there and as it is sent; also of what is hardly a URL any more, which some library will quote all the more. */
+/**
+ * Passwords in a URL, encoded and decoded. It also reads text that is not a valid URL, because libraries quote invalid
+ * URLs in their errors.
+ */
 const passwordsOf = (url: string): string[] => {
   const from = url.indexOf('//');
   const userinfo = from === -1 ? '' : url.slice(from + 2, Math.max(from + 2, url.lastIndexOf('@')));
@@ -26,10 +29,10 @@ const passwordsOf = (url: string): string[] => {
   return [password, ...options].flatMap((one) => [one, decoded(one)]);
 };
 
-/** Shorter ones would be found in every other word. */
+/** Shorter secrets would match parts of ordinary words. */
 const SHORTEST = 4;
 
-/** What of a process's settings must not be in any line it writes: passwords of its addresses, keys, tokens. */
+/** The secrets in a process's settings that no log line may contain: passwords in URLs, keys and tokens. */
 export const secretsIn = (environment: Record<string, string | undefined>): string[] => {
   const all = Object.entries(environment).flatMap(([name, value = '']) => {
     if (name.endsWith('_URL')) return passwordsOf(value);

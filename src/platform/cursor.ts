@@ -1,10 +1,12 @@
 import * as z from 'zod';
 import { invalid } from './errors.ts';
 
-/** What the schema of a query takes; `decode` tells whether it is a cursor of ours. */
+/** The cursor field of a query. `decode` checks that the list made it. */
 export const cursor = z.string().max(500);
 
-/** The cursor of one list: a position, opaque to callers. Whatever the schema does not take is 422. */
+/**
+ * The cursor of one list: a position, opaque to callers. A position that does not match the schema is refused with 422.
+ */
 export const createCursor = <Position>(schema: z.ZodType<Position>) => ({
   encode: (position: Position): string => Buffer.from(JSON.stringify(position)).toString('base64url'),
 
@@ -19,10 +21,10 @@ export const createCursor = <Position>(schema: z.ZodType<Position>) => ({
 
 type Position = { at: Date; id: string };
 
-/** The latest time that a Date holds. */
+/** The latest time that a Date can hold. */
 const LATEST_MS = 8_640_000_000_000_000;
 
-/** The cursor of a list ordered by a time and, within one time, by an id. */
+/** The cursor of a list ordered by time, then by id. */
 export const createTimeCursor = (id: RegExp) => {
   const cursors = createCursor(z.tuple([z.int().min(0).max(LATEST_MS), z.string().regex(id)]));
   return {

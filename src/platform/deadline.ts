@@ -1,13 +1,14 @@
 type Options = {
-  /** The rejection once the time is up. */
+  /** The error after the deadline. */
   late?: () => Error;
-  /** Ends it before the deadline, with the signal's own reason. */
+  /** Ends the wait before the deadline, with the signal's reason. */
   signal?: AbortSignal;
 };
 
 /**
- * What `work` gives, or a rejection once `ms` are over. It is raced, since a signal alone does not end a request that is
- * still connecting: work that takes the signal is aborted by it, and other work goes on unheard.
+ * Resolves to the result of `work`, or rejects after `ms`. A function gets a signal that aborts at the deadline. The
+ * race is needed because a signal alone does not end a request that is still connecting. Work that ignores the signal
+ * continues, and its result is dropped.
  */
 export const withDeadline = async <Value>(
   work: Promise<Value> | ((signal: AbortSignal) => Promise<Value>),

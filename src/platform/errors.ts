@@ -17,7 +17,7 @@ export type ErrorCode =
   | 'internal_error'
   | 'reply_timeout'
   | 'unavailable'
-  // Below the table: bytes that never became a request.
+  // For bytes that never became a request.
   | 'malformed_request'
   | 'request_timeout'
   | 'headers_too_large';
@@ -68,13 +68,13 @@ const MESSAGE: Record<ErrorCode, string> = {
 
 export const ERROR_CODES = Object.keys(STATUS) as ErrorCode[];
 
-/** Wrong fields that an answer lists: who mends these sees the others next. */
+/** An answer lists at most this many wrong fields. */
 export const MAX_DETAILS = 20;
 
 const ErrorDetail = z.object({ field: z.string(), code: z.string(), message: z.string() });
 export type ErrorDetail = z.infer<typeof ErrorDetail>;
 
-/** Every answer that is not 2xx (docs/contract.md, Errors). */
+/** The body of every answer that is not 2xx (docs/contract.md, Errors). */
 export const ErrorBody = z
   .object({
     error: z.object({
@@ -93,8 +93,9 @@ export const ErrorBody = z
 export type ErrorBody = z.infer<typeof ErrorBody>;
 
 /**
- * What a caller can mend, or must be told (docs/contract.md, Errors). Messages never quote the input, a stack or an inner
- * name. `headers` are sent with the answer, `details` list the wrong fields, the first of them being `field`.
+ * An error that the caller can correct or must know about (docs/contract.md, Errors). Messages never quote the input, a
+ * stack or an internal name. `headers` are sent with the answer. `details` list the wrong fields; `field` is the first
+ * of them.
  */
 export class ApiError extends Error {
   readonly code: ErrorCode;
@@ -133,6 +134,8 @@ export const invalid = (field: string, code: string, message: string): ApiError 
 
 export const notFound = (): ApiError => new ApiError('not_found');
 
-/** MongoDB or Redis is away: only for what was surely not accepted (docs/contract.md, Errors). */
+/**
+ * MongoDB or Redis is unavailable. Use it only when the request was certainly not accepted (docs/contract.md, Errors).
+ */
 export const unavailable = (cause?: unknown): ApiError =>
   new ApiError('unavailable', { cause, headers: { 'Retry-After': '1' } });

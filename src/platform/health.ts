@@ -23,11 +23,11 @@ type Dependencies = {
   mongo: Connection;
   redis: Redis;
   draining: AbortSignal;
-  /** Says what is stuck in this process's own work, or null. */
+  /** Names the part of this process's own work that is stuck, or null. */
   stuck?: () => string | null;
 };
 
-/** MongoDB and Redis answer, the process is not draining, and its work is not stuck. */
+/** Ready means: MongoDB and Redis answer, the process is not draining, and its work is not stuck. */
 export const createReadiness =
   ({ mongo, redis, draining, stuck = () => null }: Dependencies) =>
   async (): Promise<Readiness> => {
@@ -43,7 +43,7 @@ export const createReadiness =
     return { ready: Object.values(checks).every((value) => value === 'ok'), checks };
   };
 
-/** A worker's own `/healthz`, `/readyz` and, where given, `/metrics`. */
+/** Serves a worker's `/healthz`, `/readyz` and, if metrics are given, `/metrics`. */
 export const openHealthServer = async (options: {
   host: string;
   port: number;

@@ -10,7 +10,7 @@ const REQUEST_ID = /^[\w-]{8,64}$/;
 
 export const requestIdOf = (res: Response): string => res.locals.requestId as string;
 
-/** A caller's own request id if it is well-formed, else a new one; on every response (docs/contract.md, Request). */
+/** Every response has a request id: the caller's if it is well-formed, else a new one (docs/contract.md, Request). */
 export const requestId: RequestHandler = (req, res, next) => {
   const given = req.headers['x-request-id'];
   const id = typeof given === 'string' && REQUEST_ID.test(given) ? given : newId();
@@ -29,19 +29,20 @@ export const notFoundHandler: RequestHandler = () => {
   throw notFound();
 };
 
-/** An error of Express' own (a malformed path, an aborted body) or ours, as what the caller may know of it. */
+/** Turns any error into one that a caller may see. Express itself throws for a malformed path or an aborted body. */
 const toApiError = (failure: unknown, { method }: Request): ApiError => {
   if (failure instanceof ApiError) return failure;
   if (failure instanceof z.ZodError)
     return new ApiError('validation_failed', { details: failure.issues.slice(0, MAX_DETAILS).map(detailOf) });
   if (failure instanceof URIError || (failure as { status?: number }).status === 400) return notFound();
-  // What reads before it writes says so itself (`beforeWriting`); a lost write is an unknown outcome, never "not accepted".
+  // Requests that write report a failed read themselves (`beforeWriting`). A lost write has an unknown outcome, never
+  // "not accepted".
   const onlyRead = method === 'GET' || method === 'HEAD';
   if (onlyRead && isConnectionFailure(failure)) return unavailable(failure);
   return new ApiError('internal_error', { cause: failure });
 };
 
-/** What the caller may know of a failure; the only place where our own faults are logged. */
+/** What the caller may know of a failure. Our own faults are logged here and nowhere else. */
 export const createToApiError =
   (logger: Logger) =>
   (failure: unknown, req: Request, res: Response): ApiError => {
@@ -54,11 +55,11 @@ export const createToApiError =
     return error;
   };
 
-/** The one place where an error becomes an answer. */
+/** The only place where an error becomes a response. */
 export const errorHandler = (logger: Logger): ErrorRequestHandler => {
   const describe = createToApiError(logger);
   return (failure: unknown, req: Request, res: Response, _next) => {
-    if (res.writableEnded) return; // answered already, since it took too long
+    if (res.writableEnded) return; // a timeout has already answered
     const error = describe(failure, req, res);
     if (res.headersSent) {
       res.destroy();

@@ -5,7 +5,7 @@ import type { Request, RequestHandler, Response } from 'express';
 import { ApiError } from './errors.ts';
 
 export const BODY_LIMIT_BYTES = 65_536;
-/** What is left of an upload that was refused is read and dropped for so long, so that its sender sees the answer. */
+/** The rest of a refused upload is read and discarded for this time, so that the sender can read the answer. */
 const LINGER_MS = 2_000;
 
 const DECODERS: Record<string, () => NodeJS.ReadWriteStream & Readable> = {
@@ -43,7 +43,7 @@ const decoded = (req: Request): Readable => {
   return req.pipe(decoder());
 };
 
-/** At most the limit, counted after decoding: what a few bytes unpack to is never held. */
+/** Counts bytes after decoding, so that a small compressed body cannot fill the memory. */
 const readAll = (stream: Readable, limitBytes: number): Promise<Buffer> =>
   new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
@@ -57,9 +57,9 @@ const readAll = (stream: Readable, limitBytes: number): Promise<Buffer> =>
     };
     stream.on('data', collect);
     stream.once('end', () => resolve(Buffer.concat(chunks)));
-    // Undecodable, or the caller has gone: nobody may be left to read this answer.
+    // The body cannot be decoded, or the caller has closed the connection.
     stream.on('error', () => reject(invalidJson()));
-    // After the end there is nothing to say, and an error costs its stack.
+    // An error after the end would cost a stack trace for nothing.
     stream.once('close', () => stream.readableEnded || reject(invalidJson()));
   });
 
@@ -85,7 +85,7 @@ const parseObject = (bytes: Buffer): object => {
   return value;
 };
 
-/** Size before form (docs/contract.md, Order of checks): a body too large is 413 whatever else is wrong with it. */
+/** The size is checked before the form (docs/contract.md, Order of checks): a body that is too large is always 413. */
 const readObject = async (req: Request, limitBytes: number): Promise<object> => {
   if (Number(req.headers['content-length']) > limitBytes) throw tooLarge(limitBytes);
   const bytes = await readAll(decoded(req), limitBytes);
@@ -94,9 +94,9 @@ const readObject = async (req: Request, limitBytes: number): Promise<object> => 
 };
 
 /**
- * The body as JSON: at most 64 KiB (or `limitBytes`), `application/json`, UTF-8, an object. Everything else about the body is one error,
- * `invalid_json`, which never quotes it. `optional`: no body at all counts as `{}`.
- * Not `express.json`, which reads a refused upload to its end before it answers (docs/architecture.md).
+ * Reads the body as a JSON object: `application/json`, UTF-8, at most 64 KiB or `limitBytes`. Any other body is
+ * `invalid_json`, and the error never quotes it. With `optional`, a missing body counts as `{}`. `express.json` is not
+ * used because it reads a refused upload to its end before it answers.
  */
 export const jsonBody =
   ({ optional = false, limitBytes = BODY_LIMIT_BYTES } = {}): RequestHandler =>

@@ -3,8 +3,8 @@ import type { Logger } from './logger.ts';
 type Closer = { name: string; close: () => unknown };
 
 /**
- * What a process has opened, closed last in, first out. A signal and a fatal error take the same road; a deadline ends a
- * process that hangs, says so, and exits non-zero.
+ * Closes what a process has opened, last in, first out, after a signal or a fatal error. A process that does not stop
+ * before the deadline logs this and exits non-zero.
  */
 export const createLifecycle = (logger: Logger, { deadlineMs }: { deadlineMs: number }) => {
   const opened: Closer[] = [];
@@ -49,7 +49,7 @@ export const createLifecycle = (logger: Logger, { deadlineMs }: { deadlineMs: nu
     /** Aborted as soon as the process begins to stop. */
     draining: draining.signal,
 
-    /** Takes something opened onto the list, to be closed before what was opened earlier. */
+    /** Adds an opened resource. It is closed before the ones added earlier. */
     add: <Opened>(name: string, value: Opened, closeIt: (value: Opened) => unknown): Opened => {
       opened.push({ name, close: () => closeIt(value) });
       return value;
@@ -57,7 +57,7 @@ export const createLifecycle = (logger: Logger, { deadlineMs }: { deadlineMs: nu
 
     close,
 
-    /** For a `main.ts`: signals drain and exit 0; what nobody caught is logged once, drains and exits 1. */
+    /** For a `main.ts`. A signal drains and exits 0. An uncaught error is logged once, drains and exits 1. */
     listenToProcess: (): void => {
       process.on('SIGTERM', () => end('SIGTERM', 0));
       process.on('SIGINT', () => end('SIGINT', 0));
@@ -75,7 +75,7 @@ export const createLifecycle = (logger: Logger, { deadlineMs }: { deadlineMs: nu
 
 export type Lifecycle = ReturnType<typeof createLifecycle>;
 
-/** Node 24 runs this project; older ones would fail later and less clearly. */
+/** Node 24 is required. Older versions would fail later with a less clear error. */
 export const requireNode = (version = process.versions.node): void => {
   if (Number(version.split('.')[0]) < 24) {
     throw new Error(`Node 24 or later is needed, this is ${version}. The npm scripts bring it by themselves.`);

@@ -1,6 +1,6 @@
 import * as z from 'zod';
 
-/** What a line tells of an error: nothing else of it is let through, since others put commands, documents and inputs there. */
+/** The fields of an error that a log line may contain. Libraries put commands, documents and inputs into the others. */
 export type Loggable = {
   type: string;
   message: string;
@@ -14,17 +14,17 @@ export type Loggable = {
 };
 
 const MESSAGE_MAX = 500;
-/** Of a message; what stands behind it is told to nobody. */
+/** Characters of a message that are examined. The rest is never logged. */
 const READ_MAX = 4_000;
 const FRAMES_MAX = 20;
 const DEPTH_MAX = 5;
 const ERRORS_MAX = 3;
 
 const NAME = /^[A-Za-z_$][\w$.]{0,80}$/;
-/** Of a code of ours, Node's or a library's, never of its message: that may have lines that look like one. */
+/** A stack frame in our code, Node's or a library's. A message may contain lines that only look like frames. */
 const FRAME = /^\s+at (?:[\w.$<>[\]# ]{1,200} \()?(?:file:\/\/|node:|\/)[^()\s]+:\d+:\d+\)?$/;
 
-/** From the first mark to the last: what is quoted may have such marks itself. */
+/** Removes everything from the first quotation mark to the last, because a quoted text may contain such marks. */
 const QUOTED: [RegExp, string][] = [
   [/"[^]*"|"[^]*$/, '"…"'],
   [/`[^]*`|`[^]*$/, '`…`'],
@@ -32,13 +32,13 @@ const QUOTED: [RegExp, string][] = [
   [/(?<!\w)'(?![\w.$/-]{1,100}'(?!\w)[^']*$)(?:[^]*'(?!\w)|[^]*$)/, "'…'"],
   [/\b(Received|dup key:|with args beginning with:)[^]*$/, '$1 …'],
 ];
-/** What looks like one of our secrets. */
+/** Patterns of our own secrets. */
 const SECRETS: [RegExp, string][] = [
   [/\b(Bearer|Basic) \S+/gi, '$1 …'],
   [/\b(?:sk|op|vt|whsec)[_-][\w-]{6,}/g, '…'],
 ];
 
-/** An address without its user and its options, an e-mail address without its name. */
+/** Removes the user and the options of a URL, and the local part of an email address. */
 const plainWord = (word: string): string => {
   const at = word.lastIndexOf('@');
   const where = at > 0 ? `…@${word.slice(at + 1)}` : word;
@@ -46,7 +46,7 @@ const plainWord = (word: string): string => {
   return options === -1 ? where : `${where.slice(0, options)}?…`;
 };
 
-/** A message without what it quotes: inputs, documents, addresses; and without these secrets. */
+/** A message without what it quotes (inputs, documents, addresses) and without these secrets. */
 export const plainMessage = (message: string, secrets: readonly string[] = []): string => {
   const without = secrets.reduce((text, secret) => text.replaceAll(secret, '…'), message);
   const rules = [...QUOTED, ...SECRETS];
@@ -54,12 +54,12 @@ export const plainMessage = (message: string, secrets: readonly string[] = []): 
   return plain.replace(/\S+/g, plainWord).slice(0, MESSAGE_MAX);
 };
 
-/** Errors come from everywhere; some have other things in these places. */
+/** A thrown error may have any type in these fields. */
 const textOf = (value: unknown): string => (typeof value === 'string' ? value : '');
 
 const messageOf = (error: Error, secrets: readonly string[]): string => {
   if (!(error instanceof z.ZodError)) return plainMessage(textOf(error.message), secrets);
-  // Its message is the list of issues, with what each met.
+  // The message of a ZodError quotes the input, so only paths and codes are used.
   const where = (path: PropertyKey[]) =>
     path.map((part) => (/^[\w-]{1,40}$/.test(String(part)) ? part : '…')).join('.');
   return error.issues
@@ -71,7 +71,7 @@ const messageOf = (error: Error, secrets: readonly string[]): string => {
 const named = (value: unknown): string | undefined =>
   typeof value === 'string' && NAME.test(value) ? value : undefined;
 
-/** An error as it may be logged; also what was thrown in an error's stead, of which only the kind is told. */
+/** An error as it may be logged. For a thrown value that is not an error, only its type is logged. */
 export const toLoggable = (thrown: unknown, secrets: readonly string[] = [], depth = 1): Loggable => {
   if (!(thrown instanceof Error)) return { type: typeof thrown, message: 'not an error' };
   const { code, codeName, syscall, status, errors, cause } = thrown as Error & Record<string, unknown>;
@@ -96,7 +96,7 @@ export const toLoggable = (thrown: unknown, secrets: readonly string[] = [], dep
   };
 };
 
-/** The same as text, for a terminal: each error with its frames, the causes after it. */
+/** The same as text for a terminal: each error with its frames, then its causes. */
 export const describeFailure = (thrown: unknown, secrets: readonly string[] = []): string => {
   const lines = ({ stack, message, errors = [], cause }: Loggable): string[] => [
     stack ?? message,

@@ -4,9 +4,9 @@ import { toLoggable } from './loggable.ts';
 export type { Logger } from 'pino';
 
 /**
- * A net under what no line should carry anyway. Set once, here at the root: a child with rules of its own would replace
- * these. Named paths only: a wildcard makes every line walk its whole object. Errors need none: of them only what is known
- * is let through.
+ * A second defence: no log line should contain these fields at all. The paths are set once at the root, because a child
+ * logger's own rules would replace them. There are no wildcards, because a wildcard walks every object of every line.
+ * Errors need no path, because only known fields of them are logged.
  */
 const SECRET_PATHS = ['apiKey', 'secret', 'token', 'authorization', 'password', 'message', 'content', 'text'].flatMap(
   (name) => [name, `why.${name}`, `config.${name}`],
@@ -15,13 +15,13 @@ const SECRET_PATHS = ['apiKey', 'secret', 'token', 'authorization', 'password', 
 type Options = {
   name: string;
   level: string;
-  /** What this process knows that no message may show. */
+  /** Secrets of this process, which no message may contain. */
   secrets?: readonly string[];
 };
 
-/** JSON lines on standard output; never a key, a secret, a token or a visitor's text. */
+/** JSON lines on standard output. They never contain a key, a secret, a token or a visitor's text. */
 export const createLogger = ({ name, level, secrets = [] }: Options, destination?: DestinationStream): Logger => {
-  /** Under whatever name an error is logged. */
+  /** Errors are made loggable under any field name. */
   const withoutErrors = (line: object): object => {
     const errors = Object.entries(line).filter(([, value]) => value instanceof Error);
     if (errors.length === 0 && !('err' in line)) return line;
@@ -38,7 +38,7 @@ export const createLogger = ({ name, level, secrets = [] }: Options, destination
       serializers: { err: (known: unknown) => known },
       formatters: { log: withoutErrors as (line: Record<string, unknown>) => Record<string, unknown> },
       hooks: {
-        // An error alone would become the line's text.
+        // pino would use the message of a bare error as the text of the line.
         logMethod(args, method) {
           const [first, ...rest] = args as unknown[];
           const line = first instanceof Error ? [{ err: first }, ...(rest.length > 0 ? rest : ['failed'])] : args;

@@ -3,7 +3,7 @@ import type { Duplex } from 'node:stream';
 import { ApiError, type ErrorCode, notFound } from './errors.ts';
 import { newId } from './ids.ts';
 
-/** How long a connection that is no use any more may stay for its last answer to be read. */
+/** Time for the client to read the last answer on a connection that is then destroyed. */
 const LINGER_MS = 1_000;
 
 const CODE_OF: Record<string, ErrorCode> = {
@@ -30,9 +30,9 @@ const writeError = (socket: Duplex, error: ApiError): void => {
 };
 
 /**
- * What Node would answer by itself, with an empty body or by hanging up: bytes that are no HTTP request, CONNECT, an
- * unknown `Expect`. The parser has given the connection up, so the answer is written to the socket, unless it would land
- * in the middle of another.
+ * Answers in our error format where Node would send an empty body or hang up: invalid HTTP, CONNECT, or an unknown
+ * `Expect`. The parser has given up the connection, so the answer is written to the socket, unless another response is
+ * half written.
  */
 export const answerMalformed = (server: Server): void => {
   const answering = new WeakMap<Duplex, ServerResponse>();

@@ -4,10 +4,10 @@ import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom
 import { withDeadline } from './deadline.ts';
 
 const SAMPLE_WITHIN_MS = 1_000;
-/** Seconds, from an answer out of memory to one that nobody waits for any more. */
+/** Bucket limits in seconds, from an answer out of memory to one that no caller waits for. */
 const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
 
-/** Headers by which a proxy says that the peer is not the asker. */
+/** Headers that show a proxy in front of this peer. */
 const PROXIED = ['forwarded', 'x-forwarded-for', 'x-forwarded-host', 'x-real-ip', 'via'];
 
 const isLoopback = (address = ''): boolean => address === '::1' || /^(::ffff:)?127\./.test(address);
@@ -17,7 +17,7 @@ const sameSecret = (one: string, other: string): boolean => {
   return timingSafeEqual(a, b);
 };
 
-/** A loopback peer without a proxy before it, or whoever has `METRICS_TOKEN` (docs/contract.md, Health and metrics). */
+/** Allows a loopback peer without a proxy, or any peer with `METRICS_TOKEN` (docs/contract.md, Health and metrics). */
 const mayRead = ({ socket, headers }: IncomingMessage, token: string | undefined): boolean => {
   const bearer = /^Bearer +(\S+) *$/i.exec(headers.authorization ?? '')?.[1];
   if (token !== undefined && bearer !== undefined && sameSecret(bearer, token)) return true;
@@ -29,8 +29,8 @@ type Naming<Label extends string> = { name: string; help: string; labels: Label[
 type Sample<Label extends string> = { labels: Labels<Label>; value: number };
 
 /**
- * The numbers of one process, for Prometheus. What counts gets a small function and knows nothing of this. A registry of
- * its own for each call, so that several processes' worth can live in one.
+ * The metrics of one process, for Prometheus. Code that counts gets a small function and does not know the library.
+ * Each call has its own registry, so that tests can run several processes in one.
  */
 export const createMetrics = ({ token }: { token?: string | undefined } = {}) => {
   const registry = new Registry();
@@ -50,7 +50,7 @@ export const createMetrics = ({ token }: { token?: string | undefined } = {}) =>
       return (values: Labels<Label>, seconds: number): void => histogram.observe(values, seconds);
     },
 
-    /** Asked for at each scrape; left out where it cannot be had within a second. */
+    /** Read at each scrape. A metric that cannot be read within a second is left out. */
     sampled: <Label extends string>(
       { name, help, labels }: Naming<Label>,
       read: () => Promise<Sample<Label>[]>,
@@ -71,7 +71,7 @@ export const createMetrics = ({ token }: { token?: string | undefined } = {}) =>
       });
     },
 
-    /** What an asker is told; null for one who may not know. */
+    /** The text of the metrics, or null when the peer may not read them. */
     answer: async (request: IncomingMessage): Promise<string | null> =>
       mayRead(request, token) ? registry.metrics() : null,
   };

@@ -3,8 +3,8 @@ import type { mongo } from 'mongoose';
 const BATCH = 500;
 
 /**
- * Does something to all that match, some at a time, so that no step takes near as long as a connection may be silent. What
- * broke off, by a fault or by `until`, is begun again by the next call: each step must be good for twice.
+ * Runs `work` on all matching documents, 500 at a time, so that no command takes long enough for its connection to
+ * count as silent. After a failure or an abort, the next call starts again, so `work` must be safe to repeat.
  */
 export const inBatches = async <Row extends { _id: string }>(
   { collection, filter, until }: { collection: mongo.Collection<Row>; filter: mongo.Filter<Row>; until?: AbortSignal },

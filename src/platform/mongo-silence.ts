@@ -4,22 +4,22 @@ import { beforeWriting } from './mongo.ts';
 
 const CHECK_EVERY_MS = 250;
 const PING_EVERY_MS = 1_000;
-/** With the look before it: who waits hears within a second. */
+/** Together with the check interval, a waiting caller learns of the silence within a second. */
 const ANSWER_WITHIN_MS = 500;
 
 type Waiter = { since: number; notify: () => void };
 
 type Server = {
   ping: () => Promise<unknown>;
-  /** Calls `heard` whenever an operation has ended: one that is busy answers others while the ping stands in line. */
+  /** Calls `notify` whenever an operation has ended. A busy server answers others while the ping waits. */
   onAnswer: (notify: () => void) => void;
 };
 
 /**
- * Tells a MongoDB that takes what it is sent and says nothing from one that is slow: where somebody has waited for a
- * while it is pinged, and only where neither that nor anything else is answered is it silent. Then those who wait are
- * told, and those who come are refused at once until it answers again. What the driver has under way ends by its own
- * limits, later.
+ * Tells a silent MongoDB, which accepts data and never answers, from a slow one. When a caller has waited for a while,
+ * it pings the server. If neither the ping nor any other operation is answered, the server is silent. Then all waiting
+ * callers are notified, and new ones are refused at once until the server answers. The driver ends its own operations
+ * later, by its own limits.
  */
 export const watchMongo = ({ ping, onAnswer }: Server) => {
   const waiting = new Set<Waiter>();
@@ -31,7 +31,7 @@ export const watchMongo = ({ ping, onAnswer }: Server) => {
   });
   let answeredAt = Number.NEGATIVE_INFINITY;
 
-  /** Also where this very process was stopped meanwhile: what has come is read before it is called late. */
+  /** If this process was paused, answers that have arrived meanwhile are read before the ping counts as late. */
   const answersInTime = (answer: Promise<boolean>): Promise<boolean> => {
     const askedAt = performance.now();
     const late = sleep(ANSWER_WITHIN_MS, undefined, { ref: false })
@@ -45,7 +45,9 @@ export const watchMongo = ({ ping, onAnswer }: Server) => {
       () => false,
     );
 
-  /** Somebody has waited for a while, and no answer came meanwhile; of those who wait for long, as polls do, now and then. */
+  /**
+   * A ping is due when a caller has waited since before the last answer, or at intervals for long waits such as polls.
+   */
   const isDue = (now: number): boolean => {
     const sinceAnswer = now - answeredAt;
     return [...waiting].some(({ since }) =>
@@ -75,7 +77,7 @@ export const watchMongo = ({ ping, onAnswer }: Server) => {
     timer ??= setTimeout(() => void check(), CHECK_EVERY_MS).unref();
   };
 
-  /** Calls `tell` once it is silent, until what this gives is called. */
+  /** Calls `notify` once MongoDB is silent. The returned function cancels this. */
   const onSilent = (notify: () => void): (() => void) => {
     if (silent) {
       notify();
@@ -91,8 +93,8 @@ export const watchMongo = ({ ping, onAnswer }: Server) => {
     onSilent,
 
     /**
-     * For what runs before anything a caller asked for is written: where MongoDB is away or silent, 503
-     * (docs/contract.md, Errors).
+     * For work before the first write of a request: an unavailable or silent MongoDB becomes 503 (docs/contract.md,
+     * Errors).
      */
     beforeWriting: async <Value>(work: Promise<Value>): Promise<Value> => {
       const { promise, reject } = Promise.withResolvers<never>();

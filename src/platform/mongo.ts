@@ -5,22 +5,22 @@ import { followServerClock } from './clock.ts';
 import { unavailable } from './errors.ts';
 import type { Logger } from './logger.ts';
 
-/** Every write that decides something: a majority has it in its journal before anybody is told. */
+/** For every write that decides something: it is acknowledged after a majority has it in the journal. */
 export const DURABLE = { w: 'majority', j: true } as const;
 
 export const DUPLICATE_KEY = 11000;
 
 const CONNECT_RETRY_MS = 200;
 /**
- * A connection that brings nothing for so long while an answer is due is given up: soon enough for an accept to look for
- * its turn once more. What may take longer says so (`timeLimit`) or goes by steps (`inBatches`).
+ * A connection that owes an answer and brings no data for this time is closed. This leaves an accept enough time to
+ * look for its turn again. Longer work uses `timeLimit` or `inBatches`.
  */
 const SILENT_AFTER_MS = 3_500;
 
 /**
- * One connection pool per process. Operations fail instead of waiting when no primary answers for 800 ms, so that a
- * caller hears 503 within a second; a server that stops answering is noticed by its heartbeat, a single connection that
- * does by its silence. At start the server gets `timeoutMs` to appear.
+ * Opens one connection pool per process. Operations fail when no primary answers within 800 ms, so that a caller gets
+ * 503 within a second. Heartbeats detect a silent server, and the socket timeout a silent connection. At start, the
+ * server has `timeoutMs` to appear.
  */
 export const openMongo = async (
   { url, timeoutMs = 10_000, maxPoolSize = 32 }: { url: string; timeoutMs?: number; maxPoolSize?: number },
@@ -37,7 +37,7 @@ export const openMongo = async (
       connectTimeoutMS: 2000,
       socketTimeoutMS: SILENT_AFTER_MS,
       heartbeatFrequencyMS: 2000,
-      // What is told to a caller, or licenses a send, must not be rolled back by a fail-over.
+      // A failover must not roll back what was answered to a caller or what allows a send.
       readConcernLevel: 'majority',
       writeConcern: DURABLE,
     });
@@ -48,7 +48,7 @@ export const openMongo = async (
       const onDisconnected = () => logger.warn('mongodb is unavailable');
       connection
         .on('disconnected', onDisconnected)
-        .once('disconnecting', () => connection.off('disconnected', onDisconnected)); // closed by us
+        .once('disconnecting', () => connection.off('disconnected', onDisconnected)); // we closed it
       connection.on('reconnected', () => logger.info('mongodb is available again'));
       return connection;
     } catch (cause) {
@@ -60,41 +60,43 @@ export const openMongo = async (
 };
 
 /**
- * For a reading that may take longer than a connection may be silent: the server ends it, and only where that says nothing
- * either is the connection given up. The second option is heeded, if not in the driver's types.
+ * Options for a read that may take longer than the socket timeout. The server ends the read; the connection is closed
+ * only if the server does not. The driver honours `socketTimeoutMS` here, although its types do not list it.
  */
 export const timeLimit = (ms: number): { maxTimeMS: number } => {
   const limits = { maxTimeMS: ms, socketTimeoutMS: Math.max(ms + 1_000, SILENT_AFTER_MS) };
   return limits;
 };
 
-/** What of a model its indexes are made by. */
+/** The part of a model that defines its indexes. */
 export type Indexed = Pick<Model<unknown>, 'collection'> & { schema: Pick<mongoose.Schema, 'indexes'> };
 
-/** Builds what is missing, for as long as it takes: over many documents that is longer than any other command may. */
+/**
+ * Builds missing indexes without a time limit, because a build over many documents takes longer than any other command.
+ */
 export const buildIndexes = async (models: Indexed[]): Promise<void> => {
   const build = ({ collection, schema }: Indexed) =>
     schema.indexes().map(([fields, options]) => {
-      const own = { ...options, socketTimeoutMS: 0 } as mongo.CreateIndexesOptions; // heeded, if not in its type
+      const own = { ...options, socketTimeoutMS: 0 } as mongo.CreateIndexesOptions; // the driver honours it, although its types do not list it
       return collection.createIndex(fields as mongo.IndexSpecification, own);
     });
   await Promise.all(models.flatMap(build));
 };
 
 /**
- * The driver's own collection behind a model: for the hot paths and for updates whose shape mongoose's casting would get
- * in the way of. Schema and indexes stay with the model.
+ * The driver's collection behind a model, for hot paths and for updates that mongoose would cast wrongly. Schema and
+ * indexes stay with the model.
  */
 export const collectionOf = <Stored extends { _id: string }>(model: Model<Stored>): mongo.Collection<Stored> =>
-  model.collection as unknown as mongo.Collection<Stored>; // mongoose wraps it, the methods are the driver's
+  model.collection as unknown as mongo.Collection<Stored>; // mongoose wraps the collection and keeps the driver's methods
 
-/** A batcher over MongoDB: while that is away, all items of a batch fail together. */
+/** A batcher over MongoDB. While MongoDB is unavailable, all items of a batch fail together. */
 export const createStoreBatcher = <Item, Result>(
   write: (items: Item[]) => Promise<(Result | ItemFailure)[]>,
   options: Omit<BatchOptions<Item>, 'isShared'> = {},
 ): ((item: Item) => Promise<Result>) => createBatcher(write, { ...options, isShared: isConnectionFailure });
 
-/** Reads single documents by `_id`, those asked for at once in one command; null = there is none. */
+/** Reads single documents by `_id`. Concurrent reads share one command. Null means that there is no such document. */
 export const createReader = <Row extends { _id: string }>(
   collection: mongo.Collection<Row>,
   projection: mongo.Document,
@@ -121,13 +123,13 @@ export type UpdateStatement = {
   arrayFilters?: Record<string, unknown>[];
 };
 
-/** A write went out, and whether it stands must be read back. */
+/** A write was sent and its outcome is not known. Read it back. */
 export class OutcomeUnknown extends Error {
   override name = 'OutcomeUnknown';
 }
 
 const failOnConcern = (reply: WriteReply & { writeConcernError?: { errmsg: string } }): WriteReply => {
-  // Applied here, not yet known to a majority.
+  // The write is applied here, but a majority has not confirmed it.
   if (reply.writeConcernError) throw new OutcomeUnknown(`write concern failed: ${reply.writeConcernError.errmsg}`);
   return reply;
 };
@@ -142,8 +144,8 @@ const writeMany = async (connection: Connection, command: Record<string, unknown
   );
 
 /**
- * Many updates as one command. Statements stand alone: one refused does not stop the others, and `writeErrors` names it
- * by index. Written as a raw command since that is measurably cheaper than `bulkWrite`.
+ * Sends many updates as one command. A refused statement does not stop the others; `writeErrors` names it by index. A
+ * raw command is measurably cheaper than `bulkWrite`.
  */
 export const updateMany = async (
   connection: Connection,
@@ -152,9 +154,9 @@ export const updateMany = async (
 ): Promise<WriteReply> => writeMany(connection, { update: collection, updates });
 
 /**
- * An update that sets these fields where those have these values, and changes nothing elsewhere. For a statement whose
- * filter is `_id` alone: MongoDB finds that one directly, and plans any other anew each time, which costs as much as the
- * update. Values are literal: none is taken for an expression.
+ * An update that sets `fields` if the document has the `expected` values, and otherwise changes nothing. It allows a
+ * filter on `_id` alone, which MongoDB finds directly; planning any other filter costs as much as the update. All
+ * values are literals, never expressions.
  */
 export const setWhere = (
   expected: Record<string, unknown>,
@@ -165,7 +167,9 @@ export const setWhere = (
   return [{ $replaceWith: { $cond: [{ $and: conditions }, changed, '$$ROOT'] } }];
 };
 
-/** Many inserts as one command; a document whose `_id` exists is reported in `writeErrors`, the others are stored. */
+/**
+ * Sends many inserts as one command. A document whose `_id` exists is reported in `writeErrors`; the others are stored.
+ */
 export const insertMany = async (
   connection: Connection,
   collection: string,
@@ -188,14 +192,14 @@ const NEVER_SENT = new Set([
 
 const CONNECTION_LOST = new Set(['MongoNetworkError', 'MongoNetworkTimeoutError', 'PoolClearedOnNetworkError']);
 
-/** The server itself says that it is not the primary. */
+/** The server reports that it is not the primary. */
 const NOT_PRIMARY = new Set([10058, 10107, 13435, 13436]);
-/** It steps down or stops, and broke off what was under way. */
+/** The server steps down or stops, and has interrupted the operation. */
 const INTERRUPTED = new Set([91, 189, 11600, 11602]);
 
 /**
- * One item's failure in a batch of statements that stand alone. A server that changes its office breaks off single
- * statements as well; those may have been written.
+ * The failure of one statement in a batch. A server that steps down interrupts single statements, which may already be
+ * written.
  */
 export const toItemFailure = ({ code }: Pick<WriteError, 'code'>): ItemFailure =>
   new ItemFailure(
@@ -206,18 +210,21 @@ export const toItemFailure = ({ code }: Pick<WriteError, 'code'>): ItemFailure =
 
 const codeOf = (cause: unknown): number => (cause instanceof mongoose.mongo.MongoServerError ? Number(cause.code) : 0);
 
-/** True where the server refused a command as a whole since it is not the primary. */
+/** True when the server refused a whole command because it is not the primary. */
 export const wasNotPrimary = (cause: unknown): boolean => NOT_PRIMARY.has(codeOf(cause));
 
 /**
- * True where the driver never put the command on a wire: surely nothing was written by a raw command. A retryable write of
- * the driver's may end so too after its first try was sent.
+ * True when the driver never sent the command, so a raw command wrote nothing. A retryable write of the driver may also
+ * end so after its first try was sent.
  */
 export const wasNeverSent = (cause: unknown): boolean =>
   cause instanceof Error &&
   (NEVER_SENT.has(cause.name) || (cause as { beforeHandshake?: boolean }).beforeHandshake === true);
 
-/** True where MongoDB is away or changes its primary, not for a wrong command; a write's outcome may be unknown. */
+/**
+ * True when MongoDB is unavailable or changes its primary. False for a wrong command. The outcome of a write may be
+ * unknown.
+ */
 export const isConnectionFailure = (cause: unknown): boolean =>
   wasNeverSent(cause) ||
   cause instanceof OutcomeUnknown ||
@@ -225,9 +232,7 @@ export const isConnectionFailure = (cause: unknown): boolean =>
   INTERRUPTED.has(codeOf(cause)) ||
   (cause instanceof Error && CONNECTION_LOST.has(cause.name));
 
-/**
- * For what runs before anything a caller asked for is written: here every lost connection is 503 (docs/contract.md, Errors).
- */
+/** For work before the first write of a request: every lost connection becomes 503 (docs/contract.md, Errors). */
 export const beforeWriting = async <Value>(work: Promise<Value>): Promise<Value> => {
   try {
     return await work;
@@ -236,7 +241,7 @@ export const beforeWriting = async <Value>(work: Promise<Value>): Promise<Value>
   }
 };
 
-/** True where a reading took longer than the `maxTimeMS` it was given. */
+/** True when a read exceeded its `maxTimeMS`. */
 export const exceededTimeLimit = (cause: unknown): boolean =>
   (cause as { codeName?: string } | null)?.codeName === 'MaxTimeMSExpired';
 

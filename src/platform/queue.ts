@@ -4,26 +4,29 @@ import { withDeadline } from './deadline.ts';
 import type { Logger } from './logger.ts';
 import type { Partitions } from './redis.ts';
 
-/** Finished jobs that stay to be looked at. */
+/** Finished jobs are kept for inspection. */
 const JOB_OPTIONS: JobsOptions = { attempts: 1, removeOnComplete: { count: 200 }, removeOnFail: { count: 2000 } };
 
-/** So long a queue that closes waits for jobs that are being added: Redis may be away, and sweeps put them back. */
+/**
+ * A closing queue waits this long for jobs that are being added. Redis may be unavailable, and a sweep adds lost jobs
+ * again.
+ */
 const ADDED_WITHIN_MS = 1_000;
 
-/** With more jobs than this in line nobody works them off, and Redis is not the place to keep what MongoDB knows. */
+/** Above this number of waiting jobs, work is left to the sweeps. MongoDB knows it, so Redis need not hold it too. */
 const JOBS_MAX = 20_000;
 const COUNT_EVERY_MS = 1_000;
 
 export type PartitionedQueue<Data> = {
   queues: Queue<Data>[];
-  /** The queue whose partition holds this conversation. */
+  /** The queue of the partition that holds this conversation. */
   of: (conversationKey: string) => Queue<Data>;
-  /** For a job that nobody waits for, since a sweep puts back what is lost. Never throws; `close` waits for it. */
+  /** For a job that no caller waits for, because a sweep adds lost jobs again. Never throws. `close` waits for it. */
   addInBackground: (job: Promise<unknown>) => void;
   close: () => Promise<void>;
 };
 
-/** One BullMQ queue a partition, all keys of it under the partition's hash tag. `attempts: 1` everywhere. */
+/** Opens one BullMQ queue per partition, with all its keys under the partition's hash tag. Jobs have one attempt. */
 export const openQueues = <Data>(
   name: string,
   { redis, partitions }: { redis: Redis; partitions: Partitions },
@@ -59,7 +62,7 @@ export const countJobs = async ({ queues }: { queues: Queue[] }): Promise<Record
   return total;
 };
 
-/** Whether a queue has as many jobs in line as it may, counted once a second; past it, work is left to the sweeps. */
+/** Whether more jobs wait than allowed, counted once a second. Above the limit, work is left to the sweeps. */
 export const createFullCheck = (queue: { queues: Queue[] }): (() => Promise<boolean>) => {
   let full = false;
   let countedAt = Number.NEGATIVE_INFINITY;
@@ -72,7 +75,7 @@ export const createFullCheck = (queue: { queues: Queue[] }): (() => Promise<bool
   };
 };
 
-/** When the job that has waited longest was added, over all partitions, in ms since the epoch; null = none waits. */
+/** When the longest waiting job was added, over all partitions, in ms since the epoch. Null when no job waits. */
 export const oldestWaitingAt = async (queues: Queue[]): Promise<number | null> => {
   const jobs = await Promise.all(queues.map((queue) => queue.getJobs(['waiting'], 0, 0, true)));
   const times = jobs.flat().flatMap((job) => (job ? [job.timestamp] : []));

@@ -5,16 +5,16 @@ const PING_EVERY_CHECKS = 5;
 
 type Options = {
   silentAfterMs: () => number;
-  /** Nothing else is ever asked on this connection: only so is a silent one noticed. */
+  /** Sends pings, for a connection without other commands. Without commands, silence would not be noticed. */
   pings: boolean;
 };
 
 /**
- * A server that takes what it is sent and says nothing is as good as away. Such a connection is cut; what follows (fail at
- * once or wait, connect again) is the same as for any that broke. ioredis does not notice by itself.
+ * Closes a connection whose server accepts commands and never answers. ioredis does not detect this. Afterwards, the
+ * connection behaves as after any break: it fails at once or waits, and reconnects.
  *
- * Counted in looks, not by the clock: a process that was itself stopped reads what has come before it judges. The
- * handshake is watched too, so that a server which stays silent is tried again and again.
+ * Silence is counted in checks instead of milliseconds, so that a process that was paused first reads what has arrived.
+ * The handshake is watched too, so that a silent server is tried again.
  */
 export const watchSilence = (redis: Redis, { silentAfterMs, pings }: Options): void => {
   let [checks, silentChecks, bytesSeen] = [0, 0, -1];

@@ -6,9 +6,9 @@ import type { Logger } from './logger.ts';
 import { watchSilence } from './redis-silence.ts';
 
 /**
- * How a connection behaves while Redis is away, or silent: both are the same here. `api`: commands fail, so that a caller
- * hears 503 in time. `worker`: commands wait for Redis to return (BullMQ's blocking reads need it so), but not those of a
- * process that stops. `subscriber`: pub/sub only.
+ * How a connection behaves while Redis is unavailable or silent. `api`: commands fail, so that a caller gets 503 in
+ * time. `worker`: commands wait for Redis, as BullMQ's blocking reads require, until the process stops. `subscriber`:
+ * pub/sub only.
  */
 export type RedisRole = 'api' | 'worker' | 'subscriber';
 
@@ -19,16 +19,16 @@ const OPTIONS = {
   subscriber: { maxRetriesPerRequest: null, autoResubscribe: true },
 } as const;
 
-/** How long a server may leave a command without an answer. Behind `api` somebody waits who is to hear within a second. */
+/** How long a server may leave a command unanswered. Callers of `api` must get an answer within a second. */
 const SILENT_AFTER_MS = { api: 800, worker: 3_000, subscriber: 1_600 } as const;
-/** A connection on which BullMQ waits for jobs: longer than it lets Redis block (10 s). */
+/** For the connection on which BullMQ waits for jobs. It must exceed BullMQ's longest block (10 s). */
 const BLOCKED_FOR_MS = 13_000;
 const QUIT_WITHIN_MS = 500;
 const GONE_CHECK_MS = 250;
 
 const retryStrategy = (attempt: number): number => Math.min(50 * 2 ** Math.min(attempt, 5), 1000);
 
-/** A copy is what BullMQ blocks on while it waits for jobs. */
+/** BullMQ waits for jobs on a duplicate of the connection, so duplicates are watched too. */
 class WatchedRedis extends Redis {
   override duplicate(override?: Partial<RedisOptions>): Redis {
     const copy = super.duplicate(override);
@@ -41,11 +41,11 @@ type Opening = {
   url: string;
   role: RedisRole;
   timeoutMs?: number;
-  /** From then on nothing waits for Redis to return, so that a process can stop without it. */
+  /** After this signal, commands fail instead of waiting, so that a process can stop without Redis. */
   draining?: AbortSignal;
 };
 
-/** Opens one connection; resolves once it is ready, or rejects after `timeoutMs` without it. */
+/** Opens one connection. Resolves once it is ready, or rejects after `timeoutMs`. */
 export const openRedis = async (
   { url, role, timeoutMs = 10_000, draining }: Opening,
   logger: Logger,
@@ -62,7 +62,7 @@ export const openRedis = async (
   draining?.addEventListener('abort', failFast, { once: true });
   let lastMessage = '';
   redis.on('error', (cause: Error) => {
-    // One line per kind of failure, not one per attempt to reconnect.
+    // Logs one line per kind of failure instead of one per reconnect.
     if (cause.message !== lastMessage) logger.warn({ err: cause, role }, 'redis connection failed');
     lastMessage = cause.message;
   });
@@ -71,7 +71,7 @@ export const openRedis = async (
     lastMessage = '';
   });
   const ready = new Promise<void>((resolve) => redis.once('ready', resolve));
-  redis.connect().catch(() => undefined); // the retry strategy goes on; `ready` or the time decides
+  redis.connect().catch(() => undefined); // the retry strategy continues; `ready` or the deadline decides
   try {
     await withDeadline(ready, timeoutMs, {
       late: () => new Error(`Redis did not answer within ${timeoutMs} ms`),
@@ -80,19 +80,19 @@ export const openRedis = async (
     redis.disconnect();
     throw cause;
   }
-  // BullMQ's workers wait for jobs on a copy of this connection. One that is asked to connect has a single try, after which
-  // its worker hears of no job for ever; one that connects by itself tries until it can.
+  // BullMQ's workers wait for jobs on a duplicate of this connection. With `lazyConnect`, the duplicate tries only once
+  // to connect, and after a failure its worker gets no more jobs. Without it, the duplicate retries.
   redis.options.lazyConnect = false;
   return redis;
 };
 
-/** `quit` where the server still listens, a hard cut where it does not. */
+/** Sends `quit` if the server answers, else cuts the connection. */
 export const closeRedis = async (redis: Redis): Promise<void> => {
   if (redis.status !== 'ready') return redis.disconnect();
   await withDeadline(redis.quit(), QUIT_WITHIN_MS).catch(() => redis.disconnect());
 };
 
-/** Resolves once Redis does not answer two pings in a row. For a connection that fails fast: there each ping has an end. */
+/** Resolves once Redis does not answer two pings in a row. Use a connection that fails fast, where every ping ends. */
 export const whenUnavailable = async (redis: Redis, { signal }: { signal: AbortSignal }): Promise<void> => {
   for (let missed = 0; missed < 2 && !signal.aborted; ) {
     await sleep(GONE_CHECK_MS, undefined, { signal, ref: false }).catch(() => undefined);
@@ -102,8 +102,8 @@ export const whenUnavailable = async (redis: Redis, { signal }: { signal: AbortS
 };
 
 /**
- * Redis keys of one partition share one hash tag, so that a partition can live on any node of a cluster and one Lua call
- * may touch several of its keys. A conversation's partition follows from its `_id` alone.
+ * All Redis keys of a partition share a hash tag, so that a partition fits on one node of a cluster and one Lua call
+ * may use several of its keys. A conversation's partition depends on its `_id` alone.
  */
 export type Partitions = {
   count: number;

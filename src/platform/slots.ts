@@ -1,14 +1,14 @@
-/** Of one holder, so many may wait in memory for a slot; what does not fit stays in MongoDB, for a sweep to find. */
+/** The most requests of one holder that wait in memory. The work of others stays in MongoDB until a sweep finds it. */
 const WAITING_MAX = 1_000;
-/** Of all holders together: beyond it, each may only hold its share. */
+/** The limit of waiting requests over all holders. Each holder gets a share of it. */
 const WAITING_TOTAL = 20_000;
 
-/** Slots in use: the holder's own, everybody's, and how many hold any. */
+/** Slots in use by this holder and by all, and the number of holders with a slot. */
 export type Occupancy = { own: number; inUse: number; holders: number };
 
 /**
- * What may be under way at once, for one holder (an endpoint, an assistant) and in all, as `hasRoom` decides. Holders take
- * turns, so one with a long line does not hold up the others.
+ * Bounds the work in flight, per holder (an endpoint or an assistant) and in total, as `hasFreeSlot` decides. Holders
+ * take turns, so that one with a long queue does not delay the others.
  */
 export const createSlots = (hasFreeSlot: (occupancy: Occupancy) => boolean) => {
   const active = new Map<string, number>();
@@ -31,7 +31,7 @@ export const createSlots = (hasFreeSlot: (occupancy: Occupancy) => boolean) => {
       if (!isFree(holder)) continue;
       const grant = queue.shift();
       waiting.delete(holder);
-      if (queue.length > 0) waiting.set(holder, queue); // to the end of the round
+      if (queue.length > 0) waiting.set(holder, queue); // moves the holder to the end of the round
       if (!grant) continue;
       occupy(holder);
       grant(true);
@@ -45,11 +45,11 @@ export const createSlots = (hasFreeSlot: (occupancy: Occupancy) => boolean) => {
       return inUse;
     },
 
-    /** True once there is room; false when too many wait already, or the slots were closed. */
+    /** True once a slot is acquired. False when too many requests wait already, or when the slots were closed. */
     acquire: (holder: string): Promise<boolean> => {
       if (closed) return Promise.resolve(false);
       const queue = waiting.get(holder) ?? [];
-      // Whoever comes later does not pass those who wait.
+      // A later request must not overtake those that wait.
       if (queue.length === 0 && isFree(holder)) {
         occupy(holder);
         return Promise.resolve(true);
@@ -64,15 +64,15 @@ export const createSlots = (hasFreeSlot: (occupancy: Occupancy) => boolean) => {
       const left = (active.get(holder) ?? 1) - 1;
       if (left === 0) active.delete(holder);
       else active.set(holder, left);
-      // One that leaves may make room for several, where shares depend on what is free.
+      // One released slot may allow several new ones, because shares depend on the number of holders.
       while (grantNext());
     },
 
-    /** Holders with so many in memory that more are of no use. */
+    /** Holders whose waiting queue is so long that more requests are of no use. */
     saturated: (): string[] =>
       [...waiting].filter(([, queue]) => queue.length >= waitingMax() / 2).map(([holder]) => holder),
 
-    /** Turns away all who wait, and all who come. */
+    /** Refuses all waiting and all later requests. */
     close: (): void => {
       closed = true;
       for (const queue of waiting.values()) for (const grant of queue) grant(false);

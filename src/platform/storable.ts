@@ -1,6 +1,6 @@
 type TreeNode = { value: unknown; key: string; parent: TreeNode | null };
 
-/** A lone surrogate can be neither stored nor sent on exactly; with NUL, what MongoDB matches by patterns cannot be asked. */
+/** A lone surrogate can be neither stored nor sent without loss. MongoDB refuses NUL in patterns. */
 export const isStorableText = (text: string): boolean => text.isWellFormed() && !text.includes('\0');
 
 const pathOf = (node: TreeNode): string => {
@@ -9,7 +9,10 @@ const pathOf = (node: TreeNode): string => {
   return keys.join('.');
 };
 
-/** The field, as a dotted path, of the first string that cannot be stored. A loop, since JSON may nest deeper than calls can. */
+/**
+ * The dotted path of the first string that cannot be stored. A loop, because JSON may nest deeper than the call stack
+ * allows.
+ */
 export const findUnstorable = (whole: unknown): string | null => {
   const pending: TreeNode[] = [{ value: whole, key: '', parent: null }];
   for (let node = pending.pop(); node; node = pending.pop()) {

@@ -2,9 +2,9 @@ import type { Logger } from './logger.ts';
 import { TIMING } from './timing.ts';
 
 /**
- * Every worker sweeps by a timer of its own: a scheduler in Redis would vanish with what it is there to mend.
- * Runs `sweep` again and again, never twice at once, each time after a jittered pause of at most `everyMs`, so that
- * several processes do not sweep in step. A failing sweep is logged and tried again.
+ * Runs `sweep` repeatedly, never twice at once. The pause is random, at most `everyMs`, so that several processes do
+ * not sweep in step. A failed sweep is logged and repeated. Every worker has its own timer, because a schedule in Redis
+ * would be lost together with the work that a sweep restores.
  */
 export const startSweeper = (
   name: string,

@@ -1,68 +1,68 @@
 /*
- * Every limit of time that another one depends on. Each is explained here once; `timingProblems` holds what must be true
- * between them, and `readConfig` refuses to start where it is not. Limits that stand alone stay where they are used.
+ * Time limits that depend on each other, each explained once. `timingProblems` holds the inequalities between them, and
+ * `readConfig` refuses to start when one is broken. Independent limits stay where they are used.
  */
 
-/** From the start of the DNS look-up to the end of a receiver's response. */
+/** From the start of the DNS lookup to the end of a receiver's response. */
 export const DELIVERY_DEADLINE_MS = 5_000;
 
 export const TIMING = {
   // A delivery, from reading its outbox to its outcome.
   deliveryDeadlineMs: DELIVERY_DEADLINE_MS,
-  /** After the status has come, the rest of the response's body may take so long. */
+  /** Time for the rest of the body once the status has arrived. */
   bodyGraceMs: 1_000,
-  /** An outbox and an endpoint read longer ago may have changed: no claim, no connecting. */
+  /** An older reading of an outbox or endpoint may be outdated, so it allows no claim and no connection. */
   readFreshMs: 2_000,
-  /** Counted from the reading. Later, nothing of the request may be written. */
+  /** Counted from the reading. After this time, no byte of the request may be written. */
   writeBeforeMs: 7_000,
-  /** A claim this old has lost its worker: a sweep ends it as `unknown`. */
+  /** A claim of this age has lost its worker. A sweep ends it as `unknown`. */
   claimLostMs: 10_000,
-  /** While MongoDB is away, an outcome is tried again for so long. */
+  /** How long the write of an outcome is repeated while MongoDB is unavailable. */
   recordForMs: 10_000,
-  /** What the contract promises: a lost claim has its outcome by then. */
+  /** The contract's promise: a lost claim has its outcome within this time. */
   claimEndedWithinMs: 12_000,
 
   // Sweeps, which every worker runs by its own timer.
   /** The longest pause between two sweeps. */
   sweepEveryMs: 1_500,
-  /** A sweep that has not ended for so long makes its process unready. */
+  /** A sweep that runs longer than this makes its process unready. */
   sweepStuckMs: 30_000,
-  /** An event without a delivery in flight for so long needs a new wake-up. */
+  /** An event without a delivery in flight for this long needs a new wake-up. */
   eventStaleMs: 2_000,
-  /** A session's first pending turn without a lease for so long needs a new job. */
+  /** A session's first pending turn without a lease for this long needs a new job. */
   turnStaleMs: 2_000,
-  /** After so long it gets one even where its old job may still wait in the queue. */
+  /** After this time the turn gets a new job even if the old one may still wait in the queue. */
   turnJobReplacedAfterMs: 20_000,
 
   // A turn, while a worker answers it.
   turnLeaseMs: 10_000,
   turnLeaseRenewMs: 3_000,
-  /** A try is counted for so long; a count that is lost begins anew. */
+  /** How long the count of a turn's tries is kept. A lost count starts at zero again. */
   triesKeptMs: 120_000,
-  /** BullMQ's lock on a job, which it renews at half its time. */
+  /** BullMQ's lock on a job. BullMQ renews it at half this time. */
   jobLockMs: 10_000,
-  /** How often BullMQ looks for jobs whose lock has run out. */
+  /** How often BullMQ looks for jobs whose lock has expired. */
   jobStalledEveryMs: 5_000,
 
   // A caller who waits, and one who comes back.
   replyTimeoutMs: 30_000,
-  /** A caller who waits for so long has perhaps missed the message: the API looks into the store. */
+  /** A caller who has waited this long may have missed the message, so the API reads the store. */
   checkStoreAfterMs: 2_000,
   checkStoreEveryMs: 500,
   providerTimeoutMs: 20_000,
   providerTimeoutMaxMs: 25_000,
-  /** While its process stops, a provider may go on for so long. */
+  /** How long a provider call may continue while its process stops. */
   providerStopAfterMs: 8_000,
-  /** A failed or undelivered turn is resumed by the same message for so long. */
+  /** How long the same message resumes a failed or undelivered turn. */
   resumableForMs: 600_000,
   /** The longest window in which an assistant may replay a delivered answer. */
   dedupeWindowMaxMs: 600_000,
-  /** A turn is known to be delivered for so long; without the record it counts as undelivered. */
+  /** How long a turn is known to be delivered. Without this record it counts as undelivered. */
   deliveredKeptMs: 660_000,
 
   // Settings of an assistant or an endpoint, read by every process.
   settingsCachedForMs: 900,
-  /** What the contract promises: a revoked key or a changed endpoint has taken effect by then. */
+  /** The contract's promise: a revoked key or a changed endpoint takes effect within this time. */
   settingsSeenWithinMs: 1_000,
 
   // Limits that the environment sets.
@@ -72,7 +72,7 @@ export const TIMING = {
 };
 export type Timing = typeof TIMING;
 
-/** The names of the environment for what it sets. */
+/** Limits by their names in the environment. */
 export type ConfiguredTiming = {
   REPLY_TIMEOUT_MS: number;
   SHUTDOWN_DEADLINE_MS: number;
@@ -212,7 +212,7 @@ const configuredRules = (t: Timing, env: ConfiguredTiming): Rule[] => [
   },
 ];
 
-/** One line for each inequality that does not hold between the limits, configured ones included. */
+/** One line for each broken inequality, with the configured limits included. */
 export const timingProblems = (env: ConfiguredTiming, timing: Timing = TIMING): string[] =>
   [...deliveryRules(timing), ...turnRules(timing), ...processRules(timing), ...configuredRules(timing, env)]
     .filter(({ less: [, small], than: [, large], orEqual }) => !(orEqual ? small <= large : small < large))

@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import { ApiError, type ErrorDetail, MAX_DETAILS } from './errors.ts';
 
-/** What is read of a schema's JSON form: what a value at a place may be. */
+/** The part of a JSON Schema that describes the allowed values. */
 type Shape = {
   type?: string;
   minimum?: number;
@@ -20,7 +20,7 @@ type Issue = Parameters<z.core.$ZodErrorMap>[0];
 
 const shapes = new WeakMap<z.ZodType, Shape>();
 
-/** Only looked at where something is wrong; a schema that has no JSON form says less. */
+/** Built only for the first error of a schema. A schema without a JSON form gives shorter messages. */
 const shapeOf = (schema: z.ZodType): Shape => {
   const known = shapes.get(schema);
   if (known) return known;
@@ -28,7 +28,7 @@ const shapeOf = (schema: z.ZodType): Shape => {
   try {
     shape = z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any', reused: 'inline' }) as Shape;
   } catch {
-    // An id used twice, or a cycle: the words below do without.
+    // An id is used twice, or there is a cycle. The messages then do without the shape.
   }
   shapes.set(schema, shape);
   return shape;
@@ -36,7 +36,7 @@ const shapeOf = (schema: z.ZodType): Shape => {
 
 const alternativesOf = (shape: Shape): Shape[] => [shape, ...(shape.anyOf ?? []), ...(shape.oneOf ?? [])];
 
-/** Every way in which a value at this place may be; more than one where kinds are told apart. */
+/** All shapes that a value at this path may have. A union has more than one. */
 const shapesAt = (shape: Shape, [first, ...rest]: readonly PropertyKey[] = []): Shape[] => {
   const alternatives = alternativesOf(shape);
   if (first === undefined)
@@ -111,7 +111,7 @@ const describeType = ({ expected, input }: Extract<Issue, { code: 'invalid_type'
   return TYPES[expected] ?? 'is not valid';
 };
 
-/** What is wrong, as the end of a sentence that begins with the field's name. Never quotes the input. */
+/** Describes a problem as the end of a sentence that begins with the field's name. Never quotes the input. */
 const describeIssue = (issue: Issue, shape: Shape): string => {
   switch (issue.code) {
     case 'invalid_type':
@@ -132,7 +132,7 @@ const describeIssue = (issue: Issue, shape: Shape): string => {
   }
 };
 
-/** A schema's own words stand; where it has none, these. The one place that turns zod's issues into English. */
+/** Validates a value and turns zod's issues into English. Messages set in a schema are kept. */
 export const check = <Schema extends z.ZodType>(schema: Schema, value: unknown) =>
   schema.safeParse(value, {
     reportInput: true,
@@ -152,7 +152,7 @@ export const detailOf = (issue: z.core.$ZodIssue): ErrorDetail => {
   return { field, code: code === 'custom' ? 'invalid' : code, message: issue.message };
 };
 
-/** The value in the schema's shape, or 422 naming the wrong fields, the first one as `field`. */
+/** The value in the schema's shape. Throws a 422 that names the wrong fields, the first one as `field`. */
 export const validate = <Schema extends z.ZodType>(schema: Schema, value: unknown): z.output<Schema> => {
   const parsed = check(schema, value);
   if (parsed.success) return parsed.data;

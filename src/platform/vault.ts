@@ -6,7 +6,7 @@ export interface VaultKey {
 }
 
 export interface Vault {
-  /** `context` says what the secret belongs to; a sealed text moved to another place does not open there. */
+  /** `context` names the owner of the secret. A sealed text opens only with the context it was sealed with. */
   seal: (plain: string, context: string) => string;
   open: (sealed: string, context: string) => string;
 }
@@ -20,7 +20,7 @@ const KEY_ID = /^[\w-]{1,32}$/;
 const IV_BYTES = 12;
 const TAG_BYTES = 16;
 
-/** Keeps secrets encrypted at rest (AES-256-GCM). The first key seals; every key opens, so that a key can be rotated. */
+/** Encrypts secrets at rest (AES-256-GCM). The first key seals. Every key opens, so that keys can be rotated. */
 export const createVault = ({ keys }: { keys: readonly VaultKey[] }): Vault => {
   const [current] = keys;
   if (!current) throw new VaultError('a vault needs at least one key');

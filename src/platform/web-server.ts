@@ -7,10 +7,10 @@ import { answerMalformed } from './malformed-requests.ts';
 
 const KEEP_ALIVE_MS = 75_000;
 const IDLE_SWEEP_MS = 100;
-/** Nothing here depends on the host, and Node would refuse its absence with an empty body. */
+/** No code depends on the Host header, and Node would refuse a request without it with an empty body. */
 const OPTIONS = { requireHostHeader: false };
 
-/** Plain HTTP, or TLS 1.3 and nothing older where a certificate is configured (docs/contract.md, TLS). */
+/** Plain HTTP, or TLS 1.3 only if a certificate is configured (docs/contract.md, TLS). */
 export const createWebServer = (
   { TLS_CERT_FILE, TLS_KEY_FILE }: Pick<Config, 'TLS_CERT_FILE' | 'TLS_KEY_FILE'>,
   listener: RequestListener,
@@ -22,7 +22,7 @@ export const createWebServer = (
           listener,
         )
       : createServer(OPTIONS, listener);
-  // Above the idle time of common balancers, so that none sends a request into a connection being closed.
+  // Longer than the idle time of common load balancers, so that none sends a request on a connection that is closing.
   server.keepAliveTimeout = KEEP_ALIVE_MS;
   answerMalformed(server);
   return server;
@@ -37,7 +37,7 @@ export const listen = (server: Server, { host, port }: { host: string; port: num
     });
   });
 
-/** Lets requests under way end; idle connections are closed at once, and the rest when `deadlineMs` is over. */
+/** Lets requests in flight end. Idle connections are closed at once, all others after `deadlineMs`. */
 export const closeWebServer = (server: Server, deadlineMs: number): Promise<void> =>
   new Promise((resolve) => {
     const sweep = setInterval(() => server.closeIdleConnections(), IDLE_SWEEP_MS);

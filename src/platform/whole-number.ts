@@ -1,12 +1,15 @@
 import * as z from 'zod';
 
-/** Digits alone: `Number` would also take `1e3`, `0x10` and blanks. Null: not a whole number within the bounds. */
+/**
+ * Accepts digits only, while `Number` would also accept `1e3`, `0x10` and blanks. Null when the text is not a whole
+ * number within the bounds.
+ */
 export const parseWholeNumber = (text: string, min: number, max: number): number | null => {
   const number = /^\d{1,16}$/.test(text) ? Number(text) : Number.NaN;
   return number >= min && number <= max ? number : null;
 };
 
-/** A whole number of a query string, and a number in the OpenAPI document. */
+/** A whole number in a query string, documented as a number in OpenAPI. */
 export const wholeNumber = (min: number, max: number) =>
   z
     .string()

@@ -180,7 +180,7 @@ test('every documented status of every operation occurs', async () => {
       { url: `http://127.0.0.1:${drained.port}${path}`, options: { method, bearer, ...good } },
     ].map(({ url, options }) => drive(url, options));
 
-  // The ways in: a turn, a stranger, draining; then too large, not valid, too late, too often.
+  // Turn requests: a turn, a stranger, draining, then bodies that are too large or not valid, a late reply and a limit.
   const channel = `/api/v1/channels/webhook/${assistantId}`;
   for (const [path, bearer] of [
     ['/api/v1/chat', apiKey],
@@ -207,7 +207,7 @@ test('every documented status of every operation occurs', async () => {
   });
   await waiting;
 
-  // The conversation endpoints: as above, then nobody's, not valid, and a record that is broken.
+  // Conversation requests: as above, then not found, not valid, and a broken record.
   const { conversationId, turnId } = await drive<{ conversationId: string; turnId: string }>(
     `${stack.url}/api/v1/chat`,
     {

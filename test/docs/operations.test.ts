@@ -15,7 +15,7 @@ const logger = createLogger({ name: 'test', level: 'silent' });
 const lifecycle = createLifecycle(logger, { deadlineMs: 5_000 });
 afterAll(() => lifecycle.close());
 
-/** What Express keeps of what was mounted, as far as it is read here. */
+/** The part of Express's router that this test reads. */
 type Layer = {
   route?: { path: string; methods: Record<string, boolean> };
   handle: { stack?: Layer[] };
@@ -24,7 +24,7 @@ type Layer = {
 };
 type App = { router: { stack: Layer[] } };
 
-/** Pages of the dashboard, not operations of an API. */
+/** These are pages of the dashboard, not operations of an API. */
 const NOT_OPERATIONS = ['get /'];
 const routesOf = (layers: Layer[], prefix = ''): string[] =>
   layers.flatMap((layer) => {

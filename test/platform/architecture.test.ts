@@ -3,7 +3,7 @@ import { dirname, join } from 'node:path';
 import { parseAst } from 'vite';
 import { expect, test } from 'vitest';
 
-/** A folder imports only from those on lines above its own. Folders on one line do not import each other. */
+/** A folder imports only from folders on the lines above it. Folders on one line do not import each other. */
 const ORDER = [
   ['src/platform'],
   ['src/language'],
@@ -17,7 +17,7 @@ const ORDER = [
   ['src/openapi'],
 ];
 const LAST_FOR_WORKERS = 'src/turns';
-/** Beside those folders, what every process is composed of. Files directly in `src` stand above all folders. */
+/** These folders compose the processes. Files directly in `src` stand above all folders. */
 const FOR_WORKERS = ['src/service.ts', 'src/service-metrics.ts', 'src/worker-process.ts', 'src/maintenance.ts'];
 
 const CONVERSATIONS_MAX_LINES = 2_000;
@@ -26,7 +26,7 @@ type Import = { from: string; to: string };
 
 const isNode = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null;
 
-/** Type imports, re-exports and `import()` included. */
+/** Includes type imports, re-exports and `import()`. */
 const importsOf = (file: string): Import[] => {
   const found: Import[] = [];
   const note = (source: unknown): void => {
@@ -62,7 +62,7 @@ const breaksOrder = ({ from, to }: Import): boolean => {
     : levelOf(to) > levelOf(from);
 };
 
-/** The first way back to a file that is being followed. Null: there is none. */
+/** The first import that leads back to a file on the current path. Null when there is none. */
 const findCycle = (): string[] | null => {
   const targets = new Map(files.map((file) => [file, new Set<string>()]));
   for (const { from, to } of imports) targets.get(from)?.add(to);

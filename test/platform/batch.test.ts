@@ -17,7 +17,7 @@ test('an item that makes its batch throw fails alone', async () => {
   const statuses = await settle(numbers(100), batcher);
 
   expect(statuses.flatMap((status, index) => (status === 'rejected' ? [index] : []))).toEqual([13, 77]);
-  // Halved, not tried one by one.
+  // The batch is halved, not tried item by item.
   expect(batches.length).toBeLessThan(30);
 });
 

@@ -8,7 +8,7 @@ import { eventually } from '../support/eventually.ts';
 const ROOT = join(import.meta.dirname, '../..');
 const TICKS_A_SECOND = 100;
 const TRIES = 3;
-/** Processor time of one restart: half of it on a machine that does nothing else, where a restart takes less than a second. */
+/** CPU time of one restart. An idle machine needs half of it, and less than a second of real time. */
 const LONGEST_S = 2;
 
 const dir = mkdtempSync(join(tmpdir(), 'parley-dev-'));
@@ -55,7 +55,7 @@ const leftRunning = (): string[] =>
     try {
       return /^\d+$/.test(pid) && readFileSync(`/proc/${pid}/environ`, 'utf8').includes(dir);
     } catch {
-      return false; // gone while we looked, or somebody else's
+      return false; // the process has ended, or belongs to another user
     }
   });
 

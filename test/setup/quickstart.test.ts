@@ -15,7 +15,7 @@ afterAll(() => rmSync(dir, { recursive: true, force: true }));
 const quickstart = (args: string[] = [], settings: Record<string, string> = {}) => {
   const child = spawn(process.execPath, ['scripts/quickstart.ts', ...args], {
     cwd: ROOT,
-    // Services of its own, whatever this run was given; a folder of its own, beside a developer's running quickstart.
+    // Separate services and a separate folder, beside a developer's running quickstart.
     env: { ...process.env, REDIS_URL: '', MONGODB_URL: '', PORT: '0', LOCAL_DIR: dir, ...settings },
   });
   onTestFinished(() => void child.kill('SIGKILL')); // its guards then end what it started
@@ -42,14 +42,14 @@ type State = {
 const stateFile = join(dir, 'quickstart.json');
 const readState = () => JSON.parse(readFileSync(stateFile, 'utf8')) as State;
 
-/** Whatever was started with this folder in its environment, guards included (looked for on Linux only). */
+/** All processes with this folder in their environment, with the guards. Works on Linux only. */
 const leftRunning = (): string[] =>
   (process.platform === 'linux' ? readdirSync('/proc') : []).flatMap((pid) => {
     try {
       if (!/^\d+$/.test(pid) || !readFileSync(`/proc/${pid}/environ`, 'utf8').includes(dir)) return [];
       return [`${pid} ${readFileSync(`/proc/${pid}/cmdline`, 'utf8').replaceAll('\0', ' ')}`];
     } catch {
-      return []; // gone while we looked, or somebody else's
+      return []; // the process has ended, or belongs to another user
     }
   });
 const expectNothingLeft = () => eventually(() => expect(leftRunning()).toEqual([]), 3000);

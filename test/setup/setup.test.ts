@@ -10,7 +10,7 @@ const ROOT = join(import.meta.dirname, '../..');
 
 type Run = { status: number | null; stdout: string; stderr: string };
 
-/** A clone that holds the launcher only, with programs of the test's own first on PATH. */
+/** A clone with the launcher only. The test's own programs come first on PATH. */
 const aClone = async (programs: Record<string, string> = {}) => {
   const root = await mkdtemp(join(tmpdir(), 'parley-clone-'));
   onTestFinished(() => rm(root, { recursive: true, force: true }));
@@ -255,7 +255,7 @@ describe('the command itself', () => {
     ]);
     child.stdout.once('data', () => child.kill('SIGTERM'));
 
-    const { status } = await ended; // not before it has let go of standard output
+    const { status } = await ended; // not before the child has closed its standard output
 
     expect(status).toBe(143);
   });
@@ -263,7 +263,8 @@ describe('the command itself', () => {
   test.each(['SIGINT', 'SIGTERM'] as const)(
     'a %s reaches it once, and its own children end with it',
     async (signal) => {
-      // Ready once the second sleep is one: a shell that is still becoming it would take the signal for its own, and lose it.
+      // Ready once the second sleep is running. Until its exec, a forked shell would take the signal for its own and
+      // lose it.
       const asleep = `until grep -qs sleep /proc/$last/comm || [ ! -d /proc/1 ]; do :; done`;
       const checker = `trap 'echo heard; kill $last; exit 3' INT TERM; sleep 60 & sleep 60 & last=$!; (${asleep}; echo ready) & wait`;
       const { child, run, ended } = launch(await aClone({ npm: FAKE_NPM, checker }), ['typecheck']);
@@ -271,7 +272,7 @@ describe('the command itself', () => {
 
       child.kill(signal);
       child.kill(signal);
-      const { status, stdout } = await ended; // not before the children have let go of standard output: 60 s if they live on
+      const { status, stdout } = await ended; // not before the children have closed standard output, which takes 60 s if they survive
 
       expect(status).toBe(3);
       expect(stdout.match(/heard/g)).toHaveLength(1);

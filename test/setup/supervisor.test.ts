@@ -31,7 +31,7 @@ const aSupervisor = (overrides: Partial<SupervisorOptions> = {}) => {
 const aChild = (script: string, name = 'worker-1') => ({ name, kind: 'worker', args: ['--eval', script] });
 const FOREVER = 'setInterval(() => {}, 1000)';
 
-/** One that has ended but was not collected by the system's first process (slow in some containers) counts as ended. */
+/** A process that has ended but was not yet reaped (slow in some containers) counts as ended. */
 const isAlive = (pid: number | undefined): boolean => {
   try {
     if (pid === undefined || !process.kill(pid, 0)) return false;
@@ -152,7 +152,7 @@ describe('what the quickstart keeps', () => {
     writeFileSync(file, String(other.pid));
     expect(acquireLock(file, 'quickstart.ts')).toEqual({ mine: false, pid: other.pid });
 
-    writeFileSync(file, String(process.ppid)); // a living process, but not a quickstart: the number was given again
+    writeFileSync(file, String(process.ppid)); // a living process that is not a quickstart: the process id was reused
     const claim = acquireLock(file, 'quickstart.ts');
 
     expect(claim.acquired).toBe(true);

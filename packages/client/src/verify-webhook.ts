@@ -1,9 +1,9 @@
 import { createHmac, timingSafeEqual } from 'node:crypto';
 
 export interface VerifyOptions {
-  /** How far the sender's clock and ours may differ, both ways. */
+  /** Allowed difference between the sender's clock and this one, in seconds, in both directions. */
   toleranceSeconds?: number;
-  /** Unix time in seconds; the clock's when left out. */
+  /** Unix time in seconds. Defaults to the system clock. */
   now?: number;
 }
 export type WebhookRefusal = 'missing_t' | 'missing_v1' | 'stale' | 'mismatch';
@@ -12,8 +12,8 @@ export type WebhookVerdict = { ok: true; timestamp: number } | { ok: false; reas
 const TIMESTAMP = /^\d{1,12}$/;
 
 /**
- * Checks the `X-Factory-Signature` of a request. Give it the body's bytes as they arrived, before any parsing: JSON
- * written out anew is other bytes. During a rotation give both secrets, as the sender signs with both.
+ * Checks the `X-Factory-Signature` of a request. Pass the bytes of the body as they arrived, before any parsing,
+ * because re-serialised JSON may have other bytes. Pass both secrets during a rotation: the sender signs with both.
  */
 export const verifyWebhook = (
   rawBody: Uint8Array | string,
@@ -22,7 +22,7 @@ export const verifyWebhook = (
   { toleranceSeconds = 300, now = Date.now() / 1000 }: VerifyOptions = {},
 ): WebhookVerdict => {
   const keys = typeof secrets === 'string' ? [secrets] : secrets;
-  // Anyone can sign with an empty key, and a setting that is missing easily becomes one.
+  // Anyone can sign with an empty key, and a missing setting often becomes an empty key.
   if (keys.length === 0 || keys.includes('')) throw new TypeError('verifyWebhook needs the secret of the endpoint');
 
   const parts = [header ?? []]
@@ -40,7 +40,7 @@ export const verifyWebhook = (
   let matched = false;
   for (const key of keys) {
     const expected = Buffer.from(createHmac('sha256', key).update(`${t}.`).update(rawBody).digest('hex'));
-    // Every pair is compared, so that the time taken does not tell which one held.
+    // All pairs are compared, so that the time does not reveal which pair matched.
     for (const hex of given) {
       const candidate = Buffer.from(hex);
       if (candidate.length === expected.length && timingSafeEqual(candidate, expected)) matched = true;

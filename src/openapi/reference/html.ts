@@ -1,4 +1,4 @@
-/** Text that is HTML already; everything else is escaped where it is put in. */
+/** Text that is already HTML. Any other value is escaped when it is inserted. */
 export class Html {
   readonly text: string;
 
@@ -21,7 +21,7 @@ const textOf = (part: Part): string => {
 export const html = (strings: TemplateStringsArray, ...parts: Part[]): Html =>
   new Html(strings.map((text, index) => text + textOf(parts[index])).join(''));
 
-/** What the document's texts use of Markdown: `code`. */
+/** Renders the only Markdown that the document's texts use: `code`. */
 export const inline = (text: string): Html =>
   new Html(
     text
@@ -30,7 +30,7 @@ export const inline = (text: string): Html =>
       .join(''),
   );
 
-/** Paragraphs, with blank lines between them. */
+/** Paragraphs are separated by blank lines. */
 export const prose = (text: string | undefined): Html =>
   html`${(text ?? '')
     .split(/\n{2,}/)

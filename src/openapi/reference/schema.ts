@@ -1,6 +1,6 @@
 import { html, type Html, inline } from './html.ts';
 
-/** What this page reads of a JSON Schema. */
+/** The part of a JSON Schema that this page reads. */
 export type Schema = {
   $ref?: string;
   type?: string | string[];
@@ -87,7 +87,7 @@ const limitsOf = (given: Schema, schemas: Schemas): string[] => {
   ];
 };
 
-/** The objects inside a schema whose fields are to be told. */
+/** The objects inside a schema whose fields are listed. */
 const objectsIn = (given: Schema, schemas: Schemas): Schema[] => {
   const schema = resolved(given, schemas);
   if (schema.properties) return [schema];
@@ -114,7 +114,7 @@ ${depth < DEEPEST && inside(given, schemas, depth + 1)}</li>`;
 export const fields = (all: Field[], schemas: Schemas, depth = 0): Html =>
   html`<ul class="fields">${all.map((one) => field(one, schemas, depth))}</ul>`;
 
-/** The fields of the objects in a schema; of several kinds one list each. */
+/** The fields of the objects in a schema, with one list per variant. */
 export const inside = (schema: Schema, schemas: Schemas, depth = 0): Html =>
   html`${objectsIn(schema, schemas).map(({ properties = {}, required = [] }) =>
     fields(
@@ -124,7 +124,7 @@ export const inside = (schema: Schema, schemas: Schemas, depth = 0): Html =>
     ),
   )}`;
 
-/** What a body is, where it is not one object: `list of …`, `string`, or one of several. */
+/** Describes a body that is not a single object: `list of …`, `string`, or one of several. */
 export const kindOf = (schema: Schema, schemas: Schemas): Html | null => {
   if (resolved(schema, schemas).properties) return null;
   const several = waysOf(schema).length > 0 && objectsIn(schema, schemas).length > 1;
