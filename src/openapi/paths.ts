@@ -78,11 +78,12 @@ const AUDIENCE: Record<Operation['audience'], string> = {
   owners: 'For owners.',
 };
 
-const operatorErrors = ({ audience, body, query, errors = [], method }: Operation): ErrorCode[] => {
+const operatorErrors = ({ audience, resource, body, query, errors = [], method }: Operation): ErrorCode[] => {
   const codes: ErrorCode[] = ['internal_error', 'unavailable', ...errors];
   // Wrong operator tokens are limited per client address. A token with too small a scope is refused.
   if (audience !== 'anyone') codes.push('not_signed_in', 'rate_limited', 'forbidden');
   if (method !== 'get') codes.push('forbidden');
+  if (resource && resource !== 'filtered') codes.push('not_found');
   if (body) codes.push('payload_too_large', 'invalid_json');
   if (body || query) codes.push('validation_failed');
   return [...new Set(codes)];
