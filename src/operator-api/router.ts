@@ -81,12 +81,12 @@ export const createOperatorRouter = (all: Handled[], dependencies: Dependencies)
     res.setHeader('Cache-Control', 'no-store');
     next();
   });
-  router.use(dependencies.access.fromOwnPages);
+  router.use(dependencies.access.fromOwnPagesOrWithToken);
   const served = all.map((one): Served => {
     const { operation } = one;
     const checks =
       operation.audience === 'anyone'
-        ? []
+        ? [dependencies.access.fromOwnPages]
         : [dependencies.access.signedInOrTokenFor(operation), dependencies.resourceAccess(operation)];
     return { operation, handlers: [...checks, ...bodyReader(operation), run(one, dependencies)] };
   });

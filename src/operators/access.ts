@@ -59,15 +59,18 @@ export const createOperatorAccess = (dependencies: {
     return given !== null && (given === known || new URL(given).host === req.host);
   };
 
-  /**
-   * A change that another site's page asks for is refused before anything is read, also a sign-in. A browser adds a cookie
-   * by itself, but never a token: what comes with one was sent by a program.
-   */
+  /** A change that another site's page asks for is refused before anything is read, also a sign-in. */
   const fromOwnPages: RequestHandler = (req, _res, next) => {
-    const withToken = readToken(req.headers.authorization) !== null;
-    if (READS.has(req.method) || withToken || isOwnPage(req)) return next();
+    if (READS.has(req.method) || isOwnPage(req)) return next();
     throw new ApiError('forbidden', { message: 'The request came from a page of another site.' });
   };
+
+  /**
+   * The same for operations that take a token: a browser adds a cookie by itself, but never a token, so what comes with one
+   * was sent by a program.
+   */
+  const fromOwnPagesOrWithToken: RequestHandler = (req, res, next) =>
+    readToken(req.headers.authorization) === null ? fromOwnPages(req, res, next) : next();
 
   const findSignedIn = async (req: Request): Promise<Caller | null> => {
     const session = readSession(req);
@@ -112,7 +115,7 @@ export const createOperatorAccess = (dependencies: {
       next();
     };
 
-  return { fromOwnPages, findSignedIn, signedInFor, signedInOrTokenFor };
+  return { fromOwnPages, fromOwnPagesOrWithToken, findSignedIn, signedInFor, signedInOrTokenFor };
 };
 
 export type OperatorAccess = ReturnType<typeof createOperatorAccess>;

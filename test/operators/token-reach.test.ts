@@ -1,0 +1,176 @@
+import { beforeAll, expect, test } from 'vitest';
+import type { Operation, Resource } from '../../src/operator-api/operation.ts';
+import { OPERATIONS } from '../../src/operator-api/operations.ts';
+import { anAssistant, aTurn, type ChatBody, request } from '../support/builders.ts';
+import { anOperator } from '../support/operator-client.ts';
+import { addressOf } from '../support/operations.ts';
+import { problemOf } from '../support/problem.ts';
+import { useStack } from '../support/stack.ts';
+
+const stack = useStack({ deliveryWorkers: 0 });
+
+/** One assistant with something of every kind, and the ids by which each is called. */
+const anInhabited = async () => {
+  const assistant = await anAssistant(stack);
+  const { assistantId, keyId } = assistant;
+  const { endpoint } = await stack.service.endpoints.addEndpoint(assistantId, { url: 'http://127.0.0.1:9/h' });
+  const deliveryId = await stack.service.deliveries.queueTest(endpoint);
+  const { conversationId } = (await assistant.chat(aTurn())).body;
+  const turnId = String((await assistant.history(conversationId)).body.messages[0]?.turnId);
+  const [entry] = await stack.service.assistants.listKnowledge(assistantId);
+  const ids: Record<Resource, string> = {
+    assistant: assistantId,
+    conversation: conversationId,
+    'conversation or own playground': conversationId,
+    turn: turnId,
+    key: keyId,
+    endpoint: endpoint.endpointId,
+    delivery: deliveryId,
+  };
+  return { ...assistant, ids, entryId: entry?.entryId ?? '' };
+};
+type Inhabited = Awaited<ReturnType<typeof anInhabited>>;
+
+let owner: Awaited<ReturnType<typeof anOperator>>;
+let mine: Inhabited;
+let theirs: Inhabited;
+beforeAll(async () => {
+  [owner, mine, theirs] = [await anOperator(stack), await anInhabited(), await anInhabited()];
+});
+
+const aCaller = async (scope: 'read' | 'manage', assistantIds: string[] | null) => {
+  const { body } = await owner.post<{ secret: string }>('/tokens', { name: 'a program', scope, assistantIds });
+  return <Body = ChatBody>(method: string, path: string, sent?: unknown) =>
+    request<Body>(`${stack.url}/operator/v1${path}`, {
+      method,
+      bearer: body.secret,
+      ...(sent !== undefined && { body: sent }),
+    });
+};
+
+const forTokens = OPERATIONS.filter(({ audience }) => audience !== 'anyone');
+const nameOf = ({ method, path }: Operation): string => `${method.toUpperCase()} ${path}`;
+const pathIn = (one: Operation, { ids, entryId }: Inhabited): string =>
+  addressOf(one, {
+    id: one.resource && one.resource !== 'filtered' ? ids[one.resource] : owner.operatorId,
+    entryId,
+    tag: 'vip',
+  });
+
+/** All that belongs to an assistant, as its owner sees it. */
+const stateOf = async ({ ids, assistantId }: Inhabited) => {
+  const paths = [
+    `/conversations/${ids.conversation}`,
+    `/assistants/${assistantId}`,
+    `/endpoints/${ids.endpoint}`,
+  ].concat(
+    ['keys', 'knowledge', 'endpoints', 'deliveries', 'channel', 'conversations'].map(
+      (page) => `/assistants/${assistantId}/${page}`,
+    ),
+  );
+  return Promise.all(paths.map(async (path) => (await owner.get(path)).body));
+};
+
+/** `204` for what was done. */
+const toldOf = (answer: Awaited<ReturnType<typeof request>>): string =>
+  answer.status < 300 ? String(answer.status) : problemOf(answer);
+
+const withBody = (one: Operation): unknown => (one.body === undefined ? undefined : {});
+
+test('limited to some, it reaches nothing of another assistant by any operation', async () => {
+  const before = await stateOf(theirs);
+  const call = await aCaller('manage', [mine.assistantId]);
+
+  const told: Record<string, string> = {};
+  for (const one of forTokens) {
+    if (one.resource === 'filtered') continue;
+    told[nameOf(one)] = toldOf(await call(one.method.toUpperCase(), pathIn(one, theirs), withBody(one)));
+  }
+
+  const expected = (one: Operation) => (one.peopleOnly || one.resource === null ? '403 forbidden' : '404 not_found');
+  expect(told).toEqual(
+    Object.fromEntries(
+      forTokens.filter(({ resource }) => resource !== 'filtered').map((one) => [nameOf(one), expected(one)]),
+    ),
+  );
+  expect(await stateOf(theirs)).toEqual(before);
+});
+
+test('another assistant’s ids inside a call about its own find and change nothing', async () => {
+  const before = await stateOf(theirs);
+  const call = await aCaller('manage', [mine.assistantId]);
+  const own = `/assistants/${mine.assistantId}`;
+  const { conversation, endpoint } = theirs.ids;
+  const entry = { question: 'Stolen?', answer: 'Stolen.' };
+
+  const lists = await Promise.all([
+    call<{ assistants: { assistantId: string }[] }>('GET', '/assistants').then(({ body }) =>
+      body.assistants.filter(({ assistantId }) => assistantId !== mine.assistantId),
+    ),
+    ...[`search=${conversation}`, 'sessionId=nobody'].map(async (query) => {
+      const { body } = await call<{ conversations: unknown[] }>('GET', `${own}/conversations?${query}`);
+      return body.conversations;
+    }),
+    ...[`endpointId=${endpoint}`, `conversationId=${conversation}`].map(async (query) => {
+      const { body } = await call<{ deliveries: unknown[] }>('GET', `${own}/deliveries?${query}`);
+      return body.deliveries;
+    }),
+  ]);
+  const replaced = await call('PUT', `${own}/knowledge/${theirs.entryId}`, entry);
+  await call('DELETE', `${own}/knowledge/${theirs.entryId}`);
+
+  expect(lists).toEqual([[], [], [], [], []]);
+  expect(problemOf(replaced)).toBe('404 not_found');
+  expect(await stateOf(theirs)).toEqual(before);
+});
+
+test.each([
+  ['every assistant', () => null],
+  ['some', () => [theirs.assistantId]],
+])('with read over %s, every change is refused and nothing changes', async (_name, assistantIds) => {
+  const before = await stateOf(theirs);
+  const call = await aCaller('read', assistantIds());
+  const changes = forTokens.filter(({ method }) => method !== 'get');
+
+  const told: Record<string, string> = {};
+  for (const one of changes)
+    told[nameOf(one)] = toldOf(await call(one.method.toUpperCase(), pathIn(one, theirs), withBody(one)));
+
+  expect(told).toEqual(Object.fromEntries(changes.map((one) => [nameOf(one), '403 forbidden'])));
+  expect(await stateOf(theirs)).toEqual(before);
+});
+
+test('a token beside a cookie counts alone: neither makes up for what the other lacks', async () => {
+  const { body } = await owner.post<{ secret: string }>('/tokens', { name: 'r', scope: 'read' });
+  const beside = (bearer: string) => ({ Authorization: `Bearer ${bearer}` });
+  const path = `/assistants/${mine.assistantId}`;
+
+  const reading = await owner.call('PATCH', path, { name: 'Changed' }, beside(body.secret));
+  const wrong = await owner.call('GET', path, undefined, beside(`op_${'x'.repeat(43)}`));
+  const other = await owner.call('GET', path, undefined, beside('of-a-proxy'));
+
+  expect([problemOf(reading), problemOf(wrong), other.status]).toEqual(['403 forbidden', '401 not_signed_in', 200]);
+});
+
+test('a Bearer value opens no way around the check of where a sign-in comes from', async () => {
+  const elsewhere = {
+    Origin: 'https://elsewhere.example',
+    'Sec-Fetch-Site': 'cross-site',
+    Authorization: 'Bearer op_x',
+  };
+  const bodies = {
+    '/session': { email: owner.email, password: 'correct horse battery' },
+    '/links/read': { token: 'x' },
+    '/links/use': { token: 'x', password: 'correct horse battery' },
+  };
+
+  const told = await Promise.all(
+    Object.entries(bodies).map(([path, sent]) =>
+      request(`${stack.url}/operator/v1${path}`, { body: sent, headers: elsewhere }).then(problemOf),
+    ),
+  );
+  const board = await fetch(`${stack.url}/operator/queues`, { method: 'POST', headers: elsewhere });
+
+  expect(told).toEqual(['403 forbidden', '403 forbidden', '403 forbidden']);
+  expect(board.status).toBe(403);
+});
