@@ -48,7 +48,7 @@ const measure = async (service: Service, hanging: number): Promise<number[]> => 
   const feed = createFeed(service);
   const arrivedAt = new Map<string, number>();
   const arrived = (content: string) => void arrivedAt.set(content, performance.now());
-  const places = await Promise.all(
+  const healthy = await Promise.all(
     Array.from({ length: ENDPOINTS }, (_, index) => openPlace(service, index >= ENDPOINTS - hanging, arrived)),
   );
   const committed: { content: string; committedAt: number }[] = [];
@@ -57,24 +57,24 @@ const measure = async (service: Service, hanging: number): Promise<number[]> => 
     if (counts && event) committed.push(event);
   };
   const startedAt = performance.now();
-  const said: Promise<void>[] = [];
+  const announced: Promise<void>[] = [];
   let count = 0;
   while (performance.now() - startedAt < (WARM_UP_SECONDS + SECONDS) * 1000) {
     const due = ((performance.now() - startedAt) / 1000) * EVENTS_A_SECOND;
     for (; count < due; count += 1) {
-      const place = places[count % ENDPOINTS] as (typeof places)[number];
-      const key = place.keys[Math.floor(count / ENDPOINTS) % CONVERSATIONS] as string;
+      const endpoint = healthy[count % ENDPOINTS] as (typeof healthy)[number];
+      const key = endpoint.keys[Math.floor(count / ENDPOINTS) % CONVERSATIONS] as string;
       const counts = count % ENDPOINTS < ALWAYS_HEALTHY && performance.now() - startedAt > WARM_UP_SECONDS * 1000;
-      said.push(say(place.assistantId, key, `${count}`, counts));
+      announced.push(say(endpoint.assistantId, key, `${count}`, counts));
     }
     await sleep(TICK_MS);
   }
-  await Promise.all(said);
+  await Promise.all(announced);
   await sleep(1_500);
   const took = committed.map(
     ({ content, committedAt }) => (arrivedAt.get(content) ?? Number.POSITIVE_INFINITY) - committedAt,
   );
-  await Promise.all(places.map(({ close }) => close()));
+  await Promise.all(healthy.map(({ close }) => close()));
   // Waits until the last request to a hanging endpoint has timed out and the events behind it have ended.
   if (hanging > 0) await sleep(6_000);
   return took;

@@ -33,7 +33,7 @@ const run = async (service: Service): Promise<boolean> => {
   const { received, inversions, overlaps } = receiver;
   console.log(`${CONVERSATIONS} conversations × ${EVENTS} events, latency 0–${LATENCY_MS} ms, 2 workers`);
   console.log(`received ${received} in ${seconds.toFixed(1)} s (${Math.round(received / seconds)}/s)`);
-  console.log(`inversions ${inversions} (limit 0)\nbegun before the one before was answered ${overlaps} (limit 0)`);
+  console.log(`inversions ${inversions} (limit 0)\nsent before the previous one was answered ${overlaps} (limit 0)`);
   const kept = received === CONVERSATIONS * EVENTS && inversions === 0 && overlaps === 0;
   console.log(kept ? 'Every limit is kept.' : 'A limit is missed.');
   await receiver.close();

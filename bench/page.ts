@@ -144,7 +144,7 @@ const page = Object.entries(sections).reduce(
   (text, [name, content]) => {
     const [begin, end] = [`<!-- ${name} -->`, `<!-- /${name} -->`];
     const [from, to] = [text.indexOf(begin), text.indexOf(end)];
-    if (from === -1 || to === -1) throw new Error(`docs/performance.md has no place for "${name}"`);
+    if (from === -1 || to === -1) throw new Error(`docs/performance.md has no markers for "${name}"`);
     return `${text.slice(0, from + begin.length)}\n${content}\n${text.slice(to)}`;
   },
   readFileSync(PAGE, 'utf8'),

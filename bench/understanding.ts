@@ -36,7 +36,7 @@ const embedder = await openEmbedder({
   logger: createLogger({ name: 'bench', level: 'error' }),
 });
 if (embedder.model() === null) {
-  console.log(`no model (${embedder.status().detail}): what meaning costs is not measured`);
+  console.log(`no model (${embedder.status().detail}): the cost of semantic search is not measured`);
   process.exit(0);
 }
 
@@ -162,7 +162,7 @@ await embedder.close();
 
 const growth = median(rounds.map(({ without, beside }) => beside.p99 / without.p99));
 const blocked = median(rounds.map(({ beside }) => beside.blocked));
-console.log(`\nwhat meaning costs, ${knowledge.length} entries`);
+console.log(`\ncost of semantic search, ${knowledge.length} entries`);
 console.log(
   `needs the model: ${meant.length} turns, p50 ${median(meant).toFixed(1)} ms, p95 ${at(meant, 0.95).toFixed(1)} ms`,
 );

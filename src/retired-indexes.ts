@@ -39,7 +39,7 @@ export const dropRetiredIndexes = async (connection: Connection, logger: Logger)
       logger.info({ collection, index: name }, 'dropped an index of an older release');
     } catch (cause) {
       if (!wasDropped(cause))
-        logger.warn({ err: cause, collection, index: name }, 'an index of an older release stays');
+        logger.warn({ err: cause, collection, index: name }, 'an index of an older release could not be dropped');
     }
   };
   const all = Object.entries(RETIRED_INDEXES).flatMap(([collection, retired]) =>

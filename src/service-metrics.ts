@@ -10,10 +10,10 @@ export type CountTurn = (end: 'answered' | 'handoff' | 'held' | 'failed', second
 
 /** For the reply worker. */
 export const countTurns = (metrics: Metrics): CountTurn => {
-  const ended = metrics.counter({ name: 'parley_turns_total', help: 'Turns by how they ended.', labels: ['outcome'] });
+  const ended = metrics.counter({ name: 'parley_turns_total', help: 'Ended turns, by outcome.', labels: ['outcome'] });
   const took = metrics.histogram({
     name: 'parley_reply_seconds',
-    help: 'From the acceptance of a turn to its stored reply.',
+    help: 'Time from the acceptance of a turn to its stored reply.',
     labels: ['outcome'],
   });
   return (outcome, seconds) => {
@@ -36,7 +36,7 @@ export type CountEmbedding = (
 export const countEmbeddings = (metrics: Metrics): CountEmbedding => {
   const ended = metrics.counter({
     name: 'parley_embeddings_total',
-    help: 'Texts that were to be embedded, by what became of them.',
+    help: 'Texts to embed, by result.',
     labels: ['kind', 'result'],
   });
   return (kind, result, count = 1) => ended({ kind, result }, count);
@@ -48,7 +48,7 @@ export type CountDelivery = (end: { outcome: string; errorKind: string | null },
 export const countDeliveries = (metrics: Metrics): CountDelivery => {
   const ended = metrics.counter({
     name: 'parley_deliveries_total',
-    help: 'Deliveries by outcome and, where there was no response, by kind of error.',
+    help: 'Deliveries by outcome, and by kind of error if there was no response.',
     labels: ['outcome', 'kind'],
   });
   return ({ outcome, errorKind }, count = 1) => ended({ outcome, kind: errorKind ?? 'none' }, count);
@@ -58,12 +58,12 @@ export const countDeliveries = (metrics: Metrics): CountDelivery => {
 export const countRequests = (metrics: Metrics) => {
   const repeated = metrics.counter({
     name: 'parley_repeated_requests_total',
-    help: 'Requests that made no new turn: joined one in flight, replayed or resumed one, or were decided by their key.',
+    help: 'Requests without a new turn: joined one in flight, replayed or resumed one, or repeated an idempotency key.',
     labels: ['kind'],
   });
   const refused = metrics.counter({
     name: 'parley_refused_requests_total',
-    help: 'Requests answered with 429, by the limit that refused them.',
+    help: 'Requests refused with 429, by limit.',
     labels: ['limit'],
   });
   return {

@@ -33,7 +33,7 @@ const install = async (): Promise<void> => {
 
 /** Runs Bot Framework with memory storage, an in-memory peer, under the load of the turns bench. */
 export const botbuilder: Part = async (options, say) => {
-  say('botbuilder: installing it, if it is not here');
+  say('botbuilder: installing it if needed');
   await install();
   say(`botbuilder: ${IN_FLIGHT} in flight`);
   const services = await openServices('botbuilder');

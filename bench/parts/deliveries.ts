@@ -60,13 +60,13 @@ export const deliveries: Part = async ({ rounds, scale, seconds }, say) => {
   }
 
   const worker = await startWorker(200);
-  const talks = await feed.openTalks(TALKS);
-  await feed.stream(talks, 500, 1); // warms up the worker
+  const conversations = await feed.openTalks(TALKS);
+  await feed.stream(conversations, 500, 1); // warms up the worker
   for (const rate of RATES) {
     say(`deliveries: ${rate} events a second`);
     const streams: Awaited<ReturnType<typeof feed.stream>>[] = [];
     for (let round = 0; round < Math.min(RATE_ROUNDS, rounds); round += 1) {
-      streams.push(await feed.stream(talks, rate, seconds + 0.5));
+      streams.push(await feed.stream(conversations, rate, seconds + 0.5));
     }
     for (const name of ['p50', 'p95', 'p99'] as const) {
       figures.push(

@@ -54,7 +54,7 @@ export const growth: Part = async (options, say) => {
   await fill(large, largeOwner, { conversations, turnsEach: TURNS_EACH, deliveries: Math.round(DELIVERIES * scale) });
   const sizes = await sizesOf(large, { turns: conversations * TURNS_EACH, deliveries: DELIVERIES * scale });
 
-  say('growth: turns on both');
+  say('growth: turns on both stores');
   const children = [await small.start('API'), await small.start('reply worker')];
   const smallApi = children[0]?.port ?? 0;
   children.push(await large.start('API'), await large.start('reply worker'));
@@ -73,7 +73,7 @@ export const growth: Part = async (options, say) => {
   for (const one of contenders) await runRound({ ...run, contender: one }, { seconds: 1.5, warmUpSeconds: 0.5 });
   const results = await alternate(contenders, (one) => runRound({ ...run, contender: one }, options), options.rounds);
 
-  say('growth: looking at it');
+  say('growth: pages of the large store');
   const path = await addLongConversation(large, largeOwner);
   const readHistory = async (): Promise<void> => {
     const headers = { authorization: `Bearer ${largeOwner.apiKey}` };

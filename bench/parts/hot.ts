@@ -12,7 +12,7 @@ const WAITING = 20;
  * turn.
  */
 export const hot: Part = async ({ rounds, seconds, warmUpSeconds }, say) => {
-  say('hot: one session, 20 waiting');
+  say('hot: one session with 20 pending turns');
   const services = await openServices('hot');
   const parley = await openParley(services);
   const counters = await openCounters(services);

@@ -10,14 +10,14 @@ import { openServices, startChild } from '../support/services.ts';
 
 const IN_FLIGHT = [1, 50, 200];
 const WARM_UP = { seconds: 1.5, warmUpSeconds: 0.5 };
-const SETTLE_WITHIN_MS = 20_000;
+const DRAIN_WITHIN_MS = 20_000;
 const HALF_ROUNDS = 3;
 
 const conversationsOf = ({ service }: Parley) =>
   collectionOf<StoredConversation>(conversationModels(service.mongo).conversations);
 
 /** Waits until every event has been delivered. */
-const settleDeliveries = (parley: Parley) => async (): Promise<Record<string, number>> => {
+const drainDeliveries = (parley: Parley) => async (): Promise<Record<string, number>> => {
   const countUnsent = async (): Promise<number> => {
     const [openings, outboxes] = await Promise.all([
       conversationsOf(parley).countDocuments({ opening: { $exists: true } }, { hint: 'openings' }),
@@ -28,7 +28,7 @@ const settleDeliveries = (parley: Parley) => async (): Promise<Record<string, nu
   const startedAt = performance.now();
   const left = await countUnsent();
   while ((await countUnsent()) > 0) {
-    if (performance.now() - startedAt > SETTLE_WITHIN_MS) throw new Error('deliveries did not come to an end');
+    if (performance.now() - startedAt > DRAIN_WITHIN_MS) throw new Error('deliveries did not end in time');
     await sleep(25);
   }
   return { 'lines left when the load ended': left, 'ms until delivered': performance.now() - startedAt };
@@ -37,7 +37,7 @@ const settleDeliveries = (parley: Parley) => async (): Promise<Record<string, nu
 /** A handed-off conversation is answered without the engine, so it would make the figures look better than they are. */
 const refuseEscalated = async (parley: Parley): Promise<void> => {
   const escalated = await conversationsOf(parley).countDocuments({ status: { $ne: 'open' } });
-  if (escalated > 0) throw new Error(`${escalated} conversations are not answered by the engine any more`);
+  if (escalated > 0) throw new Error(`${escalated} conversations are no longer answered by the engine`);
 };
 
 const LABELS: Record<string, string> = {
@@ -96,7 +96,7 @@ export const turns: Part = async (options, say) => {
     pids: { API: bareApi.pid, 'reply worker': bareWorker.pid, redis: services.pids.redis },
   };
   const quiet = whole('whole', await parley.addAssistant());
-  const announced = { ...whole('endpoint', await parley.addAssistant([sink.url])), drain: settleDeliveries(parley) };
+  const announced = { ...whole('endpoint', await parley.addAssistant([sink.url])), drain: drainDeliveries(parley) };
   const contenders = [bare, quiet, announced];
   const run = { messages: QUESTIONS, counters };
 
@@ -115,7 +115,7 @@ export const turns: Part = async (options, say) => {
 
   const capacity = figures.find(({ id }) => id === 'turns.200.whole')?.value ?? 0;
   const rate = Math.max(1, Math.round(capacity / 2));
-  say(`turns: at ${rate} a second, half of what it can`);
+  say(`turns: at ${rate} a second, half of the capacity`);
   const half: Round[] = [];
   for (let round = 0; round < Math.min(HALF_ROUNDS, options.rounds); round += 1) {
     half.push(await runRound({ ...run, contender: quiet, inFlight: 0, rate }, { ...options, warmUpSeconds: 1 }));

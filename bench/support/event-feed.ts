@@ -11,7 +11,7 @@ const EVENTS_A_LINE = 5;
 const PLANT_AT_ONCE = 200;
 const ARRIVE_WITHIN_MS = 30_000;
 
-type Talk = { assistantId: string; key: string };
+type Conversation = { assistantId: string; key: string };
 
 /** Creates conversations of ten assistants, each with one endpoint, that can announce events. */
 export const openEventFeed = async (parley: Parley, sink: Sink) => {
@@ -21,7 +21,7 @@ export const openEventFeed = async (parley: Parley, sink: Sink) => {
     assistantIds.push((await parley.addAssistant([sink.url])).assistantId);
   }
 
-  const openTalks = async (count: number): Promise<Talk[]> => {
+  const openTalks = async (count: number): Promise<Conversation[]> => {
     const each = await Promise.all(
       assistantIds.map(async (assistantId) => {
         const keys = await feed.openConversations(assistantId, Math.ceil(count / ENDPOINTS));
@@ -29,7 +29,7 @@ export const openEventFeed = async (parley: Parley, sink: Sink) => {
       }),
     );
     // Takes one conversation of each assistant in turn.
-    return (each[0] ?? []).flatMap((_, index) => each.flatMap((talks) => talks[index] ?? []));
+    return (each[0] ?? []).flatMap((_, index) => each.flatMap((conversations) => conversations[index] ?? []));
   };
 
   const untilArrived = async (count: number): Promise<void> => {
@@ -45,16 +45,16 @@ export const openEventFeed = async (parley: Parley, sink: Sink) => {
 
     /** Stores the events, five per conversation, then wakes the worker. Returns how many arrived per second. */
     drain: async (count: number): Promise<number> => {
-      const talks = await openTalks(count / EVENTS_A_LINE);
+      const conversations = await openTalks(count / EVENTS_A_LINE);
       const contents = Array.from({ length: EVENTS_A_LINE }, () => CONTENT);
       await sink.take();
-      for (let start = 0; start < talks.length; start += PLANT_AT_ONCE) {
-        const some = talks.slice(start, start + PLANT_AT_ONCE);
+      for (let start = 0; start < conversations.length; start += PLANT_AT_ONCE) {
+        const some = conversations.slice(start, start + PLANT_AT_ONCE);
         await Promise.all(some.map(({ assistantId, key }) => feed.say(assistantId, key, contents, { silent: true })));
       }
       const startedAt = nowMs();
-      for (const { key } of talks) parley.service.deliveryQueue.wake(key);
-      await untilArrived(talks.length * EVENTS_A_LINE);
+      for (const { key } of conversations) parley.service.deliveryQueue.wake(key);
+      await untilArrived(conversations.length * EVENTS_A_LINE);
       const arrivals = await sink.take();
       const last = arrivals.reduce((latest, [, at]) => Math.max(latest, at), 0);
       return arrivals.length / ((last - startedAt) / 1000);
@@ -63,27 +63,27 @@ export const openEventFeed = async (parley: Parley, sink: Sink) => {
     /**
      * Stores events at a fixed rate. Returns the ms until arrival, from the planned time and from the time of storing.
      */
-    stream: async (talks: Talk[], perSecond: number, seconds: number) => {
+    stream: async (conversations: Conversation[], perSecond: number, seconds: number) => {
       const count = Math.round(perSecond * seconds);
       const offset = nowMs() - performance.now();
       await sink.take();
       const startedAt = nowMs() + 50;
-      const said: Promise<{ eventId: string; dueAt: number; storedAt: number }>[] = [];
-      while (said.length < count) {
-        const dueAt = startedAt + (said.length * 1000) / perSecond;
+      const announced: Promise<{ eventId: string; dueAt: number; storedAt: number }>[] = [];
+      while (announced.length < count) {
+        const dueAt = startedAt + (announced.length * 1000) / perSecond;
         if (nowMs() < dueAt) {
           await sleep(1);
           continue;
         }
-        const { assistantId, key } = talks[said.length % talks.length] as Talk;
+        const { assistantId, key } = conversations[announced.length % conversations.length] as Conversation;
         const toTimes = ([event]: Awaited<ReturnType<typeof feed.say>>) => ({
           eventId: event?.eventId ?? '',
           dueAt,
           storedAt: (event?.committedAt ?? 0) + offset,
         });
-        said.push(feed.say(assistantId, key, [CONTENT]).then(toTimes));
+        announced.push(feed.say(assistantId, key, [CONTENT]).then(toTimes));
       }
-      const times = await Promise.all(said);
+      const times = await Promise.all(announced);
       await untilArrived(count);
       const arrivedAt = new Map(await sink.take());
       const latencies = (from: 'dueAt' | 'storedAt'): number[] =>

@@ -17,7 +17,7 @@ registerHooks({
     const text =
       typeof loaded.source === 'string' ? loaded.source : Buffer.from(loaded.source as Uint8Array).toString('utf8');
     const source = here.reduce((code, { file, from, to }) => {
-      if (!code.includes(from)) throw new Error(`"${name}": ${file} has changed, the fault no longer fits`);
+      if (!code.includes(from)) throw new Error(`"${name}": ${file} has changed, so the fault no longer applies`);
       return code.replace(from, () => to);
     }, text);
     return { ...loaded, source };

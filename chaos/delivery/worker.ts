@@ -43,7 +43,7 @@ export const startWorker = async (
   };
   const until = performance.now() + READY_WITHIN_MS;
   for (;;) {
-    if (child.exitCode !== null) throw new Error(`a worker ended with ${child.exitCode}: SHOW_LOGS=1 tells why`);
+    if (child.exitCode !== null) throw new Error(`a worker ended with ${child.exitCode}: SHOW_LOGS=1 shows why`);
     const ready = await fetch(`http://127.0.0.1:${port}/readyz`).then(
       ({ ok }) => ok,
       () => false,

@@ -11,32 +11,32 @@ const integer = (min: number, max: number, description: string) =>
     override: { type: 'integer', minimum: min, maximum: max, pattern: undefined },
   });
 
-const cursor = cursorText.meta({ description: 'The `nextCursor` of the page before.' });
+const cursor = cursorText.meta({ description: 'The `nextCursor` of the previous page.' });
 
 const HistoryQuery = z.object({
-  limit: integer(1, HISTORY_MAX, `Messages a page; ${HISTORY_MAX.toLocaleString('en')} when left out.`).optional(),
+  limit: integer(1, HISTORY_MAX, `Messages per page. The default is ${HISTORY_MAX.toLocaleString('en')}.`).optional(),
   cursor: cursor.optional(),
   after_seq: integer(
     0,
     Number.MAX_SAFE_INTEGER,
-    'Only messages whose `seq` is higher. The highest `seq` you have, or 0 for all; a message that still waits for its ' +
-      'answer has no `seq` and is left out.',
+    'Only messages with a higher `seq`. Send the highest `seq` you have, or 0 for all. A message that waits for its ' +
+      'reply has no `seq` and is left out.',
   ).optional(),
   wait: integer(
     0,
     25,
-    'With `after_seq`: seconds to wait until there is a message with a higher `seq`. When they are over, the answer is ' +
-      '200 with no messages. Without `after_seq` it has no effect.',
+    'With `after_seq`: seconds to wait for a message with a higher `seq`. If none comes, the response is 200 without ' +
+      'messages. Without `after_seq` it has no effect.',
   ).optional(),
 });
 
 const ListQuery = z.object({
-  session_id: z.string().min(1).optional().meta({ description: 'The conversation of this session alone.' }),
+  session_id: z.string().min(1).optional().meta({ description: 'Only the conversation of this session.' }),
   updated_after: z.iso
     .datetime({ offset: true })
     .optional()
-    .meta({ description: 'Only what changed after this time.' }),
-  limit: integer(1, 100, 'Conversations a page; 100 when left out.').optional(),
+    .meta({ description: 'Only conversations that changed after this time.' }),
+  limit: integer(1, 100, 'Conversations per page. The default is 100.').optional(),
   cursor: cursor.optional(),
 });
 
@@ -46,9 +46,9 @@ export const EscalateRequest = z
       .string()
       .refine((value) => value.isWellFormed() && !value.includes('\0'), 'must be well-formed Unicode')
       .refine((value) => value.trim() !== '' && [...value].length <= 500, 'must be 1–500 characters')
-      .meta({ description: '`manual` when left out.', minLength: 1, maxLength: 500 })
+      .meta({ description: 'The default is `manual`.', minLength: 1, maxLength: 500 })
       .nullish(),
-    lead_score: z.number().min(0).max(100).nullish().meta({ description: 'Replaces the stored one.' }),
+    lead_score: z.number().min(0).max(100).nullish().meta({ description: 'Replaces the stored score.' }),
   })
   .meta({ id: 'EscalateRequest' });
 
@@ -91,14 +91,14 @@ const HISTORY = {
 };
 
 const POLLING = [
-  'Long polling is how a caller gets an operator’s reply: send `after_seq` with the highest `seq` you have, and `wait`. The ' +
-    'answer comes as soon as there is something newer, or after so many seconds without messages; then ask again. A ' +
-    'request that waits counts into a limit of its own, apart from the key’s other requests.',
-  'What is newer may have any role. A handoff leaves a `system` message with a `seq` of its own, so a poll right after an ' +
-    'escalation returns that message; go on with its `seq`.',
-  'A visitor’s message and the reply to it share one `seq` and appear together. While a message waits for its reply, its ' +
-    '`seq` is null: a poll neither returns it nor ends because of it.',
-  'A change of status or tags alone does not end a poll, but every answer shows both as they are then.',
+  'A caller gets an operator’s reply by long polling: send `after_seq` with the highest `seq` you have, and `wait`. The ' +
+    'response comes as soon as there is a newer message, or without messages after `wait` seconds; then poll again. ' +
+    'Waiting requests have their own limit, apart from the other requests of the key.',
+  'A newer message may have any role. A handoff adds a `system` message with its own `seq`, so a poll right after an ' +
+    'escalation returns that message. Continue with its `seq`.',
+  'A visitor’s message and its reply share one `seq` and appear together. While a message waits for its reply, its `seq` is ' +
+    'null, and a poll neither returns it nor ends because of it.',
+  'A change of status or tags does not end a poll, but every response shows the current ones.',
 ].join('\n\n');
 
 const common = { tag: 'Conversations', auth: 'apiKey', limiter: 'key' } as const;
@@ -111,7 +111,7 @@ export const conversationOperations = {
     path: '/api/v1/conversations',
     id: 'listConversations',
     summary: 'List conversations, oldest change first',
-    description: 'How a receiver that was down catches up: ask for what changed after the last `updatedAt` it knows.',
+    description: 'Lets a receiver catch up after a failure: ask for what changed after the last `updatedAt` it has.',
     query: ListQuery,
     answer: ConversationListView,
     answerExample: { conversations: [CONVERSATION], hasMore: false, nextCursor: null },
@@ -123,7 +123,7 @@ export const conversationOperations = {
     path: '/api/v1/conversations/:id',
     id: 'getConversation',
     summary: 'Read a conversation with its messages',
-    description: `Oldest message first; without \`limit\` up to 1,000.\n\n${POLLING}`,
+    description: `Oldest message first; up to 1,000 messages without \`limit\`.\n\n${POLLING}`,
     params,
     query: HistoryQuery,
     answer: HistoryView,
@@ -136,7 +136,7 @@ export const conversationOperations = {
     path: '/api/v1/conversations/:id',
     id: 'eraseConversation',
     summary: 'Erase a conversation',
-    description: 'Hard deletion of its messages and texts. The session may begin anew, under a new `conversationId`.',
+    description: 'Deletes its messages and texts for good. The session can start again, with a new `conversationId`.',
     params,
     errors: ['not_found'],
   }),
@@ -145,10 +145,10 @@ export const conversationOperations = {
     method: 'post',
     path: '/api/v1/conversations/:id/escalate',
     id: 'escalateConversation',
-    summary: 'Hand a conversation to a person',
+    summary: 'Escalate a conversation to a person',
     description:
-      'Already escalated: the first reason is kept and no second event is sent. Resolved: opens it again. The first time, ' +
-      'the conversation gets a `system` message.',
+      'An escalated conversation keeps its first reason and sends no second event. A resolved one is opened again. The ' +
+      'first escalation adds a `system` message.',
     params,
     body: EscalateRequest,
     bodyOptional: true,

@@ -4,7 +4,7 @@ import { ErrorBody } from '../platform/errors.ts';
 
 const Readiness = z
   .object({ ready: z.boolean(), checks: z.record(z.string(), z.string()) })
-  .meta({ id: 'Readiness', description: 'Each check is `ok`, or says what is wrong.' });
+  .meta({ id: 'Readiness', description: 'Each check is `ok` or the problem.' });
 const Unready = z.object({ ...ErrorBody.shape, ...Readiness.shape }).meta({ id: 'Unready' });
 
 const common = { method: 'get', tag: 'Operation', auth: 'none' } as const;
@@ -18,20 +18,20 @@ export const monitoringOperations = {
     ...common,
     path: '/healthz',
     id: 'getHealth',
-    summary: 'The process lives',
+    summary: 'Check that the process is alive',
     answer: z.object({ status: z.literal('ok') }),
-    answerDescription: 'It does.',
+    answerDescription: 'It is alive.',
   }),
   readiness: publicOperation({
     ...common,
     path: '/readyz',
     id: 'getReadiness',
-    summary: 'The process can take requests',
+    summary: 'Check that the process can take requests',
     answer: Readiness,
     answerDescription: 'It can.',
     otherAnswers: {
       503: {
-        description: 'MongoDB or Redis is away, or the process is draining.',
+        description: 'MongoDB or Redis is unavailable, or the process is draining.',
         schema: Unready,
         code: 'unavailable',
       },
@@ -42,9 +42,8 @@ export const monitoringOperations = {
     auth: 'metricsToken',
     path: '/metrics',
     id: 'getMetrics',
-    summary: 'Numbers for Prometheus',
-    description:
-      'For a loopback peer without a proxy, or with `METRICS_TOKEN`; for everybody else there is nothing here.',
+    summary: 'Get metrics for Prometheus',
+    description: 'Only for loopback clients without a proxy, or with `METRICS_TOKEN`. Everyone else gets 404.',
     answer: z.string(),
     answerDescription: 'The text format of Prometheus.',
     contentType: 'text/plain',
@@ -54,7 +53,7 @@ export const monitoringOperations = {
     ...common,
     path: '/openapi.json',
     id: 'getOpenApi',
-    summary: 'This document',
+    summary: 'Get this document',
     answer: z.looseObject({ openapi: z.string() }),
     answerDescription: 'OpenAPI 3.1.',
   }),
@@ -62,7 +61,7 @@ export const monitoringOperations = {
     ...common,
     path: '/docs',
     id: 'getReference',
-    summary: 'This document, to read',
+    summary: 'Read this document as a web page',
     answer: z.string(),
     answerDescription: 'A page without scripts.',
     contentType: 'text/html',

@@ -25,7 +25,7 @@ export const createApiDocument = ({ serverUrl = '/' }: { serverUrl?: string | un
     tags: [
       { name: 'Chat', description: 'Send visitors’ messages and get replies.' },
       { name: 'Conversations', description: 'Read, escalate and erase conversations.' },
-      { name: 'Events', description: 'What an endpoint receives.' },
+      { name: 'Events', description: 'The events that an endpoint receives.' },
       { name: 'Operation', description: 'Health, metrics and this document.' },
       {
         name: 'Operators',
@@ -46,8 +46,8 @@ export const createApiDocument = ({ serverUrl = '/' }: { serverUrl?: string | un
           description: 'Set by `signIn`. Without TLS, its name is `parley`.',
         },
         operatorToken: bearer(
-          'For programs: `op_…`, made by an owner in the dashboard, or by `npm run admin -- token create`. Its scope is `read` ' +
-            '(GET alone) or `manage`, for all assistants or some.',
+          'For programs: `op_…`, created by an owner in the dashboard or with `npm run admin -- token create`. Its scope is ' +
+            '`read` (only GET) or `manage`, for all assistants or some.',
         ),
         metricsToken: bearer('`METRICS_TOKEN` of the service.'),
       },

@@ -44,7 +44,7 @@ const webhookOf = (event: EventKind): ZodOpenApiPathItemObject => ({
   post: {
     operationId: event.replace(/[._](\w)/g, (_match, letter: string) => letter.toUpperCase()),
     summary: WHEN[event],
-    description: `Sent once, without automatic retry. Answer within ${DELIVERY_DEADLINE_MS / 1000} s. Events of a conversation come in order.`,
+    description: `Sent once, without automatic retry. Answer within ${DELIVERY_DEADLINE_MS / 1000} s. The events of a conversation arrive in order.`,
     tags: ['Events'],
     security: [],
     requestParams: { header: eventHeaders(event) },

@@ -78,6 +78,6 @@ export type Lifecycle = ReturnType<typeof createLifecycle>;
 /** Node 24 is required. Older versions would fail later with a less clear error. */
 export const requireNode = (version = process.versions.node): void => {
   if (Number(version.split('.')[0]) < 24) {
-    throw new Error(`Node 24 or later is needed, this is ${version}. The npm scripts bring it by themselves.`);
+    throw new Error(`Node 24 or later is required; this is ${version}. The npm scripts install it.`);
   }
 };

@@ -28,7 +28,7 @@ export const watchSilence = (redis: Redis, { silentAfterMs, pings }: Options): v
     bytesSeen = bytes;
     if (silentChecks * CHECK_EVERY_MS < silentAfterMs()) return;
     silentChecks = 0;
-    stream.destroy(new Error(`Redis said nothing for ${silentAfterMs()} ms`));
+    stream.destroy(new Error(`Redis sent nothing for ${silentAfterMs()} ms`));
   };
 
   let timer: NodeJS.Timeout | undefined;

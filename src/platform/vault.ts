@@ -28,7 +28,7 @@ export const createVault = ({ keys }: { keys: readonly VaultKey[] }): Vault => {
   for (const { id, key } of keys) {
     if (!KEY_ID.test(id)) throw new VaultError(`key id "${id}" must be 1 to 32 letters, digits, "_" or "-"`);
     if (key.length !== 32) throw new VaultError(`key "${id}" has ${key.length} bytes; AES-256 needs 32`);
-    if (byId.has(id)) throw new VaultError(`key id "${id}" is given twice`);
+    if (byId.has(id)) throw new VaultError(`key id "${id}" is used twice`);
     byId.set(id, key);
   }
 
@@ -42,11 +42,11 @@ export const createVault = ({ keys }: { keys: readonly VaultKey[] }): Vault => {
 
   const open = (sealed: string, context: string): string => {
     const [version, id = '', text = '', ...rest] = sealed.split('.');
-    if (version !== VERSION || rest.length > 0) throw new VaultError('the sealed text has an unknown form');
+    if (version !== VERSION || rest.length > 0) throw new VaultError('the sealed text has an unknown format');
     const key = byId.get(id);
     if (!key) throw new VaultError(`the sealed text needs key "${id}", which is not configured`);
     const bytes = Buffer.from(text, 'base64url');
-    if (bytes.length < IV_BYTES + TAG_BYTES) throw new VaultError('the sealed text is cut short');
+    if (bytes.length < IV_BYTES + TAG_BYTES) throw new VaultError('the sealed text is too short');
     const decipher = createDecipheriv('aes-256-gcm', key, bytes.subarray(0, IV_BYTES), { authTagLength: TAG_BYTES });
     decipher.setAAD(Buffer.from(`${VERSION}.${id}.${context}`));
     decipher.setAuthTag(bytes.subarray(-TAG_BYTES));

@@ -7,19 +7,19 @@ import { AcceptedTurn, TurnView } from './turn-view.ts';
 const HEADERS = z.object({
   'Idempotency-Key': IdempotencyKey.optional().meta({
     description:
-      'Decides for 24 h, in place of session and message, whether this request repeats an earlier one. With another ' +
-      'session or message under the same key: 422.',
+      'Decides for 24 h whether this request repeats an earlier one; session and message no longer do. The same key with ' +
+      'another session or message gets 422.',
   }),
   'X-Request-Id': z
     .string()
     .regex(/^[\w-]{8,64}$/)
     .optional()
-    .meta({ description: 'Comes back in the response; one that is not well-formed is replaced.' }),
+    .meta({ description: 'Returned in the response. A malformed one is replaced.' }),
 });
 
 const ASYNC_HEADERS = HEADERS.extend({
   Prefer: z.string().optional().meta({
-    description: '`respond-async`: 202 at once, and the answer under `Location`.',
+    description: '`respond-async`: get 202 immediately, and the reply later at `Location`.',
     example: 'respond-async',
   }),
 });
@@ -28,7 +28,7 @@ const REPLAYED = {
   'Idempotent-Replayed': z
     .literal('true')
     .optional()
-    .meta({ description: 'The answer of an earlier or concurrent request with the same message.' }),
+    .meta({ description: 'The response belongs to an earlier or concurrent request with the same message.' }),
 };
 
 const EXAMPLE = {
@@ -47,25 +47,25 @@ const ACCEPTED = {
 const ANSWERS = "Answers a visitor's message. Messages of one session are answered one at a time, in order.";
 
 const RETRYING =
-  'Sending the same `session_id` and `message` again is safe: while the first is in flight it is joined, after a failure ' +
-  'resumed, and for a minute after its answer replayed, as long as nothing else was said. Such an answer carries ' +
-  '`Idempotent-Replayed: true`.';
+  'It is safe to send the same `session_id` and `message` again. If the first request is in flight, the second joins it; ' +
+  'if it failed, the turn resumes; for a minute after the reply, the reply is replayed, unless the visitor said something ' +
+  'else. Such a response has `Idempotent-Replayed: true`.';
 
 const LIMITS =
-  `Limits: \`message\` 1–${MESSAGE_MAX.toLocaleString('en')} characters, \`session_id\` 1–${SESSION_ID_MAX} characters without ` +
-  'control characters, neither blank, both counted in Unicode code points (422); the whole body ' +
-  `${BODY_LIMIT_BYTES / 1024} KiB (413); 20 unanswered messages a session (429 \`session_busy\`).`;
+  `Limits: \`message\` has 1–${MESSAGE_MAX.toLocaleString('en')} characters and \`session_id\` 1–${SESSION_ID_MAX}, counted in Unicode code ` +
+  'points. Neither is blank, and `session_id` has no control characters (422). The whole body has at most ' +
+  `${BODY_LIMIT_BYTES / 1024} KiB (413). A session has at most 20 unanswered messages (429 \`session_busy\`).`;
 
-const NEVER_ASYNC = 'This way in has no 202: `Prefer: respond-async` is ignored.';
+const NEVER_ASYNC = 'This channel never answers 202: `Prefer: respond-async` is ignored.';
 
 const event = (name: string, data: unknown): string => `event: ${name}\ndata: ${JSON.stringify(data)}\n\n`;
 
 const STREAM = {
   description:
-    'For `Accept: text/event-stream`. `accepted {turnId, conversationId}`, then `delta {text, attempt}` while the reply is ' +
-    'being made, then `message` with the chat response, or `error` with an error body. A delta of a higher attempt starts ' +
-    'from nothing; `message` is what counts. A comment line every 15 s. What is wrong before the turn is accepted is a ' +
-    'normal JSON error.',
+    'Sent for `Accept: text/event-stream`. First `accepted {turnId, conversationId}`, then `delta {text, attempt}` for each ' +
+    'piece of the reply, then `message` with the chat response or `error` with an error body. A higher attempt starts the ' +
+    'text again; only `message` is final. A comment line follows every 15 s. Errors before the turn is accepted are normal ' +
+    'JSON errors.',
   example: [
     event('accepted', { turnId: ACCEPTED.turnId, conversationId: ACCEPTED.conversationId }),
     event('delta', { text: 'We are open ', attempt: 1 }),
@@ -103,12 +103,12 @@ export const turnOperations = {
     headers: ASYNC_HEADERS,
     otherAnswers: {
       202: {
-        description: 'Accepted: nobody has to wait. Sent for `Prefer: respond-async`.',
+        description: 'Accepted; the reply follows at `Location`. Sent for `Prefer: respond-async`.',
         schema: AcceptedTurn,
         example: ACCEPTED,
         headers: {
           ...REPLAYED,
-          Location: z.string().meta({ description: 'Where the turn can be looked at.' }),
+          Location: z.string().meta({ description: 'Where to read the turn.' }),
           'Preference-Applied': z.literal('respond-async'),
         },
       },
@@ -119,8 +119,8 @@ export const turnOperations = {
     path: '/api/v1/turns/:id',
     id: 'getTurn',
     tag: 'Chat',
-    summary: 'Look at a turn',
-    description: 'For 24 hours after it ended. Ask every second or so until it is `answered` or `failed`.',
+    summary: 'Read a turn',
+    description: 'Available for 24 hours after it ended. Poll about once a second until it is `answered` or `failed`.',
     auth: 'apiKey',
     limiter: 'key',
     params: z.object({ id: z.uuid().meta({ description: 'A `turnId`.' }) }),
@@ -132,7 +132,7 @@ export const turnOperations = {
     ...send,
     path: '/api/v1/channels/webhook/:assistant_id',
     id: 'sendChannelMessage',
-    summary: 'The same for tools that can only POST JSON',
+    summary: 'Send a message through the inbound webhook channel',
     description: [ANSWERS, NEVER_ASYNC, RETRYING, LIMITS].join('\n\n'),
     auth: 'verifyToken',
     limiter: 'channel',

@@ -44,7 +44,7 @@ describe('CONTRIBUTING.md', () => {
     expect(Object.keys(scripts).filter((name) => !named.has(name))).toEqual([]);
   });
 
-  test('names files and folders that are there', () => {
+  test('names only files and folders that exist', () => {
     const paths = all(
       contributing,
       /((?:src|workers|dashboard|test|scripts|docs|packages|bench|chaos)\/[\w./-]*[\w/])/g,
@@ -53,13 +53,13 @@ describe('CONTRIBUTING.md', () => {
     expect(missing.filter((path) => path !== 'docs/images')).toEqual([]);
   });
 
-  test('describes every folder of src, and no other', () => {
+  test('describes every folder of src and no other', () => {
     const described = all(contributing, /^\| `src\/([\w-]+)\/`/gm);
     const there = globSync('src/*/', { cwd: ROOT }).map((path) => path.split(/[\\/]/)[1] ?? '');
     expect(described.toSorted()).toEqual(there.filter((name) => !name.includes('.')).toSorted());
   });
 
-  test('names constants that are where it says', () => {
+  test('names constants in the files that declare them', () => {
     const steps = contributing.split('\n').map((_, nth, lines) => lines.slice(nth, nth + 3).join(' '));
     const inside = (name: string): boolean =>
       steps.some(
@@ -72,7 +72,7 @@ describe('CONTRIBUTING.md', () => {
     expect(names.filter((name) => !settings.includes(name) && !inside(name))).toEqual([]);
   });
 
-  test('says with .nvmrc, .editorconfig and the forge’s files what holds here', () => {
+  test('agrees with .nvmrc, .editorconfig and the files for the forge', () => {
     expect(read('.nvmrc').trim()).toBe('24');
     expect(read('.editorconfig')).toContain('indent_size = 2');
     expect(read('.github/workflows/ci.yml')).toContain('run: .ci/run');

@@ -36,7 +36,7 @@ const walk = (value: unknown, visit: (node: Json, path: string[]) => void, path:
   for (const [name, inner] of Object.entries(value)) walk(inner, visit, [...path, name]);
 };
 
-test('the document is served as it is, with the address callers use', async () => {
+test('the document is served with the address that callers use', async () => {
   const { status, headers, body } = await request<{ openapi: string; servers: unknown }>(`${stack.url}/openapi.json`);
 
   expect([status, headers.get('content-type')]).toEqual([200, 'application/json; charset=utf-8']);
@@ -44,7 +44,7 @@ test('the document is served as it is, with the address callers use', async () =
   expect([body.openapi, body.servers]).toEqual(['3.1.1', [{ url: '/' }]]);
 });
 
-test('every reference leads somewhere, every operation has an id of its own, every example obeys its schema', () => {
+test('every reference resolves, every operation id is unique, and every example matches its schema', () => {
   const { document } = apiDocument();
   const ids: unknown[] = [];
   const references: string[] = [];
@@ -72,7 +72,7 @@ test('every reference leads somewhere, every operation has an id of its own, eve
   expect(examples.length).toBeGreaterThan(50);
 });
 
-test('the document and the code judge a request alike', () => {
+test('the document and the code accept the same requests', () => {
   const validate = validatorOf(['components', 'schemas', 'ChatRequest']);
   const requests = [
     aTurn(),
@@ -111,21 +111,21 @@ test.each<[string, Partial<Seen>]>([
   ['a field too many', { body: { ...(seenOf({}).body as Json), extra: 1 } }],
   ['a field too few', { body: { reply: 'x', conversationId: randomUUID() } }],
   ['an id that is none', { body: { ...(seenOf({}).body as Json), messageId: '7' } }],
-  ['a header too few', { headers: new Headers({ 'Content-Type': 'application/json' }) }],
+  ['a missing header', { headers: new Headers({ 'Content-Type': 'application/json' }) }],
   [
     'another content type',
     { headers: new Headers({ ...Object.fromEntries(seenOf({}).headers), 'content-type': 'text/html' }) },
   ],
   ['a code of another status', { status: 422, body: { error: { code: 'not_found', message: 'x', requestId: 'r' } } }],
   ['an error without its request id', { status: 404, body: { error: { code: 'not_found', message: 'x' } } }],
-  ['a path nobody documented', { url: 'http://x/api/v1/other' }],
+  ['an undocumented path', { url: 'http://x/api/v1/other' }],
   ['a body where none is documented', { method: 'DELETE', url: 'http://x/api/v1/conversations/1', status: 204 }],
 ])('the suite refuses a response with %s', (_name, overrides) => {
   expect(validateResponse(seenOf({}))).toEqual({ operationId: 'sendMessage', status: 200 });
   expect(() => validateResponse(seenOf(overrides))).toThrow('breaks the OpenAPI document');
 });
 
-test('events of all six kinds are what the document says, field for field', async () => {
+test('events of all six kinds match the document, field by field', async () => {
   const { assistantId, chat, callOperation } = await anAssistant(stack);
   const receiver = await openReceiver();
   const { endpoints, conversations, deliveries, deliveryQueue } = stack.service;
@@ -233,9 +233,9 @@ test('every documented status of every operation occurs', async () => {
   await Promise.all(bothWays('DELETE', `/api/v1/conversations/${randomUUID()}`, { bearer: apiKey, good: {} }));
   for (const [method, path, good] of endpoints) {
     await drive(`${stack.url}${path}`, { method, bearer: limited.apiKey, ...good });
-    const nobodys = path.replace(conversationId, randomUUID()).replace(turnId, randomUUID());
-    await drive(`${stack.url}${nobodys}?limit=x`, { method, bearer: apiKey, ...good });
-    await drive(`${stack.url}${nobodys}`, { method, bearer: apiKey, ...good });
+    const unknown = path.replace(conversationId, randomUUID()).replace(turnId, randomUUID());
+    await drive(`${stack.url}${unknown}?limit=x`, { method, bearer: apiKey, ...good });
+    await drive(`${stack.url}${unknown}`, { method, bearer: apiKey, ...good });
   }
   await drive(`${stack.url}${one}?limit=x`, { bearer: apiKey });
   for (const rest of [tooLarge, { body: { reason: 7 } }])
@@ -255,9 +255,9 @@ test('every documented status of every operation occurs', async () => {
   validateResponse({ method: 'GET', url: `${stack.url}/metrics`, status, headers, body: await metrics.text() });
   occurred.add(`getMetrics ${status}`);
   const reference = await fetch(`${stack.url}/docs`);
-  const told = { status: reference.status, headers: reference.headers, body: await reference.text() };
-  validateResponse({ method: 'GET', url: `${stack.url}/docs`, ...told });
-  occurred.add(`getReference ${told.status}`);
+  const response = { status: reference.status, headers: reference.headers, body: await reference.text() };
+  validateResponse({ method: 'GET', url: `${stack.url}/docs`, ...response });
+  occurred.add(`getReference ${response.status}`);
 
   const callers = apiDocument().operations.filter(({ path }) => !path.startsWith('/operator/'));
   const documented = callers.flatMap(({ operation }) =>

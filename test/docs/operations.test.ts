@@ -61,7 +61,7 @@ test('every route of the app is declared, and every declared operation is a rout
   expect(documented.toSorted()).toEqual(declared.toSorted());
 });
 
-test('a route that nobody declared would be seen', async () => {
+test('a route without a declaration is detected', async () => {
   const app = await openApp();
   const { router } = app as unknown as { router: { stack: Layer[]; get: (path: string, handle: () => void) => void } };
 

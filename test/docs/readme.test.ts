@@ -48,7 +48,7 @@ describe('the README', () => {
   const languages = Object.entries(EXAMPLES)
     .map(([language, example]) => ({ language, ...example }))
     .filter(isHere);
-  test.for(languages)('its $language example tells ours from others’', ({ language, ...example }) => {
+  test.for(languages)('its $language example accepts our signatures and refuses others', ({ language, ...example }) => {
     const { file, after, command } = example;
     const folder = mkdtempSync(join(tmpdir(), 'parley-readme-'));
     onTestFinished(() => rmSync(folder, { recursive: true }));
@@ -60,7 +60,7 @@ describe('the README', () => {
     expect(JSON.parse(stdout)).toEqual(CASES.map(([, , , ours]) => ours));
   });
 
-  test('its table and .env.example name every setting, with its default', () => {
+  test('its table and .env.example name every setting with its default', () => {
     const rows = readme.split('\n').filter((line) => line.startsWith('| `'));
     const named = rows.flatMap((row) =>
       [...(row.split('|')[1] ?? '').matchAll(/`([A-Z_]+)`/g)].map(([, name]) => name),
@@ -75,7 +75,7 @@ describe('the README', () => {
     }
   });
 
-  test('its links lead somewhere', () => {
+  test('its links resolve', () => {
     const links = [...readme.matchAll(/\]\(([^)]+)\)/g)].map(([, link = '']) => link);
 
     expect(links.filter((link) => !existsSync(join(ROOT, link)))).toEqual([]);

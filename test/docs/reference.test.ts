@@ -27,7 +27,7 @@ test.for(SIZES.flatMap((viewport) => (['light', 'dark'] as const).map((colorSche
   },
 );
 
-test('everything that can be called stands there under its own address, and its link leads to it', async () => {
+test('every operation has a section with its own address, and its link leads there', async () => {
   const page = await browser.open(stack.url);
   const { operations, document } = apiDocument();
   const events = Object.values(document.webhooks as Record<string, { post: { operationId: string } }>);
@@ -51,7 +51,7 @@ test('everything that can be called stands there under its own address, and its 
   expect(await page.locator('body').innerText()).not.toMatch(/undefined|\[object|&lt;|`/);
 });
 
-test('it is one page that runs nothing and asks nobody, under a policy that says so', async () => {
+test('the page runs no script and loads nothing, and its policy forbids both', async () => {
   const page = await browser.open(stack.url);
   const asked: string[] = [];
   page.on('request', (one) => asked.push(new URL(one.url()).pathname));

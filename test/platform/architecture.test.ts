@@ -84,21 +84,21 @@ const findCycle = (): string[] | null => {
   return null;
 };
 
-test('every folder of src has its place in the order', () => {
+test('the order names every folder of src', () => {
   const folders = new Set(files.filter((file) => !isWorker(file) && file.split('/').length > 2).map(folderOf));
   expect(folders).toEqual(new Set(ORDER.flat()));
   expect(imports.length).toBeGreaterThan(files.length);
 });
 
-test('imports follow the order of folders, no main.ts is imported, and the workers are apart', () => {
+test('imports follow the order of folders, no main.ts is imported, and the workers do not import each other', () => {
   expect(imports.filter(breaksOrder).map(describe)).toEqual([]);
 });
 
-test('no import leads back to where it began', () => {
+test('no import is circular', () => {
   expect(findCycle()).toBeNull();
 });
 
-test('the aggregate stays small enough to be read', () => {
+test('the folder of the aggregate stays below its size limit', () => {
   const lines = globSync('src/conversations/**/*.ts').map((file) => readFileSync(file, 'utf8').split('\n').length - 1);
   expect(lines.reduce((sum, count) => sum + count, 0)).toBeLessThanOrEqual(CONVERSATIONS_MAX_LINES);
 });

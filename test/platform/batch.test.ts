@@ -21,7 +21,7 @@ test('an item that makes its batch throw fails alone', async () => {
   expect(batches.length).toBeLessThan(30);
 });
 
-test('a failure that is not about items is shared, and not tried again', async () => {
+test('a failure that does not depend on the items is shared and not tried again', async () => {
   let writes = 0;
   const batcher = createBatcher<number, number>(
     async () => {
@@ -37,7 +37,7 @@ test('a failure that is not about items is shared, and not tried again', async (
   expect(writes).toBe(1);
 });
 
-test('a write can name the items that failed', async () => {
+test('a write can report single failed items', async () => {
   const batcher = createBatcher<number, number>(async (items) =>
     items.map((item) => (item === 3 ? new ItemFailure(new Error('refused')) : item)),
   );
@@ -45,7 +45,7 @@ test('a write can name the items that failed', async () => {
   expect(await settle(numbers(5), batcher)).toEqual(['fulfilled', 'fulfilled', 'fulfilled', 'rejected', 'fulfilled']);
 });
 
-test('a batch ends before its texts are past 4 MB, and one item goes alone however long it is', async () => {
+test('a batch ends before its texts exceed 4 MB, and a longer item goes alone', async () => {
   const batches: number[][] = [];
   const batcher = createBatcher<number, number>(
     async (items) => {

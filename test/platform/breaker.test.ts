@@ -31,7 +31,7 @@ describe('a breaker', () => {
     { outcome: 'rejected', errorKind: null },
     { outcome: 'unknown', errorKind: 'timeout' },
     { outcome: 'unknown', errorKind: 'reset' },
-  ])('counts anew after $outcome $errorKind, which reached the receiver', (result) => {
+  ])('starts counting again after $outcome $errorKind, which reached the receiver', (result) => {
     const { tryAcquire, fail, note } = aBreaker();
 
     fail(4);
@@ -41,7 +41,7 @@ describe('a breaker', () => {
     expect(tryAcquire('e')).toBe(true);
   });
 
-  it.each(['address_refused', 'too_late', 'shutdown', 'expired'])('takes no notice of not_sent %s', (errorKind) => {
+  it.each(['address_refused', 'too_late', 'shutdown', 'expired'])('ignores not_sent %s', (errorKind) => {
     const { tryAcquire, fail, note } = aBreaker();
 
     note(10, { outcome: 'not_sent', errorKind });
@@ -53,7 +53,7 @@ describe('a breaker', () => {
     expect([before, tryAcquire('e')]).toEqual([true, false]);
   });
 
-  it('lets one probe out after the pause; its success resumes all', () => {
+  it('lets one probe out after the pause, and resumes after its success', () => {
     const { tryAcquire, fail, note, clock } = aBreaker();
 
     fail(5);
@@ -67,7 +67,7 @@ describe('a breaker', () => {
     expect([tryAcquire('e'), tryAcquire('e')]).toEqual([true, true]);
   });
 
-  it('pauses again when the probe fails, once', () => {
+  it('pauses again after one failed probe', () => {
     const { tryAcquire, fail, suspendedUntil, clock } = aBreaker();
 
     fail(5);
@@ -80,7 +80,7 @@ describe('a breaker', () => {
     expect([tryAcquire('e'), tryAcquire('e')]).toEqual([true, false]);
   });
 
-  it('is not held longer by failures that were already under way', () => {
+  it('does not extend the pause for failures that were already in flight', () => {
     const { fail, suspendedUntil, clock } = aBreaker();
 
     fail(5);
@@ -91,7 +91,7 @@ describe('a breaker', () => {
     expect(suspendedUntil('e')).toBe(until);
   });
 
-  it('gives the probe to another when the first ended without connecting, or was never recorded', () => {
+  it('allows another probe when the first ended without connecting or was never recorded', () => {
     const { tryAcquire, fail, note, clock } = aBreaker();
 
     fail(5);

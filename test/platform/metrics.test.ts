@@ -30,7 +30,7 @@ const read = async (url: string, headers: Record<string, string> = {}) => {
   return { status: response.status, headers: response.headers, text, value };
 };
 
-test('what each process did is counted: turns, replies, deliveries, repetitions, refusals and queues', async () => {
+test('each process counts turns, replies, deliveries, repetitions, refusals and queues', async () => {
   const { assistantId, chat } = await anAssistant(stack);
   const limited = await anAssistant(stack, { limitPerMinute: 1 });
   const receiver = await openReceiver({ respond: (_request, nth) => ({ status: nth === 1 ? 500 : 200 }) });
@@ -92,7 +92,7 @@ test('an address that fails too often counts as refused', async () => {
   expect((await refused()) - before).toBeGreaterThanOrEqual(2);
 });
 
-test('only a loopback peer without a proxy, or whoever has the token, may read', async () => {
+test('only a loopback peer without a proxy or a peer with the token may read', async () => {
   const proxied = { 'X-Forwarded-For': '203.0.113.1' };
   const allowed = await Promise.all([
     read(stack.url),
@@ -121,13 +121,13 @@ test.each([
   ['10.0.0.1', { authorization: 'Bearer right' }, 'right', true],
   ['10.0.0.1', { authorization: 'Bearer ' }, 'right', false],
   ['10.0.0.1', { authorization: 'Basic right' }, 'right', false],
-])('a peer %s with %j, where the token is %s: %s', async (remoteAddress, headers, token, allowed) => {
-  const asker = { socket: { remoteAddress }, headers } as unknown as IncomingMessage;
+])('a peer %s with %j and the token %s may read: %s', async (remoteAddress, headers, token, allowed) => {
+  const request = { socket: { remoteAddress }, headers } as unknown as IncomingMessage;
 
-  expect((await createMetrics({ token }).answer(asker)) !== null).toBe(allowed);
+  expect((await createMetrics({ token }).answer(request)) !== null).toBe(allowed);
 });
 
-test('a number that cannot be had is left out, and the others are still told', async () => {
+test('a metric that cannot be read is left out, and the others are still reported', async () => {
   const metrics = createMetrics();
   metrics.sampled({ name: 'gone', help: 'x', labels: ['a'] }, () => Promise.reject(new Error('away')));
   metrics.sampled({ name: 'stuck', help: 'x', labels: ['a'] }, () => new Promise(() => undefined));

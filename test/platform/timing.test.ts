@@ -16,7 +16,7 @@ const refusalOf = (env: Record<string, string>): string => {
   return 'started';
 };
 
-test('the limits as they are agree with each other, and the defaults are theirs', () => {
+test('the limits agree with each other, and the configuration uses them as defaults', () => {
   expect(timingProblems(defaults)).toEqual([]);
   expect(defaults).toMatchObject({
     REPLY_TIMEOUT_MS: TIMING.replyTimeoutMs,
@@ -65,7 +65,7 @@ test.each([
     { SHUTDOWN_DEADLINE_MS: '8000' },
     'providerStopAfterMs (8000 ms) must be less than SHUTDOWN_DEADLINE_MS (8000 ms): ',
   ],
-])('a process does not start with %o, and says why in one line', (env, problem) => {
+])('a process does not start with %o and explains this in one line', (env, problem) => {
   const [heading, ...lines] = refusalOf(env).split('\n');
 
   expect(heading).toBe('The configuration is not valid:');
@@ -81,7 +81,7 @@ test.each([
   expect(refusalOf(env)).toBe('started');
 });
 
-test('the page for receivers tells the deadline that there is', () => {
+test('the page for receivers names the real deadline', () => {
   const page = readFileSync(new URL('../../docs/receiving-webhooks.md', import.meta.url), 'utf8');
   const seconds = ['zero', 'one', 'two', 'three', 'four', 'five', 'six', 'seven'][DELIVERY_DEADLINE_MS / 1_000];
 

@@ -38,7 +38,7 @@ const handshake = (options: { minVersion?: 'TLSv1.2'; maxVersion?: 'TLSv1.2' }):
     socket.once('error', reject);
   });
 
-test('the API speaks TLS 1.3, and nothing older', async () => {
+test('the API accepts TLS 1.3 and refuses older versions', async () => {
   expect(await handshake({})).toBe('TLSv1.3');
   await expect(handshake({ minVersion: 'TLSv1.2', maxVersion: 'TLSv1.2' })).rejects.toThrow(/protocol version/i);
 });
@@ -85,13 +85,13 @@ test.each([
   expect(() => readConfig({ NODE_ENV: 'production', ...env })).toThrow(name);
 });
 
-test('production starts behind a proxy that ends TLS, and listens on every address', () => {
+test('production starts behind a proxy that terminates TLS, and listens on all addresses', () => {
   const config = readConfig({ NODE_ENV: 'production', TLS_TERMINATED_UPSTREAM: 'true', ENCRYPTION_KEY: KEY_32 });
 
   expect(config.HOST).toBe('0.0.0.0');
 });
 
-test('development listens on loopback only, and every bad value is named on a line of its own', () => {
+test('development listens on loopback only, and each bad value is named on a separate line', () => {
   expect(readConfig({}).HOST).toBe('127.0.0.1');
   expect(() => readConfig({ PORT: 'http', LOG_LEVEL: 'loud', ENCRYPTION_KEY: 'short' })).toThrow(
     /LOG_LEVEL[^\n]*\n[^\n]*PORT[^\n]*\n[^\n]*ENCRYPTION_KEY/,

