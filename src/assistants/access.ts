@@ -10,14 +10,14 @@ import type { ChannelCall, ChannelCalls } from './channel-calls.ts';
 import { type RateLimiter, rateLimitHeaders } from './rate-limit.ts';
 import type { AssistantStore } from './store.ts';
 
-/** Who is calling, once let in: found in `res.locals.caller`. */
+/** The authenticated caller of a request, kept in `res.locals.caller`. */
 export type Caller = { assistant: Assistant; channel: 'api' | 'webhook'; keyId: string | null; limitPerMinute: number };
 
 export const callerOf = (res: Response): Caller => res.locals.caller as Caller;
 
 type CallDetails = Pick<ChannelCall, 'sessionId' | 'conversationId'>;
 
-/** What is known by now of a turn's request, for the list of its channel's calls; where no such list is kept, nothing. */
+/** Adds details of a turn to its entry in the list of channel calls. Other requests have no such entry. */
 export const noteCall = (res: Response, details: CallDetails): void => {
   if (res.locals.callDetails) Object.assign(res.locals.callDetails as CallDetails, details);
 };
@@ -38,13 +38,14 @@ type Dependencies = {
 
 const CALLER_LEFT = 499;
 
-/** A query that really makes its request wait; any other is answered at once and counts as every request does. */
+/** True for a query that makes the request wait. All other requests are answered at once. */
 const isLongPoll = ({ wait, after_seq }: Request['query']): boolean =>
   [wait, after_seq].every((value) => typeof value === 'string' && /^\d{1,15}$/.test(value)) && Number(wait) > 0;
 
 /**
- * The first checks of a request (docs/contract.md, Order of checks): 404 (channel), 401, 429; what follows reads the body. A
- * request that fails here counts against its client's network, and beyond that limit gets 429 in place of its own error.
+ * The first checks of a request (docs/contract.md, Order of checks): 404 for a channel, 401, 429. The body is read
+ * afterwards. A failed request counts against its client's network; over that limit, the client gets 429 instead of its
+ * own error.
  */
 export const createAccess = ({ assistants, rateLimiter, channelCalls, beforeWriting }: Dependencies) => {
   const refuse = async (req: Request, error: ApiError): Promise<never> => {
@@ -69,19 +70,19 @@ export const createAccess = ({ assistants, rateLimiter, channelCalls, beforeWrit
     await admit(res, caller, limitOf(key.keyId, limit));
   };
 
-  /** Bearer API key: chat API and conversation endpoints. */
+  /** Authenticates by API key: chat API and conversation endpoints. */
   const byApiKey: RequestHandler = async (req, res, next) => {
     await withKey(req, res, rateLimiter.forApiKey);
     next();
   };
 
-  /** The same where a caller may wait for what is new: a long poll counts into a window of its own. */
+  /** As `byApiKey`, but long polls count into a rate-limit window of their own. */
   const byApiKeyOrPoll: RequestHandler = async (req, res, next) => {
     await withKey(req, res, isLongPoll(req.query) ? rateLimiter.forLongPoll : rateLimiter.forApiKey);
     next();
   };
 
-  /** Every call to a channel of ours is on its list, however it ends. */
+  /** Puts the call on its channel's list when the response ends, whatever its outcome. */
   const recordCall = (assistantId: string, res: Response): void => {
     const [at, since] = [serverDate().toISOString(), performance.now()];
     const details: CallDetails = {};
@@ -99,7 +100,10 @@ export const createAccess = ({ assistants, rateLimiter, channelCalls, beforeWrit
     });
   };
 
-  /** The inbound webhook channel: unknown or not connected is 404 before any look at the token. */
+  /**
+   * Authenticates the inbound webhook channel. An unknown or disconnected channel gives 404 before the token is
+   * checked.
+   */
   const byChannel: RequestHandler = async (req, res, next) => {
     const assistantId = String(req.params.assistant_id);
     const assistant = isUuid(assistantId) ? await beforeWriting(assistants.findAssistant(assistantId)) : null;

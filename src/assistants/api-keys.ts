@@ -18,11 +18,14 @@ const toBase62 = (bytes: Buffer, length: number): string => {
 const checksumOf = (body: string): string =>
   toBase62(createHash('sha256').update(body).digest().subarray(0, 5), CHECKSUM_LENGTH);
 
-/** 32 random bytes in base 62 behind a prefix that says what they are. */
+/** A prefix that names the kind of secret, then 32 random bytes in base 62. */
 export const newSecret = (prefix: string): string => prefix + toBase62(randomBytes(32), BODY_LENGTH);
 export const SECRET_BODY = `[0-9A-Za-z]{${BODY_LENGTH}}`;
 
-/** `sk_` + 32 random bytes in base 62 + checksum (docs/contract.md, Keys and tokens): shown once, kept only as its hash. */
+/**
+ * `sk_`, 32 random bytes in base 62, and a checksum (docs/contract.md, Keys and tokens). It is shown once; only its
+ * hash is stored.
+ */
 export const newApiKey = (): string => {
   const body = newSecret('');
   return `sk_${body}${checksumOf(body)}`;
@@ -30,13 +33,13 @@ export const newApiKey = (): string => {
 
 const SHAPE = new RegExp(`^sk_(${SECRET_BODY})([0-9A-Za-z]{${CHECKSUM_LENGTH}})$`);
 
-/** A mistyped or invented key is refused by its checksum, without a look into the store. */
+/** Detects mistyped and invented keys by their checksum, without a database query. */
 export const isWellFormedApiKey = (apiKey: string): boolean => {
   const match = SHAPE.exec(apiKey);
   return match !== null && checksumOf(match[1] as string) === match[2];
 };
 
-/** High-entropy secrets need no slow hash; SHA-256 keeps them unreadable at rest. */
+/** A secret with this much entropy needs no slow hash. SHA-256 keeps it unreadable in the database. */
 export const hashSecret = (secret: string): string => createHash('sha256').update(secret).digest('base64url');
 
 export type ApiKey = {

@@ -28,34 +28,35 @@ export const AssistantInput = z.object({
     .min(0)
     .max(TIMING.dedupeWindowMaxMs / 1000)
     .default(DEFAULT_DEDUPE_WINDOW_S),
-  /** What happens to messages that try to turn the assistant: nothing, a note, or a refusal. */
+  /** What to do with a message that tries to override the instructions: nothing, flag it, or refuse it. */
   guard: z.enum(GUARDS).default('flag'),
-  /** Hosts a provider's reply may link to, beside what the knowledge links to. */
+  /** Hosts that a provider's reply may link to, in addition to those in the knowledge. */
   allowedLinks: z.array(z.string().trim().min(1).max(253)).max(50).default([]),
 });
 export type AssistantInput = z.input<typeof AssistantInput>;
 
-/** The inbound webhook channel of an assistant; `tokenHash` null = open to whoever knows its address. */
+/** The inbound webhook channel of an assistant. With `tokenHash` null it is open to anyone who knows its address. */
 export type Channel = { connected: boolean; tokenHash: string | null; limitPerMinute: number };
 
 export type Assistant = z.infer<typeof AssistantInput> & {
   assistantId: string;
-  /** Key of the HMAC that names this assistant's sessions; never leaves the service. */
+  /** The HMAC key for conversation keys of this assistant. It never leaves the service. */
   sessionKey: string;
   channel: Channel;
   engine: EngineSettings;
-  /** Counts changes of anything an engine indexes. */
+  /** Incremented on every change that an engine indexes. */
   version: number;
   createdAt: Date;
   semantic?: Partial<Semantic>;
 };
 
-/** Those made before a setting existed do not have it. */
+/** Assistants created before these settings existed do not have them. */
 const LATER_DEFAULTS = { engine: RETRIEVAL, guard: 'flag' as const, allowedLinks: [] };
 
 /**
- * Of an assistant's entries. `last`: given out up to here; `from`: what stands before it was replaced; `unfinished`: taken
- * by imports that have not ended, or never will, since their process was killed. Nobody reads what stands there.
+ * Positions of an assistant's entries. `last` is the highest assigned position. Entries before `from` have been
+ * replaced. `unfinished` holds the ranges of imports that are running or whose process died; entries in them are not
+ * read.
  */
 export type KnowledgePositions = { last?: number; from?: number; unfinished?: ReservedRange[] };
 export type ReservedRange = { first: number; last: number; at: Date };
@@ -103,7 +104,7 @@ const assistantSchema = new Schema<StoredAssistant>(
   },
   { collection: 'assistants', versionKey: false, strictQuery: 'throw' },
 );
-// What has vectors still to be made is found by these.
+// For the search for assistants that still need vectors.
 assistantSchema.index({ 'semantic.model': 1 });
 assistantSchema.index({ 'semantic.stale': 1 }, { sparse: true });
 

@@ -1,11 +1,11 @@
 import type { Redis } from 'ioredis';
 
-/** One request to an inbound webhook channel, for those who set it up: who and how it ended, never what was said. */
+/** One request to an inbound webhook channel, for those who set the channel up. It has no message text. */
 export type ChannelCall = {
   at: string;
   status: number;
   ms: number;
-  /** The error's code, where it was one. */
+  /** The error code of a failed request. */
   error?: string;
   sessionId?: string;
   conversationId?: string;
@@ -15,11 +15,11 @@ const KEPT = 20;
 const KEPT_S = 7 * 86_400;
 const WRITTEN_EVERY_MS = 500;
 
-const parse = (line: string): ChannelCall => JSON.parse(line) as ChannelCall; // as written below
+const parse = (line: string): ChannelCall => JSON.parse(line) as ChannelCall; // as `write` stores it
 
 /**
- * The last calls of each channel. Gathered in memory and written together, not awaited: a turn pays for one small object,
- * and what is lost when Redis is away was for looking only.
+ * The last calls of each channel. Calls are collected in memory and written in batches without waiting, so that a turn
+ * is not slowed down. Calls that are lost while Redis is unavailable matter only to this list.
  */
 export const createChannelCalls = (redis: Redis, prefix: string) => {
   const keyOf = (assistantId: string): string => `${prefix}:channel-calls:${assistantId}`;
@@ -44,7 +44,7 @@ export const createChannelCalls = (redis: Redis, prefix: string) => {
   };
 
   return {
-    /** Of an assistant that exists: any other name would be a key of its own. */
+    /** Expects an existing assistant: any other id would create a Redis key of its own. */
     record: (assistantId: string, call: ChannelCall): void => {
       const calls = pending.get(assistantId) ?? [];
       if (calls.length === 0) pending.set(assistantId, calls);
@@ -54,8 +54,8 @@ export const createChannelCalls = (redis: Redis, prefix: string) => {
     },
 
     /**
-     * A session's calls go with its conversation. Once more a little later, for those another process had gathered. Not
-     * awaited; where Redis is away they end with their list, after seven days.
+     * Removes a session's calls when its conversation is erased, and again a little later for calls that another
+     * process had not written yet. Not awaited. If Redis is unavailable, they expire with the list after seven days.
      */
     forget: (assistantId: string, sessionId: string): void => {
       const remove = async (): Promise<void> => {
@@ -69,7 +69,7 @@ export const createChannelCalls = (redis: Redis, prefix: string) => {
       setTimeout(now, 2 * WRITTEN_EVERY_MS).unref();
     },
 
-    /** Newest first; those of another process may be half a second late. */
+    /** Newest first. Calls of another process may be half a second late. */
     list: async (assistantId: string): Promise<ChannelCall[]> => {
       await write();
       const lines = await redis.lrange(keyOf(assistantId), 0, KEPT - 1);

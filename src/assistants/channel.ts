@@ -3,8 +3,8 @@ import { hashSecret } from './api-keys.ts';
 import type { Channel } from './assistant.ts';
 
 /**
- * What the operator chooses: closed, open to everybody who knows the address, or behind a verify token. What is left out
- * stays; without a token only a channel that is connected already stays so.
+ * A change of the channel: disconnect it, open it to everyone who knows the address, or protect it with a verify token.
+ * Omitted fields stay. A change without `token` requires that the channel is connected already.
  */
 export type ChannelChange = { connected?: boolean; token?: string | null; limitPerMinute?: number };
 
@@ -12,8 +12,8 @@ export const OPEN_CHANNEL_WARNING =
   'This channel is open: anyone who knows a session_id can continue that conversation. Set a verify token to prevent this.';
 
 /**
- * The change as one write of the fields it names: of two changes at once each keeps its own. `expected` is what the channel
- * must be for it. The token is kept only as its hash, and goes with the connection.
+ * The update for a change. It sets only the named fields, so that concurrent changes do not overwrite each other.
+ * `expected` is the state that the channel must have. Only the token's hash is stored, and disconnecting deletes it.
  */
 export const channelWrite = ({ connected, token, limitPerMinute }: ChannelChange) => {
   const limited = limitPerMinute === undefined ? {} : { 'channel.limitPerMinute': limitPerMinute };
@@ -27,7 +27,7 @@ export const channelWrite = ({ connected, token, limitPerMinute }: ChannelChange
   return { expected: connected ? { 'channel.connected': true } : {}, set: limited };
 };
 
-/** True where no token is set, or the one given is it; compared in constant time, by hash. */
+/** True if no token is required or the given one matches. Hashes are compared in constant time. */
 export const isTokenAccepted = (channel: Channel, token: string | null): boolean => {
   if (channel.tokenHash === null) return true;
   if (token === null) return false;

@@ -2,11 +2,11 @@ import { type Connection, Schema } from 'mongoose';
 import { collectionOf } from '../platform/mongo.ts';
 
 export const REGISTER_EVERY_MS = 2_000;
-/** A worker that ended without a word is forgotten by then. */
+/** A crashed worker counts as gone after this time. */
 const EXPIRES_AFTER_MS = 12_000;
 const KEPT_S = 3_600;
 
-/** What a reply worker has to make vectors with. */
+/** The embedding model of a reply worker, and whether it works. */
 export type EmbedderInfo = { model: string | null; available: boolean; detail: string };
 
 export type StoredEmbedder = EmbedderInfo & { _id: string; seenAt: Date };
@@ -23,7 +23,10 @@ const schema = new Schema<StoredEmbedder>(
 );
 schema.index({ seenAt: 1 }, { expireAfterSeconds: KEPT_S });
 
-/** Which running reply workers can make vectors, and with which model: for one another, and for those who ask. */
+/**
+ * The register of running reply workers and their embedding models. Workers read it to agree on a model; operators see
+ * it as the state of semantic search.
+ */
 export const createEmbedders = (connection: Connection) => {
   const model = connection.model<StoredEmbedder>('Embedder', schema);
   const rows = collectionOf(model);
@@ -38,7 +41,7 @@ export const createEmbedders = (connection: Connection) => {
       await rows.deleteOne({ _id: worker });
     },
 
-    /** Of the workers that run now, those first that can. */
+    /** The running workers, those with a working model first. */
     listRunning: async (): Promise<(EmbedderInfo & { worker: string })[]> => {
       const filter = { $expr: { $gt: ['$seenAt', { $subtract: ['$$NOW', EXPIRES_AFTER_MS] }] } };
       const live = await rows.find(filter, { sort: { available: -1, _id: 1 } }).toArray();

@@ -5,20 +5,20 @@ import { validate } from '../platform/validation.ts';
 
 export const DEFAULT_PROVIDER_TIMEOUT_MS = TIMING.providerTimeoutMs;
 
-/** A pattern for the end tries every slash before it. */
+/** A loop, because a regular expression for trailing slashes takes quadratic time. */
 export const withoutSlashes = (address: string): string => {
   let end = address.length;
   while (address[end - 1] === '/') end -= 1;
   return address.slice(0, end);
 };
 
-/** The address of an OpenAI-compatible API, up to the part before `/chat/completions`. Who may be reached is asked at the call. */
+/** The base URL of an OpenAI-compatible API, without `/chat/completions`. The address guard checks it at each call. */
 const BaseUrl = z
   .url({ protocol: /^https?$/ })
   .max(2048)
   .refine((value) => {
     const url = URL.parse(value);
-    if (!url) return true; // said already
+    if (!url) return true; // reported by `z.url`
     return url.username === '' && url.password === '' && url.search === '' && url.hash === '';
   }, 'must not carry a user, a query or a fragment')
   .transform(withoutSlashes);
@@ -27,15 +27,17 @@ const provider = {
   kind: z.literal('openai'),
   baseUrl: BaseUrl,
   model: z.string().trim().min(1).max(200),
-  /** From the question to the last word; below the reply wait, so that there is time to fall back. */
+  /**
+   * From the request to the end of the reply. It is shorter than the reply wait, so that there is time to fall back.
+   */
   timeoutMs: z.number().int().min(100).max(TIMING.providerTimeoutMaxMs).default(DEFAULT_PROVIDER_TIMEOUT_MS),
   temperature: z.number().min(0).max(2).nullable().default(null),
   maxTokens: z.number().int().min(16).max(4_000).default(800),
-  /** What earlier messages may take of the model's window. */
+  /** How many tokens of earlier messages are sent to the model. */
   historyTokens: z.number().int().min(0).max(100_000).default(2_000),
 };
 
-/** `apiKey` left out = the one stored already, if the address stays the same; null = none. */
+/** An omitted `apiKey` keeps the stored one if the address stays the same; null removes it. */
 export const EngineInput = z.discriminatedUnion('kind', [
   z.object({ kind: z.literal('retrieval') }),
   z.object({
@@ -55,8 +57,8 @@ export type EngineSettings = { kind: 'retrieval' } | ProviderSettings;
 export const RETRIEVAL: EngineSettings = { kind: 'retrieval' };
 
 /**
- * The engine as an expression of MongoDB: whether a stored key stays is decided in the write itself, so that a key set at
- * the same moment is not undone. A key stored for one address is never sent to another.
+ * The engine as a MongoDB expression. The write itself decides whether a stored key stays, so that a concurrent key
+ * change is not undone. A key stored for one address is never sent to another.
  */
 export const sealedEngine = (input: EngineInput, { vault, assistantId }: { vault: Vault; assistantId: string }) => {
   const parsed = validate(EngineInput, input);
@@ -68,7 +70,7 @@ export const sealedEngine = (input: EngineInput, { vault, assistantId }: { vault
   return { $mergeObjects: [{ $literal: settings }, { apiKeySealed: apiKey === undefined ? stored : given }] };
 };
 
-/** What people may see of it: that there is a key, never the key. */
+/** The engine without its provider key; it shows only whether there is one. */
 export const toEngineView = (engine: EngineSettings) => {
   if (engine.kind === 'retrieval') return engine;
   const { apiKeySealed, ...settings } = engine;

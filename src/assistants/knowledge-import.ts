@@ -28,7 +28,7 @@ const EXTENSIONS: Record<string, KnowledgeFormat> = {
   markdown: 'markdown',
 };
 
-/** By the file's name; null for one that does not tell. */
+/** The format by the file name's extension; null if it is unknown. */
 export const knowledgeFormatOf = (fileName: string): KnowledgeFormat | null =>
   EXTENSIONS[/\.([a-z]+)$/i.exec(fileName)?.[1]?.toLowerCase() ?? ''] ?? null;
 
@@ -50,12 +50,12 @@ const checkRow = (fields: unknown): { entry: KnowledgeInput } | { reason: string
     : { reason: parsed.error.issues.slice(0, MAX_DETAILS).map(reasonOf).join('; ') };
 };
 
-/** To say what is wrong costs more than to read what is right; whoever has so much to mend mends it first. */
+/** Reporting an error costs more than reading a valid row, so reading stops after this many. */
 const MAX_REFUSED = 1_000;
 
 /**
- * Questions and answers from a file's text. A bad row is refused with the line it begins on and the reason, the others are
- * kept. Throws only where the file as a whole is not of the format, or has more than an assistant may know.
+ * Reads questions and answers from a file's text. An invalid row is refused with its first line and a reason; the
+ * others are kept. Throws if the whole file is not of the format, or has more entries than an assistant may have.
  */
 export const parseKnowledge = (format: KnowledgeFormat, text: string): ParsedKnowledge => {
   const entries: KnowledgeInput[] = [];
@@ -74,7 +74,7 @@ export const parseKnowledge = (format: KnowledgeFormat, text: string): ParsedKno
       }
       entries.push(checked.entry);
     } else {
-      // A JSON file may be one long line: the entry's number tells more than its line.
+      // A JSON file may be one long line, so the entry's number is more useful than its line.
       const reason = format === 'json' ? `entry ${entry}: ${checked.reason}` : checked.reason;
       refused.push({ line: row.line, reason });
     }

@@ -2,12 +2,12 @@ import * as z from 'zod';
 import { LanguageTag } from './language-tag.ts';
 import { SuggestedAction } from './suggested-action.ts';
 
-/** An assistant has no more entries than this, nor an import: what is read, listed and indexed at once stays small. */
+/** The most entries that an assistant or an import may have. It bounds what is read, listed and indexed at once. */
 export const MAX_KNOWLEDGE = 10_000;
 
 const line = (max: number) => z.string().trim().min(1).max(max);
 
-/** One question with its other wordings and its answer, as imported or written in the dashboard. */
+/** One question with its variants and its answer, as imported or written in the dashboard. */
 export const KnowledgeInput = z.object({
   question: line(500),
   variants: z.array(line(500)).max(50).default([]),

@@ -3,7 +3,7 @@ import { invalid, notFound } from '../platform/errors.ts';
 import type { assistantModels, KnowledgePositions } from './assistant.ts';
 import { MAX_KNOWLEDGE } from './knowledge-input.ts';
 
-/** An import that is not at its end by then has died, and what it took no longer counts. */
+/** An import that is older has crashed, and its range no longer counts. */
 const DEAD_AFTER_MS = 10 * 60_000;
 
 const tooMany = () =>
@@ -13,23 +13,25 @@ const tooMany = () =>
     `would have more than ${MAX_KNOWLEDGE.toLocaleString('en')} entries, the most an assistant may have`,
   );
 
-/** The entries that are read: neither replaced nor of an import that has not ended. */
+/** The filter for entries that are visible: not replaced, and not part of an unfinished import. */
 export const visibleEntries = (assistantId: string, { from = 0, last, unfinished = [] }: KnowledgePositions) => ({
   assistantId,
-  // No further than was given out when the places were read: what came later may be half there.
+  // Positions that were assigned after this read may belong to an unfinished import.
   position: { $gte: from, ...(last !== undefined && { $lte: last }) },
   ...(unfinished.length > 0 && {
     $nor: unfinished.map((range) => ({ position: { $gte: range.first, $lte: range.last } })),
   }),
 });
 
-/** Which places the entries of assistants stand at. All that decides who reads what is in the assistant's one document. */
+/**
+ * The positions of entries. One assistant document decides which entries are visible, so every change of it is atomic.
+ */
 export const createKnowledgePositions = ({ assistants, knowledge }: ReturnType<typeof assistantModels>) => {
   const read = async (assistantId: string): Promise<KnowledgePositions> =>
     (await assistants.findById(assistantId).select({ knowledgePlaces: 1 }).lean())?.knowledgePlaces ?? {};
 
   const appendRange = async (assistantId: string, count: number) => {
-    // For assistants made before places were counted.
+    // Assistants from before this field existed have no highest position.
     const highest = (await knowledge.findOne({ assistantId }).sort({ position: -1 }).lean())?.position ?? 0;
     const last = { $add: [{ $max: ['$knowledgePlaces.last', highest] }, count] };
     const range = {
@@ -49,7 +51,10 @@ export const createKnowledgePositions = ({ assistants, knowledge }: ReturnType<t
     return stored.knowledgePlaces ?? {};
   };
 
-  /** Those that others are still bringing count as there: of imports at once, no two fill the same room. */
+  /**
+   * The number of entries before `first`. Ranges of running imports count too, so that concurrent imports cannot exceed
+   * the limit together.
+   */
   const countBefore = async (assistantId: string, first: number, positions: KnowledgePositions): Promise<number> => {
     const reserved = (positions.unfinished ?? [])
       .filter((range) => range.first < first && range.first >= (positions.from ?? 0))
@@ -62,8 +67,8 @@ export const createKnowledgePositions = ({ assistants, knowledge }: ReturnType<t
     read,
 
     /**
-     * So many places after all that were given out, for one import alone: two at once do not get into each other's order.
-     * Nobody reads what stands there before `finish`.
+     * Reserves `count` positions after all assigned ones for one import, so that concurrent imports do not mix. The
+     * entries there stay invisible until `publish`. Throws if the assistant would have too many entries.
      */
     reserve: async (assistantId: string, count: number, { replace }: { replace: boolean }): Promise<number> => {
       if (count > MAX_KNOWLEDGE) throw tooMany();
@@ -77,14 +82,14 @@ export const createKnowledgePositions = ({ assistants, knowledge }: ReturnType<t
     },
 
     /**
-     * One write, after the entries are there: from now on all of them are read and, with `replace`, none that stand before
-     * them. Answers where the valid ones begin.
+     * Makes the import's entries visible in one write and, with `replace`, hides all entries before them. Gives the
+     * first visible position.
      */
     publish: async (assistantId: string, first: number, { replace }: { replace: boolean }): Promise<number> => {
       const update = {
         $inc: { version: 1 },
         $set: { 'semantic.stale': true },
-        // Nobody reads before these any more, so that what died there may be forgotten.
+        // Entries before this position are hidden, so ranges of crashed imports there are no longer needed.
         $pull: { 'knowledgePlaces.unfinished': { first: replace ? { $lte: first } : first } },
         ...(replace && { $max: { 'knowledgePlaces.from': first } }),
       };

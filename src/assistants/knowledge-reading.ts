@@ -4,12 +4,12 @@ import { ApiError, type ErrorDetail, invalid } from '../platform/errors.ts';
 import { withDeadline } from '../platform/deadline.ts';
 import { type KnowledgeFormat, type ParsedKnowledge, parseKnowledge } from './knowledge-import.ts';
 
-/** A file as small as this is read in a moment, whatever is in it, and sooner than a thread has started. */
+/** A file of this size is read faster than a thread starts. */
 const INLINE_MAX_CHARS = 8 * 1024;
 const READ_WITHIN_MS = 20_000;
 const MEMORY_MB = 512;
 
-/** What a thread answers when it is asked for more. */
+/** The thread's answer to each request for more. */
 export type Part = (ParsedKnowledge & { ended: boolean }) | { details: ErrorDetail[] };
 
 const tooMuchWork = () =>
@@ -32,7 +32,7 @@ const readInThread = async (format: KnowledgeFormat, text: string): Promise<Pars
     workerData: { format, text },
     resourceLimits: { maxOldGenerationSizeMb: MEMORY_MB },
   });
-  // `once` hears it while an answer is due; at another time it must not end the process.
+  // `once` handles an error while an answer is pending. At any other time the error must not end the process.
   thread.on('error', () => undefined);
   try {
     return await withDeadline(collect(thread), READ_WITHIN_MS, { late: tooMuchWork });
@@ -43,10 +43,10 @@ const readInThread = async (format: KnowledgeFormat, text: string): Promise<Pars
   }
 };
 
-/** One thread at a time: it shares the machine's cores with everybody's turns. */
+/** One thread at a time, because it shares the processor cores with turns. */
 let lastRead: Promise<unknown> = Promise.resolve();
 
-/** As `parseKnowledge`, without keeping anybody waiting: a large file is read in a thread of its own. */
+/** As `parseKnowledge`, but reads a large file in a thread, so that other requests are not delayed. */
 export const readKnowledge = async (format: KnowledgeFormat, text: string): Promise<ParsedKnowledge> => {
   if (text.length <= INLINE_MAX_CHARS) return parseKnowledge(format, text);
   const read = lastRead.then(() => readInThread(format, text));

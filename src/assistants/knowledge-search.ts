@@ -10,15 +10,18 @@ import { LRUCache } from 'lru-cache';
 import type { Assistant } from './assistant.ts';
 import type { KnowledgeEntry } from './knowledge-input.ts';
 
-// For people who look after the knowledge. What a visitor's message finds is the engine's business, and much finer.
+// For operators who maintain the knowledge. Visitors' questions are answered by the engine, which is far more precise.
 
 const segmenter = new Intl.Segmenter(undefined, { granularity: 'word' });
 
-/** Marks go before and after: to normalize a pile of them takes time in its square. */
+/**
+ * Combining marks are removed before and after normalizing, because normalizing a long run of them takes quadratic
+ * time.
+ */
 const fold = (text: string): string =>
   text.replaceAll(/\p{M}/gu, '').normalize('NFKD').replaceAll(/\p{M}/gu, '').toLowerCase();
 
-/** These scripts put no space between words: they need a dictionary, which is slow. */
+/** These scripts have no spaces between words. Splitting them needs a dictionary, which is slow. */
 const UNSPACED =
   /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}\p{Script=Myanmar}]/u;
 
@@ -31,7 +34,7 @@ const wordsOf = (text: string): string[] => {
 const textOf = ({ question, variants, answer, tags }: KnowledgeEntry): string =>
   fold([question, ...variants, answer, ...tags].join('\n'));
 
-/** Entries that hold every word of the search somewhere, also as a part of a word; case and accents do not matter. */
+/** Entries that contain every word of the search, also as a part of a word. Case and accents are ignored. */
 export const searchKnowledge = (entries: KnowledgeEntry[], search: string): KnowledgeEntry[] => {
   const wanted = fold(search).split(/\s+/).filter(Boolean);
   return entries.filter((entry) => {
@@ -50,14 +53,14 @@ const STOPS = Object.entries({
   nl: dutch,
 });
 const STOPS_OF = new Map(STOPS.map(([language, stops]) => [language, new Set(stops.flatMap(wordsOf))]));
-/** Left out as stop words elsewhere; here they are what tells two questions apart. */
+/** Stop words that are kept here, because they distinguish questions. */
 const QUESTION_WORDS = new Set(
   `who what when where why which how not no wer was wann wo wohin woher warum welche welcher wie wieviel nicht kein keine
   qui que quoi quand ou pourquoi comment combien quel quelle pas quien cuando donde como cuanto cual por chi quando dove
   perche come quanto quale non quem onde porque qual nao wie wat wanneer waar waarom welke hoe niet geen`.split(/\s+/),
 );
 
-/** How much of their words two questions share to be taken for the same. */
+/** The share of common words from which two questions count as the same. */
 const SIMILARITY_MIN = 0.8;
 const CONFLICTS_MAX = 100;
 
@@ -83,18 +86,21 @@ const mayShareLanguage = (a: KnowledgeEntry, b: KnowledgeEntry): boolean =>
 export type KnowledgeConflict = {
   entryIds: [string, string];
   questions: [string, string];
-  /** Words shared, of all words of both: from 0.8 to 1. */
+  /** Common words divided by all words of both: 0.8 to 1. */
   likeness: number;
 };
 
-/** So many that share a rare word are compared with the next one; a base of copies would take for ever. */
+/**
+ * At most this many phrasings with a rare word are compared with the next one. It bounds the time for a knowledge base
+ * full of copies.
+ */
 const PHRASINGS_PER_WORD = 50;
 const ENTRIES_AT_ONCE = 100;
 
 const conflictsIn = async (entries: KnowledgeEntry[]): Promise<KnowledgeConflict[]> => {
   const phrasings: Phrasing[] = [];
   for (const [nth, entry] of entries.entries()) {
-    if (nth % ENTRIES_AT_ONCE === 0) await setImmediate(); // callers of the API wait meanwhile
+    if (nth % ENTRIES_AT_ONCE === 0) await setImmediate(); // lets other requests run
     phrasings.push(...phrasingsOf(entry));
   }
   const uses = new Map<string, number>();
@@ -106,7 +112,7 @@ const conflictsIn = async (entries: KnowledgeEntry[]): Promise<KnowledgeConflict
 
   const phrasingsByWord = new Map<string, Phrasing[]>();
   const found = new Map<string, KnowledgeConflict>();
-  /** What is the same but for its punctuation says the same; taken apart once, and only where it is asked for. */
+  /** Answers that differ only in punctuation count as equal. Computed once per entry, and only when needed. */
   const answerWords = new Map<KnowledgeEntry, string>();
   const answerWordsOf = (entry: KnowledgeEntry): string => {
     const words = answerWords.get(entry) ?? wordsOf(entry.answer).join(' ');
@@ -140,9 +146,10 @@ const conflictsIn = async (entries: KnowledgeEntry[]): Promise<KnowledgeConflict
 };
 
 /**
- * Entries that ask nearly the same and answer differently: a hint, found by the words alone. A question (or variant) is its
- * folded words without stop words; two are nearly the same where they share four fifths of them. To be that alike, two
- * must share one of the rarest words of each: only those are compared. Found once for each version of an assistant.
+ * Finds entries with similar questions but different answers, by their words alone. A question or variant is compared
+ * by its folded words without stop words; two are similar if they share at least 80 % of them. Two such phrasings
+ * always share one of the rarest words of each, so only those pairs are compared. The result is cached for each version
+ * of an assistant.
  */
 export const createFindConflicts = () => {
   const known = new LRUCache<string, { version: number; conflicts: Promise<KnowledgeConflict[]> }>({ max: 100 });

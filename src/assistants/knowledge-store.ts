@@ -8,9 +8,9 @@ import { createKnowledgePositions, visibleEntries } from './knowledge-positions.
 import type { VectorStore } from './knowledge-vectors.ts';
 
 const CACHED_ASSISTANTS = 1000;
-/** Read at once: to take it out of its bytes takes a few milliseconds, and others have their turn before the next. */
+/** Decoding one batch takes a few milliseconds; other work runs between batches. */
 const READ_BATCH = 250;
-/** Written at once: to put it into bytes takes a few milliseconds, and others have their turn before the next. */
+/** Encoding one batch takes a few milliseconds; other work runs between batches. */
 const WRITE_BATCH = 500;
 
 const toEntry = ({ _id, assistantId: _assistant, position: _position, ...entry }: StoredKnowledge): KnowledgeEntry => ({
@@ -23,13 +23,16 @@ type Dependencies = ReturnType<typeof assistantModels> & {
   onChanged: (assistantId: string) => void;
 };
 
-/** What assistants know, in its order. Its vectors end with an entry; to make those of others is for whoever is told. */
+/**
+ * The knowledge entries of assistants, in order. Removing an entry also retires its vectors. `onChanged` reports that
+ * vectors may have to be made.
+ */
 export const createKnowledgeStore = ({ assistants, knowledge, vectors, onChanged }: Dependencies) => {
   const byVersion = new LRUCache<string, { version: number; entries: KnowledgeEntry[] }>({ max: CACHED_ASSISTANTS });
   const loading = new Map<string, Promise<KnowledgeEntry[]>>();
   const positions = createKnowledgePositions({ assistants, knowledge });
 
-  /** A replacement that ended meanwhile may have removed what was being read: then it is read again. */
+  /** Repeats the read if a replacement was published meanwhile, because it may have removed entries during the read. */
   const readConsistently = async <Found>(
     assistantId: string,
     find: (filter: ReturnType<typeof visibleEntries>) => Promise<Found>,
@@ -51,7 +54,7 @@ export const createKnowledgeStore = ({ assistants, knowledge, vectors, onChanged
     });
   };
 
-  /** Turns that come together wait for one reading. */
+  /** Concurrent turns share one read. */
   const loadOnce = (assistantId: string, version: number): Promise<KnowledgeEntry[]> => {
     const key = JSON.stringify([assistantId, version]);
     const inFlight = loading.get(key) ?? load(assistantId).finally(() => loading.delete(key));
@@ -85,7 +88,7 @@ export const createKnowledgeStore = ({ assistants, knowledge, vectors, onChanged
   };
 
   return {
-    /** Kept in memory for as long as the assistant's version stays. */
+    /** Cached until the assistant's version changes. */
     findKnowledge: async ({ assistantId, version }: Assistant): Promise<KnowledgeEntry[]> => {
       const cached = byVersion.get(assistantId);
       if (cached?.version === version) return cached.entries;
@@ -100,8 +103,9 @@ export const createKnowledgeStore = ({ assistants, knowledge, vectors, onChanged
       readConsistently(assistantId, (filter) => knowledge.countDocuments(filter).exec()),
 
     /**
-     * Adds entries after those there are; they are read all at once, or never. With `replace` the earlier ones end in that
-     * same write: nobody reads none, and of two that replace at once the later one's stay, alone.
+     * Adds entries after the existing ones; all of them become visible at once or not at all. With `replace`, the same
+     * write hides the earlier entries, so there is never a moment without entries. If two replacements run
+     * concurrently, only the later one's entries stay.
      */
     addKnowledge: async (
       assistantId: string,
@@ -110,19 +114,19 @@ export const createKnowledgeStore = ({ assistants, knowledge, vectors, onChanged
     ): Promise<KnowledgeEntry[]> => {
       const first = await positions.reserve(assistantId, entries.length, { replace });
       const added = await insert(assistantId, first, entries).catch(async (cause: unknown) => {
-        // Nobody reads them; their places stay taken, since a write that was given up may still arrive.
+        // The entries are not visible. Their range stays reserved, because a write that timed out may still arrive.
         const position = { $gte: first, $lt: first + entries.length };
         await knowledge.deleteMany({ assistantId, position }).catch(() => undefined);
         throw cause;
       });
       const from = await positions.publish(assistantId, first, { replace });
-      // Also where somebody else has replaced them in the meantime, these included.
+      // Also needed if a concurrent import has replaced these entries meanwhile.
       onChanged(assistantId);
       if (replace || from > first) await removeAll({ assistantId, position: { $lt: from } });
       return added;
     },
 
-    /** The entry keeps its id and its place. */
+    /** The entry keeps its id and its position. */
     updateKnowledge: async (assistantId: string, entryId: string, entry: KnowledgeInput): Promise<KnowledgeEntry> => {
       const { matchedCount } = await knowledge.updateOne({ _id: entryId, assistantId }, { $set: entry });
       if (matchedCount === 0) throw notFound();

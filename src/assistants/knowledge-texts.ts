@@ -3,12 +3,12 @@ import type { KnowledgeEntry } from './knowledge-input.ts';
 
 export type TextKind = 'question' | 'variant' | 'answer';
 
-/** A text of an entry that gets a vector. The hash is of the text alone: the same words have the same vector anywhere. */
+/** A text of an entry that gets a vector. The hash depends on the text alone, so equal texts share a vector. */
 export type KnowledgeText = { kind: TextKind; hash: string; text: string };
 
-/** An answer's beginning says what it is about; the rest of it costs time and blurs its vector. */
+/** The start of an answer says what it is about. More text costs time and makes the vector less precise. */
 const ANSWER_CHARS = 300;
-/** A word is not cut unless it is longer than this. */
+/** The cut is between words unless the last word is longer than this. */
 const LONG_WORD = 60;
 const HASH_CHARS = 16;
 
@@ -23,7 +23,7 @@ const beginningOf = (answer: string): string => {
 
 const textOf = (kind: TextKind, text: string): KnowledgeText => ({ kind, text, hash: digest(text) });
 
-/** The texts of an entry in the order of its vectors: its question, each other wording once, its answer. */
+/** The texts of an entry in the order of its vectors: question, distinct variants, answer. */
 export const textsOf = ({
   question,
   variants,
@@ -31,22 +31,22 @@ export const textsOf = ({
 }: Pick<KnowledgeEntry, 'question' | 'variants' | 'answer'>): KnowledgeText[] => [
   textOf('question', question),
   ...[...new Set(variants)].filter((one) => one !== question).map((one) => textOf('variant', one)),
-  // With its question: an answer alone often does not say what it is about.
+  // With the question, because an answer alone often does not say what it is about.
   textOf('answer', `${question} ${beginningOf(answer)}`),
 ];
 
-/** What visitors' questions are like: made first, and enough for an entry to be found. */
+/** Question and variants. Their vectors are made first, and are enough to find an entry. */
 export const questionTexts = (texts: KnowledgeText[]): KnowledgeText[] => texts.filter(({ kind }) => kind !== 'answer');
 
-/** As a text is named beside its vector. */
+/** Identifies a text in the list stored beside its vectors. */
 export const textKeyOf = ({ kind, hash: digested }: Pick<KnowledgeText, 'kind' | 'hash'>): string =>
   `${kind} ${digested}`;
 
 export const parseTextKey = (name: string): Pick<KnowledgeText, 'kind' | 'hash'> => {
-  const [kind, digested] = name.split(' ') as [TextKind, string]; // as `nameOf` wrote it
+  const [kind, digested] = name.split(' ') as [TextKind, string]; // as `textKeyOf` wrote it
   return { kind, hash: digested };
 };
 
-/** Equal where model, texts and their order are. */
+/** Equal if the model, the texts and their order are equal. */
 export const textsHash = (model: string, texts: KnowledgeText[]): string =>
   digest([model, ...texts.map(textKeyOf)].join('\n'));

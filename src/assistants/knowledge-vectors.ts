@@ -5,26 +5,26 @@ import type { assistantModels } from './assistant.ts';
 import { visibleEntries } from './knowledge-positions.ts';
 import { type KnowledgeText, textsOf } from './knowledge-texts.ts';
 
-/** What went with its entry may serve an import that brings the same texts again; then it ends by itself. */
+/** Vectors of removed entries are kept for this time, because an import may bring the same texts again. */
 const REMOVED_KEPT_S = 600;
-/** Documents read at a time: few enough to unpack that nothing else waits. */
+/** Documents per batch, so that decoding one does not delay other work. */
 const INFO_BATCH = 500;
 const TEXTS_BATCH = 100;
 const VECTORS_BATCH = 50;
 
 export type StoredVectors = {
-  /** The entry's id. */
+  /** The id of the entry. */
   _id: string;
   assistantId: string;
-  /** False once the entry was removed. */
+  /** False after the entry was removed. */
   live: boolean;
   removedAt?: Date;
   model: string;
-  /** Of the model and the texts below: what is up to date has the hash that its entry asks for. */
+  /** Hash of model and texts. It differs from the entry's current hash if the vectors are outdated. */
   hash: string;
   /** Kind and hash of each text, in the order of its vectors. */
   texts: string[];
-  /** Those vectors one after the other, as float32, little-endian. */
+  /** The vectors in sequence, as little-endian float32. */
   vectors: Buffer;
 };
 
@@ -45,18 +45,18 @@ const schema = new Schema<StoredVectors>(
   },
   { collection: 'knowledgeVectors', versionKey: false, strictQuery: 'throw' },
 );
-// Holds all of a name: which vectors there are is told without touching them.
+// A covering index: listing does not read the documents.
 schema.index({ assistantId: 1, live: 1, model: 1, hash: 1, _id: 1 });
 schema.index({ removedAt: 1 }, { expireAfterSeconds: REMOVED_KEPT_S });
 
-/** A copy, since the driver gives a view of the whole message. */
+/** A copy, because the driver returns a view into the whole message. */
 const toFloats = (bytes: Buffer): Float32Array =>
   new Float32Array(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength) as ArrayBuffer);
 
 const toBytes = ({ buffer, byteOffset, byteLength }: Float32Array): Buffer =>
   Buffer.from(buffer, byteOffset, byteLength);
 
-/** The vectors of knowledge entries, a document each, beside the entries. What makes and reads them is the workers'. */
+/** The vectors of knowledge entries, one document per entry. Only workers make and read vectors. */
 export const createVectorStore = (
   connection: Connection,
   { assistants, knowledge }: ReturnType<typeof assistantModels>,
@@ -68,7 +68,7 @@ export const createVectorStore = (
   return {
     model,
 
-    /** Which vectors an assistant has: all, or those of living entries by one model. */
+    /** Lists an assistant's vectors: all, or those of live entries by one model. */
     async *list(assistantId: string, filterBy?: { model: string }): AsyncGenerator<VectorsInfo> {
       const filter = {
         assistantId,
@@ -80,7 +80,7 @@ export const createVectorStore = (
       }
     },
 
-    /** What the entries ask to have vectors of, as they are now: all in their order, or those of these ids. */
+    /** The texts of the current entries: all in order, or those of the given ids. */
     async *readTexts(assistantId: string, entryIds?: string[]): AsyncGenerator<EntryTexts> {
       const assistant = await assistants.findById(assistantId).select({ knowledgePlaces: 1 }).lean();
       const filter = {
@@ -102,7 +102,7 @@ export const createVectorStore = (
       }
     },
 
-    /** Of which texts they are, without the vectors. */
+    /** The keys of the texts, without the vectors. */
     async *readTextKeys(entryIds: string[]): AsyncGenerator<Pick<EntryVectors, 'entryId' | 'texts'>> {
       for (let start = 0; start < entryIds.length; start += INFO_BATCH) {
         const some = { _id: { $in: entryIds.slice(start, start + INFO_BATCH) } };
@@ -124,7 +124,7 @@ export const createVectorStore = (
       await stored.bulkWrite(writes, { ordered: false });
     },
 
-    /** They are no longer found from now on; what they were made of may be needed once more (see above). */
+    /** Hides the vectors. They are deleted later, because an import may need them again. */
     retire: async (entryIds: string[]): Promise<void> => {
       const removed = { $set: { live: false, removedAt: serverDate() } };
       if (entryIds.length > 0) await stored.updateMany({ _id: { $in: entryIds }, live: true }, removed);

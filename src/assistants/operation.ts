@@ -3,8 +3,8 @@ import { bodyReader, type Declaration, mount, type Served } from '../platform/op
 import type { Access } from './access.ts';
 
 /**
- * Who may call, and which window counts the call. `key or poll`: a request that waits counts into a window of its own.
- * No limiter: nothing is counted, and whoever needs a token for it is told 404 without one.
+ * How a call is authenticated, and which rate-limit window counts it. `key or poll`: a long poll counts into its own
+ * window. Without a limiter nothing is counted, and a missing token gives 404.
  */
 type Admission =
   | { auth: 'apiKey'; limiter: 'key' | 'key or poll' }
@@ -18,7 +18,10 @@ export const publicOperation = <const One extends PublicOperation>(one: One): On
 
 type Limiter = NonNullable<PublicOperation['limiter']>;
 
-/** The order of checks (docs/contract.md, Order of checks): 404 for a channel, 401, 429; then the body is read, 413 and 422. */
+/**
+ * Checks in the order of docs/contract.md, Order of checks: 404 for a channel, 401, 429; then the body is read, 413 and
+ * 422.
+ */
 export const createPublicRouter = (
   access: Access,
   all: { operation: PublicOperation; handle: RequestHandler }[],

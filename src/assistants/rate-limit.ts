@@ -5,10 +5,10 @@ import { ApiError, unavailable } from '../platform/errors.ts';
 
 const WINDOW_S = 60;
 export const FAILING_LIMIT_PER_MINUTE = 60;
-/** Turns that one operator tries: many for a person, few beside what visitors ask. */
+/** Playground turns of one operator: enough for a person, and few compared with visitors' turns. */
 export const PLAYGROUND_LIMIT_PER_MINUTE = 60;
 
-/** Which window a request counts into. */
+/** The kinds of rate-limit windows. */
 export type LimitKind = 'key' | 'channel' | 'poll' | 'failing' | 'sign_in' | 'playground';
 
 export type RateLimitState = { limit: number; remaining: number; resetSeconds: number };
@@ -26,14 +26,15 @@ export const rateLimitHeaders = ({ limit, remaining, resetSeconds }: RateLimitSt
 });
 
 /**
- * Fixed windows of 60 s in Redis, one for each API key, channel, failing client address and operator at the playground; so every API process counts
- * into the same ones. `consume` throws 429 with all headers when the window is used up, 503 when Redis is away.
+ * Fixed windows of 60 s in Redis, shared by all API processes: for each API key, channel, network of failing requests,
+ * and playground operator. `consume` throws 429 with all headers when the window is used up, and 503 when Redis is
+ * unavailable.
  */
 export const createRateLimiter = (
   redis: Redis,
   { prefix, onRefused }: { prefix: string; onRefused: (kind: LimitKind) => void },
 ) => {
-  // The library fixes the limit at construction: one instance for each limit in use, all counting into the same keys.
+  // The library sets the limit at construction, so each limit in use has an instance. All count into the same keys.
   const limiters = new LRUCache<number, RateLimiterRedis>({ max: 1000 });
   const limiterOf = (limit: number): RateLimiterRedis => {
     const known = limiters.get(limit);
@@ -48,8 +49,8 @@ export const createRateLimiter = (
     limiters.set(limit, made);
     return made;
   };
-  // The first one defines the library's script. ioredis must know it before any traffic: a pipeline begun before a script
-  // was defined cannot carry it, and its other commands would end the process.
+  // The first instance defines the library's script. ioredis must know it before any traffic: a pipeline that was
+  // created earlier cannot use the script and would end the process.
   limiterOf(FAILING_LIMIT_PER_MINUTE);
 
   const consume = async (kind: LimitKind, subject: string, limit: number): Promise<RateLimitState> => {
@@ -69,10 +70,10 @@ export const createRateLimiter = (
     forApiKey: (keyId: string, limit: number) => consume('key', keyId, limit),
     forChannel: (assistantId: string, limit: number) => consume('channel', assistantId, limit),
     forLongPoll: (keyId: string, limit: number) => consume('poll', keyId, limit),
-    /** Only for requests that have already failed (401, unknown assistant): a valid key is never refused by it. */
+    /** Only for requests that have already failed (401, unknown assistant), so it never refuses a valid key. */
     forFailing: (address: string) => consume('failing', address, FAILING_LIMIT_PER_MINUTE),
     forPlayground: (operatorId: string) => consume('playground', operatorId, PLAYGROUND_LIMIT_PER_MINUTE),
-    /** Whose tries are counted, and how many there may be, is the operators' matter. */
+    /** `src/operators/sign-in-limits.ts` decides the subjects and limits. */
     forSignIn: (subject: string, limit: number) => consume('sign_in', subject, limit),
     refundSignIn: async (subject: string, limit: number): Promise<void> => {
       await limiterOf(limit)

@@ -1,27 +1,30 @@
 import type { mongo } from 'mongoose';
 import type { StoredAssistant } from './assistant.ts';
 
-/** Longer than the slowest chunk takes; a dead worker's assistant is taken up by another after it. */
+/** Longer than the slowest batch. After this time another worker can take over from a dead one. */
 export const LEASE_MS = 10_000;
 
 export type VectorProgress = { done: number; answers: number; total: number };
 
-/** Whose vectors these are to be: `others` are the models of further workers that run right now. */
+/** The models of running workers: `model` is this worker's, `others` are the rest. */
 export type RunningModels = { model: string; others: string[] };
 
-/** A worker's hold on an assistant. */
+/** A worker's lease on the vectors of an assistant. */
 export type VectorLease = { assistantId: string; token: string };
 
 /**
- * Work for this model. An assistant whose vectors another running worker's model made is that one's: workers that do not
- * agree, as while new ones replace old ones, would make everything again and again for one another.
+ * Assistants that need vectors by this model. Assistants with vectors of another running model are excluded: during a
+ * rollout, workers with different models would otherwise replace each other's vectors forever.
  */
 const needsVectors = ({ model, others }: RunningModels): mongo.Filter<StoredAssistant> => ({
   'semantic.model': { $nin: others },
   $or: [{ 'semantic.stale': true }, { 'semantic.model': { $ne: model } }],
 });
 
-/** Also those whose change was not told, by a process that ended before it could: sought rarely, since each is looked at. */
+/**
+ * Assistants with an outdated version, also if the process that changed them ended before it set `stale`. This filter
+ * cannot use an index, so it runs rarely.
+ */
 const isOutdated = ({ others }: RunningModels): mongo.Filter<StoredAssistant> => ({
   'semantic.model': { $nin: others },
   $expr: { $ne: ['$semantic.version', '$version'] },
@@ -36,7 +39,7 @@ const leasedBy = ({ assistantId, token }: VectorLease): mongo.Filter<StoredAssis
   'semantic.lease.token': token,
 });
 
-/** Merges these fields, and begins the lease anew. Values are literal: none is taken for an expression. */
+/** Merges these fields and renews the lease. `$literal` keeps values from being evaluated as expressions. */
 const renewal = (token: string, fields: Record<string, unknown> = {}, revision: 0 | 1 = 0) => {
   const lease = { token: { $literal: token }, until: { $add: ['$$NOW', LEASE_MS] } };
   const raised = { $add: [{ $ifNull: ['$semantic.revision', 0] }, revision] };
@@ -45,9 +48,9 @@ const renewal = (token: string, fields: Record<string, unknown> = {}, revision: 
 
 const AFTER = { returnDocument: 'after', projection: { version: 1 } } as const;
 
-/** Who makes which assistant's vectors, and how far that is: every step a compare-and-set, times by the server's clock. */
+/** Leases and progress of making vectors. Every step is a compare-and-set, and all times are the server's. */
 export const createSemanticState = (assistants: mongo.Collection<StoredAssistant>) => ({
-  /** Assistants that nobody is at work on. */
+  /** Assistants that need vectors and are not leased. */
   findOutdated: async (
     models: RunningModels,
     { thorough, limit }: { thorough: boolean; limit: number },
@@ -57,14 +60,14 @@ export const createSemanticState = (assistants: mongo.Collection<StoredAssistant
     return rows.map(({ _id }) => _id);
   },
 
-  /** The version to make; null: nothing to do, or somebody is at it. */
+  /** The version to make vectors for; null if there is nothing to do or another worker has the lease. */
   acquire: async ({ assistantId, token }: VectorLease, models: RunningModels): Promise<number | null> => {
     const filter = { _id: assistantId, $and: [{ $or: [needsVectors(models), isOutdated(models)] }, unleased] };
     const row = await assistants.findOneAndUpdate(filter, renewal(token), AFTER);
     return row?.version ?? null;
   },
 
-  /** Tells how far it is and keeps the hold. The version as it is now; null: another worker has taken over. */
+  /** Stores the progress and renews the lease. Gives the current version; null if another worker has the lease now. */
   reportProgress: async (
     lease: VectorLease,
     fields: VectorProgress & { model: string; version: number },
@@ -73,7 +76,10 @@ export const createSemanticState = (assistants: mongo.Collection<StoredAssistant
     return row?.version ?? null;
   },
 
-  /** All is made and the hold ends, unless the assistant was changed meanwhile: then false, and nothing happens. */
+  /**
+   * Stores the final progress and releases the lease. Gives false and changes nothing if the assistant has changed
+   * meanwhile.
+   */
   complete: async (
     lease: VectorLease,
     { version, done, answers, total }: VectorProgress & { version: number },
@@ -98,7 +104,7 @@ export const createSemanticState = (assistants: mongo.Collection<StoredAssistant
     await assistants.updateOne(leasedBy(lease), { $unset: { 'semantic.lease': '' } });
   },
 
-  /** What was stored under a lost hold may be older than what is there by now: somebody looks over all of it again. */
+  /** Vectors that were stored after the lease was lost may be outdated, so all are checked again. */
   markStale: async (assistantId: string): Promise<void> => {
     await assistants.updateOne({ _id: assistantId }, { $set: { 'semantic.stale': true } });
   },

@@ -1,13 +1,13 @@
 import type { Assistant } from './assistant.ts';
 import type { AssistantStore } from './store.ts';
 
-/** Whether an assistant's knowledge is found by its meaning, for people. */
+/** The state of an assistant's semantic search, for operators. */
 export type SemanticStatus = {
   state: 'ready' | 'making' | 'off';
-  /** Why it is off. */
+  /** Why semantic search is off. */
   reason: string | null;
   model: string | null;
-  /** Entries that are found by their meaning already, of all there are. */
+  /** Entries with vectors. */
   done: number;
   total: number;
 };
@@ -36,7 +36,7 @@ export const findSemanticStatus = async (assistants: AssistantStore, assistantId
 
 const grouped = new Intl.NumberFormat('en');
 
-/** As people read it, wherever they look. */
+/** The same sentence for the command and the dashboard. */
 export const describeSemanticStatus = ({ state, reason, done, total }: SemanticStatus): string => {
   if (state === 'off') return `Semantic search is off: ${reason}`;
   if (state === 'ready') return 'Semantic search: ready';

@@ -1,19 +1,19 @@
 /**
- * How far the vectors of an assistant's knowledge are, kept on the assistant: whoever reads it learns both. Absent, or
- * without a model, while nothing was made.
+ * Progress of making an assistant's vectors, stored on the assistant so that one read gives both. Absent, or without a
+ * model, before any vectors were made.
  */
 export type Semantic = {
   model: string;
-  /** The assistant's version that the figures are of. */
+  /** The version of the assistant that these counts describe. */
   version: number;
-  /** Entries whose question and variants have vectors; those whose answer has one too; all of them. */
+  /** Entries with vectors for question and variants; entries with a vector for the answer too; all entries. */
   done: number;
   answers: number;
   total: number;
-  /** Raised whenever vectors were stored: memories of them look again. */
+  /** Incremented whenever vectors are stored, so that caches reload them. */
   revision: number;
-  /** The knowledge was changed, and not all of it has vectors again. */
+  /** True if the knowledge has changed and some of it has no current vectors. */
   stale: boolean;
-  /** Who makes them, until when by the server's clock. */
+  /** The lease of the worker that makes the vectors; `until` is the server's time. */
   lease: { token: string; until: Date };
 };

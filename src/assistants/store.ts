@@ -35,8 +35,8 @@ type NewApiKey = { assistantId: string; name: string; limitPerMinute?: number };
 const toApiKey = ({ _id, hash: _hash, ...stored }: StoredApiKey): ApiKey => ({ keyId: _id, ...stored });
 
 /**
- * Assistants with their knowledge, keys and channel. The `find…` functions of the hot path (`findAssistant`,
- * `findApiKey`, `findKnowledge`) answer from memory for less than a second.
+ * Assistants with their knowledge, keys and channel. `findAssistant`, `findApiKey` and `findKnowledge` are called for
+ * every turn and use caches that are less than a second old.
  */
 export const createAssistantStore = ({ connection, vault, onKnowledgeChanged = () => undefined }: Dependencies) => {
   const { assistants, knowledge } = assistantModels(connection);
@@ -44,7 +44,7 @@ export const createAssistantStore = ({ connection, vault, onKnowledgeChanged = (
   const vectors = createVectorStore(connection, { assistants, knowledge });
   const embedders = createEmbedders(connection);
 
-  // `null` is cached too: an unknown id or key costs one look-up a second, however often it is sent.
+  // `null` is cached too, so that an unknown id or key costs one query a second at most.
   const remember = <Value extends object>(fetch: (key: string) => Promise<Value | null>) => {
     const cache = new LRUCache<string, { value: Value | null }>({
       max: CACHED_ITEMS,
@@ -80,7 +80,10 @@ export const createAssistantStore = ({ connection, vault, onKnowledgeChanged = (
     return toApiKey(stored);
   };
 
-  /** One write, answered with what it left: changes at once keep each other's fields. Null = none is as `filter` says. */
+  /**
+   * Updates the assistant that matches `filter` and gives its new state, or null if none matches. One atomic write
+   * keeps concurrent changes of other fields.
+   */
   const change = async (
     filter: Record<string, unknown>,
     update: Record<string, unknown>,
@@ -98,15 +101,15 @@ export const createAssistantStore = ({ connection, vault, onKnowledgeChanged = (
     findAssistant,
     getAssistant,
 
-    /** The live key behind a Bearer value, or null: malformed, unknown and revoked look the same. */
+    /** The active key of a Bearer value. Malformed, unknown and revoked keys all give null. */
     findApiKey: async (apiKey: string): Promise<ApiKey | null> => {
       const hash = hashSecret(apiKey);
-      // The checksum spares the store a look-up, and costs more than finding a key that is known.
+      // The checksum saves a query, but costs more than a cache hit.
       if (!findByHash.knows(hash) && !isWellFormedApiKey(apiKey)) return null;
       const key = await findByHash(hash);
       if (key && (key.lastUsedAt?.getTime() ?? 0) < serverNow() - LAST_USED_EVERY_MS) {
         key.lastUsedAt = serverDate();
-        // Shown to people only; losing one of these writes is harmless.
+        // Only shown to operators, so a lost write is harmless.
         apiKeys.updateOne({ _id: key.keyId }, { lastUsedAt: key.lastUsedAt }).catch(() => undefined);
       }
       return key;
@@ -137,7 +140,7 @@ export const createAssistantStore = ({ connection, vault, onKnowledgeChanged = (
       return changed;
     },
 
-    /** The provider's key is sealed for this assistant; nothing gives it back but the vault of a worker. */
+    /** The provider's key is encrypted for this assistant; only a worker decrypts it. */
     setEngine: async (assistantId: string, input: EngineInput): Promise<Assistant> => {
       const engine = sealedEngine(input, { vault, assistantId });
       const stage = { $set: { engine, version: { $add: ['$version', 1] } } };
@@ -152,18 +155,18 @@ export const createAssistantStore = ({ connection, vault, onKnowledgeChanged = (
       const changed = await change({ _id: assistantId, ...expected }, { $set: set });
       if (changed) return changed;
       await getAssistant(assistantId);
-      // Nobody opens a channel by leaving something out.
+      // A channel must never become open because a field was omitted.
       throw invalid('token', 'required', 'must be a token, or null for an open channel');
     },
 
-    /** Open to whoever knows the address, if it is connected at all. */
+    /** Opens the channel to anyone who knows its address, if it is connected. */
     clearChannelToken: async (assistantId: string): Promise<Assistant> => {
       const changed = await change({ _id: assistantId }, { $set: { 'channel.tokenHash': null } });
       if (!changed) throw notFound();
       return changed;
     },
 
-    /** The key in full is in this answer and nowhere else, ever again. */
+    /** Only this answer contains the full key. */
     createApiKey: async ({
       assistantId,
       name,
@@ -194,7 +197,10 @@ export const createAssistantStore = ({ connection, vault, onKnowledgeChanged = (
     countApiKeys: (assistantId: string): Promise<number> =>
       apiKeys.countDocuments({ assistantId, revokedAt: null }).exec(),
 
-    /** A new secret under the same id, name and limit; the old one ends in the same write. A revoked key stays revoked. */
+    /**
+     * Replaces the secret; id, name and limit stay, and the old secret stops working in the same write. A revoked key
+     * stays revoked.
+     */
     rotateApiKey: async (keyId: string): Promise<{ key: ApiKey; apiKey: string }> => {
       const apiKey = newApiKey();
       const change = { hash: hashSecret(apiKey), lastFour: apiKey.slice(-4), lastUsedAt: null };
@@ -203,7 +209,7 @@ export const createAssistantStore = ({ connection, vault, onKnowledgeChanged = (
       return { key: toApiKey(stored), apiKey };
     },
 
-    /** Another name or limit; a revoked key stays as it was. */
+    /** Changes the name or limit; a revoked key cannot be changed. */
     updateApiKey: async (keyId: string, change: Partial<Pick<ApiKey, 'name' | 'limitPerMinute'>>): Promise<ApiKey> => {
       const stored = await apiKeys.findOneAndUpdate({ _id: keyId, revokedAt: null }, { $set: change }, AFTER).lean();
       if (!stored) throw notFound();

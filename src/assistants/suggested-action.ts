@@ -11,13 +11,13 @@ const CONTROL_OR_BACKSLASH = /[\p{Cc}\\]/u;
  * (docs/contract.md, Suggested actions).
  */
 export const isSafeLink = (payload: string): boolean => {
-  // A parser of addresses takes time in the square of some; a schema asks even where the length was refused.
+  // URL parsing can take quadratic time, and the schema calls this even if the length was refused.
   if (payload.length > MAX_PAYLOAD || CONTROL_OR_BACKSLASH.test(payload)) return false;
   if (/^([/#?])(?!\1)/.test(payload)) return true;
   return /^(https?:\/\/|mailto:|tel:)\S/i.test(payload) && URL.canParse(payload);
 };
 
-/** A hint a client may render as a button (docs/contract.md, Suggested actions). */
+/** An action that a client may show as a button (docs/contract.md, Suggested actions). */
 export const SuggestedAction = z
   .object({
     label: z.string().min(1).max(80),

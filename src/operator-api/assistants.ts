@@ -106,7 +106,7 @@ export const assistantOperations = {
   }),
 };
 
-/** Field by field: a secret that an assistant may get one day is not shown because nobody took it out. */
+/** Lists the fields one by one, so that a secret added to assistants later is not shown by accident. */
 const toView = (assistant: Assistant): z.input<typeof AssistantView> => {
   const { connected, tokenHash, limitPerMinute } = assistant.channel;
   return {
@@ -127,7 +127,7 @@ const toView = (assistant: Assistant): z.input<typeof AssistantView> => {
 
 type Dependencies = { assistants: AssistantStore; allowPrivate: boolean };
 
-/** A name that does not resolve today may tomorrow; each call to the provider asks again. */
+/** A name that does not resolve is accepted, because each call to the provider checks it again. */
 const checkProvider = async (baseUrl: string, allowPrivate: boolean): Promise<void> => {
   const checked = await checkEndpoint(baseUrl, { allowPrivate });
   if (!checked.ok && checked.reason !== 'unresolved') {
@@ -150,7 +150,7 @@ export const assistantRoutes = ({ assistants, allowPrivate }: Dependencies): Han
   handled(assistantOperations.read, async ({ params: { id = '' } }) => toView(await assistants.getAssistant(id))),
 
   handled(assistantOperations.update, async ({ params: { id = '' }, body, req, note }) => {
-    // What was left out has a default in the schema, which is for new ones.
+    // Omitted fields have defaults in the schema, which are only for new assistants.
     const named = Object.entries(body).filter(([name]) => Object.hasOwn(req.body as object, name));
     const changed = await assistants.updateAssistant(id, Object.fromEntries(named));
     note({ target: id, details: { fields: named.map(([name]) => name).join(', ') } });

@@ -19,10 +19,13 @@ export type BoardQueues = {
   knowledge: PartitionedQueue<KnowledgeJob>;
 };
 
-/** A conversation's key is inner; the ids that lead home to it begin with its first 48 bits. */
+/**
+ * Conversation keys are internal. The board shows their first 48 bits, with which all prefixed ids of the conversation
+ * start.
+ */
 const idPrefixOf = (key: unknown): string => `${String(key).slice(0, 8)}-${String(key).slice(8, 12)}-…`;
 
-/** Only ids, and only those that can be looked up; a poisoned job shows nothing of what it is. */
+/** Shows only ids that can be looked up. An invalid job shows nothing of its data. */
 const SHOWN = {
   [TURNS_QUEUE]: ({ turns = [] }: Partial<TurnsJob>) => ({ turnIds: turns.map(({ turnId }) => turnId) }),
   [DELIVERIES_QUEUE]: ({ conversations = [], deliveries = [] }: Partial<WakeUpJob>) => ({
@@ -36,7 +39,7 @@ const formatterOf =
   <Data>(show: (data: Data) => object) =>
   (data: unknown): object => {
     try {
-      return show(data as Data); // whatever a job holds; what it is not is caught
+      return show(data as Data); // the data may be anything; a mismatch throws and is caught
     } catch {
       return { note: 'not a job of this service' };
     }
@@ -45,7 +48,7 @@ const formatterOf =
 const adaptersOf = <Data>({ queues }: PartitionedQueue<Data>, show: (data: Data) => object): RedactedAdapter[] =>
   queues.map((queue, index) => {
     const prefix = queues.length > 1 ? `${index}:` : '';
-    // A retry there would answer, or send, a second time.
+    // A retry from the board could answer a turn or send an event twice.
     const adapter = new RedactedAdapter(queue, { readOnlyMode: true, allowRetries: false, prefix });
     adapter.setFormatter('data', formatterOf(show));
     adapter.setFormatter('returnValue', () => null);
@@ -58,7 +61,10 @@ const ASSETS = '/operator/assets';
 const OWN_STYLE = `<link href="${ASSETS}/board.css" rel="stylesheet">`;
 const OWN_START = `<script src="${ASSETS}/board.js"></script><a class="parley-back" href="/operator/">← Dashboard</a>`;
 
-/** Its page asks Google for a font: no outsider may learn who watches the queues. It also lacks what `board.css` lists. */
+/**
+ * The board's page loads a font from Google; no third party may learn who watches the queues. It also lacks the styles
+ * of `board.css`.
+ */
 const asOurPage = (html: string): string =>
   html
     .replace(FONTS, '')
@@ -74,10 +80,7 @@ const withOurPage: RequestHandler = (_req, res, next) => {
   next();
 };
 
-/**
- * What it answers with an error has words of its own, perhaps a job's or an id as it was asked for; ours say it
- * (docs/contract.md, Errors).
- */
+/** Replaces the board's own error answers, which may quote a job or an id, by ours (docs/contract.md, Errors). */
 const withOurErrors =
   (board: RequestHandler): RequestHandler =>
   (req, res, next) => {
@@ -96,14 +99,14 @@ const withOurErrors =
 
 const POLICY = {
   ...OWN_ORIGIN,
-  styleSrc: ["'self'", "'unsafe-inline'"], // the board sets styles on its elements
+  styleSrc: ["'self'", "'unsafe-inline'"], // the board sets inline styles
   baseUri: ["'self'"],
   formAction: ["'none'"],
 };
 
 type Dependencies = { queues: BoardQueues; access: OperatorAccess; sessions: RequestHandler[]; tls: boolean };
 
-/** The queues to look at: for owners, and nothing there can be changed. */
+/** A read-only view of the queues, for owners. */
 export const boardRoutes = ({ queues, access, sessions, tls }: Dependencies): Router => {
   const server = new ExpressAdapter();
   server.setBasePath(BOARD_PATH);
@@ -119,7 +122,7 @@ export const boardRoutes = ({ queues, access, sessions, tls }: Dependencies): Ro
   const board = server.getRouter() as {
     (req: Request, res: Response, next: (failure?: unknown) => void): void;
     disable: (name: string) => void;
-  }; // an Express app
+  }; // it is an Express app
   board.disable('x-powered-by');
   const readOnly: RequestHandler = (req, res, next) =>
     req.method === 'GET' || req.method === 'HEAD' ? next() : methodNotAllowed('GET', 'HEAD')(req, res, next);

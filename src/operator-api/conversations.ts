@@ -21,7 +21,7 @@ const inbox = { tag: 'Operators', audience: 'operators', errors: ['not_found'] }
 const one = { ...inbox, resource: 'conversation' } as const;
 const path = '/conversations/:id';
 
-/** Beside what callers see: why the assistant said so, and why the score. */
+/** What callers see, with the reasons for replies and for the lead score. */
 const ReadView = z
   .object({
     ...HistoryView.shape,
@@ -75,7 +75,7 @@ export const conversationOperations = {
   }),
   read: operation({
     ...one,
-    resource: 'conversation or own playground', // where the page that tries it finds why
+    resource: 'conversation or own playground', // the playground page reads the reasons for its replies here
     method: 'get',
     path,
     id: 'readConversation',
@@ -99,7 +99,7 @@ export const conversationOperations = {
     audit: 'conversation.reply',
   }),
   escalate: operation({
-    ...state('escalate', 'Hand it to a person'),
+    ...state('escalate', 'Escalate it to a person'),
     id: 'handToPerson',
     body: z.object({
       reason: EscalateRequest.shape.reason,
@@ -108,28 +108,27 @@ export const conversationOperations = {
     audit: 'conversation.escalate',
   }),
   handBack: operation({
-    ...state('hand-back', 'Let the assistant answer again'),
+    ...state('hand-back', 'Hand it back to the assistant'),
     id: 'handBackConversation',
     audit: 'conversation.hand_back',
     errors: ['not_found', 'validation_failed'],
   }),
   resolve: operation({
-    ...state(
-      'resolve',
-      'Mark it done, by whoever is signed in; with a token by the operator named, else the first owner',
-    ),
+    ...state('resolve', 'Resolve it as the caller; with a token, as the named operator or the first owner'),
     id: 'resolveConversation',
-    body: z.object({ operatorId: uuid.optional().meta({ description: 'Who did; only a token may name another.' }) }),
+    body: z.object({
+      operatorId: uuid.optional().meta({ description: 'Who resolved it; only a token may name somebody else.' }),
+    }),
     bodyOptional: true,
     audit: 'conversation.resolve',
   }),
   reopen: operation({
-    ...state('reopen', 'Open a resolved one again'),
+    ...state('reopen', 'Reopen it'),
     id: 'reopenConversation',
     audit: 'conversation.reopen',
   }),
   addTag: operation({
-    ...state('tags', 'Tag it, or give a tag another colour'),
+    ...state('tags', 'Add a tag, or change its colour'),
     id: 'tagConversation',
     body: Tag,
     audit: 'conversation.tag',
@@ -154,11 +153,11 @@ export const inboxRoutes = ({ conversations, inbox, operators }: Dependencies): 
   const where = (conversationId = '') => ({ conversationId });
   const toState = async (transition: Promise<Changed>) => toView((await transition).conversation);
 
-  /** `resolved_by` is an operator: a program says which one, else it is the first owner (docs/admin.md). */
+  /** `resolved_by` must be an operator. A token may name one; the default is the first owner (docs/admin.md). */
   const resolverOf = async ({ operatorId, token }: Caller, named: string | undefined): Promise<string> => {
     if (!token) {
       if (named === undefined || named === operatorId) return operatorId;
-      throw invalid('operatorId', 'not_you', 'must be left out, or be you');
+      throw invalid('operatorId', 'not_you', 'must be omitted, or be your own id');
     }
     const resolver = named ?? (await operators.findFirstOwner())?.operatorId;
     if (resolver === undefined) throw invalid('operatorId', 'required', 'must be given: there is no owner yet');

@@ -12,7 +12,7 @@ export const DASHBOARD_PATH = '/operator';
 const BUILT = join(import.meta.dirname, '../../dashboard/dist');
 const NONCE = /__CSP_NONCE__/g;
 
-/** Under it are answers of other modules: an address nobody has there is their 404, not a page. */
+/** Paths of other modules: an unknown one must give their 404, not a page. */
 const NOT_PAGES = /^\/(?:v1|queues|assets)(?:\/|$)/;
 
 const CODINGS = [
@@ -29,7 +29,7 @@ const POLICY = {
   formAction: ["'self'"],
 };
 
-/** The compressed form that the build left beside a file, where the browser takes it. */
+/** Serves the compressed file from the build if the browser accepts its encoding. */
 const precompressed = (names: ReadonlySet<string>): RequestHandler => {
   return (req, res, next) => {
     res.vary('Accept-Encoding');
@@ -49,13 +49,13 @@ const precompressed = (names: ReadonlySet<string>): RequestHandler => {
 
 const YEAR_MS = 365 * 86_400_000;
 
-/** What was meant for a file that was not sent after all: an answer of others must not carry it. */
+/** Removes the headers that were set for a file that was not sent. */
 const clearFileHeaders: RequestHandler = (_req, res, next) => {
   for (const name of ['Content-Encoding', 'Content-Type', 'Cache-Control', 'Last-Modified']) res.removeHeader(name);
   next();
 };
 
-/** Named by their content, all but the two that index.html names itself. */
+/** All names contain a content hash, except the two files that index.html names itself. */
 const files = (folder: string): Router => {
   const router = Router({ caseSensitive: true });
   router.use(helmet.xContentTypeOptions(), helmet.crossOriginResourcePolicy());
@@ -81,7 +81,9 @@ const NOT_BUILT =
 
 type Dependencies = { tls: boolean; logger: Logger; folder?: string };
 
-/** The dashboard's files: one page for all its addresses, under a policy that lets it speak to this service alone. */
+/**
+ * Serves the dashboard: one page for all its addresses, with a content security policy that allows only this service.
+ */
 export const dashboardRoutes = ({ tls, logger, folder = BUILT }: Dependencies): Router => {
   const index = join(folder, 'index.html');
   if (!existsSync(index)) logger.warn({ folder }, 'the dashboard is not built: its pages answer 404');
@@ -96,7 +98,7 @@ export const dashboardRoutes = ({ tls, logger, folder = BUILT }: Dependencies): 
   };
   const pages = Router({ caseSensitive: true });
   pages.use(asPage, pageHeaders(tls, POLICY), async (_req, res) => {
-    // Read each time: a build made while this process runs has taken the files away that the last one named.
+    // Read for each request, because a newer build deletes the files that an old page names.
     const page = await readFile(index, 'utf8').catch(() => null);
     if (page === null) return void res.status(404).type('text/plain').send(NOT_BUILT);
     res.type('html').send(page.replaceAll(NONCE, nonceOf(res)));

@@ -169,7 +169,7 @@ export const deliveryRoutes = ({ endpoints, deliveries, deliveryQueue }: Depende
       const found = await deliveries.findDelivery(id);
       const pending = found ? null : await deliveries.findPending(id);
       if (pending) return { ...pending, ...NOTHING_SENT };
-      const delivery = found ?? (await deliveries.getDelivery(id)); // claimed since the first look
+      const delivery = found ?? (await deliveries.getDelivery(id)); // it was claimed between the two reads
       const again = isFinal(delivery.outcome) && delivery.body ? await deliveries.planResend(delivery) : null;
       const test = delivery.event === 'webhook.test' ? describeTest(delivery) : null;
       return { ...toDeliveryView(delivery), resend: again, test };

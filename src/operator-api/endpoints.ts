@@ -132,7 +132,7 @@ type Dependencies = {
   deliveryQueue: DeliveryQueue;
 };
 
-/** What a log or a trail may say of a URL: a customer may have put a secret into its path. */
+/** Logs and audit lines show only the host of a URL, because its path may contain a secret. */
 const hostOf = (url: string): string => URL.parse(url)?.host ?? '';
 
 export const endpointRoutes = ({ assistants, endpoints, deliveries, deliveryQueue }: Dependencies): Handled[] => [

@@ -72,7 +72,7 @@ export const keyOperations = {
     path: '/keys/:id/rotate',
     id: 'rotateApiKey',
     tag,
-    summary: 'Replace the key under the same id; the old one stops working within a second',
+    summary: 'Rotate a key under the same id; the old one stops working within a second',
     audience,
     resource: 'key',
     answer: NewKeyView,

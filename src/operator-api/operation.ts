@@ -4,7 +4,7 @@ import type { BodyOf, Declaration, QueryOf } from '../platform/operation.ts';
 import type { Audience } from '../operators/roles.ts';
 import type { Caller } from '../operators/token.ts';
 
-/** What the path's `:id` names: its assistant must be one that the caller has. */
+/** What the path's `:id` refers to. Its assistant must be one of the caller's. */
 export type Resource =
   | 'assistant'
   | 'conversation'
@@ -15,21 +15,22 @@ export type Resource =
   | 'delivery';
 
 /**
- * Agents and limited tokens call these too, so each says what of theirs it is about: `each` = the answer holds only what the
- * caller has; null = the whole service, or the caller. `peopleOnly`: no operator token may, whatever its scope.
+ * Says which resource an operation concerns, for agents and limited tokens. `filtered`: the answer contains only what
+ * the caller has access to. Null: the whole service, or the caller. `peopleOnly`: not for operator tokens, whatever
+ * their scope.
  */
 type ForSome = { audience: Exclude<Audience, 'anyone'>; resource: Resource | 'filtered' | null; peopleOnly?: true };
 type ForAnyone = { audience: 'anyone'; resource?: never; peopleOnly?: never };
 
 /**
- * One operation of the operators' side, said once: the router mounts it, the door asks `audience`, zod checks `query` and
- * `body`, the OpenAPI document lists it, and `audit` names it in the trail. Its path stands below `/operator/v1`.
+ * The declaration of one operator API operation. The router mounts it below `/operator/v1`, authentication checks
+ * `audience`, zod checks `query` and `body`, the OpenAPI document describes it, and `audit` names it in the audit log.
  */
 export type Operation = (ForSome | ForAnyone) &
   Declaration & {
-    /** The action's name in the audit trail. Required of every change, or the reason it leaves no line is in its file. */
+    /** The action's name in the audit log. Every change needs one, or a comment that says why it has none. */
     audit?: string;
-    /** A limit counts what succeeds too, and says so in the headers. */
+    /** A rate limit counts successful calls too, and its state is in the headers. */
     limited?: boolean;
   };
 
@@ -41,9 +42,9 @@ export type Call<One extends Operation> = {
   params: Record<string, string>;
   query: QueryOf<One>;
   body: BodyOf<One>;
-  /** Who is signed in, or the token; not for an operation for anyone. */
+  /** The signed-in operator or the token; not for operations with the audience `anyone`. */
   operator: Caller;
-  /** What the audit trail says this was done to; by default the path's `id`. */
+  /** Sets target and details of the audit line; the default target is the path's `id`. */
   note: (note: Note) => void;
   req: Request;
   res: Response;
@@ -53,7 +54,7 @@ export type AnswerOf<One extends Operation> = One extends { answer: infer Schema
   ? z.input<Schema>
   : void;
 
-/** An operation with what does it; `call` has been checked by the time it is called. */
+/** An operation with its handler. The router validates the call before the handler gets it. */
 export type Handled = { operation: Operation; handle: (call: Call<Operation>) => Promise<unknown> };
 
 export const handled = <One extends Operation>(
@@ -61,5 +62,5 @@ export const handled = <One extends Operation>(
   handle: (call: Call<One>) => Promise<AnswerOf<One>>,
 ): Handled => ({
   operation: one,
-  handle, // the router checks the call by the operation's own schemas before it gets here
+  handle, // the router has validated the call by the operation's own schemas
 });

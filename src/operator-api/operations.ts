@@ -14,7 +14,7 @@ import { sessionOperations } from './session.ts';
 import { tokenOperations } from './tokens.ts';
 import { turnOperations } from './turns.ts';
 
-/** All there is to call, for those who document it. */
+/** All operations, for the API documentation. */
 export const OPERATIONS: Operation[] = [
   sessionOperations,
   overviewOperations,

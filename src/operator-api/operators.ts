@@ -125,7 +125,7 @@ export const operatorRoutes = ({ operators }: { operators: OperatorStore }): Han
 
   handled(operatorOperations.update, async ({ params: { id = '' }, body, operator, note }) => {
     if (operator.token && body.role !== undefined) {
-      throw new ApiError('forbidden', { message: 'No operator token may change a role: sign in.' });
+      throw new ApiError('forbidden', { message: 'Operator tokens cannot change a role. Sign in instead.' });
     }
     const changed = await operators.updateOperator(id, body);
     const { role, disabled } = changed;

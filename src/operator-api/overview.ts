@@ -49,7 +49,7 @@ type Dependencies = {
   deliveryQueue: DeliveryQueue;
 };
 
-/** Pages ask every few seconds: what took long to count is told again for twenty times as long. */
+/** Caches counts for twenty times as long as they took, because pages ask every few seconds. */
 const cachedByCost = <Counts extends object>(count: (assistantId: string) => Promise<Counts>) => {
   const known = new LRUCache<string, Counts>({ max: 1000, ttl: 1 });
   return async (assistantId: string): Promise<Counts> => {
@@ -62,7 +62,7 @@ const cachedByCost = <Counts extends object>(count: (assistantId: string) => Pro
   };
 };
 
-/** An event that is being sent stands in its outbox too. */
+/** An event that is being sent is in its outbox too, so it must not count as queued. */
 const withPending = ({ queued = 0, sending = 0, ...ended }: Partial<Record<Outcome, number>>, pending: number) => ({
   ...ended,
   sending,

@@ -8,7 +8,7 @@ import { type Handled, handled, operation } from './operation.ts';
 
 const SESSION_MAX = 200;
 
-/** Each operator's sessions are their own. */
+/** Operators with the same session id have different sessions. */
 const ownSession = (operatorId: string, sessionId: string): string => `${operatorId}:${sessionId}`;
 
 export const isPlaygroundOf = (
@@ -38,7 +38,7 @@ export const playgroundOperations = {
 
 type Dependencies = { assistants: AssistantStore; submit: Submit; rateLimiter: Pick<RateLimiter, 'forPlayground'> };
 
-/** No line in the trail: it changes nothing that anybody else sees. */
+/** Leaves no audit line, because nobody else sees the change. */
 export const playgroundRoutes = ({ assistants, submit, rateLimiter }: Dependencies): Handled[] => [
   handled(playgroundOperations.turn, async ({ params: { id = '' }, body, operator, res }) => {
     res.set(rateLimitHeaders(await rateLimiter.forPlayground(operator.operatorId)));

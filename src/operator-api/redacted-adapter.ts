@@ -5,10 +5,12 @@ type Shown = { toJSON: () => Failure };
 
 const FRAME = /^\s+at (?:.+ \()?(?:file|node):[^()\s]+:\d+:\d+\)?$/;
 const NAME = /^[A-Z]\w{0,60}(?=[:\s]|$)/;
-/** BullMQ's own words, which hold nothing of a job. */
+/** A message of BullMQ itself; it contains nothing of a job. */
 const OWN_WORDS = /^job stalled more than allowable limit/;
 
-/** Where the code failed, and as what: the message may quote anything, and is in the worker's log. */
+/**
+ * The error's name and stack frames. The message is left out because it may quote anything; the worker's log has it.
+ */
 const withoutMessage = (stack: unknown, message: string): string => {
   const text = String(stack);
   const from = message === '' ? -1 : text.indexOf(message);
@@ -30,13 +32,16 @@ const redact = <Job extends Shown>(job: Job): Job => {
     const stacks = traces.map((stack) => withoutMessage(stack, failedReason ?? ''));
     if (!failedReason) return { ...rest, stacktrace: stacks };
     const name = stacks.at(-1)?.split('\n')[0] ?? 'Error';
-    const reason = OWN_WORDS.test(failedReason) ? failedReason : `${name}: what it says is in the worker’s log`;
+    const reason = OWN_WORDS.test(failedReason) ? failedReason : `${name}: the message is in the worker’s log`;
     return { ...rest, failedReason: reason, stacktrace: stacks };
   };
   return job;
 };
 
-/** Shows of a failed job what kind of error it was and where; what a visitor said, or a secret, cannot be among it. */
+/**
+ * Shows the kind of a failed job's error and where it was thrown, but no message, which could contain a visitor's text
+ * or a secret.
+ */
 export class RedactedAdapter extends BullMQAdapter {
   override async getJob(id: string) {
     const job = await super.getJob(id);

@@ -22,8 +22,8 @@ type Dependencies = {
 };
 
 /**
- * The door to one assistant and its conversations, behind the sign-in and before the body is read: what is somebody
- * else's is answered like what there is not, whatever was sent. A playground's conversation is in nobody's inbox.
+ * Checks that the caller may use the resource, after authentication and before the body is read. A resource of another
+ * assistant gives 404, like one that does not exist. A playground conversation is visible only to its own operator.
  */
 export const createResourceAccess = (dependencies: Dependencies) => {
   const { assistants, conversations, inbox, endpoints, deliveries, beforeWriting } = dependencies;
@@ -35,7 +35,7 @@ export const createResourceAccess = (dependencies: Dependencies) => {
     return owner.channel !== 'playground' || isOwn ? owner.assistantId : null;
   };
 
-  /** Whose assistant it is; null = nobody's. */
+  /** The id of the resource's assistant; null if there is none. */
   const find: Record<Resource, (id: string, operatorId: string) => Promise<string | null>> = {
     assistant: async (id) => (await assistants.getAssistant(id)).assistantId,
     conversation: (id) => ofConversation(id, null),
@@ -52,7 +52,7 @@ export const createResourceAccess = (dependencies: Dependencies) => {
   return ({ audience, resource }: Operation): RequestHandler =>
     async ({ params: { id } }, res, next) => {
       const operator = operatorOf(res);
-      // Owners have every assistant, and so has an unlimited token.
+      // Owners and unlimited tokens have every assistant.
       const hasAll = audience === 'owners' && operator.role === 'owner';
       if (resource == null || resource === 'filtered' || hasAll) return next();
       const assistantId = await beforeWriting(find[resource](String(id), operator.operatorId));

@@ -17,7 +17,9 @@ type Dependencies = { access: OperatorAccess; resourceAccess: ResourceAccess; au
 
 const DEFAULT_STATUS = 200;
 
-/** Done and said: a line that cannot be written is our fault, logged, and does not undo or hide what was done. */
+/**
+ * Writes the audit line after the change. A failed write is logged; it does not undo the change or fail the request.
+ */
 const auditLine =
   ({ audit, logger }: Dependencies) =>
   async ({ audit: action }: Operation, call: Call<Operation>, { target, details = {} }: Partial<Note>) => {
@@ -40,8 +42,8 @@ const auditLine =
   };
 
 /**
- * Of every string of every operation (docs/contract.md, Request); only fields that are known are looked at, so that none is
- * quoted.
+ * Checks all strings of known fields (docs/contract.md, Request). Unknown fields are not checked, so that errors do not
+ * quote them.
  */
 const storable = <Value>(value: Value): Value => {
   const field = findUnstorable(value);
@@ -52,11 +54,11 @@ const storable = <Value>(value: Value): Value => {
 const run =
   ({ operation, handle }: Handled, dependencies: Dependencies): RequestHandler =>
   async (req, res) => {
-    const params = req.params as Record<string, string>; // no path here has a wildcard, which alone gives lists
+    const params = req.params as Record<string, string>; // only wildcard paths have lists
     let noted: Partial<Note> = params.id === undefined ? {} : { target: params.id };
     const call: Call<Operation> = {
       params,
-      // `undefined` in the type of an operation without one; each handler knows its own by `Call<One>`.
+      // `undefined` for an operation without a query; `Call<One>` gives each handler its own type.
       query: (operation.query && storable(validate(operation.query, req.query))) as Call<Operation>['query'],
       body: (operation.body && storable(validate(operation.body, req.body))) as Call<Operation>['body'],
       operator: operatorOf(res),
@@ -74,7 +76,7 @@ const run =
 
 const headLast = (methods: string[]): string[] => [...methods, ...(methods.includes('GET') ? ['HEAD'] : [])];
 
-/** All operations under one door each, and 405 for whatever else their paths are asked. */
+/** Mounts all operations with their checks, and answers other methods on their paths with 405. */
 export const createOperatorRouter = (all: Handled[], dependencies: Dependencies): Router => {
   const router = Router({ caseSensitive: true });
   router.use((_req, res, next) => {

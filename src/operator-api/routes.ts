@@ -60,9 +60,9 @@ export type OperatorApiDependencies = {
   devices: Devices;
   limits: SignInLimits;
   publicUrl: string | undefined;
-  /** Whether a provider may be at a private address. */
+  /** True if a provider may have a private address. */
   allowPrivate: boolean;
-  /** Whether callers use TLS, here or at a proxy in front. */
+  /** True if callers use TLS, here or at a proxy. */
   tls: boolean;
   logger: Logger;
 };
@@ -84,7 +84,7 @@ const PAGES = [
   auditRoutes,
 ];
 
-/** What the dashboard calls (docs/contract.md, Operator API). */
+/** The operator API, the queue board and the dashboard (docs/contract.md, Operator API). */
 export const operatorApiRoutes = (dependencies: OperatorApiDependencies): Router => {
   const access = createOperatorAccess(dependencies);
   const all = PAGES.flatMap((routes) => routes({ ...dependencies, access }));

@@ -16,7 +16,7 @@ import { uuid } from './wire.ts';
 
 const tag = 'Operators';
 const token = z.string().min(1).max(100);
-/** Any length that could have been chosen: a wrong password is wrong, not malformed. */
+/** Any possible length: a wrong password gives 401, not 422. */
 const anyPassword = z.string().min(1).max(PASSWORD_MAX);
 
 const Me = z
@@ -144,7 +144,7 @@ export const sessionRoutes = (dependencies: Dependencies): Handled[] => {
     return { operatorId, email, role, assistants: own.map(({ assistantId, name }) => ({ assistantId, name })) };
   };
 
-  /** A session, and a device that is known from now on. */
+  /** Starts a session and remembers the device. */
   const startSession = async (operator: Operator, { req, res }: { req: Request; res: Response }) => {
     await beginSession(req, operator);
     const account = await operators.findAccount(operator.email);
@@ -158,7 +158,8 @@ export const sessionRoutes = (dependencies: Dependencies): Handled[] => {
   };
 
   const subjectsOf = async (email: string, req: Request) => {
-    // Looked up only for who shows a device: nobody learns from it, or from its time, whether an account exists.
+    // The account is looked up only for requests with a device cookie, so nobody learns from the response time whether
+    // it exists.
     const account = devices.hasAny(req) ? await operators.findAccount(email) : null;
     const deviceId = account && devices.idFor(req, account);
     return deviceId ? limits.byDevice(deviceId) : limits.byStranger(addressOf(req), email);

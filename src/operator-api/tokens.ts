@@ -5,7 +5,7 @@ import type { TokenStore } from '../operators/token-store.ts';
 import { type Handled, handled, operation } from './operation.ts';
 import { line, time, uuid } from './wire.ts';
 
-/** A token never makes, lists or ends tokens: a stolen one cannot outlive its end. */
+/** Operator tokens cannot create, list or revoke tokens, so a stolen one cannot replace itself. */
 const people = { tag: 'Operators', audience: 'owners', resource: null, peopleOnly: true } as const;
 
 const TokenView = z
@@ -14,8 +14,8 @@ const TokenView = z
     name: z.string(),
     lastFour: z.string(),
     scope: z.enum(SCOPES),
-    assistantIds: z.array(uuid).nullable().meta({ description: 'What it is limited to; null = everything.' }),
-    createdBy: uuid.nullable().meta({ description: 'The owner who made it; null = the admin command.' }),
+    assistantIds: z.array(uuid).nullable().meta({ description: 'The assistants it is limited to. Null: everything.' }),
+    createdBy: uuid.nullable().meta({ description: 'The owner who created it. Null: the admin command.' }),
     createdAt: time,
     lastUsedAt: time.nullable(),
     revokedAt: time.nullable(),
@@ -24,7 +24,7 @@ const TokenView = z
 
 export const NewTokenInput = z.object({
   name: line(100),
-  scope: z.enum(SCOPES).default('read').meta({ description: '`read`: only GET. `manage`: changes too.' }),
+  scope: z.enum(SCOPES).default('read').meta({ description: '`read`: GET only. `manage`: changes too.' }),
   assistantIds: AssistantIds.default(null),
 });
 
@@ -34,7 +34,7 @@ export const tokenOperations = {
     method: 'get',
     path: '/tokens',
     id: 'listOperatorTokens',
-    summary: 'Operator tokens by their last four characters, newest first',
+    summary: 'List operator tokens by their last four characters, newest first',
     answer: z.object({ tokens: z.array(TokenView) }),
   }),
   create: operation({
@@ -42,11 +42,11 @@ export const tokenOperations = {
     method: 'post',
     path: '/tokens',
     id: 'createOperatorToken',
-    summary: 'Make a token for a program; it is shown this once, and ends when its maker is no longer an owner',
+    summary: 'Create a token for a program; it is shown only once, and works while its creator is an owner',
     body: NewTokenInput,
     status: 201,
     answer: z
-      .object({ token: TokenView, secret: z.string().meta({ description: 'In full, this once.' }) })
+      .object({ token: TokenView, secret: z.string().meta({ description: 'The full token, shown only once.' }) })
       .meta({ id: 'NewOperatorToken' }),
     audit: 'token.create',
   }),
@@ -55,14 +55,14 @@ export const tokenOperations = {
     method: 'post',
     path: '/tokens/:id/revoke',
     id: 'revokeOperatorToken',
-    summary: 'End a token at once, for good',
+    summary: 'Revoke a token at once, for good',
     answer: TokenView,
     audit: 'token.revoke',
     errors: ['not_found'],
   }),
 };
 
-/** What the trail says of a new token; the admin command writes the same. */
+/** The audit line of a new token; the admin command writes the same. */
 export const noteOfToken = ({ tokenId, name, scope, lastFour, assistantIds }: OperatorToken) => ({
   target: tokenId,
   details: { name, scope, lastFour, assistants: assistantIds?.join(', ') ?? 'all' },

@@ -16,7 +16,7 @@ const TurnTraceView = z
     status: z.string(),
     acceptedAt: time.nullable(),
     ms: z.number().nullable().meta({ description: 'From acceptance to the reply’s commit.' }),
-    callerGotReply: z.boolean().meta({ description: 'A caller is known to have got the reply; known for 11 minutes.' }),
+    callerGotReply: z.boolean().meta({ description: 'True: the reply was written to a caller. Known for 11 minutes.' }),
     message: z
       .object({
         messageId: uuid,
@@ -35,7 +35,7 @@ const TurnTraceView = z
         endedAt: time.nullable(),
       })
       .nullable()
-      .meta({ description: 'Null: none is known any more.' }),
+      .meta({ description: 'Null: no job is known any more.' }),
     reply: z
       .object({
         messageId: uuid,
@@ -62,7 +62,7 @@ export const turnOperations = {
     path: '/turns/:id',
     id: 'getTurnWay',
     tag: 'Operators',
-    summary: 'One message’s way through the service: accepted, job, reply, events, deliveries, with their times',
+    summary: 'Read the trace of a turn: acceptance, job, reply, events and deliveries, with their times',
     audience: 'owners',
     resource: 'turn',
     answer: TurnTraceView,

@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import { createTimeCursor } from '../platform/cursor.ts';
 
-/** What the pages' schemas share. Times are strings in JSON. */
+/** A time, which is a string in JSON. */
 export const time = z.date().meta({ description: 'ISO 8601, UTC.', override: { type: 'string', format: 'date-time' } });
 export const uuid = z.uuid();
 export const nextCursor = z
@@ -9,7 +9,7 @@ export const nextCursor = z
   .nullable()
   .meta({ description: 'For `cursor` of the next page; null on the last page.' });
 
-/** Text for people: nothing that cannot be stored or shown. */
+/** One line of text that can be stored and shown. */
 export const line = (max: number) =>
   z
     .string()
@@ -21,8 +21,8 @@ export const line = (max: number) =>
 /** For lists ordered by a time and an id. */
 export const timeCursor = createTimeCursor(/^[\w-]{1,64}$/);
 
-/** Only what was given: an absent field and one set to undefined differ to a filter. */
+/** Removes undefined fields, because a filter treats them differently from absent ones. */
 export const definedFields = <Fields extends Record<string, unknown>>(
   fields: Fields,
 ): { [Name in keyof Fields]?: Exclude<Fields[Name], undefined> } =>
-  Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as never; // as filtered
+  Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as never; // undefined values are removed

@@ -11,10 +11,10 @@ import type { TokenStore } from './token-store.ts';
 
 const READS = new Set(['GET', 'HEAD', 'OPTIONS']);
 
-/** Who is signed in, or the token: found in `res.locals.operator` behind the door. */
+/** The signed-in operator or the token of a request, kept in `res.locals.operator` after authentication. */
 export const operatorOf = (res: Response): Caller => res.locals.operator as Caller;
 
-/** Of what is no web page (`file:`, `data:`, an extension) the standard has only the word "null", which is nobody's. */
+/** The origin of a URL. Null if it has none: `file:`, `data:` and extensions share the opaque origin "null". */
 const originOf = (url: string | undefined): string | null => {
   const origin = URL.parse(url ?? '')?.origin ?? 'null';
   return origin === 'null' ? null : origin;
@@ -23,7 +23,7 @@ const originOf = (url: string | undefined): string | null => {
 type AccessRule = {
   audience: Exclude<Audience, 'anyone'>;
   method: string;
-  /** Null: not of one assistant. */
+  /** Null if the operation does not concern one assistant. */
   resource: string | null;
   peopleOnly?: true;
 };
@@ -32,14 +32,14 @@ const checkToken = ({ scope, assistantIds }: OperatorToken, { method, resource, 
   const refuse = (message: string): never => {
     throw new ApiError('forbidden', { message });
   };
-  if (peopleOnly) refuse('No operator token may do this: sign in.');
+  if (peopleOnly) refuse('Operator tokens cannot do this. Sign in instead.');
   if (scope === 'read' && method !== 'get') refuse('This operator token may only read.');
   if (assistantIds !== null && resource === null) refuse('This operator token is limited to some assistants.');
 };
 
 /**
- * The doors of the operators' side. Every request looks its operator up: a disabled one, or one whose sessions were
- * ended, is out with the next request, whatever process it reaches.
+ * Authentication for the operator API. Every request loads its operator, so a disabled operator and ended sessions are
+ * refused from the next request on, in every process.
  */
 export const createOperatorAccess = (dependencies: {
   operators: OperatorStore;
@@ -54,12 +54,12 @@ export const createOperatorAccess = (dependencies: {
   const isOwnPage = (req: Request): boolean => {
     const { origin, 'sec-fetch-site': site } = req.headers;
     if (site !== undefined && site !== 'same-origin') return false;
-    if (origin === undefined) return true; // no browser leaves both out of a change: a program with its own cookie jar
+    if (origin === undefined) return true; // browsers send at least one of them; this is a program with a cookie jar
     const given = originOf(origin);
     return given !== null && (given === known || new URL(given).host === req.host);
   };
 
-  /** A change that another site's page asks for is refused before anything is read, also a sign-in. */
+  /** Refuses changes that a page of another site sends, sign-in included, before the body is read. */
   const fromOwnPages: RequestHandler = (req, _res, next) => {
     if (READS.has(req.method) || isOwnPage(req)) return next();
     throw new ApiError('forbidden', { message: 'The request came from a page of another site.' });
@@ -98,7 +98,7 @@ export const createOperatorAccess = (dependencies: {
     return callerOfToken(token);
   };
 
-  /** People alone. */
+  /** Accepts signed-in operators only. */
   const signedInFor =
     (audience: AccessRule['audience']): RequestHandler =>
     async (req, res, next) => {
@@ -106,7 +106,7 @@ export const createOperatorAccess = (dependencies: {
       next();
     };
 
-  /** People, or programs with an operator token; where there is a token, the cookie does not count. */
+  /** Accepts signed-in operators and programs with an operator token. If there is a token, the cookie is ignored. */
   const signedInOrTokenFor =
     (rule: AccessRule): RequestHandler =>
     async (req, res, next) => {

@@ -5,7 +5,10 @@ import type { Role } from './roles.ts';
 
 type Wanted = { role: Role; assistantIds: string[] | null };
 
-/** What an operator of that role may be given: each id once, every one known. Owners have all, and no list. */
+/**
+ * Validates the assistants of an operator: removes duplicates and refuses unknown ids. Owners must have null, which
+ * means all.
+ */
 export const createAssistantIdsCheck = (connection: Connection) => {
   const { assistants } = assistantModels(connection);
 

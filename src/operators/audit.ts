@@ -5,18 +5,18 @@ import { newId } from '../platform/ids.ts';
 export const AUDIT_DAYS = 365;
 const DAY_S = 86_400;
 
-/** Somebody signed in, a program with an operator token, or the admin command on the service's own machine. */
+/** A signed-in operator, a program with an operator token, or the admin command on the server. */
 export const ACTORS = ['operator', 'token', 'command'] as const;
 export type Actor = (typeof ACTORS)[number];
 
-/** Who did what, when, and on what. Ids and names; never a secret, never what a visitor or an operator wrote. */
+/** Who did what to which object, and when. It has ids and names, but never a secret or a message. */
 export type AuditLine = {
   auditId: string;
   at: Date;
   actor: Actor;
-  /** The operator's id, or the token's; of the command, zeros. */
+  /** The id of the operator or token; zeros for the admin command. */
   operatorId: string;
-  /** As it was then: the line is to be read when the operator is long gone. Of a token its name. */
+  /** The email at that time, so that the line stays readable after the operator is gone. For a token, its name. */
   email: string;
   action: string;
   target: string | null;
@@ -24,7 +24,7 @@ export type AuditLine = {
   requestId: string;
 };
 
-/** Those written before there were tokens do not say what acted. */
+/** Lines from before operator tokens existed have no actor. */
 type StoredLine = Omit<AuditLine, 'auditId' | 'actor'> & { _id: string; actor?: Actor };
 
 const auditSchema = new Schema<StoredLine>(
@@ -54,12 +54,15 @@ export type AuditFilter = {
   limit: number;
 };
 
-/** Of a text in the trail, which is kept for a year; ids, hosts and lists of events are shorter. */
+/**
+ * The audit log is kept for a year, so long texts from requests are cut. Ids, hosts and event lists are shorter than
+ * this.
+ */
 const TEXT_MAX = 500;
 
 const short = (text: string): string => text.slice(0, TEXT_MAX).toWellFormed();
 
-/** No request says how much of it is kept and logged. */
+/** Bounds what one request can add to the audit log. */
 export const boundedLine = <Line extends Pick<AuditLine, 'target' | 'details'>>(line: Line): Line => ({
   ...line,
   target: line.target === null ? null : short(line.target),
@@ -77,7 +80,7 @@ export const createAudit = (connection: Connection) => {
       await lines.create({ _id: newId(), at: serverDate(), ...line });
     },
 
-    /** Newest first; `next` is where the following page begins. */
+    /** Newest first. `next` is the cursor of the following page. */
     list: async ({ after, limit, ...exact }: AuditFilter) => {
       const rows = await lines
         .find({

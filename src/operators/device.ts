@@ -9,19 +9,23 @@ const TOKEN = /^[\w-]{22}\.[\w-]{43}$/;
 
 type Account = Pick<StoredOperator, '_id' | 'passwordHash'>;
 
-/** Another secret than the sessions' one, from the same keys: the newest signs, every one is accepted. */
+/**
+ * Device secrets, derived from the same keys as the session secrets but different from them. The newest signs; all are
+ * accepted.
+ */
 const secretsOf = ({ ENCRYPTION_KEY }: Pick<Config, 'ENCRYPTION_KEY'>): Buffer[] =>
   ENCRYPTION_KEY.map(({ key }) => Buffer.from(hkdfSync('sha256', key, '', 'parley known devices', 32)));
 
-/** Bound to the account and to the password that was right: a new password makes strangers of all devices. */
+/** The signature depends on the account and its password hash, so a new password invalidates all devices. */
 const signatureOf = (secret: Buffer, id: string, { _id, passwordHash }: Account): Buffer =>
   createHmac('sha256', secret)
     .update(JSON.stringify([id, _id, passwordHash]))
     .digest();
 
 /**
- * Browsers that somebody has signed in with. Each holds a signed token for every account that was (the last five), and
- * nothing about it is stored: it lets nobody in, it only counts wrong passwords apart from those of strangers.
+ * Recognises browsers that have signed in before. A browser's cookie holds a signed token for each of its last five
+ * accounts; nothing is stored on the server. A token does not sign anybody in. It only gives the browser its own count
+ * of wrong passwords.
  */
 export const createDevices = (config: Pick<Config, 'ENCRYPTION_KEY'>, { secure }: { secure: boolean }) => {
   const secrets = secretsOf(config);
@@ -43,13 +47,13 @@ export const createDevices = (config: Pick<Config, 'ENCRYPTION_KEY'>, { secure }
   return {
     hasAny: (req: Request): boolean => tokensOf(req).length > 0,
 
-    /** The device's number for this account; null for a stranger. */
+    /** The device's id for this account; null for an unknown device. */
     idFor: (req: Request, account: Account): string | null =>
       tokensOf(req)
         .find((token) => belongsTo(token, account))
         ?.split('.')[0] ?? null,
 
-    /** After a right password. A device that was known keeps its number, and with it its count. */
+    /** Called after a correct password. A known device keeps its id, and with it its count. */
     remember: (req: Request, res: Response, account: Account): void => {
       const [newest] = secrets;
       if (!newest) return;
@@ -65,7 +69,7 @@ export const createDevices = (config: Pick<Config, 'ENCRYPTION_KEY'>, { secure }
         secure,
         path: '/',
         maxAge: DAYS * 86_400_000,
-        encode: String, // nothing in it needs it
+        encode: String, // the value needs no encoding
       });
     },
   };

@@ -3,7 +3,7 @@ import { prefixRange, isUuid } from '../platform/ids.ts';
 import { collectionOf, timeLimit } from '../platform/mongo.ts';
 import { conversationModels, type Status, type StoredConversation } from '../conversations/conversation.ts';
 
-/** A search that would have to read very many gives up; the person narrows it down. */
+/** A search that takes longer is ended; the person has to narrow it down. */
 const WITHIN_MS = 3_000;
 const LIST_FIELDS = { outbox: 0, opening: 0, texts: 0, recent: 0, waiting: 0 } as const;
 
@@ -20,7 +20,7 @@ export type InboxFilter = {
   limit: number;
 };
 
-/** A person's words, not a pattern. */
+/** The search text is literal, not a pattern. */
 const escapeRegExp = (text: string): string => text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&');
 
 const queryOf = ({
@@ -45,12 +45,12 @@ const queryOf = ({
   }),
 });
 
-/** Conversations as people look for them: latest change first. Playground ones are nobody's work. */
+/** Conversations for operators, latest change first. Playground conversations are excluded. */
 export const createInbox = (connection: Connection) => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
   return {
-    /** Whose it is, without what was said. */
+    /** Assistant, channel and session of a conversation, without its messages. */
     findOwner: async (conversationId: string): Promise<ConversationOwner | null> => {
       if (!isUuid(conversationId)) return null;
       const filter = { _id: prefixRange(conversationId), conversationId };
@@ -70,7 +70,7 @@ export const createInbox = (connection: Connection) => {
       return { conversations: page, next: last ? { at: last.updatedAt, id: last._id } : null };
     },
 
-    /** Those that changed since then, by the state they are in. */
+    /** Counts conversations that changed since then, by status. */
     countStatuses: async (assistantId: string, since: Date): Promise<Partial<Record<Status, number>>> => {
       const rows = await conversations
         .aggregate<{ _id: Status; count: number }>(

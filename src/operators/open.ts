@@ -5,7 +5,10 @@ import { sessionModel } from './session.ts';
 import { createOperatorStore } from './store.ts';
 import { createTokenStore } from './token-store.ts';
 
-/** Who may sign in, and what they did; for the API, the admin command and the quickstart. Workers know no operators. */
+/**
+ * Opens the stores for operators, tokens and the audit log: for the API, the admin command and the quickstart. Workers
+ * do not use them.
+ */
 export const openOperators = async (connection: Connection) => {
   const operators = createOperatorStore(connection);
   const tokens = createTokenStore(connection);

@@ -2,7 +2,7 @@ import { type Connection, Schema } from 'mongoose';
 import * as z from 'zod';
 import { ROLES, type Role } from './roles.ts';
 
-/** One spelling for one mailbox: what a person types on a phone begins with a capital. */
+/** Normalises an email address: phones capitalise the first letter. */
 export const Email = z
   .string()
   .max(254)
@@ -35,26 +35,26 @@ export type Operator = {
   email: string;
   role: Role;
   disabled: boolean;
-  /** What an agent is limited to; null = every assistant, as for owners. */
+  /** The assistants of an agent; null = all, as for owners. */
   assistantIds: string[] | null;
-  /** False: invited, and the link not yet used. */
+  /** False until an invited operator has used the link. */
   hasPassword: boolean;
-  /** A session carries the one it was begun under; raised, it ends them all. */
+  /** Sessions store this number. Incrementing it ends all of the operator's sessions. */
   generation: number;
   createdAt: Date;
   lastSignInAt: Date | null;
 };
 
-/** By its hash alone; one at a time, a new one ends the last. */
+/** A link to set a password, stored by its hash. An operator has one link at most; a new one replaces it. */
 export type StoredLink = { hash: string; until: Date };
 
 export type StoredOperator = Omit<Operator, 'operatorId' | 'hasPassword' | 'assistantIds'> & {
   _id: string;
-  /** Those made before it existed do not have it. */
+  /** Absent for operators created before this field existed. */
   assistantIds?: string[] | null;
   passwordHash: string | null;
   link: StoredLink | null;
-  /** How often it was the owner left when another went. */
+  /** Incremented to make two removals of owners conflict (see `requireAnotherOwner`). */
   vouched?: number;
 };
 

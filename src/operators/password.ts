@@ -1,15 +1,18 @@
 import { randomBytes } from 'node:crypto';
 import { hash, verify } from '@node-rs/argon2';
 
-/** argon2id with 19 MiB, 2 passes, 1 lane: what OWASP asks for, about 50 ms on a thread that is not the event loop's. */
+/** argon2id with 19 MiB, 2 passes and 1 lane, as OWASP recommends. It takes about 50 ms on a thread of the pool. */
 const COST = { memoryCost: 19_456, timeCost: 2, parallelism: 1 } as const;
 
 export const hashPassword = (password: string): Promise<string> => hash(password.normalize('NFKC'), COST);
 
-/** A password for those who did not choose one: 120 bits, shown once. */
+/** A generated password with 120 bits. It is shown once. */
 export const newPassword = (): string => randomBytes(15).toString('base64url');
 
-/** Compares; where there is nothing to compare with it takes as long, so that time does not tell who has an account. */
+/**
+ * Compares a password with a stored hash. Without a stored hash it compares with a dummy, so that the time does not
+ * show whether the account exists.
+ */
 export const createVerifier = () => {
   const dummyHash = hashPassword(newPassword());
   return async (stored: string | null, password: string): Promise<boolean> => {

@@ -2,14 +2,15 @@ export const ROLES = ['owner', 'agent'] as const;
 export type Role = (typeof ROLES)[number];
 
 /**
- * Whom an operation is for: whoever comes, whoever is signed in, or owners. Agents have inbox and playground
+ * Who may call an operation: anyone, signed-in operators, or owners. Agents have the inbox and the playground
  * (docs/contract.md, Operators and sessions).
  */
 export const AUDIENCES = ['anyone', 'operators', 'owners'] as const;
 export type Audience = (typeof AUDIENCES)[number];
 
 /**
- * Owners have every assistant, an agent those given to them; null = every one (docs/contract.md, Operators and sessions).
+ * Owners have every assistant. Agents have those in `assistantIds`; null = every one (docs/contract.md, Operators and
+ * sessions).
  */
 export const hasAssistant = (
   { role, assistantIds }: { role: Role; assistantIds: string[] | null },

@@ -8,7 +8,7 @@ import type { Config } from '../platform/config.ts';
 import type { BeforeWriting } from '../platform/mongo-silence.ts';
 import type { Operator } from './operator.ts';
 
-/** Said by a page that asks by itself, not since a person did something: it does not keep the session alive. */
+/** Sent by a page that polls without a person's action. Such requests do not prolong the session. */
 export const UNATTENDED_HEADER = 'X-Parley-Unattended';
 
 const IDLE_MS = 12 * 3_600_000;
@@ -34,16 +34,19 @@ sessionSchema.index({ expires: 1 }, { expireAfterSeconds: 0 });
 
 export const sessionModel = (connection: Connection) => connection.model('OperatorSession', sessionSchema);
 
-/** Another secret than what seals the endpoints' ones, from the same key: the newest signs, every one is accepted. */
+/**
+ * Session secrets, derived from the same keys as the encryption of endpoint secrets but different from it. The newest
+ * signs; all are accepted.
+ */
 const secretsOf = ({ ENCRYPTION_KEY }: SessionConfig): string[] =>
   ENCRYPTION_KEY.map(({ key }) =>
     Buffer.from(hkdfSync('sha256', key, '', 'parley operator sessions', 32)).toString('base64url'),
   );
 
-/** `__Host-`: no subdomain and no plain-HTTP page can set it in the browser's stead. */
+/** With `__Host-`, neither a subdomain nor a plain-HTTP page can set the cookie. */
 export const cookieNameOf = (secure: boolean): string => (secure ? '__Host-parley' : 'parley');
 
-/** The board's page asks again and again by itself, and knows no header of ours. */
+/** The queue board polls and does not send our header, so its path is recognised too. */
 const isUnattended = (req: Request): boolean =>
   req.get(UNATTENDED_HEADER) !== undefined || /\/queues\/api\//.test(req.originalUrl);
 
@@ -52,7 +55,7 @@ const toPromise = (work: (done: (failure?: unknown) => void) => void): Promise<v
     work((failure) => (failure ? reject(failure instanceof Error ? failure : new Error('session')) : resolve()));
   });
 
-/** Server-side sessions in MongoDB; what the cookie carries is a signed number, kept only as its hash. */
+/** Server-side sessions in MongoDB. The cookie has a signed session id; the database has only its hash. */
 export const createSessions = (
   connection: Connection,
   config: SessionConfig,
@@ -65,13 +68,13 @@ export const createSessions = (
       dbName: connection.name,
       collectionName: COLLECTION,
       stringify: false,
-      autoRemove: 'disabled', // the index is the model's
+      autoRemove: 'disabled', // the model declares the index
       ttl: IDLE_MS / 1000,
       touchAfter: TOUCH_AFTER_S,
       transformId: (sid) => createHash('sha256').update(sid).digest('base64url'),
     });
     const touch = store.touch.bind(store);
-    // A session that was ended while a request of it was under way has nothing left to prolong.
+    // A session that ended during its own request cannot be touched; that is not an error.
     store.touch = (sid, data, done) => (attended ? touch(sid, data, () => done?.(null)) : done?.(null));
     return store;
   };
@@ -86,11 +89,11 @@ export const createSessions = (
       rolling: attended,
       cookie: { httpOnly: true, sameSite: 'strict', secure, path: '/', maxAge: IDLE_MS },
     });
-  /** Beside the session's cookie there may be the device's; many a client reads the first one only. */
+  /** Puts the session cookie before the device cookie, because many clients read only the first. */
   const sessionFirst: RequestHandler = (_req, res, next) => {
     const writeHead = res.writeHead.bind(res) as (...given: unknown[]) => Response;
     const isOurs = (cookie: string): boolean => cookie.startsWith(`${cookieNameOf(secure)}=`);
-    // Set before the session's own hook, so that it runs after that has written its cookie.
+    // This hook is set before the session's hook, so it runs after the session has written its cookie.
     res.writeHead = (...given: unknown[]) => {
       const cookies = res.getHeader('set-cookie');
       if (Array.isArray(cookies)) {
@@ -110,7 +113,7 @@ export const createSessions = (
     next();
   };
   if (!config.TLS_TERMINATED_UPSTREAM) return [sessionFirst, sessions];
-  // The setting says that callers use TLS; whether the proxy says so too must not decide about the cookie.
+  // The setting promises that callers use TLS. The cookie must be secure even if the proxy does not send the header.
   const behindTls: RequestHandler = (req, _res, next) => {
     req.headers['x-forwarded-proto'] = 'https';
     next();
@@ -118,7 +121,7 @@ export const createSessions = (
   return [behindTls, sessionFirst, sessions];
 };
 
-/** Under a new number: one that was planted before the sign-in (fixation) leads nowhere. */
+/** Starts a session under a new id, so that an id planted before the sign-in (session fixation) is worthless. */
 export const beginSession = async (req: Request, { operatorId, generation }: Operator): Promise<void> => {
   const signedInAt = req.session.operatorId === operatorId ? (req.session.signedInAt ?? serverNow()) : serverNow();
   await toPromise((done) => req.session.regenerate(done));
@@ -128,7 +131,7 @@ export const beginSession = async (req: Request, { operatorId, generation }: Ope
 
 export const endSession = (req: Request): Promise<void> => toPromise((done) => req.session.destroy(done));
 
-/** Whose session this may be, and under which generation; null where there is none, or it is too old. */
+/** The session's operator and generation; null if there is no session or it is too old. */
 export const readSession = (req: Request): { operatorId: string; generation: number } | null => {
   const { operatorId, generation, signedInAt } = req.session;
   if (operatorId === undefined || generation === undefined || signedInAt === undefined) return null;

@@ -2,9 +2,9 @@ import { createHash } from 'node:crypto';
 import type { RateLimiter } from '../assistants/rate-limit.ts';
 import { networkOf } from '../platform/client-network.ts';
 
-/** Wrong ones a minute: of one device or session, or of one account from one address. */
+/** Wrong passwords per minute for one device or session, or for one account from one address. */
 const OWN_LIMIT = 5;
-/** Of one address on whatever account, as many people may share it; of one account from wherever. */
+/** Wrong passwords per minute from one address, which many people may share, and for one account from all addresses. */
 const SHARED_LIMIT = 20;
 
 const hashed = (text: string): string => createHash('sha256').update(text).digest('base64url');
@@ -12,9 +12,9 @@ const hashed = (text: string): string => createHash('sha256').update(text).diges
 type Subject = { name: string; limit: number };
 
 /**
- * How often a password may be guessed. Strangers are counted by address first, then by account and address, then by account;
- * whoever is refused at one has counted nothing at the others. A device that the account was signed in with before has a
- * count of its own and meets none of these: whatever others try, its person gets in.
+ * Limits how often a password may be guessed. Unknown browsers are counted by address, by account and address, and by
+ * account. A request that one limit refuses does not count at the others. A browser that has signed in to the account
+ * before has its own count, so its person is not locked out by others' attempts.
  */
 export const createSignInLimits = (rateLimiter: RateLimiter) => {
   const count = async (subjects: Subject[]): Promise<void> => {
@@ -34,7 +34,10 @@ export const createSignInLimits = (rateLimiter: RateLimiter) => {
     await Promise.all(subjects.map(({ name, limit }) => rateLimiter.refundSignIn(name, limit)));
   };
 
-  /** Counted before it is looked at, so that guesses at once count too; what was right does not count. */
+  /**
+   * Counts before the attempt, so that concurrent guesses count too, and takes the count back unless the attempt was
+   * wrong.
+   */
   const limited = async <Found>(subjects: Subject[], attempt: () => Promise<Found | null>): Promise<Found | null> => {
     await count(subjects);
     let wrong = false;
@@ -43,7 +46,7 @@ export const createSignInLimits = (rateLimiter: RateLimiter) => {
       wrong = found === null;
       return found;
     } finally {
-      // Neither right nor wrong while the store is away: nobody is locked out by that.
+      // An attempt that failed because the store is unavailable does not count either.
       if (!wrong) await refund(subjects);
     }
   };
@@ -56,9 +59,9 @@ export const createSignInLimits = (rateLimiter: RateLimiter) => {
 
   return {
     limited,
-    /** A link's token. */
+    /** For the token of an invitation or reset link. */
     byAddress: (ip: string): Subject[] => [ofAddress(ip)],
-    /** Who is signed in already and changes the password. */
+    /** For a signed-in operator who changes the password. */
     bySession: (sessionId: string): Subject[] => [ofOne('session', sessionId)],
     byDevice: (deviceId: string): Subject[] => [ofOne('device', deviceId)],
     byStranger: (ip: string, email: string): Subject[] => [

@@ -24,7 +24,10 @@ const newLink = (): { token: string; link: StoredLink } => {
   return { token, link: { hash: hashSecret(token), until: new Date(serverNow() + LINK_DAYS * DAY_MS) } };
 };
 
-/** Who may sign in. Whatever takes a right away raises `generation`, which ends the operator's sessions with it. */
+/**
+ * Accounts of operators. Every change that takes a right away increments `generation`, which ends the operator's
+ * sessions.
+ */
 export const createOperatorStore = (connection: Connection) => {
   const operators = operatorModel(connection);
   const isPassword = createVerifier();
@@ -61,8 +64,8 @@ export const createOperatorStore = (connection: Connection) => {
   const ACTIVE_OWNER = { role: 'owner', disabled: false, passwordHash: { $ne: null } } as const;
 
   /**
-   * Somebody must be left who can let others in. Another owner is written to in the same transaction: of two owners who
-   * remove each other at once one meets the other's write, begins anew, and finds nobody.
+   * Keeps at least one owner who can sign in. The transaction also writes to another owner: if two owners remove each
+   * other concurrently, one transaction conflicts, retries and finds no other owner.
    */
   const requireAnotherOwner = async (operatorId: string, session: ClientSession): Promise<void> => {
     const other = await operators
@@ -103,7 +106,7 @@ export const createOperatorStore = (connection: Connection) => {
       return stored && toOperator(stored);
     },
 
-    /** What a known device is bound to. */
+    /** The account fields that a device token depends on. */
     findAccount: (email: string): Promise<Pick<StoredOperator, '_id' | 'passwordHash'> | null> =>
       operators.findOne({ email }).select({ passwordHash: 1 }).lean(),
 
@@ -115,37 +118,40 @@ export const createOperatorStore = (connection: Connection) => {
     listOperators: async (): Promise<Operator[]> =>
       (await operators.find().sort({ createdAt: 1 }).lean()).map((stored) => toOperator(stored)),
 
-    /** Null for a wrong password, an unknown email, an unused invitation and a disabled operator alike, in the same time. */
+    /**
+     * Null for a wrong password, an unknown email, an unused invitation and a disabled operator; all take the same
+     * time.
+     */
     checkSignIn: async (email: string, password: string): Promise<Operator | null> => {
       const stored = await operators.findOne({ email }).lean();
       const right = await isPassword(stored?.passwordHash ?? null, password);
       if (!right || !stored) return null;
-      // Disabled, or given another password, while this one was being compared: no session.
+      // No session if the account was disabled or its password changed during the comparison.
       const { _id, passwordHash } = stored;
       return change({ _id, passwordHash, disabled: false }, { $set: { lastSignInAt: serverDate() } });
     },
 
-    /** An operator without a password, and the link to choose one by. Its token is in this answer and nowhere else. */
+    /** Creates an operator without a password, and a link to set one. Only this answer contains the link's token. */
     invite: async ({ email, role, assistantIds: ids = null }: NewOperator): Promise<Link> => {
       const { token, link } = newLink();
       const assistantIds = await checkAssistantIds({ role, assistantIds: ids });
       return { operator: await insert({ email, role, assistantIds, link }), token, expiresAt: link.until };
     },
 
-    /** For one who has forgotten the password, or let the invitation lapse; the old password holds until it is used. */
+    /** A new link for a forgotten password or an expired invitation. The old password works until the link is used. */
     makeLink: async (operatorId: string): Promise<Link> => {
       const { token, link } = newLink();
       return { operator: await getChanged(operatorId, { $set: { link } }), token, expiresAt: link.until };
     },
 
-    /** Whose link this is, while it holds. */
+    /** The operator of a valid link; null if it has expired. */
     findByLink: async (token: string): Promise<Operator | null> => {
       const filter = { 'link.hash': hashSecret(token), 'link.until': { $gt: serverDate() }, disabled: false };
       const stored = await operators.findOne(filter).lean();
       return stored && toOperator(stored);
     },
 
-    /** Used once: of two at the same moment one sets its password, the other finds no link. */
+    /** Works once: if two requests use the link concurrently, one sets its password and the other gets null. */
     useLink: async (token: string, password: string): Promise<Operator | null> => {
       const filter = { 'link.hash': hashSecret(token), 'link.until': { $gt: serverDate() }, disabled: false };
       if (!(await operators.findOne(filter).lean())) return null;
@@ -154,16 +160,19 @@ export const createOperatorStore = (connection: Connection) => {
       return change(filter, { $set: set, $inc: { generation: 1 } });
     },
 
-    /** Null where the current one is wrong. A link on its way ends too. */
+    /** Null if the current password is wrong. An unused link becomes invalid too. */
     changePassword: async (operatorId: string, current: string, next: string): Promise<Operator | null> => {
       const stored = await operators.findById(operatorId).lean();
       if (!(await isPassword(stored?.passwordHash ?? null, current))) return null;
       const set = { passwordHash: await hashPassword(next), link: null };
-      // Filtered on the hash compared with: of two changes at once one wins.
+      // The filter has the compared hash, so only one of two concurrent changes succeeds.
       return change({ _id: operatorId, passwordHash: stored?.passwordHash }, { $set: set, $inc: { generation: 1 } });
     },
 
-    /** Another role, other assistants, shut out or let in again: all or none of it. An owner made so has every assistant. */
+    /**
+     * Changes role, assistants and the disabled state in one transaction. An agent who becomes an owner gets every
+     * assistant.
+     */
     updateOperator: (operatorId: string, { role, disabled, assistantIds }: OperatorChange): Promise<Operator> =>
       connection.transaction(async (session) => {
         const before = await operators.findById(operatorId).session(session).lean();

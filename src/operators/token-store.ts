@@ -18,7 +18,7 @@ const LAST_USED_EVERY_MS = 60_000;
 
 export type NewToken = Pick<OperatorToken, 'name' | 'scope' | 'assistantIds' | 'createdBy'>;
 
-/** What programs are let in by. Every request looks its token up, so that a revoked one is out with the next request. */
+/** Operator tokens. Every request loads its token, so a revoked one is refused from the next request on. */
 export const createTokenStore = (connection: Connection) => {
   const tokens = tokenModel(connection);
   const operators = operatorModel(connection);
@@ -29,14 +29,14 @@ export const createTokenStore = (connection: Connection) => {
 
   const noteUse = ({ _id, lastUsedAt }: StoredToken): void => {
     if ((lastUsedAt?.getTime() ?? 0) > serverNow() - LAST_USED_EVERY_MS) return;
-    // Shown to people only; losing one of these writes is harmless.
+    // Only shown to operators, so a lost write is harmless.
     tokens.updateOne({ _id }, { lastUsedAt: serverDate() }).catch(() => undefined);
   };
 
   return {
     models: [tokens],
 
-    /** The token in full is in this answer and nowhere else, ever again. */
+    /** Only this answer contains the full token. */
     createToken: async ({ assistantIds, ...given }: NewToken): Promise<{ token: OperatorToken; secret: string }> => {
       const secret = newOperatorToken();
       const stored: StoredToken = {
@@ -53,7 +53,7 @@ export const createTokenStore = (connection: Connection) => {
       return { token: toToken(stored), secret };
     },
 
-    /** Null for a malformed, unknown or revoked one, and for one whose maker is no longer an owner who may sign in. */
+    /** Null for a malformed, unknown or revoked token, and for one whose creator is no longer an active owner. */
     findToken: async (secret: string): Promise<OperatorToken | null> => {
       if (!isWellFormedToken(secret)) return null;
       const stored = await tokens.findOne({ hash: hashSecret(secret), revokedAt: null }).lean();

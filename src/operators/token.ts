@@ -2,18 +2,20 @@ import { type Connection, Schema } from 'mongoose';
 import { newSecret, SECRET_BODY } from '../assistants/api-keys.ts';
 import type { Operator } from './operator.ts';
 
-/** What a token may do: only look, or change things too. */
+/** What a token may do: read, or change things too. */
 export const SCOPES = ['read', 'manage'] as const;
 export type Scope = (typeof SCOPES)[number];
 
 const PREFIX = 'op_';
 const SHAPE = new RegExp(`^${PREFIX}${SECRET_BODY}$`);
 
-/** `op_` + 32 random bytes in base 62: shown once, kept only as its hash (docs/operating.md, operator tokens). */
+/**
+ * `op_` and 32 random bytes in base 62. It is shown once; only its hash is stored (docs/contract.md, Operator tokens).
+ */
 export const newOperatorToken = (): string => newSecret(PREFIX);
 export const isWellFormedToken = (token: string): boolean => SHAPE.test(token);
 
-/** A Bearer value that is meant as an operator token, right or wrong; null for any other, such as a proxy's own. */
+/** The operator token in an `Authorization` header, valid or not; null for other values, such as those of a proxy. */
 export const readToken = (authorization: string | undefined): string | null =>
   /^Bearer +(op_\S{0,100}) *$/i.exec(authorization ?? '')?.[1] ?? null;
 
@@ -22,9 +24,12 @@ export type OperatorToken = {
   name: string;
   lastFour: string;
   scope: Scope;
-  /** What it is limited to; null = every assistant, and what belongs to none. */
+  /** The assistants it is limited to; null = every assistant, and operations that concern none. */
   assistantIds: string[] | null;
-  /** The owner who made it, and with whom it ends; null = the admin command on the service's own machine. */
+  /**
+   * The owner who created it; it stops working when that person is no longer an owner. Null = created by the admin
+   * command on the server.
+   */
   createdBy: string | null;
   createdAt: Date;
   lastUsedAt: Date | null;
@@ -55,10 +60,10 @@ export const tokenModel = (connection: Connection) => connection.model<StoredTok
 
 export const toToken = ({ _id, hash: _hash, ...stored }: StoredToken): OperatorToken => ({ tokenId: _id, ...stored });
 
-/** Who acts for a request: somebody signed in, or a program with a token, which stands in the trail under its name. */
+/** The signed-in operator of a request, or a program with a token. The audit log shows a token by its name. */
 export type Caller = Operator & { token: OperatorToken | null };
 
-/** An unlimited token has every assistant, as owners have; a limited one those given to it, as agents have. */
+/** A token as an operator: an unlimited one acts as an owner, a limited one as an agent with its assistants. */
 export const callerOfToken = (token: OperatorToken): Caller => ({
   operatorId: token.tokenId,
   email: token.name,

@@ -5,7 +5,7 @@ import type { Row } from './row.ts';
 const COLUMNS = ['question', 'variants', 'answer', 'language', 'actions', 'tags'] as const;
 type Column = (typeof COLUMNS)[number];
 
-/** Each broken row costs a reading of what follows it: in a large file that is much. */
+/** Each broken row makes the parser read the rest of the file again. These limits bound the total time. */
 const MAX_RESTARTS = 100;
 const MAX_READ_AGAIN = 16_000_000;
 
@@ -19,7 +19,7 @@ const fromJson = (cell: string): unknown => {
   try {
     return JSON.parse(cell);
   } catch {
-    return cell; // a string where a list belongs: the schema refuses it by name
+    return cell; // the schema refuses a string in place of a list
   }
 };
 
@@ -56,7 +56,7 @@ const toRow = (line: number, cells: string[], columns: (Column | null)[]): Row =
   return { line, fields: Object.fromEntries(named) };
 };
 
-/** What a spreadsheet writes: commas, or semicolons where the comma is the decimal sign, or tabs. */
+/** Spreadsheets write commas, tabs, or semicolons if the comma is the decimal sign. */
 const delimiterOf = (text: string): string => {
   const heading = /^[^\r\n]*/.exec(text.trimStart())?.[0] ?? '';
   return [',', ';', '\t'].reduce((best, one) => (heading.split(one).length > heading.split(best).length ? one : best));
@@ -87,8 +87,8 @@ const readAlone = (line: string, delimiter: string): string[] | null => {
 type Read = { line: number; cells: string[] } | { line: number; reason: string };
 
 /**
- * Strict about quotes, since a stray one may swallow good rows; where reading fails, that one line is tried alone and
- * leniently (`5" wide`), refused if that fails too, and reading goes on behind it.
+ * Reads strictly, because a stray quote may swallow valid rows. After an error, the failing line is parsed alone and
+ * leniently (`5" wide`), or refused, and strict reading continues after it.
  */
 const readRecords = (text: string, delimiter: string): Read[] => {
   const lines = text.split('\n');
@@ -120,7 +120,7 @@ const readRecords = (text: string, delimiter: string): Read[] => {
   }
 };
 
-/** CSV with a heading line; headings in any order and case, unknown ones are passed over. */
+/** CSV with a heading line. Headings may have any order and case; unknown columns are ignored. */
 export const readCsv = (text: string): Row[] => {
   const [heading, ...rows] = readRecords(text.replace(/\r\n?/g, '\n'), delimiterOf(text));
   const names = heading && 'cells' in heading ? heading.cells.map((name) => name.trim().toLowerCase()) : [];
@@ -130,6 +130,6 @@ export const readCsv = (text: string): Row[] => {
     throw invalid('file', 'invalid', `needs a first line with the heading ${missing.join(' and ')}`);
   }
   return rows
-    .filter((row) => 'reason' in row || row.cells.some((cell) => cell.trim() !== '')) // spreadsheets end in empty rows
+    .filter((row) => 'reason' in row || row.cells.some((cell) => cell.trim() !== '')) // spreadsheets often end with empty rows
     .map((row) => ('reason' in row ? row : toRow(row.line, row.cells, columns)));
 };

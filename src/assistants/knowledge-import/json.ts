@@ -3,7 +3,7 @@ import { countLineEnds, type Row } from './row.ts';
 
 type Element = { start: number; end: number };
 
-/** Ends of the elements of a top-level array, found without believing that each of them is JSON. */
+/** Start and end of each element of a top-level array. Elements need not be valid JSON. */
 const elementsOf = (text: string, open: number): { elements: Element[]; closedAt: number | null } => {
   const elements: Element[] = [];
   let start = open + 1;
@@ -34,7 +34,7 @@ const parse = (text: string): { fields: unknown } | { reason: string } => {
   }
 };
 
-/** A JSON array; an element that is not JSON is refused alone, as far as brackets and quotes still tell them apart. */
+/** Reads a JSON array. An invalid element is refused alone if its brackets and quotes still show where it ends. */
 export function* readJson(text: string): Generator<Row> {
   const open = text.search(/\S/);
   if (text[open] !== '[') throw invalid('file', 'invalid', 'must be a JSON array of questions');
@@ -51,7 +51,7 @@ export function* readJson(text: string): Generator<Row> {
   };
   for (const { start, end } of elements) {
     const element = text.slice(start, end);
-    if (element.trim() === '') continue; // a comma too many, or an empty array
+    if (element.trim() === '') continue; // an extra comma, or an empty array
     yield { line: lineOf(start + element.search(/\S/)), ...parse(element) };
   }
   if (closedAt === null) yield { line: lineOf(text.trimEnd().length), reason: 'the file ends before the closing ]' };

@@ -1,15 +1,15 @@
 import MarkdownIt, { type Token } from 'markdown-it';
 
-/** A token of Markdown with what stands in it. */
+/** A Markdown token with the blocks inside it. */
 export type Block = { token: Token; inside: Block[] };
 
-// Reads hostile text in a time that grows with its length, and nests a hundred deep at most; marked does neither.
+// markdown-it takes linear time on hostile text and limits nesting to 100; marked does neither.
 const markdown = new MarkdownIt({ html: true });
-// A reader of plain text sees an address as its author wrote it.
+// Plain text shows an address as its author wrote it.
 markdown.normalizeLink = (address) => address;
 markdown.normalizeLinkText = (address) => address;
 markdown.validateLink = () => true;
-// What stands within a line is read where it is shown.
+// Inline content is parsed when it is written out.
 markdown.core.ruler.enableOnly(['normalize', 'block']);
 
 const nest = (tokens: Token[]): Block[] => {
@@ -27,7 +27,7 @@ const nest = (tokens: Token[]): Block[] => {
   return root;
 };
 
-/** What a reader sees: a chat reply is plain text, so marks go and a link shows its address. */
+/** Converts blocks to plain text, as a chat reply needs: markup is removed, and a link shows its address. */
 const createWriter = (references: Record<string, unknown>) => {
   const line = (content: string): string => {
     const tokens: Token[] = [];

@@ -4,13 +4,13 @@ import type { Row } from './row.ts';
 
 type Section = { line: number; level: number; question: string; blocks: Block[] };
 
-/** The document's title: first, and above every other heading. */
+/** A title is the first heading and the only one of the highest level. */
 const isTitle = (section: Section, index: number, all: Section[]): boolean =>
   index === 0 && all.length > 1 && all.slice(1).every(({ level }) => level > section.level);
 
 /**
- * Every heading with text under it is a question, and the text its answer. The document's title, with what introduces it,
- * and chapters (no text of their own, a deeper heading next) are none.
+ * Every heading with text under it is a question; the text is its answer. Not questions: the document's title with its
+ * introduction, and a chapter heading, which has no text of its own and is followed by a deeper heading.
  */
 export const readMarkdown = (text: string): Row[] => {
   const { top, blocks, inline } = readBlocks(text);

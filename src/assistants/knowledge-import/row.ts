@@ -1,4 +1,6 @@
-/** One question as the file has it, not yet judged, or why it could not even be read. `line` is where it begins. */
+/**
+ * One question as the file has it, before validation, or the reason why it cannot be read. `line` is its first line.
+ */
 export type Row = { line: number; fields: unknown } | { line: number; reason: string };
 
 const LINE_END = /\r\n|\n|\r/g;

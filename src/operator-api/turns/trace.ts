@@ -26,7 +26,7 @@ const isOthersPlayground = (operatorId: string, conversation: StoredConversation
 
 const timeOrNull = (ms: number | undefined): Date | null => (ms === undefined ? null : new Date(ms));
 
-/** Jobs are wake-ups and are removed after use. Null only says that none is known now. */
+/** Jobs are wake-ups and are removed after use. Null means only that no job is known now. */
 const findJob = async ({ turnJobs }: TurnTraceDependencies, key: string, turnId: string) => {
   const queue = turnJobs.of(key);
   const jobs = await queue.getJobs(
@@ -34,7 +34,7 @@ const findJob = async ({ turnJobs }: TurnTraceDependencies, key: string, turnId:
     0,
     JOBS_LOOKED_AT,
   );
-  // Removed between the listing and the reading, one comes back as nothing.
+  // A job that was removed after the listing is undefined.
   const job = jobs.find((one: Job<TurnsJob> | undefined) => one?.data.turns.some((turn) => turn.turnId === turnId));
   if (!job) return null;
   return {
@@ -82,7 +82,7 @@ const findReply = async (
 };
 
 /**
- * An event does not name its turn; but what a turn announces carries the time of its acceptance, or, for a handoff, of its
+ * Events do not name their turn. They are found by their time: that of the turn's acceptance or, for a handoff, of its
  * reply.
  */
 const findEvents = async (
@@ -111,7 +111,7 @@ const statusOf = (found: FoundTurn, leased: boolean): string => {
   return found.head && leased ? 'answering' : 'accepted';
 };
 
-/** Everything that is known of a turn, in the order it happened. A playground's turn is its own operator's. */
+/** All that is known of a turn, in order of time. A playground turn is visible only to its own operator. */
 export const readTurnTrace = async (dependencies: TurnTraceDependencies, turnId: string, operatorId: string) => {
   const found = await dependencies.conversations.findTurn(turnId);
   if (!found || isOthersPlayground(operatorId, found.conversation)) throw notFound();
@@ -133,9 +133,7 @@ export const readTurnTrace = async (dependencies: TurnTraceDependencies, turnId:
     channel,
     status: statusOf(found, leased.has(turnId)),
     acceptedAt: message?.acceptedAt ?? null,
-    /** From acceptance to the reply's commit. */
     ms: message && reply ? reply.createdAt.getTime() - message.acceptedAt.getTime() : null,
-    /** A caller is known to have got the reply; known for 11 minutes. */
     callerGotReply: delivered.has(turnId),
     message,
     job,
