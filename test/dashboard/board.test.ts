@@ -81,7 +81,7 @@ test('a failed job shows the kind of its error and where it was, never what it s
 
   for (const { status, text } of [list, one]) {
     expect(status).toBe(200);
-    expect(text).toContain('TypeError: what it says is in the worker’s log');
+    expect(text).toContain('TypeError: the message is in the worker’s log');
     expect(text).toContain('file:///app/answer.ts:1:2');
     expect(text).not.toContain('zebra');
   }
