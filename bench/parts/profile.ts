@@ -1,0 +1,114 @@
+import { mkdirSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { type Contender, runRound } from '../support/contender.ts';
+import { openCounters, perOne } from '../support/counters.ts';
+import { attribute, readProfile, type Window } from '../support/cpu-profile.ts';
+import { openEventFeed } from '../support/event-feed.ts';
+import type { Figure, Part } from '../support/figures.ts';
+import { openParley, QUESTIONS } from '../support/parley.ts';
+import { openSink } from '../support/sink.ts';
+import { openStand, wakeUpsOf } from '../support/stand.ts';
+
+const FOLDER = join(import.meta.dirname, '../../.local/bench/profile');
+const IN_FLIGHT = [200, 50];
+const SECONDS = 4;
+const EVENTS = 8_000;
+const STEADY_PER_SECOND = 500;
+const SHOWN = 25;
+
+const PROCESSES = ['API', 'reply worker', 'delivery worker'] as const;
+type Name = (typeof PROCESSES)[number];
+
+/** One load: who worked for it, when, and how many items came of it. */
+type Load = { label: string; of: Name[]; window: Window; items: number; wakeUps: Record<string, number> };
+
+const nowUs = (): number => Number(process.hrtime.bigint() / 1000n);
+
+/** Where the CPU of a turn and of an event goes, by step; and how often each process is woken for one. */
+export const profile: Part = async ({ scale }, say) => {
+  rmSync(FOLDER, { recursive: true, force: true });
+  const stand = await openStand('profile');
+  const parley = await openParley(stand);
+  const [sink, counters] = [await openSink(), await openCounters(stand)];
+  const assistant = await parley.addAssistant();
+  const feed = await openEventFeed(parley, sink);
+  const folderOf = (name: Name): string => join(FOLDER, name.replaceAll(' ', '-'));
+  const startProfiled = async (name: Name) => {
+    mkdirSync(folderOf(name), { recursive: true });
+    const nodeArgs = ['--cpu-prof', '--cpu-prof-interval=500', `--cpu-prof-dir=${folderOf(name)}`];
+    return parley.start(name, {}, nodeArgs);
+  };
+  const [api, replyWorker, deliveryWorker] = [
+    await startProfiled('API'),
+    await startProfiled('reply worker'),
+    await startProfiled('delivery worker'),
+  ];
+  const children = { API: api, 'reply worker': replyWorker, 'delivery worker': deliveryWorker };
+  const pids = { API: api.pid, 'reply worker': replyWorker.pid, 'delivery worker': deliveryWorker.pid, ...stand.pids };
+
+  const loads: Load[] = [];
+  const figures: Figure[] = [];
+  const note = async (label: string, of: Name[], run: () => Promise<number>): Promise<void> => {
+    say(`profile: ${label}`);
+    const woken = () => Object.fromEntries(Object.entries(pids).map(([name, pid]) => [name, wakeUpsOf(pid)]));
+    const [before, fromUs, wokenBefore] = [await counters.read(pids), nowUs(), woken()];
+    const items = await run();
+    const [after, toUs, wokenAfter] = [await counters.read(pids), nowUs(), woken()];
+    const wakeUps = Object.fromEntries(
+      Object.entries(wokenAfter).map(([name, count]) => [name, (count - (wokenBefore[name] ?? 0)) / items]),
+    );
+    loads.push({ label, of, window: { fromUs, toUs }, items, wakeUps });
+    for (const [name, us] of Object.entries(perOne(before, after, items).cpu)) {
+      figures.push({ id: `profile.${label}.${name}`, what: `${label}: ${name}`, unit: 'µs', value: us });
+      const what = `${label}: ${name} woken`;
+      figures.push({ id: `profile.${label}.${name}.woken`, what, unit: '×', value: wakeUps[name] ?? 0 });
+    }
+  };
+
+  const contender: Contender = { name: 'whole', orders: { kind: 'chat', port: api.port, ...assistant }, pids };
+  const turnsOf = (inFlight: number, seconds: number) => async () => {
+    const run = { contender, messages: QUESTIONS, counters, inFlight };
+    return (await runRound(run, { seconds, warmUpSeconds: 0.1 })).total;
+  };
+  await turnsOf(50, 2)();
+  for (const inFlight of IN_FLIGHT) {
+    await note(`a turn at ${inFlight}`, ['API', 'reply worker'], turnsOf(inFlight, SECONDS * scale));
+  }
+  await feed.drain(2_000 * scale);
+  const talks = await feed.openTalks(2_000);
+  await note(`an event at ${STEADY_PER_SECOND}/s`, ['delivery worker'], async () => {
+    await feed.stream(talks, STEADY_PER_SECOND, SECONDS * scale);
+    return STEADY_PER_SECOND * SECONDS * scale;
+  });
+  await note('an event drained', ['delivery worker'], async () => {
+    await feed.drain(EVENTS * scale);
+    return EVENTS * scale;
+  });
+  for (const child of Object.values(children)) await child.stop();
+
+  for (const name of PROCESSES) {
+    const read = readProfile(folderOf(name));
+    for (const { label, window, items } of loads.filter(({ of }) => of.includes(name))) {
+      const { steps, functions } = attribute(read, window);
+      console.log(`\n${name}, ${label}: µs by step`);
+      for (const [step, us] of [...steps].toSorted(([, one], [, other]) => other - one)) {
+        figures.push({
+          id: `profile.${label}.${name}.${step}`,
+          what: `${label}: ${name}: ${step}`,
+          unit: 'µs',
+          value: us / items,
+        });
+        console.log(`${(us / items).toFixed(1).padStart(8)}  ${step}`);
+      }
+      console.log(`  most expensive functions`);
+      for (const [place, us] of [...functions].toSorted(([, one], [, other]) => other - one).slice(0, SHOWN)) {
+        console.log(`${(us / items).toFixed(1).padStart(8)}  ${place}`);
+      }
+    }
+  }
+  await counters.close();
+  sink.close();
+  await parley.close();
+  await stand.close();
+  return { figures, detail: { loads } };
+};
