@@ -14,8 +14,8 @@ export type RedisRole = 'api' | 'worker' | 'subscriber';
 
 const FAILING_FAST = { enableOfflineQueue: false, maxRetriesPerRequest: 0 } as const;
 const OPTIONS = {
-  api: { ...FAILING_FAST, enableAutoPipelining: true },
-  worker: { maxRetriesPerRequest: null, enableAutoPipelining: true },
+  api: FAILING_FAST,
+  worker: { maxRetriesPerRequest: null },
   subscriber: { maxRetriesPerRequest: null, autoResubscribe: true },
 } as const;
 
@@ -28,8 +28,29 @@ const GONE_CHECK_MS = 250;
 
 const retryStrategy = (attempt: number): number => Math.min(50 * 2 ** Math.min(attempt, 5), 1000);
 
-/** BullMQ waits for jobs on a duplicate of the connection, so duplicates are watched too. */
+type Corked = Redis['stream'];
+
+/**
+ * Commands of one turn of the event loop leave in one write. ioredis' automatic pipelines do that too, but they are made with
+ * a copy of every script that the connection knows, which costs more than the commands. BullMQ waits for jobs on a duplicate
+ * of the connection, so duplicates are watched too.
+ */
 class WatchedRedis extends Redis {
+  private corked: Corked | null = null;
+
+  override sendCommand(...[command, stream]: Parameters<Redis['sendCommand']>): unknown {
+    if (this.corked === null && this.status === 'ready') {
+      const own = this.stream;
+      this.corked = own;
+      own.cork();
+      setImmediate(() => {
+        this.corked = null;
+        own.uncork();
+      });
+    }
+    return super.sendCommand(command, stream);
+  }
+
   override duplicate(override?: Partial<RedisOptions>): Redis {
     const copy = super.duplicate(override);
     watchSilence(copy, { silentAfterMs: () => BLOCKED_FOR_MS, pings: false });
