@@ -1,13 +1,13 @@
 import { mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Contender, runRound } from '../support/contender.ts';
-import { openCounters, perOne } from '../support/counters.ts';
+import { openCounters, perItem } from '../support/counters.ts';
 import { attribute, readProfile, type Window } from '../support/cpu-profile.ts';
 import { openEventFeed } from '../support/event-feed.ts';
 import type { Figure, Part } from '../support/figures.ts';
 import { openParley, QUESTIONS } from '../support/parley.ts';
 import { openSink } from '../support/sink.ts';
-import { openStand, wakeUpsOf } from '../support/stand.ts';
+import { openServices, wakeUpsOf } from '../support/services.ts';
 
 const FOLDER = join(import.meta.dirname, '../../.local/bench/profile');
 const IN_FLIGHT = [200, 50];
@@ -27,9 +27,9 @@ const nowUs = (): number => Number(process.hrtime.bigint() / 1000n);
 /** Where the CPU of a turn and of an event goes, by step; and how often each process is woken for one. */
 export const profile: Part = async ({ scale }, say) => {
   rmSync(FOLDER, { recursive: true, force: true });
-  const stand = await openStand('profile');
-  const parley = await openParley(stand);
-  const [sink, counters] = [await openSink(), await openCounters(stand)];
+  const services = await openServices('profile');
+  const parley = await openParley(services);
+  const [sink, counters] = [await openSink(), await openCounters(services)];
   const assistant = await parley.addAssistant();
   const feed = await openEventFeed(parley, sink);
   const folderOf = (name: Name): string => join(FOLDER, name.replaceAll(' ', '-'));
@@ -44,7 +44,12 @@ export const profile: Part = async ({ scale }, say) => {
     await startProfiled('delivery worker'),
   ];
   const children = { API: api, 'reply worker': replyWorker, 'delivery worker': deliveryWorker };
-  const pids = { API: api.pid, 'reply worker': replyWorker.pid, 'delivery worker': deliveryWorker.pid, ...stand.pids };
+  const pids = {
+    API: api.pid,
+    'reply worker': replyWorker.pid,
+    'delivery worker': deliveryWorker.pid,
+    ...services.pids,
+  };
 
   const loads: Load[] = [];
   const figures: Figure[] = [];
@@ -58,14 +63,14 @@ export const profile: Part = async ({ scale }, say) => {
       Object.entries(wokenAfter).map(([name, count]) => [name, (count - (wokenBefore[name] ?? 0)) / items]),
     );
     loads.push({ label, of, window: { fromUs, toUs }, items, wakeUps });
-    for (const [name, us] of Object.entries(perOne(before, after, items).cpu)) {
+    for (const [name, us] of Object.entries(perItem(before, after, items).cpu)) {
       figures.push({ id: `profile.${label}.${name}`, what: `${label}: ${name}`, unit: 'µs', value: us });
       const what = `${label}: ${name} woken`;
       figures.push({ id: `profile.${label}.${name}.woken`, what, unit: '×', value: wakeUps[name] ?? 0 });
     }
   };
 
-  const contender: Contender = { name: 'whole', orders: { kind: 'chat', port: api.port, ...assistant }, pids };
+  const contender: Contender = { name: 'whole', target: { kind: 'chat', port: api.port, ...assistant }, pids };
   const turnsOf = (inFlight: number, seconds: number) => async () => {
     const run = { contender, messages: QUESTIONS, counters, inFlight };
     return (await runRound(run, { seconds, warmUpSeconds: 0.1 })).total;
@@ -109,6 +114,6 @@ export const profile: Part = async ({ scale }, say) => {
   await counters.close();
   sink.close();
   await parley.close();
-  await stand.close();
+  await services.close();
   return { figures, detail: { loads } };
 };
