@@ -20,7 +20,7 @@ import { conversationModels, type StoredConversation } from './conversation.ts';
 import { acceptStatement, mayAnnounce, type NewTurn } from './new-turn.ts';
 import type { ResolveDuplicate } from './resolve-duplicate.ts';
 
-/** How long an accept whose outcome is unknown is looked for before the caller is told 500. */
+/** If the outcome of an accept is still unknown after this time, the caller gets 500. */
 const ACCEPT_DEADLINE_MS = 5_000;
 const RETRY_AFTER_MS = 50;
 
@@ -30,9 +30,9 @@ type Upserted = { conversationId: string | null; head: boolean } | null;
 type Dependencies = { connection: Connection; resolveDuplicate: ResolveDuplicate; announce: Announce };
 
 /**
- * The conversation takes the turn: one atomic upsert, batched with what arrives beside it. Its duplicate-key error is the
- * sign that the document says more than the filter could; then it is read, and a compare-and-set on all that was read
- * decides (docs/design.md, Accept).
+ * Accepts a turn with one atomic upsert, in a batch with other turns. A duplicate-key error means that the conversation
+ * exists and the upsert's filter did not match it: the turn may be a duplicate, or the session busy or resolved. Then
+ * the conversation is read, and a compare-and-set on what was read decides (docs/design.md, Accept).
  */
 export const createAccept = ({ connection, resolveDuplicate, announce }: Dependencies) => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
@@ -41,7 +41,7 @@ export const createAccept = ({ connection, resolveDuplicate, announce }: Depende
 
   const readBack = ({ key, turnId, conversationId }: NewTurn): Promise<Upserted> =>
     readPendingTurns(key).then(
-      // Gone again already = erased between write and read; the waiting caller will be told 404.
+      // If the conversation is missing, it was erased between write and read. The caller will get 404.
       (row) => ({
         conversationId: row?.conversationId ?? conversationId,
         head: row?.waiting[0]?.turnId === turnId,
@@ -58,7 +58,7 @@ export const createAccept = ({ connection, resolveDuplicate, announce }: Depende
         'conversations',
         items.map(({ turn, receiversOf }) => acceptStatement(turn, receiversOf)),
       ).catch((cause: unknown) => {
-        // It may have stepped down between two statements of the batch.
+        // The primary may have stepped down between two statements of the batch, so some may be stored.
         throw wasNotPrimary(cause) && items.length > 1 ? new OutcomeUnknown('a batch was refused', { cause }) : cause;
       });
       const errors = new Map(writeErrors.map((error) => [error.index, error]));
@@ -75,7 +75,7 @@ export const createAccept = ({ connection, resolveDuplicate, announce }: Depende
 
   const tryOnce = async (turn: NewTurn, receiversOf: ReceiversOf, options: AcceptOptions): Promise<Accepted | null> => {
     const read = () => conversations.findOne({ _id: turn.key });
-    // Under a known key the turn may have left `recent` long ago: the upsert's filter would not see it.
+    // A turn under a known idempotency key may have left `recent` long ago. The upsert's filter would not see it.
     const known = turn.reservation === 'known' ? await read() : null;
     const upserted = known ? null : await upsert({ turn, receiversOf, readBack: options.readBack });
     if (upserted) {
@@ -86,7 +86,10 @@ export const createAccept = ({ connection, resolveDuplicate, announce }: Depende
     return conversation && resolveDuplicate(conversation, turn, { ...options, receiversOf });
   };
 
-  /** Throws 503 only for what was surely not accepted; an unknown outcome is looked for until the deadline, then 500. */
+  /**
+   * Throws 503 only if the turn was surely not accepted. If the outcome is unknown, tries again until the deadline,
+   * then throws 500.
+   */
   const acceptInTime = async (turn: NewTurn, receiversOf: ReceiversOf, options: AcceptOptions): Promise<Accepted> => {
     const deadline = performance.now() + ACCEPT_DEADLINE_MS;
     let outcomeUnknown = false;

@@ -7,17 +7,17 @@ export type AcceptOptions = {
    * Otherwise the turn is assumed to be the head of the pending turns, which the worker checks.
    */
   readBack: boolean;
-  /** Called before a join is written, so that no answer can come between. */
+  /** Called before a join is written, so that an answer right after it is not missed. */
   watch: (turnId: string) => void;
 };
 
 export type Accepted =
   | {
       kind: 'accepted';
-      /** Null if it was not read back: the reply brings it. */
+      /** Null if it was not read back. The reply carries it. */
       conversationId: string | null;
       turnId: string;
-      /** As known or believed: a worker asks MongoDB. */
+      /** Assumed if it was not read back. The worker checks it in MongoDB. */
       head: boolean;
       /** A failed turn that is pending again, under its old id. */
       resumed: boolean;

@@ -5,7 +5,7 @@ import type { OutboxEvent, StoredConversation } from './conversation.ts';
 /** Endpoints that want an event of this kind at this moment. */
 export type ReceiversOf = (event: ConversationEventKind) => string[];
 
-/** An event as it enters the outbox. Null if nobody wants it: then no event is kept. */
+/** An event as it enters the outbox. Null if no endpoint wants it. */
 export const newOutboxEvent = (event: ConversationEvent, receiversOf: ReceiversOf, at: Date): OutboxEvent | null => {
   const endpoints = receiversOf(event.event);
   if (endpoints.length === 0) return null;
@@ -13,7 +13,7 @@ export const newOutboxEvent = (event: ConversationEvent, receiversOf: ReceiversO
 };
 
 type Dependencies = {
-  /** Who listens to an assistant's events: its enabled endpoints, by the kinds they want. */
+  /** The enabled endpoints of an assistant, by the event kinds they want. */
   receivers: (assistantId: string) => Promise<ReceiversOf>;
   /** The conversation's outbox has a new event. Never throws. */
   wakeDeliveries: (conversationKey: string) => void;
@@ -22,9 +22,9 @@ type Dependencies = {
 const NO_RECEIVERS: ReceiversOf = () => [];
 
 /**
- * Every write that may announce an event runs through this function. It tells the write who listens (nobody, for a
- * playground conversation), and wakes the delivery worker if the write says that it stored an event. The event itself is
- * stored by the write, in the same update as the change that it tells of.
+ * Every write that may announce an event runs through this function. It gives the write the endpoints that want the
+ * event (none for a playground conversation), and wakes the delivery worker if the write stored an event. The write
+ * stores the event in the same update as the change.
  */
 export const createAnnounce =
   ({ receivers, wakeDeliveries }: Dependencies) =>

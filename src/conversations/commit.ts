@@ -14,15 +14,15 @@ import type { MessagePages } from './message-pages.ts';
 import type { AnswerableConversation, TurnCommit } from './turn-commit.ts';
 
 export type Committed = {
-  /** Turn that is head now. */
+  /** The turn that is head after the commit. */
   nextTurnId: string | null;
   /** An event was put into the outbox. */
   announced: boolean;
 };
 
 /**
- * The commit of a line's first turns as one update on the conversation as it was read. Everything the choice of the replies
- * rested on is in the filter, so that a handoff, an operator's message or a new waiter in between makes it match nothing.
+ * One update that commits the first pending turns of a conversation. Its filter holds everything that the replies
+ * depended on, so a handoff, an operator's message or a new waiter in the meantime makes it match nothing.
  */
 export const commitStatement = (
   read: AnswerableConversation,
@@ -44,10 +44,12 @@ export const commitStatement = (
       seq: read.seq,
       status: read.status,
       leadScore: read.leadScore,
-      // A line moves at its head and grows at its end: where this one is first, those read after it still follow.
+      // Pending turns leave at the head and join at the end. If this turn is still the head, the turns read after it
+      // still follow.
       'waiting.0.turnId': head.turnId,
       ...Object.fromEntries(committed.map(({ replyTo }, at) => [`waiting.${at}.replyTo`, { $size: replyTo.length }])),
-      // Whoever came meanwhile was told that another is head: nobody but the next reading would find them.
+      // A turn accepted in the meantime was not the head, so it has no job. The commit must fail, so that the next read
+      // finds that turn.
       ...(read.waiting.length === committed.length && { waiting: { $size: committed.length } }),
     },
     u: {
@@ -72,13 +74,16 @@ export const commitStatement = (
 
 type Write = { key: string; statement: UpdateStatement; finished: RecentTurn; length: number };
 
-/** Of the texts that a commit stores. */
+/** The length of the texts that a commit stores. */
 const lengthOf = (ended: TurnCommit[]): number =>
   ended.flatMap(({ entries }) => entries).reduce((sum, { messages }) => sum + lengthOfMessages(messages), 0);
 
 type Dependencies = { connection: Connection; pages: MessagePages; compact: Compact; announce: Announce };
 
-/** One atomic update ends the first turns of a line, batched with the commits beside it. */
+/**
+ * Ends the first pending turns of a conversation with one atomic update, in a batch with commits of other
+ * conversations.
+ */
 export const createCommit = ({ connection, pages, compact, announce }: Dependencies) => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
@@ -90,7 +95,7 @@ export const createCommit = ({ connection, pages, compact, announce }: Dependenc
         items.map(({ statement }) => statement),
       );
       if (n === items.length) return items.map(() => true);
-      // Some changed in between. A commit has won if its finished turn is stored.
+      // Some conversations changed in between. A commit succeeded if its finished turn is stored.
       const rows = await conversations
         .find(
           { _id: { $in: items.map(({ key }) => key) } },
@@ -134,7 +139,7 @@ export const createCommit = ({ connection, pages, compact, announce }: Dependenc
     return { announced, nextTurnId: last.after.waiting[0]?.turnId ?? null };
   };
 
-  /** Null: the conversation changed since it was read, read it again. */
+  /** Null: the conversation changed since it was read. Read it again. */
   return (read: AnswerableConversation, ended: TurnCommit[]): Promise<Committed | null> =>
     announce(read, (receiversOf) => commit(read, ended, receiversOf));
 };

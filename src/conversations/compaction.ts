@@ -13,14 +13,14 @@ import {
 import { hasFullPage, type MessagePages, type StoredPages } from './message-pages.ts';
 
 /**
- * Finished turns that a conversation keeps in any case. A turn whose messages are not stored as a page yet can only be found
- * here: those of a page that is not full, and as many as can be pending.
+ * The number of finished turns that a conversation always keeps. A turn can only be found here until its messages are
+ * stored as a page. That holds for the turns of a page that is not full, and for as many more as can be pending.
  */
 const RECENT_MIN = PAGE_SIZE + MAX_PENDING;
-/** The most it keeps after a compaction. With those that end before the next one they are 200 in all. */
+/** The most it keeps after a compaction. With the turns that end before the next compaction, there are 200 at most. */
 const RECENT_MAX = 200 - RECENT_MIN;
 
-/** What a write that adds a text trims: messages that are stored as pages now, and the oldest finished turns. */
+/** What a write trims from the document: messages that are stored as pages now, and the oldest finished turns. */
 export type Compaction = StoredPages & { keepRecent: number };
 
 /** What to `$unset`. */
@@ -34,8 +34,8 @@ export const pushFinished = (finished: RecentTurn[], compaction: Compaction | nu
 });
 
 /**
- * How many finished turns stay: the last ones, plus failed and undelivered ones of 10 minutes. `falling`: the oldest ones,
- * which are not among the last ones once there are `count`.
+ * How many finished turns stay: the last `RECENT_MIN`, and all since the oldest one that can still be resumed or
+ * replayed. `candidates` are the turns before the last `RECENT_MIN` of `count`.
  */
 const countKept = (
   { candidates, count }: { candidates: RecentTurn[]; count: number },
@@ -52,7 +52,7 @@ const countKept = (
 type Read = Pick<StoredConversation, '_id' | 'conversationId' | 'seq' | 'storedTo'> &
   Partial<Pick<StoredConversation, 'texts' | 'recent'>>;
 
-/** About once in eight numbers, the next write trims what the document need not hold. */
+/** About every eighth `seq`, the next write that adds a text also trims the document. */
 export const createCompact = (dependencies: {
   connection: Connection;
   pages: MessagePages;
@@ -62,7 +62,10 @@ export const createCompact = (dependencies: {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
   const readForCompaction = createReader(conversations, { conversationId: 1, seq: 1, texts: 1, recent: 1 });
 
-  /** For a write that ends `ending` turns. `changed`: the conversation is no longer what was read. Null: nothing to trim yet. */
+  /**
+   * `ending`: how many turns the write ends. Returns `changed` if the conversation is no longer as it was read, and
+   * null if there is nothing to trim.
+   */
   return async (
     { _id: key, conversationId, seq, storedTo, texts, recent }: Read,
     ending: number,

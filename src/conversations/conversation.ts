@@ -12,9 +12,9 @@ export type Status = (typeof STATUSES)[number];
 export const ROLES = ['user', 'assistant', 'operator', 'system'] as const;
 export type Role = (typeof ROLES)[number];
 
-/** At most so many turns of a session are unanswered, the one being answered included (docs/contract.md, Order of turns). */
+/** The most pending turns of a session, including the one being answered (docs/contract.md, Order of turns). */
 export const MAX_PENDING = 20;
-/** A failed or undelivered turn can be resumed for so long (docs/contract.md, Retry is safe). */
+/** How long a failed turn can be resumed and an undelivered one replayed (docs/contract.md, Retry is safe). */
 export const RESUMABLE_FOR_MS = TIMING.resumableForMs;
 
 export type Message = {
@@ -24,21 +24,21 @@ export type Message = {
   content: string;
   language: string | null;
   suggestedActions?: SuggestedAction[];
-  /** Why this reply; for people of the service, never shown to visitors. */
+  /** How the reply was chosen. Shown to operators, never to visitors. */
   why?: Record<string, unknown>;
-  /** On a visitor message that stands alone: the holding text it was answered with. */
+  /** On a visitor message without a reply of its own: the holding text that answered it. */
   heldBy?: { messageId: string; seq: number };
   createdAt: Date;
 };
 
-/** The messages of one seq: a turn's two, or one standing alone. */
+/** The messages of one `seq`: the two of a turn, or a single one. */
 export type Entry = { seq: number; messages: Message[] };
 
-/** How history is stored: so many numbers to a document, always the same ones, so that storing a page twice is harmless. */
+/** Numbers (`seq`) per stored page. A page always holds the same numbers, so storing it twice is harmless. */
 export const PAGE_SIZE = 8;
 export type StoredPage = { _id: string; conversationId: string; entries: Entry[] };
 
-/** An accepted turn that has no answer yet. The head of `waiting` is the one being answered. */
+/** An accepted turn that has no answer yet. The first of `waiting` is the head: the turn that is answered next. */
 export type PendingTurn = {
   turnId: string;
   messageId: string;
@@ -46,7 +46,7 @@ export type PendingTurn = {
   language: string;
   /** How the language was decided; for the reply's `why`. */
   languageBy?: string;
-  /** Hash of the exact message; none under an `Idempotency-Key`, since such turns are never matched by content. */
+  /** Hash of the exact message. Missing under an `Idempotency-Key`: such turns are never matched by content. */
   dedupeKey?: string;
   /** Redis channels of the API processes where callers wait. */
   replyTo: string[];
@@ -57,15 +57,15 @@ export type PendingTurn = {
   async?: boolean;
 };
 
-/** A finished turn, without its text: enough to replay it, resume it, or know that it was there. */
+/** A finished turn without its text. It is enough to replay, resume or recognise the turn. */
 export type RecentTurn = {
   turnId: string;
   messageId: string;
   dedupeKey?: string;
   outcome: 'answered' | 'failed';
-  /** Of the visitor message. */
+  /** The number of the visitor message. */
   seq: number;
-  /** Where the answer stands: the turn's own seq, a resumed turn's later one, or the holding text's. */
+  /** The number of the reply: the same `seq`, a later one if the turn was resumed, or that of the holding text. */
   replySeq?: number;
   replyMessageId?: string;
   finishedAt: Date;
@@ -78,7 +78,7 @@ export type TurnRef = { key: string; turnId: string };
 /** Which of these turns' replies are recorded to have reached a caller. */
 export type FindDelivered = (turns: TurnRef[]) => Promise<Set<string>>;
 
-/** An event not yet ended at every endpoint it goes to. */
+/** An event that has not ended yet at every endpoint it goes to. */
 export type OutboxEvent = ConversationEvent & {
   eventId: string;
   /** Unix seconds, as the envelope says. */
@@ -94,7 +94,9 @@ export type Holding = { messageId: string; seq: number; text: string; language: 
 
 export type StoredConversation = {
   _id: string;
-  /** This life of the session: an erased conversation's late writes never reach the one begun anew. */
+  /**
+   * Changes when an erased session starts again, so that late writes to the old conversation do not match the new one.
+   */
   conversationId: string;
   assistantId: string;
   sessionId: string;
@@ -111,23 +113,26 @@ export type StoredConversation = {
   lowConfidenceStreak: number;
   engineErrorStreak: number;
   holding: Holding | null;
-  /** The last number given. */
+  /** The number of the last final message. */
   seq: number;
-  /** Numbers up to this one stand in `messages`; those after it in `texts`. Not there in what 0.1 stored before it had it. */
+  /**
+   * Numbers up to this one are in the collection `messages`, later ones in `texts`. Missing in documents of early 0.1
+   * versions.
+   */
   storedTo?: number;
   headSince: Date;
   waiting: PendingTurn[];
   recent: RecentTurn[];
-  /** Messages by seq, not yet taken over into `messages`: those of a page that is not full, or has filled just now. */
+  /** Messages by `seq` that are not stored as a page yet: their page is not full, or the last write filled it. */
   texts: Record<string, Message[]>;
-  /** The `conversation.created` event. In a field of its own: an upsert cannot both set and push on one path. */
+  /** The created event. It has its own field because an upsert cannot both set and push on one path. */
   opening?: OutboxEvent;
   outbox?: OutboxEvent[];
   createdAt: Date;
   updatedAt: Date;
 };
 
-// `strict: false`: documents are written by the store's own updates, whose shapes are the types above.
+// The schema is not strict: the store writes documents with its own updates, whose shapes are the types above.
 const conversationSchema = new Schema<StoredConversation>(
   { _id: { type: String, required: true } },
   { collection: 'conversations', versionKey: false, strict: false },
@@ -156,7 +161,7 @@ export const conversationModels = (connection: Connection) => ({
   messages: connection.model<StoredPage>('Message', pageSchema),
 });
 
-/** What opening again clears (docs/contract.md, States). */
+/** The fields that reopening resets (docs/contract.md, States). */
 export const REOPENED = {
   status: 'open' as const,
   escalatedAt: null,
@@ -168,7 +173,7 @@ export const REOPENED = {
   engineErrorStreak: 0,
 };
 
-/** Facts of a conversation at its birth, so that no later write needs to ask whether a field is there. */
+/** The fields of a new conversation. All are set, so that no later write has to check whether a field exists. */
 export const initialState = () => ({
   ...REOPENED,
   leadScore: 0,

@@ -7,7 +7,7 @@ import {
   type PendingTurn,
 } from './conversation.ts';
 
-/** How the exact text of a message is recognised within its session (docs/contract.md, Retry is safe). */
+/** A hash that recognises the exact text of a message within its session (docs/contract.md, Retry is safe). */
 export const dedupeKeyOf = (message: string): string =>
   createHash('sha256').update(message).digest('base64url').slice(0, 22);
 
@@ -15,15 +15,15 @@ export type DedupeQuery = {
   turnId: string;
   /** Null under an `Idempotency-Key`: content matching is off. */
   dedupeKey: string | null;
-  /** Set where the turn id was reserved by an `Idempotency-Key`: whoever comes under it too may have brought the turn. */
+  /** The turn id was reserved by an `Idempotency-Key`, so another request with that key may have created the turn. */
   reserved: boolean;
   windowMs: number;
   now: number;
 };
 
 /**
- * What a message means for a conversation that already knows something of it. `own` = this very turn, accepted by a write
- * whose answer was lost. All but `new` and `resume` accept nothing.
+ * What to do with a message whose conversation exists. `own`: an earlier write of this request stored the turn, but its
+ * answer was lost. Only `new` and `resume` accept a turn.
  */
 export type Decision =
   | { kind: 'own'; turn: PendingTurn }
@@ -37,7 +37,7 @@ type KnownTurns = Pick<StoredConversation, 'seq' | 'waiting' | 'recent'>;
 
 const lastSeqOf = ({ seq, replySeq }: RecentTurn): number => Math.max(seq, replySeq ?? 0);
 
-/** Nothing came after it: no turn, waiting or answered, and no operator's or system message. */
+/** True if nothing came after the turn: no other turn, pending or finished, and no operator or system message. */
 const isLatest = (turn: RecentTurn, { seq, waiting, recent }: KnownTurns): boolean =>
   waiting.length === 0 && recent.at(-1)?.turnId === turn.turnId && seq === lastSeqOf(turn);
 
@@ -45,8 +45,8 @@ const resumeOrBusy = (turn: RecentTurn, conversation: KnownTurns): Decision =>
   conversation.waiting.length >= MAX_PENDING ? { kind: 'busy' } : { kind: 'resume', turn };
 
 /**
- * The decision table, in its order (docs/contract.md, Retry is safe). `isDelivered` = some caller is recorded to have got
- * the response.
+ * The decision table, in the order of its page (docs/contract.md, Retry is safe). `isDelivered`: a caller is recorded
+ * to have received the response.
  */
 export const decide = (
   conversation: KnownTurns,
@@ -65,7 +65,7 @@ export const decide = (
     if (inFlight) return { kind: 'join', turn: inFlight };
     const known = conversation.recent.findLast((turn) => turn.dedupeKey === dedupeKey);
     if (known) {
-      // Written by another machine's clock, which may be ahead.
+      // `finishedAt` comes from another machine's clock, which may be ahead.
       const age = Math.max(0, now - known.finishedAt.getTime());
       if (age <= RESUMABLE_FOR_MS && known.outcome === 'failed') return resumeOrBusy(known, conversation);
       if (age <= RESUMABLE_FOR_MS && !known.async && !isDelivered(known.turnId)) return { kind: 'replay', turn: known };

@@ -8,10 +8,10 @@ import type { MessagePages } from './message-pages.ts';
 
 const FIRST_PURGE_MS = 60_000;
 const LAST_PURGE_MS = 86_400_000;
-/** Most conversations are gone altogether by then, and their caller hears so; none waits longer. */
+/** The caller waits at most this long for the purge. Most purges end sooner. */
 const PURGED_WITHIN_MS = 1_000;
 
-/** Text-free: that a conversation was erased, so that what a slow process still wrote goes too. */
+/** Records, without text, that a conversation was erased, so that late writes are deleted too. */
 type StoredTombstone = { _id: string; erasedAt: Date; purgeAt: Date; purgesLeft: number };
 
 const tombstoneSchema = new Schema<StoredTombstone>(
@@ -25,18 +25,18 @@ const tombstoneSchema = new Schema<StoredTombstone>(
 );
 tombstoneSchema.index({ purgeAt: 1 });
 
-/** Erases what other folders keep of a conversation: its idempotency keys, and the texts of its deliveries. */
+/** Erases what other folders store for a conversation: its idempotency keys, and the texts of its deliveries. */
 export type EraseElsewhere = (conversationId: string, until: AbortSignal) => Promise<void>;
 
 type Dependencies = {
   connection: Connection;
   pages: MessagePages;
   eraseElsewhere: EraseElsewhere;
-  /** From then on what takes long is left to another process. */
+  /** Once aborted, long purges are left to another process. */
   draining: AbortSignal;
 };
 
-/** Hard deletion (docs/contract.md, Erase): the document first, so that the session may begin anew at once. */
+/** Hard deletion (docs/contract.md, Erase). The document goes first, so that the session can start again at once. */
 export const createErasure = ({ connection, pages, eraseElsewhere, draining }: Dependencies) => {
   const model = connection.model<StoredTombstone>('Tombstone', tombstoneSchema);
   const tombstones = collectionOf<StoredTombstone>(model);
@@ -48,7 +48,7 @@ export const createErasure = ({ connection, pages, eraseElsewhere, draining }: D
   };
 
   const purgeDue = async ({ _id, erasedAt, purgesLeft }: StoredTombstone): Promise<void> => {
-    // An erasure cut short before it removed the document is finished here.
+    // If the erasure stopped before it deleted the document, this finishes it.
     await conversations.deleteOne({ _id: prefixRange(_id), conversationId: _id }, { writeConcern: DURABLE });
     await purge(_id);
     if (purgesLeft <= 1) await tombstones.deleteOne({ _id });
@@ -62,9 +62,9 @@ export const createErasure = ({ connection, pages, eraseElsewhere, draining }: D
     models: [model],
 
     /**
-     * Answers once the document is gone, with the conversation as it was, whose waiting callers are to be told; null = gone
-     * already. The rest goes next: `purged` waits for it, but not for what takes long, and where that breaks off the
-     * tombstone has it done.
+     * Resolves once the document is deleted. `erased` is the conversation as it was, so that its waiting callers can be
+     * told; null if it was deleted before. `purged` resolves when the rest is deleted, or after one second. The
+     * tombstone ensures that a purge which takes longer or fails is repeated.
      */
     erase: async ({
       _id,
@@ -84,7 +84,10 @@ export const createErasure = ({ connection, pages, eraseElsewhere, draining }: D
       return { erased, purged };
     },
 
-    /** Again after a minute and after a day: for writes that were under way when the conversation was erased. */
+    /**
+     * Repeats the purge after a minute and after a day, for writes that were in flight when the conversation was
+     * erased.
+     */
     purgeAgain: async (): Promise<number> => {
       const due = await tombstones
         .find({ purgeAt: { $lte: serverDate() } })
@@ -93,7 +96,7 @@ export const createErasure = ({ connection, pages, eraseElsewhere, draining }: D
       let failure: unknown;
       for (const one of due) {
         if (draining.aborted) break;
-        // One that fails does not keep the others waiting; it is due until it succeeds.
+        // A purge that fails does not stop the others. It stays due until it succeeds.
         await purgeDue(one).catch((cause: unknown) => {
           failure ??= cause;
         });

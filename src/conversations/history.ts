@@ -15,7 +15,9 @@ export const HISTORY_MAX = 1000;
 
 export type NumberedMessage = Message & { seq: number | null };
 
-/** Where a page of history ended: after the `index`-th message of `seq`, and perhaps after one still waiting. */
+/**
+ * Where a page of history ended: after message `index` of `seq`, and after the pending message `waitingAfter`, if any.
+ */
 const HistoryPosition = z.object({ seq: z.int(), index: z.int(), waitingAfter: z.string().nullable() });
 export type HistoryPosition = z.infer<typeof HistoryPosition>;
 
@@ -25,7 +27,10 @@ export const historyCursor = createCursor(HistoryPosition);
 
 export type HistoryPage = { messages: NumberedMessage[]; hasMore: boolean; next: HistoryPosition | null };
 
-/** Messages still waiting for their answer stand last and have no number; a resumed one has kept its own. */
+/**
+ * Messages of pending turns come last and have no number. A resumed turn's message has kept its number and is not among
+ * them.
+ */
 const pendingMessages = ({ waiting }: Pick<StoredConversation, 'waiting'>): NumberedMessage[] =>
   waiting
     .filter((turn) => turn.seq === undefined)
@@ -39,7 +44,7 @@ const pendingMessages = ({ waiting }: Pick<StoredConversation, 'waiting'>): Numb
       createdAt: acceptedAt,
     }));
 
-/** What was said, in order of seq: stored pages, and what the conversation's document still holds. */
+/** All messages in order of `seq`: from the stored pages, and from the conversation document. */
 export const createHistory = (connection: Connection) => {
   const models = conversationModels(connection);
   const pages = collectionOf<StoredPage>(models.messages);
@@ -49,7 +54,10 @@ export const createHistory = (connection: Connection) => {
   });
 
   return {
-    /** One entry, wherever it stands; the document must have been read before. */
+    /**
+     * One entry, from the document or a stored page. The document must have been read first, because entries move from
+     * it to pages.
+     */
     findEntry: async (
       { conversationId, texts }: Pick<StoredConversation, 'conversationId' | 'texts'>,
       seq: number,
@@ -60,7 +68,10 @@ export const createHistory = (connection: Connection) => {
       return page?.entries.find((entry) => entry.seq === seq)?.messages ?? null;
     },
 
-    /** A finished turn that left `recent` long ago, as it would stand there; null = never finished here. */
+    /**
+     * A finished turn that is no longer in `recent`, in the same shape. Null if no such turn finished in this
+     * conversation.
+     */
     findFinishedTurn: async (
       { conversationId }: Pick<StoredConversation, 'conversationId'>,
       turnId: string,
@@ -89,7 +100,10 @@ export const createHistory = (connection: Connection) => {
       };
     },
 
-    /** The last `limit` entries up to the conversation's number as it was read, oldest first; none once it is erased. */
+    /**
+     * The messages of the last `limit` entries up to `seq` of the conversation as it was read, oldest first. Empty if
+     * it was erased.
+     */
     findLatest: async (
       { _id, conversationId, seq: upTo }: Pick<StoredConversation, '_id' | 'conversationId' | 'seq'>,
       limit: number,
@@ -111,8 +125,8 @@ export const createHistory = (connection: Connection) => {
     },
 
     /**
-     * A page of history. `conversation` must have been read before: the other order misses a reply. Only what the
-     * document counts (seq ≤ its own) is shown, in order of seq; still waiting messages last, each once.
+     * A page of history: messages in order of `seq`, up to that of the conversation, then pending messages. The
+     * conversation must have been read before this call. Otherwise a reply that is stored in between could be missed.
      */
     readPage: async (
       conversation: StoredConversation,
@@ -123,7 +137,8 @@ export const createHistory = (connection: Connection) => {
       }: { from?: HistoryPosition; limit?: number; finalOnly?: boolean } = {},
     ): Promise<HistoryPage> => {
       const { conversationId, texts, seq: upTo } = conversation;
-      // From the entry the last answer ended in, part of which may be left; each entry has at least one message.
+      // Start with the entry where the last page ended, since part of it may be left. Each entry has at least one
+      // message.
       const first = Math.max(1, from.seq);
       const last = Math.min(upTo, first + limit + 1);
       const stored =

@@ -14,7 +14,7 @@ export const LAST_SEQ = 999_999_999_999;
 
 export const pageOf = (seq: number): number => Math.floor((seq - 1) / PAGE_SIZE);
 
-/** Conversation and page: history is a range on `_id`, and storing a page twice stores it once. */
+/** Made of conversation and page number, so history is a range on `_id` and storing a page twice stores it once. */
 export const pageIdOf = (conversationId: string, page: number): string =>
   `${conversationId}:${String(page).padStart(12, '0')}`;
 
@@ -29,17 +29,17 @@ export const numbersOf = (texts: StoredConversation['texts']): number[] =>
 
 const lastOfFullPages = (seq: number): number => seq - (seq % PAGE_SIZE);
 
-/** A page has filled in `texts` that is not stored yet: the next write that adds a text does so. */
+/** True if `texts` holds a full page that is not stored yet. The next write that adds a text stores it. */
 export const hasFullPage = ({ seq, storedTo }: Pick<StoredConversation, 'seq' | 'storedTo'>): boolean =>
   lastOfFullPages(seq) > (storedTo ?? 0);
 
-/** Numbers that are stored now, to be taken out of the document in the same write that says so. */
+/** The numbers that are stored as pages now. The write that sets `storedTo` also removes them from the document. */
 export type StoredPages = { storedTo: number; numbers: number[] };
 
 const textLengthOf = ({ entries }: StoredPage): number =>
   entries.reduce((sum, { messages }) => sum + lengthOfMessages(messages), 0);
 
-/** Where messages are kept: in the conversation's document (`texts`) until they fill a page, then as that page. */
+/** Messages stay in the conversation document (`texts`) until they fill a page. Then they are stored as that page. */
 export const createMessagePages = (connection: Connection) => {
   const models = conversationModels(connection);
   const pages = collectionOf<StoredPage>(models.messages);
@@ -85,7 +85,10 @@ export const createMessagePages = (connection: Connection) => {
 
     erase,
 
-    /** After a write that matched nothing: texts stored for it must not outlive a conversation erased meanwhile. */
+    /**
+     * Call after a write that matched nothing. If the conversation was erased meanwhile, this deletes the pages that
+     * were stored for the write.
+     */
     eraseIfGone: async ({ _id, conversationId }: Pick<StoredConversation, '_id' | 'conversationId'>): Promise<void> => {
       const still = await conversations.findOne({ _id, conversationId }, { projection: { _id: 1 } });
       if (!still) await erase(conversationId);

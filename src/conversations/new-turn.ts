@@ -5,7 +5,7 @@ import { newOutboxEvent, type ReceiversOf } from './announce.ts';
 
 export type NewTurn = {
   key: string;
-  /** Becomes the conversation's id if this turn opens it. */
+  /** The conversation's id, if this turn creates the conversation. */
   conversationId: string;
   assistantId: string;
   sessionId: string;
@@ -16,15 +16,15 @@ export type NewTurn = {
   language: string;
   languageBy?: string;
   dedupeKey: string | null;
-  /** The turn id was reserved by an `Idempotency-Key`: by this request, or by an earlier one under the same key. */
+  /** Whether an `Idempotency-Key` reserved the turn id: `new` by this request, `known` by an earlier one. */
   reservation: 'new' | 'known' | null;
   async: boolean;
-  /** The Redis channel where a caller waits; null = nobody does. */
+  /** The Redis channel where the caller waits. Null: nobody waits. */
   replyTo: string | null;
   acceptedAt: Date;
 };
 
-/** The turn as a pending one. */
+/** The turn as it is stored in `waiting`. */
 export const toPending = (turn: NewTurn): PendingTurn => ({
   turnId: turn.turnId,
   messageId: turn.messageId,
@@ -47,7 +47,7 @@ export const newReceivedEvent = (
     acceptedAt,
   );
 
-/** The conversation that this turn opens, if it opens one. */
+/** The fields of the conversation, if this turn creates it. */
 const initialConversation = (turn: NewTurn, receiversOf: ReceiversOf) => {
   const createdEvent = newOutboxEvent(
     { event: 'conversation.created', payload: { language: turn.language } },
@@ -67,7 +67,10 @@ const initialConversation = (turn: NewTurn, receiversOf: ReceiversOf) => {
   };
 };
 
-/** Not pending already, by id or by content, and fewer than 20 are. Plain operators only: it is an upsert's filter. */
+/**
+ * Matches if the turn is not pending already, by id or content, and fewer than 20 turns are. It has only operators that
+ * an upsert allows.
+ */
 export const notPendingFilter = ({ turnId, dedupeKey }: NewTurn) => ({
   'waiting.turnId': { $ne: turnId },
   ...(dedupeKey !== null && { 'waiting.dedupeKey': { $ne: dedupeKey } }),
@@ -80,7 +83,10 @@ export const pushTurn = (waiting: PendingTurn, announcement: OutboxEvent | null)
   $currentDate: { updatedAt: true },
 });
 
-/** The turn accepted in one upsert; what its filter refuses is told by a duplicate key (docs/design.md, Accept). */
+/**
+ * Accepts the turn in one upsert. If its filter does not match an existing conversation, the upsert fails with a
+ * duplicate key (docs/design.md, Accept).
+ */
 export const acceptStatement = (turn: NewTurn, receiversOf: ReceiversOf): UpdateStatement => {
   const { $push, $currentDate } = pushTurn(toPending(turn), newReceivedEvent(turn, receiversOf));
   return {
@@ -96,6 +102,9 @@ export const acceptStatement = (turn: NewTurn, receiversOf: ReceiversOf): Update
   };
 };
 
-/** Whether an accepted turn may have put an event into the outbox: whoever did not write it cannot know which. */
+/**
+ * Whether an accepted turn may have put an event into the outbox. It cannot say more, since it does not know whether
+ * the conversation was new.
+ */
 export const mayAnnounce = (receiversOf: ReceiversOf): boolean =>
   receiversOf('message.received').length > 0 || receiversOf('conversation.created').length > 0;

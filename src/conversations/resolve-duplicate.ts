@@ -12,18 +12,21 @@ type Dependencies = { connection: Connection; findDelivered: FindDelivered; hist
 type Options = AcceptOptions & { receiversOf: ReceiversOf };
 
 /**
- * What a message is to a conversation that knows more than the upsert could ask: decided by what was read, and written by a
- * compare-and-set on all of that.
+ * Decides what to do with a message that the upsert refused: new turn, duplicate or busy. The decision uses the
+ * conversation as it was read, and the write is a compare-and-set on it.
  */
 export const createResolveDuplicate = ({ connection, findDelivered, history }: Dependencies) => {
-  /** A raw command: the driver would retry, and a retry that finds no server hides that the first try was sent. */
+  /**
+   * A raw command, because the driver would retry. If the retry found no server, it would hide that the first try may
+   * have been stored.
+   */
   const compareAndSet = async (q: Record<string, unknown>, u: UpdateStatement['u']): Promise<boolean> => {
     const { n, writeErrors = [] } = await updateMany(connection, 'conversations', [{ q, u }]);
     if (writeErrors[0]) throw new Error(`a turn could not be stored (code ${writeErrors[0].code})`);
     return n === 1;
   };
 
-  /** Where nobody will wait, the write makes sure all the same that the turn joined is a durable one. */
+  /** If nobody will wait (`replyTo` is null), the write still ensures that the joined turn is durable. */
   const join = async (conversation: StoredConversation, turnId: string, replyTo: string | null): Promise<boolean> => {
     const { _id, conversationId } = conversation;
     return compareAndSet(
@@ -52,14 +55,17 @@ export const createResolveDuplicate = ({ connection, findDelivered, history }: D
     );
   };
 
-  /** Back at the end of the line under its old id, announcing nothing new; its visitor message keeps its seq. */
+  /**
+   * Appends the failed turn to the pending turns under its old id. Announces no event. Its visitor message keeps its
+   * `seq`.
+   */
   const pushResumed = (conversation: StoredConversation, failed: RecentTurn, turn: NewTurn): Promise<boolean> => {
     const waiting = { ...toPending(turn), turnId: failed.turnId, messageId: failed.messageId, seq: failed.seq };
     return compareAndSet(
       {
         ...unchangedFilter(conversation),
         ...notPendingFilter({ ...turn, turnId: failed.turnId }),
-        // Read as failed in `recent`, or, long after, in `messages` alone.
+        // The failed turn was found in `recent`, or, if it is older, only in `messages`.
         ...(conversation.recent.includes(failed)
           ? { recent: { $elemMatch: { turnId: failed.turnId, outcome: 'failed' } } }
           : { 'recent.turnId': { $ne: failed.turnId } }),
@@ -85,7 +91,7 @@ export const createResolveDuplicate = ({ connection, findDelivered, history }: D
     return finished.outcome === 'failed' ? { kind: 'resume', turn: finished } : { kind: 'replay', turn: finished };
   };
 
-  /** One try at a conversation that exists; null = it changed in between, decide again. */
+  /** One try. Null: the conversation changed in between, so read it and decide again. */
   return async (conversation: StoredConversation, turn: NewTurn, options: Options): Promise<Accepted | null> => {
     const { conversationId, waiting } = conversation;
     const decision = await decideOn(conversation, turn, options.windowMs);

@@ -16,10 +16,10 @@ import type { AnswerableConversation } from './turn-commit.ts';
 
 const LIST_MAX = 100;
 
-/** Without what only deliveries read. */
+/** Leaves out the fields that only deliveries read. */
 const WITHOUT_EVENTS = { outbox: 0, opening: 0 } as const;
 
-/** Neither messages nor finished turns: an answer costs the same however old its conversation is. */
+/** Without messages and finished turns, so that the cost of an answer does not grow with the conversation. */
 const FOR_ANSWER = {
   conversationId: 1,
   assistantId: 1,
@@ -43,7 +43,7 @@ export type ConversationList = { conversations: StoredConversation[]; next: { at
 
 type Dependencies = {
   connection: Connection;
-  /** Who listens to an assistant's events. */
+  /** The endpoints that want an assistant's events. */
   receivers: (assistantId: string) => Promise<ReceiversOf>;
   wakeDeliveries: (conversationKey: string) => void;
   findDelivered: FindDelivered;
@@ -52,7 +52,7 @@ type Dependencies = {
   draining: AbortSignal;
 };
 
-/** The one door to stored conversations. Each verb is a file of its own. */
+/** The only access to stored conversations. Each operation has its own file. */
 export const createConversationStore = (dependencies: Dependencies) => {
   const { connection, receivers, wakeDeliveries, findDelivered, eraseElsewhere, beforeWriting, draining } =
     dependencies;
@@ -63,14 +63,17 @@ export const createConversationStore = (dependencies: Dependencies) => {
   const compact = createCompact({ connection, pages, findDelivered });
   const erasure = createErasure({ connection, pages, eraseElsewhere, draining });
   const announce = createAnnounce({ receivers, wakeDeliveries });
-  // The caller of a new turn is told 503 if MongoDB is away or silent before anything is written.
+  // If MongoDB is unavailable before anything is written, the caller of a new turn gets 503.
   const announceTurn = createAnnounce({ receivers: (id) => beforeWriting(receivers(id)), wakeDeliveries });
 
-  /** Whoever has a key of the assistant: the playground's conversations are none of theirs (docs/contract.md, Ways in). */
+  /** With an assistant's API key: its conversations, except those of the playground (docs/contract.md, Ways in). */
   const visibleTo = (assistantId: string | undefined): mongo.Filter<StoredConversation> =>
     assistantId === undefined ? {} : { assistantId, channel: { $ne: 'playground' } };
 
-  /** By the id's own prefix: a range on `_id`, then the exact match. Malformed and unknown ids look the same. */
+  /**
+   * Searches the range of `_id` that the id's prefix gives, then compares the whole id. A malformed id gives null, like
+   * an unknown one.
+   */
   const findById = async (conversationId: string, assistantId?: string): Promise<StoredConversation | null> => {
     if (!isUuid(conversationId)) return null;
     return conversations.findOne(
@@ -98,13 +101,13 @@ export const createConversationStore = (dependencies: Dependencies) => {
 
     findById,
 
-    /** What was spoken last; null = there is no conversation yet. Batched. */
+    /** The language of the last message. Null if there is no conversation. Batched. */
     findLanguage: async (key: string): Promise<string | null> => (await readLanguage(key))?.language ?? null,
 
-    /** What an answer rests on, batched; null = none yet, or erased. */
+    /** The fields that an answer depends on. Null if there is no conversation. Batched. */
     findForAnswer: readForAnswer as (key: string) => Promise<AnswerableConversation | null>,
 
-    /** Where a turn is: waiting, finished, or (null) nowhere, as after an erasure. */
+    /** A turn, pending or finished. Null if it is unknown or erased. */
     findTurn: async (turnId: string, assistantId?: string): Promise<FoundTurn | null> => {
       const candidates = await conversations
         .find({ _id: prefixRange(turnId), ...visibleTo(assistantId) }, { projection: WITHOUT_EVENTS })
@@ -119,7 +122,7 @@ export const createConversationStore = (dependencies: Dependencies) => {
       return null;
     },
 
-    /** The last number given, for those who wait for a higher one; null = erased. */
+    /** The number of the last final message, for long polls. Null if the conversation was erased. */
     findSeq: async ({ key, conversationId }: { key: string; conversationId: string }): Promise<number | null> => {
       const row = await readSeq(key);
       return row?.conversationId === conversationId ? row.seq : null;
@@ -131,7 +134,7 @@ export const createConversationStore = (dependencies: Dependencies) => {
      */
     list: async (filter: {
       assistantId: string;
-      /** One session's conversation, by its key. */
+      /** Only the conversation with this key. */
       key?: string;
       updatedAfter?: Date;
       after?: { at: Date; id: string };

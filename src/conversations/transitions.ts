@@ -16,17 +16,18 @@ const MAX_TAGS = 50;
 
 export const DEFAULT_ESCALATION_REASON = 'manual';
 
-/** What a change leaves: fields set, one message more, an event. Null = the conversation is in that state already. */
+/** What a transition writes: fields, a message, an event. */
 type Change = { set?: Record<string, unknown>; message?: Message; event?: ConversationEvent };
 
 type Changed = { conversation: StoredConversation; announced: boolean };
 
-/** `assistantId`: only if it is this assistant's. */
+/** With `assistantId`, the conversation must belong to that assistant. */
 type ConversationRef = { conversationId: string; assistantId?: string };
 
 /**
- * What people do to a conversation (docs/contract.md, States). Each is one compare-and-set on the conversation as read; a
- * message it adds gets the next seq in the same write. A transition to the state it is in changes and announces nothing.
+ * Changes of a conversation by people (docs/contract.md, States). Each is one compare-and-set on the conversation as it
+ * was read. A message that it adds gets the next `seq` in the same write. If the conversation is in the target state
+ * already, nothing is changed or announced.
  */
 export const createTransitions = (dependencies: {
   connection: Connection;
@@ -92,7 +93,7 @@ export const createTransitions = (dependencies: {
   };
 
   return {
-    /** First reason kept; a given lead score replaces the stored one. From `resolved` it opens the conversation again. */
+    /** Keeps the first reason. A given lead score replaces the stored one. A resolved conversation is opened again. */
     escalate: (where: ConversationRef, input: { reason?: string; leadScore?: number }) =>
       apply(where, (read) => {
         if (read.status === 'escalated') {
@@ -151,7 +152,7 @@ export const createTransitions = (dependencies: {
         read.tags.some((one) => one.tag === tag) ? { set: { tags: read.tags.filter((one) => one.tag !== tag) } } : null,
       ),
 
-    /** A person writes to the visitor; the state stays as it is. */
+    /** Adds a message of an operator. The state does not change. */
     replyAsOperator: async (where: ConversationRef, content: string) => {
       const message: Message = {
         messageId: newId(),

@@ -1,7 +1,10 @@
 import type { ConversationEvent } from '../webhooks/event.ts';
 import type { Entry, RecentTurn, StoredConversation } from './conversation.ts';
 
-/** A conversation as a worker reads it, and as it stands after each turn that it ends: what an answer can rest on. */
+/**
+ * The fields of a conversation that an answer can depend on: as a worker reads them, and as they are after each turn
+ * that it ends.
+ */
 export type AnswerableConversation = Pick<
   StoredConversation,
   | '_id'
@@ -19,13 +22,13 @@ export type AnswerableConversation = Pick<
   | 'waiting'
 >;
 
-/** What a commit stores of one turn that ended. */
+/** What a commit stores for one ended turn. */
 export type TurnCommit = {
   entries: Entry[];
   finished: RecentTurn;
   /** Fields of the conversation that it changes. */
   changes: Partial<StoredConversation>;
   event: ConversationEvent | null;
-  /** The conversation after it, with the next turn at its head. */
+  /** The conversation after this turn. The next pending turn is its head. */
   after: AnswerableConversation;
 };

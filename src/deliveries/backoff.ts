@@ -1,4 +1,4 @@
-/** Waking fewer streams than this again and again costs nothing. */
+/** An endpoint with fewer idle streams than this gets no backoff. Waking them again costs little. */
 const MANY = 100;
 const FIRST_WAIT_MS = 2_000;
 const LONGEST_WAIT_MS = 16_000;
@@ -7,9 +7,9 @@ const FORGET_AFTER_MS = 60_000;
 type Known = { woken: Set<string>; waitMs: number; until: number; seenAt: number };
 
 /**
- * The backoff of a sweep that finds the same heads of an endpoint's many streams each time, because the endpoint hangs and
- * its slots are full. The sweep wakes them less and less often, so that they do not crowd out the streams of other
- * endpoints, nor pile up as wake-ups.
+ * Backoff for endpoints with many streams that do not move, because the endpoint hangs and its slots are full. Without
+ * it, every sweep would wake the same heads again. Growing pauses keep them from crowding out the streams of other
+ * endpoints and from filling the queue.
  */
 export const createBackoff = (now: () => number = () => performance.now()) => {
   const known = new Map<string, Known>();
@@ -24,7 +24,7 @@ export const createBackoff = (now: () => number = () => performance.now()) => {
       return [...known].filter(([, { until }]) => until > time).map(([endpointId]) => endpointId);
     },
 
-    /** These heads are being woken now. True: most of them were woken before, so the endpoint is suspended from now on. */
+    /** Records the heads that a sweep wakes. True: most of them were woken before, so the endpoint is suspended now. */
     note: (endpointId: string, heads: string[]): boolean => {
       const before = known.get(endpointId);
       const again = before ? heads.filter((head) => before.woken.has(head)).length : 0;

@@ -28,7 +28,7 @@ const COLLECTION = 'deliveries';
 const DAY_MS = 86_400_000;
 const LOST_PER_SWEEP = 1000;
 
-/** What a claim fixes: which event goes where, and the bytes of its body. */
+/** What a claim fixes: the event, its target and the bytes of its body. */
 export type Claim = {
   eventId: string;
   endpointId: string;
@@ -48,7 +48,7 @@ type Ended = { deliveryId: string; token: string; exchange: Exchange };
 
 export type Recording = { connection: Connection; worker: string; retentionDays: number };
 
-/** A record as its first write makes it: a claim, or with `resend` set one to be queued. */
+/** A new record, claimed by this worker. `resend` is the number of a resend and becomes part of the id. */
 export const newRecord = (
   claim: Claim,
   { worker, retentionDays, resend }: Pick<Recording, 'worker' | 'retentionDays'> & { resend?: number },
@@ -60,7 +60,7 @@ export const newRecord = (
     outcome: 'sending',
     token: newToken(),
     worker,
-    // Empty, at top level: the server writes its own time, which the sweeper compares with its own time.
+    // MongoDB replaces an empty timestamp at top level with its own time. The sweep compares it with that clock.
     claimedAt: new mongo.Timestamp({ t: 0, i: 0 }),
     createdAt: now,
     endedAt: null,
@@ -71,17 +71,17 @@ export const newRecord = (
 
 const WITHOUT_TEXTS = { responseHeaders: [], responseBody: null, truncated: true, tls: null };
 
-/** Of what the receiver said: at most 16 KiB of headers and as much of the body. */
+/** The length of the stored response: at most 16 KiB of headers and 16 KiB of body. */
 const lengthOf = ({ responseHeaders, responseBody }: Exchange): number =>
   responseHeaders.reduce((sum, { name, value }) => sum + name.length + value.length, responseBody?.length ?? 0);
 
-/** The steps of a delivery that has an outbox behind it, and how every claim ends. */
+/** Claims pending events, and ends every claim. */
 export const createClaims = ({ connection, worker, retentionDays }: Recording) => {
   const deliveries = collectionOf<StoredDelivery>(deliveryModel(connection));
 
   /**
-   * Inserts. A record that was refused, or whose answer was lost, is read back by token; one that is not found is left
-   * alone, since it may still land.
+   * Inserts records. If an insert was refused or its answer was lost, the record is read back and its token is
+   * compared. A record that is not found counts as not won, since the insert may still arrive.
    */
   const insertRecords = async (records: StoredDelivery[]): Promise<(ClaimResult | ItemFailure)[]> => {
     const reply = await insertMany(connection, COLLECTION, records).catch((cause: unknown) => {
@@ -125,16 +125,16 @@ export const createClaims = ({ connection, worker, retentionDays }: Recording) =
   );
 
   return {
-    /** The only licence to send. Batched. Tells each caller whether it won, or what is stored instead. */
+    /** The only licence to send. Returns whether the claim was won, or the record that exists instead. Batched. */
     claim: (wanted: Claim): Promise<ClaimResult> => insert(newRecord(wanted, { worker, retentionDays })),
 
-    /** Ends an event that is never sent: its claim is a record that has ended already. */
+    /** Ends an event without sending it: inserts a record that has already ended. */
     claimEnded: (wanted: Claim, exchange: Exchange): Promise<ClaimResult> =>
       insert({ ...newRecord(wanted, { worker, retentionDays }), ...exchange, endedAt: serverDate() }),
 
     /**
-     * The first final outcome stands; a second one, or one of a claim swept away, changes nothing. What MongoDB does not
-     * take is recorded without the receiver's texts: the outcome counts more than they do.
+     * Records the outcome of a claim. A claim that has already ended is not changed. If MongoDB refuses the write, the
+     * outcome is recorded without the texts of the response.
      */
     recordOutcome: async (deliveryId: string, token: string, exchange: Exchange): Promise<void> => {
       try {
@@ -147,8 +147,8 @@ export const createClaims = ({ connection, worker, retentionDays }: Recording) =
     },
 
     /**
-     * Releases one's own claim when it is too late to send and nothing was written, so that the event is sent again.
-     * False: a sweep or an erasure has ended it.
+     * Releases a claim when it is too late to send and nothing was written, so that the event is pending again. False:
+     * a sweep or an erasure has ended the claim.
      */
     release: async (deliveryId: string, token: string, { queued }: { queued: boolean }): Promise<boolean> => {
       const own = { _id: deliveryId, token, ...stateBefore('release') };
@@ -157,7 +157,10 @@ export const createClaims = ({ connection, worker, retentionDays }: Recording) =
       return (await deliveries.updateOne(own, change, { writeConcern: DURABLE })).matchedCount === 1;
     },
 
-    /** A claim whose worker is gone: `sending` for too long by the server's clock ends as `unknown`. How many. */
+    /**
+     * Ends claims as `unknown` that have been `sending` for longer than `olderThanMs` by the server's clock: their
+     * worker is gone. Returns how many.
+     */
     endLostClaims: async (olderThanMs: number): Promise<number> => {
       const lost = await deliveries
         .find({

@@ -5,18 +5,17 @@ import { TIMING } from '../platform/timing.ts';
 /**
  * One event to one endpoint, as a state machine (docs/contract.md, Outcomes).
  *
- * An event begins in its conversation's outbox, without a record: that is `queued` as lists show it. The record's insert,
- * as `sending` and with a token that only its writer knows, is the claim and the only licence to send; a second insert
- * meets the first by its `_id`. Tests and resends have no outbox: they begin as records in `queued` and are claimed by
- * compare-and-set. Every later step is a write filtered on the state it leaves, and by the owner also on the token, so
- * that of two who want to move a delivery one moves it and the other matches nothing.
+ * A pending event is in its conversation's outbox and has no record. Lists show it as `queued`. The insert of its
+ * record, as `sending` and with a random token, is the claim and the only licence to send. A second insert fails,
+ * because the `_id` exists. Tests and resends have no outbox: they start as records in `queued` and are claimed by
+ * compare-and-set. Every later write is filtered on the state that the step leaves, and a write of the owner also on
+ * the token. If two processes want to move a delivery, one succeeds and the other matches nothing.
  *
- * `sending` ends in one of four outcomes, which then stand for ever:
- * `delivered` 2xx · `rejected` any other status · `not_sent` the receiver never got the request ·
- * `unknown` bytes may have left and no status is known. Only what was surely never written goes back: the owner deletes
- * its own claim, so that the event is pending as before (a test or resend returns to `queued`). A claim whose owner is
- * gone cannot go back, since nobody knows what was written: the sweep ends it `unknown`. A record is never deleted before
- * a day is over, for without it the event could be claimed, and sent, a second time.
+ * `sending` ends in one of four final outcomes: `delivered` (2xx), `rejected` (any other status), `not_sent` (the
+ * receiver never got the request) or `unknown` (bytes may have left and no status is known). A claim is released only
+ * if surely nothing was written: its owner deletes the record, and the event is pending again (a test or resend returns
+ * to `queued`). A claim whose owner is gone is never released, because nobody knows what was written: the sweep ends it
+ * `unknown`. A record is kept for at least a day. Without it, the event could be claimed and sent a second time.
  */
 export const OUTCOMES = ['queued', 'sending', 'delivered', 'rejected', 'not_sent', 'unknown'] as const;
 export type Outcome = (typeof OUTCOMES)[number];
@@ -24,11 +23,11 @@ export type FinalOutcome = Exclude<Outcome, 'queued' | 'sending'>;
 
 type Step = { by: string; from: Outcome | null; to: readonly (Outcome | null)[] };
 
-/** Every step there is. `null` = no record: the event stands in its outbox. */
+/** All steps. `null`: no record, the event is in the outbox. */
 export const STEPS = {
   claim: { by: 'the delivery worker that is about to send', from: null, to: ['sending'] },
   endUndeliverable: {
-    by: 'whoever handles the stream: expired, backlog, removed, disabled',
+    by: 'the process that works on the stream: expired, backlog, removed, disabled',
     from: null,
     to: ['not_sent'],
   },
@@ -41,7 +40,7 @@ export const STEPS = {
     to: ['delivered', 'rejected', 'not_sent', 'unknown'],
   },
   endLost: { by: `a sweep, ${TIMING.claimLostMs / 1000} s after the claim`, from: 'sending', to: ['unknown'] },
-  expire: { by: 'a sweep, for a test or resend that nobody took', from: 'queued', to: ['not_sent'] },
+  expire: { by: 'a sweep, for a test or resend that no worker claimed', from: 'queued', to: ['not_sent'] },
   eraseQueued: { by: 'the erasure of its conversation', from: 'queued', to: ['not_sent'] },
   eraseSending: { by: 'the erasure of its conversation', from: 'sending', to: ['unknown'] },
 } as const satisfies Record<string, Step>;
@@ -50,19 +49,19 @@ type MovingStep = {
   [Name in keyof typeof STEPS]: (typeof STEPS)[Name]['from'] extends null ? never : Name;
 }[keyof typeof STEPS];
 
-/** The part of a write's filter that lets a step only leave the state it may leave. */
+/** The part of a write's filter that requires the state in which the step starts. */
 export const stateBefore = (step: MovingStep): { outcome: Outcome } => ({ outcome: STEPS[step].from });
 
 export const isFinal = (outcome: Outcome): outcome is FinalOutcome => outcome !== 'queued' && outcome !== 'sending';
 
-/** Why there is no status: the whole list. */
+/** Why a delivery has no status. The list is complete. */
 export const ERROR_KINDS = [
-  'address_refused', // not_sent: the URL, or an address of its name, is not a public one
+  'address_refused', // not_sent: the URL, or an address of its name, is not public
   'dns', // not_sent: the name has no address
   'connect', // not_sent: no TCP connection
-  'tls', // not_sent: no TLS 1.3, a certificate that does not hold, an unanswered handshake
-  'expired', // not_sent: waited for too long
-  'backlog', // not_sent: too many of its conversation waited
+  'tls', // not_sent: no TLS 1.3, an invalid certificate, or an unanswered handshake
+  'expired', // not_sent: pending for too long
+  'backlog', // not_sent: too many events of its stream were pending
   'endpoint_removed', // not_sent
   'endpoint_disabled', // not_sent: at the time of the event, or since
   'timeout', // unknown: written, no response within the deadline
@@ -83,10 +82,13 @@ export type Timings = {
   total: number | null;
 };
 
-/** A list, since names come from outside: as keys of a document they could be operators, or what BSON takes for a type. */
+/**
+ * Headers are stored as a list. Their names come from outside, and MongoDB could take a name used as a key for an
+ * operator.
+ */
 export type Header = { name: string; value: string };
 
-/** What was sent and what came back, once it has ended. */
+/** What was sent and what came back, for a delivery that has ended. */
 export type Exchange = {
   outcome: FinalOutcome;
   errorKind: ErrorKind | null;
@@ -102,7 +104,7 @@ export type Exchange = {
   tls: { version: string; daysToExpiry: number | null } | null;
 };
 
-/** The end of an event that nobody tried to send. */
+/** The exchange of an event that ended without a send. */
 export const neverSent = (errorKind: ErrorKind): Exchange => ({
   outcome: 'not_sent',
   errorKind,
@@ -117,7 +119,7 @@ export const neverSent = (errorKind: ErrorKind): Exchange => ({
   tls: null,
 });
 
-/** Headers as 0.1 stored them, kept until such records have expired. */
+/** Headers as 0.1 stored them. Such records are read until they expire. */
 export type HeaderRecord = Record<string, string | string[]>;
 
 export type StoredDelivery = Partial<Omit<Exchange, 'outcome' | 'requestHeaders' | 'responseHeaders'>> & {
@@ -132,9 +134,9 @@ export type StoredDelivery = Partial<Omit<Exchange, 'outcome' | 'requestHeaders'
   event: EventKind;
   outcome: Outcome;
   url: string;
-  /** The bytes sent; gone once the conversation is erased. */
+  /** The body as it was sent. Removed when the conversation is erased. */
   body?: string | null;
-  /** The claim: whoever wrote it may send. */
+  /** The claim token: only the process that wrote it may send. */
   token: string | null;
   worker: string | null;
   claimedAt: mongo.Timestamp;
@@ -146,7 +148,7 @@ export type StoredDelivery = Partial<Omit<Exchange, 'outcome' | 'requestHeaders'
   expiresAt: Date;
 };
 
-/** A resend has the number shown on the page in its id, so that a button pressed twice makes one. */
+/** The id of a resend ends with the number that the page showed, so that a double click makes one resend. */
 export const deliveryIdOf = (eventId: string, endpointId: string, resend?: number): string =>
   resend === undefined ? `${eventId}:${endpointId}` : `${eventId}:${endpointId}:${resend}`;
 
@@ -154,13 +156,14 @@ const deliverySchema = new Schema<StoredDelivery>(
   { _id: { type: String, required: true } },
   { collection: 'deliveries', versionKey: false, strict: false, strictQuery: false },
 );
-// One for every list, with or without its filters: what is not asked for is asked for by all its values (see list.ts).
+// One index serves every list. A query without a filter on kind or endpoint names all kinds and endpoints (see
+// record-list.ts).
 deliverySchema.index({ assistantId: 1, endpointId: 1, event: 1, createdAt: -1, _id: -1 });
 deliverySchema.index({ conversationId: 1 });
 deliverySchema.index({ claimedAt: 1 }, { partialFilterExpression: { outcome: 'sending' } });
 deliverySchema.index({ createdAt: 1 }, { partialFilterExpression: { outcome: 'queued' } });
 deliverySchema.index({ expiresAt: 1 }, { expireAfterSeconds: 0 });
-// What people look for, among many that went well; those pay nothing for it.
+// For lists of failures. Successful deliveries are not in these indexes and cost nothing.
 deliverySchema.index(
   { assistantId: 1, outcome: 1, createdAt: -1, _id: -1 },
   { partialFilterExpression: { outcome: { $in: ['rejected', 'not_sent', 'unknown'] } }, name: 'failures' },

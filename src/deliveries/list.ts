@@ -5,7 +5,7 @@ import type { OutboxEvent } from '../conversations/conversation.ts';
 import { pendingOf, type Outbox } from './outbox.ts';
 import type { Pending } from './pending.ts';
 
-/** Conversations whose pending events are looked through for one page. */
+/** The most conversations whose pending events are searched for one page. */
 const OUTBOXES_MAX = 1_000;
 
 type Dependencies = {
@@ -37,7 +37,7 @@ const toPendingRow = (outbox: Outbox, { eventId, event, at }: OutboxEvent, endpo
 
 const DELIVERY_ID = /^([\da-f-]{36}):([\da-f-]{36})$/;
 
-/** A pending event has no record yet. */
+/** A pending event, by the id that its delivery will have. Null if it is not pending. */
 export const findPendingRow = async (pending: Pending, deliveryId: string): Promise<DeliveryRow | null> => {
   const [, eventId, endpointId] = DELIVERY_ID.exec(deliveryId) ?? [];
   if (eventId === undefined || endpointId === undefined) return null;
@@ -46,7 +46,7 @@ export const findPendingRow = async (pending: Pending, deliveryId: string): Prom
   return event ? toPendingRow(outbox, event, endpointId) : null;
 };
 
-/** Pending events as a list shows them. One that was claimed since has a record of its own. */
+/** Pending events as list rows. If an event was claimed meanwhile, it has a record too. */
 export const pendingRowsOf = (outbox: Outbox): DeliveryRow[] =>
   [...(outbox.opening ? [outbox.opening] : []), ...(outbox.outbox ?? [])].flatMap((event) =>
     event.endpoints.map((endpointId) => toPendingRow(outbox, event, endpointId)),
@@ -71,8 +71,8 @@ const matches = (row: DeliveryRow, filter: DeliveryFilter): boolean => {
 };
 
 /**
- * Recent deliveries as people see them: every record, and every pending event as `queued`. Both are in one order, newest
- * first, so that one cursor pages through both.
+ * The list of deliveries: every record, and every pending event as `queued`, newest first. One cursor pages through
+ * both.
  */
 export const createDeliveryList = ({ listRecords, readOutcomes, pending }: Dependencies) => {
   const findPending = async (filter: DeliveryFilter): Promise<DeliveryRow[]> => {
@@ -85,7 +85,8 @@ export const createDeliveryList = ({ listRecords, readOutcomes, pending }: Depen
   return async (filter: DeliveryFilter): Promise<DeliveryPage> => {
     const size = sizeOf(filter);
     const mayBePending = filter.status === undefined && [undefined, 'queued'].includes(filter.outcome);
-    // Outboxes first: an event claimed in between is found as a record too, and shown once, as that.
+    // Outboxes are read before records. An event that is claimed in between is found in both, and only its record is
+    // shown.
     const queued = mayBePending ? await findPending(filter) : [];
     const records = await listRecords(filter);
     const known = new Set(records.deliveries.map(({ _id }) => _id));

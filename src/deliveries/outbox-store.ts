@@ -5,7 +5,7 @@ import { collectionOf, createReader, createStoreBatcher, updateMany } from '../p
 import { BACKLOG_MAX, pendingOf, type Outbox, OUTBOX_FIELDS, type StaleOutbox } from './outbox.ts';
 import { type Pull, pullStatements } from './pull.ts';
 
-/** Enough to find the next event, so that a long stream is not read whole after each of its events. */
+/** How many events to read after a pull: enough to find the next one, without reading a long stream each time. */
 const LOOK_AHEAD = 2;
 const NEXT_FIELDS = { ...OUTBOX_FIELDS, outbox: { $slice: LOOK_AHEAD } };
 const STUB_FIELDS = Object.fromEntries(
@@ -19,7 +19,7 @@ export type FindStale = {
   olderThanMs: number;
   exclude: string[];
   limit: number;
-  /** Heads older than this are found whatever is left out, and so are streams over the bound. */
+  /** Heads older than this are found even if their endpoint is excluded. So are streams over the bound. */
   expiredMs?: number;
 };
 
@@ -27,7 +27,7 @@ export type FindStale = {
 export const createOutboxStore = (connection: Connection) => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
-  /** Batched. Null: the conversation is gone. */
+  /** Null if the conversation is gone. Batched. */
   const read: (key: string) => Promise<Outbox | null> = createReader(conversations, OUTBOX_FIELDS);
   const readNext: typeof read = createReader(conversations, NEXT_FIELDS);
 
@@ -36,7 +36,7 @@ export const createOutboxStore = (connection: Connection) => {
     return Promise.all(items.map(({ key }) => readNext(key)));
   });
 
-  /** Other endpoints' events may come before this stream's. */
+  /** True if all events that were read are for other endpoints, and more may follow. */
   const mayHideNext = (next: Outbox, endpointId: string): boolean =>
     (next.outbox?.length ?? 0) >= LOOK_AHEAD && pendingOf(next, endpointId).length === 0;
 
@@ -44,8 +44,9 @@ export const createOutboxStore = (connection: Connection) => {
     read,
 
     /**
-     * Removes ended events from their stream. Call it only once their outcomes are acknowledged. Returns the outbox as it
-     * is afterwards, from which the next event is chosen: only its beginning, or with `readWhole` all of it.
+     * Removes ended events from their stream. Call it only once MongoDB has acknowledged their outcomes. Returns the
+     * outbox as it is afterwards, from which the next event is chosen: only its beginning, or with `readWhole` all of
+     * it.
      */
     pullEnded: async (
       outbox: Outbox,
@@ -56,19 +57,19 @@ export const createOutboxStore = (connection: Connection) => {
       const { _id: key, conversationId, opening } = outbox;
       const first = ended.filter(({ eventId }) => eventId === opening?.eventId);
       const rest = ended.filter(({ eventId }) => eventId !== opening?.eventId);
-      const home = { key, conversationId, endpointId };
+      const stream = { key, conversationId, endpointId };
       const [, after] = await Promise.all([
-        first.length > 0 && rest.length > 0 ? pull({ ...home, ended: first, opening: true }) : null,
+        first.length > 0 && rest.length > 0 ? pull({ ...stream, ended: first, opening: true }) : null,
         rest.length > 0
-          ? pull({ ...home, ended: rest, opening: false })
-          : pull({ ...home, ended: first, opening: true }),
+          ? pull({ ...stream, ended: rest, opening: false })
+          : pull({ ...stream, ended: first, opening: true }),
       ]);
       return after && (readWhole || mayHideNext(after, endpointId)) ? read(key) : after;
     },
 
     /**
-     * Conversations with a pending event older than `olderThanMs` by the server's clock, oldest first. `leaveOut`:
-     * endpoints whose streams are suspended; a conversation with events for no other endpoint is not found.
+     * Conversations with a pending event older than `olderThanMs` by the server's clock, oldest first. `exclude`:
+     * endpoints whose streams are suspended. A conversation with events only for them is not found.
      */
     findStale: async ({ olderThanMs, exclude, limit, expiredMs }: FindStale): Promise<StaleOutbox[]> => {
       const now = serverNow();

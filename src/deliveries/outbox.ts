@@ -1,21 +1,21 @@
 import type { OutboxEvent, StoredConversation } from '../conversations/conversation.ts';
 
 /**
- * A delivery stream is what is pending of one conversation for one endpoint: sent in order, one at a time. Beyond this
- * many, the oldest end `not_sent: backlog` (docs/contract.md, Every event ends).
+ * The most pending events of a delivery stream (one conversation, one endpoint). Beyond it, the oldest end `not_sent:
+ * backlog` (docs/contract.md, Every event ends).
  */
 export const BACKLOG_MAX = 500;
 
 /**
- * What a delivery needs to know of a conversation: who it is, and its pending events in order. `opening` holds its
- * `conversation.created`, which comes first: an upsert cannot both set and push on one path.
+ * The fields of a conversation that deliveries need. `opening` is the created event, which is sent first. `outbox`
+ * holds the other pending events in order.
  */
 export type Outbox = Pick<
   StoredConversation,
   '_id' | 'conversationId' | 'assistantId' | 'sessionId' | 'channel' | 'opening' | 'outbox'
 >;
 
-/** Enough of an event to know which is next. */
+/** The part of an event that decides which event is next. */
 export type EventStub = Pick<OutboxEvent, 'eventId' | 'at' | 'endpoints'>;
 type Entries<Event> = { opening?: Event; outbox?: Event[] };
 
@@ -29,7 +29,7 @@ export const endpointsOf = ({ opening, outbox = [] }: Entries<EventStub>): strin
   ...new Set([...(opening?.endpoints ?? []), ...outbox.flatMap(({ endpoints }) => endpoints)]),
 ];
 
-/** What a sweep reads of very many outboxes: without what the events say. */
+/** What a sweep reads of each outbox: events without their payloads. */
 export type StaleOutbox = { _id: string; conversationId: string } & Entries<EventStub>;
 
 /** The fields of `Outbox`. */

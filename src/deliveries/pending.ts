@@ -5,7 +5,7 @@ import { type Outbox, OUTBOX_FIELDS } from './outbox.ts';
 
 const LIST_WITHIN_MS = 2_000;
 
-/** Pending events, as people look for them: lists, counts, one event. */
+/** Finds pending events for people: lists, counts, a single event. */
 export const createPending = (connection: Connection) => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
@@ -29,7 +29,9 @@ export const createPending = (connection: Connection) => {
       return [...new Map(rows.flat().map((row) => [row._id, row as Outbox])).values()];
     },
 
-    /** How many events are pending, one for each endpoint, in the first `limit` conversations. */
+    /**
+     * The number of pending events in the first `limit` conversations. An event counts once for each of its endpoints.
+     */
     count: async (assistantId: string, limit: number): Promise<number> => {
       const sizeOfEach = (event: string) => ({ $size: { $ifNull: [event, []] } });
       const sum = async (having: object, size: object, hint: string): Promise<number> => {
@@ -63,7 +65,7 @@ export const createPending = (connection: Connection) => {
           .limit(1)
           .toArray()
           .catch((cause: unknown) => {
-            // Too many are pending to look through them all.
+            // Too many events are pending to search all of them in time.
             if (exceededTimeLimit(cause)) return [];
             throw cause;
           });

@@ -1,7 +1,7 @@
 import type { OutboxEvent } from '../conversations/conversation.ts';
 import type { UpdateStatement } from '../platform/mongo.ts';
 
-/** Ended events of one stream, as they were read. `opening`: the event is the conversation's first. */
+/** Ended events of one stream, as they were read. `opening`: the event is the created event. */
 export type Pull = { key: string; conversationId: string; endpointId: string; ended: OutboxEvent[]; opening: boolean };
 
 /**
@@ -11,13 +11,13 @@ export type Pull = { key: string; conversationId: string; endpointId: string; en
  * an entry behind, the next delivery finds that its event has ended and pulls it again.
  */
 export const pullStatements = ({ key, conversationId, endpointId, ended, opening }: Pull): UpdateStatement[] => {
-  const home = { _id: key, conversationId };
+  const conversation = { _id: key, conversationId };
   const shared = ended.filter(({ endpoints }) => endpoints.length > 1).map(({ eventId }) => eventId);
   if (opening) {
     const eventId = ended[0]?.eventId;
-    const last = { ...home, 'opening.eventId': eventId, 'opening.endpoints': [endpointId] };
+    const last = { ...conversation, 'opening.eventId': eventId, 'opening.endpoints': [endpointId] };
     const oneOfMany = {
-      ...home,
+      ...conversation,
       'opening.eventId': eventId,
       'opening.endpoints': endpointId,
       'opening.endpoints.1': { $exists: true },
@@ -28,12 +28,12 @@ export const pullStatements = ({ key, conversationId, endpointId, ended, opening
     ];
   }
   const eventId = { $in: ended.map((event) => event.eventId) };
-  // By `_id` alone: MongoDB plans any other filter again for each statement, which costs a third more. An event id belongs
-  // to one conversation, so a session that was erased and begun again is not touched.
+  // Filtered by `_id` alone, because MongoDB would plan any other filter again for each statement, which costs a third
+  // more. An event id belongs to one conversation, so a session that was erased and started again is not changed.
   const last = { q: { _id: key }, u: { $pull: { outbox: { eventId, endpoints: [endpointId] } } } };
   if (shared.length === 0) return [last];
   const oneOfMany = {
-    q: { ...home, 'outbox.eventId': { $in: shared } },
+    q: { ...conversation, 'outbox.eventId': { $in: shared } },
     u: { $pull: { 'outbox.$[entry].endpoints': endpointId } },
     arrayFilters: [{ 'entry.eventId': { $in: shared }, 'entry.endpoints.1': { $exists: true } }],
   };

@@ -7,8 +7,8 @@ export const DELIVERIES_QUEUE = 'deliveries';
 
 const CONVERSATIONS_PER_JOB = 50;
 /**
- * A wake-up: conversations that have something to say, and deliveries without a conversation (tests, resends). What
- * exactly is due, and whether it may be sent, the worker reads from MongoDB.
+ * A wake-up: conversations with pending events, and queued deliveries (tests, resends). The worker reads from MongoDB
+ * what is due and whether it may be sent.
  */
 export const WakeUpJob = z.object({
   conversations: z.array(z.string().length(32)).max(CONVERSATIONS_PER_JOB).default([]),
@@ -16,23 +16,23 @@ export const WakeUpJob = z.object({
 });
 export type WakeUpJob = z.infer<typeof WakeUpJob>;
 
-/** Adds wake-ups. A sweep replaces one that is lost, so nobody waits for them but a process that stops. */
+/** Adds wake-ups. Only a stopping process waits until they are added, because a sweep replaces a lost one. */
 export const createDeliveryQueue = (queue: PartitionedQueue<WakeUpJob>) => {
   const isFull = createFullCheck(queue);
   const add = createBatcher<string, void>(
     async (keys) => {
-      // Left to the sweeps.
+      // The queue is full. Sweeps will wake these conversations later.
       if (await isFull()) return keys.map(() => undefined);
       for (const [partition, some] of Map.groupBy(new Set(keys), (key) => queue.of(key))) {
         for (let start = 0; start < some.length; start += CONVERSATIONS_PER_JOB) {
           const data = { conversations: some.slice(start, start + CONVERSATIONS_PER_JOB), deliveries: [] };
-          // Ages of jobs are compared with times of the store.
+          // Sweeps compare the timestamp of a job with times from MongoDB.
           await partition.add('wake', data, { timestamp: serverNow() });
         }
       }
       return keys.map(() => undefined);
     },
-    // Nothing of an item comes from outside: what fails is Redis.
+    // Items hold only our own ids, so a failure is one of Redis and concerns the whole batch.
     { maxInFlight: 8, isShared: () => true },
   );
 

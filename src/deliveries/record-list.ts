@@ -16,9 +16,9 @@ export type DeliveryFilter = {
   conversationId?: string;
   event?: EventKind;
   outcome?: Outcome;
-  /** The receiver's answer, where it is none of success. */
+  /** The receiver's HTTP status, for rejected deliveries. */
   status?: number;
-  /** Begun at this time or later, and before that. */
+  /** Created at `from` or later, and before `to`. */
   from?: Date;
   to?: Date;
   limit?: number;
@@ -29,11 +29,11 @@ export const deliveryCursor = createTimeCursor(/^[\w:.-]{1,200}$/);
 
 export const sizeOf = ({ limit = LIST_DEFAULT }: DeliveryFilter): number => Math.min(Math.max(1, limit), LIST_MAX);
 
-/** A cursor's time bounds the index; what shares that very time is told apart by the id. */
+/** The cursor's time is the upper bound on the index. Among deliveries of exactly that time, the id decides. */
 const upperBound = (to: Date | undefined, after: { at: Date } | null) =>
   after && (!to || after.at < to) ? { $lte: after.at } : to && { $lt: to };
 
-/** What is under way is few, wherever it is; no other index would find them without reading all that is not. */
+/** The indexes of deliveries in flight, which are few. Any other index would read all ended deliveries as well. */
 export const IN_FLIGHT = { queued: 'createdAt_1', sending: 'claimedAt_1' };
 const isInFlight = (outcome: Outcome | undefined): outcome is keyof typeof IN_FLIGHT =>
   outcome !== undefined && Object.hasOwn(IN_FLIGHT, outcome);
@@ -42,7 +42,7 @@ const BY_ASSISTANT = 'assistantId_1_endpointId_1_event_1_createdAt_-1__id_-1';
 
 const queryOf = (filter: DeliveryFilter): Record<string, unknown> => {
   const { assistantId, endpointId, conversationId, event, outcome, status, eventId, from, to, cursor } = filter;
-  // Every kind by name: so an index that has the kind before the time serves one kind as well as all.
+  // All kinds by name: the index has the kind before the time, and so also serves a query for all kinds.
   const kind = event ?? { $in: EVENT_KINDS };
   const exact = Object.entries({ endpointId, conversationId, outcome, status }).filter(
     ([, value]) => value !== undefined,
@@ -61,18 +61,20 @@ const queryOf = (filter: DeliveryFilter): Record<string, unknown> => {
   };
 };
 
-/** MongoDB merges so many stretches of an index in their order; of more it would sort all there is. */
+/** MongoDB merges up to this many sorted index ranges. With more, it would sort all results. */
 const INDEX_RANGES_MAX = 200;
 const ENDPOINTS_AT_ONCE = Math.floor(INDEX_RANGES_MAX / EVENT_KINDS.length);
 
 const newestFirst = (a: StoredDelivery, b: StoredDelivery): number =>
   b.createdAt.getTime() - a.createdAt.getTime() || (a._id < b._id ? 1 : -1);
 
-/** All endpoints that ever had one, the removed too: a hop through the index for each. */
+/** All endpoints that have a delivery, also removed ones. Costs one index seek for each. */
 const endpointsIn = (deliveries: mongo.Collection<StoredDelivery>, assistantId: string): Promise<string[]> =>
   deliveries.distinct('endpointId', { assistantId });
 
-/** Newest first, by cursor, on an index: of the assistant's deliveries, its failures, one conversation's or one event's. */
+/**
+ * Lists the records of an assistant, its failures, one conversation or one event: newest first, by cursor, on an index.
+ */
 export const createRecordList = (deliveries: mongo.Collection<StoredDelivery>) => {
   const find = (query: Record<string, unknown>, { limit, hint }: { limit: number; hint: string | undefined }) =>
     deliveries
@@ -88,7 +90,7 @@ export const createRecordList = (deliveries: mongo.Collection<StoredDelivery>) =
   return async (filter: DeliveryFilter): Promise<{ deliveries: StoredDelivery[]; nextCursor: string | null }> => {
     const size = sizeOf(filter);
     const { endpointId, conversationId, eventId, outcome, status } = filter;
-    // A status is told of what was rejected; the others have theirs by their outcome.
+    // Only rejected deliveries can be filtered by status.
     if (status !== undefined && outcome !== undefined && outcome !== 'rejected')
       return { deliveries: [], nextCursor: null };
     const hint = isInFlight(outcome) ? IN_FLIGHT[outcome] : undefined;
@@ -121,8 +123,8 @@ const COUNT_WITHIN_MS = 5_000;
 const FAILURES = ['rejected', 'not_sent', 'unknown'] as const;
 
 /**
- * How deliveries begun since then ended, or stand. Counted on indexes alone: what went well, the most by far, is what is
- * left of all of them, so that no record is read for it.
+ * Counts of deliveries created since then, by outcome. Reads indexes only: `delivered`, by far the most, is the total
+ * less all others.
  */
 export const createOutcomeCounts =
   (deliveries: mongo.Collection<StoredDelivery>) =>
@@ -148,6 +150,6 @@ export const createOutcomeCounts =
       ...Object.fromEntries(failed.map((one) => [one._id, one.count])),
       queued,
       sending,
-      delivered: Math.max(0, all - others), // counted one after the other, while more are sent
+      delivered: Math.max(0, all - others), // the counts are taken at different moments, while sends go on
     };
   };

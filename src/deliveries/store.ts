@@ -18,14 +18,14 @@ import { createTestsAndResends } from './tests-and-resends.ts';
 
 const TEXTS = { body: 1, responseBody: 1, responseHeaders: 1 } as const;
 
-/** The record of every delivery, and with it the licence to send: a claim is an insert that only one can win. */
+/** The records of all deliveries. A claim is the insert of a record, which only one process can win. */
 export const createDeliveryStore = (recording: Recording) => {
   const model = deliveryModel(recording.connection);
   const deliveries = collectionOf<StoredDelivery>(model);
   const pending = createPending(recording.connection);
   const listRecords = createRecordList(deliveries);
 
-  /** Only how far each is; ids without a record are left out. */
+  /** The outcomes of these deliveries. Ids without a record are left out. */
   const readOutcomes = async (ids: string[]): Promise<Map<string, Outcome>> => {
     if (ids.length === 0) return new Map();
     const rows = await deliveries
@@ -68,8 +68,8 @@ export const createDeliveryStore = (recording: Recording) => {
     countOutcomes: createOutcomeCounts(deliveries),
 
     /**
-     * Erasure keeps the records, since a record deleted permits a second claim; their texts go. What is under way ends
-     * first, found among the few that are, however many have ended.
+     * Removes the texts from a conversation's records. The records stay, because without them an event could be claimed
+     * again. Deliveries in flight are ended first. The hinted indexes hold only those, so this is quick.
      */
     eraseConversation: async (conversationId: string, until?: AbortSignal): Promise<void> => {
       const endedAt = serverDate();

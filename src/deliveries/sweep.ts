@@ -19,19 +19,19 @@ type Dependencies = {
   /** Endpoints whose streams this process knows to be suspended: by the breaker, or because their slots are full. */
   suspended?: () => string[];
   outboxesPerSweep?: number;
-  /** Told of each event that ended here. */
+  /** Called for each event that a sweep ends. */
   onEnded?: OnEnded;
-  /** Told how many claims ended without their worker. */
+  /** Called with the number of claims whose worker is gone. */
   onLost?: (count: number) => void;
 };
 
 type Head = { key: string; endpointId: string; deliveryId: string };
 
 /**
- * The delivery side's sweeps (docs/design.md, Sweeps), run by every worker of either kind, each step a compare-and-set.
- * `claims` ends those whose worker is gone; it runs on its own, so that nothing keeps it from doing so in time. `streams`
- * wakes streams whose head has no delivery under way. Neither sends: the only events ended here are those over the bound,
- * since with no delivery worker alive nobody else would keep a busy session's document small.
+ * The sweeps of deliveries (docs/design.md, Sweeps). Every worker of either kind runs them, and each step is a
+ * compare-and-set. `claims` ends claims whose worker is gone. It runs separately, so that nothing delays it. `streams`
+ * wakes streams whose head nobody is sending. Neither sends. They end only events over the bound: if no delivery worker
+ * is alive, nothing else keeps the document of a busy session small.
  */
 export const createDeliverySweeps = (dependencies: Dependencies) => {
   const { deliveries, endpoints, deliveryQueue, eventMaxAgeMs } = dependencies;
@@ -51,7 +51,7 @@ export const createDeliverySweeps = (dependencies: Dependencies) => {
     for (const deliveryId of queued) deliveryQueue.wakeDelivery(deliveryId);
   };
 
-  /** Heads of streams that nobody is sending. One that has ended but was not removed counts, so that it will be. */
+  /** Heads that nobody is sending. A head that has ended but was not removed is included, so that it gets removed. */
   const findIdle = async (outboxes: StaleOutbox[], excluded: Set<string>): Promise<Head[]> => {
     const now = serverNow();
     const heads = outboxes.flatMap((outbox) =>
@@ -66,7 +66,7 @@ export const createDeliverySweeps = (dependencies: Dependencies) => {
     return heads.filter(({ deliveryId }) => known.get(deliveryId) !== 'sending');
   };
 
-  /** Ends the oldest events of streams over the bound, whoever else works on them. */
+  /** Ends the oldest events of streams over the bound, even if a worker is sending from them. */
   const trim = async (outboxes: StaleOutbox[]): Promise<void> => {
     const over = outboxes.flatMap((outbox) =>
       endpointsOf(outbox)
@@ -104,7 +104,7 @@ export const createDeliverySweeps = (dependencies: Dependencies) => {
           ),
         )
         .map(([endpointId]) => endpointId);
-      // The sweep was full of streams that do not move. Another look leaves them out and finds those behind them.
+      // The sweep was full of streams that do not move. Another round excludes them and finds other streams.
       if (outboxes.length < outboxesPerSweep || unmoved.length === 0) return;
       for (const endpointId of unmoved) excluded.add(endpointId);
     }

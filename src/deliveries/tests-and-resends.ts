@@ -15,7 +15,7 @@ import { composeTestBody } from '../webhooks/event.ts';
 
 const QUEUED_PER_SWEEP = 500;
 
-/** Whether sending once more can give the receiver the event a second time. */
+/** Whether a resend may give the receiver the event a second time. */
 export type ResendRisk = 'safe' | 'may_double';
 
 /** The number of the next resend, and its risk. */
@@ -23,7 +23,7 @@ export type ResendPlan = { number: number; risk: ResendRisk };
 
 type Resend = { original: StoredDelivery; plan: ResendPlan; number: number; url: string };
 
-/** Deliveries without an outbox: test events, and what a person sends once more. Outside the order. */
+/** Deliveries without an outbox: test events and resends. They are outside the order of streams. */
 export const createTestsAndResends = ({ connection, worker, retentionDays }: Recording) => {
   const deliveries = collectionOf<StoredDelivery>(deliveryModel(connection));
 
@@ -40,7 +40,7 @@ export const createTestsAndResends = ({ connection, worker, retentionDays }: Rec
     await deliveries
       .insertOne({ ...record, outcome: 'queued', token: null, worker: null }, { writeConcern: DURABLE })
       .catch((cause: unknown) => {
-        // The same number again: a button pressed twice.
+        // The same number again: a double click.
         if (!isDuplicateKey(cause)) throw cause;
       });
     return record._id;
@@ -51,8 +51,8 @@ export const createTestsAndResends = ({ connection, worker, retentionDays }: Rec
     deliveries.find({ _id: { $gte: `${eventId}:${endpointId}`, $lt: `${eventId}:${endpointId};` } }).toArray();
 
   /**
-   * What a page shows beside its button: the number to send with it, and the risk. Safe only where the receiver surely
-   * got none of the event's deliveries so far.
+   * The number and the risk of the next resend, for the page to show. `safe` only if the receiver surely got none of
+   * the event's deliveries so far.
    */
   const planResend = async (original: StoredDelivery): Promise<ResendPlan> => {
     const siblings = await readSiblings(original);
@@ -67,7 +67,7 @@ export const createTestsAndResends = ({ connection, worker, retentionDays }: Rec
 
     planResend,
 
-    /** A test event: its body fixed now, claimed by `claimQueued`. Answers with the delivery's id. */
+    /** Queues a test event. Its body is composed now. Returns the delivery's id. */
     queueTest: (endpoint: { endpointId: string; assistantId: string; url: string }): Promise<string> => {
       const { endpointId, assistantId, url } = endpoint;
       const eventId = newId();
@@ -86,8 +86,8 @@ export const createTestsAndResends = ({ connection, worker, retentionDays }: Rec
     },
 
     /**
-     * A person sends an event once more. `number` is the one the page showed, so that a double click makes one. `plan` is
-     * read after `original`. Answers with the new delivery's id.
+     * Queues a resend. `number` is the one that the page showed, so that a double click makes one resend. `plan` must
+     * be read after `original`. Returns the new delivery's id.
      */
     queueResend: async ({ original, plan, number, url }: Resend): Promise<string> => {
       const { body, eventId, endpointId, assistantId, conversationId, event, happenedAt } = original;
@@ -113,7 +113,7 @@ export const createTestsAndResends = ({ connection, worker, retentionDays }: Rec
       return delivery && { delivery, token };
     },
 
-    /** Tests and resends that no worker took: ids to wake again, once the too old ones have ended. */
+    /** Ends queued tests and resends that are too old. Returns the ids of those to wake again. */
     sweepQueued: async ({
       wakeAfterMs,
       expireAfterMs,

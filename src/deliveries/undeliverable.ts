@@ -7,7 +7,7 @@ import type { OutboxEvent } from '../conversations/conversation.ts';
 import { BACKLOG_MAX, pendingOf, type Outbox } from './outbox.ts';
 import { serverNow } from '../platform/clock.ts';
 
-/** An event that must not go out, and why. */
+/** An event that must not be sent, and why. */
 type Undeliverable = { event: OutboxEvent; errorKind: ErrorKind };
 
 export type OnEnded = (
@@ -37,7 +37,10 @@ const refusalOf = (event: OutboxEvent, endpoint: StoredEndpoint | null, eventMax
   return null;
 };
 
-/** The events at the head of a stream, oldest first, that must not go out: refused, or over the bound. */
+/**
+ * The undeliverable events at the start of a stream, oldest first: their endpoint is removed or disabled, they are too
+ * old, or the stream is over the bound. Stops at the first event that may be sent.
+ */
 export const undeliverableOf = (
   pending: OutboxEvent[],
   { endpoint, eventMaxAgeMs }: { endpoint: StoredEndpoint | null; eventMaxAgeMs: number },
@@ -55,9 +58,9 @@ export const undeliverableOf = (
 type Dependencies = { deliveries: DeliveryStore; eventMaxAgeMs: number; onEnded: OnEnded };
 
 /**
- * Ends the events of a stream that must not go out, and removes them from it. Each is claimed by a record that has ended
- * already; an event that somebody is sending is left alone. The endpoint must have been read after the outbox, because
- * ending is final. Returns the outbox as it is afterwards; null if nothing was ended.
+ * Ends the undeliverable events of a stream and removes them from it. For each, it inserts a record that has already
+ * ended. An event that is being sent is left alone. The endpoint must have been read after the outbox, because ending
+ * is final. Returns the outbox as it is afterwards; null if nothing was ended.
  */
 export const createEndUndeliverable =
   ({ deliveries, eventMaxAgeMs, onEnded }: Dependencies) =>
@@ -78,7 +81,7 @@ export const createEndUndeliverable =
     );
     const ended = undeliverable.filter((_, index) => results[index]).map(({ event }) => event);
     if (ended.length === 0) return null;
-    // The events behind are mostly undeliverable too, so all of them are read.
+    // The next events are mostly undeliverable too, so all of them are read.
     return deliveries.outbox.pullEnded(outbox, endpointId, ended, { readWhole: true });
   };
 

@@ -2,7 +2,7 @@ import { type Header, type HeaderRecord, isFinal, type StoredDelivery } from './
 import type { ResendRisk } from './tests-and-resends.ts';
 import { DELIVERY_DEADLINE_MS } from '../platform/timing.ts';
 
-/** A delivery as a list shows it: what happened to it, without the texts. */
+/** A delivery as a list row, without body and response. */
 export const toDeliveryRow = (delivery: StoredDelivery) => ({
   deliveryId: delivery._id,
   eventId: delivery.eventId,
@@ -25,7 +25,7 @@ export type DeliveryRow = ReturnType<typeof toDeliveryRow>;
 
 const SIGNATURE = /^x-factory-signature$/i;
 
-/** By name; one that came several times has several values. */
+/** Headers by name. A repeated header has several values. */
 const byName = (headers: Header[] | HeaderRecord = []): HeaderRecord => {
   if (!Array.isArray(headers)) return headers;
   const grouped = Map.groupBy(headers, ({ name }) => name);
@@ -37,7 +37,7 @@ const byName = (headers: Header[] | HeaderRecord = []): HeaderRecord => {
   );
 };
 
-/** A signature opens nothing, but for five minutes it lets whoever copies it play the request to the receiver again. */
+/** Whoever copies a signature could replay the request to the receiver for five minutes. */
 const redacted = (headers: HeaderRecord): HeaderRecord =>
   Object.fromEntries(
     Object.entries(headers).map(([name, value]) => [
@@ -46,7 +46,7 @@ const redacted = (headers: HeaderRecord): HeaderRecord =>
     ]),
   );
 
-/** All that is kept of a delivery, for people: never the claim's token, never a signature's value. */
+/** All that is stored about a delivery, except the claim token and the values of signatures. */
 export const toDeliveryView = (delivery: StoredDelivery) => ({
   ...toDeliveryRow(delivery),
   requestHeaders: redacted(byName(delivery.requestHeaders)),
@@ -59,14 +59,17 @@ export const toDeliveryView = (delivery: StoredDelivery) => ({
   tls: delivery.tls ?? null,
   worker: delivery.worker,
   expiresAt: delivery.expiresAt,
-  /** Of this delivery alone; where it was sent before, `planResend` knows more. Null: it cannot be sent again. */
+  /**
+   * The risk judged by this delivery alone. `planResend` also considers the others of its event. Null: it cannot be
+   * resent.
+   */
   resend: isFinal(delivery.outcome) && delivery.body ? resendRiskOf(delivery) : null,
 });
 export type DeliveryView = ReturnType<typeof toDeliveryView>;
 
 const resendRiskOf = ({ outcome }: StoredDelivery): ResendRisk => (outcome === 'not_sent' ? 'safe' : 'may_double');
 
-/** `ok` null: not reached, or there is nothing to check. */
+/** `ok` is null if the step was not reached or there is nothing to check. */
 export type TestCheck = { check: 'address' | 'tls' | 'status' | 'time'; ok: boolean | null; detail: string | null };
 
 type Checked = Pick<
@@ -117,7 +120,7 @@ const timeCheck = ({ status, errorKind, timings }: Checked): TestCheck => {
   return { check: 'time', ok, detail: total === null ? null : `${Math.round(total)} ms of ${DEADLINE_S} s` };
 };
 
-/** A test event's way, step by step, for the person who pressed the button. */
+/** The result of a test event, step by step. */
 export const describeTest = (delivery: Checked): { ok: boolean; ended: boolean; checks: TestCheck[] } => ({
   ok: delivery.outcome === 'delivered',
   ended: isFinal(delivery.outcome),

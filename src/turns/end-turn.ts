@@ -7,7 +7,7 @@ import type { AnswerableConversation, TurnCommit } from '../conversations/turn-c
 
 export type HandoffReason = 'user_requested' | 'low_confidence' | 'engine_error';
 
-/** What an engine's reply leaves in the conversation. */
+/** An engine's reply, and the state that it leaves in the conversation. */
 export type Answer = {
   text: string;
   language: string;
@@ -18,8 +18,9 @@ export type Answer = {
 };
 
 /**
- * How the head ends. `answered`: with the engine's reply. `handoff`: the assistant escalates, and the holding text is the
- * reply. `held`: the conversation is escalated already. `failed`: three tries by our fault; the line moves on.
+ * How the head ends. `answered`: with the engine's reply. `handoff`: the assistant escalates, and the holding text is
+ * the reply. `held`: the conversation is escalated already. `failed`: three tries failed by our own fault, and the next
+ * turn becomes the head.
  */
 export type TurnEnd =
   | { kind: 'answered'; answer: Answer; leadScore: number; leadBecause: string[] }
@@ -34,12 +35,12 @@ export type TurnEnd =
   | { kind: 'held'; holdingText: string; leadScore: number; leadBecause: string[] }
   | { kind: 'failed' };
 
-/** What a waiting caller is told: the chat response (docs/contract.md, Response), or that the turn failed. */
+/** What a waiting caller gets: the chat response (docs/contract.md, Response), or that the turn failed. */
 export type TurnReply =
   | { outcome: 'answered'; reply: string; suggestedActions?: SuggestedAction[]; messageId: string }
   | { outcome: 'failed' };
 
-/** A head as it ended. Nothing of it is stored yet. */
+/** A head that has ended. Nothing is stored yet. */
 export type EndedTurn = TurnCommit & { end: TurnEnd; reply: TurnReply };
 
 const replyMessageOf = (end: TurnEnd, turn: PendingTurn, holding: Holding | null, createdAt: Date): Message | null => {
@@ -49,7 +50,7 @@ const replyMessageOf = (end: TurnEnd, turn: PendingTurn, holding: Holding | null
     return { ...spoken, content: text, language, ...(suggestedActions.length > 0 && { suggestedActions }), why };
   }
   if (end.kind === 'handoff') return { ...spoken, content: end.holdingText, language: turn.language, why: end.why };
-  // Stored once an escalation; later visitor messages are answered with that one.
+  // The holding text is stored once for each escalation. It also answers later visitor messages.
   if (end.kind === 'held' && !holding) return { ...spoken, content: end.holdingText, language: turn.language };
   return null;
 };
@@ -87,7 +88,7 @@ const stateAfter = (end: TurnEnd, now: Date): Partial<StoredConversation> => {
   }
 };
 
-/** A resumed turn's message has its number already. */
+/** Null for a resumed turn, whose message is stored already. */
 const visitorMessageOf = (turn: PendingTurn, heldBy: Message['heldBy'] | null): Message | null =>
   turn.seq === undefined
     ? {
@@ -101,7 +102,10 @@ const visitorMessageOf = (turn: PendingTurn, heldBy: Message['heldBy'] | null): 
       }
     : null;
 
-/** What the end of the head leaves: its messages under the next number, the finished turn, the state, and perhaps an escalation. */
+/**
+ * Ends the head: gives its messages the next number, and computes the finished turn, the new state and perhaps an
+ * escalation.
+ */
 export const endTurn = (conversation: AnswerableConversation, end: TurnEnd): EndedTurn => {
   const turn = conversation.waiting[0];
   if (!turn) throw new Error('only a head can end');

@@ -33,8 +33,8 @@ keySchema.index({ createdAt: 1 }, { expireAfterSeconds: KEPT_S });
 keySchema.index({ conversationId: 1 }, { partialFilterExpression: { conversationId: { $type: 'string' } } });
 
 /**
- * Keys of 24 h, one space for each assistant (docs/contract.md, Idempotency keys). The reservation is stored before the turn
- * is accepted.
+ * Idempotency keys, kept for 24 h and separate for each assistant (docs/contract.md, Idempotency keys). A key is stored
+ * before its turn is accepted.
  */
 export const createIdempotencyKeys = (connection: Connection) => {
   const model = connection.model<StoredKey>('IdempotencyKey', keySchema);
@@ -64,13 +64,13 @@ export const createIdempotencyKeys = (connection: Connection) => {
         if (!isDuplicateKey(cause)) throw cause;
       }
       const known = await keys.findOne({ _id });
-      // Expired between the two: as if it had never been there; the next retry finds its own reservation.
+      // The key expired between insert and read, so this request counts as new.
       if (!known) return { turnId, state: 'new' };
       if (known.conversationKey !== conversationKey || known.dedupeKey !== dedupeKey) return { state: 'reused' };
       return { turnId: known.turnId, state: 'known' };
     },
 
-    /** Once accepted, the key belongs to that life of the conversation, and goes with it. */
+    /** Ties the key to the conversation that accepted its turn, so that both are erased together. Not awaited. */
     bind: (assistantId: string, idempotencyKey: string, conversationId: string): void => {
       keys
         .updateOne({ _id: `${assistantId}:${idempotencyKey}`, conversationId: null }, { $set: { conversationId } })

@@ -1,12 +1,12 @@
 /**
- * Requests of each session that this process is answering. A turn that is alone in its session is most likely the head of
- * the pending turns; beside others it is most likely not.
+ * Counts the requests of each session that this process is answering. The only request of a session is most likely the
+ * head of its pending turns. One among several most likely is not.
  */
 export const createSessionsInFlight = () => {
   const counts = new Map<string, number>();
 
   return {
-    /** Counts a request in; the answer counts it out, once. */
+    /** Counts a request. Returns the function to call when it has ended; calling it twice counts once. */
     enter: (key: string): (() => void) => {
       counts.set(key, (counts.get(key) ?? 0) + 1);
       let counted = true;

@@ -6,8 +6,8 @@ import { TIMING } from '../platform/timing.ts';
 
 const { turnLeaseMs, turnLeaseRenewMs, triesKeptMs } = TIMING;
 
-// One call acquires the lease and counts the try. 0: another worker holds it. If the answer was lost with its connection,
-// the command is sent again over a new one and finds its own token.
+// Acquires the lease and counts the try. Returns 0 if another worker holds the lease. If the answer is lost with its
+// connection, the command is sent again and finds its own token.
 const ACQUIRE = `
 if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
   local tries = redis.call('INCR', KEYS[2])
@@ -60,12 +60,15 @@ export const createTurnLeases = (redis: Redis, partitions: Partitions) => {
       return { token, tries };
     },
 
-    /** Stops renewing. For an answered turn, whose lease nobody will ask for: it expires without a command. */
+    /** Stops renewing the lease of an answered turn. Nobody will ask for it, so it may expire. */
     expire: ({ turnId }: TurnRef): void => {
       renewed.delete(turnId);
     },
 
-    /** For a turn that may be leased again. `forgetTries`: its next try is to be the first. Not awaited. */
+    /**
+     * Releases the lease of a turn that may be leased again. `forgetTries`: the next try counts as the first. Not
+     * awaited.
+     */
     release: (turn: TurnRef, token: string, forgetTries: boolean): void => {
       renewed.delete(turn.turnId);
       scripts.parleyRelease(leaseKey(turn), triesKey(turn), token, forgetTries ? 1 : 0).catch(() => undefined);

@@ -74,10 +74,7 @@ const STREAM = {
   ].join(''),
 };
 
-/**
- * What both ways in have in common; they differ by who may call, the limit, and `Prefer`
- * (docs/contract.md, Health and metrics).
- */
+/** What the chat API and the inbound webhook channel have in common (docs/contract.md, Ways in). */
 const send = {
   method: 'post',
   tag: 'Chat',
@@ -87,7 +84,7 @@ const send = {
   answerExample: EXAMPLE,
   answerHeaders: REPLAYED,
   stream: STREAM,
-  // Not found: erased while its caller was waiting, so there is nothing left to answer in.
+  // 404: the conversation was erased while the caller waited.
   errors: ['idempotency_key_reused', 'session_busy', 'reply_timeout', 'not_found'],
 } as const;
 

@@ -24,7 +24,7 @@ export type TurnRequest = {
    * (docs/contract.md, Retry is safe).
    */
   async?: boolean;
-  /** Hears of the reply in the making; the caller wants it as a stream. */
+  /** Set if the caller wants a stream: called with the text so far, while the reply is written. */
   onProgress?: (progress: Progress) => void;
 };
 
@@ -34,14 +34,14 @@ type Dependencies = {
   replies: Pick<Replies, 'channel' | 'streamChannel'>;
 };
 
-/** A request as the turn that it would be: its language decided, its ids given, its `Idempotency-Key` reserved. */
+/** Makes a turn from a request: decides its language, gives it ids and reserves its `Idempotency-Key`. */
 export const createPrepareTurn = ({ conversations, idempotencyKeys, replies }: Dependencies) => {
   const channelOf = ({ async, onProgress }: TurnRequest): string | null => {
     if (async) return null;
     return onProgress ? replies.streamChannel : replies.channel;
   };
 
-  /** Only where the message does not show its language by itself is the conversation asked. */
+  /** Reads the conversation's language only if the message alone does not decide. */
   const languageOf = async (
     { assistant, message, language: given }: TurnRequest,
     key: string,

@@ -1,6 +1,6 @@
 import * as z from 'zod';
 
-/** A piece of a reply in the making, as a worker publishes it: it belongs behind the first `from` characters. */
+/** A piece of a reply, as a worker publishes it. It follows the first `from` characters. */
 export const Delta = z.object({
   turnId: z.string(),
   attempt: z.int().min(1),
@@ -9,12 +9,14 @@ export const Delta = z.object({
 });
 export type Delta = z.infer<typeof Delta>;
 
-/** What is known of a reply in the making. */
+/** The part of a reply that is known so far. */
 export type Progress = { attempt: number; text: string };
 
 export const NOTHING_YET: Progress = { attempt: 1, text: '' };
 
-/** A higher attempt starts from nothing; what comes late, twice or after a gap changes nothing. */
+/**
+ * Adds a delta. A higher attempt starts from nothing. A delta that is late, repeated or after a gap changes nothing.
+ */
 export const advance = (known: Progress, { attempt, from, delta }: Delta): Progress => {
   if (attempt < known.attempt) return known;
   const text = attempt === known.attempt ? known.text : '';
@@ -23,8 +25,8 @@ export const advance = (known: Progress, { attempt, from, delta }: Delta): Progr
 };
 
 /**
- * What is still to be said so that the deltas of the last attempt make up the reply: the rest of it, or, where a fall-back
- * or a handoff took the place of what was said, the whole under a new attempt (docs/contract.md, Streaming).
+ * The progress with which the deltas of the last attempt equal the reply. If a fall-back or a handoff replaced the
+ * text, the whole reply is sent under a new attempt (docs/contract.md, Streaming).
  */
 export const complete = (sent: Progress, reply: string): Progress =>
   reply.startsWith(sent.text) ? { ...sent, text: reply } : { attempt: sent.attempt + 1, text: reply };

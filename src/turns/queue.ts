@@ -6,7 +6,7 @@ import { countJobs, createFullCheck, oldestWaitingAt, type PartitionedQueue } fr
 
 export const TURNS_QUEUE = 'turns';
 
-/** Few, so that what one job names is spread over workers; alone, a turn has a job to itself. */
+/** Small, so that turns which arrive together are spread over workers. */
 const TURNS_PER_JOB = 16;
 
 export const TurnsJob = z.object({
@@ -18,16 +18,16 @@ export const TurnsJob = z.object({
 export type TurnsJob = z.infer<typeof TurnsJob>;
 
 /**
- * Jobs are hints: MongoDB says which turn is head, and what is lost here a sweep puts back. So a failure to add one is
- * logged, never shown to the caller.
+ * Jobs are wake-ups: MongoDB says which turn is head, and a sweep adds a lost job again. So a failure to add one is
+ * logged and not shown to the caller.
  */
 export const createTurnQueue = (queue: PartitionedQueue<TurnsJob>) => {
   const isFull = createFullCheck(queue);
   const add = createBatcher<TurnRef, void>(
     async (heads) => {
-      // Left to the sweeps.
+      // The queue is full. Sweeps will add these heads later.
       if (await isFull()) return heads.map(() => undefined);
-      // Ages of jobs are compared with times of the store.
+      // Sweeps compare the timestamp of a job with times from MongoDB.
       const opts = { timestamp: serverNow() };
       const byQueue = Map.groupBy(heads, ({ key }) => queue.of(key));
       for (const [partition, turns] of byQueue) {
@@ -40,15 +40,18 @@ export const createTurnQueue = (queue: PartitionedQueue<TurnsJob>) => {
       }
       return heads.map(() => undefined);
     },
-    // Nothing of an item comes from outside: what fails is Redis.
+    // Items hold only our own ids, so a failure is one of Redis and concerns the whole batch.
     { maxInFlight: 8, isShared: () => true },
   );
 
   return {
-    /** Asks for this head to be answered. Never throws. */
+    /** Adds a job to answer this head. Never throws. */
     enqueue: (head: TurnRef): void => queue.addInBackground(add(head)),
 
-    /** The oldest job not yet started, over all partitions; a head hinted later than that may still be in line. */
+    /**
+     * When the oldest job that has not started was added, over all partitions. A head that was enqueued later may still
+     * have its job in the queue.
+     */
     oldestWaitingAt: () => oldestWaitingAt(queue.queues),
 
     countJobs: () => countJobs(queue),

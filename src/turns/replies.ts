@@ -21,7 +21,7 @@ const Reply = z.discriminatedUnion('outcome', [
   z.object({ outcome: z.literal('erased') }),
 ]);
 
-/** What ends a wait: the chat response, a turn that failed by our fault, or a conversation erased meanwhile. */
+/** What ends a wait: the chat response, a failed turn, or an erased conversation. */
 export type Reply = z.infer<typeof Reply>;
 
 const Published = z.object({ turnId: z.string(), conversationId: z.string(), reply: Reply });
@@ -29,7 +29,7 @@ export type Published = z.infer<typeof Published>;
 
 const PublishedBatch = z.array(z.union([Published, Delta]));
 
-/** Where a stream waits; pieces of a reply in the making go to such channels only. */
+/** Channels where streams wait. Only they get the deltas of a reply. */
 const STREAM_SUFFIX = ':stream';
 export const streamChannels = (channels: string[]): string[] =>
   channels.filter((channel) => channel.endsWith(STREAM_SUFFIX));
@@ -37,7 +37,7 @@ export const streamChannels = (channels: string[]): string[] =>
 export type Waiter = {
   turnId: string;
   reply: Promise<Published>;
-  /** The turn is known to be accepted: from now on the store is asked when Redis stays silent. */
+  /** Call it once the turn is accepted. From then on the store is checked if Redis stays silent. */
   arm: () => void;
   cancel: () => void;
 };
@@ -59,9 +59,8 @@ type Entry = {
 };
 
 /**
- * Publishes replies, committed or in the making, to the channels of those who wait for them. What is said in one turn of
- * the event loop to one channel is one message: a batch of commits ends together. Never throws; waiters look into the
- * store.
+ * Publishes replies and their deltas to the channels of those who wait for them. Everything that is published to a
+ * channel in one turn of the event loop becomes one message. Never throws, because waiters also check the store.
  */
 export const createPublisher = (redis: Redis) => {
   let gathered = new Map<string, (Published | Delta)[]>();
@@ -86,7 +85,7 @@ export const createPublisher = (redis: Redis) => {
 
 export type Publish = ReturnType<typeof createPublisher>;
 
-/** What is no JSON is as malformed as what has the wrong shape; thrown in a listener it would end the process. */
+/** Undefined for invalid JSON, because an error thrown in a listener would end the process. */
 const parseJson = (text: string): unknown => {
   try {
     return JSON.parse(text);
@@ -96,12 +95,12 @@ const parseJson = (text: string): unknown => {
 };
 
 /**
- * Callers of this process that wait for a reply. Pub/sub may lose a message and a worker may die between commit and
- * publish, so waiters older than 2 s look into the store.
+ * The callers of this process that wait for a reply. Pub/sub may lose a message, and a worker may die between commit
+ * and publish, so the store is checked for waiters older than 2 s.
  */
 export const openReplies = async ({ subscriber, channel, findTurn, storedReply, logger }: Dependencies) => {
   const waiting = new Map<string, Set<Entry>>();
-  /** Replies in the making that somebody waits for. */
+  /** The text so far of replies that somebody waits for. */
   const inProgress = new Map<string, Progress>();
 
   const resolveWaiters = (published: Published): void => {
@@ -158,7 +157,10 @@ export const openReplies = async ({ subscriber, channel, findTurn, storedReply, 
     channel,
     streamChannel,
 
-    /** Register before the turn is accepted: the reply may come first. `onProgress` hears of what is said so far. */
+    /**
+     * Waits for the reply to a turn. Call it before the turn is accepted, since the reply may come at once.
+     * `onProgress` gets the text so far.
+     */
     watch: (turnId: string, onProgress: ((progress: Progress) => void) | null = null): Waiter => {
       const { promise, resolve } = Promise.withResolvers<Published>();
       const entry: Entry = { since: performance.now(), armed: false, resolve, onProgress };

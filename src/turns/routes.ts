@@ -42,7 +42,10 @@ type Dependencies = {
   readTurn: ReadTurn;
 };
 
-/** Both ways in (docs/contract.md, Ways in). They differ by the door alone: authentication, limit and channel name. */
+/**
+ * The chat API and the inbound webhook channel (docs/contract.md, Ways in). They differ only in authentication, limit
+ * and channel name.
+ */
 export const turnRoutes = ({ access, startTurn, submit, streamTurn, readTurn }: Dependencies): Router => {
   const answer: RequestHandler = async (req, res) => {
     const { response, replayed, delivered } = await submit(turnOf(req, res));
@@ -59,7 +62,7 @@ export const turnRoutes = ({ access, startTurn, submit, streamTurn, readTurn }: 
     const conversationId = knownConversationOf(started);
     setReplayed(res, replayed);
     noteCall(res, { conversationId });
-    // A new turn says of itself that nobody waits for it; of one that others wait for, or that has ended, it is recorded.
+    // A new asynchronous turn counts as delivered once answered. A joined or finished turn must be marked.
     if (replayed) res.on('finish', delivered);
     const body: AcceptedTurn = { conversationId, turnId, status: 'accepted' };
     res.status(202).location(`/api/v1/turns/${turnId}`).set('Preference-Applied', 'respond-async').json(body);
@@ -67,7 +70,7 @@ export const turnRoutes = ({ access, startTurn, submit, streamTurn, readTurn }: 
 
   const stream: RequestHandler = (req, res) => streamTurn(turnOf(req, res), req, res);
 
-  /** A stream answers at once as well: who asks for both gets it. */
+  /** A stream takes precedence over `respond-async`: it answers at once as well. */
   const answerOrStream: RequestHandler = (req, res, next) => (wantsStream(req) ? stream : answer)(req, res, next);
   const chat: RequestHandler = (req, res, next) =>
     (prefersAsync(req) && !wantsStream(req) ? accept : answerOrStream)(req, res, next);

@@ -14,14 +14,14 @@ import type { Replies, Waiter } from './replies.ts';
 import type { ChatResponse } from './turn.ts';
 import { createSessionsInFlight } from './in-flight.ts';
 
-/** A turn the service has taken, or the one this request repeats. */
+/** The accepted turn, or the one that this request repeats. */
 export type StartedTurn = {
   turnId: string;
-  /** Null for a caller who waits for the whole answer: that brings it. */
+  /** Null for a caller who waits for the whole answer, which carries it. */
   conversationId: string | null;
   /** The turn of an earlier or concurrent request: `Idempotent-Replayed: true`. */
   replayed: boolean;
-  /** The answer, waited for where there is none yet; throws what the caller is to be told. Not for a 202. */
+  /** Waits for the answer. Throws the error that the caller gets. Not called for a 202. */
   response: () => Promise<ChatResponse>;
   /** Call once the response was written: from then on a repeated message may be a new turn. */
   delivered: () => void;
@@ -50,19 +50,19 @@ const repetitionOf = (accepted: Accepted): Repetition | null => {
   return accepted.kind === 'accepted' && accepted.resumed ? 'resumed' : null;
 };
 
-/** A caller who waits for the whole answer learns it from that; all others at once. */
+/** A caller who waits for the whole answer gets the conversation's id with it. All others need it at once. */
 const needsConversationId = ({ async, onProgress, idempotencyKey }: TurnRequest): boolean =>
   async === true || onProgress !== undefined || idempotencyKey !== null;
 
-/** For a caller who was told at once. */
+/** The conversation's id, for requests that need it at once. */
 export const knownConversationOf = ({ conversationId }: Pick<StartedTurn, 'conversationId'>): string => {
-  if (conversationId === null) throw new Error('the conversation of this turn was not asked for');
+  if (conversationId === null) throw new Error('the conversation of this turn was not read back');
   return conversationId;
 };
 
 /**
- * The way in that every channel shares (docs/contract.md, Ways in): let the conversation take the turn or find the one it
- * repeats, and hint the workers. Whether its answer is waited for is up to the caller.
+ * Starts a turn, for every channel (docs/contract.md, Ways in): accepts it or finds the one it repeats, and enqueues
+ * the head. The caller decides whether to wait for the answer.
  */
 export const createStartTurn = (dependencies: Dependencies) => {
   const { conversations, idempotencyKeys, deliveredReplies, turnQueue, replies, replyTimeoutMs, logger } = dependencies;
@@ -101,7 +101,7 @@ export const createStartTurn = (dependencies: Dependencies) => {
 
   return async (request: TurnRequest): Promise<StartedTurn> => {
     const startedAt = performance.now();
-    // A key reserved for a turn that is not accepted stands for it all the same when the request comes again.
+    // If the turn is not accepted, the reserved key keeps its turn id for the retry.
     const turn = await beforeWriting(prepareTurn(request));
     const { key } = turn;
     const waiters = new Map<string, Waiter>();

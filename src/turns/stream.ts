@@ -11,14 +11,14 @@ const COMMENT_EVERY_MS = 15_000;
 const HEADERS = {
   'Content-Type': 'text/event-stream; charset=utf-8',
   'Cache-Control': 'no-cache, no-transform',
-  // Proxies of the nginx kind would keep the events back until the answer is whole.
+  // nginx and similar proxies would otherwise buffer the events until the response ends.
   'X-Accel-Buffering': 'no',
 };
 
 export const wantsStream = (req: Request): boolean =>
   req.accepts(['application/json', 'text/event-stream']) === 'text/event-stream';
 
-/** Writes events, and of a reply in the making what has not been said yet. */
+/** Writes events. Of a reply, it writes only the text that was not sent before. */
 const createWriter = (res: Response) => {
   let sent: Progress = NOTHING_YET;
 
@@ -36,13 +36,14 @@ const createWriter = (res: Response) => {
 
 type Dependencies = {
   startTurn: StartTurn;
-  /** An error as the caller may know it; our own faults are logged. */
+  /** The error to show to the caller. Logs our own faults. */
   toApiError: (failure: unknown, req: Request, res: Response) => ApiError;
 };
 
 /**
- * The reply as server-sent events (docs/contract.md, Streaming). What is wrong before the turn is accepted is thrown, for a
- * normal JSON error; from then on it is an event. Who leaves before the message was written counts as not having got it.
+ * Sends the reply as server-sent events (docs/contract.md, Streaming). An error before the turn is accepted is thrown
+ * and becomes a normal JSON error. A later error becomes an event. If the caller leaves before the message was written,
+ * the reply does not count as delivered.
  */
 export const createStreamTurn =
   ({ startTurn, toApiError }: Dependencies) =>
@@ -76,7 +77,7 @@ export const createStreamTurn =
     } catch (failure) {
       writer.send('error', toApiError(failure, req, res).toBody(requestIdOf(res)));
     } finally {
-      // Who left while the turn was accepted will not be heard closing.
+      // If the caller left before the listener was added, `close` does not come again.
       leave();
     }
     res.end();

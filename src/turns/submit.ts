@@ -11,7 +11,7 @@ export type Submitted = {
   delivered: () => void;
 };
 
-/** A turn from its request to its answer, as a blocking caller wants it. */
+/** Starts a turn and waits for its answer. */
 export const createSubmit =
   (startTurn: StartTurn) =>
   async (request: TurnRequest): Promise<Submitted> => {

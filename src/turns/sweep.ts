@@ -17,7 +17,7 @@ export const createTurnSweep =
   async (): Promise<void> => {
     const heads = await staleHeads.find(TIMING.turnStaleMs, HEADS_PER_SWEEP);
     if (heads.length === 0) return;
-    // Throws while Redis is away: no job can be added, so no head may be renewed either.
+    // Throws while Redis is unavailable: no job can be added, so no head may be renewed either.
     const [leased, oldestWaiting] = await Promise.all([leases.findLeased(heads), turnQueue.oldestWaitingAt()]);
     const now = serverNow();
     const lost = heads.filter(({ turnId, queuedAt }) => {

@@ -14,13 +14,13 @@ export const TURN_STATUSES = ['accepted', 'answering', 'answered', 'failed'] as 
 
 const turnId = z.uuid().meta({ description: 'For `GET /api/v1/turns/{id}`.' });
 
-/** What a caller who does not wait is told at once (docs/contract.md, Answer later). */
+/** The response to a caller who does not wait (docs/contract.md, Answer later). */
 export const AcceptedTurn = z
   .object({ conversationId: ChatResponse.shape.conversationId, turnId, status: z.literal('accepted') })
   .meta({ id: 'AcceptedTurn' });
 export type AcceptedTurn = z.infer<typeof AcceptedTurn>;
 
-/** A turn as its caller may look at it for 24 hours, with the chat response once it is answered. */
+/** A turn as callers can read it for 24 hours, with the chat response once it is answered. */
 export const TurnView = z
   .object({
     turnId,
@@ -40,7 +40,7 @@ type Dependencies = {
   storedReply: (conversation: StoredConversation, turn: RecentTurn) => Promise<Reply>;
 };
 
-/** Malformed, unknown, another assistant's, erased and too old look the same. */
+/** Throws the same 404 for an id that is malformed, unknown, another assistant's, erased or too old. */
 export const createReadTurn =
   ({ conversations, leases, storedReply }: Dependencies) =>
   async (id: string, assistantId: string): Promise<TurnView> => {
@@ -49,7 +49,7 @@ export const createReadTurn =
     const { conversationId, _id: key } = found.conversation;
     if (found.state === 'pending') {
       const turn = { key, turnId: id };
-      // Without Redis nobody knows who is at it; that it was accepted is sure.
+      // Without Redis it is not known whether a worker is answering the turn.
       const leased = found.head && (await leases.findLeased([turn]).catch(() => new Set<string>())).has(id);
       return { turnId: id, conversationId, status: leased ? 'answering' : 'accepted' };
     }

@@ -15,7 +15,7 @@ const codePoints = (value: string): number => {
 
 const longest = (max: number) => (value: string) => value.length <= max || codePoints(value) <= max;
 
-/** Every string from outside: a lone surrogate cannot be stored or sent on exactly. */
+/** For every string from outside: a lone surrogate cannot be stored or sent exactly. */
 export const wellFormed = z.string().refine((value) => value.isWellFormed(), 'must be well-formed Unicode');
 
 const notBlank = (value: string): boolean => value.trim() !== '';

@@ -2,7 +2,7 @@ import { lookup as osLookup, Resolver } from 'node:dns/promises';
 import { BlockList, isIP, type LookupFunction } from 'node:net';
 
 /**
- * Where an endpoint may lead. The same functions serve at save, at test and at each delivery
+ * Which addresses an endpoint may have. The same checks run when it is saved, when it is tested and at each delivery
  * (docs/contract.md, Public addresses only).
  */
 export const URL_REFUSALS = ['not_a_url', 'too_long', 'not_https', 'userinfo', 'port', 'private_address'] as const;
@@ -12,7 +12,7 @@ export type EndpointCheck =
   | { ok: true; url: URL; addresses: string[] }
   | { ok: false; reason: UrlRefusal | 'unresolved' };
 
-/** Every address of a name, in any order; the guard judges them all. */
+/** Gives all addresses of a name, in any order. The guard checks each of them. */
 export type Resolve = (hostname: string) => Promise<string[]>;
 export interface GuardOptions {
   allowPrivate: boolean;
@@ -30,18 +30,18 @@ const MAX_URL_LENGTH = 2048;
 const LOCAL_NAME = /(^|\.)localhost\.*$/i;
 
 const blocked = new BlockList();
-// BlockList lets an IPv4 rule match the IPv4-mapped forms too, so ::ffff:a.b.c.d is judged as a.b.c.d.
+// In BlockList, an IPv4 rule also matches the IPv4-mapped forms, so ::ffff:a.b.c.d is checked as a.b.c.d.
 for (const range of [
   '0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.2.0/24',
   '192.88.99.0/24 192.168.0.0/16 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4',
-  '168.63.129.16/32', // Azure's host service: a public number that never leaves the machine's own host
+  '168.63.129.16/32', // Azure's host service: a public address, but served by the machine's own host
   '::/96 64:ff9b::/96 64:ff9b:1::/48 100::/64 2001::/23 2001:db8::/32 2002::/16 3fff::/20 5f00::/16',
   'fc00::/7 fe80::/10 fec0::/10 ff00::/8',
 ].flatMap((line) => line.split(' '))) {
   const [network = '', prefix] = range.split('/');
   blocked.addSubnet(network, Number(prefix), network.includes(':') ? 'ipv6' : 'ipv4');
 }
-// Of IPv6 only global unicast is handed out, so what is not listed above and not in here is refused as well.
+// Only global unicast IPv6 addresses are assigned, so all others are refused as well.
 const reachable = new BlockList();
 reachable.addSubnet('2000::', 3, 'ipv6');
 reachable.addSubnet('::ffff:0:0', 96, 'ipv6');
@@ -54,13 +54,15 @@ export const isPublicAddress = (ip: string): boolean => {
   return false;
 };
 
-/** The host as a socket wants it: IPv6 without its brackets. */
+/** The host for a socket: IPv6 without brackets. */
 export const socketHost = (url: URL): string =>
   url.hostname.startsWith('[') ? url.hostname.slice(1, -1) : url.hostname;
 
 const portAllowed = (port: string): boolean => port === '' || port === '80' || Number(port) >= 1024;
 
-/** What can be said without a look-up. `new URL` has turned 0x7f.1, 2130706433 and the like into 127.0.0.1 by here. */
+/**
+ * The checks that need no look-up. The URL parser has already turned 0x7f.1, 2130706433 and the like into 127.0.0.1.
+ */
 export const checkEndpointUrl = (text: string, { allowPrivate }: { allowPrivate: boolean }): UrlCheck => {
   if (text.length > MAX_URL_LENGTH) return { ok: false, reason: 'too_long' };
   const url = URL.parse(text);
@@ -76,8 +78,8 @@ export const checkEndpointUrl = (text: string, { allowPrivate }: { allowPrivate:
   return refused ? { ok: false, reason: 'private_address' } : { ok: true, url };
 };
 
-// getaddrinfo works in four threads that all names share: one name server that never answers would hold up every
-// endpoint. So public names are asked for over the wire, and only development reads the hosts file.
+// getaddrinfo runs in four threads, so one name server that never answers would block the look-ups of all endpoints.
+// Public names are therefore resolved by DNS queries, and only development reads the hosts file.
 const resolvePublic: Resolve = async (hostname) => {
   const wire = new Resolver({ timeout: 1000, tries: 2 });
   const [four, six] = await Promise.allSettled([wire.resolve4(hostname), wire.resolve6(hostname)]);
@@ -86,7 +88,7 @@ const resolvePublic: Resolve = async (hostname) => {
 };
 const resolveAny: Resolve = async (hostname) => (await osLookup(hostname, { all: true })).map(({ address }) => address);
 
-/** One private answer refuses the whole name: which answer is used would otherwise be the attacker's choice. */
+/** Refuses a name if any of its addresses is private. Otherwise an attacker could choose which one is used. */
 export const resolveGuarded = async (hostname: string, { allowPrivate, resolver }: GuardOptions): Promise<string[]> => {
   const resolve = resolver ?? (allowPrivate ? resolveAny : resolvePublic);
   const addresses = await resolve(hostname).catch((cause: unknown) => {
@@ -96,14 +98,17 @@ export const resolveGuarded = async (hostname: string, { allowPrivate, resolver 
   for (const address of addresses) {
     if (isIP(address) === 0) throw new NameUnresolved(`${hostname} has an answer that is no address`);
     if (!allowPrivate && !isPublicAddress(address)) {
-      // The address is not named: whoever registers a URL must not learn what our own name server knows.
+      // The message leaves out the address, because it could reveal what our name server knows.
       throw new AddressRefused(`${hostname} leads to an address that is not public`);
     }
   }
   return addresses;
 };
 
-/** For `net.connect`: what was checked is what is connected to, so a name cannot change its mind in between. */
+/**
+ * A look-up for `net.connect`. The socket connects to the addresses that were checked, so a name cannot change in
+ * between.
+ */
 export const guardedLookup = (options: GuardOptions): LookupFunction => {
   const answer = async (...[hostname, { all, family }, callback]: Parameters<LookupFunction>): Promise<void> => {
     try {
@@ -112,7 +117,7 @@ export const guardedLookup = (options: GuardOptions): LookupFunction => {
       const [first] = wanted;
       if (first === undefined) throw new NameUnresolved(`${hostname} has no IPv${String(family)} address`);
       const answers = wanted.map((address) => ({ address, family: isIP(address) }));
-      // Outside of the promise, so that what the socket throws is not taken for a failed look-up.
+      // Called outside the promise, so that an error thrown by the socket is not taken for a failed look-up.
       process.nextTick(() => (all ? callback(null, answers) : callback(null, first, isIP(first))));
     } catch (error) {
       process.nextTick(callback, error, []);
@@ -121,11 +126,11 @@ export const guardedLookup = (options: GuardOptions): LookupFunction => {
   return (hostname, lookupOptions, callback) => void answer(hostname, lookupOptions, callback);
 };
 
-/** Asked once connected. A literal never passes a look-up, and a socket may have come about in some other way. */
+/** Checks the peer of a connected socket, because a URL with an IP literal never passes the look-up. */
 export const isAllowedPeer = (ip: string | undefined, { allowPrivate }: { allowPrivate: boolean }): boolean =>
   ip !== undefined && (allowPrivate || isPublicAddress(ip));
 
-/** The rules and the look-up together: what is asked when an endpoint is saved or tested. */
+/** All checks, including the look-up, for an endpoint that is saved or tested. */
 export const checkEndpoint = async (text: string, options: GuardOptions): Promise<EndpointCheck> => {
   const checked = checkEndpointUrl(text, options);
   if (!checked.ok) return checked;

@@ -30,7 +30,7 @@ const toEndpoint = ({ _id, secrets, place: _place, ...stored }: StoredEndpoint):
   overlapUntil: secrets.find(({ until }) => until !== null && until.getTime() > serverNow())?.until ?? null,
 });
 
-/** What is wrong with an address that the guard refuses. */
+/** Messages for refused URLs, by reason. */
 export const URL_REFUSAL_MESSAGES: Record<string, string> = {
   not_a_url: 'must be an absolute URL',
   too_long: 'must be at most 2,048 characters',
@@ -44,7 +44,7 @@ type Dependencies = {
   connection: Connection;
   vault: Vault;
   guard: GuardOptions;
-  /** An endpoint was removed, switched off or resumed: its lines are to be looked at now. Never throws. */
+  /** Called after an endpoint was removed, switched on or off, or resumed, to wake its streams. Never throws. */
   onChanged?: (endpointId: string) => Promise<void>;
 };
 
@@ -62,7 +62,7 @@ export const createEndpointStore = (dependencies: Dependencies) => {
       (await endpoints.find({ assistantId }).sort({ createdAt: 1 }).lean()).map((row) => toEndpoint(row)),
   });
 
-  /** Opening one costs a tenth of a delivery; what is sealed never changes what it says. */
+  /** Cached, because opening a secret costs a tenth of a delivery. A sealed value always opens to the same secret. */
   const openSecret = (sealed: string, endpointId: string): string => {
     const cacheKey = `${endpointId} ${sealed}`;
     const known = openedSecrets.get(cacheKey);
@@ -74,7 +74,7 @@ export const createEndpointStore = (dependencies: Dependencies) => {
 
   const checkUrl = async (url: string): Promise<void> => {
     const checked = await checkEndpoint(url, guard);
-    // A name that does not resolve today may tomorrow; each delivery asks again.
+    // A name that does not resolve now may resolve later. Each delivery checks it again.
     if (!checked.ok && checked.reason !== 'unresolved') {
       throw invalid('url', checked.reason, URL_REFUSAL_MESSAGES[checked.reason] ?? 'is refused');
     }
@@ -117,13 +117,13 @@ export const createEndpointStore = (dependencies: Dependencies) => {
   return {
     models: [endpoints],
 
-    /** Who wants which event of this assistant, as known within the last second. */
+    /** Which endpoints of the assistant want an event. Cached for a second. */
     receivers: async (assistantId: string): Promise<(event: EventKind) => string[]> => {
       const known = cachedEndpoints.get(assistantId) ?? (await cachedEndpoints.fetch(assistantId)) ?? [];
       return (event) => known.filter((endpoint) => wants(endpoint, event)).map(({ endpointId }) => endpointId);
     },
 
-    /** Fresh, for deliveries: URL, switch, pause and secrets are those at send. Batched; null where it was removed. */
+    /** An uncached read, for deliveries. Null if the endpoint was removed. Batched. */
     readForSending: createReader(collectionOf<StoredEndpoint>(endpoints), {}),
 
     /** Secrets to sign with, newest first; an old one while its overlap lasts. */
@@ -165,10 +165,10 @@ export const createEndpointStore = (dependencies: Dependencies) => {
       return change(endpointId, { $set: given });
     },
 
-    /** Enabling again does not send what happened in between. */
+    /** Events that happen while an endpoint is disabled are not sent later. */
     setEnabled: async (endpointId: string, enabled: boolean): Promise<Endpoint> => {
       const now = serverDate();
-      // On the server, so that of two who press at once one changes it and `enabledSince` moves once.
+      // A compare-and-set: if two people press at once, `enabledSince` changes once.
       const changed = await endpoints.findOneAndUpdate(
         { _id: endpointId, enabled: !enabled },
         { $set: { enabled, ...(enabled && { enabledSince: now, pause: null }) } },
@@ -188,7 +188,7 @@ export const createEndpointStore = (dependencies: Dependencies) => {
       return toEndpoint(stored);
     },
 
-    /** A new secret; the old one goes on signing beside it for `overlapHours` (0–168, default 0). */
+    /** Makes a new secret. The old one also signs for `overlapHours` (0–168, default 0). */
     rotateSecret: async (endpointId: string, overlapHours = 0): Promise<{ endpoint: Endpoint; secret: string }> => {
       if (!(overlapHours >= 0 && overlapHours <= MAX_OVERLAP_HOURS)) {
         throw invalid('overlap_hours', 'out_of_range', `must be 0–${MAX_OVERLAP_HOURS}`);
@@ -201,7 +201,7 @@ export const createEndpointStore = (dependencies: Dependencies) => {
           overlapHours > 0 && current ? [{ ...current, until: new Date(serverNow() + overlapHours * HOUR_MS) }] : [];
         const rotated = await endpoints
           .findOneAndUpdate(
-            // Two who rotate at once do so one after the other: each is shown a secret that was in use.
+            // Rotations at once happen one after the other, so that each person sees a secret that was in use.
             { _id: endpointId, 'secrets.0.sealed': secrets[0]?.sealed },
             { $set: { secrets: [{ sealed: vault.seal(secret, endpointId), until: null }, ...kept] } },
             { returnDocument: 'after' },
@@ -211,17 +211,17 @@ export const createEndpointStore = (dependencies: Dependencies) => {
       }
     },
 
-    /** A longer pause stands: what was still under way when it began does not shorten it, nor end one without an end. */
+    /** Never shortens a pause: a send that was in flight when a longer pause began does not change it. */
     pauseEndpoint: async (endpointId: string, pause: Pause): Promise<void> => {
       const shorter = pause.until === null ? {} : { $or: [{ pause: null }, { 'pause.until': { $lt: pause.until } }] };
       await endpoints.updateOne({ _id: endpointId, ...shorter }, { $set: { pause } });
     },
 
-    /** Endpoints whose events wait: answered 410, or asked for time that is not over. */
+    /** The ids of paused endpoints: they answered 410, or their `Retry-After` is not over. */
     listPausedIds: async (): Promise<string[]> => {
       const rows = await endpoints
         .find({
-          enabled: true, // a disabled one's events do not wait, they end
+          enabled: true, // events of a disabled endpoint end and do not wait
           'pause.reason': { $exists: true },
           $or: [{ 'pause.until': null }, { 'pause.until': { $gt: serverDate() } }],
         })

@@ -5,29 +5,29 @@ import { EventKind } from './event.ts';
 export const MAX_ENDPOINTS = 10;
 export const MAX_OVERLAP_HOURS = 168;
 
-/** Why an endpoint's events wait: the receiver answered 410, or asked for time by Retry-After. */
+/** Why an endpoint is paused: the receiver answered 410, or asked for time with `Retry-After`. */
 export type Pause = { reason: 'gone' | 'retry_after'; until: Date | null };
 
 export type Endpoint = {
   endpointId: string;
   assistantId: string;
   url: string;
-  /** Empty = every event. */
+  /** Empty: all events. */
   events: EventKind[];
   enabled: boolean;
-  /** Events older than this end `not_sent: endpoint_disabled`: what happened while it was off is not sent later. */
+  /** Events before this time end `not_sent: endpoint_disabled`: they happened while the endpoint was off. */
   enabledSince: Date;
   pause: Pause | null;
   createdAt: Date;
-  /** So long the secret before the current one signs beside it. */
+  /** Until then the previous secret signs too. Null: no overlap. */
   overlapUntil: Date | null;
 };
 
 export type StoredEndpoint = Omit<Endpoint, 'endpointId' | 'overlapUntil'> & {
   _id: string;
-  /** 0–9, unique within the assistant: so there are never more than ten. */
+  /** The endpoint's slot, 0–9. Unique for an assistant, so that it has at most ten endpoints. */
   place: number;
-  /** Sealed; newest first. `until` null = the current one, else the end of its overlap. */
+  /** Sealed, newest first. `until` is the end of an overlap, and null for the current secret. */
   secrets: { sealed: string; until: Date | null }[];
 };
 
@@ -55,12 +55,12 @@ const endpointSchema = new Schema<StoredEndpoint>(
 );
 endpointSchema.index({ assistantId: 1, createdAt: 1 });
 endpointSchema.index({ assistantId: 1, place: 1 }, { unique: true });
-// Every sweep asks for the paused ones.
+// Every sweep lists the paused endpoints.
 endpointSchema.index({ pause: 1 }, { partialFilterExpression: { 'pause.reason': { $exists: true } } });
 
 export const endpointModel = (connection: Connection) => connection.model<StoredEndpoint>('Endpoint', endpointSchema);
 
-/** A pause that still holds at `now`; without an end it holds until an operator resumes it. */
+/** True if the endpoint is paused at `now`. A pause without an end lasts until an operator resumes the endpoint. */
 export const isPaused = ({ pause }: { pause: Pause | null }, now: number): boolean =>
   pause !== null && (pause.until === null || pause.until.getTime() > now);
 

@@ -12,15 +12,15 @@ export const EVENT_KINDS = [
 export const EventKind = z.enum(EVENT_KINDS);
 export type EventKind = z.infer<typeof EventKind>;
 
-/** What a conversation can have to say; a test event belongs to none. */
+/** The kinds of events that a conversation has. A test event belongs to no conversation. */
 export type ConversationEventKind = Exclude<EventKind, 'webhook.test'>;
 
 export const CONTENT_MAX_CODE_POINTS = 500;
 
-/** Facts fixed for a conversation's life, added to a payload when its body is composed. */
+/** Constant facts of a conversation, added to the payload when the body is composed. */
 export type ConversationFacts = { conversationId: string; sessionId: string; channel: string };
 
-/** Payloads as stored: without what `ConversationFacts` brings. Wire names, as the seed has them. */
+/** Payloads as stored: with wire names, and without the `ConversationFacts`. */
 export type EventPayloads = {
   'conversation.created': { language: string };
   'message.received': { role: 'user'; content: string; language: string };
@@ -59,10 +59,7 @@ const payloadOf = (event: ConversationEvent, facts: ConversationFacts): Record<s
   }
 };
 
-/**
- * The body's bytes, fixed here once: what is signed is what is sent. Envelope and payload fields as in the seed;
- * `timestamp` in Unix seconds.
- */
+/** The exact body that is signed, stored and sent. `timestamp` is in Unix seconds. */
 export const composeBody = (
   envelope: ConversationEvent & { eventId: string; timestamp: number },
   facts: ConversationFacts,

@@ -7,7 +7,7 @@ export interface SignedEvent {
   timestamp: number;
 }
 
-/** `X-Factory-Signature`. The key is the whole secret as it was shown, `whsec_` included: what people copy is what works. */
+/** The value of `X-Factory-Signature`. The key of the HMAC is the whole secret as it was shown, including `whsec_`. */
 export const signEvent = ({ body, secrets, timestamp }: SignedEvent): string => {
   if (secrets.length === 0) throw new Error('an event is signed with at least one secret');
   let header = `t=${timestamp}`;

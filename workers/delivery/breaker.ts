@@ -7,8 +7,8 @@ export interface DeliveryBreaker extends Breaker {
 }
 
 /**
- * Spares a dead endpoint, and us, the connecting: connection failures alone count. A receiver that is merely slow is not
- * suspended: its in-flight cap holds it.
+ * Stops connecting to an endpoint that cannot be reached. Only connection failures count. A slow receiver is not
+ * suspended: the limit of sends in flight bounds it.
  */
 export const createDeliveryBreaker = (options?: BreakerOptions): DeliveryBreaker => {
   const breaker = createBreaker(options);
@@ -17,7 +17,7 @@ export const createDeliveryBreaker = (options?: BreakerOptions): DeliveryBreaker
     record: (endpointId, { outcome, errorKind }) => {
       if (outcome !== 'not_sent') breaker.succeeded(endpointId);
       else if (CONNECTION_FAILURES.has(errorKind)) breaker.failed(endpointId);
-      // Refused, too late, removed: nothing was learnt about the connection.
+      // Address refused, too late or removed: that says nothing about the connection.
       else breaker.release(endpointId);
     },
   };

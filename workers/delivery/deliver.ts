@@ -31,7 +31,7 @@ type Reading = OutboxReading & { endpoint: StoredEndpoint | null };
 /** What to do with a stream next. */
 type Next = { kind: 'end' } | { kind: 'send'; event: OutboxEvent; endpoint: StoredEndpoint } | { kind: 'stop' };
 
-/** How a try ended: with an outcome, pending as before, or claimed by somebody else. */
+/** How a try ended: with an outcome, pending as before, or left to another process. */
 type Sent = 'ended' | 'untried' | 'not ours';
 type Ended = { event: OutboxEvent; how: Sent };
 type ClaimedQueued = { delivery: StoredDelivery; token: string };
@@ -91,7 +91,10 @@ export const createDeliver = (dependencies: Dependencies) => {
     }
   };
 
-  /** Without this, an event that no record can hold would be tried for ever, and the events behind it would wait. */
+  /**
+   * Ends an event whose record MongoDB cannot store. Otherwise it would be tried for ever, and the events behind it
+   * would wait.
+   */
   const endUnstorable = async (claim: Claim, cause: unknown): Promise<'ended'> => {
     const { eventId, endpointId } = claim;
     logger.error({ err: cause, eventId, endpointId }, 'an event could not be claimed');
@@ -160,7 +163,7 @@ export const createDeliver = (dependencies: Dependencies) => {
     return readAfter(reading, endpointId, () => outboxes.pullEnded(reading.outbox, endpointId, [sent.event]));
   };
 
-  /** A test or a resend that was claimed. If it ends here without a send, it was never tried. */
+  /** Sends a claimed test or resend, or ends it without a send. */
   const sendQueued = async ({ delivery, token }: ClaimedQueued, endpoint: StoredEndpoint | null, at: number) => {
     const { _id: deliveryId, body, createdAt, redelivery } = delivery;
     const end = async (errorKind: ErrorKind): Promise<void> => {

@@ -30,13 +30,16 @@ type Dependencies = {
   logger: Logger;
 };
 
-/** Nothing was written, and nothing was learnt: the event is pending as before. */
+/** True if nothing was written and the event stays pending. */
 const isUntried = ({ wrote, errorKind }: SendResult): boolean =>
   !wrote && (errorKind === 'too_late' || errorKind === 'shutdown');
 
-/** What is kept of a result. If a claim could not be released, somebody else has ended it: then the kind does not matter. */
+/**
+ * The part of a result that is recorded. A result with `too_late` or `shutdown` does not get here: its claim is
+ * released.
+ */
 const toExchange = (result: SendResult): Exchange => {
-  const { wrote: _wrote, retryAfterSeconds: _wish, errorKind, requestHeaders, ...kept } = result;
+  const { wrote: _wrote, retryAfterSeconds: _retryAfter, errorKind, requestHeaders, ...kept } = result;
   const kind: ErrorKind | null = errorKind === 'too_late' || errorKind === 'shutdown' ? 'internal' : errorKind;
   const sent = Object.entries(requestHeaders).map(([name, value]) => ({ name, value }));
   return { ...kept, errorKind: kind, requestHeaders: sent };
@@ -52,7 +55,7 @@ const headersOf =
     ...(redelivery && { 'X-Factory-Redelivery': 'true' }),
   });
 
-/** The effect and its record: what happens once a claim was won. */
+/** Sends a claimed event and records the outcome. */
 export const createDispatch = (dependencies: Dependencies) => {
   const { endpoints, deliveries, sender, breaker, countDelivery, logger } = dependencies;
 
@@ -64,7 +67,7 @@ export const createDispatch = (dependencies: Dependencies) => {
     logger.info({ eventId, endpointId, event, conversationId, outcome, errorKind, status, ms }, 'delivery ended');
   };
 
-  /** Pauses are written before the outcome: whoever sends the next event must see them. */
+  /** Writes the pause before the outcome, so that the sender of the next event sees it. */
   const pauseAsAsked = async (endpointId: string, { status, retryAfterSeconds }: SendResult): Promise<void> => {
     if (status === 410) return endpoints.pauseEndpoint(endpointId, { reason: 'gone', until: null });
     if ((status === 429 || status === 503) && retryAfterSeconds !== null && retryAfterSeconds > 0) {
@@ -73,7 +76,10 @@ export const createDispatch = (dependencies: Dependencies) => {
     }
   };
 
-  /** The send is never repeated. Recording it is repeated while MongoDB is away: the write only matches `sending`. */
+  /**
+   * Records the outcome. The send is never repeated. Recording is, while MongoDB is unavailable: the write only matches
+   * `sending`.
+   */
   const record = async (work: () => Promise<void>): Promise<void> => {
     const until = performance.now() + TIMING.recordForMs;
     for (;;) {
@@ -102,7 +108,7 @@ export const createDispatch = (dependencies: Dependencies) => {
       });
       breaker.record(endpointId, result);
       if (isUntried(result)) {
-        // If it cannot be released, a sweep or an erasure has ended it.
+        // If the claim cannot be released, a sweep or an erasure has ended it.
         return (await deliveries.release(deliveryId, token, own)) ? 'untried' : 'ended';
       }
       const exchange = toExchange(result);

@@ -1,9 +1,9 @@
 import type { Occupancy } from '../../src/platform/slots.ts';
 
 /**
- * How many sends may be under way, to one endpoint and in all; asked for before the claim, so that what waits is still
- * unclaimed. Once half of all slots are taken an endpoint may not hold more than its share, so that many hanging ones leave
- * room for those that answer.
+ * Bounds the sends in flight, to one endpoint and in total. A slot is acquired before the claim, so that waiting events
+ * stay unclaimed. Once half of all slots are taken, an endpoint may not hold more than its share. So hanging endpoints
+ * leave room for others.
  */
 export const endpointShare =
   ({ perEndpoint, total }: { perEndpoint: number; total: number }) =>

@@ -14,28 +14,28 @@ export type { SendResult, Timings } from './send/result.ts';
 export interface SenderOptions {
   userAgent: string;
   allowPrivate: boolean;
-  /** As many idle connections are kept for an endpoint. */
+  /** The most idle connections kept for an endpoint. */
   perEndpointConnections: number;
-  /** Past it, idle connections make room for new ones. */
+  /** Beyond this, idle connections are closed to make room for new ones. */
   maxSockets?: number;
   deadlineMs?: number;
   bodyGraceMs?: number;
   resolver?: Resolve;
-  /** Authorities in place of the public ones. */
+  /** Certificate authorities, in place of the public ones. */
   ca?: string;
   /** Opens TCP connections; tests give one that maps public addresses to their own listener. */
   dial?: Dial;
 }
 export interface Sender {
-  /** Begins at once: how many may be under way is the caller's affair. Never throws, never writes a request twice. */
+  /** Starts at once; the caller bounds the number in flight. Never throws, and never writes a request twice. */
   send: (request: SendRequest) => Promise<SendResult>;
-  /** Lets what is under way end; what comes after ends `not_sent: shutdown`. */
+  /** Waits for sends in flight. Later sends end `not_sent: shutdown`. */
   close: () => Promise<void>;
 }
 
 /**
- * The HTTP client of the deliveries. undici writes the request and reads the response; which socket it does so on, how
- * that was opened and for how long it may take is decided here, so that nothing is followed and nothing repeated.
+ * The HTTP client for deliveries. undici writes the request and reads the response. This module chooses and opens the
+ * socket and sets the deadlines, so that no redirect is followed and no request repeated.
  */
 export const createSender = (options: SenderOptions): Sender => {
   const { perEndpointConnections, maxSockets = 512, resolver, allowPrivate } = options;
@@ -46,10 +46,10 @@ export const createSender = (options: SenderOptions): Sender => {
     deadlineMs: options.deadlineMs ?? TIMING.deliveryDeadlineMs,
     bodyGraceMs: options.bodyGraceMs ?? TIMING.bodyGraceMs,
     lookup: guardedLookup({ allowPrivate, resolver }),
-    // Made once: it reads every authority there is.
+    // Made once, because it loads all certificate authorities.
     secureContext: createSecureContext({ minVersion: 'TLSv1.3', ...(options.ca && { ca: options.ca }) }),
     dial: options.dial,
-    // Of the sockets there may be, those under way come first.
+    // Sends in flight take precedence over idle connections.
     makeRoom: () => active + pool.size > maxSockets && pool.dropOne(),
   };
   let active = 0;

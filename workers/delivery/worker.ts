@@ -20,12 +20,12 @@ type Options = {
   config: Config;
   logger: Logger;
   lifecycle: Lifecycle;
-  /** A resolver or a certificate authority of the test's own. */
+  /** For tests: a resolver or a certificate authority. */
   sending?: Partial<SenderOptions>;
   breaking?: BreakerOptions;
 };
 
-/** The delivery worker, assembled and running; tests start it as `main.ts` does. */
+/** Assembles and starts the delivery worker, for `main.ts` and for tests. */
 export const openDeliveryWorker = async ({ config, logger, lifecycle, sending = {}, breaking = {} }: Options) => {
   const service = await openService({ config, logger, lifecycle, redisRole: 'worker' });
   const { endpoints, deliveries, deliveryQueue } = service;

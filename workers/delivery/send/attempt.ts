@@ -17,8 +17,8 @@ export interface AttemptSettings extends DialSettings {
 }
 
 /**
- * One request, once. The steps only lead forward: an idle connection found closed before the write is replaced, but
- * after the write there is no way back to here, so no failure whatever can send the bytes a second time.
+ * Sends one request, once. If an idle connection proves to be closed before the write, another one is used. After the
+ * write there is no way back, so no failure can send the bytes a second time.
  */
 export class Attempt implements ExchangeListener {
   private readonly trace = newTrace();
@@ -66,12 +66,13 @@ export class Attempt implements ExchangeListener {
 
   mayWrite(): boolean {
     const { notAfter = Number.POSITIVE_INFINITY } = this.request;
-    // The deadline too: a process that was stopped may come here before its timer has rung.
+    // Checks the deadline too: if the process was stopped and continued, this may run before the timer.
     return !this.ended && performance.now() <= Math.min(notAfter, this.deadlineAt);
   }
 
   onStatus(): void {
-    // The rest of the body is worth a moment, not the whole deadline. Most come along with the head: no need of a timer.
+    // The rest of the body gets a short time, not the whole deadline. Most bodies arrive with the head and need no
+    // timer.
     queueMicrotask(() => {
       if (!this.ended) this.setTimer(Math.min(this.deadlineAt, performance.now() + this.settings.bodyGraceMs));
     });
@@ -81,7 +82,7 @@ export class Attempt implements ExchangeListener {
     if (this.ended) return;
     if (error === TOO_LATE) return this.settle('too_late');
     if (!this.url || this.connection?.alive) return this.settle('internal', describe(error));
-    // Opened for this very request, and gone already; another would fare no better.
+    // This connection was opened for this request and is closed already. Another one would hardly do better.
     if (this.trace.connectedAt !== null) return this.settle(this.trace.phase, describe(error));
     this.findConnection(this.url);
   }
@@ -142,7 +143,7 @@ export class Attempt implements ExchangeListener {
   private release(kind: ErrorKind | null): void {
     const { connection, exchange } = this;
     if (!connection) return;
-    // undici closes by itself, right after this, a connection that is not to be used again.
+    // Right after this, undici itself closes a connection that must not be used again.
     if (exchange.done && connection.reusable) this.pool.put(this.key, connection);
     else connection.close(kind !== null || exchange.response.truncated);
   }

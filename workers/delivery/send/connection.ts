@@ -4,24 +4,23 @@ import type { TLSSocket } from 'node:tls';
 import { type buildConnector, Client, type Dispatcher } from 'undici';
 import type { Exchange } from './exchange.ts';
 
-// Well below the 2 s after which the hastiest common servers drop an idle connection: a request that meets the
-// closing would end `unknown`.
+// Some common servers close idle connections after 2 s. A request sent at that moment would end `unknown`.
 const IDLE_MS = 1500;
-// A server that names its own limit is believed, less this much.
+// Subtracted from the keep-alive limit that a server announces.
 const IDLE_MARGIN_MS = 1000;
-// A busy connection is given up now and then, so that a moved name is followed.
+// Busy connections are closed now and then, so that DNS changes take effect.
 const MAX_AGE_MS = 60_000;
 const MAX_HEADER_BYTES = 32 * 1024;
-// Of one response, with all there is around head and body: undici has no limit of its own for endless status lines,
-// chunk extensions and the like.
+// The limit of a whole response on the wire. undici has no limit for endless status lines, chunk extensions and the
+// like.
 const MAX_RESPONSE_BYTES = 256 * 1024;
 
 const CLIENT_OPTIONS: Client.Options = {
   pipelining: 1,
   allowH2: false,
-  useMilo: false, // said aloud, so that the environment has no say in which parser reads
+  useMilo: false, // explicit, so that the environment cannot choose the parser
   maxHeaderSize: MAX_HEADER_BYTES,
-  // Every attempt has deadlines of its own.
+  // Attempts have their own deadlines.
   headersTimeout: 0,
   bodyTimeout: 0,
   keepAliveTimeout: IDLE_MS,
@@ -30,22 +29,22 @@ const CLIENT_OPTIONS: Client.Options = {
 };
 
 /**
- * Hands over the one socket, once. undici opens a new connection for whatever is left in a client's queue when its
- * socket goes, and in some corners puts back there what it had begun to write. Here it has nothing to open: what is in
- * the queue then fails, and no request can be written a second time or to an address that was not checked.
+ * Gives undici one socket, once. When a client's socket closes, undici opens a new one for the requests left in its
+ * queue, and in some cases puts a request back that it had begun to write. Here it cannot open one, so those requests
+ * fail. No request is written twice, or to an address that was not checked.
  */
 const oneShot = (socket: Socket): buildConnector.connector => {
   let prepared: Socket | null = socket;
   return (_, callback) => {
     const handed = prepared;
     prepared = null;
-    // Not within the call: undici would not look at its queue again. The error must have none of undici's own codes,
-    // which it takes for passing troubles.
+    // Called asynchronously, or undici would not process its queue. The error has no code, because undici retries after
+    // some codes.
     queueMicrotask(() => (handed ? callback(null, handed) : callback(new Error('the connection is gone'), null)));
   };
 };
 
-/** One socket, and the undici client that speaks on it. Whatever arrives while it is idle makes undici close it. */
+/** One socket and its undici client. undici closes the socket if data arrives while it is idle. */
 export class Connection {
   /** Called once it is closed. */
   onClose: (() => void) | null = null;
@@ -79,9 +78,9 @@ export class Connection {
   }
 
   /**
-   * Between this and a write lies one whole turn of the event loop, so that a close which has already arrived is seen
-   * before the write, not after. It takes two callbacks: the first may run in the turn whose events were fetched before.
-   * On a socket that was used undici adds the second by itself, in `dispatch`.
+   * Waits one whole turn of the event loop before a write, so that a close that has already arrived is noticed first.
+   * This takes two callbacks: the first may run in the turn whose events were fetched earlier. On a used socket, undici
+   * adds the second one in `dispatch`.
    */
   onceChecked(use: () => void): void {
     if (this.exchange?.wroteAt) setImmediate(use);
@@ -89,8 +88,8 @@ export class Connection {
   }
 
   /**
-   * undici calls `onRequestStart` and writes in the same stretch of code: in this tick on a new connection, one turn of
-   * the event loop later on one that was used before. It calls `onResponseError` alone when it could not begin.
+   * undici calls `onRequestStart` and then writes synchronously: in this tick on a new connection, one turn of the
+   * event loop later on a used one. If it cannot begin, it calls only `onResponseError`.
    */
   dispatch(options: Dispatcher.DispatchOptions, exchange: Exchange): void {
     this.exchange = exchange;
@@ -98,7 +97,7 @@ export class Connection {
     this.client.dispatch(options, exchange);
   }
 
-  /** With `reset`, the kernel drops what it still holds to send instead of delivering it late. */
+  /** With `reset`, the kernel drops unsent bytes instead of sending them late. */
   close(reset: boolean): void {
     closeSocket(this.raw, reset);
     this.socket.destroy();

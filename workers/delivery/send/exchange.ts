@@ -5,26 +5,26 @@ import { KeptResponse } from './response.ts';
 import { type ErrorKind, isUpgrade, responseFailure } from './failure.ts';
 
 export interface ExchangeListener {
-  /** Asked immediately before the write. */
+  /** Called immediately before the write. */
   mayWrite(): boolean;
   /** The status is known, the body may follow. */
   onStatus(): void;
-  /** Written, and over: with a status, or with the kind of failure there was instead. */
+  /** The request was written and has ended, with a status or with a kind of failure. */
   settle(kind: ErrorKind | null, detail?: string): void;
-  /** Over, and nothing was written. */
+  /** The request has ended and nothing was written. */
   onNotWritten(error: Error): void;
 }
 
-// More of them than any server has a use for.
+// More than any real server sends.
 const MAX_INTERIM = 16;
 export const TOO_LATE = new Error('too late to be written');
 
-/** One request and its response on one connection, as undici tells of them. */
+/** One request and its response on one connection, as undici reports them. */
 export class Exchange implements Dispatcher.DispatchHandler {
   readonly response = new KeptResponse();
   wroteAt: number | null = null;
   firstByteAt: number | null = null;
-  /** undici has no more to do with the connection. */
+  /** undici is done with the connection. */
   done = false;
   private interim = 0;
   private readonly listener: ExchangeListener;
@@ -34,9 +34,8 @@ export class Exchange implements Dispatcher.DispatchHandler {
   }
 
   /**
-   * undici's `writeH1` calls this and then writes, with nothing between them that could take time: what is decided
-   * here still holds when the bytes leave, and before it none has left. An error thrown here withdraws the request and
-   * leaves the connection as it was.
+   * undici's `writeH1` calls this and then writes synchronously, so this decision still holds when the first byte
+   * leaves. An error thrown here cancels the request and leaves the connection usable.
    */
   onRequestStart(): void {
     if (this.wroteAt !== null || !this.listener.mayWrite()) throw TOO_LATE;
@@ -77,19 +76,19 @@ export class Exchange implements Dispatcher.DispatchHandler {
     this.onBroken(kind, detail);
   }
 
-  /** More has come than any answer may have. */
+  /** More bytes arrived than a response may have. */
   onFlood(): void {
     if (this.wroteAt !== null) this.onBroken('bad_response', 'too much without an end');
   }
 
-  /** The status decides, if there is one, whatever becomes of the body. */
+  /** If there is a status, it decides, even if the body is incomplete. */
   private onBroken(kind: ErrorKind, detail: string): void {
     if (this.response.status === 0) return this.listener.settle(kind, detail);
     this.response.truncated = true;
     this.listener.settle(null);
   }
 
-  /** Nobody asked for another protocol: the last word in this one. */
+  /** An unrequested 101 ends the exchange, because no HTTP follows it. */
   private onUpgrade(headers: IncomingHttpHeaders): void {
     this.response.start(101, headers);
     this.listener.settle(null);

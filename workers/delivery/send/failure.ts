@@ -2,15 +2,15 @@ import { AssertionError } from 'node:assert';
 import { errors } from 'undici';
 import { AddressRefused, NameUnresolved } from '../../../src/webhooks/address-guard.ts';
 
-/** The steps before a request can be written; one that fails gives its name to the failure. */
+/** The steps before a request can be written. A step that fails gives the failure its name. */
 export type Phase = 'dns' | 'connect' | 'tls';
 
-/** Why a request has no status. `too_late` and `shutdown` leave the event as it was: it may be sent afresh. */
+/** Why a request has no status. `too_late` and `shutdown` leave the event pending. */
 export const ERROR_KINDS = [
-  'address_refused', // the URL or an address of its name is not a public one
+  'address_refused', // the URL or an address of its name is not public
   'dns', // the name has no address
   'connect', // no TCP connection, refused or unanswered
-  'tls', // no TLS 1.3, a certificate that does not hold, or an unanswered handshake
+  'tls', // no TLS 1.3, an invalid certificate, or an unanswered handshake
   'too_late', // past `notAfter` before anything was written
   'shutdown', // the sender was closed before anything was written
   'timeout', // written, and no whole response head within the deadline
@@ -26,14 +26,14 @@ export const connectionFailure = (error: unknown, phase: Phase): { kind: ErrorKi
   return { kind: phase, detail: describe(error) };
 };
 
-// Two of undici's errors are told from others of their class by nothing but their words.
+// These two errors of undici differ from others of their class only by their messages.
 const UNEXPECTED_CONTINUE = 'bad response';
 const UNEXPECTED_UPGRADE = 'bad upgrade';
 
-/** undici's word for a 101 nobody asked for, which it does not let through. */
+/** True for undici's error on a 101 that was not requested. */
 export const isUpgrade = (error: Error): boolean => error.message === UNEXPECTED_UPGRADE;
 
-/** Of a request that was written and has no status. */
+/** For a request that was written and has no status. */
 export const responseFailure = (error: Error): { kind: ErrorKind; detail: string } => {
   if (error.message === UNEXPECTED_CONTINUE)
     return { kind: 'bad_response', detail: '100 Continue, which was not asked for' };

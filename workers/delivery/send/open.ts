@@ -5,11 +5,10 @@ import { AddressRefused, isAllowedPeer, socketHost } from '../../../src/webhooks
 import { Connection, closeSocket } from './connection.ts';
 import type { Phase } from './failure.ts';
 
-/** What is being waited for; when the wait fails, it names the failure. */
-
 export type Dial = (options: TcpNetConnectOpts) => Socket;
-/** When each step of one attempt was over. */
+/** When each step of an attempt ended. */
 export interface Trace {
+  /** The current step. If it fails, it names the failure. */
   phase: Phase;
   startedAt: number;
   remoteAddress: string | null;
@@ -31,11 +30,11 @@ export const newTrace = (): Trace => {
 
 type Opened = (error: Error | null, connection: Connection | null) => void;
 
-// Time for one address before the next is tried as well; the default of 250 ms gives up on distant hosts.
+// The time before the next address is tried too. Node's default of 250 ms is too short for distant hosts.
 const NEXT_ADDRESS_AFTER_MS = 1000;
 
 const secure = (raw: Socket, host: string, { secureContext }: DialSettings): TLSSocket => {
-  // An address is not sent as a server name, and a certificate does not carry the trailing dot.
+  // An IP address is not sent as server name, and certificates have no trailing dot.
   const servername = isIP(host) === 0 ? host.replace(/\.$/, '') : '';
   return tlsConnect({
     socket: raw,
@@ -43,11 +42,11 @@ const secure = (raw: Socket, host: string, { secureContext }: DialSettings): TLS
     servername,
     secureContext,
     ALPNProtocols: ['http/1.1'],
-    rejectUnauthorized: true, // said aloud, so that NODE_TLS_REJECT_UNAUTHORIZED has no say
+    rejectUnauthorized: true, // explicit, so that NODE_TLS_REJECT_UNAUTHORIZED has no effect
   });
 };
 
-/** Connects, checks the peer before a byte is sent to it, and secures the line. Returns what gives it up. */
+/** Connects, checks the peer's address before any byte is sent, and sets up TLS. Returns a function that aborts. */
 export const openConnection = (url: URL, trace: Trace, settings: DialSettings, opened: Opened): (() => void) => {
   const host = socketHost(url);
   const { allowPrivate, lookup, dial = netConnect } = settings;

@@ -1,8 +1,8 @@
 import type { Connection } from './connection.ts';
 
 /**
- * Connections kept for the next request, by endpoint and origin; the youngest is taken first. undici closes those that
- * have been idle for too long, and they leave by themselves then.
+ * Idle connections, by endpoint and origin. The newest is used first. undici closes those that are idle for too long,
+ * and they then leave the pool.
  */
 export const createPool = ({ perKey }: { perKey: number }) => {
   const idle = new Map<string, Connection[]>();
@@ -40,7 +40,7 @@ export const createPool = ({ perKey }: { perKey: number }) => {
       count += 1;
     },
 
-    /** Makes room for a new socket when all are taken. */
+    /** Closes an idle connection to make room for a new one. */
     dropOne: (): void => {
       for (const [key, [oldest]] of idle) {
         if (!oldest) continue;

@@ -5,10 +5,10 @@ export interface SendRequest {
   endpointId: string;
   url: string;
   body: Buffer;
-  /** A function is called when all is ready to be written, so that a signature carries the time of sending. */
+  /** A function is called just before the write, so that the signature carries the time of sending. */
   headers: Record<string, string> | ((timestampSeconds: number) => Record<string, string>);
   deadlineMs?: number;
-  /** On `performance.now()`'s clock: past it, nothing may be written any more. */
+  /** Nothing may be written after this time, on the clock of `performance.now()`. */
   notAfter?: number;
 }
 export interface ComposedRequest {
@@ -18,10 +18,10 @@ export interface ComposedRequest {
 
 const UNSAFE = /[^\t\x20-\x7e]/;
 
-/** What undici is told to write, and the headers as they then stand on the wire. */
+/** The request for undici, and its headers as they appear on the wire. */
 export const composeRequest = (url: URL, userAgent: string, { body, headers }: SendRequest): ComposedRequest => {
   const own = typeof headers === 'function' ? headers(Math.floor(serverNow() / 1000)) : headers;
-  // undici writes the first two and the last itself, in these letters and places.
+  // undici itself writes the first two and the last, in this order.
   const all: Record<string, string> = {
     host: url.host,
     connection: 'keep-alive',
@@ -30,7 +30,7 @@ export const composeRequest = (url: URL, userAgent: string, { body, headers }: S
     ...own,
     'content-length': String(body.length),
   };
-  // undici refuses line breaks, but lets bytes past ASCII through.
+  // undici refuses line breaks but accepts non-ASCII characters.
   for (const value of Object.values(all)) if (UNSAFE.test(value)) throw new Error('a header cannot be sent');
   const path = url.pathname + url.search;
   return { headers: all, options: { method: 'POST', path, headers: all, body } };

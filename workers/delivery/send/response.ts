@@ -4,9 +4,9 @@ import type { Header } from '../../../src/deliveries/delivery.ts';
 const MAX_BODY_BYTES = 16 * 1024;
 const MAX_HEADER_BYTES = 16 * 1024;
 
-/** What is kept of a response: the status decides the delivery, the rest is for a person to read. */
+/** The kept part of a response. The status decides the outcome. The rest is for people to read. */
 export class KeptResponse {
-  /** 0 until a final head has been read. */
+  /** 0 until a final status has been read. */
   status = 0;
   headers: Header[] = [];
   truncated = false;
@@ -25,7 +25,7 @@ export class KeptResponse {
     }
   }
 
-  /** False once there is more than is kept. */
+  /** False once the body exceeds the limit. */
   push(bytes: Buffer): boolean {
     const room = MAX_BODY_BYTES - this.bytes;
     const kept = bytes.subarray(0, room);
@@ -35,7 +35,7 @@ export class KeptResponse {
     return !this.truncated;
   }
 
-  /** Invalid UTF-8 becomes U+FFFD, except for a character that only the cut has broken. */
+  /** Invalid UTF-8 becomes U+FFFD. A character that was cut at the limit is dropped. */
   text(): string {
     const bytes = Buffer.concat(this.body);
     if (!this.truncated) return bytes.toString();

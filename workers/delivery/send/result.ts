@@ -18,7 +18,7 @@ export interface Timings {
 export interface SendResult {
   outcome: 'delivered' | 'rejected' | 'not_sent' | 'unknown';
   errorKind: ErrorKind | null;
-  /** What an operator may want to know besides the kind: an error code or a short sentence. */
+  /** Details for operators: an error code or a short sentence. */
   errorDetail: string | null;
   /** Bytes of the request may have left. */
   wrote: boolean;
@@ -44,11 +44,11 @@ const tlsOf = ({ tls }: Connection): SendResult['tls'] => {
   return { version: tls.version, daysToExpiry };
 };
 
-/** Seconds or a date, as RFC 9110 has it; anything else is no wish at all. */
-const retryAfterOf = (wish: string | undefined): number | null => {
-  if (wish === undefined) return null;
-  if (/^\d{1,9}$/.test(wish)) return Number(wish);
-  const until = /^[A-Z][a-z]{2,8}[, ]/.test(wish) ? Date.parse(wish) : Number.NaN;
+/** Reads seconds or a date (RFC 9110). Anything else is ignored. */
+const retryAfterOf = (value: string | undefined): number | null => {
+  if (value === undefined) return null;
+  if (/^\d{1,9}$/.test(value)) return Number(value);
+  const until = /^[A-Z][a-z]{2,8}[, ]/.test(value) ? Date.parse(value) : Number.NaN;
   return Number.isNaN(until) ? null : Math.max(0, Math.ceil((until - serverNow()) / 1000));
 };
 
