@@ -1,5 +1,5 @@
 import * as fc from 'fast-check';
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import type {
   AssistantProfile,
   EngineReply,
@@ -217,6 +217,40 @@ test('a changed version is indexed anew', async () => {
   ];
 
   expect(replies.map((reply) => reply.text)).toEqual(['The answer to old.', 'The answer to new.']);
+});
+
+/** So many that they are indexed while the index before serves; `onRead` tells that an index of them is being built. */
+const aLarge = (version: string, size: number, onRead: () => void = () => undefined): AssistantProfile => {
+  const entries = Array.from({ length: size }, (_, nth) => anEntry(`${version}-${nth}`, `Where is thing ${nth}?`));
+  const read = anEntry(version, 'Do you sell lamps?');
+  Object.defineProperty(read, 'tags', { get: () => (onRead(), []) });
+  return anAssistant({ assistantId: `large-${size}`, version, knowledge: [read, ...entries] });
+};
+const askForLamps = async (assistant: AssistantProfile): Promise<string> =>
+  (await ask('do you sell lamps', { assistant })).text;
+
+test('however fast edits come, one index is built at a time, and the last edit is not lost', async () => {
+  const built: string[] = [];
+  const edits = Array.from({ length: 12 }, (_, nth) => aLarge(`v${nth}`, 600, () => built.push(`v${nth}`)));
+  const last = edits.at(-1) as AssistantProfile;
+
+  const together = await Promise.all(edits.map(askForLamps));
+  await vi.waitUntil(async () => (await askForLamps(last)) === 'The answer to v11.', { timeout: 10_000 });
+
+  expect(new Set(together)).toEqual(new Set(['The answer to v0.']));
+  expect(built).toEqual(['v0', 'v11']);
+});
+
+test('a larger, older version that is indexed last does not come back', async () => {
+  const versions = [3_000, 501, 501].map((size, nth) => ({ ...aLarge(`w${nth}`, size), assistantId: 'shrinking' }));
+  const [first, second, third] = versions as [AssistantProfile, AssistantProfile, AssistantProfile];
+
+  const early = askForLamps(first);
+  await askForLamps({ ...second, knowledge: second.knowledge.slice(0, 400) });
+  await early;
+  const served = await askForLamps(third);
+
+  expect(served).toBe('The answer to w1.');
 });
 
 test('no message, language or history makes the engine throw', async () => {

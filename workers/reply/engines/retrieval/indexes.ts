@@ -15,7 +15,10 @@ const SLICE_MS = 3;
 /** The index of so many entries is built in a moment: an edit counts for the very next turn. */
 const SOON_BUILT = 500;
 
+type Build = { key: string; index: Promise<KnowledgeIndex>; next: AssistantProfile | null };
+
 const keyOf = ({ assistantId, version }: AssistantProfile): string => JSON.stringify([assistantId, version]);
+const isSoonBuilt = ({ knowledge }: AssistantProfile): boolean => knowledge.length <= SOON_BUILT;
 
 /** Indexes by assistant and version. Thousands of entries take seconds, so they are built in slices, each version once. */
 export const createIndexes = ({ maxIndexes = 200, maxEntries = 100_000 }: IndexOptions) => {
@@ -24,9 +27,10 @@ export const createIndexes = ({ maxIndexes = 200, maxEntries = 100_000 }: IndexO
     maxSize: maxEntries,
     sizeCalculation: ({ places }) => 1 + places.size,
   });
-  /** The key of an assistant's index that was built last. */
-  const latest = new LRUCache<string, string>({ max: maxIndexes });
-  const underWay = new Map<string, Promise<KnowledgeIndex>>();
+  /** The key of an assistant's newest index, and which build that was: a slower, older one does not take its place. */
+  const latest = new LRUCache<string, { key: string; nth: number }>({ max: maxIndexes });
+  const underWay = new Map<string, Build>();
+  let builds = 0;
   let lastSlice: Promise<unknown> = Promise.resolve();
 
   /** One slice between two looks at what else there is to do, however many indexes are being built. */
@@ -48,34 +52,52 @@ export const createIndexes = ({ maxIndexes = 200, maxEntries = 100_000 }: IndexO
     }
   };
 
-  const beginToBuild = (assistant: AssistantProfile): Promise<KnowledgeIndex> => {
+  const begin = (slot: string, assistant: AssistantProfile): Build => {
+    const { assistantId } = assistant;
     const key = keyOf(assistant);
-    const begun = build(assistant)
-      .then((index) => {
-        built.set(key, index);
-        latest.set(assistant.assistantId, key);
-        return index;
+    builds += 1;
+    const nth = builds;
+    const index = build(assistant)
+      .then((done) => {
+        built.set(key, done);
+        if ((latest.get(assistantId)?.nth ?? 0) < nth) latest.set(assistantId, { key, nth });
+        return done;
       })
-      .finally(() => underWay.delete(key));
-    underWay.set(key, begun);
-    begun.catch(() => undefined); // where the one before serves, nobody waits for this one
+      .finally(() => {
+        const { next } = begun;
+        underWay.delete(slot);
+        if (next && !built.has(keyOf(next))) begin(slot, next);
+      });
+    const begun: Build = { key, index, next: null };
+    underWay.set(slot, begun);
+    index.catch(() => undefined); // where the one before serves, nobody waits for this one
     return begun;
+  };
+
+  /**
+   * Of many entries one version is built at a time. Those that come meanwhile get its index, and of them the newest is built
+   * next: however fast edits come, an assistant has two builds to wait for at most.
+   */
+  const obtain = (assistant: AssistantProfile): Promise<KnowledgeIndex> => {
+    const key = keyOf(assistant);
+    const slot = isSoonBuilt(assistant) ? key : assistant.assistantId;
+    const running = underWay.get(slot) ?? begin(slot, assistant);
+    if (running.key !== key) running.next = assistant;
+    return running.index;
   };
 
   /** The one that serves now; that of many entries is built while the one before it serves. */
   const now = (assistant: AssistantProfile): KnowledgeIndex | undefined => {
-    const key = keyOf(assistant);
-    const index = built.get(key);
-    if (index || assistant.knowledge.length <= SOON_BUILT) return index;
+    const index = built.get(keyOf(assistant));
+    if (index || isSoonBuilt(assistant)) return index;
     const before = latest.get(assistant.assistantId);
-    const last = before === undefined ? undefined : built.get(before);
-    if (last && !underWay.has(key)) void beginToBuild(assistant);
+    const last = before && built.get(before.key);
+    if (last) void obtain(assistant);
     return last;
   };
 
   return {
     now,
-    of: async (assistant: AssistantProfile): Promise<KnowledgeIndex> =>
-      now(assistant) ?? underWay.get(keyOf(assistant)) ?? beginToBuild(assistant),
+    of: async (assistant: AssistantProfile): Promise<KnowledgeIndex> => now(assistant) ?? obtain(assistant),
   };
 };
