@@ -196,6 +196,18 @@ test('what a query may hold is checked field by field', async () => {
   expect((await assistant.call(`${path}?unknown=1&__proto__=2&%E0%A4%A=3`)).status).toBe(200);
 });
 
+test('a number that is none and a number out of range have codes of their own', async () => {
+  const detailsOf = async (limit: string) => {
+    const { body } = await assistant.call<ErrorBody>(`/api/v1/conversations?limit=${limit}`);
+    return body.error.details;
+  };
+  const about = { field: 'limit', message: 'must be a whole number from 1 to 100' };
+
+  const details = [await detailsOf('x'), await detailsOf('101')];
+
+  expect(details).toEqual([[{ ...about, code: 'invalid_format' }], [{ ...about, code: 'invalid' }]]);
+});
+
 test('an escalation checks its reason and its score', async () => {
   const { body } = await chat({});
   const escalate = (rest: Record<string, unknown>) =>
