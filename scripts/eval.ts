@@ -1,7 +1,7 @@
 /**
- * `npm run eval` measures answers, `npm run eval -- language` the language decision, on the labelled sets of test/eval.
- * Counted is the report half. `--tune` shows the other half, with every miss, for work on the engine. `--words` does without
- * the model.
+ * `npm run eval` measures answers, and `npm run eval -- language` the language detection, on the labelled sets of
+ * test/eval. The report half is counted. `--tune` shows the other half with every miss, for work on the engine.
+ * `--words` runs without the model.
  */
 import { parseArgs } from 'node:util';
 import { baseLanguage } from '../src/language/base.ts';
@@ -96,7 +96,7 @@ const reportAnswers = async (): Promise<void> => {
     await measure(loadFollowUps()),
   ];
   await vectors?.close();
-  // The report half is counted, never read: looking at its misses would make a second tune half of it.
+  // Misses of the report half are not shown: tuning on them would make its figures worthless.
   if (values.tune) {
     const misses = [...known, ...unseen, ...followUps].filter(
       ({ answerable, outcome }) => outcome !== (answerable ? 'right' : 'refused'),

@@ -2,8 +2,8 @@ import { spawnSync } from 'node:child_process';
 import { FAULTS } from '../test/support/planted.ts';
 
 /**
- * Plants each fault of `test/support/planted.ts` in turn and runs the tests that must notice it. Exits 0 only if every
- * fault makes its tests fail, by an assertion and not by a fault of the run itself.
+ * Plants each fault of `test/support/planted.ts` and runs the tests that must notice it. Exits with 0 only if each
+ * fault makes its tests fail by an assertion.
  */
 let unnoticed = 0;
 for (const [name, [fault]] of Object.entries(FAULTS)) {

@@ -20,7 +20,7 @@ let stopSignal: (typeof SIGNALS)[number] | undefined;
 
 const onSignal = (signal: (typeof SIGNALS)[number]): void => {
   if (stopSignal) {
-    supervisor?.kill(); // the second Ctrl-C of somebody who does not want to wait for what is being finished
+    supervisor?.kill(); // a second Ctrl-C does not wait
     return;
   }
   stopSignal = signal;
@@ -30,7 +30,7 @@ const onSignal = (signal: (typeof SIGNALS)[number]): void => {
 
 const untilStopped = (): Promise<void> =>
   new Promise((resolve) => {
-    const wait = setInterval(() => undefined, 60_000); // nothing else need keep this process
+    const wait = setInterval(() => undefined, 60_000); // keeps this process alive
     const end = (): void => {
       clearInterval(wait);
       resolve();

@@ -6,8 +6,8 @@ import { onStop, start, statusOf } from './setup/start.js';
 import { setUp } from './setup/steps.js';
 import { findTarget, targetsIn, usageOf } from './setup/targets.js';
 
-// The launcher behind every npm script: sets up what the script needs, then starts the real thing on the right Node. Plain
-// JavaScript without packages, good on Node 20, since nothing newer and no package is here yet after a clone.
+// The launcher of all npm scripts: it sets up what a script needs and starts it with the right Node. It is plain
+// JavaScript without packages for Node 20, because nothing is installed after a clone.
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..');
 
@@ -19,7 +19,7 @@ const interruptedSetUp = (signal) => {
   }, 1000);
 };
 
-/** In turn; the first that fails ends it. */
+/** Runs commands one after the other until one fails. */
 const runAll = async (commands, options) => {
   for (const command of commands) {
     const { status, stopped } = await start(command, options);
@@ -32,13 +32,13 @@ const main = async () => {
   const targets = targetsIn(root);
   const target = findTarget(targets, process.argv.slice(2));
   if (!target) throw new SetupError(`usage: node scripts/run.js <command> [arguments]\n  ${usageOf(targets)}`);
-  const { args, talkative } = target;
+  const { args, verbose } = target;
   const needs = typeof target.needs === 'function' ? target.needs(args) : target.needs;
 
   const stopListening = onStop(interruptedSetUp);
-  const { found, env } = await setUp({ root, needs, talkative }).finally(stopListening);
+  const { found, env } = await setUp({ root, needs, verbose }).finally(stopListening);
 
-  if (target.tells) {
+  if (target.printsFound) {
     console.log(JSON.stringify(found));
     return 0;
   }
@@ -48,7 +48,7 @@ const main = async () => {
     runAll(target.beside?.(args) ?? [], { ...options, aside: true }),
   ]);
   if (statuses[1] !== 0)
-    console.error('Types, format or lint rules failed: what they said stands above, between the tests.');
+    console.error('Types, format or lint rules failed; see their output above, between the tests.');
   return statuses.find((status) => status !== 0) ?? 0;
 };
 

@@ -1,6 +1,7 @@
 /**
- * `npm run screenshots`: every page of the dashboard with a service in use behind it, wide and narrow, light and dark, as
- * PNG files in `.local/screenshots`. Fails on whatever fails the browser tests: errors, refused content, calls to others.
+ * `npm run screenshots`: takes PNG pictures of every dashboard page, with a running service, wide and narrow, light and
+ * dark, into `.local/screenshots`. It fails on what fails the browser tests: errors, refused content, calls to other
+ * hosts.
  */
 import { randomUUID } from 'node:crypto';
 import { mkdirSync, rmSync } from 'node:fs';
@@ -47,7 +48,7 @@ const openService = async (): Promise<Parameters<typeof setScene>[0]> => {
   return { url: `http://127.0.0.1:${service.port}`, service };
 };
 
-/** All of it at once: what stands still while a page scrolls would be cut off in one long picture of it. */
+/** One picture of the whole page: fixed elements would be repeated or cut off while scrolling. */
 const heightOf = (page: Page): Promise<number> => page.evaluate<number>('document.documentElement.scrollHeight');
 
 const shoot = async (): Promise<number> => {

@@ -11,14 +11,14 @@ export { type RedisOptions, startRedis } from './services/redis.ts';
 export type Services = {
   redisUrl: string;
   mongodbUrl: string;
-  /** Of the services started here; those given by their URL have none. */
+  /** Process ids of services started here; services given by URL have none. */
   pids: { redis?: number; mongod?: number };
   stop: () => Promise<void>;
 };
 
 /**
- * A Redis and a MongoDB for one whole run: those named by REDIS_URL and MONGODB_URL, else started here on free ports.
- * With `dataDir` what they store is kept there for the next run.
+ * A Redis and a MongoDB for one run: those named by REDIS_URL and MONGODB_URL, or new ones on free ports. With
+ * `dataDir`, their data stays for the next run.
  */
 export const startServices = async ({
   dataDir,
@@ -41,7 +41,7 @@ export const startServices = async ({
   };
   if (redis.status === 'rejected' || mongod.status === 'rejected') {
     await stop();
-    throw redis.status === 'rejected' ? redis.reason : (mongod as PromiseRejectedResult).reason; // one of the two was;
+    throw redis.status === 'rejected' ? redis.reason : (mongod as PromiseRejectedResult).reason; // one of the two was rejected
   }
   return {
     redisUrl: redis.value?.url ?? env['REDIS_URL'] ?? '',

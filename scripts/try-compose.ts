@@ -3,8 +3,8 @@ import { openCompose } from './try-compose/compose.ts';
 import { talk } from './try-compose/talk.ts';
 import { freePort } from './services/resources.ts';
 
-// For those who have Docker: builds the image, starts the stack of docker-compose.yml, makes its owner, signs in, sends a
-// turn, asks the doctor, and takes it all down. Under a project name of its own, so that a stack in use is not touched.
+// Tests the Docker stack: builds the image, starts docker-compose.yml, creates an owner, signs in, sends a turn, runs
+// the doctor and removes the stack. It has its own project name, so a stack in use is not touched.
 
 const USAGE = 'usage: node scripts/run.js compose [--keep]   (--keep leaves the stack up, and says how to reach it)';
 const OWNER = 'owner@example.com';
@@ -31,7 +31,7 @@ const step = async <Value>(name: string, work: () => Value | Promise<Value>): Pr
   return value;
 };
 
-// Ctrl-C ends the docker command under way; what follows takes the stack down.
+// Ctrl-C ends the running docker command; the stack is then removed.
 process.on('SIGINT', () => undefined);
 process.on('SIGTERM', () => undefined);
 

@@ -6,10 +6,10 @@ import { Failure, failureOf, notFoundFailure } from './failure.ts';
 import type { Settings } from './settings.ts';
 
 const PREFIX = '/operator/v1';
-/** A long import is read for 20 s; what takes longer than this hangs. */
+/** Reading a large import takes up to 20 s; a call that takes longer than this hangs. */
 const ANSWER_WITHIN_MS = 60_000;
 
-/** As it is once it has travelled: a time is its text. */
+/** A value after JSON: times are strings. */
 type Json<Value> = Value extends Date
   ? string
   : Value extends object
@@ -21,9 +21,9 @@ export type Answered<One extends Operation> = Json<AnswerOf<One>>;
 type BodyOf<One extends Operation> = One extends { body: infer Schema extends z.ZodType } ? z.input<Schema> : never;
 
 type Call<One extends Operation> = {
-  /** What stands in the path for `:id`. */
+  /** The value of `:id` in the path. */
   id?: string;
-  /** What that is, for people: said where there is none. */
+  /** What `id` refers to, for the message that it does not exist. */
   what?: string;
   body?: BodyOf<One>;
   query?: Record<string, string | number | undefined>;
@@ -50,7 +50,7 @@ const readJson = async (response: Response): Promise<unknown> => {
   try {
     return await response.json();
   } catch {
-    return undefined; // some other server's page; what is made of it says so
+    return undefined; // another server's page; the caller reports it
   }
 };
 
@@ -59,7 +59,7 @@ const reasonOf = (cause: unknown): string => {
   return inner instanceof Error ? plainMessage(inner.message || inner.name).replace(/\.$/, '') : 'no answer';
 };
 
-/** Calls operations as their declarations describe them. An answer that is not 2xx is a `Failure`. */
+/** Calls operations by their declarations. An answer other than 2xx throws a `Failure`. */
 export const openApi = ({ baseUrl, operatorToken }: Pick<Settings, 'baseUrl' | 'operatorToken'>): Api => {
   if (baseUrl === null || operatorToken === undefined) throw new Failure('no_operator_token', NO_TOKEN);
 
@@ -89,7 +89,7 @@ export const openApi = ({ baseUrl, operatorToken }: Pick<Settings, 'baseUrl' | '
     ): Promise<Answered<One>> => {
       const response = await send(operation.method.toUpperCase(), pathOf(operation, id, query), body);
       const answer = await readJson(response);
-      if (response.ok) return answer as Answered<One>; // by the schema that the server's answer is checked with in tests
+      if (response.ok) return answer as Answered<One>; // tests check the server's answers against this schema
       if (response.status === 404 && what !== undefined) throw notFoundFailure(what, id);
       const parsed = ErrorBody.safeParse(answer);
       if (parsed.success) throw failureOf(parsed.data.error);

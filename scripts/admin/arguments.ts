@@ -2,7 +2,7 @@ import { InvalidArgumentError } from 'commander';
 import { parseWholeNumber } from '../../src/platform/whole-number.ts';
 import { isUuid } from '../../src/platform/ids.ts';
 
-/** Parsers of what people type: each throws what Commander reports as a usage error. */
+/** Parsers of arguments. Each throws an error that Commander reports as wrong usage. */
 
 export const wholeNumber =
   (min: number, max: number) =>
@@ -28,7 +28,7 @@ export const commaList = (value: string): string[] =>
     .map((part) => part.trim())
     .filter((part) => part !== '');
 
-/** What can be sent after `Bearer `. */
+/** A token that can follow `Bearer `. */
 export const bearerToken = (value: string): string => {
   if (!/^[\x21-\x7e]{1,255}$/.test(value)) {
     throw new InvalidArgumentError('It must be 1 to 255 visible ASCII characters, without a space.');
@@ -54,6 +54,6 @@ export const pointInTime = (value: string): Date => {
 
 export const ASSISTANT_OPTION = ['--assistant <id>', 'id of the assistant'] as const;
 
-/** The example that ends a command's help. */
+/** The example at the end of a command's help. */
 export const example = (...lines: string[]): string =>
   `\nExample${lines.length > 1 ? 's' : ''}:\n${lines.map((line) => `  npm run admin -- ${line}`).join('\n')}`;

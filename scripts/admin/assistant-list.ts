@@ -4,12 +4,11 @@ import { commaList } from './arguments.ts';
 
 export type AssistantList = 'all' | string[];
 
-/** Not null for all of them: Commander takes a parser's null for no value. */
+/** `all` instead of null, because Commander treats a parser's null as a missing value. */
 export const assistantList = (value: string): AssistantList => {
   if (value.trim() === 'all') return 'all';
   const ids = AssistantIds.safeParse(commaList(value));
-  if (!ids.success)
-    throw new InvalidArgumentError('It must be the ids of assistants, with commas between them, or all.');
+  if (!ids.success) throw new InvalidArgumentError('It must be assistant ids, separated by commas, or all.');
   return ids.data ?? 'all';
 };
 
@@ -17,5 +16,5 @@ export const idsIn = (list: AssistantList): string[] | null => (list === 'all' ?
 
 export const ASSISTANTS = [
   '--assistants <ids|all>',
-  'what an agent is limited to: ids with commas between; "" is none',
+  'the assistants of an agent, separated by commas; "" is none',
 ] as const;

@@ -25,7 +25,7 @@ export const addChannelCommands = (program: Command, run: Run): void => {
     .addOption(
       new Option('--token <token>', 'callers must send it as Bearer').argParser(bearerToken).conflicts(['open', 'off']),
     )
-    .addOption(new Option('--open', 'whoever knows the address may call').conflicts('off'))
+    .addOption(new Option('--open', 'anyone who knows the address may call').conflicts('off'))
     .addOption(new Option('--off', 'not connected: callers get 404').conflicts('limit'))
     .option('--limit <per-minute>', 'requests per minute', wholeNumber(1, 1_000_000))
     .addHelpText(

@@ -14,7 +14,7 @@ const PAGE_MAX = 100;
 
 type Read = Answered<typeof conversationOperations.read>;
 
-/** As its caller sees it: without what only operators are told. */
+/** The conversation as API callers see it, without the fields for operators. */
 const toHistory = ({ assistantId: _assistant, leadBecause: _because, messages, ...history }: Read) => ({
   ...history,
   messages: messages.map(({ why: _why, ...message }) => message),
@@ -34,7 +34,7 @@ const showHistory = async (api: Api, id: string): Promise<Answer> => {
 
 type ListOptions = { assistant: string; session?: string; status?: Status; limit?: number };
 
-/** Latest change first: what a person looks for is seldom the oldest. */
+/** Latest change first, because people rarely look for the oldest. */
 const listConversations = async (api: Api, { assistant, session, status, limit = LIMIT }: ListOptions) => {
   const one = { id: assistant, what: 'assistant' };
   const views = await readPages(limit, PAGE_MAX, async (page) => {
@@ -58,7 +58,7 @@ const listConversations = async (api: Api, { assistant, session, status, limit =
   return { json: views, text };
 };
 
-/** The commands that look; answers with `conversation`, for those that change. */
+/** Adds the reading commands and returns the `conversation` command, so that changing commands can be added. */
 export const addConversationCommands = (program: Command, run: Run): Command => {
   const conversation = program.command('conversation').description('Read conversations and work on them');
   conversation

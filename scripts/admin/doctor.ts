@@ -63,7 +63,7 @@ const stuckProblems = (stuck: Stuck): string[] => {
 };
 
 const describe = ({ reachable, version, ms }: Reached): string =>
-  reachable ? `${version ?? 'reached'}, ${msOf(ms)}` : 'away';
+  reachable ? `${version ?? 'reached'}, ${msOf(ms)}` : 'unavailable';
 
 const queueTable = (queues: QueueState[]): string =>
   table(
@@ -87,7 +87,7 @@ const examine = async (context: CommandContext): Promise<Answer> => {
     reachApi(baseUrl),
     trySemantic(context),
   ]);
-  // Without both of them there is no more to be learnt.
+  // Queues and stuck work can be read only if both are reachable.
   const opened = mongodb.reachable && redis.reachable ? await openForCommand(context) : null;
   const [queues, stuck] = opened ? await Promise.all([readQueues(opened), findStuck(opened)]) : [null, null];
   const problems = [

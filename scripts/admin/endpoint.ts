@@ -107,7 +107,7 @@ export const addEndpointCommands = (program: Command, run: Run): void => {
     .description('Rotate the secret; prints the new one, only once')
     .option(
       '--overlap <hours>',
-      `the old one signs beside it for so long (0–${MAX_OVERLAP_HOURS})`,
+      `how long the old one also signs (0–${MAX_OVERLAP_HOURS})`,
       wholeNumber(0, MAX_OVERLAP_HOURS),
     )
     .addHelpText('after', example(`endpoint rotate ${ID} --overlap 24`))

@@ -7,11 +7,11 @@ import { VaultError } from '../../src/platform/vault.ts';
 
 const USAGE_STATUS = 2;
 
-/** What a person did or must do, in one line. */
+/** An error for the person at the terminal, in one line. */
 export class Failure extends Error {
   readonly code: string;
   readonly status: number;
-  /** The wrong field of a request, where it is one. */
+  /** The invalid field of a request, if there is one. */
   readonly field: string | undefined;
 
   constructor(
@@ -33,7 +33,7 @@ export const notFoundFailure = (what: string, id: string): Failure =>
 
 type ServiceError = Pick<ApiError, 'code' | 'message'> & { details?: ApiError['details'] | undefined };
 
-/** What the service says of a wrong request, in one line. */
+/** The service's error in one line. */
 export const failureOf = ({ code, message, details = [] }: ServiceError): Failure =>
   new Failure(
     code,
@@ -56,6 +56,6 @@ export const toFailure = (cause: unknown): Failure => {
       cause.issues.map(({ path, message }) => `${path.join('.')}: ${message}`).join('; '),
     );
   }
-  // Whatever it is: not of our making, so it may quote anything.
+  // The message of an unexpected error may quote anything, so it is redacted.
   return new Failure('internal_error', cause instanceof Error ? plainMessage(cause.message) : 'something failed');
 };

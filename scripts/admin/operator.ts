@@ -54,7 +54,7 @@ export const addOperatorCommands = (program: Command, { run, runLocal }: { run: 
       new Option('--role <role>', 'owner: everything; agent: inbox and playground').choices(ROLES).default('owner'),
     )
     .option(...ASSISTANTS, assistantList)
-    .option('--password-stdin', 'read the password from standard input in place of making one')
+    .option('--password-stdin', 'read the password from standard input instead of generating one')
     .addHelpText(
       'after',
       example(
@@ -71,7 +71,7 @@ export const addOperatorCommands = (program: Command, { run, runLocal }: { run: 
         const details = { email, role, assistants: assistantIds?.join(', ') ?? 'all' };
         await recordLocal(audit, { action: 'operator.create', target: operatorId, details });
         const shown = passwordStdin ? { operatorId, email } : { operatorId, email, password };
-        const secret = passwordStdin ? '' : `\n${password}\nThe password is shown this once.`;
+        const secret = passwordStdin ? '' : `\n${password}\nThe password is shown only once.`;
         return { json: shown, text: `Operator ${operatorId}, ${role}: ${email}${secret}` };
       });
     });

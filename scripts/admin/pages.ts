@@ -1,6 +1,6 @@
 type Page<Row> = { rows: Row[]; nextCursor: string | null };
 
-/** Page after page, until there are as many as were asked for. */
+/** Reads pages until there are `limit` rows or no more pages. */
 export const readPages = async <Row>(
   limit: number,
   pageMax: number,

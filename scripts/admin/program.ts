@@ -48,7 +48,7 @@ const program = ({ asJson }: { asJson: boolean }): Command => {
 
 const LINGER_MS = 100;
 
-/** Before anything is parsed: also what cannot be parsed is answered in the form asked for. */
+/** Read before parsing, so that parsing errors are printed as JSON too. */
 const wantsJson = (words: string[]): boolean => {
   const end = words.indexOf('--');
   return words.slice(0, end === -1 ? undefined : end).includes('--json');
@@ -56,17 +56,17 @@ const wantsJson = (words: string[]): boolean => {
 
 export const main = async (argv: string[]): Promise<void> => {
   const asJson = wantsJson(argv);
-  // A reader that has seen enough (`| head`) is no failure.
+  // A closed pipe (`| head`) is not an error.
   process.stdout.on('error', () => process.exit());
   try {
     await program({ asJson }).parseAsync(argv);
-    // A connection given up while it was being made holds the process for seconds.
+    // A connection attempt that was given up can keep the process alive for seconds.
     setTimeout(() => process.exit(), LINGER_MS).unref();
   } catch (cause) {
-    if (cause instanceof CommanderError && cause.exitCode === 0) return; // help or version, asked for and printed
+    if (cause instanceof CommanderError && cause.exitCode === 0) return; // help or version was printed
     const { code, message, status } = toFailure(cause);
     process.stderr.write(`${asJson ? JSON.stringify({ error: { code, message } }) : plain(message)}\n`);
-    // What could not be opened in time may still be trying.
+    // A connection attempt may still be running.
     process.exit(status);
   }
 };

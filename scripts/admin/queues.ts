@@ -4,7 +4,7 @@ import { openQueues } from '../../src/platform/queue.ts';
 import type { Service } from '../../src/service.ts';
 import { TURNS_QUEUE, type TurnsJob } from '../../src/turns/queue.ts';
 
-/** The queues as such, to look into. */
+/** Opens the queues for reading their state. */
 export const openQueueHandles = ({ redis, partitions }: Pick<Service, 'redis' | 'partitions'>, logger: Logger) => {
   const turns = openQueues<TurnsJob>(TURNS_QUEUE, { redis, partitions }, logger);
   const deliveries = openQueues<WakeUpJob>(DELIVERIES_QUEUE, { redis, partitions }, logger);

@@ -11,17 +11,17 @@ import { Failure } from './failure.ts';
 import { openQueueHandles, type Queues } from './queues.ts';
 import type { Settings } from './settings.ts';
 
-/** What a command has to say: one JSON value, or the same for people. `status` is the exit status. */
+/** A command's answer, as JSON and as text. `status` is the exit status. */
 export type Answer = { json: unknown; text: string; status?: number };
 
 export type Opened = Service & { config: Config; queues: Queues };
 
-/** Does a command's work through the operator API and prints its answer. */
+/** Runs a command through the operator API and prints its answer. */
 export type Run = (work: (api: Api) => Promise<Answer>) => Promise<void>;
 
-/** What a command that stays on this machine has. */
+/** What a local command gets. */
 export type CommandContext = { config: Config; settings: Settings; logger: Logger; lifecycle: Lifecycle };
-/** Who may come in, on MongoDB itself: for what is made before anybody can sign in. */
+/** The stores of operators and tokens, opened directly, to create the first of them before anybody can sign in. */
 export type OperatorStores = Awaited<ReturnType<typeof openOperators>>;
 export type RunLocal = (work: (opened: OperatorStores) => Promise<Answer>) => Promise<void>;
 export type RunBare = (work: (bench: CommandContext) => Promise<Answer>) => Promise<void>;
@@ -34,7 +34,7 @@ const serviceAt = ({ name, message }: Error): string | null => {
   return message.startsWith('Redis') ? 'Redis' : null;
 };
 
-/** Names the one that keeps a command from opening the service; any other failure stays what it is. */
+/** Names the store that is unavailable; other errors stay as they are. */
 const toUnavailable = ({ source, environment }: Settings, cause: unknown): unknown => {
   const secrets = secretsIn(environment);
   const which = cause instanceof Error ? serviceAt(cause) : null;
@@ -54,13 +54,13 @@ export const openForCommand = async (bench: CommandContext): Promise<Opened> => 
   }
 };
 
-/** Opens what a command needs, prints its answer, and closes everything, so that the process ends by itself. */
+/** Opens what a command needs, prints its answer and closes everything, so that the process can end. */
 export const createSession = (options: { settings: () => Settings; print: (answer: Answer) => void }) => {
   const runBare: RunBare = async (work) => {
     const settings = options.settings();
     const config = readConfig(settings.environment);
     const secrets = secretsIn(settings.environment);
-    // Standard output belongs to the answer; the log is silent unless asked for, and then goes to standard error.
+    // Standard output is for the answer. Logs are off unless LOG_LEVEL is set, and go to standard error.
     const level = settings.environment['LOG_LEVEL'] ?? 'silent';
     const logger = createLogger({ name: 'admin', level, secrets }, process.stderr);
     const lifecycle = createLifecycle(logger, { deadlineMs: END_WITHIN_MS });

@@ -4,7 +4,7 @@ import { parseEnv } from 'node:util';
 import * as z from 'zod';
 import { Failure } from './failure.ts';
 
-/** What the running quickstart says of itself, as far as a command needs it. */
+/** The part of the running quickstart's state that commands need. */
 const QuickstartState = z.object({
   mongodbUrl: z.string(),
   redisUrl: z.string(),
@@ -14,10 +14,10 @@ const QuickstartState = z.object({
 
 export type Settings = {
   environment: Record<string, string | undefined>;
-  /** The API to ask, where it is known, and the operator token to ask it with. */
+  /** The API's address, if it is known, and the operator token for it. */
   baseUrl: string | null;
   operatorToken: string | undefined;
-  /** Where the addresses of MongoDB and Redis come from, for messages. */
+  /** The source of the MongoDB and Redis addresses, for messages. */
   source: string;
 };
 
@@ -35,7 +35,9 @@ const readState = (path: string): z.infer<typeof QuickstartState> | null => {
 const readSecrets = (path: string): Record<string, string | undefined> =>
   existsSync(path) ? parseEnv(readFileSync(path, 'utf8')) : {};
 
-/** What the environment says of the API. A token goes to the address it came with, and to no other. */
+/**
+ * The API's address and token from the environment. The quickstart's token is used only for the quickstart's address.
+ */
 const apiOf = (
   { PARLEY_URL, OPERATOR_TOKEN }: Record<string, string | undefined>,
   its: { baseUrl: string | null; operatorToken?: string | undefined },
@@ -48,8 +50,8 @@ const apiOf = (
 };
 
 /**
- * The environment, else the running quickstart. With its MongoDB come the key that secrets there are sealed with, and its
- * freedom to deliver to this machine; no other MongoDB has them.
+ * Settings from the environment, or from the running quickstart. The quickstart's encryption key and its permission to
+ * deliver to this machine apply only with its own MongoDB.
  */
 export const findSettings = (environment: Record<string, string | undefined>, root: string): Settings => {
   const given = Object.fromEntries(Object.entries(environment).filter(([, value]) => value !== ''));

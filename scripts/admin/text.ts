@@ -1,4 +1,4 @@
-/** Text from outside must not steer the terminal. Line breaks stay. */
+/** Replaces control characters, so that text cannot control the terminal. Line breaks stay. */
 export const plain = (text: string): string => text.replace(/(?!\n)\p{Cc}/gu, '\uFFFD');
 
 const GAP = '  ';
@@ -18,7 +18,7 @@ const asCell = (value: unknown): string => {
   return plain(text).replaceAll('\n', ' ');
 };
 
-/** Columns side by side; `nothing` where there are no rows. */
+/** Aligned columns, or `nothing` if there are no rows. */
 export const table = (headings: string[], rows: unknown[][], nothing = 'Nothing here.'): string => {
   if (rows.length === 0) return nothing;
   const cells = [headings, ...rows.map((row) => row.map(asCell))];
@@ -33,7 +33,7 @@ export const table = (headings: string[], rows: unknown[][], nothing = 'Nothing 
     .join('\n');
 };
 
-/** One thing's fields, a line each. */
+/** Names and values, one per line. */
 export const fields = (named: Record<string, unknown>): string => {
   const width = Math.max(...Object.keys(named).map((name) => name.length));
   return Object.entries(named)

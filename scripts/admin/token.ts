@@ -13,17 +13,17 @@ export const addTokenCommands = (program: Command, runLocal: RunLocal): void => 
     .command('token')
     .description('Operator tokens: what programs, this command among them, sign in with')
     .command('create')
-    .description('Make a token, on MongoDB itself; prints it, this once. The dashboard lists and revokes it')
+    .description('Create a token directly in MongoDB; prints it, only once. The dashboard lists and revokes tokens')
     .requiredOption('--name <name>', 'who or what uses it', shortText(100))
-    .addOption(new Option('--scope <scope>', 'read: only look; manage: change too').choices(SCOPES).default('read'))
-    .option('--assistants <ids|all>', 'what it is limited to: ids with commas between', assistantList)
+    .addOption(new Option('--scope <scope>', 'read: reads only; manage: changes too').choices(SCOPES).default('read'))
+    .option('--assistants <ids|all>', 'the assistants it is limited to, separated by commas', assistantList)
     .addHelpText('after', example('token create --name "admin command" --scope manage'))
     .action(({ name, scope, assistants = 'all' }: CreateOptions) =>
       runLocal(async ({ tokens, audit }) => {
         const made = await tokens.createToken({ name, scope, assistantIds: idsIn(assistants), createdBy: null });
         const { tokenId } = made.token;
         await recordLocal(audit, { action: 'token.create', ...noteOfToken(made.token) });
-        const text = `Token ${tokenId}\n${made.secret}\nIt is shown this once. Put it into OPERATOR_TOKEN.`;
+        const text = `Token ${tokenId}\n${made.secret}\nIt is shown only once. Put it into OPERATOR_TOKEN.`;
         return { json: { tokenId, token: made.secret }, text };
       }),
     );

@@ -16,13 +16,13 @@ const stateAnswer = (conversation: Conversation): Answer => ({
   text: `Conversation ${conversation.conversationId} is ${conversation.status}.`,
 });
 
-/** The service knows no owner who could have resolved it: only the person at the terminal can say. */
+/** Without an owner, the person at the terminal must say who resolved the conversation. */
 const orNameOperator = (cause: unknown): never => {
   const noOwner = cause instanceof Failure && cause.field === 'operatorId';
   throw noOwner ? usage('There is no owner yet who could have resolved it: give --operator ID.') : cause;
 };
 
-/** What operators do to conversations. */
+/** Commands that change a conversation. */
 export const addTransitionCommands = (conversation: Command, run: Run): void => {
   const command = (form: string, description: string, exampleArguments = '') =>
     conversation
@@ -31,7 +31,7 @@ export const addTransitionCommands = (conversation: Command, run: Run): void => 
       .addHelpText('after', example(`conversation ${form.split(' ')[0] ?? ''} ${ID}${exampleArguments}`));
 
   command('resolve <conversationId>', 'Resolve a conversation')
-    .option('--operator <id>', 'who did (the first owner if left out)', uuid)
+    .option('--operator <id>', 'who resolved it (the first owner if omitted)', uuid)
     .action((id: string, { operator }: { operator?: string }) =>
       run(async (api) => {
         const body = { ...(operator !== undefined && { operatorId: operator }) };

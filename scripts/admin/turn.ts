@@ -5,7 +5,7 @@ import { example } from './arguments.ts';
 import type { Run } from './session.ts';
 import { fields, msOf, plain, table } from './text.ts';
 
-/** To the millisecond: the steps of a turn seldom take a second. */
+/** With milliseconds, because the steps of a turn rarely take a second. */
 const exact = (time: string | null | undefined): string => time?.replace('T', ' ') ?? '–';
 
 const textOf = ({
@@ -22,7 +22,7 @@ const textOf = ({
     [
       'job',
       exact(job?.addedAt),
-      job ? `${job.jobId} ${job.state}, begun ${exact(job.startedAt)}` : 'not known (any more)',
+      job ? `${job.jobId} ${job.state}, started ${exact(job.startedAt)}` : 'no longer known',
     ],
     ['reply', exact(reply?.createdAt), reply ? `after ${msOf(ms)}: ${reply.content}` : 'none'],
     ...events.flatMap(({ event, deliveries }) =>
@@ -39,7 +39,7 @@ const textOf = ({
 export const addTurnCommands = (program: Command, run: Run): void => {
   program
     .command('turn')
-    .description("A message's way through the service")
+    .description('The trace of a turn')
     .command('show <turnId>')
     .description('Accepted, job, reply, events and deliveries, with their times')
     .addHelpText('after', example('turn show 3b1e6f1c-0a52-4c1d-8b2a-6d0f5e4a5311'))

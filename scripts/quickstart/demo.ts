@@ -11,7 +11,7 @@ import { openService, type Service } from '../../src/service.ts';
 import { writeJsonPrivately } from './private-file.ts';
 import { SHOP } from './shop.ts';
 
-/** What an earlier start left beside the data: a key in full is nowhere else, the service keeps only its hash. */
+/** What an earlier start saved beside the data: the service has only the hashes of keys and tokens. */
 const SavedDemo = z.object({
   assistantId: z.string(),
   apiKey: z.string(),
@@ -22,12 +22,12 @@ const SavedDemo = z.object({
 });
 type SavedDemo = z.infer<typeof SavedDemo>;
 
-/** `operator` null: the owner there is is somebody else's, whose password nobody here knows. */
+/** `operator` is null if the database has an owner whose password is unknown here. */
 export type Demo = Omit<SavedDemo, 'endpointId' | 'operator' | 'operatorToken'> & {
   webhookSecret: string;
   isNew: boolean;
   operator: SavedDemo['operator'] | null;
-  /** What the admin command signs in with. */
+  /** The admin command's token. */
   operatorToken: string;
 };
 
@@ -46,7 +46,7 @@ const makeAssistant = async ({ assistants }: Service): Promise<string> => {
   return assistantId;
 };
 
-/** The endpoint of the demo receiver, whose address is another one at each start. */
+/** Points the demo endpoint at the receiver, whose port changes with each start. */
 const pointEndpoint = async (
   { endpoints }: Service,
   demo: { assistantId: string; endpointId?: string; url: string },
@@ -64,12 +64,12 @@ const pointEndpoint = async (
     const [secret] = stored ? endpoints.openSecrets(stored, Date.now()) : [];
     if (secret !== undefined) return { endpointId, webhookSecret: secret };
   } catch {
-    // Sealed with an ENCRYPTION_KEY that is no longer ours: only a new secret helps.
+    // The secret was encrypted with another ENCRYPTION_KEY, so a new one is needed.
   }
   return { endpointId, webhookSecret: (await endpoints.rotateSecret(endpointId)).secret };
 };
 
-/** The first owner, whose password stays beside the data; one that was changed since is no longer told. */
+/** The demo owner with the saved password; null if the password was changed or another owner exists. */
 const findOwner = async (
   { operators }: OperatorStores,
   { operator }: Partial<SavedDemo>,
@@ -81,7 +81,7 @@ const findOwner = async (
   return made;
 };
 
-/** The admin command's: it may do everything, until somebody revokes it in the dashboard; then the next start makes another. */
+/** The admin command's token, with all rights. If it was revoked, the next start creates another. */
 const findOperatorToken = async (
   { tokens }: OperatorStores,
   { operatorToken }: Partial<SavedDemo>,
@@ -94,7 +94,7 @@ const findOperatorToken = async (
 const seed = async (service: Service, { file, receiverUrl }: { file: string; receiverUrl: string }): Promise<Demo> => {
   const { assistants } = service;
   const saved = readSaved(file);
-  // Kept data may be another database's (MONGODB_URL), or a person may have removed a part of it: each part is looked at.
+  // The database may be another one (MONGODB_URL), or parts may have been removed, so each part is checked.
   const existing = saved.assistantId === undefined ? null : await assistants.findAssistant(saved.assistantId);
   const assistantId = existing?.assistantId ?? (await makeAssistant(service));
   const verifyToken = saved.verifyToken ?? `vt_${randomBytes(24).toString('base64url')}`;
@@ -123,7 +123,7 @@ const seed = async (service: Service, { file, receiverUrl }: { file: string; rec
   return { assistantId, apiKey, verifyToken, webhookSecret, operator, operatorToken, isNew: !existing };
 };
 
-/** A demo assistant with knowledge, key, channel and endpoint: made at the first start, found again at the next ones. */
+/** Creates the demo assistant with knowledge, key, channel and endpoint, or finds those of an earlier start. */
 export const seedDemo = async (
   env: NodeJS.ProcessEnv,
   options: { file: string; receiverUrl: string },

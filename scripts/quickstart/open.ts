@@ -12,10 +12,10 @@ import { createSupervisor, type Supervisor } from './supervisor.ts';
 import type { Terminal } from './terminal.ts';
 import { openPretty } from './watch.ts';
 
-/** `.local/quickstart.json`: what other commands of this clone need to reach what runs. */
+/** `.local/quickstart.json`: what other commands of this clone need to reach the running service. */
 export type QuickstartState = {
   baseUrl: string;
-  /** One for each API process, the first of them `baseUrl`. */
+  /** One per API process; the first is `baseUrl`. */
   baseUrls: string[];
   dashboardUrl: string;
   assistantId: string;
@@ -24,7 +24,7 @@ export type QuickstartState = {
   webhookSecret: string;
   receiverUrl: string;
   operator: { email: string; password: string } | null;
-  /** What the admin command signs in with. */
+  /** The admin command's token. */
   operatorToken: string;
   mongodbUrl: string;
   redisUrl: string;
@@ -35,28 +35,28 @@ type Options = {
   root: string;
   env: NodeJS.ProcessEnv;
   settings: Settings;
-  /** For those who change the code: restarts on change, logs on the terminal, the dashboard from its sources. */
+  /** For development: restarts on change, logs on the terminal, the dashboard from its sources. */
   watch: boolean;
   terminal: Terminal;
   signal: AbortSignal;
-  /** Takes what is to be undone at the end, last in, first out. */
+  /** Registers a cleanup; they run in reverse order. */
   defer: (undo: () => unknown) => void;
   onSupervisor: (supervisor: Supervisor) => void;
 };
 
-/** A list of hosts is no URL to the standard parser. */
+/** The standard parser refuses a list of hosts. */
 const hostOf = (url: string): string => /:\/\/([^/]+)/.exec(withoutCredentials(url))?.[1] ?? 'its URL';
 const plural = (count: number, what: string): string => `${count} ${what}${count === 1 ? '' : 's'}`;
 
-/** Services, demo, processes, first turn: all there is between an installed clone and a service one can talk to. */
+/** Starts stores, demo and processes, and sends a first turn. */
 export const openQuickstart = async (options: Options): Promise<{ state: QuickstartState; firstTurn: FirstTurn }> => {
   const { root, settings, watch, terminal, signal, defer } = options;
   const { counts } = settings;
   const files = filesIn(settings.dir);
-  rmSync(files.state, { force: true }); // one that was killed could not take its own away
+  rmSync(files.state, { force: true }); // a killed quickstart leaves its file
 
   const baseEnv = { ...options.env, ...keepSecrets(files.secrets, options.env), WEBHOOK_ALLOW_PRIVATE: 'true' };
-  const plan = await planProcesses({ env: baseEnv, counts, watch }, terminal.say); // first: a bad setting is told at once
+  const plan = await planProcesses({ env: baseEnv, counts, watch }, terminal.say); // first, so that a bad setting is reported at once
 
   const stores = await terminal.step(
     'services',

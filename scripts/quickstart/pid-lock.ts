@@ -5,7 +5,7 @@ import { writePrivately } from './private-file.ts';
 
 export type LockResult = { acquired: true; release: () => void } | { acquired: false; pid: number };
 
-/** What a process was started as; empty if there is none. Tells a living owner from a stranger given the same number. */
+/** The command line of a process; empty if it does not run. It shows whether the process id was reused. */
 const commandOf = (pid: number): string => {
   try {
     if (process.platform === 'linux') return readFileSync(`/proc/${pid}/cmdline`, 'utf8').replaceAll('\0', ' ');
@@ -28,7 +28,7 @@ const tryToLink = (file: string): boolean => {
   const own = `${file}.${process.pid}`;
   writePrivately(own, String(process.pid));
   try {
-    linkSync(own, file); // appears with its content, and only where there is none
+    linkSync(own, file); // atomic, and fails if the file exists
     return true;
   } catch {
     return false;
@@ -38,8 +38,8 @@ const tryToLink = (file: string): boolean => {
 };
 
 /**
- * One quickstart per clone: two would share data and one state file. `mark` is a word of the owner's command line; a file
- * left by one that was killed is taken over.
+ * Allows one quickstart per clone, because two would share data and the state file. `mark` is a word of the owner's
+ * command line. The lock of a dead process is taken over.
  */
 export const acquireLock = (file: string, mark: string): LockResult => {
   mkdirSync(dirname(file), { recursive: true });

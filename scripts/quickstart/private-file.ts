@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 
-/** Writes a file that only its owner may read; a reader sees the old one or the new one, never half of it. */
+/** Writes a file that only its owner may read. The rename is atomic, so readers never see a partial file. */
 export const writePrivately = (path: string, text: string): void => {
   mkdirSync(dirname(path), { recursive: true });
   const whole = `${path}.${randomUUID()}`;

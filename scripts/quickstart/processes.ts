@@ -10,7 +10,7 @@ const isReadyAt = (url: string) => async (): Promise<boolean> =>
 
 export type Plan = { baseUrls: [string, ...string[]]; receiverUrl: string; receiverPort: number; workers: ChildSpec[] };
 
-/** Every process with its port: a restarted one comes back where its callers look for it. */
+/** Plans every process with a fixed port, so that a restarted one keeps its address. */
 export const planProcesses = async (
   { env, counts, watch }: { env: NodeJS.ProcessEnv; counts: Counts; watch: boolean },
   say: (line: string) => void,
@@ -55,7 +55,7 @@ export const planProcesses = async (
   };
 };
 
-/** The customer's server of the demo. Its lines go to the terminal: they are what one came to see. */
+/** The demo's receiver of events. Its output goes to the terminal. */
 export const receiverSpec = ({ receiverPort, receiverUrl }: Plan, webhookSecret: string): ChildSpec => ({
   name: 'receiver',
   kind: 'receiver',

@@ -2,8 +2,8 @@ import { createServer, type IncomingMessage } from 'node:http';
 import { buffer } from 'node:stream/consumers';
 import { verifyWebhook } from '../../packages/client/src/verify-webhook.ts';
 
-// The customer's side of the demo: a server that takes events, checks who signed them, prints a line for each, and tells at
-// GET /received which came last. It shares nothing with the service but the endpoint's secret.
+// The demo's customer server: it receives events, verifies signatures, prints a line for each event and lists the
+// latest ones at GET /received. It shares only the endpoint's secret with the service.
 
 type Received = { receivedAt: string; verified: boolean; reason: string | null; again: boolean; event: unknown };
 
@@ -30,7 +30,7 @@ const receive = async (request: IncomingMessage): Promise<Received> => {
     verified: verdict.ok,
     reason: verdict.ok ? null : verdict.reason,
     again: verdict.ok && seen.has(eventId),
-    event: verdict.ok ? JSON.parse(body.toString()) : null, // what nobody vouches for is not read
+    event: verdict.ok ? JSON.parse(body.toString()) : null, // unverified bodies are not parsed
   };
   if (verdict.ok) seen.add(eventId);
   for (const oldest of seen) {
@@ -56,5 +56,5 @@ const server = createServer((request, response) => {
 });
 
 server.listen(port, '127.0.0.1');
-// A sender keeps connections open for the next event; they must not keep us.
+// Open keep-alive connections must not delay the end.
 process.on('SIGTERM', () => server.close(() => process.exit(0)).closeAllConnections());

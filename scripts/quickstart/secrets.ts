@@ -10,8 +10,8 @@ const make: { [Name in keyof Secrets]: () => string } = {
 };
 
 /**
- * The quickstart's secrets, made once: the data of an earlier run is sealed with them. A line is added for one that is
- * missing; what is there stays as it is.
+ * The quickstart's secrets. They are created once, because earlier data is encrypted with them. Missing ones are added;
+ * existing lines stay.
  */
 export const keepSecrets = (path: string, env: NodeJS.ProcessEnv): Secrets => {
   const text = existsSync(path) ? readFileSync(path, 'utf8') : '';

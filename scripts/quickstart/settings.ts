@@ -4,7 +4,7 @@ import * as z from 'zod';
 import { freePort } from '../services.ts';
 import { ROOT } from '../services/installed.ts';
 
-/** A failure whose words are for the person at the keyboard: printed without a stack. */
+/** An error for the person at the terminal, printed without a stack. */
 export class StartError extends Error {}
 
 const DEFAULT_PORT = 3000;
@@ -21,7 +21,7 @@ const OwnSettings = z.object({
 export type Counts = { api: number; replyWorker: number; deliveryWorker: number };
 export type Settings = { counts: Counts; dir: string };
 
-/** What the quickstart itself is told; every other setting is passed on to the processes it starts. */
+/** The quickstart's own settings. All others are passed on to the processes it starts. */
 export const readSettings = (env: NodeJS.ProcessEnv): Settings => {
   const given = Object.fromEntries(Object.entries(env).filter(([, value]) => value !== ''));
   const parsed = OwnSettings.safeParse(given);
@@ -35,7 +35,7 @@ export const readSettings = (env: NodeJS.ProcessEnv): Settings => {
   };
 };
 
-/** Where a process that listens on `host` is reached from this machine. */
+/** The address at which this machine reaches a process that listens on `host`. */
 export const reachableHost = (host: string): string => {
   if (ANY_ADDRESS.has(host)) return '127.0.0.1';
   return host.includes(':') ? `[${host}]` : host;
@@ -48,7 +48,7 @@ const isFree = (port: number, host: string): Promise<boolean> =>
     server.listen(port, host, () => server.close(() => done(true)));
   });
 
-/** The API's port: PORT, else 3000, else a free one, about which `say` tells. A PORT that was asked for is not swapped. */
+/** The API's port: PORT, else 3000, else a free one, which `say` announces. A PORT that is set is never replaced. */
 export const choosePort = async (env: NodeJS.ProcessEnv, host: string, say: (line: string) => void) => {
   const wanted = env['PORT'] ? Number(env['PORT']) : undefined;
   if (wanted === 0) return freePort();
@@ -63,7 +63,7 @@ export const choosePort = async (env: NodeJS.ProcessEnv, host: string, say: (lin
   return port;
 };
 
-/** Free ports, each another one. */
+/** Distinct free ports. */
 export const freePorts = async (count: number): Promise<number[]> => {
   const ports = new Set<number>();
   while (ports.size < count) ports.add(await freePort());

@@ -111,7 +111,7 @@ const ENTRIES: Entry[] = [
   },
 ];
 
-/** An invented coffee roaster: enough to ask about, in the words its visitors use. */
+/** The demo assistant: an invented coffee roaster with questions and answers. */
 export const SHOP = {
   assistant: { name: 'Harbour Roasters (demo)' } satisfies AssistantInput,
   knowledge: ENTRIES.map(

@@ -7,7 +7,7 @@ const CHECK_EVERY_MS = 500;
 export type Stores = { mongodbUrl: string; redisUrl: string; stop: () => Promise<void> };
 type Options = { dataDir: string; env: NodeJS.ProcessEnv; say: (line: string) => void };
 
-/** Starts a service again, on its port and with its data, whenever it has ended without being asked to. */
+/** Restarts a service, with the same port and data, if it ends unexpectedly. */
 const keepAlive = (name: string, service: Service, say: (line: string) => void): (() => Promise<void>) => {
   let lastPid = service.pid;
   let restarting: Promise<void> | undefined;
@@ -31,9 +31,9 @@ const keepAlive = (name: string, service: Service, say: (line: string) => void):
   };
 };
 
-/** MongoDB and Redis with data that stays: those named by their URLs, else processes of our own on free ports. */
+/** Opens MongoDB and Redis with persistent data: those named by their URLs, or own processes on free ports. */
 export const openStores = async ({ dataDir, env, say }: Options): Promise<Stores> => {
-  mkdirSync(dataDir, { recursive: true, mode: 0o700 }); // visitors' words are nobody else's business
+  mkdirSync(dataDir, { recursive: true, mode: 0o700 }); // the data has visitors' messages
   const own = (url: string | undefined, start: () => Promise<Service>) => (url ? Promise.resolve(undefined) : start());
   const [mongod, redis] = await Promise.allSettled([
     own(env['MONGODB_URL'], () => startMongod({ dataDir: join(dataDir, 'mongodb') })),
@@ -45,7 +45,7 @@ export const openStores = async ({ dataDir, env, say }: Options): Promise<Stores
   const stop = async (): Promise<void> => void (await Promise.all(stops.map((end) => end())));
   if (mongod.status === 'rejected' || redis.status === 'rejected') {
     await stop();
-    throw mongod.status === 'rejected' ? mongod.reason : (redis as PromiseRejectedResult).reason; // one of the two was
+    throw mongod.status === 'rejected' ? mongod.reason : (redis as PromiseRejectedResult).reason; // one of the two was rejected
   }
   return {
     mongodbUrl: mongod.value?.url ?? env['MONGODB_URL'] ?? '',

@@ -5,16 +5,16 @@ import { join } from 'node:path';
 import { type Guard, startGuard } from '../services/guard.ts';
 
 export type ChildSpec = {
-  /** Unique, and the name of its log file: `api-1`. */
+  /** Unique; also the name of the log file: `api-1`. */
   name: string;
-  /** What it is counted under in `pids`: `api`. */
+  /** The name of its group in `pids`: `api`. */
   kind: string;
-  /** Arguments for this very Node: `['src/main.ts']`. */
+  /** Arguments for this version of Node: `['src/main.ts']`. */
   args: string[];
   env?: Record<string, string>;
-  /** Asked until it says yes, after each start. Left out: it counts as ready when started. */
+  /** Polled after each start until true. If omitted, the process is ready at once. */
   isReady?: () => Promise<boolean>;
-  /** What it writes to standard output goes to ours, not to its log. */
+  /** True: its standard output goes to the terminal instead of its log. */
   inheritStdout?: boolean;
 };
 
@@ -24,22 +24,22 @@ export type SupervisorOptions = {
   logDir: string;
   /** One line for the person at the terminal. */
   say: (line: string) => void;
-  /** The process ids have changed: keep `.local/quickstart.json` true. */
+  /** Called when process ids change, to update `.local/quickstart.json`. */
   onChange: (pids: Record<string, number[]>) => void;
-  /** From SIGTERM to SIGKILL when stopping. */
+  /** The time between SIGTERM and SIGKILL. */
   stopMs?: number;
   readyMs?: number;
-  /** Takes what processes write to standard output, in place of their log files. */
+  /** Receives the output of processes instead of their log files. */
   show?: (output: Readable) => void;
 };
 
 export type Supervisor = {
-  /** Starts one, and resolves once it is ready; from then on it is started again whenever it ends. */
+  /** Starts a process and resolves when it is ready. It is restarted whenever it ends. */
   start: (spec: ChildSpec) => Promise<void>;
   pids: () => Record<string, number[]>;
-  /** Ends all of them, all at once; true if every one ended by itself in time. */
+  /** Ends all processes together; true if all ended in time. */
   stop: () => Promise<boolean>;
-  /** Ends a stop that takes too long for the person who waits: SIGKILL for all that still run. */
+  /** Kills all processes that still run during a slow stop. */
   kill: () => void;
 };
 
@@ -54,8 +54,8 @@ const isRunning = (child: Child): boolean =>
   child.process !== undefined && child.process.exitCode === null && child.process.signalCode === null;
 
 /**
- * Keeps a set of processes alive until told to stop. Each runs in a session of its own, so that Ctrl-C reaches only us and
- * they are stopped in order; a guard ends each of them if we are killed.
+ * Keeps processes alive until it is stopped. Each has its own session, so that Ctrl-C reaches only the supervisor,
+ * which stops them in order. If the supervisor is killed, a guard ends them.
  */
 export const createSupervisor = (options: SupervisorOptions): Supervisor => {
   const { cwd, env, logDir, say, onChange, show, stopMs = 20_000, readyMs = 30_000 } = options;
@@ -98,7 +98,7 @@ export const createSupervisor = (options: SupervisorOptions): Supervisor => {
   };
 
   const restart = async (child: Child, what: string): Promise<void> => {
-    // One that dies right after its start would otherwise keep the machine busy with dying.
+    // Backoff: a process that ends right after its start must not be restarted in a tight loop.
     const steady = Date.now() - child.startedAt > STEADY_MS;
     child.delayMs = steady ? FIRST_DELAY_MS : Math.min(child.delayMs * 2, LONGEST_DELAY_MS);
     await pause(child.delayMs);

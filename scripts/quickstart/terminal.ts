@@ -4,13 +4,13 @@ const since = (start: number): string => `${((performance.now() - start) / 1000)
 
 export type Terminal = {
   say: (line: string) => void;
-  /** A block without the name in front, for what is to be read or copied. */
+  /** Prints lines without the prefix, for reading or copying. */
   show: (lines: string[]) => void;
-  /** One line when it has ended: what `tell` makes of the result, and how long it took. A slow one shows that it lives. */
+  /** Runs a step and prints one line with the summary of its result and its duration. A slow step shows progress. */
   step: <Result>(name: string, work: () => Promise<Result>, summarize: (result: Result) => string) => Promise<Result>;
 };
 
-/** Lines for the person at the keyboard, in the shape of the set-up's. */
+/** Lines for the person at the terminal, in the format of the set-up. */
 export const createTerminal = (stream: NodeJS.WritableStream): Terminal => {
   const write = (line: string): void => void stream.write(`${line}\n`);
   const say = (line: string): void => write(`quickstart  ${line}`);

@@ -1,10 +1,10 @@
 import type { Readable } from 'node:stream';
 import type { ChildSpec } from './supervisor.ts';
 
-/** Node's own watch mode: a saved file restarts the processes that have loaded it, and no other. */
+/** Node's watch mode: a saved file restarts only the processes that have loaded it. */
 export const WATCH_ARGS = ['--watch', '--watch-preserve-output'];
 
-/** The pages from their sources, with hot reload. Vite says itself where. */
+/** The dashboard from its sources, with hot reload. Vite prints its address. */
 export const dashboardSpec = (apiUrl: string): ChildSpec => ({
   name: 'dashboard',
   kind: 'dashboard',
@@ -19,10 +19,7 @@ export const dashboardSpec = (apiUrl: string): ChildSpec => ({
   env: { PARLEY_API: apiUrl },
 });
 
-/**
- * Shows what a process logs as lines for people. The package is there only where the project is developed, so it is loaded
- * only when it is asked for.
- */
+/** Formats logs for people. The package is a development dependency, so it is imported on demand. */
 export const openPretty = async (): Promise<(logs: Readable) => void> => {
   const { build } = await import('pino-pretty');
   const colorize = process.stdout.isTTY || Boolean(process.env['FORCE_COLOR']);

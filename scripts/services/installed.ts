@@ -18,19 +18,19 @@ const FoundServices = z.object({
 
 export type ServiceName = 'redis' | 'mongodb';
 export type Program = { program: string } | { image: string };
-/** `sandbox`: whether it can have one here. `env`: what it needs beside our own. */
+/** `sandbox`: true if its sandbox works here. `env`: variables that it needs. */
 export type Browser = z.output<typeof FoundBrowser>;
 
 const read = (text: string) => FoundServices.parse(JSON.parse(text));
 
 const cache = new Map<string, z.infer<typeof FoundServices>>();
 
-/** What the launcher found; asked for once where the launcher was not used (an editor's test run, say). */
+/** What the launcher has found. Without the launcher (such as a test run in an editor) it is asked once. */
 const findServices = (env: NodeJS.ProcessEnv, ...names: (keyof z.infer<typeof FoundServices>)[]) => {
   const fromLauncher = env['SETUP_FOUND'] === undefined ? undefined : read(env['SETUP_FOUND']);
   if (fromLauncher && names.every((name) => fromLauncher[name])) return fromLauncher;
   const ask = (): string =>
-    // Without the URLs: this is asked only for programs that can be started, stopped and killed.
+    // Without the URLs, because only programs that can be started and killed are wanted.
     execFileSync(process.execPath, [join(ROOT, 'scripts/run.js'), 'locate', ...names], {
       encoding: 'utf8',
       env: { ...env, REDIS_URL: '', MONGODB_URL: '' },
@@ -42,12 +42,12 @@ const findServices = (env: NodeJS.ProcessEnv, ...names: (keyof z.infer<typeof Fo
   return found;
 };
 
-/** The program (or image) a service of our own is started from. */
+/** The program or image to start a service from. */
 export const programFor = (name: ServiceName): Program => {
   const found = findServices(process.env, 'redis', 'mongodb')[name];
   if (found?.program !== undefined) return { program: found.program };
   if (found?.image !== undefined) return { image: found.image };
-  throw new Error(`${name} is given by its URL here, so there is no program to start another one from`);
+  throw new Error(`${name} is given by its URL, so there is no program to start another one`);
 };
 
 export const findBrowser = (): Browser => {

@@ -14,7 +14,7 @@ const SetConfig = z.object({
 
 type Admin = { command: (command: Record<string, unknown>) => Promise<unknown> };
 
-/** Null before the set exists. */
+/** Null if the set does not exist yet. */
 const readSetConfig = async (admin: Admin): Promise<z.infer<typeof SetConfig>['config'] | null> => {
   try {
     return SetConfig.parse(await admin.command({ replSetGetConfig: 1 })).config;
@@ -24,7 +24,7 @@ const readSetConfig = async (admin: Admin): Promise<z.infer<typeof SetConfig>['c
   }
 };
 
-/** Makes the one member a set; data from an earlier start remembers its old port, and is told the new one. */
+/** Creates a replica set of one member. Data from an earlier start has the old port, so the port is updated. */
 const formSet = async (admin: Admin, host: string): Promise<void> => {
   const config = await readSetConfig(admin);
   if (config === null) {
@@ -35,7 +35,7 @@ const formSet = async (admin: Admin, host: string): Promise<void> => {
   const [member] = config.members;
   if (member?.host === host) return;
   const moved = { ...config, version: config.version + 1, members: [{ ...member, host }] };
-  // By force: a node that does not find itself in the set's list has no primary to ask.
+  // `force`, because a node that is missing from the set's list has no primary.
   await admin.command({ replSetReconfig: moved, force: true });
 };
 
@@ -61,13 +61,13 @@ const becomePrimary = ({ port }: { port: number }): Promise<void> =>
     throw new Error('not yet primary');
   });
 
-/** For a laptop, and for many at once. */
+/** Small sizes for a laptop, and for many instances at once. */
 const SMALL = ['--wiredTigerCacheSizeGB', '0.5', '--oplogSize', '256'];
 
 const settings = ({ port, dir, bind }: ServiceLocation, sizes: string[]): string[] => {
   const network = ['--port', String(port), '--bind_ip', bind, '--replSet', SET, '--nounixsocket'];
   const storage = ['--dbpath', dir, ...sizes];
-  // A set of one has nobody to hand over to: without the first of these a stop waits 15 s.
+  // A single member has nobody to hand over to; without the first parameter a stop waits 15 s.
   const parameters = ['shutdownTimeoutMillisForSignaledShutdown=100', 'diagnosticDataCollectionEnabled=false'];
   const log = ['--quiet', '--logpath', `${dir}/mongod.log`];
   return [...network, ...storage, ...log, ...parameters.flatMap((parameter) => ['--setParameter', parameter])];
@@ -83,8 +83,8 @@ const mongodKind = (ready: ServiceKind['ready'], sizes: string[]): ServiceKind =
 });
 
 /**
- * A mongod of our own on 127.0.0.1, a replica set of one: `w: majority, j: true` and transactions work as in production.
- * `modest: false` leaves it the memory that it takes by itself, as on a server.
+ * Starts a mongod on 127.0.0.1 as a replica set of one, so that `w: majority, j: true` and transactions work as in
+ * production. `modest: false` lets it use as much memory as on a server.
  */
 export const startMongod = ({
   modest = true,
@@ -99,14 +99,14 @@ const answers = async ({ port }: { port: number }): Promise<void> => {
 export type ReplicaSet = {
   url: string;
   members: Service[];
-  /** Which member is the primary at this moment; null while there is none. */
+  /** The current primary; null if there is none. */
   findPrimary: () => Promise<Service | null>;
-  /** Has this member stand for election now, rather than after the election timeout. */
+  /** Starts an election now, without waiting for the election timeout. */
   elect: (member: Service) => Promise<void>;
   dispose: () => Promise<void>;
 };
 
-/** Several members on 127.0.0.1, the first of them primary. A member that dies is missed after `electionTimeoutMs`. */
+/** Starts several members on 127.0.0.1; the first is primary. A dead member is noticed after `electionTimeoutMs`. */
 export const startReplicaSet = async (
   count: number,
   { electionTimeoutMs = 2_000 }: { electionTimeoutMs?: number } = {},
@@ -133,7 +133,7 @@ export const startReplicaSet = async (
     await withAdmin(members[0]?.port ?? 0, (admin) => admin.command({ replSetInitiate: config }));
     for (let tries = 0; (await findPrimary()) !== members[0]; tries++) {
       if (tries === ELECTION_TRIES) throw new Error('the replica set has no primary');
-      // Refused until the members have heard of each other.
+      // This fails until the members have exchanged heartbeats.
       await elect(members[0] as Service).catch(() => undefined);
       await new Promise((resolve) => setTimeout(resolve, 50));
     }

@@ -8,27 +8,27 @@ import type { StartCommand } from './program.ts';
 
 export type ServiceOptions = {
   /**
-   * Where the data stays. Left out: a temporary folder, in memory where there is room (so a measurement names a folder on
-   * disk), that goes with `dispose` or when this process dies.
+   * The folder of persistent data. If omitted, a temporary folder is used, in memory if there is room, and removed by
+   * `dispose` or when this process dies. Measurements need a folder on disk.
    */
   dataDir?: string;
-  /** Left out: a free one, kept for the whole life of the handle. */
+  /** A free port if omitted. It stays the same for the life of the handle. */
   port?: number;
 };
 
-/** One started Redis or MongoDB. It never outlives the process that started it, however that ends. */
+/** A started Redis or MongoDB. It always ends with the process that started it. */
 export type Service = {
   readonly url: string;
   readonly port: number;
-  /** The process that runs now; undefined while it is stopped. */
+  /** The current process id; undefined while it is stopped. */
   readonly pid: number | undefined;
-  /** Ends it in order; port and data stay. */
+  /** Stops it with SIGTERM; port and data stay. */
   stop: () => Promise<void>;
-  /** SIGKILL, as a crash would; port and data stay. */
+  /** Stops it with SIGKILL, like a crash; port and data stay. */
   kill: () => Promise<void>;
-  /** Starts it again (stopping it first if it runs) on the same port with the same data. */
+  /** Restarts it on the same port with the same data. */
   restart: () => Promise<void>;
-  /** Stops it for good and removes temporary data. */
+  /** Stops it permanently and removes temporary data. */
   dispose: () => Promise<void>;
 };
 
@@ -36,7 +36,7 @@ export type ServiceKind = {
   name: string;
   url: (port: number) => string;
   start: (where: { port: number; dataDir: string }) => StartCommand;
-  /** Resolves once the service can be used; throws or rejects while it cannot. */
+  /** Resolves if the service is usable; rejects otherwise. */
   ready: (where: { port: number }) => Promise<void>;
   logFile: string;
 };
@@ -52,14 +52,14 @@ const tailOf = (file: string): string => {
   }
 };
 
-/** Starts a service and waits until it can be used. Both kinds live the same life; only command and readiness differ. */
+/** Starts a service and waits until it is usable. Kinds differ only in command and readiness check. */
 export const startService = async (kind: ServiceKind, options: ServiceOptions): Promise<Service> => {
   const dataDir = options.dataDir ?? (await temporaryFolder(kind.name));
   mkdirSync(dataDir, { recursive: true });
   const port = options.port ?? (await freePort());
   const temporary = options.dataDir === undefined;
   const { command, kill } = kind.start({ port, dataDir });
-  // A program with temporary data has nothing to put in order; a container must hear SIGTERM to go.
+  // A program with temporary data can be killed at once; a container needs SIGTERM to be removed.
   const seconds = temporary && !kill ? 0 : STOP_MS / 1000;
   const guard = startGuard({ seconds, ...(temporary ? { folder: dataDir } : {}) });
   const log = join(dataDir, kind.logFile);
@@ -67,7 +67,7 @@ export const startService = async (kind: ServiceKind, options: ServiceOptions): 
 
   const launch = async (): Promise<void> => {
     const [program = '', ...args] = command;
-    // In a session of its own: Ctrl-C is for the processes that use it, which want to end their work first.
+    // In its own session, so that Ctrl-C reaches only its users, which finish their work first.
     const child = spawn(program, args, { detached: true, stdio: 'ignore' });
     child.unref();
     let exited = false;
@@ -106,13 +106,13 @@ export const startService = async (kind: ServiceKind, options: ServiceOptions): 
     if (signal === 'SIGKILL') kill();
     else child.kill(signal);
     const tooLong = setTimeout(kill, STOP_MS);
-    child.ref(); // somebody waits for this
+    child.ref(); // the caller waits for its end
     await ended;
     clearTimeout(tooLong);
   };
 
   const dispose = async (): Promise<void> => {
-    await end(temporary ? 'SIGKILL' : 'SIGTERM'); // nothing to put in order where all of it goes
+    await end(temporary ? 'SIGKILL' : 'SIGTERM'); // temporary data needs no clean stop
     guard.done();
     if (temporary) rmSync(dataDir, { recursive: true, force: true });
   };

@@ -5,9 +5,9 @@ export type ServiceLocation = { port: number; dir: string; bind: string };
 export type StartCommand = { command: string[]; kill?: () => void };
 
 /**
- * How a service is started: as a program, or as a container in the foreground, so that it lives and dies like one. The
- * container listens on the very port it is published at, since a replica set's member must have one address on both
- * sides. SIGTERM reaches it through `docker run`, SIGKILL would only reach the client: hence `kill`.
+ * The command that starts a service, as a program or as a container in the foreground. The container uses the same port
+ * inside and outside, because a replica set member must have one address. SIGKILL would reach only the `docker run`
+ * client, so containers have their own `kill`.
  */
 export const startCommand = (
   {

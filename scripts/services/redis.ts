@@ -3,7 +3,7 @@ import { type Service, type ServiceOptions, startService } from './process.ts';
 import { type ServiceLocation, startCommand } from './program.ts';
 
 export type RedisOptions = ServiceOptions & {
-  /** Keeps an append-only file, so that data outlives a stop and a kill. Default: false, nothing is written. */
+  /** True: keeps an append-only file, so that data survives a stop or kill. Default: false. */
   persistent?: boolean;
 };
 
@@ -16,11 +16,11 @@ const ping = ({ port }: { port: number }): Promise<void> =>
       else resolve();
     };
     socket.on('error', end).on('timeout', () => end(new Error('no answer')));
-    // "-LOADING" while it reads its file: not yet.
+    // Redis answers "-LOADING" until it has read its file.
     socket.on('data', (data) => (data.toString().startsWith('+PONG') ? end() : end(new Error(data.toString().trim()))));
   });
 
-/** A Redis of our own on 127.0.0.1; `noeviction`, since a queue must never lose a key to make room. */
+/** Starts a Redis on 127.0.0.1 with `noeviction`, because a queue must never lose a key. */
 export const startRedis = ({ persistent = false, ...options }: RedisOptions = {}): Promise<Service> => {
   const settings = ({ port, dir, bind }: ServiceLocation): string[] => {
     const network = ['--port', String(port), '--bind', bind, '--protected-mode', 'no'];

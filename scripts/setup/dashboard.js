@@ -4,18 +4,18 @@ import { join } from 'node:path';
 import { run } from './command.js';
 import { SetupError } from './report.js';
 
-/** What the build comes from, beside the packages. */
+/** The sources of the build, besides the packages. */
 const SOURCES = ['dashboard/src', 'dashboard/build', 'dashboard/public'];
 const FILES = [
   'dashboard/index.html',
   'dashboard/vite.config.ts',
   'dashboard/tsconfig.json',
-  // The one value, types apart, that the pages take from the service.
+  // The only value that the pages import from the service.
   'src/platform/timing.ts',
   'package-lock.json',
 ];
 
-/** The dashboard's pages as the API serves them, built anew when their sources are not those of the last build. */
+/** Builds the dashboard if its sources have changed since the last build. */
 export const dashboardStep = {
   name: 'dashboard',
   doing: 'building its pages',
@@ -36,7 +36,7 @@ export const dashboardStep = {
 
 export const buildDashboard = async (root, env, onLine) => {
   const vite = join(root, 'node_modules/vite/bin/vite.js');
-  // Another NODE_ENV would build React's slow half into it.
+  // Another NODE_ENV would include React's development build.
   const options = { cwd: root, env: { ...env, NODE_ENV: 'production' }, onLine };
   const before = stampText(root);
   const built = await run('node', [vite, 'build', 'dashboard', '--config', 'dashboard/vite.config.ts'], options);

@@ -1,6 +1,6 @@
 import { run } from './command.js';
 
-/** Makes an image present where a Docker engine answers; null, or why not. */
+/** Pulls an image if a Docker engine is available. Gives null, or the reason why it failed. */
 export const pullImage =
   (image) =>
   async ({ env }, onLine) => {

@@ -2,8 +2,8 @@ import { mkdirSync, renameSync, rmSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { MongoBinary } from 'mongodb-memory-server';
 
-// The last way: the vendor's own archive, found and unpacked by mongodb-memory-server (its postinstall is denied, so that
-// nothing is downloaded unasked). Run as a process of its own, since it needs the packages and the right Node.
+// The last resort: downloads and unpacks MongoDB's own archive with mongodb-memory-server. Its postinstall is disabled,
+// so nothing is downloaded unasked. It is a separate process because it needs the packages and the right Node.
 const [folder] = process.argv.slice(2);
 mkdirSync(folder, { recursive: true });
 process.env.MONGOMS_RUNTIME_DOWNLOAD = '1';

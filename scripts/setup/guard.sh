@@ -1,7 +1,6 @@
-# Ends a process when its parent is gone without having ended it itself (kill -9, a crash), so that nothing lives on unseen.
-# Standard input is a pipe that only the parent holds open: each line is what to end ("none", a process id, or "-" and a
-# process group's id), "done" lets the guard go. At the end of input: SIGTERM, SIGKILL after SECONDS, and the temporary
-# FOLDER (if any) goes.
+# Ends a process if its parent dies without ending it (kill -9, a crash). Standard input is a pipe that only the parent
+# keeps open. Each line is what to end: "none", a process id, or "-" and a group id; "done" ends the guard. At the end
+# of input it sends SIGTERM, after SECONDS SIGKILL, and removes the temporary FOLDER.
 # usage: sh guard.sh SECONDS [FOLDER]
 seconds=$1 folder=${2-} target=none
 while read -r line; do

@@ -3,7 +3,7 @@ import { hostname } from 'node:os';
 import { dirname } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 
-const BEAT_MS = 2000;
+const HEARTBEAT_MS = 2000;
 const STALE_MS = 20_000;
 
 const isAlive = (pid) => {
@@ -15,41 +15,44 @@ const isAlive = (pid) => {
   }
 };
 
-/** The owner is gone: a process of this machine that no longer lives, or a heart that has stopped beating. */
+/** True if the owner is dead: its process on this machine has ended, or its heartbeat has stopped. */
 const isAbandoned = (file) => {
   try {
     const [host, pid] = readFileSync(file, 'utf8').split(' ');
     if (host === hostname() && !isAlive(Number(pid))) return true;
     return Date.now() - statSync(file).mtimeMs > STALE_MS;
   } catch {
-    return false; // released just now: the next try will tell
+    return false; // it was released just now; the next try decides
   }
 };
 
-/** True if this process now owns the file. A link appears whole or not at all, so no one ever reads half an owner. */
-const take = (file) => {
-  const mine = `${file}.${process.pid}`;
-  writeFileSync(mine, `${hostname()} ${process.pid}`);
+/** Gives true if this process now owns the lock. The link is atomic, so nobody reads a partial file. */
+const tryAcquire = (file) => {
+  const own = `${file}.${process.pid}`;
+  writeFileSync(own, `${hostname()} ${process.pid}`);
   try {
-    linkSync(mine, file);
+    linkSync(own, file);
     return true;
   } catch (cause) {
     if (cause.code !== 'EEXIST') throw cause;
     return false;
   } finally {
-    rmSync(mine, { force: true });
+    rmSync(own, { force: true });
   }
 };
 
-/** Lets one launcher of a clone set up at a time; a second one waits, and then finds the work done. */
+/**
+ * Runs `work` under a lock, so that only one launcher of a clone sets up at a time. Others wait and then find the work
+ * done.
+ */
 export const withLock = async (file, onWait, work) => {
   mkdirSync(dirname(file), { recursive: true });
   let waiting = false;
-  while (!take(file)) {
+  while (!tryAcquire(file)) {
     if (isAbandoned(file)) {
       const aside = `${file}.old.${process.pid}`;
       try {
-        renameSync(file, aside); // of several who saw the dead owner only one moves it away
+        renameSync(file, aside); // only one of several waiters succeeds
         rmSync(aside, { force: true });
       } catch {}
       continue;
@@ -58,13 +61,13 @@ export const withLock = async (file, onWait, work) => {
     waiting = true;
     await pause(100);
   }
-  const beat = setInterval(() => utimesSync(file, new Date(), new Date()), BEAT_MS);
+  const heartbeat = setInterval(() => utimesSync(file, new Date(), new Date()), HEARTBEAT_MS);
   const release = () => rmSync(file, { force: true });
   process.once('exit', release);
   try {
     return await work();
   } finally {
-    clearInterval(beat);
+    clearInterval(heartbeat);
     process.off('exit', release);
     release();
   }

@@ -13,8 +13,8 @@ const withFirstOnPath = (folder, env) => ({ ...env, PATH: `${folder}${delimiter}
 const isMusl = () => process.platform === 'linux' && !process.report.getReport().header.glibcVersionRuntime;
 
 /**
- * Node 24 or later: the one that runs already, else one of its own in `.local/node`. Not in `node_modules`, where the next
- * `npm install` would prune it. The folder goes first on the PATH of everything started after.
+ * Node 24 or later: the running one, or one installed into `.local/node`. It is not in `node_modules`, where the next
+ * `npm install` would remove it. Its folder comes first on the PATH of all commands.
  */
 export const nodeStep = {
   name: 'Node',
@@ -37,7 +37,7 @@ export const nodeStep = {
       );
     }
     const folder = join(root, '.local/node');
-    mkdirSync(folder, { recursive: true }); // without it npm would walk up to the project's own folder
+    mkdirSync(folder, { recursive: true }); // otherwise npm would use the project's own folder
     const args = ['install', '--prefix', folder, '--no-save', '--no-package-lock', '--ignore-scripts'];
     const installed = await npm([...args, '--no-audit', '--no-fund', `${name}@${VERSION}`], {
       cwd: folder,

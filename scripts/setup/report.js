@@ -3,8 +3,8 @@ const QUIET_MS = 3000;
 const seconds = (since) => `${((Date.now() - since) / 1000).toFixed(1)} s`;
 
 /**
- * What the set-up says, all on standard error, so that a command's JSON stays alone on standard output. Each step is one
- * line when it ends; one that takes long shows every few seconds that it lives, and what it is at.
+ * The set-up's output on standard error, so that standard output has only a command's JSON. Each step prints one line
+ * when it ends; a slow step shows progress.
  */
 export const createReport = (stream = process.stderr) => {
   const done = [];
@@ -31,5 +31,5 @@ export const createReport = (stream = process.stderr) => {
   };
 };
 
-/** A failure whose words are for the person at the keyboard: printed without a stack. */
+/** An error for the person at the terminal, printed without a stack. */
 export class SetupError extends Error {}

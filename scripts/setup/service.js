@@ -10,7 +10,7 @@ const atLeast = (version, needed) => {
   return major > neededMajor || (major === neededMajor && minor >= neededMinor);
 };
 
-/** Whether this program runs here and is new enough: `{version}`, or `{why}` it cannot be used. */
+/** Checks that a program runs and is new enough. Gives `{version}`, or `{why}` if it cannot be used. */
 export const tryProgram = async (kind, path) => {
   const asked = await run(path, ['--version'], { timeoutMs: 10_000 });
   if (!asked.ok) return { why: `${path} does not run here: ${asked.reason}` };
@@ -28,7 +28,7 @@ export const onPath = (names, env) =>
 
 const answers = (url, defaultPort) =>
   new Promise((resolve) => {
-    // The first host of a list will do; a `+srv` name has no address to knock at.
+    // The first host of a list is enough; a `+srv` name has no address to connect to.
     const [, host, port] = /^[a-z]+:\/\/(?:[^@/]*@)?(\[[^\]]+\]|[^:,/?]+)(?::(\d+))?/.exec(url) ?? [];
     if (host === undefined) return resolve(url.includes('+srv://'));
     const socket = connect({ host: host.replace(/^\[|\]$/g, ''), port: Number(port ?? defaultPort), timeout: 3000 });
@@ -46,7 +46,7 @@ const byUrl = async (kind, { env }) => {
   const url = env[kind.urlName];
   if (!url) return { why: `${kind.urlName} is not set` };
   if (await answers(url, kind.port)) return { found: { way: 'url' }, text: `${kind.urlName}` };
-  // Named but away: starting another one would hide the mistake.
+  // A URL that is set but unreachable is an error, because starting another service would hide the mistake.
   throw new SetupError(
     `${kind.urlName} is set, but nothing answers there. Start that ${kind.title}, or unset ${kind.urlName}.`,
   );
@@ -79,7 +79,7 @@ const byDocker = async (kind, { env }) => {
   return { found: { way: 'docker', image: kind.image }, text: `${kind.image} (Docker)` };
 };
 
-const LOOKS = {
+const FINDERS = {
   url: byUrl,
   path: byPath,
   wheel: byOwnProgram('wheel'),
@@ -88,19 +88,19 @@ const LOOKS = {
   apt: byPath,
 };
 
-const lookOf = (kind) => kind.look ?? LOOKS;
+const findersOf = (kind) => kind.finders ?? FINDERS;
 
 const find = async (kind, context, ways) => {
   for (const way of ways) {
-    const { found, text } = await lookOf(kind)[way](kind, context);
+    const { found, text } = await findersOf(kind)[way](kind, context);
     if (found) return { text, found };
   }
   return undefined;
 };
 
 /**
- * How a service comes to this machine. `find` only looks (what an earlier start has fetched is taken before anything is
- * fetched anew); `make` then goes through the ways that fetch, in the design's order, until one of them works.
+ * A set-up step that provides a service. `find` only looks for what is there. `make` tries the ways in order until one
+ * works.
  */
 export const serviceStep = (kind) => {
   const forced = (env) => {
@@ -113,7 +113,7 @@ export const serviceStep = (kind) => {
   return {
     name: kind.title,
     key: kind.key,
-    doing: 'looking for a way to have it',
+    doing: 'looking for a way to install it',
     find: (context) => {
       const way = forced(context.env);
       return find(kind, context, way ? [way] : kind.ways.filter((one) => one !== 'apt').toSorted(ownFirst));
@@ -123,12 +123,12 @@ export const serviceStep = (kind) => {
       const reasons = [];
       for (const one of way ? [way] : kind.ways) {
         const why = kind.fetch[one] ? await kind.fetch[one](context, onLine) : null;
-        const seen = why === null ? await lookOf(kind)[one](kind, context) : { why };
+        const seen = why === null ? await findersOf(kind)[one](kind, context) : { why };
         if (seen.found) return;
         reasons.push(`  ${one}: ${seen.why}`);
       }
       throw new SetupError(
-        `${kind.title} ${kind.minimum} or later could not be had:\n${reasons.join('\n')}\n${kind.advice}`,
+        `${kind.title} ${kind.minimum} or later could not be found or installed:\n${reasons.join('\n')}\n${kind.advice}`,
       );
     },
   };

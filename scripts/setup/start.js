@@ -4,7 +4,7 @@ import { constants, setPriority } from 'node:os';
 import { setTimeout as pause } from 'node:timers/promises';
 import { guard } from './guard.js';
 
-/** How long a command may take to end when its launcher was killed; longer than a quickstart's own deadline. */
+/** Seconds for a command to end after its launcher was killed; more than a quickstart's own deadline. */
 const GUARD_SECONDS = 25;
 const LEFTOVER_MS = 1000;
 const KILLED_MS = 300;
@@ -15,22 +15,23 @@ const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'];
 export const statusOf = (code, signal) => code ?? 128 + (constants.signals[signal] ?? 0);
 
 /**
- * Calls `stop` for a signal, and when npm (whose shell passes no signal on) was killed above us. Ctrl-C comes twice, from
- * the terminal and from npm: the same signal within a second is one. Hands back how to stop listening.
+ * Calls `stop` for a signal, and if npm was killed above us, because npm's shell does not pass signals on. Ctrl-C comes
+ * from the terminal and from npm, so the same signal within a second counts once. Returns a function that stops
+ * listening.
  */
 export const onStop = (stop) => {
   const last = {};
-  const hear = (signal) => {
+  const onSignal = (signal) => {
     if (Date.now() - (last[signal] ?? 0) < SAME_SIGNAL_MS) return;
     last[signal] = Date.now();
     stop(signal);
   };
-  for (const signal of SIGNALS) process.on(signal, hear);
+  for (const signal of SIGNALS) process.on(signal, onSignal);
   const parent = process.ppid;
   const orphaned = () => process.env.npm_lifecycle_event !== undefined && process.ppid !== parent;
-  const check = setInterval(() => orphaned() && hear('SIGTERM'), PARENT_CHECK_MS);
+  const check = setInterval(() => orphaned() && onSignal('SIGTERM'), PARENT_CHECK_MS);
   return () => {
-    for (const signal of SIGNALS) process.off(signal, hear);
+    for (const signal of SIGNALS) process.off(signal, onSignal);
     clearInterval(check);
   };
 };
@@ -40,11 +41,11 @@ const signalGroup = (group, signal) => {
     process.kill(-group, signal);
     return true;
   } catch {
-    return false; // nobody of the group is left
+    return false; // the group is empty
   }
 };
 
-/** Whether anyone of the group still runs; the dead whom nobody has collected yet (a slow process 1) do not count. */
+/** True if a process of the group still runs. Zombies do not count. */
 const groupLives = (group) => {
   if (!signalGroup(group, 0)) return false;
   if (process.platform !== 'linux') return true;
@@ -54,12 +55,12 @@ const groupLives = (group) => {
       const [state, , pgrp] = readFileSync(`/proc/${name}/stat`, 'utf8').split(') ').at(-1).split(' ');
       return Number(pgrp) === group && state !== 'Z' && state !== 'X';
     } catch {
-      return false; // gone while we looked
+      return false; // the process has just ended
     }
   });
 };
 
-/** A command may be gone before its own children: they go too, so that nothing works on behind the prompt. */
+/** Ends the remaining children of a command, so that nothing runs on in the background. */
 const endGroup = async (group) => {
   if (!signalGroup(group, 'SIGTERM')) return;
   const deadline = Date.now() + LEFTOVER_MS;
@@ -71,15 +72,15 @@ const endGroup = async (group) => {
 };
 
 /**
- * Runs one command in a process group of its own, to its end: `{status, stopped}`. Signals reach the group through us,
- * once; if we are killed, the guard ends the group. `aside`: it runs beside another command, so it yields the processor to
- * it, and says what it has to say in one piece at its end.
+ * Runs one command in its own process group and gives `{status, stopped}`. Signals are passed to the group once; if
+ * this process is killed, a guard ends the group. With `aside`, the command has a lower priority, and its output is
+ * printed at its end.
  */
 export const start = ([command, ...args], { cwd, env, aside = false }) =>
   new Promise((resolve) => {
     let stopped = false;
-    // Before there is anything to stop: a signal in between would end us, and the command would live on.
-    const forget = onStop((signal) => {
+    // Registered before the start: a signal in between would end this process and leave the command running.
+    const stopListening = onStop((signal) => {
       stopped = true;
       if (child.pid !== undefined) signalGroup(child.pid, signal);
     });
@@ -92,7 +93,7 @@ export const start = ([command, ...args], { cwd, env, aside = false }) =>
     const unguard = guard(child.pid === undefined ? 'none' : -child.pid, GUARD_SECONDS);
     const end = async (status) => {
       if (child.pid !== undefined) await endGroup(child.pid);
-      forget();
+      stopListening();
       unguard();
       process.stdout.write(Buffer.concat(output));
       resolve({ status, stopped });

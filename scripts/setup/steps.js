@@ -22,11 +22,10 @@ const STEPS = {
 };
 
 /**
- * Has everything named in `needs` (Node always) on this machine, and hands back the environment to start the real thing
- * with: the right Node first on PATH, `SETUP_FOUND` saying how what was found is to be started, and a place where Node keeps
- * compiled code, so that every process but the first starts in two thirds of the time.
+ * Sets up everything in `needs`, and always Node. Returns the environment for the command: the right Node first on
+ * PATH, `SETUP_FOUND` with what was found, and a cache for compiled code, which saves a third of each start.
  */
-export const setUp = async ({ root, needs, talkative }) => {
+export const setUp = async ({ root, needs, verbose }) => {
   const report = createReport();
   const since = Date.now();
   const context = { root, env: { NODE_COMPILE_CACHE: join(root, '.local/compile-cache'), ...process.env } };
@@ -37,30 +36,30 @@ export const setUp = async ({ root, needs, talkative }) => {
     if (result.found) found[step.key] = result.found;
     texts.push(`${step.name} ${result.text}`);
   };
-  const take = async (step) => (await step.find(context)) ?? fetchIt(step, context, report);
-  // The largest download needs none of the others, so it runs beside them.
+  const provide = async (step) => (await step.find(context)) ?? fetchIt(step, context, report);
+  // The largest download is independent of the others, so it runs in parallel.
   const wanted = needs.includes('semantic');
   const there = semanticStep.find(context);
-  const model = there || !wanted ? there : takeModel(context, report);
+  const model = there || !wanted ? there : provideModel(context, report);
   try {
     for (const step of ['node', ...needs.filter((name) => name !== 'semantic')].map((name) => STEPS[name])) {
-      note(step, await take(step));
+      note(step, await provide(step));
     }
   } catch (cause) {
     context.over = true;
-    stopCommands('SIGTERM'); // nothing to wait for any more
+    stopCommands('SIGTERM'); // their results are not needed any more
     throw cause;
   }
-  const taken = await model;
-  if (wanted) note(semanticStep, taken);
-  if (talkative || report.didAnything()) {
+  const provided = await model;
+  if (wanted) note(semanticStep, provided);
+  if (verbose || report.didAnything()) {
     report.note(`ready in ${((Date.now() - since) / 1000).toFixed(1)} s: ${texts.join(', ')}`);
   }
-  return { found, env: { ...context.env, ...taken?.settings, SETUP_FOUND: JSON.stringify(found) } };
+  return { found, env: { ...context.env, ...provided?.settings, SETUP_FOUND: JSON.stringify(found) } };
 };
 
-/** Whatever goes wrong with it, the service runs without: one line says so. */
-const takeModel = async (context, report) => {
+/** The service runs without the model, so a failure is only reported. */
+const provideModel = async (context, report) => {
   try {
     return await fetchIt(semanticStep, context, report);
   } catch (cause) {
@@ -79,7 +78,7 @@ const isWritable = (folder) => {
   }
 };
 
-/** In an image, say, where whoever runs it may not write: what is there is used as it is. */
+/** If the folder is not writable, as in an image, what is there is used as it is. */
 const asGiven = (step, { root, env }) => {
   const text = step.given?.({ root });
   if (text === undefined)
@@ -95,7 +94,7 @@ const fetchLocked = (step, context, report) =>
     join(context.root, step.lock ?? '.local/setup.lock'),
     () => report.note(`${step.name}: another command is setting up this folder, waiting for it`),
     async () => {
-      let result = await step.find(context); // whoever held the lock before may have done it
+      let result = await step.find(context); // the previous owner of the lock may have done it
       if (result) return result;
       await report.step(step.name, step.doing, async (onLine) => {
         await step.make(context, onLine);

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 
-/** What each command of `scripts/run.js` needs, and the programs it stands for. */
+/** The requirements and programs of each command of `scripts/run.js`. */
 export const targetsIn = (root) => {
   const tool = (name) => join(root, 'node_modules/.bin', name);
   const node = (file, ...options) => ['node', ...options, file];
@@ -25,22 +25,23 @@ export const targetsIn = (root) => {
   const running = (file) => (args) => [[...node(file), ...args]];
 
   return {
-    quickstart: { needs: ALL, talkative: true, commands: running('scripts/quickstart.ts') },
+    quickstart: { needs: ALL, verbose: true, commands: running('scripts/quickstart.ts') },
     dev: {
       needs: ALL,
-      talkative: true,
+      verbose: true,
       commands: (args) => [[...node('scripts/quickstart.ts'), '--watch', ...args]],
       parts: { dashboard: { needs: CODE, commands: (args) => [[...VITE, ...args]] } },
     },
-    // Everything, or only what is named: then a test asks the set-up itself for what it needs (scripts/services/installed.ts).
+    // All tests, or only the named ones, which ask the set-up themselves for what they need
+    // (scripts/services/installed.ts).
     test: {
       needs: (args) => (args.length === 0 ? BROWSER : CODE),
-      talkative: true,
+      verbose: true,
       commands: (args) =>
         args.length === 0 ? [VITEST] : [[...VITEST, ...args.flatMap((arg) => (arg === '--unit' ? UNIT : arg))]],
       beside: (args) => (args.length === 0 ? [...TYPES, FORMAT, RULES] : []),
     },
-    planted: { needs: BROWSER, talkative: true, commands: () => [node('scripts/planted.ts')] },
+    planted: { needs: BROWSER, verbose: true, commands: () => [node('scripts/planted.ts')] },
     lint: {
       needs: CODE,
       commands: () => [...TYPES, FORMAT, RULES],
@@ -60,8 +61,8 @@ export const targetsIn = (root) => {
       needs: ALL,
       commands: running('bench/run.ts'),
       parts: {
-        order: { needs: ALL, talkative: true, commands: running('bench/order.ts') },
-        isolation: { needs: ALL, talkative: true, commands: running('bench/isolation.ts') },
+        order: { needs: ALL, verbose: true, commands: running('bench/order.ts') },
+        isolation: { needs: ALL, verbose: true, commands: running('bench/isolation.ts') },
         page: { needs: CODE, commands: running('bench/page.ts') },
         engine: {
           needs: MODEL,
@@ -71,14 +72,14 @@ export const targetsIn = (root) => {
     },
     chaos: {
       needs: ALL,
-      talkative: true,
+      verbose: true,
       commands: running('chaos/delivery.ts'),
-      parts: { delivery: { needs: ALL, talkative: true, commands: running('chaos/delivery.ts') } },
+      parts: { delivery: { needs: ALL, verbose: true, commands: running('chaos/delivery.ts') } },
     },
-    screenshots: { needs: BROWSER, talkative: true, commands: () => [node('scripts/screenshots.ts')] },
+    screenshots: { needs: BROWSER, verbose: true, commands: () => [node('scripts/screenshots.ts')] },
     admin: { needs: CODE, commands: running('scripts/admin.ts') },
 
-    // One process each, as a supervisor of your own would start it.
+    // One process each, for your own supervisor.
     start: {
       parts: {
         api: { needs: PAGES, commands: running('src/main.ts') },
@@ -88,20 +89,20 @@ export const targetsIn = (root) => {
     },
     build: {
       parts: {
-        dashboard: { needs: PAGES, talkative: true, commands: () => [] },
+        dashboard: { needs: PAGES, verbose: true, commands: () => [] },
         client: { needs: CODE, commands: () => [['npm', 'pack', './packages/client']] },
       },
     },
     compose: { needs: [], commands: running('scripts/try-compose.ts') },
 
-    // Says how to start the services, for a test run that was started without this launcher.
-    locate: { needs: (args) => (args.length > 0 ? args : ['redis', 'mongodb']), tells: true },
+    // Prints how to start the services, for a test run without this launcher.
+    locate: { needs: (args) => (args.length > 0 ? args : ['redis', 'mongodb']), printsFound: true },
   };
 };
 
 const UNIT = ['--project', 'unit'];
 
-/** The target of a command line, and what is left of it as arguments; undefined where there is none. */
+/** The target of a command line with its remaining arguments; undefined if there is none. */
 export const findTarget = (targets, [name, ...args]) => {
   const target = Object.hasOwn(targets, name ?? '') ? targets[name] : undefined;
   const part = target?.parts && Object.hasOwn(target.parts, args[0] ?? '') ? target.parts[args[0]] : undefined;

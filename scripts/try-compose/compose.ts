@@ -4,7 +4,7 @@ import { join } from 'node:path';
 const ROOT = join(import.meta.dirname, '../..');
 const PROJECT = 'parley-try';
 
-/** `docker compose` on our file, as a project of its own. */
+/** Runs `docker compose` on our file, with its own project name. */
 export const openCompose = (env: NodeJS.ProcessEnv) => {
   const call = (words: string[], stdout: 'inherit' | 'pipe') => {
     const stdio: StdioOptions = ['ignore', stdout, 'inherit'];
@@ -17,11 +17,11 @@ export const openCompose = (env: NodeJS.ProcessEnv) => {
     return text ?? '';
   };
   return {
-    /** Its output is the answer. */
+    /** Returns the output. */
     read: (...words: string[]): string => must(words, 'pipe'),
-    /** Its output is shown. */
+    /** Shows the output. */
     show: (...words: string[]): void => void must(words, 'inherit'),
-    /** Its output is shown, and a failure is no more than that. */
+    /** Shows the output and ignores a failure. */
     tryTo: (...words: string[]): void => void call(words, 'inherit'),
     down: `docker compose -p ${PROJECT} down --volumes`,
   };

@@ -15,12 +15,12 @@ const post = async ({ url, headers, body }: Call) => {
   return { json: JSON.parse(text) as Record<string, unknown>, cookie: response.headers.get('set-cookie') };
 };
 
-/** As the owner of a new installation: signs in, makes an assistant that knows one thing, and asks it as a visitor would. */
+/** Signs in as the owner, creates an assistant with one entry and asks it a question as a visitor. */
 export const talk = async (given: { url: string; email: string; password: string; step: Step }): Promise<void> => {
   const { url, email, password, step } = given;
   const side = `${url}/operator/v1`;
 
-  // Plain HTTP stands for the proxy that ends TLS: the cookie is for TLS only, so it is carried by hand.
+  // Plain HTTP stands for the proxy that terminates TLS. The cookie is for TLS only, so it is copied by hand.
   const { cookie } = await step('the owner signs in', () =>
     post({ url: `${side}/session`, body: { email, password } }),
   );

@@ -21,7 +21,7 @@ const temperature = (value: string): number => {
   return number;
 };
 
-/** The key comes from a variable: an argument would stand in the list of processes and in the shell's history. */
+/** The key comes from a variable, because an argument would be visible in the process list and the shell history. */
 const keyOf = (name: string | undefined): { apiKey?: string } => {
   if (name === undefined) return {};
   const apiKey = process.env[name];
@@ -56,7 +56,7 @@ const engineOf = ({
 export const addAssistantUpdate = (assistant: Command, run: Run): void => {
   assistant
     .command('update <assistantId>')
-    .description('Change an assistant: its texts, its engine, its guard')
+    .description('Change the texts, engine or guard of an assistant')
     .option('--name <name>', 'display name', shortText(100))
     .option('--instructions <text>', 'instructions for a language model', shortText(8000))
     .option('--holding-text <text>', 'what visitors read while a person takes over', shortText(1000))
@@ -66,7 +66,7 @@ export const addAssistantUpdate = (assistant: Command, run: Run): void => {
     .option('--key-env <name>', 'environment variable with the provider’s key; if omitted, the stored one stays')
     .option('--timeout <seconds>', 'seconds from the question to the end of the reply', wholeNumber(1, 25))
     .option('--temperature <number>', '0 to 2', temperature)
-    .addOption(new Option('--guard <what>', 'messages that try to turn the assistant').choices(GUARDS))
+    .addOption(new Option('--guard <what>', 'for messages that try to override the instructions').choices(GUARDS))
     .option('--allowed-links <hosts>', 'hosts a provider may link to, like example.com,example.org', commaList)
     .addHelpText(
       'after',
@@ -79,10 +79,10 @@ export const addAssistantUpdate = (assistant: Command, run: Run): void => {
       const { name, instructions, guard, allowedLinks, holdingText } = options;
       const given = Object.entries({ name, instructions, guard, allowedLinks, holdingText });
       const input = Object.fromEntries(given.filter(([, value]) => value !== undefined)) as Partial<AssistantInput>;
-      if (!engine && Object.keys(input).length === 0) throw usage('Say what to change; see --help.');
+      if (!engine && Object.keys(input).length === 0) throw usage('Give at least one option; see --help.');
       return run(async (api) => {
         const one = { id: assistantId, what: 'assistant' };
-        // The engine first: what of it is refused leaves the rest unchanged too.
+        // The engine is first: if it is refused, the other fields stay unchanged too.
         const set = engine && (await api.call(assistantOperations.setEngine, { ...one, body: engine }));
         const rest = Object.keys(input).length > 0;
         const shown = !set || rest ? await api.call(assistantOperations.update, { ...one, body: input }) : set;

@@ -14,13 +14,13 @@ const CHECKS = { address: 'address resolved', tls: 'TLS', status: 'status', time
 
 type Delivery = Answered<typeof deliveryOperations.read>;
 
-/** A delivery with all that is kept of it. */
+/** A delivery with all stored fields. */
 export const toWhole = ({ test: _test, resend, ...delivery }: Delivery) => ({
   ...delivery,
   resend: resend?.risk ?? null,
 });
 
-/** How far its request came. */
+/** The checks that show how far the request came. */
 const checksOf = (delivery: Delivery) => describeTest({ ...delivery, url: delivery.url ?? '' }).checks;
 
 const toChecked = (delivery: Delivery) => ({ ...toWhole(delivery), checklist: checksOf(delivery) });
@@ -37,7 +37,7 @@ const textOf = (delivery: Delivery): string => {
   return [`${event} to ${plain(url ?? '')}: ${outcome}${why}`, ...checks, ...answer].join('\n');
 };
 
-/** Waits for a test or a resend to end, and tells; a delivery nobody took within 10 s is a failure of ours. */
+/** Waits until a test or resend has ended and describes it. Exit status 1 if no worker ended it within 10 s. */
 export const awaitOutcome = async (api: Api, deliveryId: string): Promise<Answer> => {
   const until = Date.now() + WAIT_MS;
   for (;;) {

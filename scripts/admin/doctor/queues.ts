@@ -2,7 +2,7 @@ import type { Queue } from 'bullmq';
 import { oldestWaitingAt } from '../../../src/platform/queue.ts';
 import type { Opened } from '../session.ts';
 
-/** Null where Redis does not tell who is connected, as some hosted ones do not. */
+/** Null if Redis does not list its clients, as with some hosted ones. */
 const countWorkers = async (queue: Queue): Promise<number | null> => {
   const workers = await queue.getWorkers().catch(() => null);
   if (workers === null || workers.some(({ rawname }) => rawname === undefined)) return null;

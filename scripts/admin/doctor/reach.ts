@@ -10,7 +10,7 @@ const UNREACHABLE: Reached = { reachable: false, ms: null, version: null };
 
 const since = (start: number): number => Math.round((performance.now() - start) * 10) / 10;
 
-/** How long it takes to answer once connected, and what it says it is. */
+/** The response time of MongoDB after connecting, its version and replica set. */
 export const reachMongo = async ({ config, logger }: CommandContext): Promise<Reached> => {
   const mongo = await openMongo({ url: config.MONGODB_URL, timeoutMs: WITHIN_MS, maxPoolSize: 2 }, logger).catch(
     () => null,
@@ -52,7 +52,7 @@ export const reachRedis = async ({ config, logger }: CommandContext): Promise<Re
   }
 };
 
-/** The API's own word on whether it can serve; only where its address is known. */
+/** The readiness of the API; null if its address is unknown. */
 export const reachApi = async (baseUrl: string | null): Promise<(Reached & { url: string }) | null> => {
   if (baseUrl === null) return null;
   const start = performance.now();

@@ -2,11 +2,11 @@ import { createLogger } from '../../../src/platform/logger.ts';
 import { openEmbedder } from '../../../workers/reply/embedder/embedder.ts';
 import type { CommandContext } from '../session.ts';
 
-/** Whether the model of these settings works on this machine, found out by opening it as a reply worker does. */
+/** Opens the configured model as a reply worker does, and says whether it works on this machine. */
 export const trySemantic = async ({
   config,
 }: Pick<CommandContext, 'config'>): Promise<{ available: boolean; detail: string }> => {
-  // What is found stands in the doctor's own report.
+  // The doctor's report has the result, so the log is silent.
   const logger = createLogger({ name: 'doctor', level: 'silent' });
   const embedder = await openEmbedder({ config, logger });
   try {

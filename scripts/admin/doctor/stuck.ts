@@ -4,11 +4,11 @@ import { VaultError } from '../../../src/platform/vault.ts';
 import type { Opened } from '../session.ts';
 import { TIMING } from '../../../src/platform/timing.ts';
 
-/** Sweeps bring back what is lost within seconds; what is older than this they have not. */
+/** Sweeps find lost work within seconds, so older work is stuck. */
 const HEAD_STUCK_MS = 10_000;
 const EVENT_STUCK_MS = 10_000;
 const QUEUED_STUCK_MS = 10_000;
-/** By then a claim whose worker died has ended. */
+/** By this time, the claim of a dead worker has ended. */
 const SENDING_STUCK_MS = TIMING.claimEndedWithinMs;
 const LOOKED_AT = 1_000;
 const EXAMPLES = 5;
@@ -25,7 +25,7 @@ const toFound = (items: { id: string; at: Date }[], now: number): Found => {
   };
 };
 
-/** Heads accepted long ago that no worker holds. Not by `headSince`: the sweeps renew it each time they ask again. */
+/** Old heads without a lease. The age is by `acceptedAt`, because sweeps renew `headSince`. */
 const findStaleHeads = async ({ mongo, leases }: Opened, now: number): Promise<Found> => {
   const rows = await mongo
     .collection<StoredConversation>('conversations')
@@ -46,7 +46,7 @@ const findStaleHeads = async ({ mongo, leases }: Opened, now: number): Promise<F
   );
 };
 
-/** Events that wait although nothing holds their endpoint. */
+/** Old pending events whose endpoint is not paused. */
 const findOldEvents = async ({ deliveries, endpoints }: Opened, now: number): Promise<Found> => {
   const paused = await endpoints.listPausedIds();
   const outboxes = await deliveries.outbox.findStale({
@@ -82,7 +82,7 @@ const findPaused = async ({ endpoints }: Opened) => {
     .map(({ _id: endpointId, url, pause }) => ({ endpointId, url, pause }));
 };
 
-/** Endpoints whose secrets the key given here does not open: their events cannot be signed. */
+/** Endpoints whose secrets cannot be decrypted with this key, so their events cannot be signed. */
 const findUnreadableSecrets = async ({ mongo, endpoints }: Opened): Promise<string[]> => {
   const ids = await mongo
     .collection<{ _id: string }>('endpoints')
@@ -103,7 +103,7 @@ const findUnreadableSecrets = async ({ mongo, endpoints }: Opened): Promise<stri
     });
 };
 
-/** Everything that should have moved by itself and has not. Counts stop at 1,000. */
+/** Finds all work that is stuck. Counts stop at 1,000. */
 export const findStuck = async (opened: Opened) => {
   const now = Date.now();
   const before = (ms: number) => new Date(now - ms);

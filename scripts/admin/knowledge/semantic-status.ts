@@ -5,9 +5,9 @@ import type { Api } from '../api.ts';
 import { plain } from '../text.ts';
 
 const LOOK_EVERY_MS = 250;
-/** Nobody makes anything: the entries are stored, and found by their words. */
+/** After this time without progress, waiting ends. The entries are stored and can be found by their words. */
 const STALLED_MS = 15_000;
-/** Where lines cannot be written over, a line now and then. */
+/** The interval of lines if the output is not a terminal. */
 const LINE_EVERY_MS = 2_000;
 
 export const readStatus = (api: Api, assistantId: string): Promise<SemanticStatus> =>
@@ -28,7 +28,7 @@ const createLine = (to: NodeJS.WriteStream) => {
   };
 };
 
-/** Tells on standard error how far it is, until all of it is made or nothing more happens. */
+/** Shows progress on standard error until all vectors are made or progress stops. */
 export const followStatus = async (api: Api, assistantId: string): Promise<SemanticStatus> => {
   const line = createLine(process.stderr);
   let movedAt = performance.now();
