@@ -36,7 +36,7 @@ export const hot: Part = async ({ rounds, seconds, warmUpSeconds }, say) => {
   await services.close();
   return {
     figures: [
-      figureOf('hot.turns', 'one session, 20 always waiting', 'turns/s', perSecond),
+      figureOf('hot.turns', 'one session, always with 20 pending turns', 'turns/s', perSecond),
       figureOf(
         'hot.serial',
         'one session: from one answer to the next',

@@ -34,8 +34,8 @@ export const pause: Part = async ({ rounds }, say) => {
     }
   }
   const figures = [...spent].map(([ms, values]) => {
-    const how = ms === 0 ? 'over and over' : `after ${ms} ms of rest each time`;
-    return figureOf(`pause.${ms}`, `the same piece of work, ${how}`, 'µs', values);
+    const how = ms === 0 ? 'in a loop' : `after ${ms} ms of pause`;
+    return figureOf(`pause.${ms}`, `the same work, ${how}`, 'µs', values);
   });
   return { figures, detail: {} };
 };

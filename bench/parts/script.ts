@@ -17,6 +17,6 @@ export const script =
       stream.on('data', (chunk: Buffer) => (output += chunk.toString()));
     }
     const [status] = (await once(child, 'close')) as [number | null];
-    const figure = { id: `${name}.missed`, what: `bench:${name}, by limits of its own`, unit: 'missed' };
+    const figure = { id: `${name}.missed`, what: `bench -- ${name}: its own limits`, unit: 'missed' };
     return { figures: [{ ...figure, value: status === 0 ? 0 : 1 }], detail: { output: output.split('\n') } };
   };

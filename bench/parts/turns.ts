@@ -31,7 +31,10 @@ const drainDeliveries = (parley: Parley) => async (): Promise<Record<string, num
     if (performance.now() - startedAt > DRAIN_WITHIN_MS) throw new Error('deliveries did not end in time');
     await sleep(25);
   }
-  return { 'lines left when the load ended': left, 'ms until delivered': performance.now() - startedAt };
+  return {
+    'conversations with pending events when the load ended': left,
+    'ms until delivered': performance.now() - startedAt,
+  };
 };
 
 /** A handed-off conversation is answered without the engine, so it would make the figures look better than they are. */
