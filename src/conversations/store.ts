@@ -66,7 +66,7 @@ export const createConversationStore = (dependencies: Dependencies) => {
   // If MongoDB is unavailable before anything is written, the caller of a new turn gets 503.
   const announceTurn = createAnnounce({ receivers: (id) => beforeWriting(receivers(id)), wakeDeliveries });
 
-  /** With an assistant's API key: its conversations, except those of the playground (docs/contract.md, Ways in). */
+  /** With an assistant's API key: its conversations, except those of the playground (docs/contract.md, Sending a message). */
   const visibleTo = (assistantId: string | undefined): mongo.Filter<StoredConversation> =>
     assistantId === undefined ? {} : { assistantId, channel: { $ne: 'playground' } };
 

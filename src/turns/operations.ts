@@ -74,7 +74,7 @@ const STREAM = {
   ].join(''),
 };
 
-/** What the chat API and the inbound webhook channel have in common (docs/contract.md, Ways in). */
+/** What the chat API and the inbound webhook channel have in common (docs/contract.md, Sending a message). */
 const send = {
   method: 'post',
   tag: 'Chat',

@@ -43,7 +43,7 @@ type Dependencies = {
 };
 
 /**
- * The chat API and the inbound webhook channel (docs/contract.md, Ways in). They differ only in authentication, limit
+ * The chat API and the inbound webhook channel (docs/contract.md, Sending a message). They differ only in authentication, limit
  * and channel name.
  */
 export const turnRoutes = ({ access, startTurn, submit, streamTurn, readTurn }: Dependencies): Router => {

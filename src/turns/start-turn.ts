@@ -61,7 +61,7 @@ export const knownConversationOf = ({ conversationId }: Pick<StartedTurn, 'conve
 };
 
 /**
- * Starts a turn, for every channel (docs/contract.md, Ways in): accepts it or finds the one it repeats, and enqueues
+ * Starts a turn, for every channel (docs/contract.md, Sending a message): accepts it or finds the one it repeats, and enqueues
  * the head. The caller decides whether to wait for the answer.
  */
 export const createStartTurn = (dependencies: Dependencies) => {
