@@ -10,13 +10,13 @@ import { readConfig } from '../src/platform/config.ts';
 import { createLogger } from '../src/platform/logger.ts';
 import { decideLanguage } from '../src/language/decide.ts';
 import { BASES, loadBase, loadQuestions, loadUnseen, UNSEEN_BASES } from '../test/eval/sets.ts';
-import { enginesOf } from '../test/support/semantic.ts';
+import { modelProcessesOf } from '../test/support/semantic.ts';
 import { openEmbedder } from '../workers/reply/embedder/embedder.ts';
 import type { AssistantProfile, KnowledgeEntry } from '../workers/reply/engines/engine.ts';
 import { createRetrievalEngine } from '../workers/reply/engines/retrieval/engine.ts';
-import type { Meaning } from '../workers/reply/vectors/meaning.ts';
-import type { KnownEntry } from '../workers/reply/vectors/scan.ts';
-import { weigh } from '../workers/reply/vectors/weigh.ts';
+import type { SemanticSearch } from '../workers/reply/vectors/semantic-search.ts';
+import type { VectorEntry } from '../workers/reply/vectors/scan.ts';
+import { measureSimilarity } from '../workers/reply/vectors/similarity.ts';
 
 const ENTRIES = 2_000;
 const DIMENSIONS = 384;
@@ -62,7 +62,7 @@ const random = (): number => {
 };
 const vectorsBefore = process.memoryUsage().arrayBuffers;
 const entries = knowledge.map(
-  ({ entryId }): KnownEntry => ({
+  ({ entryId }): VectorEntry => ({
     entryId,
     hash: '',
     kinds: ['question', 'answer'],
@@ -81,17 +81,17 @@ const assistant: AssistantProfile = {
   knowledge,
 };
 let unknown = 0;
-const meaning: Meaning = async (text, keep, options) => {
+const semanticSearch: SemanticSearch = async (text, keep, options) => {
   const [query] = (await embedder.embed([text], 'query')) ?? [];
   if (!query) unknown += 1;
-  return query ? weigh(entries, query, keep, options) : null;
+  return query ? measureSimilarity(entries, query, keep, options) : null;
 };
 const engine = createRetrievalEngine();
 const { signal } = new AbortController();
 /** The API decides this before a worker sees the turn. */
 const toTurn = (message: string) => ({ message, language: decideLanguage({ message, allowed: [] }).language });
 const answer = async ({ message, language }: ReturnType<typeof toTurn>) => {
-  return engine.reply({ assistant, message, language, history: async () => [], signal, meaning });
+  return engine.reply({ assistant, message, language, history: async () => [], signal, semanticSearch });
 };
 
 const at = (values: number[], share: number): number => {
@@ -157,7 +157,7 @@ for (let round = 0; round < ROUNDS; round += 1) rounds.push({ without: await pha
 /** Private memory, plus the process's part of the memory that workers share. */
 const megabytesOf = (pid: number): number =>
   Number(/^Pss:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/smaps_rollup`, 'utf8'))?.[1] ?? 0) / 1_000;
-const memory = enginesOf().reduce((sum, pid) => sum + megabytesOf(pid), 0) + vectorMegabytes;
+const memory = modelProcessesOf().reduce((sum, pid) => sum + megabytesOf(pid), 0) + vectorMegabytes;
 await embedder.close();
 
 const growth = median(rounds.map(({ without, beside }) => beside.p99 / without.p99));

@@ -7,7 +7,7 @@ import { anAssistant } from '../support/builders.ts';
 import { deltasOf, openStream, spokenOf } from '../support/event-stream.ts';
 import { eventually } from '../support/eventually.ts';
 import { startRealProcess } from '../support/processes.ts';
-import { openProvider, speaking } from '../support/provider.ts';
+import { openProvider, replyWith } from '../support/provider.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
@@ -30,7 +30,7 @@ test('a worker killed while a provider speaks: the next one starts from nothing,
   await eventually(() => expect(spokenOf(open.events)).toBe('I was about to'));
 
   await killed.kill();
-  provider.behave(speaking('From nine', ' to five.'));
+  provider.behave(replyWith('From nine', ' to five.'));
   const next = await startRealProcess('reply', stack.env);
   const turnId = String(open.events[0]?.data.turnId);
   // The dead worker's hold lapses after ten seconds; the test does not wait for it.

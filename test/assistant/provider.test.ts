@@ -4,7 +4,7 @@ import type { EngineInput } from '../../src/assistants/engine-settings.ts';
 import { anAssistant, anEntry } from '../support/builders.ts';
 import { deltasOf, openStream, spokenOf } from '../support/event-stream.ts';
 import { eventually } from '../support/eventually.ts';
-import { type Behaviour, openProvider, speaking } from '../support/provider.ts';
+import { type Behaviour, openProvider, replyWith } from '../support/provider.ts';
 import { freePort } from '../support/processes.ts';
 import { useStack } from '../support/stack.ts';
 
@@ -49,7 +49,7 @@ const setUp = async (settings: Partial<Extract<EngineInput, { kind: 'openai' }>>
 
 test('a provider answers with instructions, rules, knowledge and history before it; the key stays sealed', async () => {
   const { provider, ask, assistantId } = await setUp({ temperature: 0.3, maxTokens: 100 });
-  provider.behave(speaking(' We open', ' at nine.', ' '));
+  provider.behave(replyWith(' We open', ' at nine.', ' '));
   const session_id = randomUUID();
 
   const first = await ask(QUESTION, session_id);
@@ -207,7 +207,7 @@ test('a connection that fails before the first byte is tried once more, and only
   const { provider, ask } = await setUp();
   provider.behave((wire, asked) => {
     if (provider.asked.length === 1) wire.response.socket?.destroy();
-    else return speaking('The second time.')(wire, asked);
+    else return replyWith('The second time.')(wire, asked);
   });
 
   expect((await ask()).body.reply).toBe('The second time.');
@@ -231,7 +231,7 @@ test('links come from the knowledge or the allow-list; others are taken out, als
   const { provider, assistantId, apiKey } = await setUp();
   await stack.service.assistants.updateAssistant(assistantId, { allowedLinks: ['partner.example'] });
   provider.behave(
-    speaking(
+    replyWith(
       'See https://shop.example/hours, or [our ',
       'friends](https://www.partner.example/x), not [this one](http://evil.exa',
       'mple/a) nor http://evil.example',
@@ -257,7 +257,7 @@ test('who asks for a person gets one without a call; a model unsure twice hands 
   const { provider, ask } = await setUp();
   const human = await ask('I want to talk to a human');
   expect(provider.asked).toHaveLength(0);
-  provider.behave(speaking('I do not know that. ', '[unsure]'));
+  provider.behave(replyWith('I do not know that. ', '[unsure]'));
   const session_id = randomUUID();
 
   const unsure = await ask('Do you sell submarines?', session_id);

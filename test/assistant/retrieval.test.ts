@@ -4,7 +4,7 @@ import type {
   AssistantProfile,
   EngineReply,
   KnowledgeEntry,
-  Spoken,
+  HistoryMessage,
   TurnContext,
 } from '../../workers/reply/engines/engine.ts';
 import { createRetrievalEngine } from '../../workers/reply/engines/retrieval/engine.ts';
@@ -53,7 +53,7 @@ const SHOP = anAssistant();
 
 const ask = (
   message: string,
-  { history = [], ...overrides }: Omit<Partial<TurnContext>, 'history'> & { history?: Spoken[] } = {},
+  { history = [], ...overrides }: Omit<Partial<TurnContext>, 'history'> & { history?: HistoryMessage[] } = {},
 ): Promise<EngineReply> =>
   engine.reply({
     assistant: SHOP,
@@ -64,7 +64,7 @@ const ask = (
     ...overrides,
   });
 
-const said = (reply: EngineReply): Spoken[] => [{ role: 'assistant', content: reply.text, why: reply.why }];
+const said = (reply: EngineReply): HistoryMessage[] => [{ role: 'assistant', content: reply.text, why: reply.why }];
 
 test("a question is answered with its entry and the entry's actions", async () => {
   const reply = await ask('how much does shipping cost??');
@@ -107,7 +107,7 @@ test('a visitor whose language was wrongly remembered is not told that the answe
 
 test('"and on Sundays?" goes on from the answer before, small talk in between or not', async () => {
   const first = await ask('when are you open?');
-  const history: Spoken[] = [...said(first), { role: 'user', content: 'thanks' }, ...said(await ask('thanks'))];
+  const history: HistoryMessage[] = [...said(first), { role: 'user', content: 'thanks' }, ...said(await ask('thanks'))];
 
   const reply = await ask('and on Sundays?', { history });
 

@@ -4,7 +4,7 @@
  */
 import { execFileSync } from 'node:child_process';
 import { join } from 'node:path';
-import { fitBoth, type Told } from './fit-both.ts';
+import { fitBoth, type Prediction } from './fit-both.ts';
 import { shareOf } from './limits.ts';
 import { measureAnswers } from './measure.ts';
 import { BASES, loadQuestions, loadUnseen } from './sets.ts';
@@ -17,9 +17,9 @@ type Row = Record<'known' | 'unseen', { words: Figures; both: Figures }>;
 
 const share = <One>(of: One[], is: (one: One) => boolean): number => of.filter(is).length / of.length;
 
-const ofTold = (told: Told[]): Figures => {
+const figuresOf = (told: Prediction[]): Figures => {
   const answerable = told.filter((one) => one.answerable);
-  const isSure = ({ sure }: Told): boolean => sure >= THRESHOLD;
+  const isSure = ({ sure }: Prediction): boolean => sure >= THRESHOLD;
   return {
     right: share(answerable, (one) => one.right && isSure(one)),
     offered: share(answerable, (one) => one.three && !isSure(one)),
@@ -51,10 +51,10 @@ const measureRow = async (): Promise<Row> => {
     };
   };
   const told = (isKnown: boolean) =>
-    domains.flatMap(({ domain, told: of }) => (BASES.includes(domain) === isKnown ? of : []));
+    domains.flatMap(({ domain, predictions: of }) => (BASES.includes(domain) === isKnown ? of : []));
   return {
-    known: { words: await byWords(loadQuestions()), both: ofTold(told(true)) },
-    unseen: { words: await byWords(loadUnseen()), both: ofTold(told(false)) },
+    known: { words: await byWords(loadQuestions()), both: figuresOf(told(true)) },
+    unseen: { words: await byWords(loadUnseen()), both: figuresOf(told(false)) },
   };
 };
 

@@ -1,32 +1,37 @@
 import { baseLanguage } from '../../src/language/base.ts';
 import { decideLanguage } from '../../src/language/decide.ts';
-import { type Calibration, doubted, rankSeen, standingOf } from '../../workers/reply/engines/retrieval/calibration.ts';
-import { doubtsOf, withoutStrange } from '../../workers/reply/engines/retrieval/doubt.ts';
-import { featuresOf, type Seen } from '../../workers/reply/engines/retrieval/features.ts';
+import {
+  type Calibration,
+  adjustConfidence,
+  rankCandidates,
+  featuresInRanking,
+} from '../../workers/reply/engines/retrieval/calibration.ts';
+import { counterEvidenceOf, withoutUnknownWords } from '../../workers/reply/engines/retrieval/counter-evidence.ts';
+import { candidatesOf, type Candidate } from '../../workers/reply/engines/retrieval/candidate.ts';
 import { buildIndex } from '../../workers/reply/engines/retrieval/knowledge-index.ts';
 import { searchGroup } from '../../workers/reply/engines/retrieval/search.ts';
-import { readWords } from '../../workers/reply/engines/retrieval/word-evidence.ts';
-import { fitChoice, fitLogistic, logit, probability } from './least.ts';
+import { collectLexicalEvidence } from '../../workers/reply/engines/retrieval/lexical-evidence.ts';
+import { fitChoice, fitLogistic, logit, probability } from './fitting.ts';
 import { BASES, isEntry, loadBase, loadQuestions, loadUnseen, type Question, UNSEEN_BASES } from './sets.ts';
 import type { TextVectors } from './vectors.ts';
 
 type Example = {
   base: string;
-  made: boolean;
+  withoutAnswer: boolean;
   expected: string[];
   weight: number;
-  seen: Seen[];
+  candidates: Candidate[];
   /** By entry. */
-  doubts: Map<string, number[]>;
+  counterEvidence: Map<string, number[]>;
 };
 
-const RIDGE = { rank: 0.002, confidence: 0.005, doubt: 0.01 };
+const RIDGE = { score: 0.002, confidence: 0.005, counterEvidence: 0.01 };
 /** What a question counts that was asked of a base without its answer: they are many, and made. */
-const MADE_WEIGHT = 0.05;
+const WITHOUT_ANSWER_WEIGHT = 0.05;
 /** What a question to a domain counts that the engine's words were written with: it is easier than life. */
-const KNOWN_SHARE = 0.5;
+const KNOWN_DOMAIN_WEIGHT = 0.5;
 /** Entries that may come out first with some weights. */
-const DOUBTED = 4;
+const COUNTER_EVIDENCE_FOR = 4;
 
 /** Tune questions as the engine sees them; also with the right answer taken away, since they then must not be answered. */
 const examplesOf = async (vectors: TextVectors): Promise<Example[]> => {
@@ -34,89 +39,104 @@ const examplesOf = async (vectors: TextVectors): Promise<Example[]> => {
   const questions = [...loadQuestions(), ...loadUnseen()].filter(({ half }) => half === 'tune');
   for (const base of [...BASES, ...UNSEEN_BASES]) {
     const assistant = loadBase(base);
-    const all = await vectors.knownEntries(assistant.knowledge);
-    const see = async ({ message }: Question, without: string[]) => {
+    const all = await vectors.vectorEntries(assistant.knowledge);
+    const evaluate = async ({ message }: Question, without: string[]) => {
       const knowledge = assistant.knowledge.filter(({ entryId }) => !isEntry(entryId, without));
       const index = buildIndex({ ...assistant, knowledge });
       const { language } = decideLanguage({ message, allowed: assistant.languages });
-      const asked = { message, spoken: baseLanguage(language), index };
-      const doubts = new Map<string, number[]>();
-      if (index.groups.some((group) => searchGroup(message, group, asked.spoken).exact)) return { seen: [], doubts };
-      const meaning = vectors.meaningOf(all.filter(({ entryId }) => !isEntry(entryId, without)));
-      const worded = readWords(message, index, asked.spoken);
-      const whole = await meaning(message, new Set(worded.keys()));
-      const seen = whole ? featuresOf(asked, worded, whole) : [];
-      for (const one of rankSeen(seen).slice(0, DOUBTED)) {
-        const rest = withoutStrange(asked, one);
-        const weighed = rest === null ? null : await meaning(rest, new Set([one.entry.entryId]), { keptOnly: true });
-        const found = whole && weighed ? doubtsOf(one.entry.entryId, whole, weighed) : null;
-        if (found) doubts.set(one.entry.entryId, found);
+      const asked = { message, visitorLanguage: baseLanguage(language), index };
+      const counterEvidence = new Map<string, number[]>();
+      if (index.groups.some((group) => searchGroup(message, group, asked.visitorLanguage).exact))
+        return { candidates: [], counterEvidence };
+      const semanticSearch = vectors.semanticSearchOf(all.filter(({ entryId }) => !isEntry(entryId, without)));
+      const lexical = collectLexicalEvidence(message, index, asked.visitorLanguage);
+      const whole = await semanticSearch(message, new Set(lexical.keys()));
+      const candidates = whole ? candidatesOf(asked, lexical, whole) : [];
+      for (const one of rankCandidates(candidates).slice(0, COUNTER_EVIDENCE_FOR)) {
+        const rest = withoutUnknownWords(asked, one);
+        const reduced =
+          rest === null ? null : await semanticSearch(rest, new Set([one.entry.entryId]), { includedOnly: true });
+        const found = whole && reduced ? counterEvidenceOf(one.entry.entryId, whole, reduced) : null;
+        if (found) counterEvidence.set(one.entry.entryId, found);
       }
-      return { seen, doubts };
+      return { candidates, counterEvidence };
     };
     for (const question of questions.filter((one) => one.base === base)) {
-      const share = BASES.includes(base) ? KNOWN_SHARE : 1;
-      examples.push({ base, made: false, expected: question.expected, weight: share, ...(await see(question, [])) });
+      const share = BASES.includes(base) ? KNOWN_DOMAIN_WEIGHT : 1;
+      examples.push({
+        base,
+        withoutAnswer: false,
+        expected: question.expected,
+        weight: share,
+        ...(await evaluate(question, [])),
+      });
       if (question.expected.length === 0) continue;
       examples.push({
         base,
-        made: true,
+        withoutAnswer: true,
         expected: [],
-        weight: share * MADE_WEIGHT,
-        ...(await see(question, question.expected)),
+        weight: share * WITHOUT_ANSWER_WEIGHT,
+        ...(await evaluate(question, question.expected)),
       });
     }
   }
-  return examples.filter(({ seen }) => seen.length > 0);
+  return examples.filter(({ candidates }) => candidates.length > 0);
 };
 
 const fit = (examples: Example[]): Calibration => {
-  const known = examples.filter(({ seen, expected }) => seen.some(({ entry }) => isEntry(entry.entryId, expected)));
-  const rank = fitChoice(
-    known.map(({ seen, expected, weight }) => ({
-      weight,
-      features: seen.map(({ forRank }) => forRank),
-      right: seen.map(({ entry }) => isEntry(entry.entryId, expected)),
-    })),
-    RIDGE.rank,
+  const known = examples.filter(({ candidates, expected }) =>
+    candidates.some(({ entry }) => isEntry(entry.entryId, expected)),
   );
-  const samples = examples.map(({ seen, expected, weight, doubts }) => {
-    const ranked = rankSeen(seen, { rank, confidence: [], doubt: [] });
+  const score = fitChoice(
+    known.map(({ candidates, expected, weight }) => ({
+      weight,
+      features: candidates.map(({ scoreFeatures }) => scoreFeatures),
+      right: candidates.map(({ entry }) => isEntry(entry.entryId, expected)),
+    })),
+    RIDGE.score,
+  );
+  const samples = examples.map(({ candidates, expected, weight, counterEvidence }) => {
+    const ranked = rankCandidates(candidates, { score, confidence: [], counterEvidence: [] });
     const entryId = ranked[0]?.entry.entryId ?? '';
-    return { features: standingOf(ranked, 0), right: isEntry(entryId, expected), weight, doubts: doubts.get(entryId) };
+    return {
+      features: featuresInRanking(ranked, 0),
+      right: isEntry(entryId, expected),
+      weight,
+      counterEvidence: counterEvidence.get(entryId),
+    };
   });
   const confidence = fitLogistic(samples, RIDGE.confidence);
-  const doubtful = samples.flatMap(({ features, doubts, ...sample }) =>
-    doubts ? [{ ...sample, features: [1, logit(probability(confidence, features)), ...doubts] }] : [],
+  const checkedSamples = samples.flatMap(({ features, counterEvidence, ...sample }) =>
+    counterEvidence ? [{ ...sample, features: [1, logit(probability(confidence, features)), ...counterEvidence] }] : [],
   );
-  return { rank, confidence, doubt: fitLogistic(doubtful, RIDGE.doubt) };
+  return { score, confidence, counterEvidence: fitLogistic(checkedSamples, RIDGE.counterEvidence) };
 };
 
-export type Told = { right: boolean; three: boolean; sure: number; answerable: boolean };
+export type Prediction = { right: boolean; three: boolean; sure: number; answerable: boolean };
 
 /** How a calibration does on examples. */
-const tryOut = (calibration: Calibration, examples: Example[]): Told[] =>
-  examples.map(({ seen, expected, doubts }) => {
-    const ranked = rankSeen(seen, calibration);
+const predict = (calibration: Calibration, examples: Example[]): Prediction[] =>
+  examples.map(({ candidates, expected, counterEvidence }) => {
+    const ranked = rankCandidates(candidates, calibration);
     const entryId = ranked[0]?.entry.entryId ?? '';
-    const first = probability(calibration.confidence, standingOf(ranked, 0));
-    const doubt = doubts.get(entryId);
+    const first = probability(calibration.confidence, featuresInRanking(ranked, 0));
+    const against = counterEvidence.get(entryId);
     return {
       right: isEntry(entryId, expected),
       three: ranked.slice(0, 3).some(({ entry }) => isEntry(entry.entryId, expected)),
-      sure: doubt ? doubted(first, doubt, calibration) : first,
+      sure: against ? adjustConfidence(first, against, calibration) : first,
       answerable: expected.length > 0,
     };
   });
 
-/** The fit, and how a fit without a domain does on that domain: what counts is the domain that nobody has seen. */
+/** The fit, and how a fit without a domain does on that domain: what counts is the domain that nobody has candidates. */
 export const fitBoth = async (vectors: TextVectors) => {
   const examples = await examplesOf(vectors);
   const unseen = [...BASES, ...UNSEEN_BASES].map((domain) => ({
     domain,
-    told: tryOut(
+    predictions: predict(
       fit(examples.filter(({ base }) => base !== domain)),
-      examples.filter(({ base, made }) => base === domain && !made),
+      examples.filter(({ base, withoutAnswer }) => base === domain && !withoutAnswer),
     ),
   }));
   return { examples: examples.length, calibration: fit(examples), unseen };

@@ -1,10 +1,10 @@
 import { baseLanguage } from '../../src/language/base.ts';
 import { decideLanguage } from '../../src/language/decide.ts';
-import { confidenceOf, featuresOf } from '../../workers/reply/engines/retrieval/confidence.ts';
-import { inSpokenOrder } from '../../workers/reply/engines/retrieval/find-answer.ts';
+import { lexicalConfidence, lexicalFeatures } from '../../workers/reply/engines/retrieval/confidence.ts';
+import { inLanguageOrder } from '../../workers/reply/engines/retrieval/lexical-search.ts';
 import { buildIndex } from '../../workers/reply/engines/retrieval/knowledge-index.ts';
 import { searchGroup } from '../../workers/reply/engines/retrieval/search.ts';
-import { fitLogistic, probability, type Sample } from './least.ts';
+import { fitLogistic, probability, type Sample } from './fitting.ts';
 import { BASES, isEntry, loadBase, loadQuestions } from './sets.ts';
 
 const RIDGE = 0.02;
@@ -16,15 +16,15 @@ const samplesOf = (): Sample[] => {
   for (const { base, half, expected, message } of loadQuestions()) {
     const known = bases.get(base);
     if (half !== 'tune' || !known) continue;
-    const spoken = baseLanguage(decideLanguage({ message, allowed: known.assistant.languages }).language);
+    const visitorLanguage = baseLanguage(decideLanguage({ message, allowed: known.assistant.languages }).language);
     let best: { features: number[]; entryId: string; confidence: number } | null = null;
-    for (const group of inSpokenOrder(known.index, spoken)) {
-      const { candidates, exact } = searchGroup(message, group, spoken);
+    for (const group of inLanguageOrder(known.index, visitorLanguage)) {
+      const { candidates, exact } = searchGroup(message, group, visitorLanguage);
       const [top] = candidates;
       if (!top || exact) continue;
-      const confidence = confidenceOf(top.evidence);
+      const confidence = lexicalConfidence(top.evidence);
       if (best !== null && confidence <= best.confidence) continue;
-      best = { features: featuresOf(top.evidence), entryId: group.entries[top.entry]?.entryId ?? '', confidence };
+      best = { features: lexicalFeatures(top.evidence), entryId: group.entries[top.entry]?.entryId ?? '', confidence };
     }
     if (best) samples.push({ features: best.features, right: isEntry(best.entryId, expected), weight: 1 });
   }

@@ -2,14 +2,14 @@
  * `npm run eval -- fit` fits how sure the engine is to the tune halves, and prints the weights for `confidence.ts` (words alone)
  * and `calibration.ts` (words and meaning), with how they do on what they were not fitted to.
  */
-import { fitBoth, type Told } from './fit-both.ts';
+import { fitBoth, type Prediction } from './fit-both.ts';
 import { fitWords } from './fit-words.ts';
 import { openTextVectors } from './vectors.ts';
 
 const rounded = (weights: number[]): string => `[${weights.map((weight) => Number(weight.toFixed(2))).join(', ')}]`;
-const percent = (of: Told[], is: (one: Told) => boolean): string =>
+const percent = (of: Prediction[], is: (one: Prediction) => boolean): string =>
   `${((100 * of.filter(is).length) / of.length).toFixed(1)} %`.padStart(8);
-const logLoss = (told: Told[]): number =>
+const logLoss = (told: Prediction[]): number =>
   -told.reduce((sum, { right, sure }) => sum + Math.log(right ? sure : 1 - sure), 0) / told.length;
 
 const words = fitWords();
@@ -29,13 +29,15 @@ console.log(`words and meaning by ${vectors.model}: ${examples} questions`);
 for (const [name, weights] of Object.entries(calibration)) console.log(`  ${name}: ${rounded(weights)},`);
 
 console.log('\neach domain by a fit to the other six:');
-for (const { domain, told } of unseen) {
-  const known = told.filter(({ answerable }) => answerable);
+for (const { domain, predictions } of unseen) {
+  const known = predictions.filter(({ answerable }) => answerable);
   const first = percent(known, ({ right }) => right);
   const three = percent(known, (one) => one.three);
-  console.log(`  ${domain.padEnd(9)} log loss ${logLoss(told).toFixed(3)}  first right ${first}  among three ${three}`);
+  console.log(
+    `  ${domain.padEnd(9)} log loss ${logLoss(predictions).toFixed(3)}  first right ${first}  among three ${three}`,
+  );
 }
-const all = unseen.flatMap(({ told }) => told);
+const all = unseen.flatMap(({ predictions }) => predictions);
 const [known, unknown] = [all.filter(({ answerable }) => answerable), all.filter(({ answerable }) => !answerable)];
 console.log(
   `  all       log loss ${logLoss(all).toFixed(3)}\n\nthreshold  answered right  answered wrong  unanswerable answered`,

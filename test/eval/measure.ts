@@ -1,7 +1,7 @@
 import { decideLanguage } from '../../src/language/decide.ts';
-import type { AssistantProfile, Spoken } from '../../workers/reply/engines/engine.ts';
+import type { AssistantProfile, HistoryMessage } from '../../workers/reply/engines/engine.ts';
 import { createRetrievalEngine } from '../../workers/reply/engines/retrieval/engine.ts';
-import type { Meaning } from '../../workers/reply/vectors/meaning.ts';
+import type { SemanticSearch } from '../../workers/reply/vectors/semantic-search.ts';
 import { type ChatMessage, isEntry, loadBase, type Question } from './sets.ts';
 import type { TextVectors } from './vectors.ts';
 
@@ -21,17 +21,19 @@ export const measureAnswers = async (
   threshold: number | null = null,
 ): Promise<Measured[]> => {
   const engine = createRetrievalEngine();
-  const bases = new Map<string, { assistant: AssistantProfile; meaning: Meaning | undefined }>();
+  const bases = new Map<string, { assistant: AssistantProfile; semanticSearch: SemanticSearch | undefined }>();
   for (const name of new Set(questions.map(({ base }) => base))) {
     const assistant = loadBase(name, threshold);
-    const meaning = vectors ? vectors.meaningOf(await vectors.knownEntries(assistant.knowledge)) : undefined;
-    bases.set(name, { assistant, meaning });
+    const semanticSearch = vectors
+      ? vectors.semanticSearchOf(await vectors.vectorEntries(assistant.knowledge))
+      : undefined;
+    bases.set(name, { assistant, semanticSearch });
   }
   const measured: Measured[] = [];
   for (const question of questions) {
-    const { assistant, meaning } = bases.get(question.base) ?? {};
+    const { assistant, semanticSearch } = bases.get(question.base) ?? {};
     if (!assistant) throw new Error(`no knowledge base ${question.base}`);
-    const history: Spoken[] = [];
+    const history: HistoryMessage[] = [];
     const ask = async (message: string) => {
       const { language } = decideLanguage({ message, allowed: assistant.languages });
       const { signal } = new AbortController();
@@ -41,7 +43,7 @@ export const measureAnswers = async (
         language,
         history: async () => [...history],
         signal,
-        meaning,
+        semanticSearch,
       });
       history.push({ role: 'user', content: message }, { role: 'assistant', content: reply.text, why: reply.why });
       return reply;

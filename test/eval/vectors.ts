@@ -8,9 +8,9 @@ import { createLogger } from '../../src/platform/logger.ts';
 import type { TextKind } from '../../workers/reply/embedder/backend.ts';
 import { openEmbedder } from '../../workers/reply/embedder/embedder.ts';
 import type { KnowledgeEntry } from '../../workers/reply/engines/engine.ts';
-import type { Meaning } from '../../workers/reply/vectors/meaning.ts';
-import type { KnownEntry } from '../../workers/reply/vectors/scan.ts';
-import { weigh } from '../../workers/reply/vectors/weigh.ts';
+import type { SemanticSearch } from '../../workers/reply/vectors/semantic-search.ts';
+import type { VectorEntry } from '../../workers/reply/vectors/scan.ts';
+import { measureSimilarity } from '../../workers/reply/vectors/similarity.ts';
 
 const FOLDER = join(import.meta.dirname, '../../.local/eval');
 const silent = new Writable({ write: (_chunk, _encoding, done) => done() });
@@ -31,8 +31,8 @@ const written = (vector: Float32Array): string =>
 export type TextVectors = {
   model: string;
   of: (kind: TextKind, text: string) => Promise<Float32Array>;
-  knownEntries: (knowledge: KnowledgeEntry[]) => Promise<KnownEntry[]>;
-  meaningOf: (entries: KnownEntry[]) => Meaning;
+  vectorEntries: (knowledge: KnowledgeEntry[]) => Promise<VectorEntry[]>;
+  semanticSearchOf: (entries: VectorEntry[]) => SemanticSearch;
   /** Keeps what was made, for the next run. */
   close: () => Promise<void>;
 };
@@ -71,8 +71,8 @@ export const openTextVectors = async (
   return {
     model,
     of,
-    knownEntries: async (knowledge) => {
-      const entries: KnownEntry[] = [];
+    vectorEntries: async (knowledge) => {
+      const entries: VectorEntry[] = [];
       for (const entry of knowledge) {
         const texts = textsOf(entry);
         const rows: number[] = [];
@@ -82,7 +82,8 @@ export const openTextVectors = async (
       }
       return entries;
     },
-    meaningOf: (entries) => async (text, keep, options) => weigh(entries, await of('query', text), keep, options),
+    semanticSearchOf: (entries) => async (text, keep, options) =>
+      measureSimilarity(entries, await of('query', text), keep, options),
     close: async () => {
       await embedder.close();
       if (made === 0) return;

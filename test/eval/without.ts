@@ -10,7 +10,7 @@ const PARTS: Record<string, [file: string, change: (source: string) => string][]
     [
       'concepts.ts',
       () =>
-        'export const relatedTo = () => []; export const conceptOf = () => null; export const phraseConcept = () => null; export const nearConcept = () => null;',
+        'export const relatedTo = () => []; export const conceptOf = () => null; export const phraseConcept = () => null; export const misspeltConcept = () => null;',
     ],
   ],
   'what goes with what': [['concepts.ts', (source) => source.replace('RELATED[concept] ?? []', '[]')]],

@@ -8,7 +8,7 @@ import { useStack } from '../support/stack.ts';
 const engine: AssistantEngine = {
   name: 'long-winded',
   needsProvider: () => false,
-  answersAtOnce: () => true,
+  answersImmediately: () => true,
   reply: async ({ language }) => ({
     text: '答'.repeat(8_000),
     suggestedActions: [],

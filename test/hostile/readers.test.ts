@@ -12,7 +12,7 @@ import { ChatRequest } from '../../src/turns/turn.ts';
 import type { TurnContext } from '../../workers/reply/engines/engine.ts';
 import { allowedLinksOf } from '../../workers/reply/engines/openai/links.ts';
 import { countTokensOf } from '../../workers/reply/engines/openai/prompt.ts';
-import { createSpokenText, withoutStrangeLinks } from '../../workers/reply/engines/openai/spoken-text.ts';
+import { createReplyFilter, removeDisallowedLinks } from '../../workers/reply/engines/openai/reply-filter.ts';
 import { findContactDetails, withoutContactDetails } from '../../workers/reply/engines/retrieval/contact-details.ts';
 import { createRetrievalEngine } from '../../workers/reply/engines/retrieval/engine.ts';
 import { asksForHuman, asksWhoThisIs } from '../../workers/reply/engines/retrieval/human-request.ts';
@@ -68,10 +68,10 @@ const OF_A_MESSAGE: Record<string, (text: string) => unknown> = {
 
 /** Read of a provider's reply, whole or by the letter. */
 const OF_A_REPLY: Record<string, (text: string) => unknown> = {
-  'its links': (text) => withoutStrangeLinks(text, isAllowed),
-  'its links, none of which may stay': (text) => withoutStrangeLinks(text, () => false),
+  'its links': (text) => removeDisallowedLinks(text, isAllowed),
+  'its links, none of which may stay': (text) => removeDisallowedLinks(text, () => false),
   'what is said of it': (text) => {
-    const spoken = createSpokenText(isAllowed, () => undefined);
+    const spoken = createReplyFilter(isAllowed, () => undefined);
     spoken.push(text);
     return spoken.end();
   },
@@ -131,7 +131,7 @@ test.each(Object.entries(OF_A_REPLY))('of a provider’s reply, %s is read in no
 test('a provider’s reply that comes by the letter costs no more than its letters', () => {
   const slow = hostileTexts(LARGEST, ['x']).filter(([, text]) => {
     const took = shortest(() => {
-      const spoken = createSpokenText(isAllowed, () => undefined);
+      const spoken = createReplyFilter(isAllowed, () => undefined);
       for (const letter of text) spoken.push(letter);
       spoken.end();
     }, 60);

@@ -1,9 +1,9 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { beforeEach, expect, onTestFinished, test } from 'vitest';
-import { byLetters, type EmbeddingsService, openEmbeddingsService } from '../support/provider.ts';
+import { embedByLetters, type EmbeddingsService, openEmbeddingsService } from '../support/provider.ts';
 import { eventually } from '../support/eventually.ts';
-import { anEmbedder, dot } from '../support/semantic.ts';
+import { anEmbedder, cosineOf } from '../support/semantic.ts';
 
 let service: EmbeddingsService;
 beforeEach(async () => {
@@ -41,7 +41,7 @@ test('asks the service as its protocol wants it, and takes its vectors by their 
       .flatMap(({ body }) => body.input)
       .toSorted(),
   ).toEqual(['aaaa', 'bbbb', 'bbbb', 'cccc']);
-  expect(vectors.map((vector) => dot(vector, vector))).toEqual(texts.map(() => expect.closeTo(1, 5)));
+  expect(vectors.map((vector) => cosineOf(vector, vector))).toEqual(texts.map(() => expect.closeTo(1, 5)));
   expect(vectors[1]).toEqual(alone);
   expect(vectors[0]).not.toEqual(alone);
   expect(embedder.model()).toMatch(/^embed-small@127\.0\.0\.1:\d+\/8$/);
@@ -81,7 +81,7 @@ test.each([
     const failed = [];
     for (let count = 0; count < 4; count += 1) failed.push(await embedder.embed([`question ${count}`], 'query'));
     const status = embedder.status();
-    service.behave(byLetters);
+    service.behave(embedByLetters);
     await eventually(async () => expect(await embedder.embed(['again'], 'query')).not.toBeNull());
 
     expect(failed).toEqual([null, null, null, null]);

@@ -1,12 +1,12 @@
 import { expect, test } from 'vitest';
 import { runAdmin } from '../support/admin.ts';
-import { byLetters, openEmbeddingsService } from '../support/provider.ts';
+import { embedByLetters, openEmbeddingsService } from '../support/provider.ts';
 import { isLocalModelFor, modelFolder } from '../support/semantic.ts';
 import { useStack } from '../support/stack.ts';
 
 /** A real model where there is one for this machine, else a service that speaks its protocol. */
 const service = isLocalModelFor ? null : await openEmbeddingsService();
-service?.behave(byLetters);
+service?.behave(embedByLetters);
 const env: Record<string, string> = service
   ? { EMBEDDINGS_URL: service.baseUrl, EMBEDDINGS_MODEL: 'by-letters' }
   : { SEMANTIC_DIR: modelFolder() };

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { eventually } from '../support/eventually.ts';
-import { anEmbedder, dot, enginesOf, isLocalModelFor, modelFolder } from '../support/semantic.ts';
+import { anEmbedder, cosineOf, modelProcessesOf, isLocalModelFor, modelFolder } from '../support/semantic.ts';
 
 type Opened = Awaited<ReturnType<typeof anEmbedder>>;
 
@@ -17,7 +17,7 @@ const opened = async (env: Record<string, string>): Promise<Opened> => {
 };
 
 const theEngine = (): number => {
-  const [pid, ...others] = enginesOf();
+  const [pid, ...others] = modelProcessesOf();
   if (pid === undefined || others.length > 0) throw new Error('there is not exactly one engine');
   return pid;
 };
@@ -93,10 +93,10 @@ describe.runIf(isLocalModelFor)('the local model', () => {
 
       for (const vector of [...passages!, ...questions!]) {
         expect(vector).toHaveLength(384);
-        expect(dot(vector, vector)).toBeCloseTo(1, 4);
+        expect(cosineOf(vector, vector)).toBeCloseTo(1, 4);
       }
       const nearest = questions!.map((question) => {
-        const likeness = passages!.map((passage) => dot(question, passage));
+        const likeness = passages!.map((passage) => cosineOf(question, passage));
         return likeness.indexOf(Math.max(...likeness));
       });
       expect(nearest).toEqual([0, 1, 2]);
@@ -123,7 +123,7 @@ describe.runIf(isLocalModelFor)('the local model', () => {
       });
       expect(second).toEqual(first);
       expect(third).toEqual(first);
-      expect(dot(asPassage![0], first![0])).toBeLessThan(0.999);
+      expect(cosineOf(asPassage![0], first![0])).toBeLessThan(0.999);
     });
 
     test('survives what a visitor can write', async () => {
@@ -141,7 +141,7 @@ describe.runIf(isLocalModelFor)('the local model', () => {
 
       for (const text of texts) {
         const vectors = await shared.embed([text], 'passage', { priority: 'background' });
-        expect(dot(vectors?.[0], vectors?.[0])).toBeCloseTo(1, 4);
+        expect(cosineOf(vectors?.[0], vectors?.[0])).toBeCloseTo(1, 4);
       }
 
       expect(theEngine()).toBe(engine);
@@ -155,8 +155,8 @@ describe.runIf(isLocalModelFor)('the local model', () => {
         { priority: 'background' },
       ))!;
 
-      expect(dot(plain, spoken)).toBeLessThan(0.9999);
-      expect(dot(tooLate, tooLate)).toBeCloseTo(1, 4);
+      expect(cosineOf(plain, spoken)).toBeLessThan(0.9999);
+      expect(cosineOf(tooLate, tooLate)).toBeCloseTo(1, 4);
     });
 
     test('turns go before the background, behind no more than what is under way', async () => {
@@ -213,7 +213,7 @@ describe.runIf(isLocalModelFor)('the local model', () => {
       return vectors;
     });
 
-    expect(dot(again[0], before)).toBeGreaterThan(0.9);
+    expect(cosineOf(again[0], before)).toBeGreaterThan(0.9);
     expect(theEngine()).not.toBe(engine);
     expect(embedder.log().match(/is not available/g)).toHaveLength(1);
     expect(embedder.log().match(/search is available/g)).toHaveLength(2);
@@ -227,7 +227,7 @@ describe.runIf(isLocalModelFor)('the local model', () => {
 
     const vectors = await embedder.embed(['can I bring my dog'], 'query');
     const waited = performance.now() - since;
-    await eventually(() => expect(enginesOf()).not.toContain(engine));
+    await eventually(() => expect(modelProcessesOf()).not.toContain(engine));
     await eventually(async () => expect(await embedder.embed(['can I bring my cat'], 'query')).not.toBeNull());
 
     expect(vectors).toBeNull();
@@ -251,11 +251,11 @@ describe.runIf(isLocalModelFor)('the local model', () => {
 
   test('closing ends the engine', async () => {
     const embedder = await open();
-    expect(enginesOf()).toHaveLength(1);
+    expect(modelProcessesOf()).toHaveLength(1);
 
     await embedder.close();
 
-    expect(enginesOf()).toEqual([]);
+    expect(modelProcessesOf()).toEqual([]);
     expect(await embedder.embed(['hello'], 'query')).toBeNull();
   });
 });

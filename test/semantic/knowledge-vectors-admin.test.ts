@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { adminJson, adminOf, runAdmin, useAdmin } from '../support/admin.ts';
 import { anEmbedder } from '../support/embedder.ts';
-import { aKnower, someEntries } from '../support/knower.ts';
+import { anAssistantWithVectors, someEntries } from '../support/assistant-with-vectors.ts';
 import { openStack, useStack } from '../support/stack.ts';
 
 const embedder = anEmbedder();
@@ -18,7 +18,7 @@ const aFile = (count: number): string => {
 };
 
 test('an import shows how many of its entries are found by their meaning, and ends when all are', async () => {
-  const knower = await aKnower(stack, []);
+  const knower = await anAssistantWithVectors(stack, []);
   embedder.msEach = 10;
 
   const { status, stdout, stderr } = await runAdmin(command, [
@@ -36,7 +36,7 @@ test('an import shows how many of its entries are found by their meaning, and en
 });
 
 test('for a program, or with --no-wait, an import ends once the entries are stored; status tells the rest', async () => {
-  const knower = await aKnower(stack, []);
+  const knower = await anAssistantWithVectors(stack, []);
   const held = Promise.withResolvers<void>();
   embedder.gate = () => held.promise;
   const words = ['knowledge', 'import', '--assistant', knower.assistantId, aFile(3)];
@@ -47,7 +47,7 @@ test('for a program, or with --no-wait, an import ends once the entries are stor
   const list = await runAdmin(command, ['knowledge', 'list', '--assistant', knower.assistantId]);
   embedder.gate = () => undefined;
   held.resolve();
-  await knower.made();
+  await knower.waitForVectors();
   const ready = await adminJson(command, 'knowledge', 'status', '--assistant', knower.assistantId);
 
   expect(told).toEqual({ imported: 3, refused: [] });
@@ -60,7 +60,7 @@ test('for a program, or with --no-wait, an import ends once the entries are stor
 test('where nothing can be made, the command says why and waits for nothing', async () => {
   const idle = await openStack({ replyWorkers: 0, deliveryWorkers: 0 });
   const idleCommand = await adminOf(idle);
-  const knower = await aKnower(idle, someEntries(2));
+  const knower = await anAssistantWithVectors(idle, someEntries(2));
 
   const none = await runAdmin(idleCommand, ['knowledge', 'status', '--assistant', knower.assistantId]);
   await idle.startReplyWorker();

@@ -5,7 +5,7 @@ import { anEmbedder } from '../support/embedder.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { overflowOf } from '../support/page.ts';
-import { aKnower, someEntries } from '../support/knower.ts';
+import { anAssistantWithVectors, someEntries } from '../support/assistant-with-vectors.ts';
 import { useStack } from '../support/stack.ts';
 
 const embedder = anEmbedder();
@@ -14,7 +14,7 @@ const browser = useBrowser();
 
 test('the page of the knowledge tells how many entries are ready, until they are, and then asks no more', async () => {
   const owner = await anOperator(stack);
-  const knower = await aKnower(stack, []);
+  const knower = await anAssistantWithVectors(stack, []);
   const held = Promise.withResolvers<void>();
   embedder.gate = (texts) => (texts.includes('Where is the thing number 30?') ? held.promise : undefined);
   await stack.service.assistants.addKnowledge(knower.assistantId, someEntries(1_200));
@@ -42,7 +42,7 @@ test('the page of the knowledge tells how many entries are ready, until they are
 
 test('the pages say why it is off', async () => {
   const owner = await anOperator(stack);
-  const knower = await aKnower(stack, someEntries(1));
+  const knower = await anAssistantWithVectors(stack, someEntries(1));
   embedder.set({ available: false });
   await eventually(async () => expect((await knower.status()).state).toBe('off'));
   const page = await browser.open(stack.url, { cookie: owner.cookie() });

@@ -1,11 +1,11 @@
 import { expect, test } from 'vitest';
 import { newId } from '../../src/platform/ids.ts';
 import { createVectorReader } from '../../workers/reply/vectors/reader.ts';
-import { type KnownEntry, scan } from '../../workers/reply/vectors/scan.ts';
+import { type VectorEntry, scan } from '../../workers/reply/vectors/scan.ts';
 import { anEntry } from '../support/builders.ts';
 import { anEmbedder, vectorOf } from '../support/embedder.ts';
 import { eventually } from '../support/eventually.ts';
-import { aKnower, someEntries } from '../support/knower.ts';
+import { anAssistantWithVectors, someEntries } from '../support/assistant-with-vectors.ts';
 import { openStack, type Stack } from '../support/stack.ts';
 
 type Worker = Awaited<ReturnType<Stack['startReplyWorker']>>;
@@ -31,7 +31,7 @@ const withWorkers = async (run: (stack: Stack, workers: Worker[]) => Promise<voi
 
 test('every worker finds entries by the nearest of their texts, the best first, each once', () =>
   withWorkers(async (stack, workers) => {
-    const knower = await aKnower(stack, [
+    const knower = await anAssistantWithVectors(stack, [
       anEntry({
         question: 'Are pets allowed?',
         variants: ['Can I bring my dog?', 'Can I bring a cat?'],
@@ -40,7 +40,7 @@ test('every worker finds entries by the nearest of their texts, the best first, 
       anEntry({ question: 'Is there parking?', answer: 'Behind the house, for twelve euros a night.' }),
       anEntry({ question: 'When is breakfast?', answer: 'From seven to ten.' }),
     ]);
-    await knower.made();
+    await knower.waitForVectors();
     const [pets, parking, breakfast] = await knower.entries();
 
     for (const worker of workers) {
@@ -63,8 +63,8 @@ test('every worker finds entries by the nearest of their texts, the best first, 
 test('an entry that is edited, added or removed is so in every worker within two seconds', () =>
   withWorkers(async (stack, workers) => {
     const { assistants } = stack.service;
-    const knower = await aKnower(stack, someEntries(50));
-    await knower.made();
+    const knower = await anAssistantWithVectors(stack, someEntries(50));
+    await knower.waitForVectors();
     for (const worker of workers) await findBy(worker, knower.assistantId, 'anything');
     const [edited, removed] = await knower.entries();
     const everywhere = async (question: string, entryId: string | undefined, found: boolean) => {
@@ -99,7 +99,7 @@ test('what has its vectors is found while the others are still being made', () =
     slow.gate = (texts) => (texts.includes('Where is the thing number 150?') ? held.promise : undefined);
     slow.msEach = 3;
     const worker = await stack.startReplyWorker(undefined, slow);
-    const knower = await aKnower(stack, someEntries(200));
+    const knower = await anAssistantWithVectors(stack, someEntries(200));
 
     for (const nth of [7, 60, 120]) {
       await eventually(async () => {
@@ -111,13 +111,13 @@ test('what has its vectors is found while the others are still being made', () =
 
     held.resolve();
     slow.msEach = 0;
-    await knower.made();
+    await knower.waitForVectors();
   }, 0));
 
 test('a worker holds no more bytes than it may: answers go first, then other assistants', () =>
   withWorkers(async (stack) => {
-    const knower = await aKnower(stack, someEntries(100));
-    await knower.made();
+    const knower = await anAssistantWithVectors(stack, someEntries(100));
+    await knower.waitForVectors();
     const assistant = await stack.service.assistants.getAssistant(knower.assistantId);
     const logged: unknown[] = [];
     const logger = { warn: (line: unknown) => logged.push(line) } as never;
@@ -135,12 +135,12 @@ test('a worker holds no more bytes than it may: answers go first, then other ass
 
 test('ten thousand entries of three texts are looked through without holding up the event loop', async () => {
   const noise = () => Float32Array.from({ length: 384 }, () => Math.random() - 0.5);
-  const entries = Array.from({ length: 10_000 }, (): KnownEntry => {
+  const entries = Array.from({ length: 10_000 }, (): VectorEntry => {
     const vectors = new Float32Array(3 * 384);
     for (let row = 0; row < 3; row += 1) vectors.set(noise(), row * 384);
     return { entryId: newId(), hash: '', kinds: ['question', 'variant', 'answer'], vectors };
   });
-  const wanted = entries[9_999] as KnownEntry;
+  const wanted = entries[9_999] as VectorEntry;
   const query = wanted.vectors.slice(384, 768);
   await scan(entries, query, 3); // compiled by now
 

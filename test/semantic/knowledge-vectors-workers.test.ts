@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { anEntry } from '../support/builders.ts';
 import { anEmbedder } from '../support/embedder.ts';
 import { eventually } from '../support/eventually.ts';
-import { aKnower, someEntries } from '../support/knower.ts';
+import { anAssistantWithVectors, someEntries } from '../support/assistant-with-vectors.ts';
 import { openStack, type Stack } from '../support/stack.ts';
 
 /** Longer than a lease, and than a worker that was killed is believed to be there. */
@@ -24,12 +24,12 @@ test('two workers make each text once, and both know all of it', () =>
     const embedders = [anEmbedder({ msEach: 4 }), anEmbedder({ msEach: 4 })];
     for (const embedder of embedders) await stack.startReplyWorker(undefined, embedder);
 
-    const one = await aKnower(stack, someEntries(80, 'first'));
-    const other = await aKnower(stack, someEntries(80, 'second'));
+    const one = await anAssistantWithVectors(stack, someEntries(80, 'first'));
+    const other = await anAssistantWithVectors(stack, someEntries(80, 'second'));
 
-    expect(await one.made()).toEqual(await one.expected());
-    expect(await other.made()).toEqual(await other.expected());
-    const asked = embedders.flatMap((embedder) => embedder.asked);
+    expect(await one.waitForVectors()).toEqual(await one.expected());
+    expect(await other.waitForVectors()).toEqual(await other.expected());
+    const asked = embedders.flatMap((embedder) => embedder.texts);
     expect(asked).toHaveLength(480);
     expect(new Set(asked).size).toBe(480);
   }));
@@ -44,7 +44,7 @@ test(
         stdio: ['ignore', 'pipe', 'inherit'],
       });
       await once(killed.stdout, 'data');
-      const knower = await aKnower(stack, someEntries(100));
+      const knower = await anAssistantWithVectors(stack, someEntries(100));
       await eventually(async () => expect((await knower.status()).done).toBeGreaterThan(10));
       const ended = once(killed, 'exit');
       killed.kill('SIGKILL');
@@ -54,9 +54,9 @@ test(
       const embedder = anEmbedder();
       await stack.startReplyWorker(undefined, embedder);
 
-      expect(await knower.made(LEASES_MS)).toEqual(await knower.expected());
+      expect(await knower.waitForVectors(LEASES_MS)).toEqual(await knower.expected());
       expect(stored).toBeGreaterThan(10);
-      expect(embedder.asked.filter((text) => /^Where is .*\?$/.test(text))).toHaveLength(100 - stored);
+      expect(embedder.texts.filter((text) => /^Where is .*\?$/.test(text))).toHaveLength(100 - stored);
     }),
 );
 
@@ -74,7 +74,7 @@ test(
         return held.promise;
       };
       await stack.startReplyWorker(undefined, slow);
-      const knower = await aKnower(stack, [anEntry({ question: 'the old text' })]);
+      const knower = await anAssistantWithVectors(stack, [anEntry({ question: 'the old text' })]);
       await reached.promise;
       const [entry] = await knower.entries();
 
@@ -84,39 +84,39 @@ test(
         entry?.entryId ?? '',
         anEntry({ question: 'the new text' }),
       );
-      expect(await knower.made(LEASES_MS)).toEqual(await knower.expected());
+      expect(await knower.waitForVectors(LEASES_MS)).toEqual(await knower.expected());
       held.resolve();
 
       // It stores what it made, learns that its lease is gone, and has all of it looked over.
       await eventually(() => expect(stack.logs).toContainEqual(expect.objectContaining({ ended: 'lost' })));
-      expect(await knower.made()).toEqual(await knower.expected());
+      expect(await knower.waitForVectors()).toEqual(await knower.expected());
     }),
 );
 
 test('with another model all vectors are made again, once no worker has the old one', { timeout: 60_000 }, () =>
   withStack(async (stack) => {
     const old = await stack.startReplyWorker(undefined, anEmbedder());
-    const knower = await aKnower(stack, someEntries(20));
-    await knower.made();
+    const knower = await anAssistantWithVectors(stack, someEntries(20));
+    await knower.waitForVectors();
 
     const newer = anEmbedder({ model: 'trigrams-2' });
     const worker = await stack.startReplyWorker(undefined, newer);
     await stack.service.assistants.addKnowledge(knower.assistantId, someEntries(1, 'late'));
-    expect(await knower.made()).toEqual(await knower.expected());
+    expect(await knower.waitForVectors()).toEqual(await knower.expected());
     // The newer one has swept at least once, and left them alone.
     const row = () => stack.service.mongo.collection('embedders').findOne({ model: 'trigrams-2' });
     for (let sweeps = 0; sweeps < 2; sweeps += 1) {
       const seen = (await row())?.seenAt as Date;
       await eventually(async () => expect((await row())?.seenAt).not.toEqual(seen));
     }
-    const whileBothRan = [...newer.asked];
+    const whileBothRan = [...newer.texts];
     await old.close();
 
     await eventually(async () => expect((await knower.semantic())?.model).toBe('trigrams-2'));
-    expect(await knower.made()).toEqual(await knower.expected());
+    expect(await knower.waitForVectors()).toEqual(await knower.expected());
     expect((await knower.readRows()).map(({ model }) => model)).toEqual(Array.from({ length: 21 }, () => 'trigrams-2'));
     expect(whileBothRan).toEqual([]);
-    expect(newer.asked).toHaveLength(63);
+    expect(newer.texts).toHaveLength(63);
     const assistant = await stack.service.assistants.getAssistant(knower.assistantId);
     expect(await worker.vectorsOf(assistant)).toMatchObject({ model: 'trigrams-2' });
   }),
@@ -124,7 +124,7 @@ test('with another model all vectors are made again, once no worker has the old 
 
 test('a wiped Redis, with the wake-ups in it, costs seconds', () =>
   withStack(async (stack) => {
-    const knower = await aKnower(stack, someEntries(10));
+    const knower = await anAssistantWithVectors(stack, someEntries(10));
     const { redis } = stack.service;
     const jobs = await redis.keys(`*${stack.env.REDIS_PREFIX}*:knowledge:*`);
     await redis.del(...(await redis.keys(`*${stack.env.REDIS_PREFIX}*`)));
@@ -132,14 +132,14 @@ test('a wiped Redis, with the wake-ups in it, costs seconds', () =>
     await stack.startReplyWorker(undefined, anEmbedder());
 
     expect(jobs.length).toBeGreaterThan(0);
-    expect(await knower.made(5_000)).toEqual(await knower.expected());
+    expect(await knower.waitForVectors(5_000)).toEqual(await knower.expected());
   }));
 
 test('knowledge changed by a process that knows nothing of vectors is found all the same', () =>
   withStack(async (stack) => {
     const first = await stack.startReplyWorker(undefined, anEmbedder());
-    const knower = await aKnower(stack, someEntries(2));
-    await knower.made();
+    const knower = await anAssistantWithVectors(stack, someEntries(2));
+    await knower.waitForVectors();
     await first.close();
     const [entry] = await knower.entries();
     const { mongo, assistants } = stack.service;
@@ -151,5 +151,5 @@ test('knowledge changed by a process that knows nothing of vectors is found all 
 
     const { version } = await assistants.getAssistant(knower.assistantId);
     await eventually(async () => expect((await knower.semantic())?.version).toBe(version));
-    expect(await knower.made()).toEqual(await knower.expected());
+    expect(await knower.waitForVectors()).toEqual(await knower.expected());
   }));

@@ -3,7 +3,7 @@ import { anEntry } from '../support/builders.ts';
 import { anEmbedder } from '../support/embedder.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
-import { aKnower, someEntries } from '../support/knower.ts';
+import { anAssistantWithVectors, someEntries } from '../support/assistant-with-vectors.ts';
 import { useStack } from '../support/stack.ts';
 
 const embedder = anEmbedder();
@@ -26,7 +26,7 @@ const jobsWorkedOff = (): Promise<number> =>
 
 test('entries added by the API get a vector of the question, of each variant and of the answer, each known for what it is', async () => {
   const owner = await anOperator(stack);
-  const knower = await aKnower(stack, []);
+  const knower = await anAssistantWithVectors(stack, []);
   const path = `/assistants/${knower.assistantId}/knowledge`;
 
   await owner.post(path, {
@@ -36,7 +36,7 @@ test('entries added by the API get a vector of the question, of each variant and
   });
   await owner.post(`${path}-import`, { format: 'csv', text: 'question,answer\nIs there parking?,Behind the house.\n' });
 
-  const made = await knower.made();
+  const made = await knower.waitForVectors();
   expect(made).toEqual(await knower.expected());
   expect([...made.values()].map((said) => said.map(({ kind }) => kind).join(' ')).toSorted()).toEqual([
     'question answer',
@@ -49,15 +49,15 @@ test('entries added by the API get a vector of the question, of each variant and
 
 test('what an edit leaves as it was is not made again, and what is new is', async () => {
   const owner = await anOperator(stack);
-  const knower = await aKnower(stack, someEntries(3, 'edited'));
-  await knower.made();
+  const knower = await anAssistantWithVectors(stack, someEntries(3, 'edited'));
+  await knower.waitForVectors();
   const [entry] = await knower.entries();
   const path = `/assistants/${knower.assistantId}/knowledge/${entry?.entryId}`;
   const write = async (change: object) => {
-    const before = embedder.asked.length;
+    const before = embedder.texts.length;
     await owner.call('PUT', path, anEntry({ ...entry, ...change }));
-    expect(await knower.made()).toEqual(await knower.expected());
-    return embedder.asked.slice(before);
+    expect(await knower.waitForVectors()).toEqual(await knower.expected());
+    return embedder.texts.slice(before);
   };
 
   expect(await write({ tags: ['new tag'], language: null })).toEqual([]);
@@ -69,11 +69,11 @@ test('what an edit leaves as it was is not made again, and what is new is', asyn
 
 test('an entry is found by its question with the beginning of a long answer, cut between two words', async () => {
   const answer = 'Word after word it goes on. '.repeat(100).trim();
-  const knower = await aKnower(stack, [anEntry({ question: 'Is it long?', answer })]);
+  const knower = await anAssistantWithVectors(stack, [anEntry({ question: 'Is it long?', answer })]);
 
-  await knower.made();
+  await knower.waitForVectors();
 
-  const said = embedder.asked.find((text) => text.startsWith('Is it long? Word')) ?? '';
+  const said = embedder.texts.find((text) => text.startsWith('Is it long? Word')) ?? '';
   const beginning = said.slice('Is it long? '.length);
   expect(answer.startsWith(beginning)).toBe(true);
   expect(beginning.length).toBeGreaterThan(240);
@@ -82,21 +82,21 @@ test('an entry is found by its question with the beginning of a long answer, cut
 });
 
 test('vectors go with their entry, and an import that replaces entries takes over what is the same', async () => {
-  const knower = await aKnower(stack, someEntries(30, 'kept'));
-  await knower.made();
+  const knower = await anAssistantWithVectors(stack, someEntries(30, 'kept'));
+  await knower.waitForVectors();
   const { assistants } = stack.service;
   const before = await knower.entries();
 
   await assistants.removeKnowledge(knower.assistantId, [before[0]?.entryId ?? '']);
   expect(await knower.readRows()).toHaveLength(29);
-  await knower.made();
+  await knower.waitForVectors();
 
-  const asked = embedder.asked.length;
+  const asked = embedder.texts.length;
   await assistants.addKnowledge(knower.assistantId, someEntries(31, 'kept'), { replace: true });
 
-  expect(await knower.made()).toEqual(await knower.expected());
+  expect(await knower.waitForVectors()).toEqual(await knower.expected());
   // The 31st is new, and of the first, removed before, nothing is left.
-  expect(embedder.asked.slice(asked).toSorted()).toEqual(
+  expect(embedder.texts.slice(asked).toSorted()).toEqual(
     [...someEntries(1, 'kept'), ...someEntries(31, 'kept').slice(30)]
       .flatMap(({ question, variants, answer }) => [question, ...variants, `${question} ${answer}`])
       .toSorted(),
@@ -109,8 +109,8 @@ test('vectors go with their entry, and an import that replaces entries takes ove
 });
 
 test('an entry that is edited while its vector is made ends with the vector of its new text', async () => {
-  const knower = await aKnower(stack, someEntries(2, 'raced'));
-  await knower.made();
+  const knower = await anAssistantWithVectors(stack, someEntries(2, 'raced'));
+  await knower.waitForVectors();
   const [entry] = await knower.entries();
   if (!entry) throw new Error('no entry');
   const { entryId, ...input } = entry;
@@ -130,12 +130,12 @@ test('an entry that is edited while its vector is made ends with the vector of i
   await eventually(async () => expect(await jobsWorkedOff()).toBeGreaterThan(workedOff));
   letGo();
 
-  expect(await knower.made()).toEqual(await knower.expected());
+  expect(await knower.waitForVectors()).toEqual(await knower.expected());
 });
 
 test('an entry that is removed while its vector is made leaves none behind', async () => {
-  const knower = await aKnower(stack, someEntries(2, 'gone'));
-  await knower.made();
+  const knower = await anAssistantWithVectors(stack, someEntries(2, 'gone'));
+  await knower.waitForVectors();
   const { reached, letGo } = hold('soon removed');
 
   const [added] = await stack.service.assistants.addKnowledge(knower.assistantId, [
@@ -145,18 +145,20 @@ test('an entry that is removed while its vector is made leaves none behind', asy
   await stack.service.assistants.removeKnowledge(knower.assistantId, [added?.entryId ?? '']);
   letGo();
 
-  await knower.made();
+  await knower.waitForVectors();
   expect((await knower.readRows()).map(({ _id }) => _id)).not.toContain(added?.entryId);
   expect(await knower.readRows()).toHaveLength(2);
 });
 
 test('the API tells how many entries are ready while others are made, an edit goes before them, and answers come last', async () => {
   const owner = await anOperator(stack);
-  const knower = await aKnower(stack, [anEntry({ question: 'An old question', answer: 'An old answer' })]);
-  await knower.made();
+  const knower = await anAssistantWithVectors(stack, [
+    anEntry({ question: 'An old question', answer: 'An old answer' }),
+  ]);
+  await knower.waitForVectors();
   const [old] = await knower.entries();
   const { assistants } = stack.service;
-  const asked = embedder.asked.length;
+  const asked = embedder.texts.length;
   const first = hold('Where is the slow number 20?');
   embedder.msEach = 5;
   await assistants.addKnowledge(knower.assistantId, someEntries(60, 'slow'));
@@ -173,20 +175,20 @@ test('the API tells how many entries are ready while others are made, an edit go
   expect(body).toMatchObject({ state: 'making', total: 61 });
   expect(body.done).toBeLessThan(61);
   await eventually(async () => expect(await knower.status()).toMatchObject({ state: 'ready', done: 61, total: 61 }));
-  const order = embedder.asked.slice(asked);
+  const order = embedder.texts.slice(asked);
   expect(order.indexOf('An edited question')).toBeLessThan(order.indexOf('Where is the slow number 59?'));
   expect(order.indexOf('I look for slow 59')).toBeLessThan(
     order.indexOf('Where is the slow number 0? The slow 0 is on its shelf.'),
   );
   embedder.msEach = 0;
   last.letGo();
-  expect(await knower.made()).toEqual(await knower.expected());
+  expect(await knower.waitForVectors()).toEqual(await knower.expected());
 });
 
 test('an embedder that is away is waited for, and why is told', async () => {
   const owner = await anOperator(stack);
   embedder.set({ available: false });
-  const knower = await aKnower(stack, someEntries(5, 'later'));
+  const knower = await anAssistantWithVectors(stack, someEntries(5, 'later'));
   const read = async () => (await owner.get(`/assistants/${knower.assistantId}/knowledge-status`)).body;
 
   await eventually(async () =>
@@ -194,19 +196,19 @@ test('an embedder that is away is waited for, and why is told', async () => {
   );
   embedder.set({ available: true });
 
-  expect(await knower.made()).toEqual(await knower.expected());
+  expect(await knower.waitForVectors()).toEqual(await knower.expected());
 });
 
 test('a change is made at once, and not only when it is next swept', async () => {
-  const knower = await aKnower(stack, someEntries(1, 'woken'));
-  await knower.made();
+  const knower = await anAssistantWithVectors(stack, someEntries(1, 'woken'));
+  await knower.waitForVectors();
   const [entry] = await knower.entries();
   const times: number[] = [];
 
   for (const question of ['one?', 'two?', 'three?', 'four?']) {
     const startedAt = performance.now();
     await stack.service.assistants.updateKnowledge(knower.assistantId, entry?.entryId ?? '', anEntry({ question }));
-    await knower.made();
+    await knower.waitForVectors();
     times.push(performance.now() - startedAt);
   }
 
@@ -216,7 +218,10 @@ test('a change is made at once, and not only when it is next swept', async () =>
 
 test('a text that the embedder cannot take keeps no other entry from being found', async () => {
   embedder.refuse = (texts) => texts.includes('a text of doom');
-  const knower = await aKnower(stack, [anEntry({ question: 'a text of doom' }), ...someEntries(30, 'harmless')]);
+  const knower = await anAssistantWithVectors(stack, [
+    anEntry({ question: 'a text of doom' }),
+    ...someEntries(30, 'harmless'),
+  ]);
 
   await eventually(async () => expect(await knower.status()).toMatchObject({ state: 'making', total: 31 }));
   await eventually(async () => {
@@ -225,5 +230,5 @@ test('a text that the embedder cannot take keeps no other entry from being found
   });
 
   embedder.refuse = () => false;
-  expect(await knower.made()).toEqual(await knower.expected());
+  expect(await knower.waitForVectors()).toEqual(await knower.expected());
 });

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { eventually } from '../support/eventually.ts';
-import { aHotel, HOTEL } from '../support/guests.ts';
-import { enginesOf, isLocalModelFor, modelFolder } from '../support/semantic.ts';
+import { aHotel, HOTEL } from '../support/hotel.ts';
+import { modelProcessesOf, isLocalModelFor, modelFolder } from '../support/semantic.ts';
 import { openStack, type Stack } from '../support/stack.ts';
 
 const SLOW = { timeout: 120_000 };
@@ -110,7 +110,7 @@ test.runIf(isLocalModelFor)(
   async () => {
     const before = await hotel.aGuest()('can I bring my dog');
 
-    for (const pid of enginesOf()) process.kill(pid, 'SIGKILL');
+    for (const pid of modelProcessesOf()) process.kill(pid, 'SIGKILL');
     const worded = await hotel.aGuest()('when is the breakfast');
     const missed = await hotel.aGuest()('may I take my dog along');
 

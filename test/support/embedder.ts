@@ -6,17 +6,17 @@ const DIMENSIONS = 384;
 /** As a model does: like words, like directions. FNV-1a of each three letters says where they count. */
 export const vectorOf = (text: string): Float32Array => {
   const vector = new Float32Array(DIMENSIONS);
-  const spoken = ` ${text
+  const normalised = ` ${text
     .toLowerCase()
     .replace(/[^\p{L}\p{N}]+/gu, ' ')
     .trim()} `;
-  for (let at = 0; at + 3 <= spoken.length; at += 1) {
-    let hashed = 0x811c9dc5;
-    for (const letter of spoken.slice(at, at + 3)) {
-      hashed = Math.imul(hashed ^ (letter.codePointAt(0) ?? 0), 0x01000193);
+  for (let at = 0; at + 3 <= normalised.length; at += 1) {
+    let digest = 0x811c9dc5;
+    for (const letter of normalised.slice(at, at + 3)) {
+      digest = Math.imul(digest ^ (letter.codePointAt(0) ?? 0), 0x01000193);
     }
-    const place = (hashed >>> 0) % DIMENSIONS;
-    vector[place] = (vector[place] ?? 0) + 1;
+    const dimension = (digest >>> 0) % DIMENSIONS;
+    vector[dimension] = (vector[dimension] ?? 0) + 1;
   }
   const length = Math.hypot(...vector) || 1;
   return vector.map((value) => value / length);
@@ -24,7 +24,7 @@ export const vectorOf = (text: string): Float32Array => {
 
 export type TestEmbedder = Embedder & {
   /** Every text it was given, in order. */
-  asked: string[];
+  texts: string[];
   /** What it waits for before it answers a call. */
   gate: (texts: string[]) => Promise<void> | void;
   /** What it gives no vectors for. */
@@ -39,7 +39,7 @@ export const anEmbedder = ({ model = 'trigrams-1', msEach = 0 }: { model?: strin
   let named = model;
   let available = true;
   const embedder: TestEmbedder = {
-    asked: [],
+    texts: [],
     msEach,
     gate: () => undefined,
     refuse: () => false,
@@ -51,7 +51,7 @@ export const anEmbedder = ({ model = 'trigrams-1', msEach = 0 }: { model?: strin
       if (!available || embedder.refuse(texts)) return null;
       await embedder.gate(texts);
       if (embedder.msEach > 0) await sleep(embedder.msEach * texts.length);
-      embedder.asked.push(...texts);
+      embedder.texts.push(...texts);
       return texts.map(vectorOf);
     },
     model: () => (available ? named : null),

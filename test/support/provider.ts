@@ -5,14 +5,14 @@ import { json } from 'node:stream/consumers';
 type Completion = { model: string; stream: boolean; messages: { role: string; content: string }[] };
 type Embeddings = { model: string; input: string[]; encoding_format: string };
 
-export type Asked<Body = Completion> = {
+export type ProviderRequest<Body = Completion> = {
   path: string;
   authorization: string | undefined;
   body: Body & Record<string, unknown>;
 };
 
 /** What the provider does with one call: speaks the protocol, or breaks it in a way of its own. */
-export type Behaviour<Body = Completion> = (wire: Wire, asked: Asked<Body>) => unknown;
+export type Behaviour<Body = Completion> = (wire: Wire, requests: ProviderRequest<Body>) => unknown;
 
 export type Wire = {
   response: ServerResponse;
@@ -26,7 +26,7 @@ export type Wire = {
 
 export type Provider<Body = Completion> = {
   baseUrl: string;
-  asked: Asked<Body>[];
+  asked: ProviderRequest<Body>[];
   behave: (behaviour: Behaviour<Body>) => void;
   close: () => Promise<void>;
 };
@@ -55,7 +55,7 @@ const wireOf = (response: ServerResponse): Wire => {
 };
 
 /** Says these pieces one after the other. */
-export const speaking =
+export const replyWith =
   (...pieces: string[]): Behaviour =>
   (wire) => {
     wire.open();
@@ -64,7 +64,7 @@ export const speaking =
   };
 
 /** A vector by the text's own letters, of no particular length; the last text first, as a service may. */
-export const byLetters: Behaviour<Embeddings> = ({ response }, { body }) => {
+export const embedByLetters: Behaviour<Embeddings> = ({ response }, { body }) => {
   const data = body.input.map((text, index) => {
     const embedding = Array.from({ length: 8 }, () => 0.5);
     for (const letter of text) embedding[(letter.codePointAt(0) ?? 0) % 8]! += 3;
@@ -77,9 +77,9 @@ export const byLetters: Behaviour<Embeddings> = ({ response }, { body }) => {
 /** An OpenAI-compatible service: real HTTP on a free port of 127.0.0.1, which keeps all it is asked. */
 const open = async <Body>(first: Behaviour<Body>): Promise<Provider<Body>> => {
   let behaviour = first;
-  const asked: Asked<Body>[] = [];
+  const asked: ProviderRequest<Body>[] = [];
   const handle = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
-    const body = (await json(request)) as Asked<Body>['body'];
+    const body = (await json(request)) as ProviderRequest<Body>['body'];
     const one = { path: request.url ?? '', authorization: request.headers.authorization, body };
     asked.push(one);
     await behaviour(wireOf(response), one);
@@ -103,8 +103,8 @@ const open = async <Body>(first: Behaviour<Body>): Promise<Provider<Body>> => {
 };
 
 /** `/chat/completions`. */
-export const openProvider = () => open<Completion>(speaking('Hello.'));
+export const openProvider = () => open<Completion>(replyWith('Hello.'));
 
 export type EmbeddingsService = Provider<Embeddings>;
 /** `/embeddings`. */
-export const openEmbeddingsService = () => open<Embeddings>(byLetters);
+export const openEmbeddingsService = () => open<Embeddings>(embedByLetters);

@@ -20,12 +20,12 @@ export type Scene = {
   close: () => Promise<void>;
 };
 
-type Place = {
+type Target = {
   url: string;
   service: Pick<Stack['service'], 'assistants' | 'endpoints' | 'operators' | 'deliveries' | 'mongo'>;
 };
 
-const TALKS = [
+const CONVERSATIONS = [
   ['When are you open?', 'And is there parking?', 'Thanks!'],
   ['What does delivery cost?', 'How long does delivery take?'],
   ['Where is my order?', 'I want to talk to a person'],
@@ -34,14 +34,14 @@ const TALKS = [
   ['Wann habt ihr offen?'],
 ];
 
-const aSpeaker = (url: string, path: string, bearer: string | null) => async (body: unknown) => {
+const poster = (url: string, path: string, bearer: string | null) => async (body: unknown) => {
   const headers = { 'Content-Type': 'application/json', ...(bearer && { Authorization: `Bearer ${bearer}` }) };
   const response = await fetch(`${url}${path}`, { method: 'POST', headers, body: JSON.stringify(body) });
   return (await response.json()) as { conversationId?: string };
 };
 
 /** As the owner's browser calls. */
-const anOwner = async ({ url, service }: Place) => {
+const anOwner = async ({ url, service }: Target) => {
   await service.operators.createOperator({ ...OWNER, role: 'owner' });
   const headers = { 'Content-Type': 'application/json', Origin: url };
   const send = (path: string, body: unknown, more: Record<string, string> = {}, method = 'POST') =>
@@ -61,7 +61,7 @@ const anOwner = async ({ url, service }: Place) => {
 };
 type Owner = Awaited<ReturnType<typeof anOwner>>;
 
-const makeAssistants = async ({ call }: Owner, { service: { assistants } }: Place): Promise<string> => {
+const makeAssistants = async ({ call }: Owner, { service: { assistants } }: Target): Promise<string> => {
   const { assistantId } = await call<{ assistantId: string }>('/assistants', {
     ...(SHOP.assistant as AssistantInput),
     instructions: 'Friendly, brief, never promises a date. Prices always with tax.',
@@ -101,15 +101,15 @@ const makeKeys = async ({ call }: Owner, assistantId: string): Promise<string> =
   return (await make('Shop website')).apiKey;
 };
 
-const callChannel = async (owner: Owner, { url }: Place, assistantId: string): Promise<void> => {
+const callChannel = async (owner: Owner, { url }: Target, assistantId: string): Promise<void> => {
   const token = 'vt_scene-token';
   await owner.call(`/assistants/${assistantId}/channel`, { connected: true, token, limitPerMinute: 120 }, 'PATCH');
   const path = `/api/v1/channels/webhook/${assistantId}`;
   const turn = { session_id: 'crm-4711', message: 'When are you open?' };
-  await aSpeaker(url, path, token)(turn);
-  await aSpeaker(url, path, 'wrong')(turn);
-  await aSpeaker(url, path, token)({ session_id: 'crm-4712' });
-  await aSpeaker(url, path, token)({ ...turn, session_id: 'crm-4713', message: 'What does delivery cost?' });
+  await poster(url, path, token)(turn);
+  await poster(url, path, 'wrong')(turn);
+  await poster(url, path, token)({ session_id: 'crm-4712' });
+  await poster(url, path, token)({ ...turn, session_id: 'crm-4713', message: 'What does delivery cost?' });
 };
 
 const makeEndpoints = async ({ call }: Owner, assistantId: string, receivers: Receiver[]): Promise<string[]> => {
@@ -126,10 +126,10 @@ const makeEndpoints = async ({ call }: Owner, assistantId: string, receivers: Re
   return ids;
 };
 
-const talk = async (owner: Owner, { url }: Place, apiKey: string): Promise<void> => {
-  const say = aSpeaker(url, '/api/v1/chat', apiKey);
+const holdConversations = async (owner: Owner, { url }: Target, apiKey: string): Promise<void> => {
+  const say = poster(url, '/api/v1/chat', apiKey);
   const conversations: string[] = [];
-  for (const messages of TALKS) {
+  for (const messages of CONVERSATIONS) {
     const session_id = `visitor-${randomUUID().slice(0, 8)}`;
     for (const message of messages) {
       const { conversationId = '' } = await say({ session_id, message });
@@ -142,9 +142,9 @@ const talk = async (owner: Owner, { url }: Place, apiKey: string): Promise<void>
   await owner.call(`/conversations/${first}/tags`, { tag: 'visit', color: null });
 };
 
-export const setScene = async (place: Place): Promise<Scene> => {
-  const owner = await anOwner(place);
-  const { mongo } = place.service;
+export const setScene = async (target: Target): Promise<Scene> => {
+  const owner = await anOwner(target);
+  const { mongo } = target.service;
   const html = '<html><body><h1>502 Bad Gateway</h1></body></html>';
   const receivers = [
     await openReceiver({
@@ -153,17 +153,17 @@ export const setScene = async (place: Place): Promise<Scene> => {
     await openReceiver({ respond: () => ({ status: 502, headers: { 'Content-Type': 'text/html' }, body: html }) }),
     await openReceiver({ respond: () => ({ status: 410, body: 'gone' }) }),
   ];
-  const assistantId = await makeAssistants(owner, place);
+  const assistantId = await makeAssistants(owner, target);
   await makeOperators(owner, assistantId);
   const apiKey = await makeKeys(owner, assistantId);
   const [endpointId = '', failing = '', gone = ''] = await makeEndpoints(owner, assistantId, receivers);
-  await callChannel(owner, place, assistantId);
-  await talk(owner, place, apiKey);
+  await callChannel(owner, target, assistantId);
+  await holdConversations(owner, target, apiKey);
   await owner.call(`/endpoints/${endpointId}/test`);
 
   const list = async (query: string) => {
     const headers = { Cookie: owner.cookie };
-    const answer = await fetch(`${place.url}/operator/v1/assistants/${assistantId}/deliveries?${query}`, { headers });
+    const answer = await fetch(`${target.url}/operator/v1/assistants/${assistantId}/deliveries?${query}`, { headers });
     return ((await answer.json()) as { deliveries: { deliveryId: string }[] }).deliveries;
   };
   await eventually(async () => {

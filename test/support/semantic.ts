@@ -19,13 +19,13 @@ export const isLocalModelFor =
 
 /** The folder the set-up unpacked the model into; it is asked where these tests were started without the launcher. */
 export const modelFolder = (): string => {
-  const told = process.env['SEMANTIC_DIR'];
-  if (told) return told;
-  const said = execFileSync(process.execPath, [join(ROOT, 'scripts/run.js'), 'locate', 'semantic'], {
+  const configured = process.env['SEMANTIC_DIR'];
+  if (configured) return configured;
+  const located = execFileSync(process.execPath, [join(ROOT, 'scripts/run.js'), 'locate', 'semantic'], {
     encoding: 'utf8',
     env: { ...process.env, SEMANTIC: '', SETUP_SEMANTIC: '', EMBEDDINGS_URL: '' },
   });
-  const { semantic } = Located.parse(JSON.parse(said));
+  const { semantic } = Located.parse(JSON.parse(located));
   if (!semantic) throw new Error('the set-up brought no model: see what `node scripts/run.js locate semantic` says');
   return semantic.folder;
 };
@@ -54,14 +54,14 @@ const childrenOf = (pid: number): number[] =>
   readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').split(' ').filter(Boolean).map(Number);
 
 /** The processes of this one in which an engine runs. */
-export const enginesOf = (pid = process.pid): number[] =>
+export const modelProcessesOf = (pid = process.pid): number[] =>
   childrenOf(pid).filter((child) => {
     try {
-      return readFileSync(`/proc/${child}/cmdline`, 'utf8').includes('engine-main.ts');
+      return readFileSync(`/proc/${child}/cmdline`, 'utf8').includes('model-process-main.ts');
     } catch {
       return false; // gone while we looked
     }
   });
 
-export const dot = (one: Float32Array = new Float32Array(), other: Float32Array = new Float32Array()): number =>
+export const cosineOf = (one: Float32Array = new Float32Array(), other: Float32Array = new Float32Array()): number =>
   one.reduce((sum, value, at) => sum + value * (other[at] ?? Number.NaN), 0);

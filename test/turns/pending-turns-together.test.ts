@@ -128,7 +128,7 @@ const begun = new Set<string>();
 const quick: AssistantEngine = {
   name: 'quick',
   needsProvider: () => false,
-  answersAtOnce: () => true,
+  answersImmediately: () => true,
   reply: async ({ message, language }) => {
     begun.add(message);
     await gates.get(message);

@@ -30,10 +30,10 @@ export type Dependencies = {
 };
 
 /** A head under a take, its conversation as it was read, and the how-manieth try this is. */
-type Taken = { key: string; turnId: string; read: AnswerableConversation; tries: number };
+type LeasedTurn = { key: string; turnId: string; read: AnswerableConversation; tries: number };
 
 /** How far a line came: its next head, whether that is known to wait for a provider, and how many turns ended. */
-type Moved = { nextTurnId: string | null; ended: number; failed: boolean; asksOutside?: true };
+type Progress = { nextTurnId: string | null; ended: number; failed: boolean; needsProvider?: true };
 
 /** The head's conversation as read; null where this turn is not the head (any more). */
 const headOf = (conversation: AnswerableConversation | null, turnId: string): PendingTurn | null => {
@@ -42,7 +42,7 @@ const headOf = (conversation: AnswerableConversation | null, turnId: string): Pe
 };
 
 /** What was answered for one still answers the other: a waiter that joined changes nothing, a message or a handoff does. */
-const isAsBefore = (one: AnswerableConversation, other: AnswerableConversation): boolean =>
+const isUnchanged = (one: AnswerableConversation, other: AnswerableConversation): boolean =>
   one.seq === other.seq && one.status === other.status && one.leadScore === other.leadScore;
 
 /**
@@ -86,8 +86,8 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
    * committed together. The last in line stays for the next time, since behind it others may have come. A head whose first
    * try broke off is answered alone: the fault may be another's.
    */
-  const endTurns = async (
-    { read, tries }: Taken,
+  const answerPending = async (
+    { read, tries }: LeasedTurn,
     { ends, attempt }: { ends: Map<string, TurnEnd>; attempt: number },
   ): Promise<EndedTurn[]> => {
     const ended: EndedTurn[] = [];
@@ -101,7 +101,7 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
       };
       const question = { conversation, turn, attempt, history };
       // Those that have their answer do not wait for one that takes longer.
-      if (ended.length > 0 && !ends.has(turn.turnId) && !(await askEngine.answersAtOnce(question))) break;
+      if (ended.length > 0 && !ends.has(turn.turnId) && !(await askEngine.answersImmediately(question))) break;
       const end: TurnEnd =
         ends.get(turn.turnId) ?? (tries > MAX_TRIES ? { kind: 'failed' } : await askEngine.endOf(question));
       ends.set(turn.turnId, end);
@@ -114,13 +114,13 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
   };
 
   /** Answers and commits; again where the conversation changed in between. Null: this turn is not the head (any more). */
-  const moveLine = async (taken: Taken): Promise<Moved | null> => {
-    const { key, turnId } = taken;
-    let { read } = taken;
+  const answerAndCommit = async (leased: LeasedTurn): Promise<Progress | null> => {
+    const { key, turnId } = leased;
+    let { read } = leased;
     let ends = new Map<string, TurnEnd>();
-    let attempt = taken.tries;
+    let attempt = leased.tries;
     for (;;) {
-      const ended = await endTurns({ ...taken, read }, { ends, attempt });
+      const ended = await answerPending({ ...leased, read }, { ends, attempt });
       const committed = await conversations.commit(read, ended);
       if (committed) {
         for (const one of ended) announceEnd(read, one);
@@ -129,7 +129,7 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
       }
       const now = await conversations.findForAnswer(key);
       if (!now || !headOf(now, turnId)) return null;
-      if (!isAsBefore(now, read)) {
+      if (!isUnchanged(now, read)) {
         ends = new Map();
         attempt += 1;
       }
@@ -147,57 +147,57 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
    * Seen as the head before it is taken: a stray job must not hold a turn whose time comes a moment later. One that
    * became head by this worker's own commit is known to be it, and read while it is taken.
    */
-  const takeUp = async (ref: TurnRef, seen: AnswerableConversation | null) => {
+  const acquireHead = async (ref: TurnRef, seen: AnswerableConversation | null) => {
     if (seen) return [seen, await leases.acquire(ref)] as const;
-    const [read, take] = await Promise.allSettled([readHead(ref), leases.acquire(ref)]);
-    if (take.status === 'rejected') throw take.reason;
-    if (read.status === 'fulfilled') return [read.value, take.value] as const;
+    const [read, lease] = await Promise.allSettled([readHead(ref), leases.acquire(ref)]);
+    if (lease.status === 'rejected') throw lease.reason;
+    if (read.status === 'fulfilled') return [read.value, lease.value] as const;
     // What is held is held for as long as this process lives, unless it is let go.
-    if (take.value) leases.release(ref, take.value.token, true);
+    if (lease.value) leases.release(ref, lease.value.token, true);
     throw read.reason;
   };
 
-  const endsAtOnce = async (read: AnswerableConversation): Promise<boolean> => {
+  const endsWithoutProvider = async (read: AnswerableConversation): Promise<boolean> => {
     const [head] = read.waiting;
-    return head !== undefined && askEngine.endsAtOnce(read, head);
+    return head !== undefined && askEngine.endsWithoutProvider(read, head);
   };
 
-  const NOT_MOVED: Moved = { nextTurnId: null, ended: 0, failed: false };
+  const NO_PROGRESS: Progress = { nextTurnId: null, ended: 0, failed: false };
 
   /** One head under a take, and those that end with it. */
-  const answerTaken = async (ref: TurnRef, seen: AnswerableConversation | null): Promise<Moved> => {
-    const [read, take] = await takeUp(ref, seen);
-    if (!take) return NOT_MOVED;
+  const answerUnderLease = async (ref: TurnRef, seen: AnswerableConversation | null): Promise<Progress> => {
+    const [read, lease] = await acquireHead(ref, seen);
+    if (!lease) return NO_PROGRESS;
     if (!read) {
-      leases.release(ref, take.token, true);
-      return NOT_MOVED;
+      leases.release(ref, lease.token, true);
+      return NO_PROGRESS;
     }
     try {
-      if (!seen && !(await endsAtOnce(read))) {
-        leases.release(ref, take.token, true);
-        return { ...NOT_MOVED, nextTurnId: ref.turnId, asksOutside: true };
+      if (!seen && !(await endsWithoutProvider(read))) {
+        leases.release(ref, lease.token, true);
+        return { ...NO_PROGRESS, nextTurnId: ref.turnId, needsProvider: true };
       }
-      const moved = await moveLine({ ...ref, read, tries: take.tries });
+      const progress = await answerAndCommit({ ...ref, read, tries: lease.tries });
       // One that failed may be resumed under its id, one that is not the head may become it: each begins anew then.
-      if (!moved || moved.failed) leases.release(ref, take.token, true);
+      if (!progress || progress.failed) leases.release(ref, lease.token, true);
       else leases.expire(ref);
-      return moved ?? NOT_MOVED;
+      return progress ?? NO_PROGRESS;
     } catch (cause) {
       // A store that is away is nobody's try: the sweep asks again once it is back. Nor is a process that stops.
-      const away = isConnectionFailure(cause);
-      leases.release(ref, take.token, away || draining.aborted);
-      const line = { err: cause, turnId: ref.turnId, tries: take.tries };
-      logger[away ? 'warn' : 'error'](line, 'a turn was not answered');
+      const isStoreUnavailable = isConnectionFailure(cause);
+      leases.release(ref, lease.token, isStoreUnavailable || draining.aborted);
+      const line = { err: cause, turnId: ref.turnId, tries: lease.tries };
+      logger[isStoreUnavailable ? 'warn' : 'error'](line, 'a turn was not answered');
       // After its last try it is left to the sweep, which asks again in its own time.
-      return { ...NOT_MOVED, nextTurnId: away || take.tries > MAX_TRIES ? null : ref.turnId };
+      return { ...NO_PROGRESS, nextTurnId: isStoreUnavailable || lease.tries > MAX_TRIES ? null : ref.turnId };
     }
   };
 
   /** A head that waits for a provider, once there is a slot for it: it may have been answered elsewhere meanwhile. */
-  const answerOutside = async (ref: TurnRef): Promise<string | null> => {
+  const answerWithProvider = async (ref: TurnRef): Promise<string | null> => {
     if (draining.aborted) return ref.turnId;
     const read = await readHead(ref);
-    return read && (await answerTaken(ref, read)).nextTurnId;
+    return read && (await answerUnderLease(ref, read)).nextTurnId;
   };
 
   /** Answers a line from this head on, up to a turn that waits for a provider: that is only begun. */
@@ -206,17 +206,17 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
     const enqueue = (next: string): void => turnQueue.enqueue({ key, turnId: next });
     let seen = await readHead({ key, turnId });
     if (!seen) return;
-    if (!(await endsAtOnce(seen))) {
+    if (!(await endsWithoutProvider(seen))) {
       const { assistantId } = seen;
-      inFlight.begin({ assistantId, turnId, answer: () => answerOutside({ key, turnId }), enqueue });
+      inFlight.start({ assistantId, turnId, answer: () => answerWithProvider({ key, turnId }), enqueue });
       return;
     }
     let next: string | null = turnId;
     for (let count = 0; next !== null && count < TURNS_IN_A_ROW && !draining.aborted; ) {
-      const moved: Moved = await answerTaken({ key, turnId: next }, seen);
-      next = moved.nextTurnId;
-      if (moved.asksOutside) break;
-      count += Math.max(1, moved.ended);
+      const progress: Progress = await answerUnderLease({ key, turnId: next }, seen);
+      next = progress.nextTurnId;
+      if (progress.needsProvider) break;
+      count += Math.max(1, progress.ended);
       seen = null;
     }
     if (next !== null) enqueue(next);

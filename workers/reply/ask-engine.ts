@@ -13,14 +13,14 @@ import type { AssistantEngine, AssistantProfile, TurnContext } from './engines/e
 import { inspectMessage } from './guard.ts';
 import { endWithApology, endWithReply, holdingTextOf } from './handoff.ts';
 import { scoreLead } from './lead-score.ts';
-import type { MeaningOf } from './vectors/meaning.ts';
-import { refuse } from './refusal.ts';
+import type { SemanticSearchOf } from './vectors/semantic-search.ts';
+import { refusalReply } from './refusal.ts';
 
 type Dependencies = {
   conversations: ConversationStore;
   assistants: AssistantStore;
   engine: AssistantEngine;
-  meaningOf: MeaningOf;
+  semanticSearchOf: SemanticSearchOf;
   publish: Publish;
   draining: AbortSignal;
   logger: Logger;
@@ -39,7 +39,7 @@ const rounded = (ms: number): number => Math.round(ms * 100) / 100;
 
 /** How a turn ends: what the engine says to it, what the guard refuses, what an escalated conversation is told. */
 export const createAskEngine = (dependencies: Dependencies) => {
-  const { conversations, assistants, engine, meaningOf, publish, draining, logger } = dependencies;
+  const { conversations, assistants, engine, semanticSearchOf, publish, draining, logger } = dependencies;
 
   const profileOf = async (assistant: Assistant): Promise<AssistantProfile> => ({
     assistantId: assistant.assistantId,
@@ -69,7 +69,7 @@ export const createAskEngine = (dependencies: Dependencies) => {
     if (status === 'escalated') {
       return { kind: 'held', holdingText: holdingTextOf(assistant, turn.language), ...lead };
     }
-    const begunAt = performance.now();
+    const startedAt = performance.now();
     const waitMs = serverNow() - turn.acceptedAt.getTime();
     const profile = await profileOf(assistant);
     const feed = createDeltaFeed({
@@ -82,43 +82,47 @@ export const createAskEngine = (dependencies: Dependencies) => {
       },
       publish,
     });
-    const contextMs = performance.now() - begunAt;
+    const contextMs = performance.now() - startedAt;
     const found = assistant.guard === 'off' ? null : inspectMessage(turn.message);
-    const refused = found !== null && assistant.guard === 'refuse';
+    const isRefused = found !== null && assistant.guard === 'refuse';
     const canKnow = profile.knowledge.length > 0 || profile.engine?.kind === 'openai';
     // A store that cannot be read is no fault of the engine's, whatever the engine makes of it.
-    let unread: { cause: unknown } | null = null;
-    const recall: TurnContext['history'] = async (entries) => {
+    let historyFailure: { cause: unknown } | null = null;
+    const readHistory: TurnContext['history'] = async (entries) => {
       const messages = await history(entries).catch((cause: unknown) => {
-        unread = { cause };
+        historyFailure = { cause };
         throw cause;
       });
       return messages.map(({ role, content, why }) => ({ role, content, why }));
     };
-    const throwIfUnread = (): void => {
-      if (unread) throw unread.cause;
+    const throwHistoryFailure = (): void => {
+      if (historyFailure) throw historyFailure.cause;
     };
     try {
       const ask: TurnContext = {
         assistant: profile,
         message: turn.message,
         language: turn.language,
-        history: recall,
+        history: readHistory,
         signal: draining,
-        meaning: meaningOf(assistant),
+        semanticSearch: semanticSearchOf(assistant),
         onDelta: feed.push,
       };
-      const reply = refused ? refuse(turn.language) : await engine.reply(ask);
-      throwIfUnread();
+      const reply = isRefused ? refusalReply(turn.language) : await engine.reply(ask);
+      throwHistoryFailure();
       const why = boundedWhy({
         ...reply.why,
         ...(turn.languageBy && { languageBy: turn.languageBy }),
-        ...(found && { guard: { found, action: refused ? 'refused' : 'flagged' } }),
-        stages: { wait: waitMs, context: rounded(contextMs), engine: rounded(performance.now() - begunAt - contextMs) },
+        ...(found && { guard: { found, action: isRefused ? 'refused' : 'flagged' } }),
+        stages: {
+          wait: waitMs,
+          context: rounded(contextMs),
+          engine: rounded(performance.now() - startedAt - contextMs),
+        },
       });
       return endWithReply({ ...reply, why }, { ...circumstances, canKnow });
     } catch (cause) {
-      throwIfUnread();
+      throwHistoryFailure();
       // Broken off since this process stops: another one asks afresh.
       if (draining.aborted) throw cause;
       logger.error({ err: cause, turnId: turn.turnId, engine: engine.name }, 'the engine failed');
@@ -136,25 +140,28 @@ export const createAskEngine = (dependencies: Dependencies) => {
     },
 
     /** No provider is asked for this turn, so that its end takes a moment only. */
-    endsAtOnce: async ({ assistantId, status }: AnswerableConversation, { message }: PendingTurn): Promise<boolean> => {
+    endsWithoutProvider: async (
+      { assistantId, status }: AnswerableConversation,
+      { message }: PendingTurn,
+    ): Promise<boolean> => {
       const assistant = await assistants.findAssistant(assistantId);
       if (assistant === null || status === 'escalated' || engine.needsProvider?.(assistant) === false) return true;
       return assistant.guard === 'refuse' && inspectMessage(message) !== null;
     },
 
     /** Nobody is waited for, neither a provider nor the model: those that wait for their commit need not wait for this one. */
-    answersAtOnce: async ({ conversation, turn, history }: Question): Promise<boolean> => {
+    answersImmediately: async ({ conversation, turn, history }: Question): Promise<boolean> => {
       const assistant = await assistants.findAssistant(conversation.assistantId);
       if (assistant === null || conversation.status === 'escalated') return true;
-      if (!engine.answersAtOnce) return false;
+      if (!engine.answersImmediately) return false;
       const { message, language } = turn;
-      return engine.answersAtOnce({
+      return engine.answersImmediately({
         assistant: await profileOf(assistant),
         message,
         language,
         history,
         signal: draining,
-        meaning: meaningOf(assistant),
+        semanticSearch: semanticSearchOf(assistant),
       });
     },
   };

@@ -1,9 +1,9 @@
 import { type Publish, streamChannels } from '../../src/turns/replies.ts';
 
 /** Pieces that follow each other more closely go out together. */
-const GATHER_MS = 30;
+const COALESCE_MS = 30;
 /** How often those who joined meanwhile are looked for. */
-const LOOK_EVERY_MS = 1_000;
+const REFRESH_EVERY_MS = 1_000;
 
 type Options = {
   turnId: string;
@@ -28,27 +28,27 @@ const endOfWhole = (text: string): number => {
 export const createDeltaFeed = ({ turnId, attempt, replyTo, findReplyTo, publish }: Options) => {
   let channels = streamChannels(replyTo);
   let text = '';
-  let told = 0;
-  let toldAt = Number.NEGATIVE_INFINITY;
-  let lookedAt = performance.now();
+  let published = 0;
+  let publishedAt = Number.NEGATIVE_INFINITY;
+  let channelsReadAt = performance.now();
   let timer: NodeJS.Timeout | null = null;
   let ended = false;
 
-  const tell = (): void => {
+  const publishDelta = (): void => {
     timer = null;
     const end = endOfWhole(text);
-    if (end <= told) return;
-    publish(channels, { turnId, attempt, from: told, delta: text.slice(told, end) });
-    told = end;
-    toldAt = performance.now();
+    if (end <= published) return;
+    publish(channels, { turnId, attempt, from: published, delta: text.slice(published, end) });
+    published = end;
+    publishedAt = performance.now();
   };
 
-  const lookForOthers = async (): Promise<void> => {
-    lookedAt = performance.now();
+  const refreshChannels = async (): Promise<void> => {
+    channelsReadAt = performance.now();
     const now = streamChannels(await findReplyTo());
     if (ended) return;
-    const others = now.filter((channel) => !channels.includes(channel));
-    if (told > 0) publish(others, { turnId, attempt, from: 0, delta: text.slice(0, told) });
+    const added = now.filter((channel) => !channels.includes(channel));
+    if (published > 0) publish(added, { turnId, attempt, from: 0, delta: text.slice(0, published) });
     channels = now;
   };
 
@@ -57,15 +57,15 @@ export const createDeltaFeed = ({ turnId, attempt, replyTo, findReplyTo, publish
       if (ended) return;
       text += piece;
       const now = performance.now();
-      if (now - lookedAt > LOOK_EVERY_MS) lookForOthers().catch(() => undefined);
-      if (now - toldAt > GATHER_MS) tell();
-      else timer ??= setTimeout(tell, GATHER_MS);
+      if (now - channelsReadAt > REFRESH_EVERY_MS) refreshChannels().catch(() => undefined);
+      if (now - publishedAt > COALESCE_MS) publishDelta();
+      else timer ??= setTimeout(publishDelta, COALESCE_MS);
     },
     /** What was held back goes out before the reply does. */
     end: (): void => {
       ended = true;
       if (timer) clearTimeout(timer);
-      tell();
+      publishDelta();
     },
   };
 };

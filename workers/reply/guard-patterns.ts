@@ -1,4 +1,4 @@
-import type { Near } from './guard-scan.ts';
+import type { ProximityPattern } from './guard-scan.ts';
 
 /** What a message tries: to replace the instructions, to read them, or to pass for another speaker. */
 export type GuardFinding = 'override' | 'leak' | 'role_token';
@@ -6,8 +6,8 @@ export type GuardFinding = 'override' | 'leak' | 'role_token';
 /** At most so much between the words of one attempt; less where a character is a word. */
 const REACH = 40;
 
-const near = (...steps: string[]): Near => ({ steps, reach: REACH });
-const within = (reach: number, ...steps: string[]): Near => ({ steps, reach });
+const sequence = (...steps: string[]): ProximityPattern => ({ steps, reach: REACH });
+const sequenceWithin = (reach: number, ...steps: string[]): ProximityPattern => ({ steps, reach });
 
 /** Every word of the one list with every word of the other behind it. */
 const pairs = (first: string, second: string): string =>
@@ -17,71 +17,79 @@ const pairs = (first: string, second: string): string =>
     .join(' ');
 
 /** By language: give up, what went before, the instructions. Folded as messages are: no accents on Latin letters. */
-export const OVERRIDES: readonly Near[] = [
-  near(
+export const OVERRIDES: readonly ProximityPattern[] = [
+  sequence(
     'ignore disregard forget override bypass drop',
     'all any every previous prior above earlier your the these system',
     'instruction instructions rules prompt prompts guidelines directives guardrails',
   ),
-  near('ignorier* vergiss* vergesst* missachte* umgehe*', 'anweisung* instruktion* regel* vorgabe* prompt*'),
-  near(
+  sequence('ignorier* vergiss* vergesst* missachte* umgehe*', 'anweisung* instruktion* regel* vorgabe* prompt*'),
+  sequence(
     'ignore ignorer ignorez oublie oublier oubliez neglige negliger negligez contourne contourner contournez',
     'instructions consignes regles directives',
   ),
-  near('ignora* olvida* omite* descarta*', 'instrucciones reglas ordenes indicaciones directrices'),
-  near('ignora* dimentica* trascura* scorda*', 'istruzioni regole direttive indicazioni'),
-  near('ignor* esque* desconsider* descart*', 'instrucoes regras ordens diretrizes orientacoes'),
-  near('negeer* vergeet* omzeil*', 'instructies regels aanwijzingen opdrachten'),
-  near('zignoruj* ignoruj* zapomnij* pomin*', 'instrukcj* polecen* zasad* wytyczn*'),
-  near('игнорируй проигнорируй забудь отбрось не_обращай_внимания', 'инструкци правил указани команд'),
-  near('ігноруй проігноруй забудь відкинь', 'інструкці правил вказівк'),
-  near('talimat* kural* yonerge* komut*', 'unut* yok_say* gormezden* dikkate_alma*'),
-  near('abaikan lupakan', 'instruksi* aturan* perintah* petunjuk*'),
-  within(12, '忽略 无视 無視 忘记 忘記 不要理会', '指令 指示 规则 規則 提示 设定 設定'),
-  within(12, '指示 命令 ルール 規則 プロンプト 設定', '無視 忘れ 破棄'),
-  within(12, '지시 명령 규칙 프롬프트 지침', '무시 잊어 잊고'),
-  within(30, 'تجاهل انس انسى أهمل', 'التعليمات القواعد الأوامر تعليماتك'),
-  within(25, 'निर्देश नियम आदेश', 'अनदेखा भूल नज़रअंदाज़ नजरअंदाज'),
-  near('you_are_now', 'dan unrestricted jailbroken developer_mode no_longer'),
-  near('enable activate enter', 'developer_mode jailbreak_mode god_mode dan_mode'),
+  sequence('ignora* olvida* omite* descarta*', 'instrucciones reglas ordenes indicaciones directrices'),
+  sequence('ignora* dimentica* trascura* scorda*', 'istruzioni regole direttive indicazioni'),
+  sequence('ignor* esque* desconsider* descart*', 'instrucoes regras ordens diretrizes orientacoes'),
+  sequence('negeer* vergeet* omzeil*', 'instructies regels aanwijzingen opdrachten'),
+  sequence('zignoruj* ignoruj* zapomnij* pomin*', 'instrukcj* polecen* zasad* wytyczn*'),
+  sequence('игнорируй проигнорируй забудь отбрось не_обращай_внимания', 'инструкци правил указани команд'),
+  sequence('ігноруй проігноруй забудь відкинь', 'інструкці правил вказівк'),
+  sequence('talimat* kural* yonerge* komut*', 'unut* yok_say* gormezden* dikkate_alma*'),
+  sequence('abaikan lupakan', 'instruksi* aturan* perintah* petunjuk*'),
+  sequenceWithin(12, '忽略 无视 無視 忘记 忘記 不要理会', '指令 指示 规则 規則 提示 设定 設定'),
+  sequenceWithin(12, '指示 命令 ルール 規則 プロンプト 設定', '無視 忘れ 破棄'),
+  sequenceWithin(12, '지시 명령 규칙 프롬프트 지침', '무시 잊어 잊고'),
+  sequenceWithin(30, 'تجاهل انس انسى أهمل', 'التعليمات القواعد الأوامر تعليماتك'),
+  sequenceWithin(25, 'निर्देश नियम आदेश', 'अनदेखा भूल नज़रअंदाज़ नजरअंदाज'),
+  sequence('you_are_now', 'dan unrestricted jailbroken developer_mode no_longer'),
+  sequence('enable activate enter', 'developer_mode jailbreak_mode god_mode dan_mode'),
 ];
 
 /** By language: show, and what is not for show. */
-export const LEAKS: readonly Near[] = [
-  near(
+export const LEAKS: readonly ProximityPattern[] = [
+  sequence(
     'reveal show print repeat output display tell_me give_me what_is what_are leak translate summarise summarize',
     `${pairs('system initial hidden secret original', 'prompt instruction instructions message rules')} ${pairs('your', 'prompt instructions system_message')}`,
   ),
-  near('repeat', 'everything all the_text the_words', 'above'),
-  near(
+  sequence('repeat', 'everything all the_text the_words', 'above'),
+  sequence(
     'zeig* nenn* verrat* wiederhol* gib* drucke* ausgeben* wie_lautet* was_sind*',
     'systemprompt* system_prompt* systemnachricht* deine_anweisungen* deine_instruktionen* geheime*_anweisung*',
   ),
-  near(
+  sequence(
     'montre* revele* affiche* repete* donne* quel*',
     `prompt_systeme prompt_initial ${pairs('instructions', 'systeme secretes initiales cachees')} tes_instructions vos_instructions`,
   ),
-  near(
+  sequence(
     'muestra* revela* ensena* repite* dime* dame* cual*',
     `prompt_del_sistema prompt_inicial ${pairs('instrucciones', 'del_sistema secretas ocultas iniciales')} tus_instrucciones`,
   ),
-  near(
+  sequence(
     'mostra* rivela* ripeti* dimmi* quali* qual*',
     `prompt_di_sistema prompt_iniziale ${pairs('istruzioni', 'di_sistema segrete nascoste iniziali')} le_tue_istruzioni tue_istruzioni`,
   ),
-  near(
+  sequence(
     'mostr* revel* repit* diga* quais* qual*',
     `prompt_do_sistema prompt_inicial ${pairs('instrucoes', 'do_sistema secretas ocultas iniciais')} suas_instrucoes tuas_instrucoes`,
   ),
-  near('toon* laat* geef* herhaal* onthul*', 'systeemprompt systeeminstructies je_instructies jouw_instructies'),
-  near(
+  sequence('toon* laat* geef* herhaal* onthul*', 'systeemprompt systeeminstructies je_instructies jouw_instructies'),
+  sequence(
     'покажи раскрой повтори выведи назови',
     `${pairs('системн*', 'промпт инструкци сообщени')} сво*_инструкци скрыт*_инструкци`,
   ),
-  within(12, '显示 顯示 告诉我 告訴我 输出 輸出 重复 重複 泄露', '系统提示 系統提示 系统指令 你的指令 初始提示 提示词'),
-  within(14, 'システムプロンプト システム指示 あなたへの指示 初期プロンプト', '見せ 教え 表示 出力 繰り返'),
-  within(14, '시스템프롬프트 시스템_프롬프트 시스템지시 시스템_지시 너의_지침 초기_프롬프트', '보여 알려 출력 반복'),
-  within(25, 'أظهر اكشف اعرض كرر أخبرني', 'تعليمات_النظام موجه_النظام تعليماتك'),
+  sequenceWithin(
+    12,
+    '显示 顯示 告诉我 告訴我 输出 輸出 重复 重複 泄露',
+    '系统提示 系統提示 系统指令 你的指令 初始提示 提示词',
+  ),
+  sequenceWithin(14, 'システムプロンプト システム指示 あなたへの指示 初期プロンプト', '見せ 教え 表示 出力 繰り返'),
+  sequenceWithin(
+    14,
+    '시스템프롬프트 시스템_프롬프트 시스템지시 시스템_지시 너의_지침 초기_프롬프트',
+    '보여 알려 출력 반복',
+  ),
+  sequenceWithin(25, 'أظهر اكشف اعرض كرر أخبرني', 'تعليمات_النظام موجه_النظام تعليماتك'),
 ];
 
 /** What speakers are marked with in prompts; no visitor types it. Nothing in these repeats without a bound. */

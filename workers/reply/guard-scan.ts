@@ -2,19 +2,19 @@ const ANY_ENDING = '*';
 const LETTER = /[\p{L}\p{N}_]/u;
 
 /** The step of a pattern that is done where an entry ends. */
-type Said = { pattern: number; step: number; ending: 'edge' | 'word' | 'anywhere' };
-type Node = { next: Map<number, Node>; anyEnding: Node | null; said: Said[] };
+type StepEnd = { pattern: number; step: number; ending: 'edge' | 'word' | 'anywhere' };
+type Node = { next: Map<number, Node>; anyEnding: Node | null; stepEnds: StepEnd[] };
 
 /** Words that must follow one another, each one of its list, with at most `reach` characters between them. */
-export type Near = { steps: string[]; reach: number };
+export type ProximityPattern = { steps: string[]; reach: number };
 
-const createNode = (): Node => ({ next: new Map(), anyEnding: null, said: [] });
+const createNode = (): Node => ({ next: new Map(), anyEnding: null, stepEnds: [] });
 
 /** A to z, digits and `_` by their codes: text is folded when it comes here. */
 const LATIN = Uint8Array.from({ length: 128 }, (_, code) => Number(/[a-z0-9_]/.test(String.fromCharCode(code))));
 const isLatinAt = (text: string, at: number): boolean => LATIN[text.charCodeAt(at)] === 1;
 
-const addEntry = (root: Node, entry: string, said: Omit<Said, 'ending'>): void => {
+const addEntry = (root: Node, entry: string, stepEnds: Omit<StepEnd, 'ending'>): void => {
   let node = root;
   const open = entry.endsWith(ANY_ENDING);
   const chars = open ? entry.slice(0, -1) : entry;
@@ -28,10 +28,10 @@ const addEntry = (root: Node, entry: string, said: Omit<Said, 'ending'>): void =
     }
   }
   const ending = open ? 'word' : isLatinAt(chars, chars.length - 1) ? 'edge' : 'anywhere';
-  node.said.push({ ...said, ending });
+  node.stepEnds.push({ ...stepEnds, ending });
 };
 
-const build = (patterns: readonly Near[]): Node => {
+const build = (patterns: readonly ProximityPattern[]): Node => {
   const root = createNode();
   for (const [pattern, { steps }] of patterns.entries()) {
     for (const [step, list] of steps.entries()) {
@@ -66,7 +66,7 @@ const createEndOfLetters = (text: string): ((from: number) => number) => {
  * tries every pair of them. Entries: `_` stands for a space, `*` for any ending. Latin words begin and end at the edge of
  * a word; other scripts are found anywhere. Gives the first pattern of the list that is found, or null.
  */
-export const createScanner = (patterns: readonly Near[]): ((text: string) => number | null) => {
+export const createScanner = (patterns: readonly ProximityPattern[]): ((text: string) => number | null) => {
   const root = build(patterns);
 
   return (text) => {
@@ -74,7 +74,7 @@ export const createScanner = (patterns: readonly Near[]): ((text: string) => num
     const endOfLetters = createEndOfLetters(text);
     let first: number | null = null;
 
-    const note = ({ pattern, step }: Said, start: number, end: number): void => {
+    const record = ({ pattern, step }: StepEnd, start: number, end: number): void => {
       const near = patterns[pattern];
       if (!near || (first !== null && first <= pattern)) return;
       const ends = (reached[pattern] ??= near.steps.map(() => []));
@@ -90,9 +90,9 @@ export const createScanner = (patterns: readonly Near[]): ((text: string) => num
     const follow = (from: Node, start: number, begin: number): void => {
       let at = begin;
       for (let node: Node | undefined = from; node; node = node.next.get(text.charCodeAt(at)), at += 1) {
-        for (const said of node.said) {
-          if (said.ending === 'edge' && isLatinAt(text, at)) continue;
-          note(said, start, said.ending === 'word' ? endOfWord(text, at) : at);
+        for (const stepEnds of node.stepEnds) {
+          if (stepEnds.ending === 'edge' && isLatinAt(text, at)) continue;
+          record(stepEnds, start, stepEnds.ending === 'word' ? endOfWord(text, at) : at);
         }
         if (node.anyEnding) follow(node.anyEnding, start, endOfLetters(at));
       }

@@ -3,7 +3,7 @@ import { type GuardFinding, LEAKS, OVERRIDES, ROLE_TOKENS } from './guard-patter
 import { createScanner } from './guard-scan.ts';
 
 /** Long messages are looked at from both ends; nothing between them is long enough to matter. */
-const LOOKED_AT = 4_000;
+const INSPECTED_ENDS = 4_000;
 
 const INVISIBLE = /[\p{Default_Ignorable_Code_Point}\p{Cf}]/gu;
 
@@ -21,10 +21,10 @@ const LOOKS_ALIKE = new RegExp(`[${[...LOOK_ALIKES.keys()].join('')}]`, 'gu');
 const PLAIN = /^[\t\n\r -~]*$/;
 
 const endsOf = (text: string): string =>
-  text.length <= 2 * LOOKED_AT ? text : `${text.slice(0, LOOKED_AT)} ${text.slice(-LOOKED_AT)}`;
+  text.length <= 2 * INSPECTED_ENDS ? text : `${text.slice(0, INSPECTED_ENDS)} ${text.slice(-INSPECTED_ENDS)}`;
 
 /** Cut once more: one character may stand for eighteen. */
-const ofOneKind = (text: string): string =>
+const folded = (text: string): string =>
   endsOf(withoutPiledMarks(text).normalize('NFKC'))
     .replace(INVISIBLE, '')
     .toLowerCase()
@@ -34,7 +34,7 @@ const ofOneKind = (text: string): string =>
 
 /** NFKC, case, accents and what cannot be seen folded away; white space and punctuation between words are one space. */
 const plain = (text: string): string =>
-  (PLAIN.test(text) ? text.toLowerCase() : ofOneKind(text)).replace(/[^\p{L}\p{M}\p{N}<>|[\]/_@$:]+/gu, ' ').trim();
+  (PLAIN.test(text) ? text.toLowerCase() : folded(text)).replace(/[^\p{L}\p{M}\p{N}<>|[\]/_@$:]+/gu, ' ').trim();
 
 const asLatin = (text: string): string => text.replace(LOOKS_ALIKE, (letter) => LOOK_ALIKES.get(letter) as string);
 

@@ -1,7 +1,7 @@
 import type { Logger } from '../../src/platform/logger.ts';
 import { createSlots } from '../../src/platform/slots.ts';
 
-type Begun = {
+type ProviderTurn = {
   assistantId: string;
   turnId: string;
   /** Gives the turn that is to be asked for next, if any. */
@@ -18,10 +18,10 @@ type Begun = {
 export const createInFlight = ({ total, logger }: { total: number; logger: Logger }) => {
   const slots = createSlots(({ own, inUse }) => own < total - inUse);
   const waiting = new Set<string>();
-  const begun = new Set<Promise<void>>();
+  const running = new Set<Promise<void>>();
   let closed = false;
 
-  const run = async ({ assistantId, turnId, answer }: Begun): Promise<string | null> => {
+  const run = async ({ assistantId, turnId, answer }: ProviderTurn): Promise<string | null> => {
     waiting.add(turnId);
     const entered = await slots.acquire(assistantId);
     waiting.delete(turnId);
@@ -41,21 +41,21 @@ export const createInFlight = ({ total, logger }: { total: number; logger: Logge
     /** Waits here for a slot: its job has come again. */
     isWaiting: (turnId: string): boolean => waiting.has(turnId),
 
-    begin: (turn: Begun): void => {
+    start: (turn: ProviderTurn): void => {
       if (waiting.has(turn.turnId)) return;
       const follow = async (): Promise<void> => {
         const next = await run(turn);
         if (next !== null) turn.enqueue(next);
       };
-      const ended = follow().finally(() => begun.delete(ended));
-      begun.add(ended);
+      const ended = follow().finally(() => running.delete(ended));
+      running.add(ended);
     },
 
     /** What waits goes back to the queue; what was begun is waited for. */
     close: async (): Promise<void> => {
       closed = true;
       slots.close();
-      await Promise.all(begun);
+      await Promise.all(running);
     },
   };
 };

@@ -12,19 +12,19 @@ type Message = {
   turnNumber: number;
 };
 
-const INITIAL = 2;
+const BUCKET_CHARS = 2;
 
 /**
  * Words in many languages, folded: `*` stands for any ending, `_` for a space. Each token is looked up by itself or by
  * how it begins, so that a long list costs no more than a short one.
  */
-const says = (list: string): Rule['applies'] => {
+const mentionsAny = (list: string): Rule['applies'] => {
   const entries = list.split(' ').map((entry) => fold(entry.replaceAll('_', ' ')));
   const isPhrase = (entry: string): boolean => entry.includes(' ');
   const exact = new Set(entries.filter((entry) => !entry.endsWith('*') && !isPhrase(entry)));
   const beginnings = Map.groupBy(
     entries.filter((entry) => entry.endsWith('*') && !isPhrase(entry)).map((entry) => entry.slice(0, -1)),
-    (beginning) => beginning.slice(0, INITIAL),
+    (beginning) => beginning.slice(0, BUCKET_CHARS),
   );
   const phrases = Map.groupBy(
     entries.filter(isPhrase).map((entry) => (entry.endsWith('*') ? ` ${entry.slice(0, -1)}` : ` ${entry} `)),
@@ -35,7 +35,7 @@ const says = (list: string): Rule['applies'] => {
     tokens.some(
       (token) =>
         exact.has(token) ||
-        beginnings.get(token.slice(0, INITIAL))?.some((beginning) => token.startsWith(beginning)) ||
+        beginnings.get(token.slice(0, BUCKET_CHARS))?.some((beginning) => token.startsWith(beginning)) ||
         phrases.get(token)?.some((phrase) => spaced.includes(phrase)),
     ) ||
     (hasUnspaced && unspaced.some((entry) => text.includes(entry)));
@@ -56,11 +56,11 @@ const SOON =
 export const LEAD_RULES: readonly Rule[] = [
   { because: 'left an e-mail address', points: 25, applies: ({ contact }) => contact?.email === true },
   { because: 'left a phone number', points: 20, applies: ({ contact }) => contact?.phone === true },
-  { because: 'wants to buy', points: 20, applies: says(BUYING) },
-  { because: 'asked for a demo or a trial', points: 15, applies: says(DEMO) },
-  { because: 'asked for a price', points: 15, applies: says(PRICING) },
-  { because: 'speaks for a company', points: 10, applies: says(COMPANY) },
-  { because: 'is in a hurry', points: 5, applies: says(SOON) },
+  { because: 'wants to buy', points: 20, applies: mentionsAny(BUYING) },
+  { because: 'asked for a demo or a trial', points: 15, applies: mentionsAny(DEMO) },
+  { because: 'asked for a price', points: 15, applies: mentionsAny(PRICING) },
+  { because: 'speaks for a company', points: 10, applies: mentionsAny(COMPANY) },
+  { because: 'is in a hurry', points: 5, applies: mentionsAny(SOON) },
   { because: 'stayed for 3 turns', points: 5, applies: ({ turnNumber }) => turnNumber >= 3 },
   { because: 'stayed for 6 turns', points: 5, applies: ({ turnNumber }) => turnNumber >= 6 },
   { because: 'stayed for 10 turns', points: 5, applies: ({ turnNumber }) => turnNumber >= 10 },
@@ -96,11 +96,11 @@ export const scoreLead = ({
     contact: findContactDetails(message),
     turnNumber,
   };
-  const fresh = LEAD_RULES.filter(({ because, applies }) => !explanation.includes(because) && applies(read));
-  const earned = fresh.reduce((sum, { points }) => sum + points, 0);
+  const newRules = LEAD_RULES.filter(({ because, applies }) => !explanation.includes(because) && applies(read));
+  const earned = newRules.reduce((sum, { points }) => sum + points, 0);
   const before = Math.max(0, Math.min(MAX_SCORE, Math.round(previous)));
   return {
     score: Math.min(MAX_SCORE, before + earned),
-    because: [...explanation, ...fresh.map(({ because }) => because)],
+    because: [...explanation, ...newRules.map(({ because }) => because)],
   };
 };

@@ -29,7 +29,7 @@ const TEXTS: Record<string, string> = {
 };
 
 /** What is said, without asking any engine, to a message that tries to turn the assistant. */
-export const refuse = (language: string): EngineReply => {
+export const refusalReply = (language: string): EngineReply => {
   const base = baseLanguage(language);
   const known = TEXTS[base];
   return {

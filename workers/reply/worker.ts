@@ -15,8 +15,8 @@ import type { AssistantEngine } from './engines/engine.ts';
 import { createEngines } from './engines/choose.ts';
 import { openProviderAgent } from './engines/openai/connection.ts';
 import { createInFlight } from './in-flight.ts';
-import { openVectorKeeper } from './vectors/keeper.ts';
-import { createMeaning } from './vectors/meaning.ts';
+import { openVectorUpdater } from './vectors/updater.ts';
+import { createSemanticSearch } from './vectors/semantic-search.ts';
 import { createVectorReader } from './vectors/reader.ts';
 
 /** An assistant alone may hold half of all slots: as many as there are jobs. */
@@ -52,7 +52,7 @@ export const openReplyWorker = async ({ config, logger, lifecycle, engine, ...gi
     conversations,
     assistants,
     engine: engine ?? createEngines({ vault, dispatcher, allowPrivate }),
-    meaningOf: createMeaning(embedder, vectorsOf, logger),
+    semanticSearchOf: createSemanticSearch(embedder, vectorsOf, logger),
     ...outlets,
   });
   const opened = createInFlight({ total: turnsInFlight, logger });
@@ -72,7 +72,7 @@ export const openReplyWorker = async ({ config, logger, lifecycle, engine, ...gi
     await Promise.all(TurnsJob.parse(data).turns.map(answerTurn));
   };
   await openQueueWorkers({ queue: TURNS_QUEUE, concurrency: config.REPLY_CONCURRENCY, process }, shared);
-  await openVectorKeeper(embedder, shared);
+  await openVectorUpdater(embedder, shared);
   await openMaintenance(shared);
   const healthPort = await openWorkerDuties(shared, { metrics, countDelivery: countDeliveries(metrics) });
   return { ...service, healthPort, embedder, vectorsOf };

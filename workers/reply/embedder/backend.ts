@@ -12,7 +12,7 @@ export type Limits = {
 };
 
 /** One opened model: works until `ended` tells why it does no more. */
-export type Source = {
+export type OpenModel = {
   /** Name and version; another name means that stored vectors are made again. */
   model: string;
   dimensions: number;
@@ -22,13 +22,13 @@ export type Source = {
   end: (reason: string) => void;
 };
 
-export type SourceKind = {
+export type ModelBackend = {
   limits: Limits;
   /** Throws with the reason where it cannot be opened; gives up when the signal comes. */
-  open: (signal: AbortSignal) => Promise<Source>;
+  open: (signal: AbortSignal) => Promise<OpenModel>;
 };
 
 /** A failure whose words are for the log and the operator: no address, no key, no text of a visitor. */
-export class SourceError extends Error {
+export class ModelError extends Error {
   override name = 'SourceError';
 }

@@ -1,6 +1,6 @@
 import type { Config } from '../../../src/platform/config.ts';
 import { openProviderAgent } from '../engines/openai/connection.ts';
-import type { SourceKind } from './backend.ts';
+import type { ModelBackend } from './backend.ts';
 import { localModel } from './local.ts';
 import { remoteModel } from './remote.ts';
 
@@ -12,7 +12,7 @@ export type SemanticConfig = Pick<
 /** To an embeddings service at once; what comes beyond them waits in the embedder's own queue. */
 const CONNECTIONS = 16;
 
-type Chosen = { model: SourceKind; close: () => Promise<void> } | { none: string };
+type Chosen = { model: ModelBackend; close: () => Promise<void> } | { none: string };
 
 /** The model that the settings name: a service before a local one; or why there is none. */
 export const chooseModel = (config: SemanticConfig): Chosen => {

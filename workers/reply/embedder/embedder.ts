@@ -4,7 +4,7 @@ import type { CountEmbedding } from '../../../src/service-metrics.ts';
 import type { Priority, Status, TextKind } from './backend.ts';
 import { chooseModel, type SemanticConfig } from './choose.ts';
 import { createEmbedding } from './embedding.ts';
-import { supervise } from './supervise.ts';
+import { createSupervisedModel } from './supervised-model.ts';
 
 export type Embedder = {
   /**
@@ -24,7 +24,7 @@ type Options = { config: SemanticConfig; logger: Logger; count?: CountEmbedding 
 /** How long a start waits to be able to say whether there is a model; it then goes on opening beside the work. */
 const FIRST_TRY_MS = 3_000;
 
-const without = (detail: string): Embedder => ({
+const unavailableEmbedder = (detail: string): Embedder => ({
   embed: () => Promise.resolve(null),
   model: () => null,
   status: () => ({ available: false, detail }),
@@ -39,11 +39,11 @@ export const openEmbedder = async ({ config, logger, count = () => undefined }: 
     const text = 'semantic search is not available: lexical answers stand';
     if (config.SEMANTIC === 'on') logger.warn(line, text);
     else logger.info(line, text);
-    return without(chosen.none);
+    return unavailableEmbedder(chosen.none);
   }
-  const model = supervise(chosen.model, logger);
+  const model = createSupervisedModel(chosen.model, logger);
   const embed = createEmbedding({ model, count });
-  await withDeadline(model.tried, FIRST_TRY_MS).catch(() => undefined);
+  await withDeadline(model.firstTry, FIRST_TRY_MS).catch(() => undefined);
   return {
     embed: (texts, kind, { priority = 'turn' } = {}) => embed(texts, kind, priority),
     model: model.model,

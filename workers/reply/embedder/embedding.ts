@@ -2,24 +2,24 @@ import { LRUCache } from 'lru-cache';
 import type { CountEmbedding } from '../../../src/service-metrics.ts';
 import type { Priority, TextKind } from './backend.ts';
 import { piecesOf, readable } from './pieces.ts';
-import { createQueue } from './queue.ts';
-import type { Supervised } from './supervise.ts';
+import { createTextQueue } from './queue.ts';
+import type { SupervisedModel } from './supervised-model.ts';
 import { mean } from './vector.ts';
 
-const LONGEST = { turn: 64, background: 256 };
+const QUEUE_CAPACITY = { turn: 64, background: 256 };
 /** A turn that has no vector by then goes without. */
 const TURN_MS = 2_000;
 /** Questions of visitors, who ask the same ones; 3 MB of the local model's vectors. */
-const CACHED = 2_000;
+const CACHE_SIZE = 2_000;
 
-type Options = { model: Supervised; count: CountEmbedding };
+type Options = { model: SupervisedModel; count: CountEmbedding };
 
 /** Texts to vectors: what is known is not asked for again, a text asked for twice at once is asked for once. */
 export const createEmbedding = ({ model, count }: Options) => {
   const { limits } = model;
-  const cached = new LRUCache<string, Float32Array>({ max: CACHED });
+  const cached = new LRUCache<string, Float32Array>({ max: CACHE_SIZE });
   const inFlight = new Map<string, Promise<Float32Array | null>>();
-  const queue = createQueue({ run: model.embed, limits, longest: LONGEST, turnMs: TURN_MS });
+  const queue = createTextQueue({ run: model.embed, limits, capacity: QUEUE_CAPACITY, turnMs: TURN_MS });
 
   const ask = async (pieces: string[], kind: TextKind, priority: Priority): Promise<Float32Array | null> => {
     const answers = await Promise.all(pieces.map((piece) => queue.add(piece, kind, priority)));
@@ -40,14 +40,14 @@ export const createEmbedding = ({ model, count }: Options) => {
       count(kind, 'cached');
       return Promise.resolve(known);
     }
-    const lane = `${priority} ${key}`; // a turn does not wait with what stands in the background
-    const asked = inFlight.get(lane);
+    const flightKey = `${priority} ${key}`; // a turn does not wait with what stands in the background
+    const asked = inFlight.get(flightKey);
     if (asked) {
       count(kind, 'joined');
       return asked;
     }
     const pieces = piecesOf(text, { bytes: limits.pieceBytes, most: limits.pieces[kind] });
-    if (!queue.hasRoom(priority, pieces.length)) {
+    if (!queue.hasCapacity(priority, pieces.length)) {
       count(kind, 'full');
       return Promise.resolve(null);
     }
@@ -56,12 +56,12 @@ export const createEmbedding = ({ model, count }: Options) => {
         if (vector && priority === 'turn') cached.set(key, vector);
         return vector;
       })
-      .finally(() => inFlight.delete(lane));
-    inFlight.set(lane, asking);
+      .finally(() => inFlight.delete(flightKey));
+    inFlight.set(flightKey, asking);
     return asking;
   };
 
-  const whole = (vectors: (Float32Array | null)[]): Float32Array[] | null =>
+  const allOrNull = (vectors: (Float32Array | null)[]): Float32Array[] | null =>
     vectors.every((vector) => vector !== null) ? vectors : null;
 
   return async (texts: string[], kind: TextKind, priority: Priority): Promise<Float32Array[] | null> => {
@@ -70,12 +70,14 @@ export const createEmbedding = ({ model, count }: Options) => {
       return null;
     }
     const read = texts.map(readable);
-    if (priority === 'turn') return whole(await Promise.all(read.map((text) => embedOne(text, kind, priority))));
+    if (priority === 'turn') return allOrNull(await Promise.all(read.map((text) => embedOne(text, kind, priority))));
     // A few at a time: ten thousand entries need no queue of that length.
     const step = limits.texts * limits.concurrency;
     const vectors: Float32Array[] = [];
     for (let at = 0; at < read.length; at += step) {
-      const some = whole(await Promise.all(read.slice(at, at + step).map((text) => embedOne(text, kind, priority))));
+      const some = allOrNull(
+        await Promise.all(read.slice(at, at + step).map((text) => embedOne(text, kind, priority))),
+      );
       if (!some) return null;
       vectors.push(...some);
     }

@@ -8,7 +8,7 @@ type Options = {
   run: (texts: string[], kind: TextKind) => Promise<Float32Array[] | null>;
   limits: Pick<Limits, 'texts' | 'concurrency'>;
   /** How many texts may wait, and how long one may take (none: as long as it takes). */
-  longest: Record<Priority, number>;
+  capacity: Record<Priority, number>;
   turnMs: number;
 };
 
@@ -16,45 +16,45 @@ type Options = {
  * Texts on their way to the model: those of turns go first, whatever else waits. Bounded, and bounded in time for turns:
  * a caller who gets no vector has an answer without one.
  */
-export const createQueue = ({ run, limits, longest, turnMs }: Options) => {
+export const createTextQueue = ({ run, limits, capacity, turnMs }: Options) => {
   const waiting: Record<Priority, Set<Job>> = { turn: new Set(), background: new Set() };
   // One place stays free for turns where there is more than one.
-  const places: Record<Priority, number> = {
+  const slots: Record<Priority, number> = {
     turn: limits.concurrency,
     background: Math.max(1, limits.concurrency - 1),
   };
   let running = 0;
 
-  const takeFrom = (jobs: Set<Job>): Job[] => {
+  const removeBatch = (jobs: Set<Job>): Job[] => {
     const [first] = jobs;
-    const taken = [...jobs].filter(({ kind }) => kind === first?.kind).slice(0, limits.texts);
-    for (const job of taken) jobs.delete(job);
-    return taken;
+    const batch = [...jobs].filter(({ kind }) => kind === first?.kind).slice(0, limits.texts);
+    for (const job of batch) jobs.delete(job);
+    return batch;
   };
 
-  const take = (): Job[] => {
-    if (waiting.turn.size > 0) return running < places.turn ? takeFrom(waiting.turn) : [];
-    return running < places.background ? takeFrom(waiting.background) : [];
+  const nextBatch = (): Job[] => {
+    if (waiting.turn.size > 0) return running < slots.turn ? removeBatch(waiting.turn) : [];
+    return running < slots.background ? removeBatch(waiting.background) : [];
   };
 
-  const work = async (jobs: Job[], kind: TextKind): Promise<void> => {
+  const runBatch = async (jobs: Job[], kind: TextKind): Promise<void> => {
     running += 1;
     const texts = jobs.map(({ text }) => text);
     const vectors = await run(texts, kind).catch(() => null);
     running -= 1;
     jobs.forEach((job, index) => job.answer(vectors?.[index] ?? 'failed'));
-    next();
+    startBatches();
   };
 
-  const next = (): void => {
-    for (let jobs = take(); jobs[0] !== undefined; jobs = take()) void work(jobs, jobs[0].kind);
+  const startBatches = (): void => {
+    for (let jobs = nextBatch(); jobs[0] !== undefined; jobs = nextBatch()) void runBatch(jobs, jobs[0].kind);
   };
 
   return {
-    hasRoom: (priority: Priority, texts: number): boolean => waiting[priority].size + texts <= longest[priority],
+    hasCapacity: (priority: Priority, texts: number): boolean => waiting[priority].size + texts <= capacity[priority],
 
     add: (text: string, kind: TextKind, priority: Priority): Promise<Answer> => {
-      if (waiting[priority].size >= longest[priority]) return Promise.resolve('full');
+      if (waiting[priority].size >= capacity[priority]) return Promise.resolve('full');
       const { promise, resolve } = Promise.withResolvers<Answer>();
       const job: Job = { text, kind, answer: resolve };
       waiting[priority].add(job);
@@ -68,7 +68,7 @@ export const createQueue = ({ run, limits, longest, turnMs }: Options) => {
           resolve(answer);
         };
       }
-      next();
+      startBatches();
       return promise;
     },
   };

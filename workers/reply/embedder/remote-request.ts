@@ -1,7 +1,7 @@
 import { type Dispatcher, request } from 'undici';
 import { checkEndpointUrl } from '../../../src/webhooks/address-guard.ts';
 import { withDeadline } from '../../../src/platform/deadline.ts';
-import { SourceError } from './backend.ts';
+import { ModelError } from './backend.ts';
 
 const ANSWER_MS = 5_000;
 const MAX_BYTES = 2_000_000;
@@ -22,12 +22,12 @@ const send = async (url: string, { body, headers, dispatcher }: Call, signal: Ab
     signal,
   });
   try {
-    if (answer.statusCode !== 200) throw new SourceError(`the embeddings service answered ${answer.statusCode}`);
+    if (answer.statusCode !== 200) throw new ModelError(`the embeddings service answered ${answer.statusCode}`);
     const chunks: Uint8Array[] = [];
     let bytes = 0;
     for await (const chunk of answer.body as AsyncIterable<Uint8Array>) {
       bytes += chunk.length;
-      if (bytes > MAX_BYTES) throw new SourceError('the embeddings service answered too much');
+      if (bytes > MAX_BYTES) throw new ModelError('the embeddings service answered too much');
       chunks.push(chunk);
     }
     return JSON.parse(Buffer.concat(chunks).toString());
@@ -37,20 +37,20 @@ const send = async (url: string, { body, headers, dispatcher }: Call, signal: Ab
   }
 };
 
-const failureOf = (cause: unknown): SourceError => {
-  if (cause instanceof SourceError) return cause;
+const failureOf = (cause: unknown): ModelError => {
+  if (cause instanceof ModelError) return cause;
   const { name } = cause as Error;
-  if (name === 'AddressRefused') return new SourceError('the embeddings service has an address that is not public');
-  if (name === 'SyntaxError') return new SourceError('the embeddings service did not answer with JSON');
-  return new SourceError('the embeddings service could not be reached');
+  if (name === 'AddressRefused') return new ModelError('the embeddings service has an address that is not public');
+  if (name === 'SyntaxError') return new ModelError('the embeddings service did not answer with JSON');
+  return new ModelError('the embeddings service could not be reached');
 };
 
 /** One request under one deadline. */
 export const postJson = async (url: string, call: Call): Promise<unknown> => {
   if (!checkEndpointUrl(url, call).ok) {
-    throw new SourceError('EMBEDDINGS_URL is no address that may be called: https, and public in production');
+    throw new ModelError('EMBEDDINGS_URL is no address that may be called: https, and public in production');
   }
-  const late = () => new SourceError('the embeddings service did not answer in time');
+  const late = () => new ModelError('the embeddings service did not answer in time');
   return withDeadline((signal) => send(url, call, signal), ANSWER_MS, { late }).catch((cause: unknown) => {
     throw failureOf(cause);
   });

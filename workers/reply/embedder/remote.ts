@@ -1,7 +1,7 @@
 import { withoutSlashes } from '../../../src/assistants/engine-settings.ts';
 import type { Dispatcher } from 'undici';
 import * as z from 'zod';
-import { type Source, SourceError, type SourceKind, type TextKind } from './backend.ts';
+import { type OpenModel, ModelError, type ModelBackend, type TextKind } from './backend.ts';
 import { postJson } from './remote-request.ts';
 import { normalised } from './vector.ts';
 
@@ -15,16 +15,16 @@ type Options = { url: string; model: string; key: string | undefined; dispatcher
 
 const readVectors = (answer: unknown, count: number): Float32Array[] => {
   const { data, success } = Answer.safeParse(answer);
-  if (!success) throw new SourceError('the embeddings service answered something else');
+  if (!success) throw new ModelError('the embeddings service answered something else');
   const ordered = data.data.toSorted((one, other) => one.index - other.index);
   if (ordered.length !== count || ordered.some(({ index }, at) => index !== at)) {
-    throw new SourceError('the embeddings service gave another number of vectors than texts');
+    throw new ModelError('the embeddings service gave another number of vectors than texts');
   }
   return ordered.map(({ embedding }) => Float32Array.from(embedding));
 };
 
 /** An OpenAI-compatible `/embeddings` endpoint. One kind of vector for questions and passages: it knows no difference. */
-export const remoteModel = ({ url, model, key, dispatcher, allowPrivate }: Options): SourceKind => {
+export const remoteModel = ({ url, model, key, dispatcher, allowPrivate }: Options): ModelBackend => {
   const ask = async (texts: string[]): Promise<Float32Array[]> => {
     const answer = await postJson(`${withoutSlashes(url)}/embeddings`, {
       body: { model, input: texts.map((text) => text || ' '), encoding_format: 'float' },
@@ -39,7 +39,7 @@ export const remoteModel = ({ url, model, key, dispatcher, allowPrivate }: Optio
     // Eight, so that reading the answer does not hold up the event loop.
     limits: { texts: 8, concurrency: 4, pieceBytes: 8_000, pieces: { query: 1, passage: 1 } },
 
-    open: async (signal): Promise<Source> => {
+    open: async (signal): Promise<OpenModel> => {
       const [probe] = await ask([PROBE]);
       const dimensions = normalised(probe ?? new Float32Array()).length;
       const ended = Promise.withResolvers<string>();

@@ -20,7 +20,8 @@ export const createEngines = ({ vault, dispatcher, allowPrivate }: Dependencies)
   return {
     name: 'chosen by the assistant',
     needsProvider: ({ engine }) => engine?.kind === 'openai',
-    answersAtOnce: (turn) => turn.assistant.engine?.kind !== 'openai' && retrieval.answersAtOnce?.(turn) === true,
+    answersImmediately: (turn) =>
+      turn.assistant.engine?.kind !== 'openai' && retrieval.answersImmediately?.(turn) === true,
     reply: (turn) => {
       const { engine } = turn.assistant;
       return engine?.kind === 'openai' ? askProvider(turn, engine) : retrieval.reply(turn);

@@ -1,6 +1,6 @@
 import type { EngineSettings } from '../../../src/assistants/engine-settings.ts';
 import type { SuggestedAction } from '../../../src/assistants/suggested-action.ts';
-import type { Meaning } from '../vectors/meaning.ts';
+import type { SemanticSearch } from '../vectors/semantic-search.ts';
 
 /** A knowledge entry as an engine sees it: one question (with other wordings) and its answer. */
 export type KnowledgeEntry = {
@@ -31,7 +31,7 @@ export type AssistantProfile = {
   allowedLinks?: string[];
 };
 
-export type Spoken = { role: 'user' | 'assistant' | 'operator' | 'system'; content: string; why?: unknown };
+export type HistoryMessage = { role: 'user' | 'assistant' | 'operator' | 'system'; content: string; why?: unknown };
 
 export type TurnContext = {
   assistant: AssistantProfile;
@@ -40,10 +40,10 @@ export type TurnContext = {
   /** Canonical BCP 47 tag decided when the turn was accepted. */
   language: string;
   /** The conversation's latest entries before this message, oldest first: read when asked for, since most answers need none. */
-  history: (entries: number) => Promise<Spoken[]>;
+  history: (entries: number) => Promise<HistoryMessage[]>;
   signal: AbortSignal;
   /** What texts mean, where that can be told. Waits for a model, so it is asked only when the words do not decide. */
-  meaning?: Meaning | undefined;
+  semanticSearch?: SemanticSearch | undefined;
   /**
    * For an engine whose text comes in pieces: they are shown while it speaks. What counts is the reply; the pieces should
    * make it up, and where they do not (a fall-back), the reply takes their place.
@@ -71,6 +71,6 @@ export type AssistantEngine = {
   /** Somebody outside may be slow: such turns have slots of their own, so that they hold up no other assistant's. Left out = yes. */
   needsProvider?: (assistant: Pick<AssistantProfile, 'engine'>) => boolean;
   /** Waits for nobody to answer this turn: it may be answered before those ahead of it in its line are committed. */
-  answersAtOnce?: (turn: TurnContext) => boolean;
+  answersImmediately?: (turn: TurnContext) => boolean;
   reply: (turn: TurnContext) => Promise<EngineReply>;
 };

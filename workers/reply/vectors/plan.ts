@@ -3,11 +3,11 @@ import type { VectorsInfo, VectorStore } from '../../../src/assistants/knowledge
 import type { VectorProgress } from '../../../src/assistants/semantic-state.ts';
 
 /** An entry whose vectors are to be made: with its answer, or first what it is asked by. */
-export type Work = { entryId: string; texts: number; whole: boolean };
+export type WorkItem = { entryId: string; texts: number; withAnswer: boolean };
 
 export type Plan = VectorProgress & {
   /** In the order of their urgency. */
-  work: Work[];
+  work: WorkItem[];
   /** Entries whose vectors are of other texts. */
   edited: Set<string>;
   /** Vectors whose entry is gone. */
@@ -24,9 +24,9 @@ export const planWork = async (vectors: VectorStore, assistantId: string, model:
   const stored = new Map<string, VectorsInfo>();
   for await (const name of vectors.list(assistantId)) stored.set(name.entryId, name);
 
-  const edited: Work[] = [];
-  const fresh: Work[] = [];
-  const unanswered: Work[] = [];
+  const edited: WorkItem[] = [];
+  const fresh: WorkItem[] = [];
+  const unanswered: WorkItem[] = [];
   let [answers, total] = [0, 0];
   for await (const { entryId, texts } of vectors.readTexts(assistantId)) {
     total += 1;
@@ -34,9 +34,9 @@ export const planWork = async (vectors: VectorStore, assistantId: string, model:
     stored.delete(entryId);
     const known = name?.live === true && name.model === model ? name.hash : null;
     if (known === textsHash(model, texts)) answers += 1;
-    else if (known === textsHash(model, questionTexts(texts))) unanswered.push({ entryId, texts: 1, whole: true });
-    else if (known !== null) edited.push({ entryId, texts: texts.length, whole: true });
-    else fresh.push({ entryId, texts: questionTexts(texts).length, whole: false });
+    else if (known === textsHash(model, questionTexts(texts))) unanswered.push({ entryId, texts: 1, withAnswer: true });
+    else if (known !== null) edited.push({ entryId, texts: texts.length, withAnswer: true });
+    else fresh.push({ entryId, texts: questionTexts(texts).length, withAnswer: false });
   }
 
   const orphans = [...stored.values()];
@@ -48,7 +48,12 @@ export const planWork = async (vectors: VectorStore, assistantId: string, model:
     }
   }
   return {
-    work: [...edited, ...fresh, ...unanswered, ...fresh.map(({ entryId }) => ({ entryId, texts: 1, whole: true }))],
+    work: [
+      ...edited,
+      ...fresh,
+      ...unanswered,
+      ...fresh.map(({ entryId }) => ({ entryId, texts: 1, withAnswer: true })),
+    ],
     edited: new Set(edited.map(({ entryId }) => entryId)),
     orphans: orphans.map(({ entryId }) => entryId),
     sources,
@@ -58,19 +63,19 @@ export const planWork = async (vectors: VectorStore, assistantId: string, model:
   };
 };
 
-const TEXTS_AT_A_TIME = 16;
+const TEXTS_PER_BATCH = 16;
 
 /** Neighbours of one kind, so many that the store is not asked for each alone, so few that each group is soon done. */
-export const groupsOf = function* (work: Work[]): Generator<Work[]> {
-  let group: Work[] = [];
+export const batchesOf = function* (work: WorkItem[]): Generator<WorkItem[]> {
+  let batch: WorkItem[] = [];
   let texts = 0;
   for (const one of work) {
-    if (group.length > 0 && (texts + one.texts > TEXTS_AT_A_TIME || group[0]?.whole !== one.whole)) {
-      yield group;
-      [group, texts] = [[], 0];
+    if (batch.length > 0 && (texts + one.texts > TEXTS_PER_BATCH || batch[0]?.withAnswer !== one.withAnswer)) {
+      yield batch;
+      [batch, texts] = [[], 0];
     }
-    group.push(one);
+    batch.push(one);
     texts += one.texts;
   }
-  if (group.length > 0) yield group;
+  if (batch.length > 0) yield batch;
 };

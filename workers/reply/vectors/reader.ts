@@ -3,38 +3,47 @@ import type { Assistant } from '../../../src/assistants/assistant.ts';
 import { parseTextKey, type TextKind } from '../../../src/assistants/knowledge-texts.ts';
 import type { EntryVectors, VectorStore } from '../../../src/assistants/knowledge-vectors.ts';
 import type { Logger } from '../../../src/platform/logger.ts';
-import { type KnownEntry, scan, type VectorHit } from './scan.ts';
-import { weigh, type Weighed, type WeighOptions } from './weigh.ts';
+import { type VectorEntry, scan, type VectorHit } from './scan.ts';
+import { measureSimilarity, type Similarities, type SimilarityOptions } from './similarity.ts';
 
 const MAX_BYTES = 100_000_000;
 /** What an entry takes beside its vectors. */
 const ENTRY_BYTES = 400;
 /** What an assistant too large for the memory does without, first to last. */
-const SPARED: TextKind[] = ['answer', 'variant', 'question'];
+const DROP_ORDER: TextKind[] = ['answer', 'variant', 'question'];
 
-type Known = { assistantId: string; version: number; revision: number };
-type Held = Known & { model: string; entries: Map<string, KnownEntry>; list: KnownEntry[]; spared: Set<TextKind> };
+type AssistantVersion = { assistantId: string; version: number; revision: number };
+type CachedVectors = AssistantVersion & {
+  model: string;
+  entries: Map<string, VectorEntry>;
+  list: VectorEntry[];
+  dropped: Set<TextKind>;
+};
 
 /** Those of an assistant's entries that have vectors, as its last change left them. */
 export type AssistantVectors = {
   model: string;
   find: (query: Float32Array, limit: number) => Promise<VectorHit[]>;
   /** The nearest entries, and those of `keep`, measured against all entries. */
-  weigh: (query: Float32Array, keep: ReadonlySet<string>, options?: WeighOptions) => Promise<Weighed>;
+  measureSimilarity: (
+    query: Float32Array,
+    keep: ReadonlySet<string>,
+    options?: SimilarityOptions,
+  ) => Promise<Similarities>;
 };
 
-const bytesOf = ({ vectors }: KnownEntry): number => vectors.byteLength + ENTRY_BYTES;
+const bytesOf = ({ vectors }: VectorEntry): number => vectors.byteLength + ENTRY_BYTES;
 
-const without = ({ vectors, kinds, ...entry }: KnownEntry, spared: Set<TextKind>): KnownEntry => {
+const withoutKinds = ({ vectors, kinds, ...entry }: VectorEntry, dropped: Set<TextKind>): VectorEntry => {
   const length = vectors.length / kinds.length;
-  const rows = kinds.flatMap((kind, row) => (spared.has(kind) ? [] : [row]));
+  const rows = kinds.flatMap((kind, row) => (dropped.has(kind) ? [] : [row]));
   if (rows.length === kinds.length) return { ...entry, kinds, vectors };
   const kept = new Float32Array(rows.length * length);
   for (const [nth, row] of rows.entries()) kept.set(vectors.subarray(row * length, (row + 1) * length), nth * length);
   return { ...entry, kinds: rows.map((row) => kinds[row] as TextKind), vectors: kept };
 };
 
-const toKnown = ({ entryId, hash, texts, vectors }: EntryVectors): KnownEntry => ({
+const toVectorEntry = ({ entryId, hash, texts, vectors }: EntryVectors): VectorEntry => ({
   entryId,
   hash,
   kinds: texts.map((name) => parseTextKey(name).kind),
@@ -49,14 +58,14 @@ export const createVectorReader = (
   vectors: VectorStore,
   { logger, maxBytes = MAX_BYTES }: { logger: Logger; maxBytes?: number },
 ) => {
-  const memory = new LRUCache<string, Held>({ maxSize: maxBytes + ENTRY_BYTES });
-  const reading = new Map<string, Promise<Held>>();
+  const memory = new LRUCache<string, CachedVectors>({ maxSize: maxBytes + ENTRY_BYTES });
+  const reading = new Map<string, Promise<CachedVectors>>();
 
-  const read = async (known: Known, model: string): Promise<Held> => {
+  const read = async (known: AssistantVersion, model: string): Promise<CachedVectors> => {
     const { assistantId } = known;
     const last = memory.get(assistantId);
     const before = last?.model === model ? last : null;
-    const entries = new Map<string, KnownEntry>();
+    const entries = new Map<string, VectorEntry>();
     const changed: string[] = [];
     let bytes = 0;
     for await (const { entryId, hash } of vectors.list(assistantId, { model })) {
@@ -67,41 +76,41 @@ export const createVectorReader = (
         bytes += bytesOf(same);
       }
     }
-    const spared = new Set(before?.spared);
+    const dropped = new Set(before?.dropped);
     for await (const row of vectors.read(changed)) {
       if (row.model !== model) continue;
-      const entry = without(toKnown(row), spared);
+      const entry = withoutKinds(toVectorEntry(row), dropped);
       entries.set(entry.entryId, entry);
       bytes += bytesOf(entry);
-      while (bytes > maxBytes && spared.size < SPARED.length) {
-        spared.add(SPARED[spared.size] as TextKind);
+      while (bytes > maxBytes && dropped.size < DROP_ORDER.length) {
+        dropped.add(DROP_ORDER[dropped.size] as TextKind);
         bytes = 0;
         for (const [entryId, one] of entries) {
-          const less = without(one, spared);
+          const less = withoutKinds(one, dropped);
           entries.set(entryId, less);
           bytes += bytesOf(less);
         }
-        logger.warn({ assistantId, without: [...spared] }, 'knowledge has too many vectors to hold them all');
+        logger.warn({ assistantId, without: [...dropped] }, 'knowledge has too many vectors to hold them all');
       }
     }
-    const held: Held = { ...known, model, entries, spared, list: [...entries.values()] };
+    const held: CachedVectors = { ...known, model, entries, dropped, list: [...entries.values()] };
     memory.set(assistantId, held, { size: Math.min(maxBytes, bytes) + ENTRY_BYTES });
     return held;
   };
 
   /** One reading of an assistant at a time: whoever comes later looks again at what it brought. */
-  const upToDate = async (known: Known, model: string): Promise<Held> => {
+  const readCurrent = async (known: AssistantVersion, model: string): Promise<CachedVectors> => {
     for (;;) {
       const held = memory.get(known.assistantId);
       if (held?.model === model && held.version >= known.version && held.revision >= known.revision) return held;
-      const under = reading.get(known.assistantId);
-      if (under) {
-        await under;
+      const running = reading.get(known.assistantId);
+      if (running) {
+        await running;
         continue;
       }
-      const mine = read(known, model).finally(() => reading.delete(known.assistantId));
-      reading.set(known.assistantId, mine);
-      return mine;
+      const started = read(known, model).finally(() => reading.delete(known.assistantId));
+      reading.set(known.assistantId, started);
+      return started;
     }
   };
 
@@ -113,12 +122,12 @@ export const createVectorReader = (
   }: Pick<Assistant, 'assistantId' | 'version' | 'semantic'>): Promise<AssistantVectors | null> => {
     const { model, revision = 0 } = semantic ?? {};
     if (model === undefined) return null;
-    const { list } = await upToDate({ assistantId, version, revision }, model);
+    const { list } = await readCurrent({ assistantId, version, revision }, model);
     if (list.length === 0) return null;
     return {
       model,
       find: (query, limit) => scan(list, query, limit),
-      weigh: (query, keep, options) => weigh(list, query, keep, options),
+      measureSimilarity: (query, keep, options) => measureSimilarity(list, query, keep, options),
     };
   };
 };

@@ -2,16 +2,16 @@ import { setImmediate } from 'node:timers/promises';
 import type { TextKind } from '../../../src/assistants/knowledge-texts.ts';
 
 /** An entry's vectors in memory, one after the other; `kinds` says which is which. */
-export type KnownEntry = { entryId: string; hash: string; kinds: TextKind[]; vectors: Float32Array };
+export type VectorEntry = { entryId: string; hash: string; kinds: TextKind[]; vectors: Float32Array };
 
 export type VectorHit = { entryId: string; kind: TextKind; cosine: number };
 
 /** Turns go on after so long. */
 const SLICE_MS = 2;
-export const ENTRIES_A_LOOK = 32;
+export const ENTRIES_PER_TIME_CHECK = 32;
 
 /** Both are normalised, so this is their cosine. Four sums at a time, since each addition waits for the one before it. */
-export const dot = (query: Float32Array, rows: Float32Array, start: number): number => {
+export const dotProduct = (query: Float32Array, rows: Float32Array, start: number): number => {
   const length = query.length;
   let a = 0;
   let b = 0;
@@ -28,7 +28,7 @@ export const dot = (query: Float32Array, rows: Float32Array, start: number): num
 
 /** The entries nearest to a question, each by the text of it that is nearest; the best first. */
 export const scan = async (
-  entries: readonly KnownEntry[],
+  entries: readonly VectorEntry[],
   query: Float32Array,
   limit: number,
 ): Promise<VectorHit[]> => {
@@ -36,16 +36,16 @@ export const scan = async (
   let least = Number.NEGATIVE_INFINITY;
   let sliceEnds = performance.now() + SLICE_MS;
   for (let nth = 0; nth < entries.length; nth += 1) {
-    if (nth % ENTRIES_A_LOOK === ENTRIES_A_LOOK - 1 && performance.now() > sliceEnds) {
+    if (nth % ENTRIES_PER_TIME_CHECK === ENTRIES_PER_TIME_CHECK - 1 && performance.now() > sliceEnds) {
       await setImmediate();
       sliceEnds = performance.now() + SLICE_MS;
     }
-    const { entryId, kinds, vectors } = entries[nth] as KnownEntry;
+    const { entryId, kinds, vectors } = entries[nth] as VectorEntry;
     if (vectors.length !== kinds.length * query.length) continue; // made by something else
     let nearest = 0;
     let cosine = Number.NEGATIVE_INFINITY;
     for (let row = 0; row < kinds.length; row += 1) {
-      const one = dot(query, vectors, row * query.length);
+      const one = dotProduct(query, vectors, row * query.length);
       if (one > cosine) {
         nearest = row;
         cosine = one;

@@ -7,12 +7,12 @@ import type { AssistantEngine, EngineReply, KnowledgeEntry, TurnContext } from '
 import { type Completion, completeInTime, ProviderError } from './completion.ts';
 import { allowedLinksOf } from './links.ts';
 import { buildMessages, countTokensOf } from './prompt.ts';
-import { createSpokenText } from './spoken-text.ts';
+import { createReplyFilter } from './reply-filter.ts';
 import { TIMING } from '../../../../src/platform/timing.ts';
 
 const HISTORY_ENTRIES = 20;
 /** Asked for in a way no other call would mend: says nothing about the provider's health. */
-const OUR_FAULT = new Set([400, 413, 422]);
+const REQUEST_ERRORS = new Set([400, 413, 422]);
 
 type Dependencies = {
   retrieval: AssistantEngine;
@@ -22,14 +22,14 @@ type Dependencies = {
   allowPrivate: boolean;
 };
 
-const Looked = z.object({ by: z.string(), hits: z.array(z.object({ entryId: z.string(), score: z.number() })) });
+const RetrievalWhy = z.object({ by: z.string(), hits: z.array(z.object({ entryId: z.string(), score: z.number() })) });
 /** By words and meaning together a score tells how likely an entry is: one of a fiftieth of the best is not worth its text. */
-const WORTH_ITS_TEXT = 0.02;
+const MIN_PROMPT_SHARE = 0.02;
 
 /** The entries the retrieval engine found, its likeliest first. */
-const hitsOf = ({ why }: EngineReply, { assistant }: TurnContext): KnowledgeEntry[] => {
-  const { by, hits } = Looked.safeParse(why).data ?? { by: '', hits: [] };
-  const least = by === 'both' ? (hits[0]?.score ?? 0) * WORTH_ITS_TEXT : 0;
+const promptEntriesOf = ({ why }: EngineReply, { assistant }: TurnContext): KnowledgeEntry[] => {
+  const { by, hits } = RetrievalWhy.safeParse(why).data ?? { by: '', hits: [] };
+  const least = by === 'both' ? (hits[0]?.score ?? 0) * MIN_PROMPT_SHARE : 0;
   return hits
     .filter(({ score }) => score >= least)
     .flatMap(({ entryId }) => assistant.knowledge.find((entry) => entry.entryId === entryId) ?? []);
@@ -37,7 +37,7 @@ const hitsOf = ({ why }: EngineReply, { assistant }: TurnContext): KnowledgeEntr
 
 const rounded = (ms: number): number => Math.round(ms * 10) / 10;
 
-const stopSoon = (draining: AbortSignal): { signal: AbortSignal; clear: () => void } => {
+const abortAfterDraining = (draining: AbortSignal): { signal: AbortSignal; clear: () => void } => {
   const stop = new AbortController();
   let timer: NodeJS.Timeout | undefined;
   const onDraining = () => {
@@ -63,8 +63,8 @@ export const createOpenAiEngine = ({ retrieval, dispatcher, breaker, openKey, al
     if (!breaker.tryAcquire(baseUrl)) throw new ProviderError('paused');
     const history = await turn.history(HISTORY_ENTRIES);
     const messages = buildMessages(turn, { hits, history }, { historyTokens, countTokens: await countTokensOf() });
-    const spoken = createSpokenText(allowedLinksOf(turn.assistant, hits), turn.onDelta ?? (() => undefined));
-    const stop = stopSoon(turn.signal);
+    const filter = createReplyFilter(allowedLinksOf(turn.assistant, hits), turn.onDelta ?? (() => undefined));
+    const stop = abortAfterDraining(turn.signal);
     try {
       const completion = await completeInTime(
         {
@@ -85,17 +85,17 @@ export const createOpenAiEngine = ({ retrieval, dispatcher, breaker, openKey, al
             ...(temperature !== null && { temperature }),
           }),
           dispatcher,
-          onText: spoken.push,
+          onText: filter.push,
         },
         { timeoutMs, stop: stop.signal },
       );
-      const said = spoken.end();
-      if (said.text === '') throw new ProviderError('empty');
+      const filtered = filter.end();
+      if (filtered.text === '') throw new ProviderError('empty');
       breaker.succeeded(baseUrl);
-      return { completion, said };
+      return { completion, filtered };
     } catch (cause) {
       const failure = cause instanceof ProviderError ? cause : new ProviderError('connection', { cause });
-      if (failure.kind !== 'stopping' && !OUR_FAULT.has(failure.status ?? 0)) breaker.failed(baseUrl);
+      if (failure.kind !== 'stopping' && !REQUEST_ERRORS.has(failure.status ?? 0)) breaker.failed(baseUrl);
       throw failure;
     } finally {
       stop.clear();
@@ -110,21 +110,21 @@ export const createOpenAiEngine = ({ retrieval, dispatcher, breaker, openKey, al
   const usageOf = ({ usage, finish, firstMs }: Completion) => ({ usage, finish, firstMs: rounded(firstMs) });
 
   return async (turn: TurnContext, settings: ProviderSettings): Promise<EngineReply> => {
-    const found = await retrieval.reply(turn);
-    if (found.escalate) return found;
+    const retrieved = await retrieval.reply(turn);
+    if (retrieved.escalate) return retrieved;
     const startedAt = performance.now();
-    const { kind: _kind, ...looked } = found.why;
+    const { kind: _kind, ...retrievalWhy } = retrieved.why;
     try {
-      const { completion, said } = await ask(turn, settings, hitsOf(found, turn));
-      const { text, unsure, removedLinks } = said;
+      const { completion, filtered } = await ask(turn, settings, promptEntriesOf(retrieved, turn));
+      const { text, unsure, removedLinks } = filtered;
       return {
         text,
-        suggestedActions: unsure ? found.suggestedActions.filter(({ type }) => type === 'escalate') : [],
+        suggestedActions: unsure ? retrieved.suggestedActions.filter(({ type }) => type === 'escalate') : [],
         confidence: unsure ? 0 : 1,
         low: unsure,
         language: turn.language,
         why: {
-          ...looked,
+          ...retrievalWhy,
           ...whyOf(settings, rounded(performance.now() - startedAt)),
           ...usageOf(completion),
           ...(unsure && { unsure }),
@@ -135,7 +135,7 @@ export const createOpenAiEngine = ({ retrieval, dispatcher, breaker, openKey, al
       if (cause instanceof ProviderError && cause.kind === 'stopping') throw cause;
       const { kind, status } = cause instanceof ProviderError ? cause : new ProviderError('connection', { cause });
       const fallBack = { from: 'openai', because: kind, ...(status !== null && { status }) };
-      return { ...found, why: { ...found.why, fallBack, providerMs: rounded(performance.now() - startedAt) } };
+      return { ...retrieved, why: { ...retrieved.why, fallBack, providerMs: rounded(performance.now() - startedAt) } };
     }
   };
 };

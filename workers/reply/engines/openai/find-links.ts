@@ -16,7 +16,7 @@ export const withoutTrailing = (address: string, trailing = TRAILING): string =>
 export const addressesIn = (text: string): string[] => text.match(ADDRESS) ?? [];
 
 /** The first place of a pattern at or after another; asked for ever later places, it reads a text once. */
-const createNext = (text: string, pattern: RegExp): ((from: number) => number) => {
+const createForwardSearch = (text: string, pattern: RegExp): ((from: number) => number) => {
   const looking = new RegExp(pattern, 'g');
   let known = -1;
   return (from) => {
@@ -30,16 +30,16 @@ const createNext = (text: string, pattern: RegExp): ((from: number) => number) =
 
 /** Links of Markdown and bare addresses, in time that grows with the text alone, whatever a provider writes. */
 export function* findLinks(text: string): Generator<FoundLink> {
-  const nextBracket = createNext(text, /[[\]\n]/);
-  const nextInk = createNext(text, /\S/);
-  const nextEnd = createNext(text, /[)\n]/);
-  const nextStop = createNext(text, /[\s)>]/);
+  const nextBracket = createForwardSearch(text, /[[\]\n]/);
+  const nextNonSpace = createForwardSearch(text, /\S/);
+  const nextEnd = createForwardSearch(text, /[)\n]/);
+  const nextStop = createForwardSearch(text, /[\s)>]/);
 
   const markdownAt = (start: number): FoundLink | null => {
     const close = nextBracket(start + 1);
     if (!text.startsWith('](', close)) return null;
-    const ink = nextInk(close + 2);
-    const from = text[ink] === '<' ? ink + 1 : ink;
+    const target = nextNonSpace(close + 2);
+    const from = text[target] === '<' ? target + 1 : target;
     const end = nextEnd(from);
     if (text[end] !== ')') return null;
     return { start, end: end + 1, address: text.slice(from, nextStop(from)), words: text.slice(start + 1, close) };
@@ -47,10 +47,10 @@ export function* findLinks(text: string): Generator<FoundLink> {
 
   const beginnings = new RegExp(BEGINNING);
   for (let found = beginnings.exec(text); found; found = beginnings.exec(text)) {
-    const [begun] = found;
-    const address = withoutTrailing(begun);
+    const [opening] = found;
+    const address = withoutTrailing(opening);
     const link =
-      begun === '['
+      opening === '['
         ? markdownAt(found.index)
         : { start: found.index, end: found.index + address.length, address, words: null };
     if (!link) continue;

@@ -1,6 +1,6 @@
 import type { AssistantProfile, KnowledgeEntry } from '../engine.ts';
 import { addressesIn, withoutTrailing } from './find-links.ts';
-import type { IsAllowedLink } from './spoken-text.ts';
+import type { IsAllowedLink } from './reply-filter.ts';
 
 /** Far more than a host's name has; to spell out one in other letters takes time in its square. */
 const MAX_AUTHORITY = 300;

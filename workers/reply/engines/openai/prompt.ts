@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import type { KnowledgeEntry, Spoken, TurnContext } from '../engine.ts';
+import type { KnowledgeEntry, HistoryMessage, TurnContext } from '../engine.ts';
 
 export type ChatMessage = { role: 'system' | 'user' | 'assistant'; content: string };
 
@@ -7,7 +7,7 @@ export type ChatMessage = { role: 'system' | 'user' | 'assistant'; content: stri
 export const UNSURE_MARK = '[unsure]';
 
 /** The tokenizer takes time in the square of a word, and remembers it. A cut word costs a token more. */
-const COUNTED_AT_ONCE = 128;
+const COUNTED_CHARS = 128;
 const WORDS_REMEMBERED = 10_000;
 
 /** Loaded with the first turn that needs it: its tables are large, and most installations never do. */
@@ -27,8 +27,8 @@ export const countTokensOf = async (): Promise<CountTokens> => {
   const options = { disallowedSpecial: new Set<string>() };
   return (text, atMost) => {
     let count = 0;
-    for (let at = 0; at < text.length && count <= atMost; at += COUNTED_AT_ONCE) {
-      count += countTokens(text.slice(at, at + COUNTED_AT_ONCE), options);
+    for (let at = 0; at < text.length && count <= atMost; at += COUNTED_CHARS) {
+      count += countTokens(text.slice(at, at + COUNTED_CHARS), options);
     }
     return count;
   };
@@ -57,7 +57,7 @@ const systemText = ({ assistant, language }: TurnContext, hits: KnowledgeEntry[]
 /** Visitor text as data: whoever guesses the fence of this one call may close it, nobody else. */
 const fenced = (text: string, fence: string): string => `<${fence}>\n${text.replaceAll(fence, '')}\n</${fence}>`;
 
-const asMessage = ({ role, content }: Spoken, fence: string): ChatMessage | null => {
+const asMessage = ({ role, content }: HistoryMessage, fence: string): ChatMessage | null => {
   if (role === 'user') return { role: 'user', content: fenced(content, fence) };
   return role === 'system' ? null : { role: 'assistant', content };
 };
@@ -65,22 +65,22 @@ const asMessage = ({ role, content }: Spoken, fence: string): ChatMessage | null
 /** System text, then as much of the history as its budget holds, the newest first to get a place, then the message. */
 export const buildMessages = (
   turn: TurnContext,
-  { hits, history }: { hits: KnowledgeEntry[]; history: Spoken[] },
+  { hits, history }: { hits: KnowledgeEntry[]; history: HistoryMessage[] },
   { historyTokens, countTokens }: { historyTokens: number; countTokens: CountTokens },
 ): ChatMessage[] => {
   const fence = `visitor-${randomBytes(6).toString('hex')}`;
-  const remembered: ChatMessage[] = [];
-  let left = historyTokens;
+  const included: ChatMessage[] = [];
+  let remaining = historyTokens;
   for (const one of history.toReversed()) {
     const message = asMessage(one, fence);
     if (!message) continue;
-    left -= countTokens(message.content, left) + PER_MESSAGE;
-    if (left < 0) break;
-    remembered.unshift(message);
+    remaining -= countTokens(message.content, remaining) + PER_MESSAGE;
+    if (remaining < 0) break;
+    included.unshift(message);
   }
   return [
     { role: 'system', content: systemText(turn, hits, fence) },
-    ...remembered,
+    ...included,
     { role: 'user', content: fenced(turn.message, fence) },
   ];
 };

@@ -1,48 +1,53 @@
-import type { Seen } from './features.ts';
+import type { Candidate } from './candidate.ts';
 
-/** Fitted by `test/eval/fit.ts` to the tune halves of the evaluation sets. */
-export type Calibration = { rank: number[]; confidence: number[]; doubt: number[] };
+/** Weights, fitted to the tune halves of the evaluation sets by `npm run eval -- fit`. */
+export type Calibration = { score: number[]; confidence: number[]; counterEvidence: number[] };
 
 const FITTED: Calibration = {
-  rank: [2.13, 2.84, 2.19, 2.37, 0.02],
+  score: [2.13, 2.84, 2.19, 2.37, 0.02],
   confidence: [
     -0.73, 0.3, 1.25, 0.51, 0.19, -0.8, 0.26, 0.56, 0.93, 1.58, -1.32, -1.49, -0.41, 0.4, -0.15, -0.96, 0.99,
   ],
-  doubt: [-0.3, 0.88, -0.82, -0.64],
+  counterEvidence: [-0.3, 0.88, -0.82, -0.64],
 };
 
-export type Ranked = Seen & { rank: number; confidence: number };
+export type RankedCandidate = Candidate & { score: number; confidence: number };
 
 const weighted = (features: number[], weights: number[]): number =>
   features.reduce((sum, feature, at) => sum + feature * (weights[at] ?? 0), 0);
 
-/** The likeliest first. */
-export const rankSeen = (seen: Seen[], { rank }: Calibration = FITTED): (Seen & { rank: number })[] =>
-  seen.map((one) => ({ ...one, rank: weighted(one.forRank, rank) })).toSorted((a, b) => b.rank - a.rank);
+/** Candidates by score, the best first. */
+export const rankCandidates = (
+  candidates: Candidate[],
+  { score }: Calibration = FITTED,
+): (Candidate & { score: number })[] =>
+  candidates
+    .map((one) => ({ ...one, score: weighted(one.scoreFeatures, score) }))
+    .toSorted((a, b) => b.score - a.score);
 
-/** A lone entry leads by this much. */
+/** The lead of a candidate without rivals. */
 const LONE_LEAD = 3;
 
-/** Of each in a ranking: bias, how it stands among the others, and its own evidence. */
-export const standingOf = (ranked: (Seen & { rank: number })[], place: number): number[] => {
-  const own = ranked[place];
+/** The features of one position's confidence: bias, lead over the best rival, share among all, and the candidate's own features. */
+export const featuresInRanking = (ranked: (Candidate & { score: number })[], position: number): number[] => {
+  const own = ranked[position];
   if (!own) return [];
-  const rival = ranked[place === 0 ? 1 : 0];
-  const all = ranked.reduce((sum, { rank }) => sum + Math.exp(rank - own.rank), 0);
-  return [1, rival ? own.rank - rival.rank : LONE_LEAD, -Math.log(all), ...own.forConfidence];
+  const rival = ranked[position === 0 ? 1 : 0];
+  const all = ranked.reduce((sum, { score }) => sum + Math.exp(score - own.score), 0);
+  return [1, rival ? own.score - rival.score : LONE_LEAD, -Math.log(all), ...own.confidenceFeatures];
 };
 
 const sigmoid = (value: number): number => 1 / (1 + Math.exp(-value));
 
-/** What is left of a confidence once the doubts are known. */
-export const doubted = (confidence: number, doubts: number[], { doubt }: Calibration = FITTED): number =>
-  sigmoid(weighted([1, Math.log(confidence / (1 - confidence)), ...doubts], doubt));
+/** The confidence after `counterEvidenceOf` was measured. It can rise or fall. */
+export const adjustConfidence = (confidence: number, features: number[], calibration: Calibration = FITTED): number =>
+  sigmoid(weighted([1, Math.log(confidence / (1 - confidence)), ...features], calibration.counterEvidence));
 
-/** The likeliest entries by words and meaning together, and how likely each is the answer. */
-export const calibrated = (seen: Seen[], calibration: Calibration = FITTED): Ranked[] => {
-  const ranked = rankSeen(seen, calibration);
-  return ranked.map((one, place) => ({
+/** Ranks the candidates by words and vectors together. The confidence is the probability that the entry is the answer. */
+export const rankWithConfidence = (candidates: Candidate[], calibration: Calibration = FITTED): RankedCandidate[] => {
+  const ranked = rankCandidates(candidates, calibration);
+  return ranked.map((one, position) => ({
     ...one,
-    confidence: sigmoid(weighted(standingOf(ranked, place), calibration.confidence)),
+    confidence: sigmoid(weighted(featuresInRanking(ranked, position), calibration.confidence)),
   }));
 };

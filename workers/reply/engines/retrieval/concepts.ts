@@ -70,7 +70,7 @@ const NO_CONCEPT = '';
 const guesses = new LRUCache<string, string>({ max: 5000 });
 
 /** The concept of a misspelt word: one letter off a word, or off the beginning of one. */
-export const nearConcept = (word: string): string | null => {
+export const misspeltConcept = (word: string): string | null => {
   if (word.length < SHORTEST_FUZZY) return null;
   const known = guesses.get(word);
   if (known !== undefined) return known === NO_CONCEPT ? null : known;

@@ -1,104 +1,111 @@
 import { baseLanguage } from '../../../../src/language/base.ts';
 import type { AssistantEngine, EngineReply, TurnContext } from '../engine.ts';
 import { findContactDetails, withoutContactDetails } from './contact-details.ts';
-import { decide } from './decide.ts';
-import { findAnswer, type Hit } from './find-answer.ts';
-import { findByMeaning } from './find-by-meaning.ts';
-import { followUp, lastWord } from './follow-up.ts';
+import { chooseReply } from './choose-reply.ts';
+import { searchLexical, type Hit } from './lexical-search.ts';
+import { searchHybrid } from './hybrid-search.ts';
+import { searchFollowUp, findLastReply } from './follow-up.ts';
 import { asksForHuman, asksWhoThisIs } from './human-request.ts';
 import { createIndexes, type IndexOptions } from './indexes.ts';
 import type { KnowledgeIndex } from './knowledge-index.ts';
-import { handOver, type Making, sayAnswer, sayText } from './replies.ts';
+import { handoffReply, type ReplyContext, answerReply, textReply } from './replies.ts';
 import { readSmallTalk } from './small-talk.ts';
 
-/** Confidence from which an answer is given; chosen on the tune halves of the evaluation sets. */
+/** Confidence from which an answer is given by words alone. Chosen on the tune halves of the evaluation sets. */
 export const DEFAULT_THRESHOLD = 0.8;
-/** The same where meaning decides too. */
-const THRESHOLD_OF_BOTH = 0.7;
-/** Words that are as sure as this need no model: in domains never tuned to, lesser ones often miss the point. */
+/** The threshold when words and vectors decide together. */
+const HYBRID_THRESHOLD = 0.7;
+/** From this lexical confidence on, the model is not asked. Lower values were often wrong in domains not tuned to. */
 const SURE_BY_WORDS = 0.95;
 
-/** A turn, read as far as its words go. */
-type Read = {
-  making: Making;
+/** A turn with the hits of the lexical search. */
+type LexicalReading = {
+  context: ReplyContext;
   index: KnowledgeIndex | null;
-  spoken: string;
-  contact: boolean;
+  visitorLanguage: string;
+  hasContactDetails: boolean;
   question: string;
   hits: Hit[];
 };
 
-/** Answers from the assistant's own entries: by their words, and where these are not sure by what was meant. */
+/** Answers from the assistant's knowledge: by lexical search, and by hybrid search if the words are not sure enough. */
 export const createRetrievalEngine = (options: IndexOptions = {}): AssistantEngine => {
   const indexes = createIndexes(options);
 
-  const read = (turn: TurnContext, index: KnowledgeIndex | null): Read => {
+  const read = (turn: TurnContext, index: KnowledgeIndex | null): LexicalReading => {
     const { assistant, message } = turn;
-    const spoken = baseLanguage(turn.language);
+    const visitorLanguage = baseLanguage(turn.language);
     const threshold = assistant.threshold ?? DEFAULT_THRESHOLD;
-    const making: Making = { turn, threshold, startedAt: performance.now(), hits: [], by: 'words' };
-    const contact = findContactDetails(message) !== null;
-    const question = contact ? withoutContactDetails(message) : message;
-    const hits = index ? findAnswer(question, index, spoken, threshold) : [];
-    return { making, index, spoken, contact, question, hits };
+    const context: ReplyContext = { turn, threshold, startedAt: performance.now(), hits: [], by: 'words' };
+    const hasContactDetails = findContactDetails(message) !== null;
+    const question = hasContactDetails ? withoutContactDetails(message) : message;
+    const hits = index ? searchLexical(question, index, visitorLanguage, threshold) : [];
+    return { context, index, visitorLanguage, hasContactDetails, question, hits };
   };
 
-  const isExact = ({ hits }: Read): boolean => hits[0]?.confidence === 1;
+  const isExact = ({ hits }: LexicalReading): boolean => hits[0]?.confidence === 1;
 
-  /** Sure enough to ask nobody: without a model any answer is. */
-  const isSure = ({ hits, making: { turn, threshold } }: Read): boolean =>
-    (hits[0]?.confidence ?? 0) >= (turn.meaning ? Math.max(threshold, SURE_BY_WORDS) : threshold);
+  /** The words decide alone. Without a model, any hit at the threshold does. */
+  const isSure = ({ hits, context: { turn, threshold } }: LexicalReading): boolean =>
+    (hits[0]?.confidence ?? 0) >= (turn.semanticSearch ? Math.max(threshold, SURE_BY_WORDS) : threshold);
 
-  const saySmallTalk = async ({ making, index }: Read, smallTalk: ReturnType<typeof readSmallTalk> & string) => {
-    const { turn } = making;
-    const last = smallTalk === 'yes' ? await lastWord(turn) : null;
-    if (last?.kind === 'unsure') return handOver(making);
+  const smallTalkReply = async (
+    { context, index }: LexicalReading,
+    smallTalk: ReturnType<typeof readSmallTalk> & string,
+  ) => {
+    const { turn } = context;
+    const last = smallTalk === 'yes' ? await findLastReply(turn) : null;
+    if (last?.kind === 'unsure') return handoffReply(context);
     if (last?.kind === 'askBack') {
-      const meant = index?.places.get(last.entryIds[0] ?? '');
+      const meant = index?.entriesById.get(last.entryIds[0] ?? '');
       if (meant) {
-        const hit = { ...meant, confidence: 1, rank: 1 };
-        return sayAnswer({ ...making, hits: [hit] }, hit);
+        const hit = { ...meant, confidence: 1, score: 1 };
+        return answerReply({ ...context, hits: [hit] }, hit);
       }
     }
-    return sayText(making, smallTalk);
+    return textReply(context, smallTalk);
   };
 
   const answerTurn = async (turn: TurnContext): Promise<EngineReply> => {
-    const one = read(turn, turn.assistant.knowledge.length > 0 ? await indexes.of(turn.assistant) : null);
-    const { making, index, spoken, contact, question, hits } = one;
+    const reading = read(turn, turn.assistant.knowledge.length > 0 ? await indexes.of(turn.assistant) : null);
+    const { context, index, visitorLanguage, hasContactDetails, question, hits } = reading;
     const { message } = turn;
-    // What an entry says in so many words goes before everything: the author knew why.
-    if (hits[0] && isExact(one)) return sayAnswer({ ...making, hits, by: 'wording' }, hits[0]);
+    // A stored wording goes before everything else, even small talk: the author wants this answer.
+    if (hits[0] && isExact(reading)) return answerReply({ ...context, hits, by: 'wording' }, hits[0]);
 
-    if (asksForHuman(message)) return handOver(making);
-    if (asksWhoThisIs(message)) return sayText(making, 'whoAmI');
-    const smallTalk = readSmallTalk(message, spoken);
-    if (smallTalk) return saySmallTalk(one, smallTalk);
-    if (!index) return sayText(making, contact ? 'contactNoted' : 'noKnowledge', contact ? 'contact' : 'noKnowledge');
+    if (asksForHuman(message)) return handoffReply(context);
+    if (asksWhoThisIs(message)) return textReply(context, 'whoAmI');
+    const smallTalk = readSmallTalk(message, visitorLanguage);
+    if (smallTalk) return smallTalkReply(reading, smallTalk);
+    if (!index)
+      return hasContactDetails ? textReply(context, 'contactNoted', 'contact') : textReply(context, 'noKnowledge');
 
-    const sure = isSure(one);
-    if (!sure && turn.meaning) {
-      const found = await findByMeaning({ turn, question, spoken, index });
-      const threshold = turn.assistant.threshold ?? THRESHOLD_OF_BOTH;
-      if (found) return decide({ ...making, threshold, hits: found, by: 'both' }, contact);
-      making.by = 'words only';
+    const sure = isSure(reading);
+    if (!sure && turn.semanticSearch) {
+      const found = await searchHybrid({ turn, question, visitorLanguage, index });
+      const threshold = turn.assistant.threshold ?? HYBRID_THRESHOLD;
+      if (found) return chooseReply({ ...context, threshold, hits: found, by: 'both' }, hasContactDetails);
+      context.by = 'words only';
     }
-    const continued = sure ? [] : await followUp(turn, index, spoken);
+    const continued = sure ? [] : await searchFollowUp(turn, index, visitorLanguage);
     const better = (continued[0]?.confidence ?? 0) > (hits[0]?.confidence ?? 0);
-    return decide({ ...making, hits: better ? continued : hits }, contact);
+    return chooseReply({ ...context, hits: better ? continued : hits }, hasContactDetails);
   };
 
   return {
     name: 'retrieval',
-    answersAtOnce: (turn) => {
+    answersImmediately: (turn) => {
       if (turn.assistant.knowledge.length === 0) return true;
-      const index = indexes.now(turn.assistant);
-      if (!index) return false; // it is waited for
-      if (!turn.meaning) return true;
-      const one = read(turn, index);
+      const index = indexes.current(turn.assistant);
+      if (!index) return false; // the turn would wait for the index
+      if (!turn.semanticSearch) return true;
+      const reading = read(turn, index);
       const { message } = turn;
       return (
-        isSure(one) || asksForHuman(message) || asksWhoThisIs(message) || readSmallTalk(message, one.spoken) !== null
+        isSure(reading) ||
+        asksForHuman(message) ||
+        asksWhoThisIs(message) ||
+        readSmallTalk(message, reading.visitorLanguage) !== null
       );
     },
     reply: answerTurn,

@@ -1,4 +1,4 @@
-import { conceptOf, nearConcept, relatedTo } from './concepts.ts';
+import { conceptOf, misspeltConcept, relatedTo } from './concepts.ts';
 import { conceptKey, type KnowledgeGroup } from './knowledge-index.ts';
 import type { Term } from './terms.ts';
 
@@ -11,7 +11,7 @@ const SHORTEST_FUZZY = 4;
 const TWO_TYPOS_FROM = 8;
 
 /** Which keys of the knowledge a term may stand for, and how surely. */
-export const expand = (term: Term, { postings, spellings, stems }: KnowledgeGroup): Map<string, number> => {
+export const expandTerm = (term: Term, { postings, spellings, stems }: KnowledgeGroup): Map<string, number> => {
   const found = new Map<string, number>();
   const stem = spellings.get(term.word) ?? term.stem;
   if (postings.has(stem)) found.set(stem, 1);
@@ -35,7 +35,7 @@ export const expand = (term: Term, { postings, spellings, stems }: KnowledgeGrou
     if (near[0] === term.stem[0]) found.set(near, distance > 1 ? SECOND_TYPO_LIKENESS : TYPO_LIKENESS);
   }
   if (found.size > 0) return found;
-  const concept = nearConcept(term.word);
+  const concept = misspeltConcept(term.word);
   if (concept !== null && postings.has(conceptKey(concept))) {
     found.set(conceptKey(concept), CONCEPT_LIKENESS * TYPO_LIKENESS);
   } else if (term.stem.length > SHORTEST_FUZZY) {

@@ -1,19 +1,19 @@
 import { fold, foldBeginning, words } from '../../../../src/language/fold.ts';
-import type { Spoken, TurnContext } from '../engine.ts';
-import { type Hit, inSpokenOrder, toHits } from './find-answer.ts';
+import type { HistoryMessage, TurnContext } from '../engine.ts';
+import { type Hit, inLanguageOrder, toHits } from './lexical-search.ts';
 import type { KnowledgeIndex } from './knowledge-index.ts';
 import { rankEntries } from './search.ts';
 import { readTerms, type Term } from './terms.ts';
 
 /** What the assistant said last, as far as its `why` tells. */
-export type LastWord = { kind: string; entryIds: string[] };
+export type LastReply = { kind: string; entryIds: string[] };
 
 /** Messages back to the subject of a conversation. */
 const LOOK_BACK = 6;
 /** Kinds that leave the subject as it was. */
 const ASIDES = new Set(['greeting', 'thanks', 'yes', 'no', 'contact', 'whoAmI']);
 
-const wordOf = (why: unknown): LastWord | null => {
+const readWhy = (why: unknown): LastReply | null => {
   if (typeof why !== 'object' || why === null) return null;
   const { kind, hits } = why as { kind?: unknown; hits?: unknown };
   const entryIds = (Array.isArray(hits) ? hits : []).flatMap((hit: unknown) => {
@@ -24,30 +24,30 @@ const wordOf = (why: unknown): LastWord | null => {
 };
 
 /** The assistant's last message. */
-export const lastWord = async (turn: TurnContext): Promise<LastWord | null> => {
+export const findLastReply = async (turn: TurnContext): Promise<LastReply | null> => {
   const last = (await turn.history(LOOK_BACK)).findLast(({ role }) => role === 'assistant');
-  return last ? wordOf(last.why) : null;
+  return last ? readWhy(last.why) : null;
 };
 
 /** A question that leans on the one before is short, and more than a word: that is a subject of its own. */
-const LEANING = { least: 2, most: 8 };
+const FOLLOW_UP_WORDS = { least: 2, most: 8 };
 
 /** What the visitor asked last, for a question that may lean on it. */
-export const askedBefore = async (turn: TurnContext): Promise<string | null> => {
+export const findPreviousQuestion = async (turn: TurnContext): Promise<string | null> => {
   const length = words(fold(turn.message.slice(0, 200))).length;
-  if (length < LEANING.least || length > LEANING.most) return null;
+  if (length < FOLLOW_UP_WORDS.least || length > FOLLOW_UP_WORDS.most) return null;
   const history = await turn.history(LOOK_BACK);
   const answered = history.findLastIndex(
-    ({ role, why }) => role === 'assistant' && !ASIDES.has(wordOf(why)?.kind ?? ''),
+    ({ role, why }) => role === 'assistant' && !ASIDES.has(readWhy(why)?.kind ?? ''),
   );
-  if (wordOf(history[answered]?.why)?.kind !== 'answer') return null;
+  if (readWhy(history[answered]?.why)?.kind !== 'answer') return null;
   return history.slice(0, answered).findLast(({ role }) => role === 'user')?.content ?? null;
 };
 
 /** The entry the conversation is about; small talk in between does not change the subject. */
-const subjectOf = (history: Spoken[]): string | null => {
+const subjectOf = (history: HistoryMessage[]): string | null => {
   for (const message of history.slice(-LOOK_BACK).toReversed()) {
-    const word = message.role === 'assistant' ? wordOf(message.why) : null;
+    const word = message.role === 'assistant' ? readWhy(message.why) : null;
     if (!word || ASIDES.has(word.kind)) continue;
     return word.kind === 'answer' ? (word.entryIds[0] ?? null) : null;
   }
@@ -62,7 +62,7 @@ const CUES = new Set(
 );
 const CUE_PATTERN = /^(?:那|那么|那麼|还有|還有|じゃあ|では|それで|그럼|그리고|แล้ว|و(?!\p{L}{4})|और|ו)/u;
 
-const goesOn = (message: string): boolean => {
+const startsWithCue = (message: string): boolean => {
   const folded = foldBeginning(message, 200).trim();
   const tokens = words(folded);
   return [1, 2, 3].some((length) => CUES.has(tokens.slice(0, length).join(' '))) || CUE_PATTERN.test(folded);
@@ -70,29 +70,33 @@ const goesOn = (message: string): boolean => {
 
 const SHORT = 3;
 const SUBJECT_SHARE = 0.5;
-const LEAST_NEW = 0.5;
+const MIN_NEW_SHARE = 0.5;
 const CUED_CONFIDENCE = 0.6;
 const UNCUED_CONFIDENCE = 0.5;
 const NEW_CONFIDENCE = 0.35;
 
 /** A question that leans on the one before: the old subject counts for half, and most of what is new must be found. */
-export const followUp = async (turn: TurnContext, index: KnowledgeIndex, spoken: string): Promise<Hit[]> => {
+export const searchFollowUp = async (
+  turn: TurnContext,
+  index: KnowledgeIndex,
+  visitorLanguage: string,
+): Promise<Hit[]> => {
   const subject = subjectOf(await turn.history(LOOK_BACK));
   if (subject === null) return [];
-  const cued = goesOn(turn.message);
-  for (const group of inSpokenOrder(index, spoken)) {
+  const cued = startsWithCue(turn.message);
+  for (const group of inLanguageOrder(index, visitorLanguage)) {
     const previous = group.entries.find(({ entryId }) => entryId === subject);
     if (!previous) continue;
-    const fresh = readTerms(turn.message, group.language, spoken);
+    const fresh = readTerms(turn.message, group.language, visitorLanguage);
     if (fresh.length === 0 || fresh.length > (cued ? 2 * SHORT : SHORT)) return [];
     const known = new Set(fresh.map(({ stem }) => stem));
     const subjectTerms: Term[] = [previous.question, ...previous.variants]
       .flatMap((wording) => readTerms(wording, group.language))
       .filter(({ stem }) => !known.has(stem) && known.add(stem));
     const candidates = rankEntries(fresh, group, { terms: subjectTerms, share: SUBJECT_SHARE });
-    const found = candidates.filter(({ evidence }) => evidence.fresh >= LEAST_NEW);
+    const found = candidates.filter(({ evidence }) => evidence.ownCoverage >= MIN_NEW_SHARE);
     const base = cued ? CUED_CONFIDENCE : UNCUED_CONFIDENCE;
-    return toHits(found, group, ({ evidence }) => Math.min(0.95, base + NEW_CONFIDENCE * evidence.fresh));
+    return toHits(found, group, ({ evidence }) => Math.min(0.95, base + NEW_CONFIDENCE * evidence.ownCoverage));
   }
   return [];
 };

@@ -1,7 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
 import type { AssistantProfile } from '../engine.ts';
-import { indexSteps, type KnowledgeIndex } from './knowledge-index.ts';
+import { buildIndexInSteps, type KnowledgeIndex } from './knowledge-index.ts';
 
 export type IndexOptions = {
   /** Assistants whose index is kept. */
@@ -13,23 +13,23 @@ export type IndexOptions = {
 /** Other turns go on after so long. */
 const SLICE_MS = 3;
 /** The index of so many entries is built in a moment: an edit counts for the very next turn. */
-const SOON_BUILT = 500;
+const SMALL_KNOWLEDGE = 500;
 
 type Build = { key: string; index: Promise<KnowledgeIndex>; next: AssistantProfile | null };
 
 const keyOf = ({ assistantId, version }: AssistantProfile): string => JSON.stringify([assistantId, version]);
-const isSoonBuilt = ({ knowledge }: AssistantProfile): boolean => knowledge.length <= SOON_BUILT;
+const isSmall = ({ knowledge }: AssistantProfile): boolean => knowledge.length <= SMALL_KNOWLEDGE;
 
 /** Indexes by assistant and version. Thousands of entries take seconds, so they are built in slices, each version once. */
 export const createIndexes = ({ maxIndexes = 200, maxEntries = 100_000 }: IndexOptions) => {
   const built = new LRUCache<string, KnowledgeIndex>({
     max: maxIndexes,
     maxSize: maxEntries,
-    sizeCalculation: ({ places }) => 1 + places.size,
+    sizeCalculation: ({ entriesById }) => 1 + entriesById.size,
   });
   /** The key of an assistant's newest index, and which build that was: a slower, older one does not take its place. */
   const latest = new LRUCache<string, { key: string; nth: number }>({ max: maxIndexes });
-  const underWay = new Map<string, Build>();
+  const building = new Map<string, Build>();
   let builds = 0;
   let lastSlice: Promise<unknown> = Promise.resolve();
 
@@ -41,7 +41,7 @@ export const createIndexes = ({ maxIndexes = 200, maxEntries = 100_000 }: IndexO
   };
 
   const build = async (assistant: AssistantProfile): Promise<KnowledgeIndex> => {
-    const steps = indexSteps(assistant);
+    const steps = buildIndexInSteps(assistant);
     for (;;) {
       await nextSlice();
       const ends = performance.now() + SLICE_MS;
@@ -52,7 +52,7 @@ export const createIndexes = ({ maxIndexes = 200, maxEntries = 100_000 }: IndexO
     }
   };
 
-  const begin = (slot: string, assistant: AssistantProfile): Build => {
+  const startBuild = (slot: string, assistant: AssistantProfile): Build => {
     const { assistantId } = assistant;
     const key = keyOf(assistant);
     builds += 1;
@@ -64,14 +64,14 @@ export const createIndexes = ({ maxIndexes = 200, maxEntries = 100_000 }: IndexO
         return done;
       })
       .finally(() => {
-        const { next } = begun;
-        underWay.delete(slot);
-        if (next && !built.has(keyOf(next))) begin(slot, next);
+        const { next } = started;
+        building.delete(slot);
+        if (next && !built.has(keyOf(next))) startBuild(slot, next);
       });
-    const begun: Build = { key, index, next: null };
-    underWay.set(slot, begun);
+    const started: Build = { key, index, next: null };
+    building.set(slot, started);
     index.catch(() => undefined); // where the one before serves, nobody waits for this one
-    return begun;
+    return started;
   };
 
   /**
@@ -80,16 +80,16 @@ export const createIndexes = ({ maxIndexes = 200, maxEntries = 100_000 }: IndexO
    */
   const obtain = (assistant: AssistantProfile): Promise<KnowledgeIndex> => {
     const key = keyOf(assistant);
-    const slot = isSoonBuilt(assistant) ? key : assistant.assistantId;
-    const running = underWay.get(slot) ?? begin(slot, assistant);
+    const slot = isSmall(assistant) ? key : assistant.assistantId;
+    const running = building.get(slot) ?? startBuild(slot, assistant);
     if (running.key !== key) running.next = assistant;
     return running.index;
   };
 
   /** The one that serves now; that of many entries is built while the one before it serves. */
-  const now = (assistant: AssistantProfile): KnowledgeIndex | undefined => {
+  const current = (assistant: AssistantProfile): KnowledgeIndex | undefined => {
     const index = built.get(keyOf(assistant));
-    if (index || isSoonBuilt(assistant)) return index;
+    if (index || isSmall(assistant)) return index;
     const before = latest.get(assistant.assistantId);
     const last = before && built.get(before.key);
     if (last) void obtain(assistant);
@@ -97,7 +97,7 @@ export const createIndexes = ({ maxIndexes = 200, maxEntries = 100_000 }: IndexO
   };
 
   return {
-    now,
-    of: async (assistant: AssistantProfile): Promise<KnowledgeIndex> => now(assistant) ?? obtain(assistant),
+    current,
+    of: async (assistant: AssistantProfile): Promise<KnowledgeIndex> => current(assistant) ?? obtain(assistant),
   };
 };

@@ -2,48 +2,51 @@ import SearchableMap from 'minisearch/SearchableMap';
 import { baseLanguage } from '../../../../src/language/base.ts';
 import { foldBeginning } from '../../../../src/language/fold.ts';
 import type { AssistantProfile, KnowledgeEntry } from '../engine.ts';
-import { Scoreboard } from './scoreboard.ts';
+import { Accumulator } from './accumulator.ts';
 import { readTerms, type Term } from './terms.ts';
 
-/** A question or one of its other wordings: what it speaks of, and how much that tells in all. */
-export type Wording = { entry: number; mass: number };
+/** A question or one of its variants. `entry` is the entry's number in its group, `weight` the sum of its terms' weights. */
+export type Wording = { entry: number; weight: number };
 
-/** Where a key stands: wordings by number, the entries these belong to, and entries whose answer or tags hold it. */
-export type Postings = { wordings: number[]; askedBy: number[]; answers: number[]; weight: number };
+/** Where a key occurs: numbers of wordings, of the entries they belong to, and of entries with the key in answer or tags. */
+export type Postings = { wordings: number[]; questionEntries: number[]; answerEntries: number[]; weight: number };
 
-/** All entries of one language. A key is a stem, or `§` and a concept. */
+/** The lexical index of all entries of one language. A key is a stem, or `§` and a concept. */
 export type KnowledgeGroup = {
   language: string;
   entries: KnowledgeEntry[];
   wordings: Wording[];
   postings: Map<string, Postings>;
-  /** The stems, for words that are misspelt or cut short. */
+  /** All stems, to find misspelt and shortened words. */
   stems: SearchableMap<string>;
-  /** folded word → stem, as the knowledge spells it: a word typed without diacritics finds the right stem. */
+  /** Folded word → stem of the word as the knowledge spells it, so that a word without diacritics finds the right stem. */
   spellings: Map<string, string>;
-  /** What a word that the knowledge does not have would tell. */
-  strangeWeight: number;
-  /** What was asked exactly as it is stored. */
+  /** Weight of a term that no entry contains. */
+  unknownTermWeight: number;
+  /** Normalised wording → entry number, for messages that repeat a stored wording. */
   exact: Map<string, number>;
-  boards: Boards;
+  accumulators: Accumulators;
 };
 
-/** Where one search adds up; used again by the next, since a search runs to its end without a break. */
-export type Boards = Record<'covered' | 'asked' | 'matched' | 'fresh' | 'nearest' | 'byWording', Scoreboard>;
+/** Scores of the running search. Searches share them, because a search is synchronous. */
+export type Accumulators = Record<
+  'coverage' | 'wordingCoverage' | 'matchedTerms' | 'ownCoverage' | 'nearest' | 'byWording',
+  Accumulator
+>;
 
-const createBoards = (wordings: number, entries: number): Boards => ({
-  byWording: new Scoreboard(wordings),
-  covered: new Scoreboard(entries),
-  asked: new Scoreboard(entries),
-  matched: new Scoreboard(entries),
-  fresh: new Scoreboard(entries),
-  nearest: new Scoreboard(entries),
+const createAccumulators = (wordings: number, entries: number): Accumulators => ({
+  byWording: new Accumulator(wordings),
+  coverage: new Accumulator(entries),
+  wordingCoverage: new Accumulator(entries),
+  matchedTerms: new Accumulator(entries),
+  ownCoverage: new Accumulator(entries),
+  nearest: new Accumulator(entries),
 });
 
-/** Question words tell a little: they may settle a tie, never carry an answer. */
+/** Question words weigh little: they can break a tie, but not decide an answer. */
 const WEAK_CONCEPTS = new Set(['time', 'where', 'today', 'what', 'item']);
 const WEAK_SHARE = 0.4;
-/** What is done tells less than what it is done to. */
+/** Verbs weigh less than the things they act on. */
 const VERB_CONCEPTS = new Set([
   'sell',
   'buy',
@@ -62,40 +65,42 @@ const VERB_CONCEPTS = new Set([
 const VERB_SHARE = 0.65;
 
 export const conceptKey = (concept: string): string => `§${concept}`;
-export const unitKey = (term: Term): string => (term.concept === null ? term.stem : conceptKey(term.concept));
-export const shareOf = ({ concept }: Term): number => {
+export const termKey = (term: Term): string => (term.concept === null ? term.stem : conceptKey(term.concept));
+export const conceptWeight = ({ concept }: Term): number => {
   if (concept === null) return 1;
   if (WEAK_CONCEPTS.has(concept)) return WEAK_SHARE;
   return VERB_CONCEPTS.has(concept) ? VERB_SHARE : 1;
 };
 
-export const plain = (text: string): string =>
+export const normaliseWording = (text: string): string =>
   foldBeginning(text, 1000)
     .replace(/[^\p{L}\p{M}\p{N}]+/gu, ' ')
     .trim();
 
-const informationOf = (holding: number, all: number): number => Math.log(1 + (all - holding + 0.5) / (holding + 0.5));
+const inverseDocumentFrequency = (containing: number, all: number): number =>
+  Math.log(1 + (all - containing + 0.5) / (containing + 0.5));
 
-const keysOf = (term: Term): string[] => (term.concept === null ? [term.stem] : [term.stem, conceptKey(term.concept)]);
+const indexKeysOf = (term: Term): string[] =>
+  term.concept === null ? [term.stem] : [term.stem, conceptKey(term.concept)];
 
 const append = (list: number[], item: number): void => {
   if (list.at(-1) !== item) list.push(item);
 };
 
-/** Reads texts into a group: each stem and concept gets its place. */
+/** Collects postings, stems and spellings from the texts of one language. */
 const createReader = (language: string) => {
   const postings = new Map<string, Postings>();
   const stems = new SearchableMap<string>();
   const spellings = new Map<string, string>();
-  const read = (text: string, note: (place: Postings) => void): Term[] => {
+  const read = (text: string, addTo: (keyPostings: Postings) => void): Term[] => {
     const terms = readTerms(text, language);
     for (const term of terms) {
       if (!spellings.has(term.word)) spellings.set(term.word, term.stem);
       stems.set(term.stem, term.stem);
-      for (const key of keysOf(term)) {
-        const place = postings.get(key) ?? { wordings: [], askedBy: [], answers: [], weight: 0 };
-        postings.set(key, place);
-        note(place);
+      for (const key of indexKeysOf(term)) {
+        const keyPostings = postings.get(key) ?? { wordings: [], questionEntries: [], answerEntries: [], weight: 0 };
+        postings.set(key, keyPostings);
+        addTo(keyPostings);
       }
     }
     return terms;
@@ -103,37 +108,37 @@ const createReader = (language: string) => {
   return { postings, stems, spellings, read };
 };
 
-/** `all` entries of the assistant set the scale: what is rare in a small language is not rarer than in a large one. */
+/** `all` is the number of the assistant's entries in every language, so that term weights are comparable between languages. */
 function* buildGroup(language: string, entries: KnowledgeEntry[], all: number): Generator<void, KnowledgeGroup> {
   const { postings, stems, spellings, read } = createReader(language);
   const exact = new Map<string, number>();
   const readWordings: { entry: number; terms: Term[] }[] = [];
   for (const [entry, { question, variants, answer, tags }] of entries.entries()) {
     for (const wording of [question, ...variants]) {
-      const asked = plain(wording);
-      if (asked !== '' && !exact.has(asked)) exact.set(asked, entry);
-      const terms = read(wording, (place) => {
-        append(place.wordings, readWordings.length);
-        append(place.askedBy, entry);
+      const normalised = normaliseWording(wording);
+      if (normalised !== '' && !exact.has(normalised)) exact.set(normalised, entry);
+      const terms = read(wording, (keyPostings) => {
+        append(keyPostings.wordings, readWordings.length);
+        append(keyPostings.questionEntries, entry);
       });
       readWordings.push({ entry, terms });
       yield;
     }
-    read(`${tags.join(' ')} ${answer}`, (place) => append(place.answers, entry));
+    read(`${tags.join(' ')} ${answer}`, (keyPostings) => append(keyPostings.answerEntries, entry));
     yield;
   }
 
-  for (const place of postings.values()) {
-    // Half a look at answers: a word in many answers and few questions still tells questions apart.
-    const holding = new Set([...place.askedBy, ...place.answers]).size;
-    place.weight = informationOf((place.askedBy.length + holding) / 2, all);
+  for (const keyPostings of postings.values()) {
+    // Answers count half: a word in many answers and few questions still tells questions apart.
+    const entriesWithKey = new Set([...keyPostings.questionEntries, ...keyPostings.answerEntries]).size;
+    keyPostings.weight = inverseDocumentFrequency((keyPostings.questionEntries.length + entriesWithKey) / 2, all);
     yield;
   }
-  const massOf = (terms: Term[]): number =>
-    terms.reduce((sum, term) => sum + (postings.get(unitKey(term))?.weight ?? 0) * shareOf(term), 0);
+  const weightOf = (terms: Term[]): number =>
+    terms.reduce((sum, term) => sum + (postings.get(termKey(term))?.weight ?? 0) * conceptWeight(term), 0);
   const wordings: Wording[] = [];
   for (const { entry, terms } of readWordings) {
-    wordings.push({ entry, mass: massOf(terms) });
+    wordings.push({ entry, weight: weightOf(terms) });
     yield;
   }
   return {
@@ -144,30 +149,30 @@ function* buildGroup(language: string, entries: KnowledgeEntry[], all: number): 
     stems,
     spellings,
     exact,
-    strangeWeight: informationOf(0, all),
-    boards: createBoards(wordings.length, entries.length),
+    unknownTermWeight: inverseDocumentFrequency(0, all),
+    accumulators: createAccumulators(wordings.length, entries.length),
   };
 }
 
 export type KnowledgeIndex = {
   groups: KnowledgeGroup[];
-  /** Where each entry is, by its id. */
-  places: Map<string, { entry: KnowledgeEntry; group: KnowledgeGroup }>;
+  /** Entry id → entry and its group. */
+  entriesById: Map<string, { entry: KnowledgeEntry; group: KnowledgeGroup }>;
 };
 
-/** Entries are grouped by language, because a stem means something in one language only. Between any two steps others may go on. */
-export function* indexSteps({ knowledge, languages }: AssistantProfile): Generator<void, KnowledgeIndex> {
+/** Builds the index in small steps, so that the caller can yield to other work. Entries are grouped by language, because stems are. */
+export function* buildIndexInSteps({ knowledge, languages }: AssistantProfile): Generator<void, KnowledgeIndex> {
   const byLanguage = Map.groupBy(knowledge, (entry) => baseLanguage(entry.language ?? languages[0] ?? 'en'));
   const groups: KnowledgeGroup[] = [];
   for (const [language, entries] of byLanguage) groups.push(yield* buildGroup(language, entries, knowledge.length));
-  const places: KnowledgeIndex['places'] = new Map();
-  for (const group of groups) for (const entry of group.entries) places.set(entry.entryId, { entry, group });
-  return { groups, places };
+  const entriesById: KnowledgeIndex['entriesById'] = new Map();
+  for (const group of groups) for (const entry of group.entries) entriesById.set(entry.entryId, { entry, group });
+  return { groups, entriesById };
 }
 
-/** The same in one go. */
+/** Builds the index without yielding. */
 export const buildIndex = (profile: AssistantProfile): KnowledgeIndex => {
-  const steps = indexSteps(profile);
+  const steps = buildIndexInSteps(profile);
   for (;;) {
     const step = steps.next();
     if (step.done) return step.value;

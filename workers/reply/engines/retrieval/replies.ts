@@ -3,7 +3,7 @@ import { baseLanguage } from '../../../../src/language/base.ts';
 import { decideLanguage } from '../../../../src/language/decide.ts';
 import type { EngineReply, TurnContext } from '../engine.ts';
 import { otherLanguageText, text, type TextKey } from '../texts.ts';
-import type { Hit } from './find-answer.ts';
+import type { Hit } from './lexical-search.ts';
 
 const MAX_LABEL = 80;
 const MAX_PAYLOAD = 2048;
@@ -14,7 +14,7 @@ export type ReplyKind = TextKey | 'answer' | 'human' | 'contact';
 export type FoundBy = 'wording' | 'words' | 'words only' | 'both';
 
 /** Everything a reply's `why` needs, whatever was said. */
-export type Making = { turn: TurnContext; threshold: number; startedAt: number; hits: Hit[]; by: FoundBy };
+export type ReplyContext = { turn: TurnContext; threshold: number; startedAt: number; hits: Hit[]; by: FoundBy };
 
 const rounded = (value: number, digits: number): number => Number(value.toFixed(digits));
 
@@ -25,8 +25,8 @@ const toWhy = ({ entry, confidence, words, cosine }: Hit) => ({
   ...(cosine !== undefined && { meaning: rounded(cosine, 3) }),
 });
 
-const make = (
-  { turn, threshold, startedAt, hits, by }: Making,
+const createReply = (
+  { turn, threshold, startedAt, hits, by }: ReplyContext,
   kind: ReplyKind,
   reply: Partial<EngineReply> & { text: string },
 ): EngineReply => ({
@@ -47,12 +47,12 @@ const make = (
 });
 
 /** One of the default texts. */
-export const sayText = (making: Making, key: TextKey, kind: ReplyKind = key): EngineReply =>
-  make(making, kind, { text: text(making.turn.language, key) });
+export const textReply = (context: ReplyContext, key: TextKey, kind: ReplyKind = key): EngineReply =>
+  createReply(context, kind, { text: text(context.turn.language, key) });
 
 /** Hands over to a person; the handoff's holding text is what the visitor will read. */
-export const handOver = (making: Making): EngineReply =>
-  make(making, 'human', { text: text(making.turn.language, 'holding'), escalate: 'user_requested' });
+export const handoffReply = (context: ReplyContext): EngineReply =>
+  createReply(context, 'human', { text: text(context.turn.language, 'holding'), escalate: 'user_requested' });
 
 /** A visitor whose language was only guessed may well have written in the answer's language. */
 const isForeign = (answerLanguage: string, { message, language }: TurnContext): boolean => {
@@ -62,11 +62,11 @@ const isForeign = (answerLanguage: string, { message, language }: TurnContext): 
   return !(written.decided && baseLanguage(written.language) === base);
 };
 
-export const sayAnswer = (making: Making, hit: Hit): EngineReply => {
+export const answerReply = (context: ReplyContext, hit: Hit): EngineReply => {
   const { entry, group, confidence } = hit;
   const language = entry.language ?? group.language;
-  const note = isForeign(language, making.turn) ? `${otherLanguageText(making.turn.language, language)}\n` : '';
-  return make(making, 'answer', {
+  const note = isForeign(language, context.turn) ? `${otherLanguageText(context.turn.language, language)}\n` : '';
+  return createReply(context, 'answer', {
     text: `${note}${entry.answer}`,
     suggestedActions: entry.actions.slice(0, MAX_SUGGESTED_ACTIONS),
     confidence,
@@ -74,7 +74,7 @@ export const sayAnswer = (making: Making, hit: Hit): EngineReply => {
   });
 };
 
-const asReply = ({ entry }: Hit): SuggestedAction => ({
+const questionAction = ({ entry }: Hit): SuggestedAction => ({
   label:
     [...entry.question].length > MAX_LABEL
       ? `${[...entry.question].slice(0, MAX_LABEL - 1).join('')}…`
@@ -83,26 +83,26 @@ const asReply = ({ entry }: Hit): SuggestedAction => ({
   payload: entry.question.slice(0, MAX_PAYLOAD),
 });
 
-const toPerson = ({ turn }: Making): SuggestedAction => ({
+const talkToPersonAction = ({ turn }: ReplyContext): SuggestedAction => ({
   label: text(turn.language, 'talkToPerson'),
   type: 'escalate',
   payload: 'user_requested',
 });
 
 /** Offers the likely questions instead of guessing between them. */
-export const askBack = (making: Making, hits: Hit[], { longShot = false } = {}): EngineReply =>
-  make(making, 'askBack', {
-    text: text(making.turn.language, 'askBack'),
-    suggestedActions: [...hits.map(asReply), ...(longShot ? [toPerson(making)] : [])],
+export const offerQuestions = (context: ReplyContext, hits: Hit[], { longShot = false } = {}): EngineReply =>
+  createReply(context, 'askBack', {
+    text: text(context.turn.language, 'askBack'),
+    suggestedActions: [...hits.map(questionAction), ...(longShot ? [talkToPersonAction(context)] : [])],
     confidence: hits[0]?.confidence ?? 0,
     low: longShot,
   });
 
 /** Not sure enough: another wording, contact details, or a person. */
-export const sayUnsure = (making: Making): EngineReply =>
-  make(making, 'unsure', {
-    text: text(making.turn.language, 'unsure'),
-    suggestedActions: [toPerson(making)],
-    confidence: making.hits[0]?.confidence ?? 0,
+export const unsureReply = (context: ReplyContext): EngineReply =>
+  createReply(context, 'unsure', {
+    text: text(context.turn.language, 'unsure'),
+    suggestedActions: [talkToPersonAction(context)],
+    confidence: context.hits[0]?.confidence ?? 0,
     low: true,
   });

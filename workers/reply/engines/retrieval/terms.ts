@@ -51,9 +51,9 @@ const splitWords = (text: string, language: string): string[] => {
  * Terms of a text as a language stems them, stop words left out unless nothing else is there. What a visitor writes in
  * another language has the stop words of that language, too.
  */
-export const readTerms = (text: string, language: string, spoken: string = language): Term[] => {
+export const readTerms = (text: string, language: string, visitorLanguage: string = language): Term[] => {
   const { stem, stopWords } = stemmingOf(language);
-  const spokenStops = stemmingOf(spoken).stopWords;
+  const spokenStops = stemmingOf(visitorLanguage).stopWords;
   const plain = withoutPiledMarks(text.slice(0, MAX_LENGTH)).normalize('NFKC').toLowerCase().replaceAll('’', "'");
   const written = splitWords(plain.slice(0, MAX_LENGTH), language)
     .slice(0, MAX_WORDS)

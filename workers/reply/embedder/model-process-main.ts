@@ -1,17 +1,17 @@
 import { setPriority } from 'node:os';
 import koffi from 'koffi';
-import type { FromEngine, ToEngine } from './engine-message.ts';
+import type { ModelMessage, ModelRequest } from './model-message.ts';
 import { filesIn, findDamage } from './model-files.ts';
 
 /**
- * The process in which the native engine runs, started by `engine.ts`: what crashes here costs a vector, never a worker.
+ * The process in which the native engine runs, started by `model-process.ts`: what crashes here costs a vector, never a worker.
  * It lives until its parent lets go of it or kills it.
  */
 
 /** Behind the event loops that answer callers, where processors are short. */
 const NICE = 5;
 
-const tell = (message: FromEngine): void => void process.send?.(message);
+const send = (message: ModelMessage): void => void process.send?.(message);
 
 const openModel = (folder: string) => {
   const { engine, weights } = filesIn(folder);
@@ -37,20 +37,20 @@ const openModel = (folder: string) => {
 
 const main = async (folder: string): Promise<void> => {
   const damage = await findDamage(folder);
-  if (damage !== null) return tell({ type: 'unusable', reason: damage });
+  if (damage !== null) return send({ type: 'unusable', reason: damage });
   let embed: ReturnType<typeof openModel>;
   try {
     embed = openModel(folder);
   } catch (cause) {
-    return tell({ type: 'unusable', reason: `the engine does not run here: ${(cause as Error).message}` });
+    return send({ type: 'unusable', reason: `the engine does not run here: ${(cause as Error).message}` });
   }
-  process.on('message', ({ id, text, isQuery }: ToEngine) => {
+  process.on('message', ({ id, text, isQuery }: ModelRequest) => {
     embed(text, isQuery).then(
-      (vector) => tell({ type: 'vector', id, vector }),
-      () => tell({ type: 'failed', id }),
+      (vector) => send({ type: 'vector', id, vector }),
+      () => send({ type: 'failed', id }),
     );
   });
-  tell({ type: 'ready' });
+  send({ type: 'ready' });
 };
 
 // SIGKILL, since an ordinary exit would wait for a thread that hangs in native code.

@@ -3,44 +3,50 @@ import { withDeadline } from '../../../src/platform/deadline.ts';
 import type { Logger } from '../../../src/platform/logger.ts';
 import type { Embedder } from '../embedder/embedder.ts';
 import type { VectorsOf } from './reader.ts';
-import type { Weighed, WeighOptions } from './weigh.ts';
+import type { Similarities, SimilarityOptions } from './similarity.ts';
 
 /** What a text means, told by how near each entry is. Null: not to be had right now; what its words say stands. */
-export type Meaning = (text: string, keep: ReadonlySet<string>, options?: WeighOptions) => Promise<Weighed | null>;
+export type SemanticSearch = (
+  text: string,
+  include: ReadonlySet<string>,
+  options?: SimilarityOptions,
+) => Promise<Similarities | null>;
 
 /** Of one assistant; undefined where there is no model or nothing made by it, so that nobody waits for it. */
-export type MeaningOf = (assistant: Pick<Assistant, 'assistantId' | 'version' | 'semantic'>) => Meaning | undefined;
+export type SemanticSearchOf = (
+  assistant: Pick<Assistant, 'assistantId' | 'version' | 'semantic'>,
+) => SemanticSearch | undefined;
 
 /** The embedder keeps to less by itself; the first look at thousands of entries may take longer, and goes on beside the turns. */
-const LONGEST_MS = 2_000;
+const MAX_MS = 2_000;
 
-export const createMeaning = (embedder: Embedder, vectorsOf: VectorsOf, logger: Logger): MeaningOf => {
-  const weigh = async (
-    assistant: Parameters<MeaningOf>[0],
+export const createSemanticSearch = (embedder: Embedder, vectorsOf: VectorsOf, logger: Logger): SemanticSearchOf => {
+  const measure = async (
+    assistant: Parameters<SemanticSearchOf>[0],
     text: string,
-    keep: ReadonlySet<string>,
-    options?: WeighOptions,
-  ): Promise<Weighed | null> => {
+    include: ReadonlySet<string>,
+    options?: SimilarityOptions,
+  ): Promise<Similarities | null> => {
     const [vectors, embedded] = await Promise.all([vectorsOf(assistant), embedder.embed([text], 'query')]);
     const [query] = embedded ?? [];
     // The model may have become another one while it was asked.
     if (!query || !vectors || vectors.model !== embedder.model()) return null;
-    return vectors.weigh(query, keep, options);
+    return vectors.measureSimilarity(query, include, options);
   };
 
   return (assistant) => {
     const model = embedder.model();
     if (model === null || assistant.semantic?.model !== model) return undefined;
-    return (text, keep, options) =>
+    return (text, include, options) =>
       withDeadline(
-        weigh(assistant, text, keep, options).catch((cause: unknown) => {
+        measure(assistant, text, include, options).catch((cause: unknown) => {
           logger.warn(
             { err: cause, assistantId: assistant.assistantId },
             'vectors could not be read: words alone stand',
           );
           return null;
         }),
-        LONGEST_MS,
+        MAX_MS,
       ).catch(() => null);
   };
 };

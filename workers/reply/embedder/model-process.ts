@@ -1,16 +1,20 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { join } from 'node:path';
-import { SourceError, type TextKind } from './backend.ts';
-import { FromEngine, type ToEngine } from './engine-message.ts';
+import { ModelError, type TextKind } from './backend.ts';
+import { ModelMessage, type ModelRequest } from './model-message.ts';
 
-const PROGRAM = join(import.meta.dirname, 'engine-main.ts');
+const PROGRAM = join(import.meta.dirname, 'model-process-main.ts');
 /** Small heaps: nearly all its memory is the model, which is mapped and shared. */
 const FLAGS = ['--max-old-space-size=64', '--max-semi-space-size=1', '--v8-pool-size=1'];
 const START_MS = 20_000;
 /** A piece takes 0.2 s, on a machine under load a few times that; after this the engine hangs. */
 const ANSWER_MS = 5_000;
 
-type Waiting = { resolve: (vector: Float32Array) => void; reject: (cause: Error) => void; timer: NodeJS.Timeout };
+type PendingRequest = {
+  resolve: (vector: Float32Array) => void;
+  reject: (cause: Error) => void;
+  timer: NodeJS.Timeout;
+};
 
 /** No setting of the service goes in: it has keys in it. One thread, as the other processors are for the event loops. */
 const environment = (): NodeJS.ProcessEnv => ({
@@ -21,63 +25,65 @@ const environment = (): NodeJS.ProcessEnv => ({
 });
 
 /** One life of the process with the native engine: resolves once that has loaded the model. */
-export const startEngine = async (folder: string, signal: AbortSignal) => {
+export const startModelProcess = async (folder: string, signal: AbortSignal) => {
   const child: ChildProcess = fork(PROGRAM, [folder], {
     serialization: 'advanced',
     execArgv: FLAGS,
     env: environment(),
     stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
   });
-  const waiting = new Map<number, Waiting>();
+  const pending = new Map<number, PendingRequest>();
   const ready = Promise.withResolvers<void>();
   const ended = Promise.withResolvers<string>();
   let lastId = 0;
-  let told: string | null = null;
+  let endReason: string | null = null;
 
   const end = (reason: string): void => {
-    told ??= reason;
+    endReason ??= reason;
     child.kill('SIGKILL');
   };
-  const gone = (reason: string): void => {
-    const error = new SourceError(reason);
-    for (const { reject, timer } of waiting.values()) {
+  const failPending = (reason: string): void => {
+    const error = new ModelError(reason);
+    for (const { reject, timer } of pending.values()) {
       clearTimeout(timer);
       reject(error);
     }
-    waiting.clear();
+    pending.clear();
     ready.reject(error);
     ended.resolve(reason);
   };
   child.on('error', (cause) => {
     end(`its process could not be started (${(cause as NodeJS.ErrnoException).code ?? cause.message})`);
-    if (child.pid === undefined) gone(told ?? '');
+    if (child.pid === undefined) failPending(endReason ?? '');
   });
-  child.on('exit', (code, signal) => gone(told ?? `its process ended by ${signal ?? `itself with status ${code}`}`));
+  child.on('exit', (code, signal) =>
+    failPending(endReason ?? `its process ended by ${signal ?? `itself with status ${code}`}`),
+  );
 
-  const settle = (id: number, act: (one: Waiting) => void): void => {
-    const one = waiting.get(id);
+  const complete = (id: number, act: (one: PendingRequest) => void): void => {
+    const one = pending.get(id);
     if (!one) return;
-    waiting.delete(id);
+    pending.delete(id);
     clearTimeout(one.timer);
     act(one);
   };
   child.on('message', (data) => {
-    const { data: message, success } = FromEngine.safeParse(data);
+    const { data: message, success } = ModelMessage.safeParse(data);
     if (!success) return end('its process spoke another protocol');
     if (message.type === 'ready') ready.resolve();
     else if (message.type === 'unusable') end(message.reason);
     else if (message.type === 'failed')
-      settle(message.id, ({ reject }) => reject(new SourceError('the engine failed')));
-    else settle(message.id, ({ resolve }) => resolve(message.vector));
+      complete(message.id, ({ reject }) => reject(new ModelError('the engine failed')));
+    else complete(message.id, ({ resolve }) => resolve(message.vector));
   });
 
   const embed = (text: string, kind: TextKind): Promise<Float32Array> =>
     new Promise((resolve, reject) => {
-      if (!child.connected) return reject(new SourceError('its process is gone'));
+      if (!child.connected) return reject(new ModelError('its process is gone'));
       lastId += 1;
       const timer = setTimeout(() => end('its process did not answer in time'), ANSWER_MS);
-      waiting.set(lastId, { resolve, reject, timer });
-      const message: ToEngine = { id: lastId, text, isQuery: kind === 'query' };
+      pending.set(lastId, { resolve, reject, timer });
+      const message: ModelRequest = { id: lastId, text, isQuery: kind === 'query' };
       child.send(message, (cause) => cause && end('its process does not listen'));
     });
 

@@ -9,10 +9,10 @@ import { startSweeper } from '../../../src/platform/sweeper.ts';
 import type { Service } from '../../../src/service.ts';
 import { openQueueWorkers } from '../../../src/worker-process.ts';
 import type { Embedder } from '../embedder/embedder.ts';
-import { createRun } from './run.ts';
+import { createUpdateVectors } from './update.ts';
 
 /** Assistants made at a time; they share the embedder in turns, so that a small edit does not wait for a large import. */
-const AT_ONCE = 16;
+const MAX_RUNNING = 16;
 const THOROUGH_EVERY_MS = 60_000;
 /** A sweep goes on with the next ones for so long: after an upgrade all assistants are behind. */
 const SWEEP_FOR_MS = 3_000;
@@ -23,15 +23,15 @@ type Options = { service: Service; config: Config; logger: Logger; lifecycle: Li
  * Keeps the vectors of all assistants' knowledge up to date: woken by jobs, and by a sweep of what they missed. Tells the
  * others what this worker has to make them with.
  */
-export const openVectorKeeper = async (embedder: Embedder, options: Options): Promise<void> => {
+export const openVectorUpdater = async (embedder: Embedder, options: Options): Promise<void> => {
   const { service, logger, lifecycle } = options;
   const { vectors, semantic, embedders } = service.assistants;
   const worker = newToken();
   let others: string[] = [];
-  let told = { text: '', at: Number.NEGATIVE_INFINITY };
+  let published = { text: '', at: Number.NEGATIVE_INFINITY };
   let thoroughAt = Number.NEGATIVE_INFINITY;
 
-  const run = createRun({
+  const updateVectors = createUpdateVectors({
     vectors,
     semantic,
     embedder,
@@ -41,20 +41,20 @@ export const openVectorKeeper = async (embedder: Embedder, options: Options): Pr
   });
   const running = new Map<string, Promise<void>>();
   const start = (assistantId: string): void => {
-    if (running.has(assistantId) || running.size >= AT_ONCE || lifecycle.draining.aborted) return;
-    const ended = run(assistantId)
+    if (running.has(assistantId) || running.size >= MAX_RUNNING || lifecycle.draining.aborted) return;
+    const ended = updateVectors(assistantId)
       .catch((cause: unknown) => logger.warn({ err: cause, assistantId }, 'knowledge vectors were not made'))
       .finally(() => running.delete(assistantId));
     running.set(assistantId, ended);
   };
 
-  const tell = async (): Promise<void> => {
+  const publishOffer = async (): Promise<void> => {
     const { available, detail } = embedder.status();
     const offered = { model: embedder.model(), available, detail };
     const text = JSON.stringify(offered);
-    if (text !== told.text || performance.now() - told.at > REGISTER_EVERY_MS) {
+    if (text !== published.text || performance.now() - published.at > REGISTER_EVERY_MS) {
       await embedders.register(worker, offered);
-      told = { text, at: performance.now() };
+      published = { text, at: performance.now() };
     }
     const live = await embedders.listRunning();
     others = live.flatMap((one) =>
@@ -63,13 +63,13 @@ export const openVectorKeeper = async (embedder: Embedder, options: Options): Pr
   };
 
   const sweep = async (): Promise<void> => {
-    await tell();
+    await publishOffer();
     const until = performance.now() + SWEEP_FOR_MS;
     const thorough = performance.now() - thoroughAt > THOROUGH_EVERY_MS;
     if (thorough) thoroughAt = performance.now();
     for (;;) {
       const model = embedder.model();
-      const limit = AT_ONCE - running.size;
+      const limit = MAX_RUNNING - running.size;
       if (model === null || limit === 0 || performance.now() > until || lifecycle.draining.aborted) return;
       const found = await semantic.findOutdated({ model, others }, { thorough, limit });
       for (const assistantId of found) start(assistantId);
@@ -81,7 +81,7 @@ export const openVectorKeeper = async (embedder: Embedder, options: Options): Pr
     }
   };
 
-  await tell();
+  await publishOffer();
   // A worker that ends without a word is forgotten by itself; a MongoDB that is away must not fail the stop.
   lifecycle.add('embedder offered', worker, (id) => embedders.unregister(id).catch(() => undefined));
   lifecycle.add('knowledge vectors', running, (all) => Promise.all(all.values()));

@@ -2,16 +2,16 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { textsHash, textKeyOf, parseTextKey } from '../../../src/assistants/knowledge-texts.ts';
 import type { EntryTexts, EntryVectors, VectorStore } from '../../../src/assistants/knowledge-vectors.ts';
 import type { Embedder } from '../embedder/embedder.ts';
-import type { Plan, Work } from './plan.ts';
+import type { Plan, WorkItem } from './plan.ts';
 
 /** One call's texts: a visitor's question waits for no more than these. */
-const TEXTS_A_CALL = 8;
+const TEXTS_PER_CALL = 8;
 /** The queue may be full, or the embedder start anew: for so long it is asked again before the work is put down. */
-const PATIENCE_MS = 2_000;
-const ASK_AGAIN_MS = 200;
+const RETRY_FOR_MS = 2_000;
+const RETRY_EVERY_MS = 200;
 
 type Dependencies = { vectors: VectorStore; embedder: Embedder; draining: AbortSignal };
-type Task = { assistantId: string; model: string; plan: Plan; group: Work[] };
+type Task = { assistantId: string; model: string; plan: Plan; batch: WorkItem[] };
 
 const joined = (rows: Float32Array[]): Float32Array => {
   const [first] = rows;
@@ -21,7 +21,7 @@ const joined = (rows: Float32Array[]): Float32Array => {
 };
 
 /** Makes and stores the vectors of a few entries, as their texts are now. False: the embedder is not available. */
-export const createMakeVectors = ({ vectors, embedder, draining }: Dependencies) => {
+export const createEmbedEntries = ({ vectors, embedder, draining }: Dependencies) => {
   /** Null too once the process is told to stop, however long the call still takes. */
   const untilDraining = <Value>(work: Promise<Value>): Promise<Value | null> =>
     new Promise((resolve, reject) => {
@@ -31,21 +31,21 @@ export const createMakeVectors = ({ vectors, embedder, draining }: Dependencies)
     });
 
   const embed = async (texts: string[]): Promise<Float32Array[] | null> => {
-    const until = performance.now() + PATIENCE_MS;
+    const until = performance.now() + RETRY_FOR_MS;
     for (;;) {
       const made = await untilDraining(embedder.embed(texts, 'passage', { priority: 'background' }));
       if (made !== null || draining.aborted || performance.now() > until) return made;
-      await sleep(ASK_AGAIN_MS, undefined, { signal: draining }).catch(() => undefined);
+      await sleep(RETRY_EVERY_MS, undefined, { signal: draining }).catch(() => undefined);
     }
   };
 
   /** Vectors of the same texts that are there already, under this entry or one that was removed. */
-  const findKnown = async ({ plan, group, model }: Task, entries: EntryTexts[]): Promise<Map<string, Float32Array>> => {
+  const findKnown = async ({ plan, batch, model }: Task, entries: EntryTexts[]): Promise<Map<string, Float32Array>> => {
     const hashes = entries.flatMap(({ texts }) => texts.map(({ hash }) => hash));
-    const places = [...group.map(({ entryId }) => entryId), ...hashes.map((hash) => plan.sources.get(hash) ?? '')];
+    const candidates = [...batch.map(({ entryId }) => entryId), ...hashes.map((hash) => plan.sources.get(hash) ?? '')];
     const wanted = new Set(hashes);
     const known = new Map<string, Float32Array>();
-    for await (const row of vectors.read([...new Set(places)].filter((place) => place !== ''))) {
+    for await (const row of vectors.read([...new Set(candidates)].filter((place) => place !== ''))) {
       if (row.model !== model) continue;
       const length = row.vectors.length / row.texts.length;
       for (const [nth, name] of row.texts.entries()) {
@@ -57,23 +57,23 @@ export const createMakeVectors = ({ vectors, embedder, draining }: Dependencies)
   };
 
   return async (task: Task): Promise<boolean> => {
-    const { assistantId, model, group } = task;
-    const ids = group.map(({ entryId }) => entryId);
+    const { assistantId, model, batch } = task;
+    const ids = batch.map(({ entryId }) => entryId);
     const entries: EntryTexts[] = [];
     for await (const entry of vectors.readTexts(assistantId, ids)) entries.push(entry);
     const known = await findKnown(task, entries);
 
-    const whole = group[0]?.whole === true;
+    const withAnswer = batch[0]?.withAnswer === true;
     const chosen = entries.map(({ entryId, texts }) => ({
       entryId,
-      texts: texts.filter(({ kind, hash }) => whole || kind !== 'answer' || known.has(hash)),
+      texts: texts.filter(({ kind, hash }) => withAnswer || kind !== 'answer' || known.has(hash)),
     }));
     const missing = new Map(
       chosen.flatMap(({ texts }) => texts.filter(({ hash }) => !known.has(hash)).map(({ hash, text }) => [hash, text])),
     );
     const hashes = [...missing.keys()];
-    for (let start = 0; start < hashes.length; start += TEXTS_A_CALL) {
-      const some = hashes.slice(start, start + TEXTS_A_CALL);
+    for (let start = 0; start < hashes.length; start += TEXTS_PER_CALL) {
+      const some = hashes.slice(start, start + TEXTS_PER_CALL);
       const made = await embed(some.map((hash) => missing.get(hash) ?? ''));
       if (made === null) return false;
       if (made.length !== some.length) throw new Error(`${some.length} texts were given ${made.length} vectors`);
@@ -91,4 +91,4 @@ export const createMakeVectors = ({ vectors, embedder, draining }: Dependencies)
   };
 };
 
-export type MakeVectors = ReturnType<typeof createMakeVectors>;
+export type EmbedEntries = ReturnType<typeof createEmbedEntries>;

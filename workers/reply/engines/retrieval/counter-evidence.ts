@@ -1,18 +1,18 @@
 import { fold } from '../../../../src/language/fold.ts';
-import type { Weighed } from '../../vectors/weigh.ts';
-import { expand } from './expand.ts';
-import type { Question, Seen } from './features.ts';
+import type { Similarities } from '../../vectors/similarity.ts';
+import { expandTerm } from './expand.ts';
+import type { Question, Candidate } from './candidate.ts';
 import { readTerms, type Term } from './terms.ts';
 
 const LEAST_WORDS = 2;
 /** As in `features.ts`. */
 const SCALE = 20;
 
-const isIn = (term: Term, { group, entry }: Seen): boolean => {
+const isIn = (term: Term, { group, entry }: Candidate): boolean => {
   const number = group.entries.indexOf(entry);
-  return [...expand({ ...term, concept: null }, group).keys()].some((key) => {
+  return [...expandTerm({ ...term, concept: null }, group).keys()].some((key) => {
     const places = group.postings.get(key);
-    return places !== undefined && (places.askedBy.includes(number) || places.answers.includes(number));
+    return places !== undefined && (places.questionEntries.includes(number) || places.answerEntries.includes(number));
   });
 };
 
@@ -20,10 +20,10 @@ const isIn = (term: Term, { group, entry }: Seen): boolean => {
  * The message without the words that an entry does not have. Null where there are none, where too little would be left, or
  * where the entry is in another language and has none of them.
  */
-export const withoutStrange = ({ message, spoken }: Question, seen: Seen): string | null => {
-  if (seen.group.language !== spoken) return null;
+export const withoutUnknownWords = ({ message, visitorLanguage }: Question, seen: Candidate): string | null => {
+  if (seen.group.language !== visitorLanguage) return null;
   const strange = new Set(
-    readTerms(message, seen.group.language, spoken)
+    readTerms(message, seen.group.language, visitorLanguage)
       .filter((term) => !isIn(term, seen))
       .flatMap(({ word }) => word.split(' ')),
   );
@@ -37,10 +37,10 @@ export const withoutStrange = ({ message, spoken }: Question, seen: Seen): strin
  * How much nearer the entry is without them. Nearer: it does not speak of them, as an entry on renewing books does not speak
  * of the passport in "how do I renew my passport". Further away: it says the same in other words.
  */
-export const doubtsOf = (entryId: string, whole: Weighed, rest: Weighed): number[] | null => {
+export const counterEvidenceOf = (entryId: string, whole: Similarities, rest: Similarities): number[] | null => {
   const [before, after] = [whole, rest].map(({ entries }) => entries.find((near) => near.entryId === entryId));
   if (!before || !after) return null;
-  const byQuestion = after.asked - before.asked;
-  const byAnswer = (after.answer ?? after.asked) - (before.answer ?? before.asked);
+  const byQuestion = after.question - before.question;
+  const byAnswer = (after.answer ?? after.question) - (before.answer ?? before.question);
   return [SCALE * byQuestion, SCALE * byAnswer];
 };

@@ -8,7 +8,7 @@ import { eventually } from './eventually.ts';
 import type { Stack } from './stack.ts';
 
 type Row = { _id: string; live: boolean; model: string; texts: string[]; vectors: { buffer: Buffer } };
-type Said = { kind: string; vector: number[] };
+type TextVector = { kind: string; vector: number[] };
 
 /** Questions, variants and answers that are like no other. */
 export const someEntries = (count: number, word = 'thing'): KnowledgeInput[] =>
@@ -23,7 +23,7 @@ export const someEntries = (count: number, word = 'thing'): KnowledgeInput[] =>
 const roundedOf = (vector: Iterable<number>): number[] => [...vector].map((value) => Math.round(value * 1e5) / 1e5);
 
 /** As it is to be stored for an entry. */
-export const expectedOf = ({ question, variants, answer }: KnowledgeInput): Said[] =>
+export const expectedOf = ({ question, variants, answer }: KnowledgeInput): TextVector[] =>
   [
     { kind: 'question', text: question },
     ...variants.map((text) => ({ kind: 'variant', text })),
@@ -31,12 +31,12 @@ export const expectedOf = ({ question, variants, answer }: KnowledgeInput): Said
   ].map(({ kind, text }) => ({ kind, vector: roundedOf(vectorOf(text)) }));
 
 /** An assistant of the stack, and what is stored for it. */
-export const aKnower = async (stack: Stack, knowledge: KnowledgeInput[]) => {
+export const anAssistantWithVectors = async (stack: Stack, knowledge: KnowledgeInput[]) => {
   const { assistantId } = await anAssistant(stack, { knowledge });
   const { assistants, mongo } = stack.service;
   const readRows = (): Promise<Row[]> =>
     mongo.collection<Row>('knowledgeVectors').find({ assistantId, live: true }).sort({ _id: 1 }).toArray();
-  const saidIn = ({ texts, vectors: { buffer } }: Row): Said[] => {
+  const textVectorsOf = ({ texts, vectors: { buffer } }: Row): TextVector[] => {
     const all = new Float32Array(Uint8Array.from(buffer).buffer);
     const length = all.length / texts.length;
     return texts.map((name, nth) => ({
@@ -53,7 +53,7 @@ export const aKnower = async (stack: Stack, knowledge: KnowledgeInput[]) => {
     semantic,
     entries: () => assistants.listKnowledge(assistantId),
     /** Until all of it is made, answers too; then what is stored, by entry. */
-    made: async (timeoutMs?: number): Promise<Map<string, Said[]>> => {
+    waitForVectors: async (timeoutMs?: number): Promise<Map<string, TextVector[]>> => {
       await eventually(async () => {
         const { stale, lease } = (await semantic()) ?? {};
         expect({ ...(await status()), stale, lease }).toMatchObject({
@@ -62,12 +62,12 @@ export const aKnower = async (stack: Stack, knowledge: KnowledgeInput[]) => {
           lease: undefined,
         });
       }, timeoutMs);
-      return new Map((await readRows()).map((row) => [row._id, saidIn(row)]));
+      return new Map((await readRows()).map((row) => [row._id, textVectorsOf(row)]));
     },
     /** What is to be stored for the entries as they are now. */
-    expected: async (): Promise<Map<string, Said[]>> => {
+    expected: async (): Promise<Map<string, TextVector[]>> => {
       const entries = await assistants.listKnowledge(assistantId);
-      const pairs = entries.map((entry): [string, Said[]] => [entry.entryId, expectedOf(entry)]);
+      const pairs = entries.map((entry): [string, TextVector[]] => [entry.entryId, expectedOf(entry)]);
       return new Map(pairs.toSorted(([one], [other]) => (one < other ? -1 : 1)));
     },
   };

@@ -1,6 +1,6 @@
-import { confidenceOf } from './confidence.ts';
+import { lexicalConfidence } from './confidence.ts';
 import type { KnowledgeGroup, KnowledgeIndex } from './knowledge-index.ts';
-import { type Candidate, searchGroup } from './search.ts';
+import { type LexicalCandidate, searchGroup } from './search.ts';
 import type { KnowledgeEntry } from '../engine.ts';
 
 /** An entry that may be the answer, and how likely it is. */
@@ -8,7 +8,7 @@ export type Hit = {
   entry: KnowledgeEntry;
   group: KnowledgeGroup;
   confidence: number;
-  rank: number;
+  score: number;
   /** Where both decided: confidence by words alone, and the nearest of its vectors. */
   words?: number;
   cosine?: number;
@@ -19,26 +19,31 @@ const MAX_HITS = 3;
 const FOREIGN_SHARE = 0.75;
 
 export const toHits = (
-  candidates: Candidate[],
+  candidates: LexicalCandidate[],
   group: KnowledgeGroup,
-  confidence = (of: Candidate): number => confidenceOf(of.evidence),
+  confidence = (of: LexicalCandidate): number => lexicalConfidence(of.evidence),
 ): Hit[] =>
   candidates.slice(0, MAX_HITS).flatMap((candidate) => {
     const entry = group.entries[candidate.entry];
-    return entry ? [{ entry, group, confidence: confidence(candidate), rank: candidate.rank }] : [];
+    return entry ? [{ entry, group, confidence: confidence(candidate), score: candidate.score }] : [];
   });
 
 /** The groups of an index, the visitor's language first. */
-export const inSpokenOrder = ({ groups }: KnowledgeIndex, spoken: string): KnowledgeGroup[] =>
-  [...groups].sort((a, b) => Number(b.language === spoken) - Number(a.language === spoken));
+export const inLanguageOrder = ({ groups }: KnowledgeIndex, visitorLanguage: string): KnowledgeGroup[] =>
+  [...groups].sort((a, b) => Number(b.language === visitorLanguage) - Number(a.language === visitorLanguage));
 
 /** The best hits of one language: the visitor's own if it is sure enough, else the surest. */
-export const findAnswer = (message: string, index: KnowledgeIndex, spoken: string, threshold: number): Hit[] => {
+export const searchLexical = (
+  message: string,
+  index: KnowledgeIndex,
+  visitorLanguage: string,
+  threshold: number,
+): Hit[] => {
   let best: Hit[] = [];
-  for (const group of inSpokenOrder(index, spoken)) {
-    const { candidates, exact } = searchGroup(message, group, spoken);
-    const share = best.length > 0 && group.language !== spoken ? FOREIGN_SHARE : 1;
-    const hits = toHits(candidates, group, (candidate) => (exact ? 1 : share * confidenceOf(candidate.evidence)));
+  for (const group of inLanguageOrder(index, visitorLanguage)) {
+    const { candidates, exact } = searchGroup(message, group, visitorLanguage);
+    const share = best.length > 0 && group.language !== visitorLanguage ? FOREIGN_SHARE : 1;
+    const hits = toHits(candidates, group, (candidate) => (exact ? 1 : share * lexicalConfidence(candidate.evidence)));
     if ((hits[0]?.confidence ?? 0) > (best[0]?.confidence ?? 0)) best = hits;
     if ((best[0]?.confidence ?? 0) >= threshold) break;
   }

@@ -1,0 +1,98 @@
+import { words as wordsIn } from '../../../../src/language/fold.ts';
+import type { EntrySimilarity, Distribution, Similarities } from '../../vectors/similarity.ts';
+import type { KnowledgeEntry } from '../engine.ts';
+import { lexicalConfidence } from './confidence.ts';
+import type { KnowledgeGroup, KnowledgeIndex } from './knowledge-index.ts';
+import { NO_EVIDENCE, type EntryEvidence } from './lexical-evidence.ts';
+
+/** An entry that may be the answer. The order of the features is the order of the weights in `calibration.ts`. */
+export type Candidate = {
+  entry: KnowledgeEntry;
+  group: KnowledgeGroup;
+  /** Confidence by words alone, and the best cosine (0 without a vector). */
+  words: number;
+  cosine: number;
+  scoreFeatures: number[];
+  confidenceFeatures: number[];
+};
+
+export type Question = { message: string; visitorLanguage: string; index: KnowledgeIndex };
+
+/** Cosines of a typical assistant. They are pooled with the measured ones, which are few for a small assistant. */
+const PRIOR_COUNT = 3;
+const PRIOR: Distribution = { count: PRIOR_COUNT, mean: 0.81, deviation: 0.022 };
+
+const pooled = (one: Distribution, other: Distribution): Distribution => {
+  const count = one.count + other.count;
+  const mean = (one.count * one.mean + other.count * other.mean) / count;
+  const squares = [one, other].reduce(
+    (sum, each) => sum + each.count * (each.deviation ** 2 + (each.mean - mean) ** 2),
+    0,
+  );
+  return { count, mean, deviation: Math.sqrt(squares / count) };
+};
+
+/** Differences of cosines are small. This factor brings them near 1. */
+const SCALE = 20;
+const MAX_WORDS = 12;
+
+/** Share of the message that no entry of a language contains. It is the same for all of its entries. */
+const unknownShareIn = (lexical: ReadonlyMap<string, EntryEvidence>, group: KnowledgeGroup) => {
+  const evidence = [...lexical.values()].filter((one) => one.group === group);
+  return {
+    withConcepts: evidence.find(({ withConcepts }) => withConcepts !== NO_EVIDENCE)?.withConcepts.unknownShare ?? 1,
+    literal: evidence.find(({ literal }) => literal !== NO_EVIDENCE)?.literal.unknownShare ?? 1,
+  };
+};
+
+/** Every entry that is similar to the message or shares a term with it. */
+export const candidatesOf = (
+  { message, visitorLanguage, index }: Question,
+  lexical: ReadonlyMap<string, EntryEvidence>,
+  similarities: Similarities,
+): Candidate[] => {
+  const [questions, answers] = [pooled(similarities.question, PRIOR), pooled(similarities.answer, PRIOR)];
+  const similar = new Map(similarities.entries.map((near): [string, EntrySimilarity] => [near.entryId, near]));
+  const length = Math.min(MAX_WORDS, wordsIn(message.slice(0, 400)).length) / MAX_WORDS;
+
+  const unknownShares = new Map(index.groups.map((group) => [group, unknownShareIn(lexical, group)]));
+  return [...new Set([...similar.keys(), ...lexical.keys()])].flatMap((entryId): Candidate[] => {
+    const found = index.entriesById.get(entryId);
+    if (!found) return []; // the index is newer than the vectors
+    const { entry, group } = found;
+    const isVisitorLanguage = group.language === visitorLanguage ? 1 : 0;
+    const unknownShare = unknownShares.get(group) ?? { withConcepts: 1, literal: 1 };
+    const near = similar.get(entryId);
+    const evidence = lexical.get(entryId);
+    const { withConcepts, literal } = evidence ?? { withConcepts: NO_EVIDENCE, literal: NO_EVIDENCE };
+    const words = evidence && withConcepts !== NO_EVIDENCE ? lexicalConfidence(withConcepts) : 0;
+    const byQuestion = near ? near.question - questions.mean : 0;
+    const byAnswer = near?.answer == null ? 0 : near.answer - answers.mean;
+    const cosine = Math.max(near?.question ?? 0, near?.answer ?? 0);
+    return [
+      {
+        entry,
+        group,
+        words,
+        cosine,
+        scoreFeatures: [SCALE * byQuestion, SCALE * byAnswer, words, withConcepts.coverage, isVisitorLanguage],
+        confidenceFeatures: [
+          byQuestion / questions.deviation,
+          byAnswer / answers.deviation,
+          SCALE * byQuestion,
+          SCALE * byAnswer,
+          SCALE * (cosine - PRIOR.mean),
+          words,
+          withConcepts.coverage,
+          unknownShare.withConcepts,
+          literal === NO_EVIDENCE ? 0 : lexicalConfidence(literal),
+          literal.coverage,
+          unknownShare.literal,
+          Math.min(3, literal.matchedTerms),
+          isVisitorLanguage,
+          length,
+        ],
+      },
+    ];
+  });
+};
