@@ -5,7 +5,7 @@ import { anAssistant, type ChatBody, type ErrorBody, type TestAssistant } from '
 import { eventually } from '../support/eventually.ts';
 import { useStack } from '../support/stack.ts';
 
-/** Replies `echo: …`; a message that names a gate waits until the test opens it. */
+/** Replies `echo: …`. A message that names a gate waits until the test opens it. */
 const gates = new Map<string, Promise<void>>();
 const engine: AssistantEngine = {
   name: 'echo',
@@ -40,7 +40,7 @@ const answered = (assistant: TestAssistant, turnId: string): Promise<TurnBody> =
     return body;
   });
 
-test('a turn is accepted with 202 at once, and can be looked at from then until it is answered', async () => {
+test('a turn is accepted with 202 at once and can be read until it is answered', async () => {
   const assistant = await anAssistant(stack);
   const session_id = randomUUID();
   const { message, release } = hold();
@@ -82,7 +82,7 @@ test.each(['respond-async, wait=10', 'wait=10, Respond-Async', 'respond-async; x
   },
 );
 
-test('other preferences, and the channel, answer as ever', async () => {
+test('other preferences change nothing, and neither does the preference on the channel', async () => {
   const assistant = await anAssistant(stack);
   await stack.service.assistants.setChannel(assistant.assistantId, { connected: true, token: null });
   const body = { session_id: randomUUID(), message: 'hi' };
@@ -94,7 +94,7 @@ test('other preferences, and the channel, answer as ever', async () => {
   expect(other.headers.get('preference-applied')).toBeNull();
 });
 
-test('what is wrong is told at once, with nothing accepted', async () => {
+test('a wrong request gets its error at once and is not accepted', async () => {
   const assistant = await anAssistant(stack);
 
   const blank = await send(assistant, { session_id: randomUUID(), message: ' ' });
@@ -103,7 +103,7 @@ test('what is wrong is told at once, with nothing accepted', async () => {
   expect([blank.status, stranger.status]).toEqual([422, 401]);
 });
 
-test('the same message joins the turn in flight, and afterwards is answered with the turn that is known', async () => {
+test('a repeated message joins the turn in flight, and later gets the known turn', async () => {
   const assistant = await anAssistant(stack);
   const session_id = randomUUID();
   const { message, release } = hold();
@@ -125,7 +125,7 @@ test('the same message joins the turn in flight, and afterwards is answered with
   expect((await assistant.history(first.body.conversationId)).body.messages).toHaveLength(2);
 });
 
-test('a caller who waits joins one who does not, and the other way round', async () => {
+test('a waiting caller joins an asynchronous turn, and the other way round', async () => {
   const assistant = await anAssistant(stack);
   const session_id = randomUUID();
   const [one, other] = [hold(), hold()];
@@ -137,7 +137,7 @@ test('a caller who waits joins one who does not, and the other way round', async
     expect((await assistant.history(accepted.body.conversationId)).body.messages).toHaveLength(2),
   );
   const joined = await send(assistant, { session_id, message: other.message });
-  // Joined by now, since a look at the line comes after it.
+  // The join is stored by now, because the pending turns are read after it.
   await look(assistant, accepted.body.turnId);
   one.release();
   other.release();
@@ -148,7 +148,7 @@ test('a caller who waits joins one who does not, and the other way round', async
   expect(second.body.messageId).toBe((await answered(assistant, joined.body.turnId)).messageId);
 });
 
-test('a 202 counts as delivered when answered: later the same message is a new turn, without anybody having looked', async () => {
+test('a 202 counts as delivered when answered: later the same message is a new turn, even if nobody read the reply', async () => {
   const assistant = await anAssistant(stack, { input: { dedupeWindowSeconds: 0 } });
   const session_id = randomUUID();
   const { message, release } = hold();
@@ -168,7 +168,7 @@ test('a 202 counts as delivered when answered: later the same message is a new t
   expect(second.body.turnId).not.toBe(first.body.turnId);
 });
 
-test('an Idempotency-Key decides for accepted turns too', async () => {
+test('an Idempotency-Key also works for asynchronous turns', async () => {
   const assistant = await anAssistant(stack);
   const body = { session_id: randomUUID(), message: 'hello' };
   const headers = { ...ASYNC, 'Idempotency-Key': randomUUID() };
@@ -184,13 +184,13 @@ test('an Idempotency-Key decides for accepted turns too', async () => {
   expect(reused.status).toBe(422);
 });
 
-test('a turn that failed says so, and sending it again takes it up under its id', async () => {
+test('a failed turn is shown as failed, and sending it again resumes it under its id', async () => {
   const assistant = await anAssistant(stack);
   const session_id = randomUUID();
   const { message, release } = hold();
   const head = await send(assistant, { session_id, message });
   const { turnId } = (await send(assistant, { session_id, message: 'poison' })).body;
-  // As three workers that died answering it leave it.
+  // As if three workers had died while they answered it.
   await stack.service.redis.set(`{${stack.env.REDIS_PREFIX}-0}:tries:${turnId}`, '3');
 
   release();
@@ -202,7 +202,7 @@ test('a turn that failed says so, and sending it again takes it up under its id'
   expect((await answered(assistant, turnId)).reply).toBe('echo: poison');
 });
 
-test('a handoff answers a turn in the making with the holding text', async () => {
+test('a handoff answers a turn in flight with the holding text', async () => {
   const assistant = await anAssistant(stack);
   const { message, release } = hold();
   const { body } = await send(assistant, { session_id: randomUUID(), message });

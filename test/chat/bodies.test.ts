@@ -17,7 +17,7 @@ beforeAll(async () => {
 const send = (body: string | Uint8Array, headers: Record<string, string> = {}) =>
   assistant.call<{ messageId?: string }>('/api/v1/chat', { body, headers });
 
-/** A turn as JSON, padded by a field nobody knows to exactly so many bytes. */
+/** A turn as JSON, padded to an exact number of bytes by an unknown field. */
 const jsonOf = (bytes: number): string => {
   const json = JSON.stringify(aTurn({ padding: '' }));
   return json.replace('"padding":""', `"padding":"${'x'.repeat(bytes - json.length)}"`);
@@ -85,7 +85,7 @@ test.each([
   expect((await send(JSON.stringify(aTurn()), { 'Content-Type': type, ...headers })).status).toBe(200);
 });
 
-test('a compressed body is taken, a broken one is not, and what it unpacks to counts', async () => {
+test('a compressed body is accepted, a broken one is not, and the unpacked size counts', async () => {
   const fresh = () => Buffer.from(JSON.stringify(aTurn()));
   const answers = [
     await send(gzipSync(fresh()), { 'Content-Encoding': 'gzip' }),
@@ -100,11 +100,11 @@ test('a compressed body is taken, a broken one is not, and what it unpacks to co
   expect(problemOf(bomb)).toBe('413 payload_too_large');
 });
 
-test('a byte order mark is no part of the JSON', async () => {
+test('a byte order mark is ignored', async () => {
   expect((await send(`\ufeff${JSON.stringify(aTurn())}`)).status).toBe(200);
 });
 
-test('64 KiB are taken, one byte more is not', async () => {
+test('a body of 64 KiB is accepted, one byte more is not', async () => {
   const most = await send(jsonOf(LIMIT));
   const more = await send(jsonOf(LIMIT + 1));
   const escalation = await assistant.call(`/api/v1/conversations/${randomUUID()}/escalate`, {
@@ -116,7 +116,7 @@ test('64 KiB are taken, one byte more is not', async () => {
   expect(problemOf(escalation)).toBe('413 payload_too_large');
 });
 
-test('a body that does not end is refused as soon as it is too large, without waiting for its end', async () => {
+test('an endless body is refused as soon as it is too large', async () => {
   const head = `POST /api/v1/chat HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${assistant.apiKey}\r\n`;
   const chunk = `8000\r\n${' '.repeat(0x8000)}\r\n`;
   const startedAt = performance.now();
@@ -130,7 +130,7 @@ test('a body that does not end is refused as soon as it is too large, without wa
   expect(performance.now() - startedAt).toBeLessThan(5_000);
 });
 
-test('of two fields of one name the last counts, and names of the language itself are only names', async () => {
+test('of two fields of one name the last counts, and names such as __proto__ have no special meaning', async () => {
   const session = randomUUID();
   const twice = await send(`{"session_id":7,"session_id":"${session}","message":"a","message":"b"}`);
   const polluted = await send(
@@ -143,7 +143,7 @@ test('of two fields of one name the last counts, and names of the language itsel
   expect(({} as { admin?: boolean }).admin).toBeUndefined();
 });
 
-test('a good body is an empty one where the body is optional, and nothing else', async () => {
+test('an optional body may be empty, but not invalid', async () => {
   const { body } = await assistant.chat(aTurn());
   const path = `/api/v1/conversations/${body.conversationId}/escalate`;
   const escalate = (rest: Parameters<typeof request>[1]) => assistant.call(path, { method: 'POST', ...rest });
@@ -155,7 +155,7 @@ test('a good body is an empty one where the body is optional, and nothing else',
   expect(empty.status).toBe(200);
 });
 
-test('none of the refused bodies left anything behind', async () => {
+test('refused bodies store nothing', async () => {
   const before = await countStored();
 
   for (const body of ['', '[]', '{}', jsonOf(LIMIT + 1), '{"session_id":"a"}']) await send(body);

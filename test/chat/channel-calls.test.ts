@@ -32,7 +32,7 @@ const aChannel = async (limitPerMinute = 100) => {
   };
 };
 
-test('each call of a channel is listed, newest first, however it ended, without a word or a token of it', async () => {
+test('each call of a channel is listed, newest first, with its result but without text or token', async () => {
   const channel = await aChannel(3);
 
   const { body: answered } = await channel.call(aTurn({ session_id: 'visitor-1', message: 'zebra crossing' }));
@@ -95,7 +95,7 @@ test('a streamed and an accepted call are listed with their conversation too', a
   );
 });
 
-test('the last 20 calls are kept for a while; an assistant that is not there gets no list', async () => {
+test('the last 20 calls are kept for a while, and an unknown assistant has no list', async () => {
   const channel = await aChannel();
   const nobody = randomUUID();
 
@@ -116,7 +116,7 @@ test('the last 20 calls are kept for a while; an assistant that is not there get
   expect(problemOf(await channel.owner.get(`/assistants/${nobody}/channel/calls`))).toBe('404 not_found');
 });
 
-test('with its conversation a session leaves the list; others stay', async () => {
+test('erasing a conversation removes its session from the list and no other', async () => {
   const channel = await aChannel();
   const { body: first } = await channel.call(aTurn({ session_id: 'visitor-1' }));
   await channel.call(aTurn({ session_id: 'visitor-2' }));

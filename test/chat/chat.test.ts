@@ -35,8 +35,8 @@ test('a first message gets a reply, opens a conversation and is in its history',
   expect(record.messages[1]?.messageId).toBe(body.messageId);
 });
 
-test('ten turns over both ways in are one conversation, announced by eleven signed events in order', async () => {
-  // Without knowledge nothing is a low-confidence answer, so nobody is handed to a person.
+test('ten turns over chat API and channel are one conversation, announced by eleven signed events in order', async () => {
+  // Without knowledge no answer has low confidence, so nothing is handed to a person.
   const { assistantId, chat, history } = await anAssistant(stack, { knowledge: [] });
   await stack.service.assistants.setChannel(assistantId, { connected: true, token: 'open sesame'.replace(' ', '-') });
   const secrets: string[] = [];
@@ -110,7 +110,7 @@ test('every delivery is recorded with its outcome', async () => {
   await receiver.close();
 });
 
-test('an open channel answers without a token, a closed one asks for it, an unknown one is not found', async () => {
+test('a channel without a token is open, one with a token requires it, an unknown one is not found', async () => {
   const { assistantId } = await anAssistant(stack);
   const url = `${stack.url}/api/v1/channels/webhook/${assistantId}`;
   const unconnected = await request<ErrorBody>(url, { body: aTurn() });
@@ -151,7 +151,7 @@ test('the 61st request within a minute is refused, and one after the wait succee
   const wait = refused.headers.get('retry-after');
   expect(wait).toMatch(/^[1-9]\d?$/);
   expect(refused.headers.get('x-ratelimit-remaining')).toBe('0');
-  // The window ends when Redis lets go of it: wait for that, not for a clock of our own.
+  // The window ends when its key expires in Redis, so wait for that and not for the local clock.
   const keys = await stack.service.redis.keys(`${stack.env.REDIS_PREFIX}:limit:key:*`);
   const ttl = Math.max(...(await Promise.all(keys.map((key) => stack.service.redis.pttl(key)))));
   expect(ttl).toBeLessThanOrEqual(Number(wait) * 1000);
@@ -176,7 +176,7 @@ test('a revoked key stops working in every process within a second', async () =>
   expect(lastTaken - revokedAt).toBeLessThan(1_000);
 });
 
-test('text that looks like operators of the database is stored and announced exactly', async () => {
+test('text that looks like database operators is stored and announced exactly', async () => {
   const { assistantId, chat, history } = await anAssistant(stack, { knowledge: [] });
   const receiver = await openReceiver();
   await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url });

@@ -9,8 +9,8 @@ import { useStack } from '../support/stack.ts';
 
 /**
  * The rules of docs/contract.md, Retry is safe, as a model beside the running service: random conversations of sends,
- * repetitions, operators' messages and held replies, over two API processes. The model knows only the rules; the service is
- * asked over HTTP.
+ * repetitions, operators' messages and held replies, over two API processes. The model knows only the rules, and the
+ * service is called over HTTP.
  */
 
 const gates = new Map<string, Promise<void>>();
@@ -59,7 +59,7 @@ const send = (run: Run, api: number, text: string, key?: string): Promise<Answer
     headers: { ...(key && { 'Idempotency-Key': `${run.run}-${key}` }) },
   });
 
-/** Deliveries are recorded after the response was written; the rules speak of what is recorded. */
+/** A delivery is recorded after the response was written, and the rules depend on the record. */
 const untilDelivered = async (turnId: string): Promise<void> => {
   const key = `{${stack.env.REDIS_PREFIX}-0}:delivered:${turnId}`;
   await eventually(async () => expect(await stack.service.redis.exists(key)).toBe(1));
@@ -72,7 +72,7 @@ const settle = async (run: Run, { body }: Answer<ChatBody>): Promise<void> => {
   await untilDelivered(message?.turnId as string);
 };
 
-/** Which turn the rules say this request means; null = a new one. */
+/** The turn that this request repeats by the rules. Null: a new turn. */
 const expected = ({ model }: Run, text: string, key: string | null): Turn | null => {
   if (key !== null) return model.turns.find((turn) => turn.key === key) ?? null;
   const latest = model.turns.at(-1);

@@ -9,7 +9,7 @@ const stack = useStack();
 const CHAT = '/api/v1/chat';
 const TOO_LARGE = { body: { ...aTurn(), padding: 'x'.repeat(65_536) } };
 
-/** What is stored for an assistant: nothing, after a refused request. */
+/** What is stored for an assistant. A refused request stores nothing. */
 const storedFor = async ({ assistantId }: TestAssistant): Promise<number[]> => {
   const { mongo } = stack.service;
   return Promise.all([
@@ -23,7 +23,7 @@ const channelOf = async (assistant: TestAssistant, token: string | null = 'verif
   return `/api/v1/channels/webhook/${assistant.assistantId}`;
 };
 
-test('without a key, with one not sent as Bearer, or with none after it: missing_api_key', async () => {
+test('a request without a Bearer key gets missing_api_key', async () => {
   const assistant = await anAssistant(stack);
   const { apiKey, call } = assistant;
   const authorizations = ['', 'Bearer', 'Bearer ', apiKey, `Basic ${apiKey}`, `Token ${apiKey}`];
@@ -36,7 +36,7 @@ test('without a key, with one not sent as Bearer, or with none after it: missing
   expect(await storedFor(assistant)).toEqual([0, 0]);
 });
 
-test('with a key that is malformed, unknown or of wrong case: invalid_api_key', async () => {
+test('a malformed or unknown key, or one in the wrong case, gets invalid_api_key', async () => {
   const assistant = await anAssistant(stack);
   const { apiKey, call } = assistant;
   const flipped = `${apiKey.slice(0, -1)}${apiKey.endsWith('0') ? '1' : '0'}`;
@@ -159,7 +159,7 @@ test('404 of the channel comes before 401, 401 before 429, 429 before 413, 413 b
   expect(await storedFor(assistant)).toEqual([0, 0]);
 });
 
-test('every answer after the door carries the limit: 200, 404, 413, 422 and 429 alike, open channel included', async () => {
+test('every authenticated answer carries the limit: 200, 404, 413, 422 and 429 alike, open channel included', async () => {
   const assistant = await anAssistant(stack, { limitPerMinute: 5 });
   const { call, chat } = assistant;
   const open = `${stack.url}${await channelOf(assistant, null)}`;
@@ -185,7 +185,7 @@ test('every answer after the door carries the limit: 200, 404, 413, 422 and 429 
   expect(overOpenChannel.headers.get('x-ratelimit-limit')).toBe('60');
 });
 
-test('a request id is taken where it is well-formed, else made, on every answer', async () => {
+test('every answer carries the request id of the caller if it is well-formed, else a new one', async () => {
   const { call } = await anAssistant(stack);
   const ask = async (path: string, id: string) =>
     (await call(path, { headers: { 'X-Request-Id': id } })).headers.get('x-request-id');
@@ -198,7 +198,7 @@ test('a request id is taken where it is well-formed, else made, on every answer'
   }
 });
 
-test('our own fault is 500 without an inner word, logged once with its cause', async () => {
+test('an internal error is 500 without details, and is logged once with its cause', async () => {
   const { chat, history, assistantId } = await anAssistant(stack);
   const { body } = await chat(aTurn());
   await stack.service.mongo.collection('conversations').updateOne({ assistantId }, { $set: { texts: null } });

@@ -58,7 +58,7 @@ test('session_id is 1–256 code points, however many bytes those are', async ()
   }
 });
 
-test('session_id takes no control characters, and nothing in it is trimmed or folded', async () => {
+test('session_id must not contain control characters, and is neither trimmed nor folded', async () => {
   for (const code of [0x00, 0x01, 0x09, 0x0a, 0x0d, 0x1f, 0x7f, 0x80, 0x9f]) {
     const answer = await chat({ session_id: `a${String.fromCodePoint(code)}b` });
     expect(problemOf(answer)).toBe('422 validation_failed session_id');
@@ -113,13 +113,13 @@ test.each(['', 'english please', 'en_US', 'e', '-', 'en-', 'x'.repeat(9), `en-x-
   },
 );
 
-test('a language that is no string is refused', async () => {
+test('a language that is not a string is refused', async () => {
   for (const language of [1, true, [], ['en'], {}]) {
     expect(problemOf(await chat({ language }))).toBe('422 validation_failed language');
   }
 });
 
-test('a key that is empty, too long or not visible ASCII is refused, and one of 255 characters taken', async () => {
+test('a key that is empty, too long or not visible ASCII is refused, and one of 255 characters is accepted', async () => {
   const keyed = (key: string) => chat({}, { 'Idempotency-Key': key });
 
   for (const key of ['', 'with space', 'k'.repeat(256), 'caf\u00e9', 'tab\tbed']) {
@@ -130,7 +130,7 @@ test('a key that is empty, too long or not visible ASCII is refused, and one of 
   }
 });
 
-test('a key used again with another session or message is refused and stores nothing', async () => {
+test('a key reused with another session or message is refused and stores nothing', async () => {
   const turn = aTurn();
   const headers = { 'Idempotency-Key': randomUUID() };
   const first = await assistant.chat(turn, { headers });
@@ -170,7 +170,7 @@ test('an error never quotes what was sent', async () => {
   for (const { body } of answers) expect(JSON.stringify(body)).not.toContain(secret);
 });
 
-test('what a query may hold is checked field by field', async () => {
+test('the query is checked field by field', async () => {
   const { body } = await chat({});
   const path = `/api/v1/conversations/${body.conversationId}`;
   const wrong: [string, string][] = [

@@ -10,7 +10,7 @@ const AT_ONCE = 20;
 /** `SEED=… npm test` draws the same bodies again. */
 const seed = Number(process.env.SEED ?? Date.now() % 2 ** 31);
 
-/** The ways in are what is tried here, not an engine. */
+/** This tests the input, so the engine does nothing. */
 const engine: AssistantEngine = {
   name: 'brief',
   reply: async ({ language }) => ({ text: 'ok', suggestedActions: [], confidence: 1, low: false, language, why: {} }),
@@ -26,7 +26,7 @@ test(`${BODIES} hostile bodies, drawn by seed ${seed}: documented answers only, 
     `/api/v1/channels/webhook/${assistantId}`,
     `/api/v1/conversations/${opened.conversationId}/escalate`,
   ];
-  // That each is a documented answer, with documented headers and body, is checked by `request` itself.
+  // `request` itself checks that each answer is documented, with its headers and body.
   const send = async ({ body, headers }: Hostile, index: number): Promise<number> => {
     const url = `${stack.url}${doors[index % doors.length]}`;
     return (await request(url, { method: 'POST', body, headers, bearer: apiKey })).status;
@@ -42,7 +42,7 @@ test(`${BODIES} hostile bodies, drawn by seed ${seed}: documented answers only, 
   const others = [...statuses.entries()].filter(([, status]) => ![200, 413, 422, 429].includes(status));
   expect(others).toEqual([]);
   const count = (wanted: number) => statuses.filter((status) => status === wanted).length;
-  // Not all of one kind: some come through, most do not.
+  // Both kinds occur: some bodies are accepted, most are not.
   const counted = { 200: count(200), 413: count(413), 422: count(422) };
   expect(counted).toSatisfy(() => counted[200] > 100 && counted[413] > 10 && counted[422] > 300);
   expect(stack.logs.filter(({ level }) => Number(level) >= 50)).toEqual([]);

@@ -24,7 +24,7 @@ beforeEach(async () => {
   if (keys.length > 0) await stack.service.redis.del(keys);
 });
 
-/** An API beside the stack's, with settings of its own. */
+/** A second API process with its own settings. */
 const anApi = async (env: Record<string, string>): Promise<string> => {
   const { port } = await openApi({ config: readConfig({ ...stack.env, ...env }), logger, lifecycle });
   return `http://127.0.0.1:${port}`;
@@ -41,7 +41,7 @@ const failOften = async (url: string, headersOf: (count: number) => Record<strin
   return (await Promise.all(answers)).map(({ status }) => status);
 };
 
-test('two keys of one assistant have a window each, and both ways in another', async () => {
+test('two keys of one assistant have a window each, and the channel has another', async () => {
   const assistant = await anAssistant(stack, { limitPerMinute: 2 });
   const { assistantId, chat, call } = assistant;
   const other = await stack.service.assistants.createApiKey({ assistantId, name: 'other', limitPerMinute: 7 });
@@ -60,7 +60,7 @@ test('two keys of one assistant have a window each, and both ways in another', a
   expect(byChannel[3]?.headers.get('x-ratelimit-limit')).toBe('3');
 });
 
-test('what is refused, replayed or read counts like any other request', async () => {
+test('refused, replayed and read requests count like any other', async () => {
   const { chat, call } = await anAssistant(stack, { limitPerMinute: 50 });
   const turn = aTurn();
   const first = await chat(turn);
@@ -83,7 +83,7 @@ test('what is refused, replayed or read counts like any other request', async ()
   expect([first, ...answers].map(remaining)).toEqual(['49', '48', '47', '46', '45', '44', '43', '42', '41', '40']);
 });
 
-test('a wait has a window of its own, and only where there is something to wait for', async () => {
+test('a long poll has its own window, but only if it may wait', async () => {
   const { chat, call } = await anAssistant(stack, { limitPerMinute: 2 });
   const { body } = await chat(aTurn());
   const path = `/api/v1/conversations/${body.conversationId}?after_seq=0&wait=1`;
@@ -108,7 +108,7 @@ test.each(['wait=1', 'wait=25&after_seq=', 'wait=1&after_seq=x', 'wait=1e1&after
   },
 );
 
-test('what is refused at the door or has no such method does not count against the key', async () => {
+test('requests without a valid key or method do not count against a key', async () => {
   const { apiKey, chat, call } = await anAssistant(stack, { limitPerMinute: 5 });
   await chat(aTurn());
 
@@ -139,7 +139,7 @@ test('the 61st failing request of an address is 429, and a valid key or token fr
   expect(valid.map(({ status }) => status)).toEqual([200, 200, 200]);
 });
 
-test('a conversation or path that is not there is no failing request', async () => {
+test('an unknown conversation or path is not a failing request', async () => {
   const { call } = await anAssistant(stack);
 
   for (let count = 0; count < FAILING + 5; count += 1) {
@@ -150,13 +150,13 @@ test('a conversation or path that is not there is no failing request', async () 
   expect((await fail(stack.url)).status).toBe(401);
 });
 
-test('without TRUST_PROXY nobody escapes by inventing addresses', async () => {
+test('without TRUST_PROXY invented addresses do not evade the limit', async () => {
   await failOften(stack.url, (count) => ({ 'X-Forwarded-For': `203.0.113.${count}` }));
 
   expect(problemOf(await fail(stack.url, { 'X-Forwarded-For': '198.51.100.1' }))).toBe('429 rate_limited');
 });
 
-test('behind one trusted proxy its last word is the address, not what the caller wrote before it', async () => {
+test('behind one trusted proxy the last forwarded address counts, not what the caller wrote before it', async () => {
   const url = await anApi({ TRUST_PROXY: '1' });
   await failOften(url, (count) => ({ 'X-Forwarded-For': `198.51.100.${count}, 203.0.113.7` }));
 
@@ -164,7 +164,7 @@ test('behind one trusted proxy its last word is the address, not what the caller
   expect(problemOf(await fail(url, { 'X-Forwarded-For': '203.0.113.8' }))).toBe('401 invalid_api_key');
 });
 
-test('whose network has 2^64 addresses is one client: of IPv6 the first 64 bits count', async () => {
+test('an IPv6 network of 64 bits counts as one client', async () => {
   const url = await anApi({ TRUST_PROXY: '1' });
   const from = (address: string) => ({ 'X-Forwarded-For': address });
   await failOften(url, (count) => from(`2001:db8:9:9:${count + 1}::${count}`));
@@ -173,7 +173,7 @@ test('whose network has 2^64 addresses is one client: of IPv6 the first 64 bits 
   expect(problemOf(await fail(url, from('2001:db8:9:a::1')))).toBe('401 invalid_api_key');
 });
 
-test('a proxy that is trusted by its address is believed, and no other', async () => {
+test('only a proxy with a trusted address is believed', async () => {
   const believed = await anApi({ TRUST_PROXY: 'loopback' });
   const ignored = await anApi({ TRUST_PROXY: '192.0.2.1' });
 
@@ -192,7 +192,7 @@ test('all API processes count into the same window', async () => {
   expect(remaining(elsewhere)).toBe('1');
 });
 
-test('of 100 requests at once exactly as many pass as the limit allows', async () => {
+test('of 100 concurrent requests exactly as many pass as the limit allows', async () => {
   const { call } = await anAssistant(stack, { limitPerMinute: 40 });
 
   const answers = await Promise.all(Array.from({ length: 100 }, () => call('/api/v1/conversations')));
@@ -201,7 +201,7 @@ test('of 100 requests at once exactly as many pass as the limit allows', async (
   expect(answers.filter(({ status }) => status === 429)).toHaveLength(60);
 });
 
-test('the first request of a process is counted, also where other commands wait to be sent with it', async () => {
+test('the first request of a process is counted, also while other commands wait to be sent', async () => {
   const { REDIS_URL: url, REDIS_PREFIX: prefix } = readConfig(stack.env);
   const redis = await openRedis({ url, role: 'api' }, logger);
   lifecycle.add('redis', redis, closeRedis);

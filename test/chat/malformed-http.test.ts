@@ -25,7 +25,7 @@ test.each([
   expect(problemOf(await sendRaw(stack.url, bytes))).toBe('400 malformed_request');
 });
 
-test('a chunk of a malformed size is answered with 400, stores nothing and leaves the service well', async () => {
+test('a chunk of a malformed size is answered with 400, stores nothing and does not harm the service', async () => {
   const { apiKey, assistantId, chat } = await anAssistant(stack);
   const head = `POST /api/v1/chat HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${apiKey}\r\n`;
 
@@ -66,7 +66,7 @@ test('CONNECT is answered with 404 as JSON', async () => {
   expect(problemOf(answer)).toBe('404 not_found');
 });
 
-test('a request that breaks off is no fault of ours and leaves nothing behind', async () => {
+test('an interrupted request is not logged as an error and stores nothing', async () => {
   const { apiKey, assistantId, chat } = await anAssistant(stack);
   const head = `POST /api/v1/chat HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${apiKey}\r\nContent-Type: application/json`;
 
@@ -80,8 +80,8 @@ test('a request that breaks off is no fault of ours and leaves nothing behind', 
 test.each([
   ['without a host', 'GET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n'],
   ['of HTTP/1.0', 'GET /healthz HTTP/1.0\r\n\r\n'],
-  ['with an address in full', 'GET http://elsewhere.example/healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n'],
-  ['that expects what nobody knows', 'GET /healthz HTTP/1.1\r\nHost: x\r\nExpect: tea\r\nConnection: close\r\n\r\n'],
+  ['with an absolute URL', 'GET http://elsewhere.example/healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n'],
+  ['with an unknown expectation', 'GET /healthz HTTP/1.1\r\nHost: x\r\nExpect: tea\r\nConnection: close\r\n\r\n'],
   [
     'that asks for another protocol',
     'GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, close\r\nUpgrade: websocket\r\n\r\n',

@@ -8,7 +8,7 @@ import { eventually } from '../support/eventually.ts';
 import { openReceiver } from '../support/receiver.ts';
 import { useStack } from '../support/stack.ts';
 
-/** Replies `echo: …`; a message that names a gate waits until the test opens it. */
+/** Replies `echo: …`. A message that names a gate waits until the test opens it. */
 const gates = new Map<string, Promise<void>>();
 const engine: AssistantEngine = {
   name: 'echo',
@@ -54,7 +54,7 @@ test('200 identical requests at once over two API processes are one turn, announ
     [1, 'user'],
     [1, 'assistant'],
   ]);
-  // A later message's event comes after all the first could have made.
+  // The event of a later message comes after all events that the first could have caused.
   await request(`${stack.url}/api/v1/chat`, { body: { ...body, message: 'the end' }, bearer: apiKey });
   const received = await receiver.waitFor((all) =>
     all.some(({ json }) => (json as { payload: { content?: string } }).payload.content === 'the end'),
@@ -65,7 +65,7 @@ test('200 identical requests at once over two API processes are one turn, announ
   await receiver.close();
 });
 
-test('the same message again is the stored answer while it is the latest, and a new turn once something follows', async () => {
+test('a repeated message gets the stored answer while its turn is the latest, and is a new turn afterwards', async () => {
   const { chat, history } = await anAssistant(stack);
   const session_id = randomUUID();
   const first = await chat({ session_id, message: 'yes' });
@@ -93,7 +93,7 @@ test('with a window of 0 a delivered answer is never replayed', async () => {
   });
 });
 
-test('an answer that reached no caller is what a retry gets, also after other turns', async () => {
+test('a retry gets an answer that reached no caller, also after other turns', async () => {
   const { assistantId, chat } = await anAssistant(stack, { input: { dedupeWindowSeconds: 0 } });
   const session_id = randomUUID();
   const message = `abandoned ${randomUUID()}`;
@@ -155,7 +155,7 @@ test('a key still decides after its turn has left the list of recent ones', asyn
   expect(again.body).toEqual(first.body);
 });
 
-test('20 turns of a session wait, the next is told that the session is busy and is not stored', async () => {
+test('a session has at most 20 pending turns; the next message gets session_busy and is not stored', async () => {
   const { chat, assistantId } = await anAssistant(stack);
   const session_id = randomUUID();
   const head = `head ${randomUUID()}`;
@@ -210,7 +210,7 @@ test('a reply that takes too long is 500 reply_timeout, and a retry joins it', a
   await lifecycle.close();
 });
 
-test('who reserved a key joins the turn another request brought under it meanwhile', async () => {
+test('a request that reserved a key joins the turn that another request created under it', async () => {
   const { assistantId } = await anAssistant(stack);
   const { assistants, conversations } = stack.service;
   const { sessionKey } = await assistants.getAssistant(assistantId);

@@ -6,7 +6,7 @@ import { deltasOf, type OpenStream, openStream, spokenOf, type StreamEvent } fro
 import { eventually } from '../support/eventually.ts';
 import { useStack } from '../support/stack.ts';
 
-/** What the engine does for a message: pieces it says as the test lets it, then its reply. */
+/** What the engine does for a message: it sends pieces as the test releases them, then its reply. */
 type Script = { say: (piece: string) => void; reply: (text: string) => void; fail: () => void };
 type Asked = Script & { message: string };
 const asked: Asked[] = [];
@@ -31,7 +31,7 @@ const newMessage = (): string => {
   return message;
 };
 
-/** The engine's nth run for this message, once it has begun. */
+/** The engine's nth run for this message, once it has started. */
 const run = (message: string, nth = 1): Promise<Script> =>
   eventually(() => {
     const found = asked.filter((one) => one.message === message)[nth - 1];
@@ -127,7 +127,7 @@ test('only who asks for a stream gets one; it goes before respond-async', async 
   expect(await typeOf({ Prefer: 'respond-async' })).toEqual([200, 'text/event-stream']);
 });
 
-test('who joins, at this process or another, streams too, and one who comes late gets the whole', async () => {
+test('a caller who joins at any process gets a stream too, and a late one gets the whole text', async () => {
   const assistant = await anAssistant(stack);
   const body = { session_id: randomUUID(), message: newMessage() };
   const blocking = assistant.chat(body);
@@ -135,7 +135,7 @@ test('who joins, at this process or another, streams too, and one who comes late
   script.say('one ');
 
   const [here, there] = [await stream(assistant, body), await stream(assistant, body, stack.urls[1])];
-  // The worker looks for newcomers every second while it speaks.
+  // The worker looks for new waiters every second while it streams.
   await eventually(async () => {
     script.say('.');
     await new Promise((resolve) => setTimeout(resolve, 40));
@@ -154,7 +154,7 @@ test('who joins, at this process or another, streams too, and one who comes late
   }
 });
 
-test('the stored answer streams to one who asks again', async () => {
+test('a repeated request gets the stored answer as a stream', async () => {
   const assistant = await anAssistant(stack);
   const body = { session_id: randomUUID(), message: 'hello' };
   const { body: answer } = await assistant.chat(body);
@@ -186,7 +186,7 @@ test('turns of one session stream in their order', async () => {
   expect((await other.ended).at(-1)?.data.reply).toBe('second');
 });
 
-test('a second try starts from nothing under a higher attempt, and the first one cannot come back', async () => {
+test('a second try starts from nothing under a higher attempt, and late deltas of the first are ignored', async () => {
   const assistant = await anAssistant(stack);
   const session_id = randomUUID();
   const message = newMessage();
@@ -195,7 +195,7 @@ test('a second try starts from nothing under a higher attempt, and the first one
   script.say('half a sen');
   await until(open, 'half a sen');
 
-  // As when the first worker was killed: its hold is gone, and the turn is asked for again.
+  // As if the first worker was killed: its lease is gone, and another worker answers the turn.
   const row = await stack.service.mongo.collection('conversations').findOne({ sessionId: session_id });
   const turnId = String(open.events[0]?.data.turnId);
   await stack.service.redis.del(`{${stack.env.REDIS_PREFIX}-0}:take:${turnId}`);
@@ -215,7 +215,7 @@ test('a second try starts from nothing under a higher attempt, and the first one
   expect(events.at(-1)?.data.reply).toBe('Another one.');
 });
 
-test('a reply other than what was said takes its place, and so does the holding text of a handoff', async () => {
+test('a different reply replaces the streamed text, and so does the holding text of a handoff', async () => {
   const assistant = await anAssistant(stack);
   const [first, second] = [newMessage(), newMessage()];
   const session_id = randomUUID();
@@ -239,7 +239,7 @@ test('a reply other than what was said takes its place, and so does the holding 
   expect(spokenOf(held)).toBe(held.at(-1)?.data.reply);
 });
 
-test('who leaves before the message has not been answered: the same message brings the stored reply', async () => {
+test('a caller who leaves before the message gets the stored reply for the same message', async () => {
   const assistant = await anAssistant(stack, { input: { dedupeWindowSeconds: 0 } });
   const session_id = randomUUID();
   const message = newMessage();
@@ -266,7 +266,7 @@ test('who leaves before the message has not been answered: the same message brin
   expect(next.headers.get('idempotent-replayed')).toBeNull();
 });
 
-test('a turn erased or failed meanwhile ends the stream with an error event', async () => {
+test('an erased or failed turn ends the stream with an error event', async () => {
   const assistant = await anAssistant(stack);
   const session_id = randomUUID();
   const [head, poison] = [newMessage(), newMessage()];
@@ -293,7 +293,7 @@ test('a turn erased or failed meanwhile ends the stream with an error event', as
   });
 });
 
-test('a process that drains lets its streams come to their end', async () => {
+test('a draining process lets its streams end', async () => {
   const assistant = await anAssistant(stack);
   const api = await stack.startApi();
   const message = newMessage();

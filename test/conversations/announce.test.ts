@@ -43,7 +43,7 @@ const anAudience = async ({ listens }: { listens: boolean }) => {
   return { ...assistant, say, conversationId, stored };
 };
 
-/** When each wake-up of a conversation was added. */
+/** The time at which each wake-up of a conversation was added. */
 const wakeUpsOf = async (key: string): Promise<number[]> => {
   const jobs = await Promise.all(wakeUps.queues.map((queue) => queue.getJobs(['waiting'])));
   return jobs
@@ -52,7 +52,7 @@ const wakeUpsOf = async (key: string): Promise<number[]> => {
     .map(({ timestamp }) => timestamp);
 };
 
-/** How long after the event the worker was woken. */
+/** The time between the event and the wake-up. */
 const delayOfWakeUp = (key: string, event: { at: Date } | undefined): Promise<number> =>
   eventually(async () => {
     if (event === undefined) throw new Error('the event was not stored');
@@ -74,7 +74,7 @@ test('an accepted turn, a handoff, and a change by an operator each wake the del
   expect(await delayOfWakeUp(key, await eventOf('conversation.resolved'))).toBeLessThan(SOONER_THAN_A_SWEEP_MS);
 });
 
-test('while nobody listens, nothing is announced and nobody is woken', async () => {
+test('without an enabled endpoint, nothing is announced and no worker is woken', async () => {
   const silent = await anAudience({ listens: false });
   await silent.say(HANDOFF);
   await stack.service.conversations.transitions.resolve({ conversationId: silent.conversationId }, randomUUID());
@@ -88,7 +88,7 @@ test('while nobody listens, nothing is announced and nobody is woken', async () 
   expect(await wakeUpsOf(key)).toEqual([]);
 });
 
-test('a playground conversation announces nothing, whatever happens to it', async () => {
+test('a playground conversation announces nothing', async () => {
   const { conversationId, stored } = await anAudience({ listens: true });
   const { _id: key } = await stored();
   const { mongo, conversations } = stack.service;

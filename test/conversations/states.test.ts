@@ -7,7 +7,7 @@ import { eventually } from '../support/eventually.ts';
 import { openReceiver, type Received } from '../support/receiver.ts';
 import { useStack } from '../support/stack.ts';
 
-/** A message `hold…` waits for its gate; `low` is a reply without confidence, `boom` an engine that throws. */
+/** A message `hold…` waits for its gate. `low` gets a reply of low confidence, and on `boom` the engine throws. */
 const gates = new Map<string, Promise<void>>();
 const engine: AssistantEngine = {
   name: 'scripted',
@@ -112,7 +112,7 @@ test('an escalation without a body has the reason manual', async () => {
   await receiver.close();
 });
 
-test('a reply in the making when a handoff lands is discarded in favour of the holding text', async () => {
+test('a handoff while a reply is being made discards it and sends the holding text', async () => {
   const { say, escalate, record, receiver } = await aConversation();
   const message = `hold ${randomUUID()}`;
   const release = hold(message);
@@ -131,7 +131,7 @@ test('a reply in the making when a handoff lands is discarded in favour of the h
   await receiver.close();
 });
 
-test('a reply in the making when the conversation is resolved is kept, and so is the state', async () => {
+test('resolving a conversation while a reply is being made keeps the reply and the state', async () => {
   const { say, where, record, receiver } = await aConversation();
   const message = `hold ${randomUUID()}`;
   const release = hold(message);
@@ -146,7 +146,7 @@ test('a reply in the making when the conversation is resolved is kept, and so is
   await receiver.close();
 });
 
-test('resolved while the assistant was about to hand off, the reply is kept, and so is the state', async () => {
+test('resolving a conversation while the assistant hands off keeps the reply and the state', async () => {
   const { say, where, record, receiver } = await aConversation();
   const release = hold('human');
   const pending = say('human');
@@ -162,7 +162,7 @@ test('resolved while the assistant was about to hand off, the reply is kept, and
   await receiver.close();
 });
 
-test('a lead score given while a turn is being committed stands', async () => {
+test('a lead score set while a turn is being committed is kept', async () => {
   const { conversationId, escalate, record, receiver } = await aConversation();
   await escalate();
   const { conversations } = stack.service;
@@ -182,7 +182,7 @@ test('a lead score given while a turn is being committed stands', async () => {
   await receiver.close();
 });
 
-test('of a playground conversation nothing is announced', async () => {
+test('a playground conversation announces nothing through any operation', async () => {
   const { where, conversationId, receiver } = await aConversation();
   const { mongo, conversations } = stack.service;
   await mongo.collection('conversations').updateOne({ conversationId }, { $set: { channel: 'playground' } });
@@ -267,7 +267,7 @@ test('a new tag is announced once, with its colour or null', async () => {
   await receiver.close();
 });
 
-test('the assistant hands off when asked for a human, after two unsure replies, and after two engine errors', async () => {
+test('the assistant hands off when asked for a human, after two replies of low confidence, and after two engine errors', async () => {
   const cases = [
     { messages: ['human'], reason: 'user_requested' },
     { messages: ['low one', 'low two'], reason: 'low_confidence' },
@@ -289,7 +289,7 @@ test('the assistant hands off when asked for a human, after two unsure replies, 
   }
 });
 
-test('a poll right after an escalation brings the system message, a turn’s two messages with one number', async () => {
+test('a poll right after an escalation returns the system message, and the two messages of a turn share a number', async () => {
   const { conversationId, escalate, history, say, receiver } = await aConversation();
   await escalate();
 
@@ -305,7 +305,7 @@ test('a poll right after an escalation brings the system message, a turn’s two
   await receiver.close();
 });
 
-test('a long poll brings an operator reply as soon as it is written, and nothing that was there before', async () => {
+test('a long poll returns an operator reply as soon as it is written, and no earlier message', async () => {
   const { conversationId, history, where, receiver } = await aConversation();
 
   const poll = history(conversationId, '?after_seq=1&wait=10');
@@ -320,7 +320,7 @@ test('a long poll brings an operator reply as soon as it is written, and nothing
   await receiver.close();
 });
 
-test('history comes in pages of at most the limit, each message once, waiting ones last', async () => {
+test('history comes in pages of at most the limit, each message once, pending ones last', async () => {
   const { conversationId, history, say, receiver } = await aConversation();
   for (let count = 0; count < 4; count += 1) await say(`turn ${count}`);
   const message = `hold ${randomUUID()}`;
@@ -369,7 +369,7 @@ test('conversations are listed oldest change first, by session, and by what chan
   expect(after.conversations.map(({ conversationId }) => conversationId)).toEqual(ids.slice(3));
 });
 
-test('an erased conversation leaves no trace, its waiting caller gets 404, and the session begins anew', async () => {
+test('an erased conversation leaves no trace, its waiting caller gets 404, and the session can start again', async () => {
   const { assistantId, conversationId, call, say, history, receiver } = await aConversation();
   const message = `hold ${randomUUID()}`;
   const release = hold(message);
@@ -415,7 +415,7 @@ test("another assistant's conversation, an unknown one and a malformed id look t
   await receiver.close();
 });
 
-test('a long poll shows the state as it is when it ends, also where nothing new was said', async () => {
+test('a long poll returns the state at its end, also without a new message', async () => {
   const { conversationId, history, where, receiver } = await aConversation();
 
   const poll = history(conversationId, '?after_seq=1&wait=1');

@@ -14,12 +14,12 @@ const stack = useStack();
 const opened: Receiver[] = [];
 afterAll(() => Promise.all(opened.map((one) => one.close())));
 
-const aLine = async (conversations = 1) => {
+const aStream = async (conversations = 1) => {
   const { assistantId } = await anAssistant(stack);
   const receiver = await openReceiver();
   opened.push(receiver);
   const { endpoint } = await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url });
-  // Events of these tests happened before it was registered.
+  // The events of these tests happened before the endpoint was registered.
   await stack.service.mongo
     .collection('endpoints')
     .updateMany({ assistantId }, { $set: { enabledSince: new Date(0) } });
@@ -36,13 +36,13 @@ const aLine = async (conversations = 1) => {
   return { assistantId, receiver, endpoint, feed, keys, key, readHead };
 };
 
-/** Events that no hint told of, old enough for a sweep. */
+/** Events without a wake-up, old enough for a sweep. */
 const OLD = { at: new Date(Date.now() - 3_000), silent: true };
 
 const readDelivery = async (id: string) => (await stack.service.deliveries.readByIds([id])).get(id);
 
 test('events whose wake-up was lost are found and sent in order', async () => {
-  const { assistantId, key, feed, receiver } = await aLine();
+  const { assistantId, key, feed, receiver } = await aStream();
 
   await feed.say(assistantId, key, ['1', '2', '3'], { silent: true });
   await receiver.waitFor((all) => all.length === 3);
@@ -50,8 +50,8 @@ test('events whose wake-up was lost are found and sent in order', async () => {
   expect(receiver.received.map(contentOf)).toEqual(['1', '2', '3']);
 });
 
-test('a claim whose worker is gone ends unknown after ten seconds, not before, and its line goes on', async () => {
-  const { assistantId, key, feed, receiver, readHead } = await aLine();
+test('a claim whose worker is gone ends unknown after ten seconds, not before, and its stream continues', async () => {
+  const { assistantId, key, feed, receiver, readHead } = await aStream();
   await feed.say(assistantId, key, ['lost', 'next'], { silent: true });
   const { claim } = await readHead();
   const claimed = await stack.service.deliveries.claim(claim);
@@ -63,7 +63,7 @@ test('a claim whose worker is gone ends unknown after ten seconds, not before, a
         { $set: { claimedAt: new mongo.Timestamp({ t: Math.floor(Date.now() / 1000) - seconds, i: 1 }) } },
       ]);
 
-  // Whole seconds: up to eight, at the beginning of one hardly more than seven.
+  // MongoDB's clock counts whole seconds: seven seconds here may be up to eight.
   await new Promise((resolve) => setTimeout(resolve, 1_000 - (Date.now() % 1_000)));
   await ageTo(7);
   await new Promise((resolve) => setTimeout(resolve, 1_600));
@@ -74,14 +74,14 @@ test('a claim whose worker is gone ends unknown after ten seconds, not before, a
   expect(before?.outcome).toBe('sending');
   expect(await readDelivery(id)).toMatchObject({ outcome: 'unknown', errorKind: 'worker_lost' });
   expect(receiver.received.map(contentOf)).toEqual(['next']);
-  // A result learnt later changes nothing.
+  // A later result changes nothing.
   const late = { ...neverSent('internal'), outcome: 'delivered' as const };
   await stack.service.deliveries.recordOutcome(id, claimed.won ? claimed.token : '', late);
   expect((await readDelivery(id))?.outcome).toBe('unknown');
 });
 
-test('an event that ended but was not taken off its line is taken off, and not sent', async () => {
-  const { assistantId, key, feed, receiver, readHead } = await aLine();
+test('an event that has ended but is still pending is removed and not sent', async () => {
+  const { assistantId, key, feed, receiver, readHead } = await aStream();
   await feed.say(assistantId, key, ['ended', 'next'], { silent: true });
   await stack.service.deliveries.claimEnded((await readHead()).claim, neverSent('internal'));
 
@@ -91,8 +91,8 @@ test('an event that ended but was not taken off its line is taken off, and not s
   await eventually(async () => expect((await stack.service.deliveries.outbox.read(key))?.outbox).toEqual([]));
 });
 
-test('a claim given back is sent afresh; one swept away cannot be given back', async () => {
-  const { assistantId, key, feed, receiver, readHead } = await aLine();
+test('an event whose claim is released is sent; a claim that a sweep has ended cannot be released', async () => {
+  const { assistantId, key, feed, receiver, readHead } = await aStream();
   await feed.say(assistantId, key, ['1'], { silent: true });
   const { claim } = await readHead();
   const { deliveries } = stack.service;
@@ -106,13 +106,13 @@ test('a claim given back is sent afresh; one swept away cannot be given back', a
   expect([again.won, byOther, byOwner]).toEqual([false, false, true]);
 });
 
-/** A sweep of the test's own, whose wake-ups nobody hears; beside it only the turns' worker runs. */
+/** A sweep run by the test, whose wake-ups reach no worker. Beside it only the reply worker runs. */
 const sweepsOf = (
-  lines: { endpoint: { endpointId: string } }[],
+  streams: { endpoint: { endpointId: string } }[],
   options: { suspended?: () => string[]; outboxesPerSweep?: number },
 ) => {
   const woken: string[] = [];
-  const listPausedIds = async () => lines.map(({ endpoint }) => endpoint.endpointId);
+  const listPausedIds = async () => streams.map(({ endpoint }) => endpoint.endpointId);
   const deliveryQueue = {
     ...stack.service.deliveryQueue,
     wake: (key: string) => void woken.push(key),
@@ -129,29 +129,34 @@ const sweepsOf = (
   return { woken, sweep: sweeps.streams };
 };
 
-/** So that the stack's own sweeps and workers leave its events where they are. */
+/** Keeps the stack's own sweeps and workers away from the events. */
 const hold = ({ endpoint }: { endpoint: { endpointId: string } }) =>
   stack.service.endpoints.pauseEndpoint(endpoint.endpointId, { reason: 'gone', until: null });
 
-test('lines of resting and paused endpoints are left out, unless over the bound or a time', async () => {
-  const [resting, paused, overdue, healthy] = [await aLine(), await aLine(), await aLine(), await aLine()] as const;
-  const lines = [resting, paused, overdue, healthy];
-  for (const line of lines) await hold(line);
-  for (const line of lines) await line.feed.say(line.assistantId, line.key, ['1'], OLD);
-  const { sweep, woken } = sweepsOf([paused, overdue], { suspended: () => [resting.endpoint.endpointId] });
+test('sweeps skip streams of suspended and paused endpoints, unless they are over the bound or too old', async () => {
+  const [suspended, paused, overdue, healthy] = [
+    await aStream(),
+    await aStream(),
+    await aStream(),
+    await aStream(),
+  ] as const;
+  const streams = [suspended, paused, overdue, healthy];
+  for (const stream of streams) await hold(stream);
+  for (const stream of streams) await stream.feed.say(stream.assistantId, stream.key, ['1'], OLD);
+  const { sweep, woken } = sweepsOf([paused, overdue], { suspended: () => [suspended.endpoint.endpointId] });
   await overdue.feed.say(overdue.assistantId, overdue.key, Array.from({ length: 501 }, String), OLD);
 
   await sweep();
 
   expect(woken).toContain(healthy.key);
-  expect(woken).not.toContain(resting.key);
+  expect(woken).not.toContain(suspended.key);
   expect(woken).not.toContain(paused.key);
   expect((await stack.service.deliveries.outbox.read(overdue.key))?.outbox).toHaveLength(500);
 });
 
-test('lines that do not move leave their places in a sweep to those behind them', async () => {
-  const dead = await aLine(120);
-  const behind = await aLine();
+test('streams that do not move give way to others in a sweep', async () => {
+  const dead = await aStream(120);
+  const behind = await aStream();
   await Promise.all([dead, behind].map(hold));
   for (const key of dead.keys)
     await dead.feed.say(dead.assistantId, key, ['1'], { ...OLD, at: new Date(0 + OLD.at.getTime() - 60_000) });
@@ -169,7 +174,7 @@ test('lines that do not move leave their places in a sweep to those behind them'
   expect(woken.slice(before).filter((key) => dead.keys.includes(key))).toEqual([]);
 });
 
-test('backoff: the same heads again rest for two seconds, then four, up to sixteen; others do not', () => {
+test('backoff suspends an endpoint with the same heads for two seconds, then four, up to sixteen, and no other', () => {
   let time = 0;
   const backoff = createBackoff(() => time);
   const heads = Array.from({ length: 100 }, (_, index) => `head ${index}`);

@@ -14,9 +14,9 @@ const stack = useStack({ deliveryWorkers: 0 });
 const lifecycle = createLifecycle(createLogger({ name: 'test', level: 'silent' }), { deadlineMs: 5_000 });
 let relay: Relay;
 let url: string;
-/** What happens to the next command of this kind; once. */
+/** Called once, with the next command of this kind. */
 let trap: { of: (command: Command) => boolean; onLost: () => void } | null = null;
-/** After so many more of these the server is silent, on the connection they came by. */
+/** After this many more of these commands, the server is silent on their connection. */
 let silent: { of: (command: Command) => boolean; times: number } | null = null;
 
 beforeAll(async () => {
@@ -43,7 +43,7 @@ afterAll(async () => {
 
 const on = (name: string) => (command: Command) => command.name === name && command.collection === 'conversations';
 const nothingMore = () => undefined;
-/** The server is away from now on, for so long; longer than a look for it takes. */
+/** The server is unavailable from now on for this time, which is longer than one look-up takes. */
 const awayFor = (ms: number) => () => {
   void relay.cut().then(() => setTimeout(() => void relay.mend(), ms));
 };
@@ -53,7 +53,7 @@ const aSession = async () => {
   const session_id = randomUUID();
   const say = (message: string, headers: Record<string, string> = {}) =>
     request<ChatBody>(`${url}/api/v1/chat`, { body: { session_id, message }, bearer: apiKey, headers });
-  /** Visitor messages as stored, and how many replies. */
+  /** The stored visitor messages, and the number of replies. */
   const stored = async () => {
     const { body } = await call<{ conversations: { conversationId: string }[] }>('/api/v1/conversations');
     const [conversation] = body.conversations;
@@ -69,13 +69,13 @@ const aSession = async () => {
 
 test.each([
   ['the answer to the accepting write is lost', 'update', nothingMore],
-  ['the answer is lost and the server away for a while', 'update', awayFor(1_500)],
-  ['the reading back of what was accepted is lost', 'find', nothingMore],
+  ['the answer is lost and the server is unavailable for a while', 'update', awayFor(1_500)],
+  ['the read-back of the accepted turn is lost', 'find', nothingMore],
   ['the reading back is lost and the server away for a while', 'find', awayFor(1_500)],
 ] as const)('%s: one turn, answered, under a first message', async (_name, command, onLost) => {
   const { say, stored } = await aSession();
   trap = { of: on(command), onLost };
-  // With a key the conversation's id is wanted at once, so that what was written is read back.
+  // With a key the conversation's id is needed at once, so what was written is read back.
   const headers: Record<string, string> = command === 'find' ? { 'Idempotency-Key': randomUUID() } : {};
 
   const answer = await say('hello there, what are your opening hours please?', headers);
@@ -85,14 +85,14 @@ test.each([
   expect(await stored()).toMatchObject({ said: [expect.any(String)], replies: 1 });
 });
 
-test('a write that opens a resolved conversation again is looked for like any other', async () => {
+test('an unknown outcome is resolved also for a write that reopens a resolved conversation', async () => {
   const { say, stored } = await aSession();
   const first = await say('hello there, what are your opening hours please?');
   const { conversations } = stack.service;
   const where = { conversationId: first.body.conversationId };
   await conversations.transitions.resolve(where, randomUUID());
   let updates = 0;
-  // The first is the upsert, which a resolved conversation refuses.
+  // The first write is the upsert, which does not match a resolved conversation.
   trap = { of: (command) => on('update')(command) && ++updates === 2, onLost: awayFor(1_500) };
 
   const answer = await say('and what about the weekend, are you open then?');
@@ -118,7 +118,7 @@ test('an outcome that stays unknown is 500, never 503, and a retry gets the one 
   expect(await stored()).toEqual({ said: [message], replies: 1 });
 });
 
-test('under an Idempotency-Key too, a lost answer leaves one turn', async () => {
+test('a lost answer leaves one turn, also under an Idempotency-Key', async () => {
   const { say, stored } = await aSession();
   trap = { of: on('update'), onLost: nothingMore };
   const key = { 'Idempotency-Key': randomUUID() };
@@ -143,12 +143,12 @@ test('an escalation whose outcome is unknown is 500, never 503, and a retry find
   expect((await history(conversationId)).body.messages.filter(({ role }) => role === 'system')).toHaveLength(1);
 });
 
-test('connections that have gone silent hold up nobody for long, and the turns they carried are one each', {
+test('silent connections delay nobody for long, and each turn on them is stored once', {
   timeout: 40_000,
 }, async () => {
   const { say, stored } = await aSession();
   const other = await aSession();
-  // As many as there are accepting writes under way at once: all that come after wait behind them.
+  // As many accepting writes as can be in flight at once. All later ones wait behind them.
   silent = { of: on('update'), times: 2 };
   const message = 'hello there, what are your opening hours please?';
 

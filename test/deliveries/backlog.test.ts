@@ -6,7 +6,7 @@ import { createFeed } from '../support/feed.ts';
 import { contentOf, openReceiver, type Receiver } from '../support/receiver.ts';
 import { useStack } from '../support/stack.ts';
 
-// A send hangs for longer than the test takes also on a busy machine, and ends before its claim counts as lost.
+// A send hangs for longer than the test takes, also on a busy machine, but ends before its claim counts as lost.
 const stack = useStack({ deliveryWorkers: 0, sending: { deadlineMs: 9_500 } });
 const opened: Receiver[] = [];
 afterAll(() => Promise.all(opened.map((one) => one.close())));
@@ -37,7 +37,7 @@ const readOutbox = async (assistantId: string) => {
   return (row?.outbox ?? []) as { payload: { content: string } }[];
 };
 
-test('with no delivery worker for long, the bound holds all the same, and the rest goes out once one starts', async () => {
+test('the bound holds without a delivery worker, and the remaining events are sent once one starts', async () => {
   const { assistantId } = await anAssistant(stack);
   const receiver = await openReceiver();
   opened.push(receiver);
@@ -46,7 +46,7 @@ test('with no delivery worker for long, the bound holds all the same, and the re
   const [key = ''] = await feed.openConversations(assistantId, 1);
 
   await feed.say(assistantId, key, numbers(0, 800));
-  // Ended by the sweep of the reply worker.
+  // The sweep of the reply worker has ended them.
   await eventually(async () => expect(await readOutbox(assistantId)).toHaveLength(500));
   const ends = await countEnds(assistantId);
   const worker = await stack.startDeliveryWorker();
@@ -57,12 +57,12 @@ test('with no delivery worker for long, the bound holds all the same, and the re
 
   expect(ends).toEqual({ backlog: 300 });
   expect(receiver.received.map(contentOf)).toEqual(numbers(300, 300 + atClose));
-  // Stopped in the middle of its line: what it sent is recorded, what it did not send is unclaimed.
+  // The worker is stopped in the middle of its stream: what it sent is recorded, and the rest is unclaimed.
   expect(await countEnds(assistantId)).toEqual({ backlog: 300, delivered: atClose });
   expect(left.map(({ payload }) => payload.content)).toEqual(numbers(300 + atClose, 800));
 });
 
-test('beyond 500 unsent events the oldest end, also behind one that is being sent; chat goes on unharmed', async () => {
+test('beyond 500 pending events the oldest end, also behind one that is being sent, and chat still works', async () => {
   const worker = await stack.startDeliveryWorker();
   const { assistantId, chat } = await anAssistant(stack);
   const { receiver, release } = await aHangingReceiver();
@@ -88,7 +88,7 @@ test('beyond 500 unsent events the oldest end, also behind one that is being sen
     hot.push(await say(number));
     calm.push(await time(other.chat({ session_id, message: number })));
   }
-  // An event ends first and leaves its line then.
+  // An event is removed from its stream after it has ended.
   await eventually(async () => expect(await readOutbox(assistantId)).toHaveLength(501), 4_000);
   const ends = await countEnds(assistantId);
   release();

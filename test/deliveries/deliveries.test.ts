@@ -48,7 +48,7 @@ const anEndpointAt = async (url: string) => {
   };
 };
 
-test('a delivery keeps what was sent to the byte, what came back, and how it went', async () => {
+test('a delivery records the exact request, the response and the outcome', async () => {
   const answer = 'ü'.repeat(20_000);
   const headers = { 'x-own': 'yes', $where: '1', 'a.b': '2' };
   const receiver = await aReceiver({ respond: () => ({ status: 202, body: answer, headers }) });
@@ -126,7 +126,7 @@ test('no answer ends unknown; no connection ends not_sent', async () => {
   ]);
 });
 
-test('the list is filtered, paged by a cursor on an index, and shows what still waits as queued', async () => {
+test('the list is filtered, paged by a cursor on an index, and shows pending events as queued', async () => {
   const receiver = await aReceiver({ respond: (_, nth) => ({ status: nth % 2 ? 200 : 500 }) });
   const { say, ended, assistantId, endpointId, conversationId, list, feed, chat } = await anEndpointAt(receiver.url);
   await say(...Array.from({ length: 7 }, (_, index) => `message ${index}`));
@@ -168,7 +168,7 @@ test('the list is filtered, paged by a cursor on an index, and shows what still 
   expect(JSON.stringify(plan.queryPlanner.winningPlan)).not.toContain('"SORT"');
 });
 
-test('no step leaves a final outcome, and every step is of a known state', () => {
+test('no step leaves a final outcome, and every step has known states', () => {
   const steps = Object.values(STEPS);
   expect(steps.every(({ from }) => from === null || !isFinal(from))).toBe(true);
   expect(new Set(steps.flatMap(({ to }) => to).filter((to) => to !== null))).toEqual(new Set(OUTCOMES));

@@ -9,7 +9,7 @@ import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
 
-/** A line whose receiver holds the first event until it is released, and takes a while for the others. */
+/** A stream whose receiver holds the first event until it is released, and is slow for the others. */
 const aHeldLine = async () => {
   const { promise: released, resolve: release } = Promise.withResolvers<void>();
   const { assistantId } = await anAssistant(stack);
@@ -39,7 +39,7 @@ const aHeldLine = async () => {
   };
 };
 
-test('a worker that stops asks others to go on with its lines', async () => {
+test('a worker that stops wakes others for its streams', async () => {
   const { say, receiver, release } = await aHeldLine();
   const first = await stack.startDeliveryWorker();
   await say('0', '1', '2');
@@ -58,7 +58,7 @@ test('a worker that stops asks others to go on with its lines', async () => {
   expect(receiver.received.map(contentOf)).toEqual(['0', '1', '2']);
 });
 
-test('what happens after an endpoint is on again is sent, however old the reading that called it off', async () => {
+test('events after an endpoint is switched on again are sent, even if a worker read the endpoint before', async () => {
   const { say, receiver, release, endpointId, readEnds } = await aHeldLine();
   const { endpoints } = stack.service;
   const { promise: pulling, resolve: onPull } = Promise.withResolvers<void>();

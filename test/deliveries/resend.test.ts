@@ -42,7 +42,7 @@ const resend = async (deliveryId: string, number: number, url: string) => {
   return id;
 };
 
-test('a test event goes the real way, also to a paused endpoint, and tells each step', async () => {
+test('a test event is a real delivery, also to a paused endpoint, and reports each step', async () => {
   const { receiver, endpoint } = await anEndpoint({ tls: { key: KEY, cert: VALID } });
   await stack.service.endpoints.pauseEndpoint(endpoint.endpointId, { reason: 'gone', until: null });
 
@@ -63,7 +63,7 @@ test('a test event goes the real way, also to a paused endpoint, and tells each 
   ]);
 });
 
-test('a test that fails says at which step', async () => {
+test('a failed test event names the step that failed', async () => {
   const { endpoint } = await anEndpoint({ respond: () => ({ status: 500 }) });
   const { endpoint: untrusted } = await anEndpoint({ tls: true });
   const { endpoint: silent } = await anEndpoint({ respond: () => new Promise(() => undefined) });
@@ -115,7 +115,7 @@ test('a resend is a new delivery of the same event, marked, and a double click m
   await expect(resend(first._id, 3, endpoint.url)).rejects.toMatchObject({ code: 'validation_failed' });
 });
 
-test('sending again is safe only while the receiver got none of the deliveries', async () => {
+test('a resend is safe only while the receiver got none of the deliveries', async () => {
   const { receiver, endpoint, say } = await anEndpoint();
   const { endpoints } = stack.service;
   await endpoints.pauseEndpoint(endpoint.endpointId, { reason: 'gone', until: null });
@@ -133,7 +133,7 @@ test('sending again is safe only while the receiver got none of the deliveries',
   expect(receiver.received).toHaveLength(1);
 });
 
-test('a test or resend that could not be tried goes back to queued; nobody else can give it back', async () => {
+test('a test or resend that could not be tried is queued again; only its owner can release it', async () => {
   const { endpoint } = await anEndpoint();
   const { deliveries } = stack.service;
   const id = await deliveries.queueTest(endpoint);
@@ -144,11 +144,11 @@ test('a test or resend that could not be tried goes back to queued; nobody else 
   const byOwner = await deliveries.release(id, claimed?.token ?? '', { queued: true });
 
   expect([second, byOther, byOwner]).toEqual([null, false, true]);
-  // The sweep finds it, as it finds one whose wake-up was lost.
+  // The sweep finds it, like one whose wake-up was lost.
   expect(await endOf(id)).toMatchObject({ outcome: 'delivered' });
 });
 
-test('an event of an erased conversation cannot be sent again', async () => {
+test('an event of an erased conversation cannot be resent', async () => {
   const { endpoint, say } = await anEndpoint();
   const [event] = await say('private');
   const { _id, conversationId } = await endOf(`${event?.eventId}:${endpoint.endpointId}`);

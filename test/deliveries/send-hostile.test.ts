@@ -10,7 +10,7 @@ import { AUTHORITY, EXPIRED, KEY, OTHER_NAME, VALID } from '../support/certifica
 import { HOSTILE, type HostileName, openHostile } from '../support/hostile-receiver.ts';
 
 const QUICK = { deadlineMs: 700, bodyGraceMs: 300 };
-// This flood holds up the whole process for a while, its timers too.
+// This flood blocks the whole process for a while, including its timers.
 const ALONE: HostileName[] = ['interimEndless'];
 const body = Buffer.from('{"event":"webhook.test"}');
 
@@ -29,11 +29,12 @@ const sendOnce = async (url: string, options: Partial<SenderOptions> = QUICK) =>
 const slowly = () => sleep(1_000, ['127.0.0.1']);
 const neverResolves = () => new Promise<string[]>(() => {});
 
-// Exact, where the resident size also shows how much the engine chose to keep for later. `bench/hostile.ts` has that.
+// This is exact. The resident size would also count memory that the engine keeps for later; `bench/hostile.ts` measures
+// that.
 setFlagsFromString('--expose-gc');
 const collect = runInNewContext('gc') as () => void;
 const heldMegabytes = async () => {
-  // Twice: buffers found dead are only counted as freed a moment later.
+  // Runs twice: dead buffers are only counted as freed a moment later.
   for (let nth = 0; nth < 2; nth += 1) {
     await sleep(150);
     collect();
@@ -106,7 +107,7 @@ const TRUNCATED: HostileName[] = [
   'resetsInBody',
 ];
 
-// Those alone are over before the others begin together.
+// The tests that run alone end before the concurrent ones begin.
 describe.each([
   ['alone', { concurrent: false, deadlineMs: 4_000, of: ALONE }],
   ['among others', { concurrent: true, deadlineMs: QUICK.deadlineMs, of: TOGETHER }],
@@ -135,8 +136,8 @@ describe.concurrent('interim responses', () => {
   const HINTS = 'HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n';
   const PROCESSING = 'HTTP/1.1 102 Processing\r\n\r\n';
   it.for<[string, string, Expected]>([
-    ['102 and 103 are waited out', PROCESSING + HINTS + OK_AFTER, OK],
-    ['16 are borne with', PROCESSING.repeat(16) + OK_AFTER, OK],
+    ['102 and 103 are skipped', PROCESSING + HINTS + OK_AFTER, OK],
+    ['16 are accepted', PROCESSING.repeat(16) + OK_AFTER, OK],
     ['more than 16 are not', PROCESSING.repeat(17) + OK_AFTER, BAD],
     ['101 without an upgrade is final too', 'HTTP/1.1 101 Switching Protocols\r\n\r\n', ['rejected', null, 101]],
     ['100 Continue, which was not asked for, is a breach', `HTTP/1.1 100 Continue\r\n\r\n${OK_AFTER}`, BAD],
@@ -184,7 +185,7 @@ describe.concurrent('TLS that does not hold ends not_sent: tls', () => {
     expect(receiver.requests()).toBe(0);
   });
 
-  it('a server whose authority nobody knows', async ({ expect }) => {
+  it('a server with an unknown certificate authority', async ({ expect }) => {
     const receiver = await openHostile(HOSTILE.interimThenOk, { key: KEY, cert: VALID });
 
     const { result } = await sendOnce(`https://127.0.0.1:${receiver.port}/`, { ...QUICK, ca: OTHER_NAME });
@@ -227,7 +228,7 @@ describe.concurrent('TLS that does not hold ends not_sent: tls', () => {
 
 describe.concurrent('the five seconds', () => {
   it.for(['silent', 'headersDrip', 'bodyDrips', 'chunksEndless', 'headersHuge'] as const)(
-    '%s is over within 5.5 s without any setting',
+    '%s ends within 5.5 s with the default settings',
     async (name, { expect }) => {
       const receiver = await openHostile(HOSTILE[name]);
       const { result, took } = await sendOnce(`http://127.0.0.1:${receiver.port}/`, {});
@@ -237,7 +238,7 @@ describe.concurrent('the five seconds', () => {
     },
   );
 
-  it('count from the look-up, so a slow name server leaves the less for the rest', async ({ expect }) => {
+  it('include the look-up, so a slow name server leaves less time for the rest', async ({ expect }) => {
     const receiver = await openHostile(HOSTILE.silent);
 
     const deadlineMs = 1_500;
@@ -260,7 +261,7 @@ describe.concurrent('the five seconds', () => {
     expect(took).toBeLessThan(QUICK.deadlineMs + 600);
   });
 
-  it('end with a reset, so that the kernel sends no rest', async ({ expect }) => {
+  it('end with a reset, so that the kernel sends no remaining bytes', async ({ expect }) => {
     for (const tls of [undefined, { key: KEY, cert: VALID }]) {
       const receiver = await openHostile(HOSTILE.silent, tls);
 
@@ -274,7 +275,7 @@ describe.concurrent('the five seconds', () => {
 });
 
 describe('memory', () => {
-  it('holds nothing of 200 hostile receivers once they are done with', async () => {
+  it('is freed after 200 hostile receivers', async () => {
     const names: HostileName[] = ['bodyEndless', 'chunksEndless', 'headersHuge', 'gzipBomb', 'headerLineHuge'];
     const receivers = await Promise.all(names.map((name) => openHostile(HOSTILE[name])));
     const sender = openSender({ ...QUICK, deadlineMs: 4_000, perEndpointConnections: 8 });

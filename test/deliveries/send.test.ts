@@ -51,11 +51,11 @@ const stall = (ms: number) => {
   const until = performance.now() + ms;
   while (performance.now() < until);
 };
-/** Connected, then held up while no timer can ring. */
+/** Connects, then blocks the event loop so that no timer fires. */
 const stalledDial = (options: TcpNetConnectOpts) => connect(options).prependOnceListener('connect', () => stall(300));
 const answerAfter = (ms: number) => () => sleep(ms, ['127.0.0.1']);
 
-describe('what arrives', () => {
+describe('the request', () => {
   it('is the signed bytes, with the headers as they are recorded', async () => {
     const secret = newWebhookSecret();
     const receiver = await aReceiver({ secret });
@@ -85,7 +85,7 @@ describe('what arrives', () => {
     expect(got?.headers).toMatchObject({ 'accept-encoding': 'identity', 'user-agent': 'Parley-Webhooks/test' });
   });
 
-  it.each(['{}', ''])('has its headers recorded letter by letter, body "%s"', async (body) => {
+  it.each(['{}', ''])('has its headers recorded exactly, body "%s"', async (body) => {
     let raw: string[] = [];
     const server = createServer((request, response) => {
       raw = request.rawHeaders;
@@ -103,7 +103,7 @@ describe('what arrives', () => {
     expect(requestHeaders).toMatchObject({ 'X-Factory-Event': 'a', 'content-length': String(body.length) });
   });
 
-  it('comes over TLS 1.3, with the address, the certificate and every step timed', async () => {
+  it('is sent over TLS 1.3, with the address, the certificate and every step timed', async () => {
     const receiver = await aReceiver({ tls: true });
 
     const url = receiver.url.replace('127.0.0.1', 'localhost');
@@ -116,7 +116,7 @@ describe('what arrives', () => {
     for (const step of Object.values(result.timings)) expect(step).toBeGreaterThanOrEqual(0);
   });
 
-  it('is signed with the time of sending, not of asking', async () => {
+  it('is signed with the time of the write, not of the call', async () => {
     const receiver = await aReceiver();
     const asked = Date.now() / 1000;
     let signedAt = 0;
@@ -133,7 +133,7 @@ describe('what arrives', () => {
   });
 });
 
-describe('what comes back', () => {
+describe('the response', () => {
   it.each([
     [16_384, false],
     [16_385, true],
@@ -195,7 +195,7 @@ describe('a request is written once', () => {
   const ANSWER = 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok';
   const EARLY = 'HTTP/1.1 500 Early\r\ncontent-length: 0\r\n\r\n';
 
-  it('on a connection that is used again', async () => {
+  it('also on a connection that is used again', async () => {
     const receiver = await aHostile({ requested: (socket) => socket.write(ANSWER) });
     const sender = aSender();
 
@@ -206,7 +206,7 @@ describe('a request is written once', () => {
     expect([receiver.connections(), receiver.requests()]).toEqual([1, 5]);
   });
 
-  it('over TLS too', async () => {
+  it('also over TLS', async () => {
     const tls = { key: KEY, cert: VALID };
     const receiver = await openHostile({ requested: (socket) => socket.write(ANSWER) }, tls);
     closing.push(receiver.close);
@@ -223,7 +223,7 @@ describe('a request is written once', () => {
     expect([receiver.connections(), receiver.requests()]).toEqual([1, 3]);
   });
 
-  it('and a connection that is not to be used again ends politely, without a reset', async () => {
+  it('and a connection that must not be used again is closed without a reset', async () => {
     const closes = 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok';
     const receiver = await aHostile({ requested: (socket) => socket.write(closes) });
 
@@ -232,7 +232,7 @@ describe('a request is written once', () => {
     await expect.poll(() => receiver.endings).toEqual(['end']);
   });
 
-  it('and on a new one when the idle one was closed before the write', async () => {
+  it('and on a new connection if the idle one was closed before the write', async () => {
     const receiver = await aHostile({
       requested: (socket) => {
         socket.write(ANSWER);
@@ -249,7 +249,7 @@ describe('a request is written once', () => {
     expect([receiver.connections(), receiver.requests()]).toEqual([2, 2]);
   });
 
-  it('also when the close has arrived but no turn of the event loop has seen it', async () => {
+  it('also if the close has arrived but the event loop has not noticed it', async () => {
     const sockets: Socket[] = [];
     const receiver = await aHostile({
       connected: (socket) => sockets.push(socket),
@@ -265,7 +265,7 @@ describe('a request is written once', () => {
     expect([receiver.connections(), receiver.requests()]).toEqual([2, 2]);
   });
 
-  it('also when the close comes in the very turn before the write', async () => {
+  it('also if the close arrives in the turn right before the write', async () => {
     const sockets: Socket[] = [];
     const receiver = await aHostile({
       connected: (socket) => sockets.push(socket),
@@ -287,7 +287,7 @@ describe('a request is written once', () => {
   });
 
   it.each(['end', 'resetAndDestroy', 'destroy'] as const)(
-    'and never again when the used connection goes (%s) as it is written',
+    'and not again if the used connection closes (%s) during the write',
     async (ending) => {
       const receiver = await aHostile({
         requested: (socket, nth) => (nth === 1 ? socket.write(ANSWER) : socket[ending]()),
@@ -303,14 +303,14 @@ describe('a request is written once', () => {
     },
   );
 
-  it('and never again when undici puts it back into its queue', async () => {
+  it('and not again if undici puts it back into its queue', async () => {
     const sockets: Socket[] = [];
     const dial = (options: TcpNetConnectOpts) => {
       const socket = connect(options);
       sockets.push(socket);
       return socket;
     };
-    // The one class of errors after which undici sends again what was under way.
+    // The only class of errors after which undici sends a request in flight again.
     const requested = () => sockets[0]?.destroy(new errors.InformationalError('gone'));
     const receiver = await aHostile({ requested });
 
@@ -321,7 +321,7 @@ describe('a request is written once', () => {
     expect([sockets.length, receiver.connections(), receiver.requests()]).toEqual([1, 1, 1]);
   });
 
-  it('and an answer nobody asked for is not taken for the next one', async () => {
+  it('and an unrequested response is not taken for the next one', async () => {
     const receiver = await aHostile({
       requested: (socket, nth) => {
         socket.write(ANSWER);
@@ -338,7 +338,7 @@ describe('a request is written once', () => {
     expect(receiver.connections()).toBe(2);
   });
 
-  it('nor the beginning of one that came with the answer before', async () => {
+  it('and the beginning of a response that came with the one before is not either', async () => {
     const receiver = await aHostile({
       requested: (socket, nth) => socket.write(nth === 1 ? ANSWER + EARLY.slice(0, 20) : EARLY.slice(20) + ANSWER),
     });
@@ -351,9 +351,9 @@ describe('a request is written once', () => {
   });
 });
 
-describe('what undici does', () => {
-  // `wrote` and `notAfter` rest on it: after the last look at the clock nothing else may run before the bytes leave.
-  it('is to write in the same stretch of code in which it tells of the start', async () => {
+describe('undici', () => {
+  // `wrote` and `notAfter` depend on this: after the clock is checked, nothing else may run before the bytes leave.
+  it('writes synchronously after it reports the start', async () => {
     const receiver = await aHostile({ requested: (socket) => socket.write('HTTP/1.1 204 No\r\n\r\n') });
     const socket = connect(receiver.port, '127.0.0.1');
     await once(socket, 'connect');
@@ -391,8 +391,8 @@ describe('what undici does', () => {
   });
 });
 
-describe('past its time', () => {
-  it('nothing is connected to, let alone written', async () => {
+describe('after its deadline', () => {
+  it('no connection is opened and nothing is written', async () => {
     const receiver = await aHostile({});
 
     const result = await aSender().send(aRequest({ url: receiver.url, notAfter: performance.now() - 1 }));
@@ -401,7 +401,7 @@ describe('past its time', () => {
     expect(receiver.connections()).toBe(0);
   });
 
-  it('a connection that took too long stays unused, and serves the next request', async () => {
+  it('a connection that opened too late is unused, and serves the next request', async () => {
     const receiver = await aHostile({ requested: (socket) => socket.write('HTTP/1.1 204 No\r\n\r\n') });
     const sender = aSender({ resolver: answerAfter(100) });
     const url = `http://slow.example:${receiver.port}/`;
@@ -414,7 +414,7 @@ describe('past its time', () => {
     expect([written, next.outcome, receiver.connections()]).toEqual([0, 'delivered', 1]);
   });
 
-  it('nothing is written by a process that was stopped in between', async () => {
+  it('nothing is written by a process that was stopped meanwhile', async () => {
     const receiver = await aHostile({});
     const result = await aSender({ dial: stalledDial, deadlineMs: 200 }).send(aRequest({ url: receiver.url }));
 
@@ -422,7 +422,7 @@ describe('past its time', () => {
     expect(receiver.requests()).toBe(0);
   });
 
-  it('nothing is written when the time runs out between the last look and a used connection’s turn', async () => {
+  it('nothing is written if the time runs out between the check and the write on a used connection', async () => {
     const receiver = await aHostile({ requested: (socket) => socket.write('HTTP/1.1 204 No\r\n\r\n') });
     const sender = aSender();
     const { url } = receiver;
@@ -442,7 +442,7 @@ describe('past its time', () => {
 });
 
 describe('connections', () => {
-  it('are kept for an endpoint as many as it may have, each for 1.5 s', async () => {
+  it('are kept up to the limit of an endpoint, each for 1.5 s', async () => {
     const receiver = await aHostile({ requested: (socket) => socket.write('HTTP/1.1 204 No\r\n\r\n') });
     const sender = aSender({ perEndpointConnections: 2 });
 
@@ -457,7 +457,7 @@ describe('connections', () => {
     expect(receiver.endings).toEqual(['end', 'end', 'end', 'end']);
   });
 
-  it('are not used again where the server announces to close them soon', async () => {
+  it('are not used again if the server announces that it closes them soon', async () => {
     const soon = 'HTTP/1.1 200 OK\r\nkeep-alive: timeout=1\r\ncontent-length: 0\r\n\r\n';
     const receiver = await aHostile({ requested: (socket) => socket.write(soon) });
     const sender = aSender();
@@ -467,7 +467,7 @@ describe('connections', () => {
     expect(receiver.connections()).toBe(2);
   });
 
-  it('that are idle make room when there are as many as allowed', async () => {
+  it('that are idle are closed when the limit is reached', async () => {
     const receivers = await Promise.all(
       [1, 2, 3].map(() => aHostile({ requested: (socket) => socket.write('HTTP/1.1 204 No\r\n\r\n') })),
     );
@@ -498,7 +498,7 @@ describe('connections', () => {
 });
 
 describe('closing', () => {
-  it('waits for what is under way and leaves what comes after unsent', async () => {
+  it('waits for sends in flight and sends nothing that comes later', async () => {
     const { gate, open } = held();
     const receiver = await aReceiver({ respond: () => gate.then(() => ({})) });
     const sender = aSender();

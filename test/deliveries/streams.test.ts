@@ -12,7 +12,7 @@ afterAll(() => Promise.all(opened.map((one) => one.close())));
 
 const numbers = (from: number, to: number) => Array.from({ length: to - from }, (_, index) => String(from + index));
 
-const aLine = async (options: ReceiverOptions = {}, conversations = 1) => {
+const aStream = async (options: ReceiverOptions = {}, conversations = 1) => {
   const { assistantId } = await anAssistant(stack);
   const receiver = await openReceiver(options);
   opened.push(receiver);
@@ -50,9 +50,9 @@ const aLine = async (options: ReceiverOptions = {}, conversations = 1) => {
   };
 };
 
-test('after a 410 nothing goes out until an operator resumes, then all of it in order', async () => {
+test('after a 410 nothing is sent until an operator resumes the endpoint, then everything in order', async () => {
   const { endpoints } = stack.service;
-  const { say, receiver, endpointId, contents, outbox } = await aLine({
+  const { say, receiver, endpointId, contents, outbox } = await aStream({
     respond: (_, nth) => ({ status: nth === 1 ? 410 : 200 }),
   });
 
@@ -61,7 +61,7 @@ test('after a 410 nothing goes out until an operator resumes, then all of it in 
   await say('3');
   await eventually(async () => expect(await outbox()).toHaveLength(3));
   const whilePaused = contents();
-  // Asked for by a request that was under way when the 410 came.
+  // The response of a request that was in flight when the 410 came.
   await endpoints.pauseEndpoint(endpointId, { reason: 'retry_after', until: new Date(Date.now() + 1) });
   const { pause } = await endpoints.getEndpoint(endpointId);
   const resumedAt = performance.now();
@@ -77,9 +77,9 @@ test('after a 410 nothing goes out until an operator resumes, then all of it in 
 test.each([
   ['seconds', 429, () => '2'],
   ['a date', 503, () => new Date(Date.now() + 2_900).toUTCString()],
-])('Retry-After in %s, with %i, delays what is not yet sent and repeats nothing', async (_name, status, wish) => {
-  const { say, receiver, contents } = await aLine({
-    respond: (_request, nth) => (nth === 1 ? { status, headers: { 'retry-after': wish() } } : {}),
+])('Retry-After in %s, with %i, delays pending events and repeats nothing', async (_name, status, retryAfter) => {
+  const { say, receiver, contents } = await aStream({
+    respond: (_request, nth) => (nth === 1 ? { status, headers: { 'retry-after': retryAfter() } } : {}),
   });
 
   await say('0', '1', '2');
@@ -89,9 +89,9 @@ test.each([
   expect((received[1]?.at ?? 0) - (received[0]?.at ?? 0)).toBeGreaterThan(1_000);
 });
 
-test('a longer Retry-After than ten minutes is ten, a shorter one does not shorten it', async () => {
+test('a Retry-After is at most ten minutes, and a shorter one does not shorten the pause', async () => {
   const { endpoints } = stack.service;
-  const { say, endpointId } = await aLine({ respond: () => ({ status: 503, headers: { 'retry-after': '86400' } }) });
+  const { say, endpointId } = await aStream({ respond: () => ({ status: 503, headers: { 'retry-after': '86400' } }) });
 
   await say('0');
   const pause = await eventually(async () => {
@@ -107,10 +107,10 @@ test('a longer Retry-After than ten minutes is ten, a shorter one does not short
 });
 
 test.each(['removed', 'disabled'] as const)(
-  'a %s endpoint: what is unsent ends at once, paused or not',
+  'pending events of a %s endpoint end at once, paused or not',
   async (how) => {
     const { endpoints } = stack.service;
-    const { say, endpointId, ended, countEnds, outbox } = await aLine();
+    const { say, endpointId, ended, countEnds, outbox } = await aStream();
     await endpoints.pauseEndpoint(endpointId, { reason: 'gone', until: null });
     await say('0', '1', '2');
 
@@ -124,10 +124,10 @@ test.each(['removed', 'disabled'] as const)(
   },
 );
 
-test('what happened before an endpoint was enabled again is not sent, what happens after is', async () => {
+test('events before an endpoint is enabled again are not sent, later ones are', async () => {
   const { endpoints } = stack.service;
-  const { feed, assistantId, key, endpointId, say, receiver, countEnds, contents } = await aLine();
-  // Written by a process that had not yet heard of the switch.
+  const { feed, assistantId, key, endpointId, say, receiver, countEnds, contents } = await aStream();
+  // As if written by a process that had not yet read the change.
   const before = new Date(Date.now() - 1_000);
   await endpoints.setEnabled(endpointId, false);
   await endpoints.setEnabled(endpointId, true);
@@ -139,9 +139,9 @@ test('what happened before an endpoint was enabled again is not sent, what happe
   expect(await countEnds()).toMatchObject({ endpoint_disabled: 1 });
 });
 
-test('events of a paused endpoint that wait for too long end expired, and the line goes on', async () => {
+test('old events of a paused endpoint end expired, and the stream continues', async () => {
   const { endpoints } = stack.service;
-  const { feed, assistantId, key, keys, endpointId, ended, countEnds, receiver, contents } = await aLine({}, 3);
+  const { feed, assistantId, key, keys, endpointId, ended, countEnds, receiver, contents } = await aStream({}, 3);
   await endpoints.pauseEndpoint(endpointId, { reason: 'gone', until: null });
   const at = new Date(Date.now() - 601_000);
   await stack.service.mongo
@@ -160,7 +160,7 @@ test('events of a paused endpoint that wait for too long end expired, and the li
 });
 
 test('two endpoints of one conversation each get every event once, in order, at their own pace', async () => {
-  const { assistantId, receiver, say, outbox } = await aLine();
+  const { assistantId, receiver, say, outbox } = await aStream();
   const slow = await openReceiver({ respond: () => ({ delayMs: 20 }) });
   opened.push(slow);
   await stack.service.endpoints.addEndpoint(assistantId, { url: slow.url });
@@ -172,8 +172,8 @@ test('two endpoints of one conversation each get every event once, in order, at 
   for (const one of [receiver, slow]) expect(one.received.map(contentOf)).toEqual(numbers(0, 40));
 });
 
-test('events that wait for one endpoint stand in nobody else’s way', async () => {
-  const { assistantId, receiver, say, outbox } = await aLine();
+test('events that wait for one endpoint do not block those for another', async () => {
+  const { assistantId, receiver, say, outbox } = await aStream();
   const { promise: released, resolve: release } = Promise.withResolvers<void>();
   const held = await openReceiver({
     respond: async () => {
@@ -193,7 +193,7 @@ test('events that wait for one endpoint stand in nobody else’s way', async () 
   await held.waitFor((all) => all.length === 12);
   await eventually(async () => expect(await outbox()).toEqual([]));
 
-  // Sooner than a sweep would have found them.
+  // This is sooner than a sweep would find them.
   expect(ms).toBeLessThan(1_500);
   expect(stillHeld).toBe(1);
   for (const one of [receiver, held]) expect(one.received.map(contentOf)).toEqual(numbers(0, 12));

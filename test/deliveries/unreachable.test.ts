@@ -27,7 +27,7 @@ afterAll(async () => {
   await lifecycle.close();
 });
 
-const linesTo = async (url: string, count: number) => {
+const streamsTo = async (url: string, count: number) => {
   const { assistantId } = await anAssistant(stack);
   await stack.service.endpoints.addEndpoint(assistantId, { url });
   const feed = createFeed(stack.service);
@@ -38,12 +38,12 @@ const linesTo = async (url: string, count: number) => {
   return { assistantId, keys, say, count: countRows };
 };
 
-test('after five refused connections an endpoint rests, one probe tries it, and then all go out in order', async () => {
+test('five refused connections suspend an endpoint; after a successful probe all its events are sent in order', async () => {
   const port = await freePort();
-  const dead = await linesTo(`http://127.0.0.1:${port}/`, 20);
+  const dead = await streamsTo(`http://127.0.0.1:${port}/`, 20);
   const healthy = await openReceiver();
   opened.push(healthy);
-  const others = await linesTo(healthy.url, 20);
+  const others = await streamsTo(healthy.url, 20);
 
   await dead.say('a');
   await eventually(async () => expect(await dead.count({ errorKind: 'connect' })).toBeGreaterThanOrEqual(5));
@@ -54,7 +54,7 @@ test('after five refused connections an endpoint rests, one probe tries it, and 
   opened.push(revived);
   const received = await revived.waitFor((all) => all.length === 40 - failed, 16_000);
 
-  // Two slots: what was under way when the fifth failed may still fail.
+  // There are two slots, so a send that was in flight at the fifth failure may still fail.
   expect(failed).toBeGreaterThanOrEqual(5);
   expect(failed).toBeLessThanOrEqual(7);
   expect(await dead.count({ errorKind: 'connect' })).toBe(failed);
@@ -72,12 +72,12 @@ test('hanging endpoints hold no more than their share of the slots', async () =>
   );
   const healthy = await openReceiver();
   opened.push(...hanging, healthy);
-  const held = await Promise.all(hanging.map(({ url }) => linesTo(url, 5)));
-  const others = await linesTo(healthy.url, 20);
+  const held = await Promise.all(hanging.map(({ url }) => streamsTo(url, 5)));
+  const others = await streamsTo(healthy.url, 20);
 
-  await Promise.all(held.map((lines) => lines.say('held')));
+  await Promise.all(held.map((stream) => stream.say('held')));
   await Promise.all(hanging.map((receiver) => receiver.waitFor((all) => all.length >= 1)));
-  // Before the first hanging one is given up.
+  // This comes before the first hanging send reaches its deadline.
   await others.say('healthy');
   await healthy.waitFor((all) => all.length === 40, 4_000);
 

@@ -10,7 +10,7 @@ import { openStack, type Stack } from '../support/stack.ts';
 const SESSIONS = 8;
 const STEP_DOWNS = 1;
 
-/** Slow enough that turns are being answered whenever something happens. */
+/** So slow that turns are always being answered when something happens. */
 const engine: AssistantEngine = {
   name: 'slow echo',
   reply: async ({ message, language }) => {
@@ -31,7 +31,7 @@ afterAll(async () => {
   await mongod.dispose();
 });
 
-/** The primary gives up its office for a second or two, and goes on answering meanwhile that it is none. */
+/** Makes the primary step down for a second or two. Meanwhile it answers that it is not the primary. */
 const stepDown = async (): Promise<void> => {
   const { host } = new URL(mongod.url);
   const client = new mongoose.mongo.MongoClient(`mongodb://${host}/?directConnection=true`);
@@ -39,7 +39,7 @@ const stepDown = async (): Promise<void> => {
   await client.close();
 };
 
-test('a change of primary mid-load fails no turn, and loses and doubles none', { timeout: 60_000 }, async () => {
+test('a change of primary under load fails, loses and doubles no turn', { timeout: 60_000 }, async () => {
   const { apiKey, history } = await anAssistant(stack);
   const answered = new Map<string, ChatBody>();
   const refusals = new Set<string>();
@@ -75,7 +75,7 @@ test('a change of primary mid-load fails no turn, and loses and doubles none', {
   const ids = await Promise.all(sessions);
 
   expect(stack.logs.filter(({ end }) => end === 'failed')).toEqual([]);
-  // Read in vain is 503, written in vain is looked for and at worst 500; nothing else.
+  // A failed read is 503. A failed write is looked up and at worst 500. Nothing else is allowed.
   expect(['500', '503']).toEqual(expect.arrayContaining([...refusals]));
   for (const id of ids) {
     const { messages } = (await history(id)).body;

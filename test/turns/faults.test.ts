@@ -10,7 +10,7 @@ import { eventually } from '../support/eventually.ts';
 import { freePort, type Kind, type RealProcess, startRealProcess } from '../support/processes.ts';
 import { openReceiver, type Receiver } from '../support/receiver.ts';
 
-// Services and processes of its own: this file kills them.
+// Uses its own services and processes, because this file kills them.
 let redis: Service;
 let mongod: Service;
 let env: Record<string, string>;
@@ -47,7 +47,7 @@ const anAssistantWithReceiver = async () => {
   return { assistantId, apiKey, receiver };
 };
 
-/** A caller as the contract wants it: sends again, as it was, until it has an answer. */
+/** A caller that follows the contract: it repeats a request until it has an answer. */
 const sayUntilAnswered = async (
   url: () => string,
   apiKey: string,
@@ -99,7 +99,7 @@ const expectNoEventTwice = ({ received }: Receiver): void => {
 
 const count = (load: Load): number => load.answered.size;
 
-test('reply worker killed, API killed, Redis wiped, each mid-load and again: every turn is answered exactly once', {
+test('every turn is answered exactly once while reply worker and API are killed and Redis is wiped under load, twice', {
   timeout: 120_000,
 }, async () => {
   const { apiKey, receiver } = await anAssistantWithReceiver();
@@ -139,7 +139,7 @@ test('reply worker killed, API killed, Redis wiped, each mid-load and again: eve
   await receiver.close();
 });
 
-test('a reply worker stopped for longer than its take, then resumed, answers nothing twice', {
+test('a reply worker that is stopped for longer than its lease and then continues answers nothing twice', {
   timeout: 90_000,
 }, async () => {
   const { apiKey, receiver } = await anAssistantWithReceiver();
@@ -189,7 +189,7 @@ test('a delivery worker killed mid-send leaves every event with one outcome, and
     expect(rows.filter(({ outcome }) => ['delivered', 'unknown'].includes(outcome))).toHaveLength(total);
   }, 40_000);
   expectNoEventTwice(receiver);
-  // An event ends first and leaves its line then.
+  // An event is removed from its stream after it has ended.
   await eventually(async () => {
     const left = { assistantId, 'outbox.0': { $exists: true } };
     expect(await stores.mongo.collection('conversations').countDocuments(left)).toBe(0);
@@ -198,7 +198,9 @@ test('a delivery worker killed mid-send leaves every event with one outcome, and
   await receiver.close();
 });
 
-test('Redis or MongoDB away is 503 within a second, and service returns by itself', { timeout: 90_000 }, async () => {
+test('an unavailable Redis or MongoDB is 503 within a second, and the service recovers by itself', {
+  timeout: 90_000,
+}, async () => {
   const { apiKey, receiver } = await anAssistantWithReceiver();
   const api = await start('api');
   await start('reply');
@@ -229,7 +231,7 @@ test('Redis or MongoDB away is 503 within a second, and service returns by itsel
   await receiver.close();
 });
 
-test('SIGTERM lets the turns under way end, and the process exits 0', { timeout: 60_000 }, async () => {
+test('SIGTERM lets the turns in flight end, and the process exits 0', { timeout: 60_000 }, async () => {
   const { apiKey, receiver } = await anAssistantWithReceiver();
   const api = await start('api');
   const reply = await start('reply');

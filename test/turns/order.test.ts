@@ -10,8 +10,8 @@ import { useStack } from '../support/stack.ts';
 const SESSIONS = 50;
 const TURNS = 60;
 
-/** Slow by chance, and noting when each turn of a session was being answered. */
-/** Closed while a burst is being sent, so that all of it stands in line before its first turn is answered. */
+/** Answers at random speed, and records when each turn of a session was being answered. */
+/** Closed while a burst is sent, so that the whole burst is pending before its first turn is answered. */
 const gates = new Map<string, Promise<void>>();
 const spans = new Map<string, { from: number; to: number }[]>();
 const engine: AssistantEngine = {
@@ -28,7 +28,7 @@ const engine: AssistantEngine = {
 
 const stack = useStack({ engine, replyWorkers: 2, apis: 2 });
 
-test('50 sessions of 60 turns, sent out of step, are each answered in order, one at a time, none lost', {
+test('50 sessions of 60 turns, sent at different speeds, are each answered in order, one at a time, none lost', {
   timeout: 120_000,
 }, async () => {
   const { assistantId, chat, history } = await anAssistant(stack);
@@ -38,7 +38,7 @@ test('50 sessions of 60 turns, sent out of step, are each answered in order, one
   const talk = async (session_id: string): Promise<string> => {
     let conversationId = '';
     for (let turn = 0; turn < TURNS; ) {
-      // Several at once, accepted in the order sent: each waits for the one before to be accepted, not answered.
+      // Several at once, accepted in the order of sending: each waits until the one before is accepted, not answered.
       const burst = Math.min(1 + Math.floor(Math.random() * 4), TURNS - turn);
       const gate = Promise.withResolvers<void>();
       gates.set(session_id, gate.promise);

@@ -8,7 +8,7 @@ import { eventually } from '../support/eventually.ts';
 import { openReceiver } from '../support/receiver.ts';
 import { useStack } from '../support/stack.ts';
 
-/** Lines are filled while nobody answers; then a worker with the engine of its own takes them up. */
+/** Turns are accepted while no worker runs. Then a worker with the test's engine answers them. */
 const stack = useStack({ replyWorkers: 0 });
 
 const entry = (question: string, answer: string) => anEntry({ question, answer });
@@ -20,7 +20,7 @@ const KNOWLEDGE = [
 
 type Accepted = { conversationId: string; turnId: string };
 
-const waitInLine = async ({ call }: TestAssistant, session_id: string, messages: string[]): Promise<Accepted[]> => {
+const acceptAll = async ({ call }: TestAssistant, session_id: string, messages: string[]): Promise<Accepted[]> => {
   const accepted: Accepted[] = [];
   for (const message of messages) {
     const headers = { Prefer: 'respond-async' };
@@ -49,19 +49,19 @@ const answered = (conversationId: string) =>
     return now;
   });
 
-/** A commit's first turn is taken; those that end with it are not. */
-const countTaken = async (turns: Accepted[]): Promise<number> => {
+/** Only the first turn of a commit is leased, not those committed with it. */
+const countLeased = async (turns: Accepted[]): Promise<number> => {
   const keys = turns.map(({ turnId }) => `{${stack.env['REDIS_PREFIX']}-0}:take:${turnId}`);
   return stack.service.redis.exists(...keys);
 };
 
 const numbers = (from: number, to: number) => Array.from({ length: to - from + 1 }, (_, index) => from + index);
 
-test('turns that wait in one line are answered each on what the one before it left, and stored together', async () => {
+test('pending turns of a session are each answered after the one before, and stored together', async () => {
   const assistant = await anAssistant(stack, { knowledge: KNOWLEDGE });
   const receiver = await openReceiver();
   await stack.service.endpoints.addEndpoint(assistant.assistantId, { url: receiver.url });
-  const turns = await waitInLine(assistant, randomUUID(), [
+  const turns = await acceptAll(assistant, randomUUID(), [
     'pay in the shop',
     'yes',
     'When are you open?',
@@ -83,7 +83,7 @@ test('turns that wait in one line are answered each on what the one before it le
     ['assistant', 'The answer to card.'],
     ['assistant', 'From nine to five.'],
   ]);
-  // The holding text is stored once; what is asked after it is answered with that one.
+  // The holding text is stored once and also answers later messages.
   expect(said.slice(3).map(([role]) => role)).toEqual(['assistant', 'system']);
   expect(body.status).toBe('escalated');
   expect(body.messages.map(({ seq }) => seq)).toEqual([1, 1, 2, 2, 3, 3, 4, 4, 5, 6, 7]);
@@ -91,7 +91,7 @@ test('turns that wait in one line are answered each on what the one before it le
     turns.map(({ turnId }) => assistant.call<{ messageId: string }>(`/api/v1/turns/${turnId}`)),
   );
   expect(new Set(told.slice(3).map((one) => one.body.messageId)).size).toBe(1);
-  expect(await countTaken(turns)).toBe(2); // five, and the last that stayed
+  expect(await countLeased(turns)).toBe(2); // five, and the last that stayed
   const escalations = receiver.received.filter(
     ({ json }) => (json as { event: string }).event === 'conversation.escalated',
   );
@@ -100,9 +100,9 @@ test('turns that wait in one line are answered each on what the one before it le
   await receiver.close();
 });
 
-test('a head whose first try broke off is answered alone', async () => {
+test('a head whose first try was interrupted is answered alone', async () => {
   const assistant = await anAssistant(stack, { knowledge: KNOWLEDGE });
-  const turns = await waitInLine(
+  const turns = await acceptAll(
     assistant,
     randomUUID(),
     numbers(1, 4).map((number) => `question ${number}?`),
@@ -113,11 +113,11 @@ test('a head whose first try broke off is answered alone', async () => {
   const worker = await stack.startReplyWorker();
   await answered(head.conversationId);
 
-  expect(await countTaken(turns)).toBe(3); // the head; the second with the third; the last
+  expect(await countLeased(turns)).toBe(3); // the head; the second with the third; the last
   await worker.close();
 });
 
-/** As quick as the retrieval engine, but for turns that are held. */
+/** As quick as the retrieval engine, except for turns that are held. */
 const gates = new Map<string, Promise<void>>();
 const hold = (message: string): (() => void) => {
   const { promise, resolve } = Promise.withResolvers<void>();
@@ -136,15 +136,15 @@ const quick: AssistantEngine = {
   },
 };
 
-test('a turn is found from its acceptance on, also while a whole line is stored at once', {
+test('an accepted turn is always found, also while all pending turns are committed at once', {
   timeout: 30_000,
 }, async () => {
   const assistant = await anAssistant(stack);
   const session = randomUUID();
   const named = (name: string, count: number) => numbers(1, count).map((number) => `${session} ${name} ${number}`);
-  const turns = await waitInLine(assistant, session, named('one', 17));
+  const turns = await acceptAll(assistant, session, named('one', 17));
   const conversationId = turns[0]?.conversationId as string;
-  // Stopped after fifteen: the next worker begins with a page that is full, and a line that is.
+  // The worker stops after fifteen turns: the next one begins with a full page and a full queue of pending turns.
   const goOn = hold(`${session} one 15`);
   const first = await stack.startReplyWorker(quick);
   await eventually(() => expect(begun).toContain(`${session} one 15`));
@@ -152,7 +152,7 @@ test('a turn is found from its acceptance on, also while a whole line is stored 
   goOn();
   await stopped;
   expect((await stored(conversationId)).conversation.seq).toBe(15);
-  turns.push(...(await waitInLine(assistant, session, named('two', 18))));
+  turns.push(...(await acceptAll(assistant, session, named('two', 18))));
   const end = hold(`${session} two 18`);
 
   const second = await stack.startReplyWorker(quick);
@@ -165,26 +165,28 @@ test('a turn is found from its acceptance on, also while a whole line is stored 
   await second.close();
 });
 
-/** One turn old, with a worker that answers at once. */
+/** A conversation with one turn, and a worker that answers at once. */
 const aConversation = async () => {
   const assistant = await anAssistant(stack);
   const session = randomUUID();
   const worker = await stack.startReplyWorker(quick);
-  const [first] = await waitInLine(assistant, session, ['hello']);
+  const [first] = await acceptAll(assistant, session, ['hello']);
   const { conversationId } = first as Accepted;
   await answered(conversationId);
   return { assistant, session, worker, conversationId };
 };
 
-test('an operator and a visitor who take turns leave no more marks than others', { timeout: 60_000 }, async () => {
+test('an operator and a visitor who alternate leave no more history in the document than others', {
+  timeout: 60_000,
+}, async () => {
   const { assistant, session, worker, conversationId } = await aConversation();
   await assistant.call(`/api/v1/conversations/${conversationId}/escalate`, { body: {} });
   const where = { conversationId };
 
   for (const round of numbers(1, 40)) {
-    // Visitors have the even numbers, so that it is always the operator's message which stores a page.
+    // Visitors have the even numbers, so the operator's message always stores the page.
     await stack.service.conversations.transitions.replyAsOperator(where, `operator ${round}`);
-    await waitInLine(assistant, session, [`visitor ${round}`]);
+    await acceptAll(assistant, session, [`visitor ${round}`]);
     await answered(conversationId);
   }
 
@@ -194,14 +196,14 @@ test('an operator and a visitor who take turns leave no more marks than others',
   await worker.close();
 });
 
-test('a conversation stored before it said what is stored is relieved like any other', {
+test('a conversation without storedTo is compacted like any other', {
   timeout: 30_000,
 }, async () => {
   const { assistant, session, worker, conversationId } = await aConversation();
   await stack.service.mongo.collection('conversations').updateOne({ conversationId }, { $unset: { storedTo: 1 } });
 
   for (const round of numbers(1, 4)) {
-    await waitInLine(
+    await acceptAll(
       assistant,
       session,
       numbers(1, 10).map((number) => `${round}.${number}`),
@@ -218,13 +220,13 @@ test('a conversation stored before it said what is stored is relieved like any o
   await worker.close();
 });
 
-test('after many turns each number stands in one place, and the document keeps few', { timeout: 30_000 }, async () => {
+test('after many turns each number is stored once, and the document keeps few', { timeout: 30_000 }, async () => {
   const assistant = await anAssistant(stack, { knowledge: KNOWLEDGE });
   const session = randomUUID();
   const worker = await stack.startReplyWorker();
   let conversationId = '';
   for (const round of numbers(1, 5)) {
-    const turns = await waitInLine(
+    const turns = await acceptAll(
       assistant,
       session,
       numbers(1, 13).map((number) => `When are you open? ${round}.${number}`),
@@ -246,7 +248,7 @@ test('after many turns each number stands in one place, and the document keeps f
   expect([...inPages, ...inDocument]).toEqual(numbers(1, conversation.seq));
   expect(pages.every(({ entries }) => entries.length === PAGE_SIZE)).toBe(true);
   expect(conversation.storedTo).toBe(inPages.at(-1));
-  // A page that has filled is stored by the next write: one line's turns may stand beside it.
+  // The next write stores a full page, so the turns of one commit may still be in the document beside it.
   expect(inDocument.length).toBeLessThan(PAGE_SIZE + 20);
   expect(conversation.recent.length).toBeGreaterThanOrEqual(20);
   expect(conversation.recent.length).toBeLessThan(28 + PAGE_SIZE + 20);

@@ -7,7 +7,7 @@ import { eventually } from '../support/eventually.ts';
 import { openReceiver } from '../support/receiver.ts';
 import { useStack } from '../support/stack.ts';
 
-/** More than either queue takes. */
+/** More than the bound of either queue. */
 const FULL = 20_001;
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
@@ -15,13 +15,13 @@ const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
 const waitingKey = (name: string): string => `{${stack.env.REDIS_PREFIX}-0}:${name}:wait`;
 const both = [TURNS_QUEUE, DELIVERIES_QUEUE];
 
-/** Ids of jobs only: whole ones would keep the Redis that all tests share busy for long. */
+/** Reads only the ids of jobs. Whole jobs would keep the shared Redis busy for long. */
 beforeAll(async () => {
   const ids = Array.from({ length: FULL }, (_, index) => `old-${index}`);
   for (const name of both) await stack.service.redis.rpush(waitingKey(name), ...ids);
 });
 
-test('while nobody works the queues off, they grow to a bound, and the sweeps find the rest', async () => {
+test('without workers the queues grow to a bound, and the sweeps find the remaining work', async () => {
   const { assistantId, chat, history } = await anAssistant(stack);
   const receiver = await openReceiver();
   await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url });

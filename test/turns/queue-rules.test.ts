@@ -44,7 +44,7 @@ test('a turn answered by two workers at once is stored once, with one reply for 
     const ref = await eventually(() => readHead(session_id));
     await eventually(() => expect(asked.filter((one) => one === message)).toHaveLength(1));
 
-    // The first worker's hold is lost, as when it was stopped for too long; its turn is asked for again.
+    // The first worker loses its lease, as if it was stopped for too long. Another worker answers the turn.
     await stack.service.redis.del(redisKey('take', ref.turnId));
     stack.service.turnQueue.enqueue(ref);
     await eventually(() => expect(asked.filter((one) => one === message)).toHaveLength(2));
@@ -63,10 +63,10 @@ test('a turn answered by two workers at once is stored once, with one reply for 
   }
 });
 
-test('a line woken many times on two workers sends each event once', async () => {
+test('a stream woken many times on two workers sends each event once', async () => {
   const { assistantId, chat } = await anAssistant(stack);
   const receiver = await openReceiver({
-    // Slow enough that every wake-up finds the send under way.
+    // So slow that every wake-up comes while a send is in flight.
     respond: () => new Promise((resolve) => setTimeout(() => resolve({}), 30)),
   });
   await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url });
@@ -88,7 +88,7 @@ test('a line woken many times on two workers sends each event once', async () =>
   await receiver.close();
 });
 
-test('a turn that was begun three times without an end fails, and a retry resumes it under its old id', async () => {
+test('a turn that was started three times without an end fails, and a retry resumes it under its old id', async () => {
   const { assistantId, chat, history } = await anAssistant(stack);
   const receiver = await openReceiver();
   await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url });
@@ -104,7 +104,7 @@ test('a turn that was begun three times without an end fails, and a retry resume
     expect(row?.waiting).toHaveLength(2);
     return row?.waiting[1] as { turnId: string; messageId: string };
   });
-  // As three workers that died answering it leave it.
+  // As if three workers had died while they answered it.
   await stack.service.redis.set(redisKey('tries', turn.turnId), '3');
 
   release();
@@ -170,7 +170,7 @@ test('a job for a turn that is not there, not the head, or long answered changes
   expect(after.messages).toHaveLength(4);
 });
 
-test('a stray job for a turn still behind another does not hold it up when its time comes', async () => {
+test('a stray job for a turn that is not the head does not delay it later', async () => {
   const { chat } = await anAssistant(stack);
   const session_id = randomUUID();
   const head = `head ${randomUUID()}`;
@@ -185,7 +185,7 @@ test('a stray job for a turn still behind another does not hold it up when its t
   });
 
   stack.service.turnQueue.enqueue(behind);
-  // Another session's turn is answered by the same queue: the stray job came before it.
+  // The same queue answers another session's turn. The stray job came before it.
   await chat({ session_id: randomUUID(), message: 'meanwhile' });
   const releasedAt = performance.now();
   release();
@@ -194,7 +194,7 @@ test('a stray job for a turn still behind another does not hold it up when its t
   expect(performance.now() - releasedAt).toBeLessThan(1_500);
 });
 
-test('a reply broken off since its worker stops is made by another, never an apology', async () => {
+test('a reply interrupted by a stopping worker is made by another worker and is no apology', async () => {
   const own = await openStack({ replyWorkers: 0, deliveryWorkers: 0 });
   const begun = Promise.withResolvers<void>();
   const stopped = await own.startReplyWorker({
@@ -217,7 +217,7 @@ test('a reply broken off since its worker stops is made by another, never an apo
   await own.close();
 });
 
-test('a malformed reply on the channel is logged, and the process answers on', async () => {
+test('a malformed reply on the channel is logged, and the process still answers', async () => {
   const { chat } = await anAssistant(stack);
   const channels = (await stack.service.redis.pubsub('CHANNELS', '*:replies:*')) as string[];
   const own = channels.filter((channel) => channel.includes(stack.env.REDIS_PREFIX as string));

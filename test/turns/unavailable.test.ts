@@ -75,7 +75,7 @@ test.each([
 
     await eventually(async () => {
       expect((await request(`${url}/readyz`)).status).toBe(200);
-      // No worker runs here: accepted is enough.
+      // No worker runs here, so accepting the turn is enough.
       expect(problemOf(await request(`${url}/api/v1/chat`, { body: aTurn(), bearer: apiKey }))).toBe(
         '500 reply_timeout',
       );
@@ -83,7 +83,7 @@ test.each([
   },
 );
 
-test('MongoDB away: signing in is 503, and right passwords meanwhile count as no wrong ones', async () => {
+test('while MongoDB is unavailable, signing in is 503, and right passwords do not count as wrong ones', async () => {
   const email = `${randomUUID()}@example.com`;
   await stack.service.operators.createOperator({ email, role: 'owner', password: PASSWORD });
   const browser = openOperatorClient(url);
@@ -105,7 +105,7 @@ test('MongoDB away: signing in is 503, and right passwords meanwhile count as no
   expect(problemOf(await openOperatorClient(url).signIn(email, 'wrong'))).toBe('429 rate_limited');
 });
 
-test('a process that drains takes nothing more: 503, and the connection is closed', async () => {
+test('a draining process answers 503 and closes the connection', async () => {
   const { apiKey, assistantId } = await anAssistant(stack);
   draining.abort();
 

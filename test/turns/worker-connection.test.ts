@@ -16,7 +16,7 @@ test('a worker that is refused its own connection at first works once it has one
   onTestFinished(() => closeRedis(connection));
 
   relay.refuse();
-  // It waits for jobs on a connection of its own, a copy of this one.
+  // The worker waits for jobs on a connection of its own, a copy of this one.
   const worker = new Worker(name, async ({ data }) => void done.push(data), { connection });
   onTestFinished(() => worker.close(true));
   await once(worker, 'error');

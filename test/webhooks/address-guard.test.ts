@@ -19,7 +19,7 @@ import { openReceiver, type Receiver } from '../support/receiver.ts';
 interface Case {
   name: string;
   url: string;
-  /** What the name server says, and what it says from the second time on. */
+  /** The addresses that the name server returns: at first, and from the second time on. */
   answers?: string[];
   later?: string[];
   reach: boolean;
@@ -35,7 +35,7 @@ let trap: ReturnType<typeof createTcpServer>;
 let trapPort = 0;
 beforeAll(async () => {
   receiver = await openReceiver({ tls: true });
-  // Stands before the receiver and counts whoever gets as far as a connection.
+  // Counts the connections that reach the receiver.
   trap = createTcpServer((socket) => {
     connections += 1;
     const onward = new Socket().connect(receiver.port, '127.0.0.1');
@@ -51,8 +51,8 @@ afterAll(async () => {
 });
 
 /**
- * Every address there is, public or not, leads to the trap; all else is as `net.connect` does it: literals are not
- * looked up, names are, and the peer is the address that was given.
+ * All addresses, public or not, lead to the trap. Everything else works as in `net.connect`: literals are not looked
+ * up, names are, and the peer is the given address.
  */
 const dial = ({ host = '', lookup }: TcpNetConnectOpts): Socket => {
   const socket = new Socket();
@@ -89,12 +89,12 @@ const send = async (url: string, options: Partial<SenderOptions>) => {
   return result;
 };
 
-it('the table has at least 120 cases that must not reach anything', () => {
+it('the table has at least 120 cases that must be refused', () => {
   expect(refused.length).toBeGreaterThanOrEqual(120);
   expect(new Set(cases.map(({ name, url }) => name + url)).size).toBe(cases.length);
 });
 
-describe('refused, and nothing is reached', () => {
+describe('refused without a connection', () => {
   it.each(refused)('$name', async (one) => {
     const resolver = resolverOf(one);
     const before = connections;
@@ -109,7 +109,7 @@ describe('refused, and nothing is reached', () => {
   });
 });
 
-describe('allowed, and reached', () => {
+describe('allowed and connected', () => {
   it.each(reaching)('$name', async (one) => {
     const resolver = resolverOf(one);
     const before = connections;
@@ -119,15 +119,15 @@ describe('allowed, and reached', () => {
 
     expect(saved).toMatchObject({ ok: true });
     expect(connections - before).toBe(1);
-    // No certificate is made for a bare address, so there the handshake is as far as it goes.
+    // No certificate is issued for a bare address, so the handshake is the last step.
     expect(result.outcome).toBe(one.answers ? 'delivered' : 'not_sent');
     const literal = new URL(urlOf(one)).hostname.replace(/[[\]]/g, '');
     expect(result.remoteAddress).toBe((one.later ?? one.answers ?? [literal])[0]);
   });
 });
 
-describe('the layers below the URL hold on their own', () => {
-  it('a peer that is not the address asked for is hung up on before a byte is sent', async () => {
+describe('the layers below the URL work on their own', () => {
+  it('a connection to another address than the requested one is closed before a byte is sent', async () => {
     let heard = 0;
     const listener = createTcpServer((socket) =>
       socket.on('data', (bytes) => (heard += bytes.length)).on('error', () => {}),
@@ -157,7 +157,7 @@ describe('the layers below the URL hold on their own', () => {
     }
   });
 
-  it('a look-up gives what was asked for: all, one, or one family', async () => {
+  it('a look-up gives all addresses, one address, or one family, as requested', async () => {
     const lookup = guardedLookup({ allowPrivate: false, resolver: async () => ['1.1.1.1', '2606:4700::1111'] });
     const ask = (options: { all?: boolean; family?: number }) =>
       new Promise((resolve) => lookup('name.example', options, (error, ...found) => resolve(error ?? found)));
@@ -172,7 +172,7 @@ describe('the layers below the URL hold on their own', () => {
     expect(await ask({ family: 6 })).toEqual(['2606:4700::1111', 6]);
   });
 
-  it('what is no address is no public address', () => {
+  it('a text that is not an address is not a public address', () => {
     for (const ip of ['', 'localhost', '1.2.3', '1.2.3.4.5', '::g', '[::1]', '2606:4700::1111%eth0']) {
       expect(isPublicAddress(ip)).toBe(false);
     }
@@ -201,7 +201,7 @@ describe('allowPrivate', () => {
   });
 });
 
-it('a proxy of the environment has no say', async () => {
+it('a proxy in the environment is not used', async () => {
   const proxy = `http://127.0.0.1:${trapPort}`;
   const names = ['HTTP_PROXY', 'HTTPS_PROXY', 'ALL_PROXY', 'http_proxy', 'https_proxy'];
   for (const name of [...names, 'NODE_USE_ENV_PROXY']) process.env[name] = proxy;

@@ -22,7 +22,7 @@ const header = signEvent({ body, secrets: [secret], timestamp });
 let folder = '';
 let project = '';
 
-/** The npm that started this run, else the one on PATH; offline, and knowing nothing of the project it was started in. */
+/** The npm that started this run, else the one on PATH. It runs offline, with no settings of this project. */
 const npm = (args: string[], cwd: string) => {
   const started = process.env['npm_execpath'];
   const inherited = Object.entries(process.env).filter(([name]) => !name.toLowerCase().startsWith('npm_'));
@@ -40,7 +40,7 @@ const npm = (args: string[], cwd: string) => {
 
 const write = (name: string, text: string): Promise<void> => writeFile(join(project, name), text);
 
-/** Runs a file of the customer's on the Node that runs this test. */
+/** Runs a customer's file on the Node of this test. */
 const runFile = async (name: string, text: string): Promise<unknown> => {
   await write(name, text);
   const { stdout, stderr } = await run(process.execPath, [name, body, header, secret], { cwd: project });
@@ -67,7 +67,7 @@ beforeAll(async () => {
 
 afterAll(() => rm(folder, { recursive: true, force: true }));
 
-describe('@parley/client, packed and installed into a folder of its own', () => {
+describe('@parley/client, packed and installed into its own folder', () => {
   test('is what was built, and nothing else', async () => {
     const files = await readdir(join(project, 'node_modules/@parley/client'), { recursive: true });
 
@@ -118,7 +118,7 @@ verifyWebhook('', '', 7);
     expect(checked.stdout).toBe('');
   });
 
-  test('serves as its README shows', async () => {
+  test('works as its README shows', async () => {
     const readme = await readFile(join(project, 'node_modules/@parley/client/README.md'), 'utf8');
     const port = await freePort();
     await write('server.mjs', readme.split('```js\n')[1]?.split('```')[0] ?? '');

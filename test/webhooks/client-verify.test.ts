@@ -27,7 +27,7 @@ describe('verifyWebhook', () => {
     expect(verifyWebhook(body, vector.header, vector.secrets, options)).toEqual(vector.expect);
   });
 
-  it('knows every reason', () => {
+  it('names every reason', () => {
     const reasons = vectors.map((vector) => (vector.expect.ok ? 'ok' : vector.expect.reason));
     expect(new Set(reasons)).toEqual(new Set(['ok', 'missing_t', 'missing_v1', 'stale', 'mismatch']));
   });
@@ -44,18 +44,18 @@ describe('verifyWebhook', () => {
     expect(verifyWebhook('', header, newWebhookSecret())).toEqual({ ok: false, reason: 'missing_t' });
   });
 
-  it('is not to be used without a secret', () => {
+  it('throws without a secret', () => {
     for (const secrets of ['', [], ['']])
       expect(() => verifyWebhook('', 't=1,v1=a', secrets)).toThrow('needs the secret');
   });
 
-  it('refuses every time when the clock is no number', () => {
+  it('refuses every request if the clock is not a number', () => {
     const header = signEvent({ body: '', secrets: ['s'], timestamp: 1 });
     expect(verifyWebhook('', header, 's', { now: Number.NaN })).toEqual({ ok: false, reason: 'stale' });
   });
 });
 
-/** How each language's example of the page is run: its file, what follows it, and the command. It prints a JSON list. */
+/** How to run the example of each language: its file, what follows it, and the command. It prints a JSON list. */
 const EXAMPLES = {
   js: {
     file: 'verify.mjs',
@@ -107,7 +107,7 @@ const present = (command: string): boolean =>
   spawnSync(command, [command === 'go' ? 'version' : '--version'], { stdio: 'ignore' }).status === 0;
 const codeOf = (language: string): string => page.split(`\`\`\`${language}\n`)[1]?.split('```')[0] ?? '';
 
-describe('the examples of the page agree with every vector', () => {
+describe('the examples of the page', () => {
   let folder = '';
   beforeAll(() => {
     folder = mkdtempSync(join(tmpdir(), 'parley-examples-'));
@@ -118,7 +118,7 @@ describe('the examples of the page agree with every vector', () => {
     const [command, ...args] = example.command;
     const { before = '', extra = {} } = example as { before?: string; extra?: Record<string, string> };
     if (!present(command)) continue;
-    it(`the ${language} example judges every known vector rightly`, () => {
+    it(`the ${language} example gives the right result for every vector`, () => {
       const code = codeOf(language);
       writeFileSync(join(folder, example.file), `${before}${code}\n${example.after}\n`);
       for (const [name, text] of Object.entries(extra)) writeFileSync(join(folder, name), text);

@@ -67,7 +67,7 @@ test('an endpoint gets the kinds it asked for, and none while it is off', async 
   expect(off.received).toEqual([]);
 });
 
-test('a rotation with overlap signs with both secrets, new first; without, with the new one alone', async () => {
+test('a rotation with overlap signs with both secrets, new first; one without overlap, with the new one alone', async () => {
   const { assistantId } = await anAssistant(stack);
   const { endpoints } = stack.service;
   const receiver = await aReceiver();
@@ -77,7 +77,7 @@ test('a rotation with overlap signs with both secrets, new first; without, with 
   const hear = async (text: string) => {
     await feed.say(assistantId, key, [text]);
     const received = await receiver.waitFor((all) => all.some(({ body }) => body.includes(text)));
-    // At rest: a line still busy with its last event may have read the endpoint already, for up to 2 s.
+    // A stream that is still busy with its last event may have read the endpoint up to 2 s ago.
     await eventually(async () => {
       const row = await stack.service.mongo.collection('conversations').findOne({ _id: key as never });
       expect(row?.outbox ?? []).toEqual([]);
@@ -113,7 +113,7 @@ test('a rotation with overlap signs with both secrets, new first; without, with 
   }
 });
 
-test('secrets are shown once and stored sealed; two rotations at once are one after the other', async () => {
+test('secrets are shown once and stored sealed; concurrent rotations happen one after the other', async () => {
   const { assistantId } = await anAssistant(stack);
   const { endpoints, mongo } = stack.service;
   const { endpoint, secret } = await endpoints.addEndpoint(assistantId, { url: URL });
