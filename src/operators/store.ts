@@ -9,6 +9,7 @@ import { type Operator, operatorModel, type StoredLink, type StoredOperator, toO
 import { createAssistantIdsCheck } from './assistant-ids.ts';
 import { createVerifier, hashPassword } from './password.ts';
 import type { Role } from './roles.ts';
+import { tokenModel } from './token.ts';
 
 export const LINK_DAYS = 7;
 const DAY_MS = 86_400_000;
@@ -30,6 +31,7 @@ const newLink = (): { token: string; link: StoredLink } => {
  */
 export const createOperatorStore = (connection: Connection) => {
   const operators = operatorModel(connection);
+  const tokens = tokenModel(connection);
   const isPassword = createVerifier();
   const checkAssistantIds = createAssistantIdsCheck(connection);
 
@@ -186,7 +188,12 @@ export const createOperatorStore = (connection: Connection) => {
           }),
           ...(disabled && { link: null }),
         };
-        if (disabled || (role !== undefined && role !== 'owner')) await requireAnotherOwner(operatorId, session);
+        if (disabled || (role !== undefined && role !== 'owner')) {
+          await requireAnotherOwner(operatorId, session);
+          // Their tokens end for good, as sessions do: being let in again must not bring back what a thief has made.
+          const theirs = { createdBy: operatorId, revokedAt: null };
+          await tokens.updateMany(theirs, { revokedAt: serverDate() }, { session });
+        }
         const update = { $set: set, ...(disabled && { $inc: { generation: 1 } }) };
         const stored = await operators.findByIdAndUpdate(operatorId, update, { ...AFTER, session }).lean();
         if (!stored) throw notFound();

@@ -153,18 +153,25 @@ test('a revoked one is out with the next request, in every process; an agent mak
   expect(problemOf(await agent.post('/tokens', { name: 'x' }))).toBe('403 forbidden');
 });
 
-test('it ends with the owner who made it: disabled, or an owner no longer', async () => {
+test.each([
+  ['disabled', [{ disabled: true }, { disabled: false }]],
+  ['an owner no longer', [{ role: 'agent' }, { role: 'owner' }]],
+])('it ends for good with the owner who made it: %s', async (_name, changes) => {
   const maker = await anOperator(stack);
   const made = await maker.post<Made>('/tokens', { name: 'of one who leaves', scope: 'read' });
   const call = withToken(made.body.secret);
   const statuses: number[] = [];
 
-  for (const change of [{}, { disabled: true }, { disabled: false }, { role: 'agent' }]) {
+  for (const change of [{}, ...changes]) {
     await owner.call('PATCH', `/operators/${maker.operatorId}`, change);
     statuses.push((await call('GET', '/assistants')).status);
   }
+  const { body } = await owner.get<{ tokens: Record<string, unknown>[] }>('/tokens');
 
-  expect(statuses).toEqual([200, 401, 200, 401]);
+  expect(statuses).toEqual([200, 401, 401]);
+  expect(body.tokens).toContainEqual(
+    expect.objectContaining({ tokenId: made.body.token.tokenId, revokedAt: expect.any(String) }),
+  );
 });
 
 test('wrong ones are limited for each client address, and a right one is never refused by it', async () => {
