@@ -14,7 +14,7 @@ import { hasFullPage, type MessagePages, type StoredPages } from './message-page
 
 /**
  * The number of finished turns that a conversation always keeps. A turn can only be found here until its messages are
- * stored as a page. That holds for the turns of a page that is not full, and for as many more as can be pending.
+ * stored as a page. So this covers the turns of a page that is not full, plus as many as can be pending.
  */
 const RECENT_MIN = PAGE_SIZE + MAX_PENDING;
 /** The most it keeps after a compaction. With the turns that end before the next compaction, there are 200 at most. */
@@ -34,8 +34,8 @@ export const pushFinished = (finished: RecentTurn[], compaction: Compaction | nu
 });
 
 /**
- * How many finished turns stay: the last `RECENT_MIN`, and all since the oldest one that can still be resumed or
- * replayed. `candidates` are the turns before the last `RECENT_MIN` of `count`.
+ * How many finished turns stay: the last `RECENT_MIN` always, and of the older ones (`candidates`) all from the first
+ * that can still be resumed or replayed. `count` is the number of all finished turns.
  */
 const countKept = (
   { candidates, count }: { candidates: RecentTurn[]; count: number },

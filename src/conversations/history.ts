@@ -55,8 +55,8 @@ export const createHistory = (connection: Connection) => {
 
   return {
     /**
-     * One entry, from the document or a stored page. The document must have been read first, because entries move from
-     * it to pages.
+     * One entry, from the document or a stored page. Read the document before this call, because entries move from it
+     * to pages.
      */
     findEntry: async (
       { conversationId, texts }: Pick<StoredConversation, 'conversationId' | 'texts'>,

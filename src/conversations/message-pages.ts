@@ -75,8 +75,8 @@ export const createMessagePages = (connection: Connection) => {
       const storedTo = lastOfFullPages(seq);
       const numbers = numbersOf(texts).filter((number) => number <= storedTo);
       await Promise.all(
-        [...Map.groupBy(numbers, pageOf)].map(([page, held]) => {
-          const entries = held.map((number) => ({ seq: number, messages: texts[String(number)] as Message[] }));
+        [...Map.groupBy(numbers, pageOf)].map(([page, pageNumbers]) => {
+          const entries = pageNumbers.map((number) => ({ seq: number, messages: texts[String(number)] as Message[] }));
           return store({ _id: pageIdOf(conversationId, page), conversationId, entries });
         }),
       );

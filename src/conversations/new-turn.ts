@@ -68,8 +68,8 @@ const initialConversation = (turn: NewTurn, receiversOf: ReceiversOf) => {
 };
 
 /**
- * Matches if the turn is not pending already, by id or content, and fewer than 20 turns are. It has only operators that
- * an upsert allows.
+ * Matches if the turn is not pending already, by id or content, and there is room for one more. An upsert's filter may
+ * not use other operators.
  */
 export const notPendingFilter = ({ turnId, dedupeKey }: NewTurn) => ({
   'waiting.turnId': { $ne: turnId },
@@ -103,8 +103,8 @@ export const acceptStatement = (turn: NewTurn, receiversOf: ReceiversOf): Update
 };
 
 /**
- * Whether an accepted turn may have put an event into the outbox. It cannot say more, since it does not know whether
- * the conversation was new.
+ * Whether an accepted turn may have put an event into the outbox. Which event is not known here, since the conversation
+ * may be new or not.
  */
 export const mayAnnounce = (receiversOf: ReceiversOf): boolean =>
   receiversOf('message.received').length > 0 || receiversOf('conversation.created').length > 0;

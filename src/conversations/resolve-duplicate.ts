@@ -17,8 +17,8 @@ type Options = AcceptOptions & { receiversOf: ReceiversOf };
  */
 export const createResolveDuplicate = ({ connection, findDelivered, history }: Dependencies) => {
   /**
-   * A raw command, because the driver would retry. If the retry found no server, it would hide that the first try may
-   * have been stored.
+   * A raw command, because the driver would retry. If its retry finds no server, its error hides that the first try may
+   * be stored.
    */
   const compareAndSet = async (q: Record<string, unknown>, u: UpdateStatement['u']): Promise<boolean> => {
     const { n, writeErrors = [] } = await updateMany(connection, 'conversations', [{ q, u }]);

@@ -83,7 +83,7 @@ export type Timings = {
 };
 
 /**
- * Headers are stored as a list. Their names come from outside, and MongoDB could take a name used as a key for an
+ * Headers are stored as a list, because their names come from outside. As a key, a name such as `$set` could act as an
  * operator.
  */
 export type Header = { name: string; value: string };

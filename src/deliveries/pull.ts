@@ -6,9 +6,9 @@ export type Pull = { key: string; conversationId: string; endpointId: string; en
 
 /**
  * Removes the endpoint from each event's entry, or the whole entry if this was its last endpoint: two statements, whose
- * filters exclude each other. Endpoints are only ever removed from an entry, so an entry that was read with this endpoint
- * alone needs the first statement only; one with more endpoints may have lost the others since. If two pulls at once leave
- * an entry behind, the next delivery finds that its event has ended and pulls it again.
+ * filters exclude each other. An entry only ever loses endpoints. So if it was read with this endpoint alone, the first
+ * statement is enough. If it had more endpoints, the others may be gone by now, and both statements are needed. If two
+ * pulls at once leave an entry behind, the next delivery finds that its event has ended and pulls it again.
  */
 export const pullStatements = ({ key, conversationId, endpointId, ended, opening }: Pull): UpdateStatement[] => {
   const conversation = { _id: key, conversationId };

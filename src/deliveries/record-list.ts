@@ -42,7 +42,7 @@ const BY_ASSISTANT = 'assistantId_1_endpointId_1_event_1_createdAt_-1__id_-1';
 
 const queryOf = (filter: DeliveryFilter): Record<string, unknown> => {
   const { assistantId, endpointId, conversationId, event, outcome, status, eventId, from, to, cursor } = filter;
-  // All kinds by name: the index has the kind before the time, and so also serves a query for all kinds.
+  // The index has the kind before the time. With all kinds named, it also serves a query for every kind.
   const kind = event ?? { $in: EVENT_KINDS };
   const exact = Object.entries({ endpointId, conversationId, outcome, status }).filter(
     ([, value]) => value !== undefined,
@@ -123,7 +123,7 @@ const COUNT_WITHIN_MS = 5_000;
 const FAILURES = ['rejected', 'not_sent', 'unknown'] as const;
 
 /**
- * Counts of deliveries created since then, by outcome. Reads indexes only: `delivered`, by far the most, is the total
+ * Counts of deliveries created since then, by outcome. Reads indexes only. `delivered` is not counted: it is the total
  * less all others.
  */
 export const createOutcomeCounts =

@@ -40,7 +40,7 @@ export type TurnReply =
   | { outcome: 'answered'; reply: string; suggestedActions?: SuggestedAction[]; messageId: string }
   | { outcome: 'failed' };
 
-/** A head that has ended. Nothing is stored yet. */
+/** A head that has ended, before it is stored. */
 export type EndedTurn = TurnCommit & { end: TurnEnd; reply: TurnReply };
 
 const replyMessageOf = (end: TurnEnd, turn: PendingTurn, holding: Holding | null, createdAt: Date): Message | null => {

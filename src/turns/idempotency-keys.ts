@@ -8,7 +8,7 @@ const KEPT_S = 86_400;
 
 export type Reservation = { turnId: string; state: 'new' | 'known' } | { state: 'reused' };
 
-/** What an `Idempotency-Key` stands for: one message of one session, and the turn id reserved for it. */
+/** What is stored for an `Idempotency-Key`: a message, its session, and the turn id reserved for it. */
 type StoredKey = {
   _id: string;
   conversationKey: string;

@@ -62,7 +62,8 @@ export const turnRoutes = ({ access, startTurn, submit, streamTurn, readTurn }: 
     const conversationId = knownConversationOf(started);
     setReplayed(res, replayed);
     noteCall(res, { conversationId });
-    // A new asynchronous turn counts as delivered once answered. A joined or finished turn must be marked.
+    // A new turn counts as delivered once answered, because it is stored as asynchronous. A joined or finished turn may
+    // not be, so it is marked.
     if (replayed) res.on('finish', delivered);
     const body: AcceptedTurn = { conversationId, turnId, status: 'accepted' };
     res.status(202).location(`/api/v1/turns/${turnId}`).set('Preference-Applied', 'respond-async').json(body);

@@ -5,7 +5,7 @@ import { collectionOf, updateMany } from '../platform/mongo.ts';
 /** The head of a session's pending turns, and when a job for it was last added. */
 export type StaleHead = { key: string; turnId: string; headSince: Date; queuedAt: Date };
 
-/** Heads that wait for so long that their job may be lost. */
+/** Finds heads that have waited for so long that their job may be lost. */
 export const createStaleHeads = (connection: Connection) => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 

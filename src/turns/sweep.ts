@@ -9,7 +9,7 @@ const HEADS_PER_SWEEP = 1_000;
 type Dependencies = { staleHeads: StaleHeads; leases: TurnLeases; turnQueue: TurnQueue };
 
 /**
- * Adds a job for each head that lost its own: Redis was wiped, or a worker was killed between two steps
+ * Adds a job for each head whose job was lost: Redis was wiped, or a worker was killed between two steps
  * (docs/design.md, Sweeps).
  */
 export const createTurnSweep =

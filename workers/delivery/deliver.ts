@@ -55,8 +55,8 @@ export const createDeliver = (dependencies: Dependencies) => {
   };
 
   /**
-   * The next event is chosen from what is read after the write that removed the last one. The endpoint is read at the same
-   * time if more events were pending before, else only if one is pending now.
+   * Writes, and reads the outbox after the write, to choose the next event. If more events were pending before, the
+   * endpoint is read in parallel. Otherwise it is read afterwards, and only if an event is pending.
    */
   const readAfter = async (
     before: Reading,
@@ -141,8 +141,8 @@ export const createDeliver = (dependencies: Dependencies) => {
   };
 
   /**
-   * Ending an event is final, and the endpoint may have been read before it was switched on and the outbox after. So the
-   * endpoint is read once more.
+   * Ends events after reading the endpoint again. Ending is final, and the first read of the endpoint may be older than
+   * the outbox.
    */
   const endHead = async (before: Reading, endpointId: string): Promise<Reading | null> => {
     const reading = { ...before, endpoint: await endpoints.readForSending(endpointId) };
@@ -182,8 +182,8 @@ export const createDeliver = (dependencies: Dependencies) => {
 
   return {
     /**
-     * Sends a stream's events until nothing can be sent. `first` saves the first read. Returns when the last read began:
-     * a wake-up from before that has been served.
+     * Sends a stream's events until nothing can be sent. `first` saves the first read. Returns when the last read
+     * began: any wake-up before that time has been served.
      */
     deliverStream: async (key: string, endpointId: string, first?: OutboxReading): Promise<number> => {
       let at = first?.at ?? performance.now();
@@ -197,7 +197,7 @@ export const createDeliver = (dependencies: Dependencies) => {
       return at;
     },
 
-    /** Ends the events over the bound while the head is being sent, which may take a while. */
+    /** Ends the events over the bound. Runs while the head is being sent, because a send may take long. */
     trimStream: async ({ outbox }: OutboxReading, endpointId: string): Promise<void> => {
       await endUndeliverable({ outbox, endpoint: await endpoints.readForSending(endpointId) }, endpointId);
     },

@@ -18,7 +18,7 @@ const RECORD_AGAIN_MS = 200;
 
 export type Dispatched = Pick<Claim, 'eventId' | 'endpointId' | 'event' | 'conversationId' | 'body'>;
 export type OwnClaim = { deliveryId: string; token: string; redelivery: boolean; queued: boolean };
-/** The endpoint as read at `at` (monotonic, before the reading), and its secrets, opened before the claim. */
+/** The endpoint, with its opened secrets. `at` is the monotonic time before it was read. */
 export type Target = { at: number; endpoint: StoredEndpoint; secrets: string[] };
 
 type Dependencies = {
@@ -77,8 +77,8 @@ export const createDispatch = (dependencies: Dependencies) => {
   };
 
   /**
-   * Records the outcome. The send is never repeated. Recording is, while MongoDB is unavailable: the write only matches
-   * `sending`.
+   * Records the outcome. Only this is repeated while MongoDB is unavailable, never the send. Repeating it is safe,
+   * since the write only matches `sending`.
    */
   const record = async (work: () => Promise<void>): Promise<void> => {
     const until = performance.now() + TIMING.recordForMs;

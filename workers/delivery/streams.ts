@@ -14,9 +14,9 @@ type Dependencies = {
 };
 
 /**
- * The delivery streams that this process is working on. A stream runs once at a time. If it is woken after its last read
- * began, it reads again before it stops. Another process may work on the same stream: the claim decides. The slots bound
- * how many there are at once, and refuse the others.
+ * The delivery streams that this process is working on. A stream runs once at a time. If it is woken after its last
+ * read began, it reads again before it stops. Another process may work on the same stream: the claim decides. The slots
+ * bound how many streams send at once.
  */
 export const createStreams = ({ deliveries, deliver, deliveryQueue, logger }: Dependencies) => {
   const active = new Map<string, Running>();
@@ -28,13 +28,16 @@ export const createStreams = ({ deliveries, deliver, deliveryQueue, logger }: De
     if (active.size === 0) for (const go of idle.splice(0)) go();
   };
 
-  /** Returns when the last read began. After a failure, when this try began: a later wake-up still counts. */
+  /**
+   * Runs `work` once and returns when its last read began. After a failure, returns when it was started, so that a
+   * later wake-up still counts.
+   */
   const runOnce = async (streamId: string, work: () => Promise<number>): Promise<number> => {
     const startedAt = performance.now();
     try {
       return await work();
     } catch (cause) {
-      // The sweep ends what was claimed as `unknown`, and wakes the stream again for the rest.
+      // The sweep ends the claim as `unknown` and wakes the stream again for the remaining events.
       logger.error({ err: cause, streamId }, 'a delivery stream failed');
       return startedAt;
     }
@@ -58,7 +61,7 @@ export const createStreams = ({ deliveries, deliver, deliveryQueue, logger }: De
       );
       return;
     }
-    // Reads that began in this order may end in another.
+    // Reads may end in another order than they began.
     running.wokenAt = Math.max(running.wokenAt, at);
     const trimId = `${streamId}:trim`;
     if (pendingOf(outbox, endpointId).length <= BACKLOG_MAX + 1 || active.has(trimId)) return;
@@ -91,7 +94,7 @@ export const createStreams = ({ deliveries, deliver, deliveryQueue, logger }: De
       return active.size;
     },
 
-    /** Starts nothing new, waits for what is in flight, and wakes other processes for what is left. */
+    /** Starts nothing new, waits for streams in flight, and wakes other processes for the remaining events. */
     close: async (): Promise<void> => {
       closing = true;
       const keys = new Set([...active.values()].flatMap(({ key }) => key ?? []));

@@ -40,7 +40,7 @@ const oneShot = (socket: Socket): buildConnector.connector => {
     prepared = null;
     // Called asynchronously, or undici would not process its queue. The error has no code, because undici retries after
     // some codes.
-    queueMicrotask(() => (handed ? callback(null, handed) : callback(new Error('the connection is gone'), null)));
+    queueMicrotask(() => (handed ? callback(null, handed) : callback(new Error('the connection is closed'), null)));
   };
 };
 

@@ -53,7 +53,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
     } else if (status === 101) {
       this.onUpgrade(headers);
     } else if (++this.interim > MAX_INTERIM) {
-      this.listener.settle('bad_response', 'interim responses without end');
+      this.listener.settle('bad_response', 'too many interim responses');
     }
   }
 
@@ -78,7 +78,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
 
   /** More bytes arrived than a response may have. */
   onFlood(): void {
-    if (this.wroteAt !== null) this.onBroken('bad_response', 'too much without an end');
+    if (this.wroteAt !== null) this.onBroken('bad_response', 'the response is too large');
   }
 
   /** If there is a status, it decides, even if the body is incomplete. */

@@ -90,5 +90,5 @@ export const openConnection = (url: URL, trace: Trace, settings: DialSettings, o
       finish(null, socket);
     });
   });
-  return () => finish(new Error('given up'), null);
+  return () => finish(new Error('aborted'), null);
 };
