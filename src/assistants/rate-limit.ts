@@ -1,6 +1,7 @@
 import type { Redis } from 'ioredis';
 import { LRUCache } from 'lru-cache';
-import { RateLimiterRedis, RateLimiterRes } from 'rate-limiter-flexible';
+import { RateLimiterRedis, type RateLimiterRes } from 'rate-limiter-flexible';
+import { createBatcher, ItemFailure } from '../platform/batch.ts';
 import { ApiError, unavailable } from '../platform/errors.ts';
 
 const WINDOW_S = 60;
@@ -13,11 +14,20 @@ export type LimitKind = 'key' | 'channel' | 'poll' | 'failing' | 'sign_in' | 'pl
 
 export type RateLimitState = { limit: number; remaining: number; resetSeconds: number };
 
-const stateOf = (limit: number, result: RateLimiterRes): RateLimitState => ({
+/** A request that takes a point of its subject's window. */
+type Request = { subject: string; limit: number };
+/** `consumed`: how many requests the window has counted, up to and including this one. */
+type Counted = { consumed: number; msBeforeNext: number };
+
+const stateOf = (limit: number, { consumed, msBeforeNext }: Counted): RateLimitState => ({
   limit,
-  remaining: Math.max(0, result.remainingPoints),
-  resetSeconds: Math.max(1, Math.ceil(result.msBeforeNext / 1000)),
+  remaining: Math.max(0, limit - consumed),
+  resetSeconds: Math.max(1, Math.ceil(msBeforeNext / 1000)),
 });
+
+/** Several requests took their points in one call. They are numbered in the order in which they came. */
+const sharesOf = ({ consumedPoints, msBeforeNext }: RateLimiterRes, requests: number): Counted[] =>
+  Array.from({ length: requests }, (_, nth) => ({ consumed: consumedPoints - requests + 1 + nth, msBeforeNext }));
 
 export const rateLimitHeaders = ({ limit, remaining, resetSeconds }: RateLimitState): Record<string, string> => ({
   'X-RateLimit-Limit': String(limit),
@@ -53,17 +63,40 @@ export const createRateLimiter = (
   // created earlier cannot use the script and would end the process.
   limiterOf(FAILING_LIMIT_PER_MINUTE);
 
-  const consume = async (kind: LimitKind, subject: string, limit: number): Promise<RateLimitState> => {
+  const countAll = async ({ subject, limit }: Request, requests: number): Promise<(Counted | ItemFailure)[]> => {
     try {
-      return stateOf(limit, await limiterOf(limit).consume(`${kind}:${subject}`));
-    } catch (refused) {
-      if (!(refused instanceof RateLimiterRes)) throw unavailable(refused);
-      onRefused(kind);
-      const state = stateOf(limit, refused);
-      throw new ApiError('rate_limited', {
-        headers: { ...rateLimitHeaders(state), 'Retry-After': String(state.resetSeconds) },
-      });
+      return sharesOf(await limiterOf(limit).penalty(subject, requests), requests);
+    } catch (cause) {
+      return Array.from({ length: requests }, () => new ItemFailure(cause));
     }
+  };
+
+  /** Requests of one subject that arrive in one turn of the event loop take their points in one call. */
+  const count = createBatcher<Request, Counted>(
+    async (requests) => {
+      const bySubject = Map.groupBy(requests, ({ subject, limit }) => `${limit} ${subject}`);
+      const counted = new Map<Request, Counted | ItemFailure>();
+      await Promise.all(
+        [...bySubject.values()].map(async (some) => {
+          const shares = await countAll(some[0] as Request, some.length);
+          for (const [nth, request] of some.entries()) counted.set(request, shares[nth] as Counted | ItemFailure);
+        }),
+      );
+      return requests.map((request) => counted.get(request) as Counted | ItemFailure);
+    },
+    { maxInFlight: Number.POSITIVE_INFINITY },
+  );
+
+  const consume = async (kind: LimitKind, subject: string, limit: number): Promise<RateLimitState> => {
+    const counted = await count({ subject: `${kind}:${subject}`, limit }).catch((cause: unknown) => {
+      throw unavailable(cause);
+    });
+    const state = stateOf(limit, counted);
+    if (counted.consumed <= limit) return state;
+    onRefused(kind);
+    throw new ApiError('rate_limited', {
+      headers: { ...rateLimitHeaders(state), 'Retry-After': String(state.resetSeconds) },
+    });
   };
 
   return {

@@ -60,6 +60,16 @@ test('two keys of one assistant have a window each, and the channel has another'
   expect(byChannel[3]?.headers.get('x-ratelimit-limit')).toBe('3');
 });
 
+test('requests of one key that come at once each have their own place in the window, and the rest are refused', async () => {
+  const { call } = await anAssistant(stack, { limitPerMinute: 5 });
+
+  const answers = await Promise.all(Array.from({ length: 9 }, () => call('/api/v1/conversations')));
+
+  const accepted = answers.filter(({ status }) => status === 200);
+  expect(accepted.map(remaining).toSorted()).toEqual(['0', '1', '2', '3', '4']);
+  expect(answers.filter(({ status }) => status === 429).map(remaining)).toEqual(['0', '0', '0', '0']);
+});
+
 test('refused, replayed and read requests count like any other', async () => {
   const { chat, call } = await anAssistant(stack, { limitPerMinute: 50 });
   const turn = aTurn();
