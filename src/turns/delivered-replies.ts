@@ -3,14 +3,30 @@ import type { TurnRef } from '../conversations/conversation.ts';
 import type { Partitions } from '../platform/redis.ts';
 import { TIMING } from '../platform/timing.ts';
 
+const MARK = `for _, key in ipairs(KEYS) do redis.call('SET', key, '1', 'PX', ARGV[1]) end`;
+
+type Scripts = { parleyDelivered: (...args: (string | number)[]) => Promise<unknown> };
+
 /** Which replies reached a caller. A record that Redis loses leads to a replay of the stored reply. */
 export const createDeliveredReplies = (redis: Redis, partitions: Partitions) => {
+  redis.defineCommand('parleyDelivered', { lua: MARK });
+  const scripts = redis as unknown as Scripts; // defined just above
   const keyOf = ({ key, turnId }: TurnRef) => `${partitions.tagOf(key)}:delivered:${turnId}`;
 
+  let gathered: TurnRef[] = [];
+  const flush = (): void => {
+    const byPartition = Map.groupBy(gathered, ({ key }) => partitions.indexOf(key));
+    gathered = [];
+    for (const turns of byPartition.values()) {
+      scripts.parleyDelivered(turns.length, ...turns.map(keyOf), TIMING.deliveredKeptMs).catch(() => undefined);
+    }
+  };
+
   return {
-    /** Call it after a response was written. Not awaited. */
+    /** Call it after a response was written. Not awaited. The marks of one turn of the event loop are one command. */
     mark: (turn: TurnRef): void => {
-      redis.set(keyOf(turn), '1', 'PX', TIMING.deliveredKeptMs).catch(() => undefined);
+      if (gathered.length === 0) setImmediate(flush);
+      gathered.push(turn);
     },
 
     /** Which of these turns' replies are recorded to have reached a caller. Empty while Redis is unavailable. */
