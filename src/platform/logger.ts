@@ -1,4 +1,5 @@
 import { type DestinationStream, type Logger, pino } from 'pino';
+import { logOutput } from './log-output.ts';
 import { toLoggable } from './loggable.ts';
 
 export type { Logger } from 'pino';
@@ -46,6 +47,6 @@ export const createLogger = ({ name, level, secrets = [] }: Options, destination
         },
       },
     },
-    ...(destination ? [destination] : []),
+    destination ?? logOutput(),
   );
 };
