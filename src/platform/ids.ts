@@ -1,4 +1,4 @@
-import { createHmac, randomBytes, randomUUID } from 'node:crypto';
+import { createHmac, randomFillSync, randomUUID } from 'node:crypto';
 
 /**
  * Length of the prefix in hex digits. The uuids of a conversation and its turns start with the first 48 bits of the
@@ -34,5 +34,16 @@ export const prefixRange = (prefixedId: string): { $gte: string; $lt: string } =
 
 export const newId = (): string => randomUUID();
 
+const TOKEN_BYTES = 12;
+const pool = Buffer.alloc(TOKEN_BYTES * 256);
+let used = pool.length;
+
 /** A short random token for a process, a lease or a claim. */
-export const newToken = (): string => randomBytes(12).toString('base64url');
+export const newToken = (): string => {
+  if (used === pool.length) {
+    randomFillSync(pool);
+    used = 0;
+  }
+  used += TOKEN_BYTES;
+  return pool.toString('base64url', used - TOKEN_BYTES, used);
+};
