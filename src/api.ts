@@ -38,7 +38,7 @@ export const openApi = async ({
   lifecycle: Lifecycle;
 }) => {
   const service = await openService({ config, logger, lifecycle, redisRole: 'api' });
-  const { redis, queueRedis, partitions, conversations, assistants, endpoints, turnQueue, deliveryQueue } = service;
+  const { redis, partitions, conversations, assistants, endpoints, turnQueue, deliveryQueue } = service;
 
   const { beforeWriting } = service.mongoWatch;
   const metrics = createMetrics({ token: config.METRICS_TOKEN });
@@ -76,7 +76,7 @@ export const openApi = async ({
   lifecycle.add('channel calls', channelCalls, (opened) => opened.close());
   const { operators, tokens, audit } = await openOperators(service.mongo);
   const openBoardQueues = <Data>(name: string) => {
-    const queues = openQueues<Data>(name, { redis: queueRedis, partitions }, logger);
+    const queues = openQueues<Data>(name, { redis, partitions }, logger);
     return lifecycle.add(`queue ${name} of the board`, queues, (opened) => opened.close());
   };
 

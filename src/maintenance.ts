@@ -21,7 +21,7 @@ type Options = { service: Service; config: Config; logger: Logger; lifecycle: Li
  */
 export const openMaintenance = async (options: Options): Promise<void> => {
   const { service, logger, lifecycle } = options;
-  const { queueRedis: redis, partitions, conversations } = service;
+  const { redis, partitions, conversations } = service;
   const opened = openQueues(MAINTENANCE_QUEUE, { redis, partitions }, logger);
   lifecycle.add('queue maintenance', opened, (queue) => queue.close());
 

@@ -37,14 +37,12 @@ export const openService = async ({ config, logger, lifecycle, redisRole, startW
   const openings = [
     openMongo({ url: config.MONGODB_URL, timeoutMs }, logger),
     openRedis({ url: config.REDIS_URL, role: redisRole, timeoutMs, draining }, logger),
-    // A separate connection for BullMQ. Its fifty scripts would make every pipeline on a shared connection slower.
-    openRedis({ url: config.REDIS_URL, role: redisRole, timeoutMs, draining }, logger),
   ] as const;
   // Every opened connection is registered before the failure of another one is thrown.
-  const [openedMongo, ...openedRedis] = await Promise.allSettled(openings);
+  const [openedMongo, openedRedis] = await Promise.allSettled(openings);
   if (openedMongo.status === 'fulfilled') lifecycle.add('mongodb', openedMongo.value, (opened) => opened.close());
-  for (const one of openedRedis) if (one.status === 'fulfilled') lifecycle.add('redis', one.value, closeRedis);
-  const [mongo, redis, queueRedis]: [Connection, Redis, Redis] = await Promise.all(openings);
+  if (openedRedis.status === 'fulfilled') lifecycle.add('redis', openedRedis.value, closeRedis);
+  const [mongo, redis]: [Connection, Redis] = await Promise.all(openings);
 
   const ping = async (): Promise<unknown> => mongo.db?.admin().command({ ping: 1 });
   const onAnswer = (notify: () => void): void => void mongo.getClient().on('connectionCheckedIn', notify);
@@ -52,7 +50,7 @@ export const openService = async ({ config, logger, lifecycle, redisRole, startW
 
   const partitions: Partitions = createPartitions(config.REDIS_PREFIX, config.PARTITIONS);
   const openQueue = <Data>(name: string) => {
-    const queue = openQueues<Data>(name, { redis: queueRedis, partitions }, logger);
+    const queue = openQueues<Data>(name, { redis, partitions }, logger);
     return lifecycle.add(`queue ${name}`, queue, (opened) => opened.close());
   };
   const turnQueue = createTurnQueue(openQueue<TurnsJob>(TURNS_QUEUE));
@@ -96,7 +94,6 @@ export const openService = async ({ config, logger, lifecycle, redisRole, startW
     mongo,
     mongoWatch,
     redis,
-    queueRedis,
     partitions,
     leases,
     deliveredReplies,

@@ -6,7 +6,7 @@ import { createReadiness, openHealthServer } from './platform/health.ts';
 import type { Lifecycle } from './platform/lifecycle.ts';
 import type { Logger } from './platform/logger.ts';
 import type { Metrics } from './platform/metrics.ts';
-import { closeRedis, openRedis, whenUnavailable } from './platform/redis.ts';
+import { whenUnavailable } from './platform/redis.ts';
 import { startSweeper } from './platform/sweeper.ts';
 import { TIMING } from './platform/timing.ts';
 import type { Service } from './service.ts';
@@ -41,15 +41,13 @@ const closeWorker = async (
   await Promise.race([closing, withoutRedis]);
 };
 
-/** Processes a queue with one BullMQ worker per partition, each on its own connection. */
+/** Processes a queue with one BullMQ worker per partition. Each waits for jobs on a duplicate of the connection. */
 export const openQueueWorkers = async (
   { queue, concurrency, maxStalledCount = 1, process }: QueueWork,
-  { service, config, logger, lifecycle }: Options,
+  { service, logger, lifecycle }: Options,
 ): Promise<void> => {
+  const connection = service.redis;
   for (const prefix of service.partitions.tags) {
-    const { draining } = lifecycle;
-    const connection = await openRedis({ url: config.REDIS_URL, role: 'worker', draining }, logger);
-    lifecycle.add(`redis of the ${queue} worker`, connection, closeRedis);
     const running = new Set<Promise<void>>();
     const run = async ({ data }: { data: unknown }): Promise<void> => {
       const one = process(data).finally(() => running.delete(one));

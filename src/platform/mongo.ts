@@ -40,6 +40,8 @@ export const openMongo = async (
       // A failover must not roll back what was answered to a caller or what allows a send.
       readConcernLevel: 'majority',
       writeConcern: DURABLE,
+      // Every stored string was written from a JavaScript string, so it is valid.
+      enableUtf8Validation: false,
     });
     connection.on('error', (cause: unknown) => logger.warn({ err: cause }, 'mongodb connection failed'));
     try {

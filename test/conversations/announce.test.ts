@@ -16,7 +16,7 @@ const SOONER_THAN_A_SWEEP_MS = 1_900;
 
 let wakeUps: PartitionedQueue<WakeUpJob>;
 beforeAll(() => {
-  const { queueRedis: redis, partitions } = stack.service;
+  const { redis, partitions } = stack.service;
   wakeUps = openQueues<WakeUpJob>(
     DELIVERIES_QUEUE,
     { redis, partitions },

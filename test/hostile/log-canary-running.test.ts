@@ -90,10 +90,10 @@ const aLife = async () => {
 };
 
 const poison = async (): Promise<void> => {
-  const { turnQueue: _turns, queueRedis } = stack.service;
+  const { turnQueue: _turns, redis } = stack.service;
   const { openQueues } = await import('../../src/platform/queue.ts');
   for (const name of ['turns', 'deliveries']) {
-    const queue = openQueues<unknown>(name, { redis: queueRedis, partitions: stack.service.partitions }, logger);
+    const queue = openQueues<unknown>(name, { redis, partitions: stack.service.partitions }, logger);
     await queue.queues[0]?.add('poison', { turns: [{ key: CANARY }], conversations: CANARY });
     await queue.close();
   }
