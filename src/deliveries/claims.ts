@@ -46,12 +46,12 @@ export type ClaimResult =
 
 type Ended = { deliveryId: string; token: string; exchange: Exchange };
 
-export type Recording = { connection: Connection; worker: string; retentionDays: number };
+export type ClaimOptions = { connection: Connection; worker: string; retentionDays: number };
 
 /** A new record, claimed by this worker. `resend` is the number of a resend and becomes part of the id. */
 export const newRecord = (
   claim: Claim,
-  { worker, retentionDays, resend }: Pick<Recording, 'worker' | 'retentionDays'> & { resend?: number },
+  { worker, retentionDays, resend }: Pick<ClaimOptions, 'worker' | 'retentionDays'> & { resend?: number },
 ): StoredDelivery => {
   const now = serverDate();
   return {
@@ -76,7 +76,7 @@ const lengthOf = ({ responseHeaders, responseBody }: Exchange): number =>
   responseHeaders.reduce((sum, { name, value }) => sum + name.length + value.length, responseBody?.length ?? 0);
 
 /** Claims pending events, and ends every claim. */
-export const createClaims = ({ connection, worker, retentionDays }: Recording) => {
+export const createClaims = ({ connection, worker, retentionDays }: ClaimOptions) => {
   const deliveries = collectionOf<StoredDelivery>(deliveryModel(connection));
 
   /**

@@ -1,7 +1,7 @@
 import { serverDate } from '../platform/clock.ts';
 import { collectionOf, DURABLE } from '../platform/mongo.ts';
 import { inBatches } from '../platform/mongo-batches.ts';
-import { createClaims, type Recording } from './claims.ts';
+import { createClaims, type ClaimOptions } from './claims.ts';
 import {
   deliveryModel,
   type ErrorKind,
@@ -19,7 +19,7 @@ import { createTestsAndResends } from './tests-and-resends.ts';
 const TEXTS = { body: 1, responseBody: 1, responseHeaders: 1 } as const;
 
 /** The records of all deliveries. A claim is the insert of a record, which only one process can win. */
-export const createDeliveryStore = (recording: Recording) => {
+export const createDeliveryStore = (recording: ClaimOptions) => {
   const model = deliveryModel(recording.connection);
   const deliveries = collectionOf<StoredDelivery>(model);
   const pending = createPending(recording.connection);

@@ -2,7 +2,7 @@ import { serverDate, serverNow } from '../platform/clock.ts';
 import { ApiError, invalid, notFound } from '../platform/errors.ts';
 import { newId, newToken } from '../platform/ids.ts';
 import { collectionOf, DURABLE, isDuplicateKey } from '../platform/mongo.ts';
-import { type Claim, newRecord, type Recording } from './claims.ts';
+import { type Claim, newRecord, type ClaimOptions } from './claims.ts';
 import {
   type ErrorKind,
   type FinalOutcome,
@@ -24,7 +24,7 @@ export type ResendPlan = { number: number; risk: ResendRisk };
 type Resend = { original: StoredDelivery; plan: ResendPlan; number: number; url: string };
 
 /** Deliveries without an outbox: test events and resends. They are outside the order of streams. */
-export const createTestsAndResends = ({ connection, worker, retentionDays }: Recording) => {
+export const createTestsAndResends = ({ connection, worker, retentionDays }: ClaimOptions) => {
   const deliveries = collectionOf<StoredDelivery>(deliveryModel(connection));
 
   const findDelivery = (deliveryId: string): Promise<StoredDelivery | null> => deliveries.findOne({ _id: deliveryId });

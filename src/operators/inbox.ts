@@ -7,7 +7,7 @@ import { conversationModels, type Status, type StoredConversation } from '../con
 const WITHIN_MS = 3_000;
 const LIST_FIELDS = { outbox: 0, opening: 0, texts: 0, recent: 0, waiting: 0 } as const;
 
-export type ConversationOwner = Pick<StoredConversation, 'assistantId' | 'channel' | 'sessionId'>;
+export type ConversationIdentity = Pick<StoredConversation, 'assistantId' | 'channel' | 'sessionId'>;
 
 export type InboxFilter = {
   assistantId: string;
@@ -51,10 +51,10 @@ export const createInbox = (connection: Connection) => {
 
   return {
     /** Assistant, channel and session of a conversation, without its messages. */
-    findOwner: async (conversationId: string): Promise<ConversationOwner | null> => {
+    findOwner: async (conversationId: string): Promise<ConversationIdentity | null> => {
       if (!isUuid(conversationId)) return null;
       const filter = { _id: prefixRange(conversationId), conversationId };
-      return conversations.findOne<ConversationOwner>(filter, {
+      return conversations.findOne<ConversationIdentity>(filter, {
         projection: { assistantId: 1, channel: 1, sessionId: 1 },
       });
     },

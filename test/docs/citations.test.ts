@@ -1,0 +1,32 @@
+import { globSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+
+const ROOT = join(import.meta.dirname, '../..');
+const read = (file: string): string => readFileSync(join(ROOT, file), 'utf8');
+const CODE = '{src,workers,bench,chaos,scripts,dashboard/src,packages/client/src,test}/**/*.{ts,tsx,js}';
+
+/** A citation may continue on the next line of its comment. */
+const withoutLineBreaks = (code: string): string => code.replace(/\n *(?:\*|\/\/) ?/g, ' ');
+
+const headingsOf = (page: string): string[] =>
+  [...read(page).matchAll(/^#{2,4} (.+)$/gm)].map(([, heading = '']) => heading);
+
+const isHeading = (page: string, cited: string): boolean =>
+  headingsOf(page).some((heading) => cited.startsWith(heading) && !/\w/.test(cited.charAt(heading.length)));
+
+test('every section of a page that a comment cites exists', () => {
+  const citations = globSync(CODE, { cwd: ROOT }).flatMap((file) =>
+    [
+      ...withoutLineBreaks(read(file)).matchAll(/(docs\/[\w-]+\.md), ([A-Z].{0,80})|\((docs\/[\w-]+\.md), (.{1,80})/g),
+    ].map(([, page, cited, otherPage, otherCited]) => ({
+      file,
+      page: page ?? otherPage ?? '',
+      cited: cited ?? otherCited ?? '',
+    })),
+  );
+  const missing = citations.filter(({ page, cited }) => !isHeading(page, cited));
+
+  expect(citations.length).toBeGreaterThan(50);
+  expect(missing).toEqual([]);
+});
