@@ -132,7 +132,7 @@ test('an address inside is refused as one of a provider is, and nothing is sent 
   const embedder = await opened({ WEBHOOK_ALLOW_PRIVATE: 'false' });
 
   expect(embedder.status().available).toBe(false);
-  expect(embedder.status().detail).toContain('EMBEDDINGS_URL is no address that may be called');
+  expect(embedder.status().detail).toContain('EMBEDDINGS_URL is not allowed');
   expect(service.asked).toEqual([]);
 });
 

@@ -244,7 +244,7 @@ describe.runIf(isLocalModelFor)('the local model', () => {
 
     expect(embedder.status()).toEqual({
       available: false,
-      detail: `${WEIGHTS} is damaged or another one: its hash is not the expected one`,
+      detail: `${WEIGHTS} is damaged or replaced: its hash is not the expected one`,
     });
     expect(await embedder.embed(['hello'], 'query')).toBeNull();
   });

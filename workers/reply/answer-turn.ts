@@ -12,9 +12,9 @@ import type { Publish } from '../../src/turns/replies.ts';
 import type { AskEngine } from './ask-engine.ts';
 import type { InFlight } from './in-flight.ts';
 
-/** A turn fails only by our fault, after so many tries that were begun (docs/contract.md, Accepted means answered). */
+/** A turn fails only after this many tries (docs/contract.md, Accepted means answered). */
 const MAX_TRIES = 3;
-/** Turns of one line answered in a row before the line goes back to the queue, so that no session holds a job for ever. */
+/** A job answers at most this many turns of a session. The rest goes back to the queue, so that no session occupies a job for ever. */
 const TURNS_IN_A_ROW = 50;
 
 export type Dependencies = {
@@ -29,25 +29,25 @@ export type Dependencies = {
   logger: Logger;
 };
 
-/** A head under a take, its conversation as it was read, and the how-manieth try this is. */
+/** The head of a session under a lease, its conversation as read, and the number of this try. */
 type LeasedTurn = { key: string; turnId: string; read: AnswerableConversation; tries: number };
 
-/** How far a line came: its next head, whether that is known to wait for a provider, and how many turns ended. */
+/** The result of one step: the next head, how many turns ended, and whether the next head needs a provider. */
 type Progress = { nextTurnId: string | null; ended: number; failed: boolean; needsProvider?: true };
 
-/** The head's conversation as read; null where this turn is not the head (any more). */
+/** Null if this turn is not, or no longer, the head. */
 const headOf = (conversation: AnswerableConversation | null, turnId: string): PendingTurn | null => {
   const head = conversation?.waiting[0];
   return head?.turnId === turnId ? head : null;
 };
 
-/** What was answered for one still answers the other: a waiter that joined changes nothing, a message or a handoff does. */
+/** Whether a reply made for one is still valid for the other. A new message or a handoff makes it invalid, a new waiter does not. */
 const isUnchanged = (one: AnswerableConversation, other: AnswerableConversation): boolean =>
   one.seq === other.seq && one.status === other.status && one.leadScore === other.leadScore;
 
 /**
- * Answers lines from their heads on. A turn may be answered twice by the queue; it is stored once, since the commit matches
- * only the conversation that was read, with this turn at its head (docs/design.md, Commit).
+ * Answers the pending turns of a session, the head first. The queue may deliver a turn twice. It is stored once, because the
+ * commit matches only the conversation that was read, with this turn at its head (docs/design.md, Commit).
  */
 export const createAnswerTurn = (dependencies: Dependencies) => {
   const { conversations, leases, askEngine, inFlight, turnQueue } = dependencies;
@@ -82,9 +82,9 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
   };
 
   /**
-   * The head ended, and where the engine answers at once those behind it, each on what the one before it leaves: they are
-   * committed together. The last in line stays for the next time, since behind it others may have come. A head whose first
-   * try broke off is answered alone: the fault may be another's.
+   * Answers the head, and the turns behind it that the engine answers immediately, so that one commit stores them all. The
+   * last pending turn waits for the next step, because more turns may have arrived behind it. A retried head is answered
+   * alone, because another turn may have caused the failure.
    */
   const answerPending = async (
     { read, tries }: LeasedTurn,
@@ -100,7 +100,7 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
         return [...stored, ...made.slice(-entries).flatMap(({ messages }) => messages)];
       };
       const question = { conversation, turn, attempt, history };
-      // Those that have their answer do not wait for one that takes longer.
+      // Answered turns do not wait for a slower one.
       if (ended.length > 0 && !ends.has(turn.turnId) && !(await askEngine.answersImmediately(question))) break;
       const end: TurnEnd =
         ends.get(turn.turnId) ?? (tries > MAX_TRIES ? { kind: 'failed' } : await askEngine.endOf(question));
@@ -113,7 +113,7 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
     return ended;
   };
 
-  /** Answers and commits; again where the conversation changed in between. Null: this turn is not the head (any more). */
+  /** Answers and commits. Repeats if the conversation changed meanwhile. Null if this turn is no longer the head. */
   const answerAndCommit = async (leased: LeasedTurn): Promise<Progress | null> => {
     const { key, turnId } = leased;
     let { read } = leased;
@@ -137,22 +137,22 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
     }
   };
 
-  /** The conversation, where this turn is its head. */
+  /** The conversation, or null if this turn is not its head. */
   const readHead = async ({ key, turnId }: TurnRef): Promise<AnswerableConversation | null> => {
     const read = await conversations.findForAnswer(key);
     return headOf(read, turnId) && read;
   };
 
   /**
-   * Seen as the head before it is taken: a stray job must not hold a turn whose time comes a moment later. One that
-   * became head by this worker's own commit is known to be it, and read while it is taken.
+   * Acquires the lease of a turn that was seen as the head, so that a stray job never holds a later turn. A turn that this
+   * worker's own commit made the head needs no look before: it is read while the lease is acquired.
    */
   const acquireHead = async (ref: TurnRef, seen: AnswerableConversation | null) => {
     if (seen) return [seen, await leases.acquire(ref)] as const;
     const [read, lease] = await Promise.allSettled([readHead(ref), leases.acquire(ref)]);
     if (lease.status === 'rejected') throw lease.reason;
     if (read.status === 'fulfilled') return [read.value, lease.value] as const;
-    // What is held is held for as long as this process lives, unless it is let go.
+    // A lease is renewed until this process ends, unless it is released.
     if (lease.value) leases.release(ref, lease.value.token, true);
     throw read.reason;
   };
@@ -164,7 +164,7 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
 
   const NO_PROGRESS: Progress = { nextTurnId: null, ended: 0, failed: false };
 
-  /** One head under a take, and those that end with it. */
+  /** Answers one head under a lease, and the turns that are committed with it. */
   const answerUnderLease = async (ref: TurnRef, seen: AnswerableConversation | null): Promise<Progress> => {
     const [read, lease] = await acquireHead(ref, seen);
     if (!lease) return NO_PROGRESS;
@@ -178,29 +178,29 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
         return { ...NO_PROGRESS, nextTurnId: ref.turnId, needsProvider: true };
       }
       const progress = await answerAndCommit({ ...ref, read, tries: lease.tries });
-      // One that failed may be resumed under its id, one that is not the head may become it: each begins anew then.
+      // Both may be answered later: a failed turn after a resume, the other one when it becomes the head. Their tries count from zero.
       if (!progress || progress.failed) leases.release(ref, lease.token, true);
       else leases.expire(ref);
       return progress ?? NO_PROGRESS;
     } catch (cause) {
-      // A store that is away is nobody's try: the sweep asks again once it is back. Nor is a process that stops.
+      // An unavailable store or a stopping process does not count as a try. The sweep retries later.
       const isStoreUnavailable = isConnectionFailure(cause);
       leases.release(ref, lease.token, isStoreUnavailable || draining.aborted);
       const line = { err: cause, turnId: ref.turnId, tries: lease.tries };
       logger[isStoreUnavailable ? 'warn' : 'error'](line, 'a turn was not answered');
-      // After its last try it is left to the sweep, which asks again in its own time.
+      // After the last try, only the sweep retries.
       return { ...NO_PROGRESS, nextTurnId: isStoreUnavailable || lease.tries > MAX_TRIES ? null : ref.turnId };
     }
   };
 
-  /** A head that waits for a provider, once there is a slot for it: it may have been answered elsewhere meanwhile. */
+  /** Answers a head with a provider, once it has a slot. Another worker may have answered it meanwhile. */
   const answerWithProvider = async (ref: TurnRef): Promise<string | null> => {
     if (draining.aborted) return ref.turnId;
     const read = await readHead(ref);
     return read && (await answerUnderLease(ref, read)).nextTurnId;
   };
 
-  /** Answers a line from this head on, up to a turn that waits for a provider: that is only begun. */
+  /** Answers a session's turns from this head on. A turn that needs a provider is started, not awaited. */
   return async ({ key, turnId }: TurnRef): Promise<void> => {
     if (inFlight.isWaiting(turnId)) return;
     const enqueue = (next: string): void => turnQueue.enqueue({ key, turnId: next });

@@ -27,17 +27,17 @@ type Dependencies = {
 };
 
 type Question = {
-  /** As it was read, or as the turn before it leaves it. */
+  /** As read, or after the previous turn of the same commit. */
   conversation: AnswerableConversation;
   turn: PendingTurn;
-  /** Counts the answers begun, for those who see one in the making. */
+  /** Number of this answer, for callers who stream. */
   attempt: number;
   history: (entries: number) => Promise<Message[]>;
 };
 
 const rounded = (ms: number): number => Math.round(ms * 100) / 100;
 
-/** How a turn ends: what the engine says to it, what the guard refuses, what an escalated conversation is told. */
+/** Decides how a turn ends: an engine's reply, the guard's refusal, or the holding text of an escalated conversation. */
 export const createAskEngine = (dependencies: Dependencies) => {
   const { conversations, assistants, engine, semanticSearchOf, publish, draining, logger } = dependencies;
 
@@ -86,7 +86,7 @@ export const createAskEngine = (dependencies: Dependencies) => {
     const found = assistant.guard === 'off' ? null : inspectMessage(turn.message);
     const isRefused = found !== null && assistant.guard === 'refuse';
     const canKnow = profile.knowledge.length > 0 || profile.engine?.kind === 'openai';
-    // A store that cannot be read is no fault of the engine's, whatever the engine makes of it.
+    // A failed read of the history is a failure of the store, even if the engine catches it.
     let historyFailure: { cause: unknown } | null = null;
     const readHistory: TurnContext['history'] = async (entries) => {
       const messages = await history(entries).catch((cause: unknown) => {
@@ -123,7 +123,7 @@ export const createAskEngine = (dependencies: Dependencies) => {
       return endWithReply({ ...reply, why }, { ...circumstances, canKnow });
     } catch (cause) {
       throwHistoryFailure();
-      // Broken off since this process stops: another one asks afresh.
+      // This process stops. Another one answers the turn.
       if (draining.aborted) throw cause;
       logger.error({ err: cause, turnId: turn.turnId, engine: engine.name }, 'the engine failed');
       return endWithApology(circumstances);
@@ -133,13 +133,13 @@ export const createAskEngine = (dependencies: Dependencies) => {
   };
 
   return {
-    /** An assistant that is gone answers nobody. */
+    /** The end of a turn. It fails if the assistant was deleted. */
     endOf: async (question: Question): Promise<TurnEnd> => {
       const assistant = await assistants.findAssistant(question.conversation.assistantId);
       return assistant ? endWithEngine(question, assistant) : { kind: 'failed' };
     },
 
-    /** No provider is asked for this turn, so that its end takes a moment only. */
+    /** The turn needs no provider, so it ends within milliseconds. */
     endsWithoutProvider: async (
       { assistantId, status }: AnswerableConversation,
       { message }: PendingTurn,
@@ -149,7 +149,7 @@ export const createAskEngine = (dependencies: Dependencies) => {
       return assistant.guard === 'refuse' && inspectMessage(message) !== null;
     },
 
-    /** Nobody is waited for, neither a provider nor the model: those that wait for their commit need not wait for this one. */
+    /** The turn waits for neither a provider nor the model, so it may share a commit with the turns before it. */
     answersImmediately: async ({ conversation, turn, history }: Question): Promise<boolean> => {
       const assistant = await assistants.findAssistant(conversation.assistantId);
       if (assistant === null || conversation.status === 'escalated') return true;

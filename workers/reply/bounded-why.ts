@@ -1,4 +1,4 @@
-/** JSON of a reply's `why`, at most; what is stored and logged with every reply is compact. */
+/** Maximum length of a reply's `why` as JSON. It is stored and logged with every reply. */
 export const WHY_MAX = 4_096;
 const NAME_MAX = 100;
 
@@ -6,11 +6,11 @@ const jsonLengthOf = (value: unknown): number => {
   try {
     return (JSON.stringify(value) ?? '').length;
   } catch {
-    return Number.POSITIVE_INFINITY; // a cycle, or what JSON has no form for
+    return Number.POSITIVE_INFINITY; // a cycle, or a value that JSON cannot express
   }
 };
 
-/** An engine says why, perhaps in another's words: where that is too much, only which engine it was and its kind of reply. */
+/** Keeps a `why` that fits. From a larger one, only `engine` and `kind` remain, with `cut: true`. */
 export const boundedWhy = (why: Record<string, unknown>): Record<string, unknown> => {
   if (jsonLengthOf(why) <= WHY_MAX) return why;
   const named = ['engine', 'kind'].flatMap((name) => {

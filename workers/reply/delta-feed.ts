@@ -1,29 +1,29 @@
 import { type Publish, streamChannels } from '../../src/turns/replies.ts';
 
-/** Pieces that follow each other more closely go out together. */
+/** Pieces within this time are published together. */
 const COALESCE_MS = 30;
-/** How often those who joined meanwhile are looked for. */
+/** How often the channels of newly joined callers are read. */
 const REFRESH_EVERY_MS = 1_000;
 
 type Options = {
   turnId: string;
   attempt: number;
-  /** Channels of those who wait, as read when the attempt began. */
+  /** Channels of the waiting callers, as read when the attempt began. */
   replyTo: string[];
-  /** The same as they are now. */
+  /** Reads the current channels. */
   findReplyTo: () => Promise<string[]>;
   publish: Publish;
 };
 
-/** A surrogate pair stays together. */
+/** The text's length without half a surrogate pair at its end. */
 const endOfWhole = (text: string): number => {
   const last = text.charCodeAt(text.length - 1);
   return last >= 0xd800 && last <= 0xdbff ? text.length - 1 : text.length;
 };
 
 /**
- * Tells those who stream of a reply in the making. Nothing rests on it: what is lost here, they get with the committed
- * reply. Each piece says where it belongs, so that one who came late or missed one says nothing wrong.
+ * Publishes a reply to streaming callers while it is being written. Losing a piece is harmless, because the committed reply
+ * has the whole text. Each piece carries its offset, so that a caller who missed one does not show wrong text.
  */
 export const createDeltaFeed = ({ turnId, attempt, replyTo, findReplyTo, publish }: Options) => {
   let channels = streamChannels(replyTo);
@@ -61,7 +61,7 @@ export const createDeltaFeed = ({ turnId, attempt, replyTo, findReplyTo, publish
       if (now - publishedAt > COALESCE_MS) publishDelta();
       else timer ??= setTimeout(publishDelta, COALESCE_MS);
     },
-    /** What was held back goes out before the reply does. */
+    /** Publishes the rest, before the reply is published. */
     end: (): void => {
       ended = true;
       if (timer) clearTimeout(timer);

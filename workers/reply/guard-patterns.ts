@@ -1,22 +1,22 @@
 import type { ProximityPattern } from './guard-scan.ts';
 
-/** What a message tries: to replace the instructions, to read them, or to pass for another speaker. */
+/** What a message attempts: to replace the instructions, to read them, or to imitate another role. */
 export type GuardFinding = 'override' | 'leak' | 'role_token';
 
-/** At most so much between the words of one attempt; less where a character is a word. */
+/** Maximum characters between the words of one attempt. Scripts where a character is a word use less. */
 const REACH = 40;
 
 const sequence = (...steps: string[]): ProximityPattern => ({ steps, reach: REACH });
 const sequenceWithin = (reach: number, ...steps: string[]): ProximityPattern => ({ steps, reach });
 
-/** Every word of the one list with every word of the other behind it. */
+/** Each word of the first list followed by each word of the second. */
 const pairs = (first: string, second: string): string =>
   first
     .split(' ')
     .flatMap((one) => second.split(' ').map((other) => `${one}_${other}`))
     .join(' ');
 
-/** By language: give up, what went before, the instructions. Folded as messages are: no accents on Latin letters. */
+/** One pattern per language: a verb such as *ignore*, and the instructions. Latin letters have no accents, as in folded messages. */
 export const OVERRIDES: readonly ProximityPattern[] = [
   sequence(
     'ignore disregard forget override bypass drop',

@@ -1,16 +1,16 @@
 const ANY_ENDING = '*';
 const LETTER = /[\p{L}\p{N}_]/u;
 
-/** The step of a pattern that is done where an entry ends. */
+/** The end of an entry in the trie, and the step of a pattern that it completes. */
 type StepEnd = { pattern: number; step: number; ending: 'edge' | 'word' | 'anywhere' };
 type Node = { next: Map<number, Node>; anyEnding: Node | null; stepEnds: StepEnd[] };
 
-/** Words that must follow one another, each one of its list, with at most `reach` characters between them. */
+/** Steps that must follow one another, with at most `reach` characters between them. Each step is a list of words. */
 export type ProximityPattern = { steps: string[]; reach: number };
 
 const createNode = (): Node => ({ next: new Map(), anyEnding: null, stepEnds: [] });
 
-/** A to z, digits and `_` by their codes: text is folded when it comes here. */
+/** a–z, digits and `_` by character code. The text is folded already. */
 const LATIN = Uint8Array.from({ length: 128 }, (_, code) => Number(/[a-z0-9_]/.test(String.fromCharCode(code))));
 const isLatinAt = (text: string, at: number): boolean => LATIN[text.charCodeAt(at)] === 1;
 
@@ -48,7 +48,7 @@ const endOfWord = (text: string, from: number): number => {
   return at;
 };
 
-/** Remembers the word it looked at last: what begins in it again and again does not read it anew. */
+/** Finds the end of a word, and remembers it, so that a long word is read once. */
 const createEndOfLetters = (text: string): ((from: number) => number) => {
   let known = { from: 0, end: -1 };
   return (from) => {
@@ -61,10 +61,10 @@ const createEndOfLetters = (text: string): ((from: number) => number) => {
 };
 
 /**
- * Reads a folded text once, whatever is in it: from each place the table of all entries is followed for as long as it fits,
- * and a pattern remembers only the ends that its next step may still begin near. A regular expression of the same words
- * tries every pair of them. Entries: `_` stands for a space, `*` for any ending. Latin words begin and end at the edge of
- * a word; other scripts are found anywhere. Gives the first pattern of the list that is found, or null.
+ * Scans a folded text once, in linear time: a trie of all entries is followed from each position, and each pattern keeps only
+ * the ends that its next step can still reach. A regular expression would try every pair of words. In an entry, `_` is a space
+ * and `*` any ending. Latin entries match whole words; other scripts match anywhere. Gives the index of the first pattern of
+ * the list that matches, or null.
  */
 export const createScanner = (patterns: readonly ProximityPattern[]): ((text: string) => number | null) => {
   const root = build(patterns);

@@ -2,7 +2,7 @@ import { withoutPiledMarks } from '../../src/language/fold.ts';
 import { type GuardFinding, LEAKS, OVERRIDES, ROLE_TOKENS } from './guard-patterns.ts';
 import { createScanner } from './guard-scan.ts';
 
-/** Long messages are looked at from both ends; nothing between them is long enough to matter. */
+/** Of a long message, only the first and last characters are inspected. */
 const INSPECTED_ENDS = 4_000;
 
 const INVISIBLE = /[\p{Default_Ignorable_Code_Point}\p{Cf}]/gu;
@@ -17,13 +17,13 @@ const LOOK_ALIKES = new Map(
 );
 
 const LOOKS_ALIKE = new RegExp(`[${[...LOOK_ALIKES.keys()].join('')}]`, 'gu');
-/** Nothing in it to fold but case. */
+/** Text that needs only lower case. */
 const PLAIN = /^[\t\n\r -~]*$/;
 
 const endsOf = (text: string): string =>
   text.length <= 2 * INSPECTED_ENDS ? text : `${text.slice(0, INSPECTED_ENDS)} ${text.slice(-INSPECTED_ENDS)}`;
 
-/** Cut once more: one character may stand for eighteen. */
+/** NFKC can expand one character to eighteen, so the text is cut again. */
 const folded = (text: string): string =>
   endsOf(withoutPiledMarks(text).normalize('NFKC'))
     .replace(INVISIBLE, '')
@@ -32,7 +32,7 @@ const folded = (text: string): string =>
     .replace(/(?<=\p{Script=Latin})\p{M}+/gu, '')
     .normalize('NFC');
 
-/** NFKC, case, accents and what cannot be seen folded away; white space and punctuation between words are one space. */
+/** Folds case, accents and invisible characters (NFKC). White space and punctuation become one space. */
 const plain = (text: string): string =>
   (PLAIN.test(text) ? text.toLowerCase() : folded(text)).replace(/[^\p{L}\p{M}\p{N}<>|[\]/_@$:]+/gu, ' ').trim();
 
@@ -47,12 +47,12 @@ const find = (text: string): GuardFinding | null => {
   return found < OVERRIDES.length ? 'override' : 'leak';
 };
 
-const GRAVEST: readonly (GuardFinding | null)[] = ['role_token', 'override', 'leak', null];
+const BY_SEVERITY: readonly (GuardFinding | null)[] = ['role_token', 'override', 'leak', null];
 
-/** The gravest thing found, or null. Looks at the message as it reads, and as it looks. */
+/** The most severe finding, or null. Inspects the message as written, and with look-alike letters replaced. */
 export const inspectMessage = (message: string): GuardFinding | null => {
   const read = plain(endsOf(message));
   const looks = asLatin(read);
   const found = looks === read ? [find(read)] : [find(read), find(looks)];
-  return GRAVEST.find((finding) => found.includes(finding)) ?? null;
+  return BY_SEVERITY.find((finding) => found.includes(finding)) ?? null;
 };

@@ -5,13 +5,13 @@ import type { StoredConversation, PendingTurn } from '../../src/conversations/co
 import type { EngineReply } from './engines/engine.ts';
 import { apologyText, holdingText } from './engines/texts.ts';
 
-/** So many in a row, and a person takes over (docs/contract.md, Escalation by the assistant). */
+/** This many low-confidence replies or engine errors in a row escalate (docs/contract.md, Escalation by the assistant). */
 const STREAK_TO_HAND_OFF = 2;
 
 type Lead = { leadScore: number; leadBecause: string[] };
 type Streaks = Pick<StoredConversation, 'lowConfidenceStreak' | 'engineErrorStreak'>;
 
-/** What the end of a turn depends on beside the engine. Resolved while its reply was made: kept, and the state stays. */
+/** What the end of a turn depends on, beside the engine. A conversation that was resolved meanwhile stays resolved. */
 type Circumstances = {
   assistant: Assistant;
   turn: PendingTurn;
@@ -33,13 +33,13 @@ const handoffReasonOf = (
 };
 
 /**
- * An engine's hints are checked like those of the knowledge (docs/contract.md, Suggested actions): at most five, none that
- * is not safe to show.
+ * An engine's suggested actions obey the rules of the knowledge (docs/contract.md, Suggested actions): at most five, and only
+ * safe ones.
  */
 const safeActions = (actions: SuggestedAction[]): SuggestedAction[] =>
   actions.filter((action) => SuggestedAction.safeParse(action).success).slice(0, MAX_SUGGESTED_ACTIONS);
 
-/** The turn's end where an engine replied: its answer, or a handoff by the assistant itself. */
+/** Ends a turn with the engine's answer, or with a handoff. */
 export const endWithReply = (
   reply: EngineReply,
   { assistant, turn, status, streaks, canKnow, lead }: Circumstances & { canKnow: boolean },
@@ -58,7 +58,7 @@ export const endWithReply = (
   return { kind: 'answered', answer, ...lead };
 };
 
-/** The turn's end where even the fall-back failed: a localised apology, the second time in a row a handoff. */
+/** Ends a turn after the engine and its fall-back failed: with an apology, or a handoff the second time in a row. */
 export const endWithApology = ({ assistant, turn, status, streaks, lead }: Circumstances): TurnEnd => {
   const why = { engine: 'none', error: 'engine_error' };
   if (status !== 'resolved' && streaks.engineErrorStreak + 1 >= STREAK_TO_HAND_OFF) {

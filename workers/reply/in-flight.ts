@@ -4,16 +4,16 @@ import { createSlots } from '../../src/platform/slots.ts';
 type ProviderTurn = {
   assistantId: string;
   turnId: string;
-  /** Gives the turn that is to be asked for next, if any. */
+  /** Resolves with the next turn to enqueue, or null. */
   answer: () => Promise<string | null>;
-  /** Asks for a turn by a job: the slot is given up between the turns of a session, so that none keeps it for ever. */
+  /** Enqueues a turn. A session's next turn needs a new slot, so that no session keeps one for ever. */
   enqueue: (turnId: string) => void;
 };
 
 /**
- * Turns that wait for a provider, or for a slot to ask it: a job only begins them, so that it is free for turns that need
- * none. An assistant holds fewer slots than are left free, so there is room for the next one however many wait already: one
- * alone holds half of them, two a third each. A turn that waits for a slot is not taken: another worker may answer it.
+ * Turns that wait for a provider, or for a slot to call it. A job only starts them, so that jobs stay free for turns without a
+ * provider. An assistant may hold fewer slots than are free, so that the next assistant always finds one: a single assistant
+ * gets half of them, two get a third each. A turn that waits for a slot has no lease, so another worker may answer it.
  */
 export const createInFlight = ({ total, logger }: { total: number; logger: Logger }) => {
   const slots = createSlots(({ own, inUse }) => own < total - inUse);
@@ -25,7 +25,7 @@ export const createInFlight = ({ total, logger }: { total: number; logger: Logge
     waiting.add(turnId);
     const entered = await slots.acquire(assistantId);
     waiting.delete(turnId);
-    // With too many in line already, it is left to the sweeps.
+    // Too many turns wait already. The sweep enqueues this one again later.
     if (!entered) return closed ? turnId : null;
     try {
       return await answer();
@@ -38,7 +38,7 @@ export const createInFlight = ({ total, logger }: { total: number; logger: Logge
   };
 
   return {
-    /** Waits here for a slot: its job has come again. */
+    /** True if the turn waits for a slot, so that a repeated job is ignored. */
     isWaiting: (turnId: string): boolean => waiting.has(turnId),
 
     start: (turn: ProviderTurn): void => {
@@ -51,7 +51,7 @@ export const createInFlight = ({ total, logger }: { total: number; logger: Logge
       running.add(ended);
     },
 
-    /** What waits goes back to the queue; what was begun is waited for. */
+    /** Enqueues waiting turns again and waits for running ones. */
     close: async (): Promise<void> => {
       closed = true;
       slots.close();

@@ -28,7 +28,7 @@ const TEXTS: Record<string, string> = {
   zh: '这个我帮不上忙。还有什么可以帮您的吗？',
 };
 
-/** What is said, without asking any engine, to a message that tries to turn the assistant. */
+/** The reply to a message that the guard refuses. No engine is asked. */
 export const refusalReply = (language: string): EngineReply => {
   const base = baseLanguage(language);
   const known = TEXTS[base];

@@ -19,7 +19,7 @@ import { openVectorUpdater } from './vectors/updater.ts';
 import { createSemanticSearch } from './vectors/semantic-search.ts';
 import { createVectorReader } from './vectors/reader.ts';
 
-/** An assistant alone may hold half of all slots: as many as there are jobs. */
+/** With twice as many slots as jobs, a single assistant, which may hold half of them, can use every job. */
 const SLOTS_PER_JOB = 2;
 
 type Options = {
@@ -30,10 +30,10 @@ type Options = {
   embedder?: Embedder;
 };
 
-/** The reply worker, assembled and running; tests start it as `main.ts` does, perhaps with an engine or embedder of theirs. */
+/** Assembles and starts the reply worker. Tests may pass their own engine or embedder. */
 export const openReplyWorker = async ({ config, logger, lifecycle, engine, ...given }: Options) => {
   const metrics = createMetrics({ token: config.METRICS_TOKEN });
-  // Beside the stores: the model takes as long to open as they do.
+  // The model opens in parallel with the stores, which take as long.
   const opening = given.embedder
     ? Promise.resolve(given.embedder)
     : openEmbedder({ config, logger, count: countEmbeddings(metrics) });

@@ -9,12 +9,12 @@ export type SemanticConfig = Pick<
   'SEMANTIC' | 'SEMANTIC_DIR' | 'EMBEDDINGS_URL' | 'EMBEDDINGS_MODEL' | 'EMBEDDINGS_KEY' | 'WEBHOOK_ALLOW_PRIVATE'
 >;
 
-/** To an embeddings service at once; what comes beyond them waits in the embedder's own queue. */
+/** Connections to an embeddings service. Further texts wait in the embedder's queue. */
 const CONNECTIONS = 16;
 
 type Chosen = { model: ModelBackend; close: () => Promise<void> } | { none: string };
 
-/** The model that the settings name: a service before a local one; or why there is none. */
+/** The model that the settings choose, a service before the local one. `none` is the reason why there is none. */
 export const chooseModel = (config: SemanticConfig): Chosen => {
   const { SEMANTIC, SEMANTIC_DIR, EMBEDDINGS_URL, EMBEDDINGS_MODEL, EMBEDDINGS_KEY } = config;
   if (SEMANTIC === 'off') return { none: 'off (SEMANTIC=off)' };

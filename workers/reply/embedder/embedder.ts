@@ -8,20 +8,20 @@ import { createSupervisedModel } from './supervised-model.ts';
 
 export type Embedder = {
   /**
-   * Vectors of length 1 in the order of the texts, not to be written to. Null: semantic search is not available right now
-   * (off, not installed, queue full, too slow, process restarting); the lexical answer stands.
+   * Vectors of length 1 in the order of the texts; do not modify them. Null if semantic search is not available right now (off,
+   * not installed, queue full, too slow, restarting). The words then decide alone.
    */
   embed: (texts: string[], kind: TextKind, options?: { priority?: Priority }) => Promise<Float32Array[] | null>;
-  /** Model name and version; stored with each vector, which is made again when it changes. Null while none is available. */
+  /** Model name and version, stored with each vector. Null while no model is available. */
   model: () => string | null;
-  /** One line for the start log, doctor and the assistant's page. */
+  /** One line for the log, the doctor and the assistant's page. */
   status: () => Status;
   close: () => Promise<void>;
 };
 
 type Options = { config: SemanticConfig; logger: Logger; count?: CountEmbedding };
 
-/** How long a start waits to be able to say whether there is a model; it then goes on opening beside the work. */
+/** How long a start waits for the model. It then continues to open in the background. */
 const FIRST_TRY_MS = 3_000;
 
 const unavailableEmbedder = (detail: string): Embedder => ({
@@ -31,7 +31,7 @@ const unavailableEmbedder = (detail: string): Embedder => ({
   close: () => Promise.resolve(),
 });
 
-/** Opens the model that the settings name. Never throws because there is none: `status` and one log line say so. */
+/** Opens the model that the settings choose. Without a model it does not throw; `status` and one log line give the reason. */
 export const openEmbedder = async ({ config, logger, count = () => undefined }: Options): Promise<Embedder> => {
   const chosen = chooseModel(config);
   if ('none' in chosen) {

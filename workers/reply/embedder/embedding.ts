@@ -7,14 +7,14 @@ import type { SupervisedModel } from './supervised-model.ts';
 import { mean } from './vector.ts';
 
 const QUEUE_CAPACITY = { turn: 64, background: 256 };
-/** A turn that has no vector by then goes without. */
+/** How long a turn waits for a vector. */
 const TURN_MS = 2_000;
-/** Questions of visitors, who ask the same ones; 3 MB of the local model's vectors. */
+/** Cached questions, since visitors often ask the same; 3 MB for the local model. */
 const CACHE_SIZE = 2_000;
 
 type Options = { model: SupervisedModel; count: CountEmbedding };
 
-/** Texts to vectors: what is known is not asked for again, a text asked for twice at once is asked for once. */
+/** Embeds texts. Vectors of turns are cached, and the same text is never embedded twice at the same time. */
 export const createEmbedding = ({ model, count }: Options) => {
   const { limits } = model;
   const cached = new LRUCache<string, Float32Array>({ max: CACHE_SIZE });
@@ -40,7 +40,7 @@ export const createEmbedding = ({ model, count }: Options) => {
       count(kind, 'cached');
       return Promise.resolve(known);
     }
-    const flightKey = `${priority} ${key}`; // a turn does not wait with what stands in the background
+    const flightKey = `${priority} ${key}`; // a turn does not join a request of low priority
     const asked = inFlight.get(flightKey);
     if (asked) {
       count(kind, 'joined');
@@ -71,7 +71,7 @@ export const createEmbedding = ({ model, count }: Options) => {
     }
     const read = texts.map(readable);
     if (priority === 'turn') return allOrNull(await Promise.all(read.map((text) => embedOne(text, kind, priority))));
-    // A few at a time: ten thousand entries need no queue of that length.
+    // In small steps, so that ten thousand entries do not fill the queue.
     const step = limits.texts * limits.concurrency;
     const vectors: Float32Array[] = [];
     for (let at = 0; at < read.length; at += step) {

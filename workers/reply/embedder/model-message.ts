@@ -1,9 +1,9 @@
 import * as z from 'zod';
 
-/** What the worker asks of the process with the engine. Trusted there: that process comes from the same files, and is kept small. */
+/** A request to the model process. It is not validated there: both sides come from the same release. */
 export type ModelRequest = { id: number; text: string; isQuery: boolean };
 
-/** What comes back from a process with native code in it. */
+/** A message from the model process. It is validated, because native code runs there. */
 export const ModelMessage = z.discriminatedUnion('type', [
   z.object({ type: z.literal('ready') }),
   z.object({ type: z.literal('unusable'), reason: z.string() }),

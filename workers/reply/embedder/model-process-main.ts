@@ -4,11 +4,11 @@ import type { ModelMessage, ModelRequest } from './model-message.ts';
 import { filesIn, findDamage } from './model-files.ts';
 
 /**
- * The process in which the native engine runs, started by `model-process.ts`: what crashes here costs a vector, never a worker.
- * It lives until its parent lets go of it or kills it.
+ * The process of the local model's native code, started by `model-process.ts`. A crash here costs a vector, never a worker.
+ * The process runs until its parent disconnects or kills it.
  */
 
-/** Behind the event loops that answer callers, where processors are short. */
+/** Lower priority than the event loops that answer callers. */
 const NICE = 5;
 
 const send = (message: ModelMessage): void => void process.send?.(message);
@@ -20,13 +20,13 @@ const openModel = (folder: string) => {
   const dimensionsOf = library.func('int e5_dim(void *model)');
   const embed = library.func('int e5_embed(void *model, const char *text, int is_query, _Out_ float *out)');
   const model: unknown = load(weights);
-  if (model === null) throw new Error('it does not load the model');
+  if (model === null) throw new Error('the library did not load the model');
   const dimensions = Number(dimensionsOf(model));
 
   return (text: string, isQuery: boolean): Promise<Float32Array<ArrayBuffer>> =>
     new Promise((resolve, reject) => {
       const vector = new Float32Array(dimensions);
-      // On a thread of its own, so that this process hears when its parent is gone.
+      // On another thread, so that this process notices when its parent is gone.
       embed.async(model, text, isQuery ? 1 : 0, vector, (cause: Error | null, status: number) => {
         if (cause) reject(cause);
         else if (status === 0) resolve(vector);
@@ -55,7 +55,7 @@ const main = async (folder: string): Promise<void> => {
 
 // SIGKILL, since an ordinary exit would wait for a thread that hangs in native code.
 process.on('disconnect', () => process.kill(process.pid, 'SIGKILL'));
-// Ctrl-C reaches the whole group; the worker still ends its turns, and they may need a vector.
+// Ctrl-C reaches the whole process group, but the worker still finishes its turns and may need a vector.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => undefined);
 setPriority(NICE);
 await main(process.argv[2] ?? '');

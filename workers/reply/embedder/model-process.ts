@@ -4,10 +4,10 @@ import { ModelError, type TextKind } from './backend.ts';
 import { ModelMessage, type ModelRequest } from './model-message.ts';
 
 const PROGRAM = join(import.meta.dirname, 'model-process-main.ts');
-/** Small heaps: nearly all its memory is the model, which is mapped and shared. */
+/** Small heaps: nearly all memory of the process is the model, which is mapped and shared. */
 const FLAGS = ['--max-old-space-size=64', '--max-semi-space-size=1', '--v8-pool-size=1'];
 const START_MS = 20_000;
-/** A piece takes 0.2 s, on a machine under load a few times that; after this the engine hangs. */
+/** A piece takes 0.2 s, and a few times that under load. After this time the process counts as hanging. */
 const ANSWER_MS = 5_000;
 
 type PendingRequest = {
@@ -16,7 +16,7 @@ type PendingRequest = {
   timer: NodeJS.Timeout;
 };
 
-/** No setting of the service goes in: it has keys in it. One thread, as the other processors are for the event loops. */
+/** The service's settings contain keys, so none are passed on. One thread leaves the other processors to the event loops. */
 const environment = (): NodeJS.ProcessEnv => ({
   OMP_NUM_THREADS: '1',
   UV_THREADPOOL_SIZE: '2',
@@ -24,7 +24,7 @@ const environment = (): NodeJS.ProcessEnv => ({
   ...(process.env['NODE_COMPILE_CACHE'] && { NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'] }),
 });
 
-/** One life of the process with the native engine: resolves once that has loaded the model. */
+/** Starts the model process. Resolves when it has loaded the model. */
 export const startModelProcess = async (folder: string, signal: AbortSignal) => {
   const child: ChildProcess = fork(PROGRAM, [folder], {
     serialization: 'advanced',

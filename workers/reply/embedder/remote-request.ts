@@ -27,12 +27,12 @@ const send = async (url: string, { body, headers, dispatcher }: Call, signal: Ab
     let bytes = 0;
     for await (const chunk of answer.body as AsyncIterable<Uint8Array>) {
       bytes += chunk.length;
-      if (bytes > MAX_BYTES) throw new ModelError('the embeddings service answered too much');
+      if (bytes > MAX_BYTES) throw new ModelError('the answer of the embeddings service is too large');
       chunks.push(chunk);
     }
     return JSON.parse(Buffer.concat(chunks).toString());
   } finally {
-    // Not read to its end: the connection is of no further use.
+    // A body that was not read to its end makes the connection unusable.
     if (!answer.body.readableEnded) answer.body.on('error', () => undefined).destroy();
   }
 };
@@ -45,10 +45,10 @@ const failureOf = (cause: unknown): ModelError => {
   return new ModelError('the embeddings service could not be reached');
 };
 
-/** One request under one deadline. */
+/** Posts JSON with one deadline for everything, and returns the parsed answer. Throws a `ModelError`. */
 export const postJson = async (url: string, call: Call): Promise<unknown> => {
   if (!checkEndpointUrl(url, call).ok) {
-    throw new ModelError('EMBEDDINGS_URL is no address that may be called: https, and public in production');
+    throw new ModelError('EMBEDDINGS_URL is not allowed: it must be https, and public in production');
   }
   const late = () => new ModelError('the embeddings service did not answer in time');
   return withDeadline((signal) => send(url, call, signal), ANSWER_MS, { late }).catch((cause: unknown) => {

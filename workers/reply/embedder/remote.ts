@@ -6,7 +6,7 @@ import { postJson } from './remote-request.ts';
 import { normalised } from './vector.ts';
 
 const PROBE = 'Can I bring my dog?';
-/** So many requests in a row, and the service is left alone for a while. */
+/** After this many failed requests in a row, the service is not called for a while. */
 const FAILURES = 3;
 
 const Answer = z.object({ data: z.array(z.object({ index: z.int().min(0), embedding: z.array(z.number()) })) });
@@ -15,7 +15,7 @@ type Options = { url: string; model: string; key: string | undefined; dispatcher
 
 const readVectors = (answer: unknown, count: number): Float32Array[] => {
   const { data, success } = Answer.safeParse(answer);
-  if (!success) throw new ModelError('the embeddings service answered something else');
+  if (!success) throw new ModelError('the answer of the embeddings service has another shape');
   const ordered = data.data.toSorted((one, other) => one.index - other.index);
   if (ordered.length !== count || ordered.some(({ index }, at) => index !== at)) {
     throw new ModelError('the embeddings service gave another number of vectors than texts');
@@ -23,7 +23,7 @@ const readVectors = (answer: unknown, count: number): Float32Array[] => {
   return ordered.map(({ embedding }) => Float32Array.from(embedding));
 };
 
-/** An OpenAI-compatible `/embeddings` endpoint. One kind of vector for questions and passages: it knows no difference. */
+/** An OpenAI-compatible `/embeddings` endpoint. It embeds questions and passages in the same way. */
 export const remoteModel = ({ url, model, key, dispatcher, allowPrivate }: Options): ModelBackend => {
   const ask = async (texts: string[]): Promise<Float32Array[]> => {
     const answer = await postJson(`${withoutSlashes(url)}/embeddings`, {
@@ -36,7 +36,7 @@ export const remoteModel = ({ url, model, key, dispatcher, allowPrivate }: Optio
   };
 
   return {
-    // Eight, so that reading the answer does not hold up the event loop.
+    // Eight texts, so that parsing the answer does not block the event loop.
     limits: { texts: 8, concurrency: 4, pieceBytes: 8_000, pieces: { query: 1, passage: 1 } },
 
     open: async (signal): Promise<OpenModel> => {

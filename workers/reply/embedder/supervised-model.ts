@@ -5,13 +5,13 @@ import { normalised } from './vector.ts';
 
 const FIRST_BACKOFF_MS = 200;
 const MAX_BACKOFF_MS = 60_000;
-/** One that worked for so long has earned a quick new start. */
+/** After working this long, the backoff starts again from its beginning. */
 const STABLE_AFTER_MS = 30_000;
 
 const reasonOf = (cause: unknown): string =>
-  cause instanceof ModelError ? cause.message : `an error of our own: ${(cause as Error).name}`;
+  cause instanceof ModelError ? cause.message : `an internal error: ${(cause as Error).name}`;
 
-/** Opens a model, and opens it again with growing pauses whenever it ended. Between that, the answer is null. */
+/** Keeps a model open: reopens it with backoff whenever it ends. Meanwhile `embed` gives null. */
 export const createSupervisedModel = (kind: ModelBackend, logger: Logger) => {
   let open: OpenModel | null = null;
   let reason = 'starting';
@@ -20,13 +20,13 @@ export const createSupervisedModel = (kind: ModelBackend, logger: Logger) => {
   const firstTryEnded = Promise.withResolvers<void>();
 
   const logStatus = (available: boolean, detail: string): void => {
-    if (detail === lastLogged) return; // a model that stays away is said once, not at each try
+    if (detail === lastLogged) return; // the same reason is logged once, not at each try
     lastLogged = detail;
     if (available) logger.info({ model: detail }, 'semantic search is available');
     else logger.warn({ reason: detail }, 'semantic search is not available: lexical answers stand');
   };
 
-  /** One life of the model, and the reason of its end. */
+  /** Opens the model and waits until it ends. Resolves with the reason. */
   const runOnce = async (): Promise<string> => {
     try {
       const opened = await kind.open(closing.signal);
@@ -66,7 +66,7 @@ export const createSupervisedModel = (kind: ModelBackend, logger: Logger) => {
 
   return {
     limits: kind.limits,
-    /** Settled once the first try has ended, either way. */
+    /** Resolves when the first try has ended, with or without success. */
     firstTry: firstTryEnded.promise,
     model: (): string | null => open?.model ?? null,
     status: (): Status => ({ available: open !== null, detail: open?.model ?? reason }),

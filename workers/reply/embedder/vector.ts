@@ -1,16 +1,16 @@
 import { ModelError } from './backend.ts';
 
-/** A vector of length 1, so that a dot product is the cosine. What is no direction at all is refused. */
+/** Scales a vector to length 1, so that a dot product is the cosine. Throws for a vector without a direction. */
 export const normalised = (vector: Float32Array): Float32Array => {
   const length = Math.hypot(...vector);
   if (!Number.isFinite(length) || length < 1e-6) throw new ModelError('the model gave a vector without a direction');
   return vector.map((value) => value / length);
 };
 
-/** Of several pieces of one text, each weighted by its length. */
+/** The weighted mean of the vectors of one text's pieces, scaled to length 1. */
 export const mean = (vectors: Float32Array[], weights: number[]): Float32Array => {
   const [first] = vectors;
-  if (first === undefined) throw new ModelError('there is nothing to take the mean of');
+  if (first === undefined) throw new ModelError('there are no vectors');
   if (vectors.length === 1) return first;
   const sum = new Float32Array(first.length);
   vectors.forEach((vector, index) => {

@@ -7,7 +7,7 @@ import { createRetrievalEngine } from './retrieval/engine.ts';
 
 type Dependencies = { vault: Vault; dispatcher: Dispatcher; allowPrivate: boolean };
 
-/** Every assistant by its own engine: the retrieval engine, or a provider with the retrieval engine at its side. */
+/** Uses the engine of each assistant: retrieval, or a provider with retrieval for its prompt and as fall-back. */
 export const createEngines = ({ vault, dispatcher, allowPrivate }: Dependencies): AssistantEngine => {
   const retrieval = createRetrievalEngine();
   const askProvider = createOpenAiEngine({

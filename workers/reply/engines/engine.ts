@@ -2,32 +2,32 @@ import type { EngineSettings } from '../../../src/assistants/engine-settings.ts'
 import type { SuggestedAction } from '../../../src/assistants/suggested-action.ts';
 import type { SemanticSearch } from '../vectors/semantic-search.ts';
 
-/** A knowledge entry as an engine sees it: one question (with other wordings) and its answer. */
+/** A knowledge entry for an engine: a question, its variants and the answer. */
 export type KnowledgeEntry = {
   entryId: string;
   question: string;
   variants: string[];
   answer: string;
-  /** BCP 47 tag of question and answer; null when the author did not say. */
+  /** BCP 47 tag of question and answer. Null if the author chose none. */
   language: string | null;
   actions: SuggestedAction[];
   tags: string[];
 };
 
-/** What an assistant brings to every reply; `version` changes whenever anything an engine may have indexed does. */
+/** The settings of an assistant that an engine needs. `version` changes with every change of settings or knowledge. */
 export type AssistantProfile = {
   assistantId: string;
   version: string;
   name: string;
   instructions: string;
-  /** Languages the assistant speaks, first one preferred; empty = any. */
+  /** Languages the assistant speaks, the preferred one first. Empty means any. */
   languages: string[];
-  /** Confidence from which an answer is given without hedging; null = the engine's calibrated default. */
+  /** Confidence from which an answer is given. Null means the engine's default. */
   threshold: number | null;
   knowledge: KnowledgeEntry[];
-  /** Left out = retrieval. */
+  /** Default: retrieval. */
   engine?: EngineSettings;
-  /** Hosts a provider's reply may link to, beside what the knowledge links to. */
+  /** Hosts a provider's reply may link to, in addition to the links in the knowledge. */
   allowedLinks?: string[];
 };
 
@@ -37,16 +37,16 @@ export type TurnContext = {
   assistant: AssistantProfile;
   /** The visitor's text, exactly as sent. */
   message: string;
-  /** Canonical BCP 47 tag decided when the turn was accepted. */
+  /** Canonical BCP 47 tag, decided when the turn was accepted. */
   language: string;
-  /** The conversation's latest entries before this message, oldest first: read when asked for, since most answers need none. */
+  /** Reads the latest messages before this one, oldest first. Most answers need none. */
   history: (entries: number) => Promise<HistoryMessage[]>;
   signal: AbortSignal;
-  /** What texts mean, where that can be told. Waits for a model, so it is asked only when the words do not decide. */
+  /** Semantic search, if available. It waits for a model, so it is called only when the words do not decide. */
   semanticSearch?: SemanticSearch | undefined;
   /**
-   * For an engine whose text comes in pieces: they are shown while it speaks. What counts is the reply; the pieces should
-   * make it up, and where they do not (a fall-back), the reply takes their place.
+   * Receives the text of a streaming engine in pieces, which callers see at once. If the final reply differs from the pieces
+   * (after a fall-back), it replaces them.
    */
   onDelta?: (text: string) => void;
 };
@@ -54,23 +54,24 @@ export type TurnContext = {
 export type EngineReply = {
   text: string;
   suggestedActions: SuggestedAction[];
-  /** 0–1; below the assistant's threshold `low` is set and the text hedges. */
+  /** 0–1. */
   confidence: number;
+  /** The reply is no sure answer. Two in a row escalate. */
   low: boolean;
-  /** Set when the assistant should hand over to a person. */
+  /** Set when the visitor asked for a person. */
   escalate?: 'user_requested';
   /** Language of the reply text. */
   language: string;
-  /** Why this reply: compact, JSON, never shown to visitors, carries no visitor text. */
+  /** How the reply was chosen, as compact JSON without visitor text. Visitors never see it. */
   why: Record<string, unknown>;
 };
 
-/** The one door to whatever makes replies (design: retrieval offline, or an OpenAI-compatible provider). */
+/** Makes replies: by retrieval, or with an OpenAI-compatible provider. */
 export type AssistantEngine = {
   name: string;
-  /** Somebody outside may be slow: such turns have slots of their own, so that they hold up no other assistant's. Left out = yes. */
+  /** Turns with a provider have their own slots, because a slow provider must not delay other assistants. Default: true. */
   needsProvider?: (assistant: Pick<AssistantProfile, 'engine'>) => boolean;
-  /** Waits for nobody to answer this turn: it may be answered before those ahead of it in its line are committed. */
+  /** The engine needs neither a provider nor the model for this turn, so it may share a commit with the turns before it. */
   answersImmediately?: (turn: TurnContext) => boolean;
   reply: (turn: TurnContext) => Promise<EngineReply>;
 };

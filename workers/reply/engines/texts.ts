@@ -1,25 +1,25 @@
 import { baseLanguage } from '../../../src/language/base.ts';
 import texts from './texts.json' with { type: 'json' };
 
-/** What an assistant says by itself, in the visitor's language; an assistant's own wording goes before these. */
+/** Default texts in the visitor's language. An assistant's own texts replace them. */
 export type TextKey =
   | 'greeting'
   | 'thanks'
   | 'goodbye'
   | 'yes'
   | 'no'
-  /** Not sure enough to answer; goes with an `escalate` action. */
+  /** Not sure enough to answer. Shown with an `escalate` action. */
   | 'unsure'
   /** The engine and its fall-back failed. */
   | 'apology'
-  /** Said once when a person takes over. */
+  /** While a person handles the conversation. */
   | 'holding'
-  /** Two answers are about as likely. */
+  /** Several questions are offered. */
   | 'askBack'
   | 'contactNoted'
   /** Before an answer in another language; `{language}` is that language's name. */
   | 'otherLanguage'
-  /** An assistant without knowledge. */
+  /** The assistant has no knowledge. */
   | 'noKnowledge'
   /** "Are you a robot?" */
   | 'whoAmI'
@@ -30,7 +30,7 @@ type Texts = Record<TextKey, string>;
 
 const TEXTS: Readonly<Record<string, Texts>> = texts;
 
-/** Regions that write Chinese with traditional characters, named or not. */
+/** Tags of Chinese in traditional characters, by script or by region. */
 const TRADITIONAL = /^zh-(?:.*-)?(?:hant|tw|hk|mo)\b/i;
 
 const tableOf = (language: string): Texts | undefined => {
@@ -42,10 +42,10 @@ const ENGLISH = texts.en;
 
 export const TEXT_LANGUAGES: readonly string[] = Object.keys(TEXTS);
 
-/** False where `text` would have to fall back to English. */
+/** False if `text` would fall back to English. */
 export const hasTexts = (language: string): boolean => tableOf(language) !== undefined;
 
-/** The assistant's own words in a language, else in English. */
+/** A default text, in English if the language has none. */
 export const text = (language: string, key: TextKey): string => (tableOf(language) ?? ENGLISH)[key];
 
 export const holdingText = (language: string): string => text(language, 'holding');
@@ -53,7 +53,7 @@ export const apologyText = (language: string): string => text(language, 'apology
 
 const namers = new Map<string, Intl.DisplayNames>();
 
-/** A language's name in another; a tag without a name (a private one) stands for itself. */
+/** A language's name in another language. A tag without a name is returned as it is. */
 const languageName = (language: string, within: string): string => {
   const namer = namers.get(within) ?? new Intl.DisplayNames([within], { type: 'language' });
   namers.set(within, namer);

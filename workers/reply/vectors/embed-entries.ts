@@ -4,9 +4,9 @@ import type { EntryTexts, EntryVectors, VectorStore } from '../../../src/assista
 import type { Embedder } from '../embedder/embedder.ts';
 import type { Plan, WorkItem } from './plan.ts';
 
-/** One call's texts: a visitor's question waits for no more than these. */
+/** Texts per call. A visitor's question waits for one such call at most. */
 const TEXTS_PER_CALL = 8;
-/** The queue may be full, or the embedder start anew: for so long it is asked again before the work is put down. */
+/** How long a call is retried while the queue is full or the model restarts. */
 const RETRY_FOR_MS = 2_000;
 const RETRY_EVERY_MS = 200;
 
@@ -20,9 +20,9 @@ const joined = (rows: Float32Array[]): Float32Array => {
   return all;
 };
 
-/** Makes and stores the vectors of a few entries, as their texts are now. False: the embedder is not available. */
+/** Makes and stores the vectors of a batch of entries. False if the embedder is not available. */
 export const createEmbedEntries = ({ vectors, embedder, draining }: Dependencies) => {
-  /** Null too once the process is told to stop, however long the call still takes. */
+  /** Resolves with null as soon as the process drains, even if the work takes longer. */
   const untilDraining = <Value>(work: Promise<Value>): Promise<Value | null> =>
     new Promise((resolve, reject) => {
       const stop = (): void => resolve(null);
@@ -39,7 +39,7 @@ export const createEmbedEntries = ({ vectors, embedder, draining }: Dependencies
     }
   };
 
-  /** Vectors of the same texts that are there already, under this entry or one that was removed. */
+  /** Finds stored vectors of the same texts, of these entries or of removed ones. Keys are text hashes. */
   const findKnown = async ({ plan, batch, model }: Task, entries: EntryTexts[]): Promise<Map<string, Float32Array>> => {
     const hashes = entries.flatMap(({ texts }) => texts.map(({ hash }) => hash));
     const candidates = [...batch.map(({ entryId }) => entryId), ...hashes.map((hash) => plan.sources.get(hash) ?? '')];
@@ -79,7 +79,7 @@ export const createEmbedEntries = ({ vectors, embedder, draining }: Dependencies
       if (made.length !== some.length) throw new Error(`${some.length} texts were given ${made.length} vectors`);
       for (const [nth, vector] of made.entries()) known.set(some[nth] ?? '', vector);
     }
-    // The embedder may have become another one while it was asked.
+    // The model may have changed during the calls.
     if (embedder.model() !== model) return false;
 
     const rows = chosen.map(({ entryId, texts }): EntryVectors => {

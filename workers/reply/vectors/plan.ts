@@ -2,23 +2,23 @@ import { questionTexts, textsHash } from '../../../src/assistants/knowledge-text
 import type { VectorsInfo, VectorStore } from '../../../src/assistants/knowledge-vectors.ts';
 import type { VectorProgress } from '../../../src/assistants/semantic-state.ts';
 
-/** An entry whose vectors are to be made: with its answer, or first what it is asked by. */
+/** An entry whose vectors are to be made: with its answer, or only its questions. */
 export type WorkItem = { entryId: string; texts: number; withAnswer: boolean };
 
 export type Plan = VectorProgress & {
-  /** In the order of their urgency. */
+  /** The most urgent first. */
   work: WorkItem[];
-  /** Entries whose vectors are of other texts. */
+  /** Entries whose texts have changed since their vectors were made. */
   edited: Set<string>;
-  /** Vectors whose entry is gone. */
+  /** Vectors of removed entries. */
   orphans: string[];
-  /** Where the vector of a text (by its hash) is stored already, if not under its entry. */
+  /** Text hash → removed entry that still has the vector of this text. */
   sources: Map<string, string>;
 };
 
 /**
- * What is there held against what the entries ask for now. An entry that was edited goes first, whole: somebody waits to
- * see it. Then what every entry is asked by, since that is what finds it, and the answers at last.
+ * Compares the stored vectors with the entries. Edited entries go first, because their author waits. Then come the questions
+ * of all entries, because a question is enough to find its entry, and then the answers.
  */
 export const planWork = async (vectors: VectorStore, assistantId: string, model: string): Promise<Plan> => {
   const stored = new Map<string, VectorsInfo>();
@@ -65,7 +65,7 @@ export const planWork = async (vectors: VectorStore, assistantId: string, model:
 
 const TEXTS_PER_BATCH = 16;
 
-/** Neighbours of one kind, so many that the store is not asked for each alone, so few that each group is soon done. */
+/** Batches of one kind: large enough to save calls to the store, small enough to end soon. */
 export const batchesOf = function* (work: WorkItem[]): Generator<WorkItem[]> {
   let batch: WorkItem[] = [];
   let texts = 0;

@@ -7,9 +7,9 @@ import { type VectorEntry, scan, type VectorHit } from './scan.ts';
 import { measureSimilarity, type Similarities, type SimilarityOptions } from './similarity.ts';
 
 const MAX_BYTES = 100_000_000;
-/** What an entry takes beside its vectors. */
+/** Estimated memory of an entry without its vectors. */
 const ENTRY_BYTES = 400;
-/** What an assistant too large for the memory does without, first to last. */
+/** Kinds of vectors that are dropped, in this order, if an assistant exceeds the memory limit. */
 const DROP_ORDER: TextKind[] = ['answer', 'variant', 'question'];
 
 type AssistantVersion = { assistantId: string; version: number; revision: number };
@@ -20,14 +20,13 @@ type CachedVectors = AssistantVersion & {
   dropped: Set<TextKind>;
 };
 
-/** Those of an assistant's entries that have vectors, as its last change left them. */
+/** The vectors of an assistant's entries, as of its last change. */
 export type AssistantVectors = {
   model: string;
   find: (query: Float32Array, limit: number) => Promise<VectorHit[]>;
-  /** The nearest entries, and those of `keep`, measured against all entries. */
   measureSimilarity: (
     query: Float32Array,
-    keep: ReadonlySet<string>,
+    include: ReadonlySet<string>,
     options?: SimilarityOptions,
   ) => Promise<Similarities>;
 };
@@ -51,8 +50,8 @@ const toVectorEntry = ({ entryId, hash, texts, vectors }: EntryVectors): VectorE
 });
 
 /**
- * A worker's memory of vectors, at most so many bytes in all. A change shows in the assistant's version or revision, which
- * are believed for less than a second: then the names are compared, and only what changed is read.
+ * Caches vectors, at most `maxBytes` in all. A change shows in the assistant's version or revision. Then the stored hashes are
+ * compared, and only changed entries are read.
  */
 export const createVectorReader = (
   vectors: VectorStore,
@@ -98,7 +97,7 @@ export const createVectorReader = (
     return held;
   };
 
-  /** One reading of an assistant at a time: whoever comes later looks again at what it brought. */
+  /** Runs one read per assistant at a time. Other callers wait for it and check its result. */
   const readCurrent = async (known: AssistantVersion, model: string): Promise<CachedVectors> => {
     for (;;) {
       const held = memory.get(known.assistantId);
@@ -114,7 +113,7 @@ export const createVectorReader = (
     }
   };
 
-  /** Null: there are none. Those that there are can be used while others are still being made. */
+  /** Null if the assistant has no vectors. The first vectors can be used while others are still being made. */
   return async ({
     assistantId,
     version,
@@ -127,7 +126,7 @@ export const createVectorReader = (
     return {
       model,
       find: (query, limit) => scan(list, query, limit),
-      measureSimilarity: (query, keep, options) => measureSimilarity(list, query, keep, options),
+      measureSimilarity: (query, include, options) => measureSimilarity(list, query, include, options),
     };
   };
 };

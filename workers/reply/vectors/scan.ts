@@ -1,16 +1,16 @@
 import { setImmediate } from 'node:timers/promises';
 import type { TextKind } from '../../../src/assistants/knowledge-texts.ts';
 
-/** An entry's vectors in memory, one after the other; `kinds` says which is which. */
+/** An entry's vectors in memory, concatenated. `kinds` has the kind of each. */
 export type VectorEntry = { entryId: string; hash: string; kinds: TextKind[]; vectors: Float32Array };
 
 export type VectorHit = { entryId: string; kind: TextKind; cosine: number };
 
-/** Turns go on after so long. */
+/** After this time, the scan yields to other turns. */
 const SLICE_MS = 2;
 export const ENTRIES_PER_TIME_CHECK = 32;
 
-/** Both are normalised, so this is their cosine. Four sums at a time, since each addition waits for the one before it. */
+/** The cosine, since all vectors have length 1. Four independent sums run faster, because an addition waits for the one before it. */
 export const dotProduct = (query: Float32Array, rows: Float32Array, start: number): number => {
   const length = query.length;
   let a = 0;
@@ -26,7 +26,7 @@ export const dotProduct = (query: Float32Array, rows: Float32Array, start: numbe
   return a + b + c + d;
 };
 
-/** The entries nearest to a question, each by the text of it that is nearest; the best first. */
+/** The `limit` most similar entries, the best first. The most similar text of an entry counts. */
 export const scan = async (
   entries: readonly VectorEntry[],
   query: Float32Array,
@@ -41,7 +41,7 @@ export const scan = async (
       sliceEnds = performance.now() + SLICE_MS;
     }
     const { entryId, kinds, vectors } = entries[nth] as VectorEntry;
-    if (vectors.length !== kinds.length * query.length) continue; // made by something else
+    if (vectors.length !== kinds.length * query.length) continue; // made by another model
     let nearest = 0;
     let cosine = Number.NEGATIVE_INFINITY;
     for (let row = 0; row < kinds.length; row += 1) {

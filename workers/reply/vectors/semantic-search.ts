@@ -5,19 +5,19 @@ import type { Embedder } from '../embedder/embedder.ts';
 import type { VectorsOf } from './reader.ts';
 import type { Similarities, SimilarityOptions } from './similarity.ts';
 
-/** What a text means, told by how near each entry is. Null: not to be had right now; what its words say stands. */
+/** Compares a text with the vectors of all entries. Null if there is no vector right now; the words then decide alone. */
 export type SemanticSearch = (
   text: string,
   include: ReadonlySet<string>,
   options?: SimilarityOptions,
 ) => Promise<Similarities | null>;
 
-/** Of one assistant; undefined where there is no model or nothing made by it, so that nobody waits for it. */
+/** The semantic search of an assistant. Undefined without a model, or without vectors of this model. */
 export type SemanticSearchOf = (
   assistant: Pick<Assistant, 'assistantId' | 'version' | 'semantic'>,
 ) => SemanticSearch | undefined;
 
-/** The embedder keeps to less by itself; the first look at thousands of entries may take longer, and goes on beside the turns. */
+/** The first search reads all vectors, which may take longer. The read continues after this time, for the next turn. */
 const MAX_MS = 2_000;
 
 export const createSemanticSearch = (embedder: Embedder, vectorsOf: VectorsOf, logger: Logger): SemanticSearchOf => {
@@ -29,7 +29,7 @@ export const createSemanticSearch = (embedder: Embedder, vectorsOf: VectorsOf, l
   ): Promise<Similarities | null> => {
     const [vectors, embedded] = await Promise.all([vectorsOf(assistant), embedder.embed([text], 'query')]);
     const [query] = embedded ?? [];
-    // The model may have become another one while it was asked.
+    // The model may have changed during the call.
     if (!query || !vectors || vectors.model !== embedder.model()) return null;
     return vectors.measureSimilarity(query, include, options);
   };
@@ -42,7 +42,7 @@ export const createSemanticSearch = (embedder: Embedder, vectorsOf: VectorsOf, l
         measure(assistant, text, include, options).catch((cause: unknown) => {
           logger.warn(
             { err: cause, assistantId: assistant.assistantId },
-            'vectors could not be read: words alone stand',
+            'vectors could not be read: words decide alone',
           );
           return null;
         }),

@@ -1,16 +1,16 @@
 import { setImmediate } from 'node:timers/promises';
 import { dotProduct, ENTRIES_PER_TIME_CHECK, type VectorEntry } from './scan.ts';
 
-/** How near an entry is: by the nearest of its questions, and by its answer (null where that has no vector). */
+/** Cosines of an entry: of its most similar question, and of its answer (null if the answer has no vector). */
 export type EntrySimilarity = { entryId: string; question: number; answer: number | null };
-/** Cosines over all entries. A model's cosines lie close together, and elsewhere for each question: only this tells what one is worth. */
+/** The distribution of the cosines of all entries. Cosines lie close together and shift with each question, so one means little alone. */
 export type Distribution = { count: number; mean: number; deviation: number };
 export type Similarities = { entries: EntrySimilarity[]; question: Distribution; answer: Distribution };
 
 export type SimilarityOptions = { includedOnly?: boolean };
 
 const NEAREST = 8;
-/** Others go on after so long: a turn that needs no model takes less than this. */
+/** After this time, the loop yields. A turn that needs no model takes less. */
 const SLICE_MS = 0.5;
 
 const createDistribution = () => {
@@ -32,14 +32,17 @@ const createDistribution = () => {
 
 const sumOf = ({ question, answer }: EntrySimilarity): number => question + (answer ?? question);
 
-/** All entries measured against a question: the nearest of them, those of `keep`, and how all of them lie. Or `keep` alone. */
+/**
+ * Compares a question with all entries. Gives the most similar entries, those of `include`, and the distributions of all cosines.
+ * With `includedOnly`, only the entries of `include` are compared.
+ */
 export const measureSimilarity = async (
   entries: readonly VectorEntry[],
   query: Float32Array,
   include: ReadonlySet<string>,
   { includedOnly = false }: SimilarityOptions = {},
 ): Promise<Similarities> => {
-  const [allAsked, allAnswers] = [createDistribution(), createDistribution()];
+  const [allQuestions, allAnswers] = [createDistribution(), createDistribution()];
   const nearest: EntrySimilarity[] = [];
   const included: EntrySimilarity[] = [];
   let sliceEnds = performance.now() + SLICE_MS;
@@ -49,7 +52,7 @@ export const measureSimilarity = async (
       sliceEnds = performance.now() + SLICE_MS;
     }
     if (includedOnly && !include.has(entryId)) continue;
-    if (vectors.length !== kinds.length * query.length) continue; // made by something else
+    if (vectors.length !== kinds.length * query.length) continue; // made by another model
     let asked = Number.NEGATIVE_INFINITY;
     let answer: number | null = null;
     for (let row = 0; row < kinds.length; row += 1) {
@@ -58,7 +61,7 @@ export const measureSimilarity = async (
       else if (cosine > asked) asked = cosine;
     }
     if (asked === Number.NEGATIVE_INFINITY) continue;
-    allAsked.add(asked);
+    allQuestions.add(asked);
     if (answer !== null) allAnswers.add(answer);
     const near: EntrySimilarity = { entryId, question: asked, answer };
     if (include.has(entryId)) included.push(near);
@@ -70,5 +73,5 @@ export const measureSimilarity = async (
       if (nearest.length > NEAREST) nearest.pop();
     }
   }
-  return { entries: [...included, ...nearest], question: allAsked.result(), answer: allAnswers.result() };
+  return { entries: [...included, ...nearest], question: allQuestions.result(), answer: allAnswers.result() };
 };

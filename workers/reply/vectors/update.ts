@@ -7,28 +7,28 @@ import type { Embedder } from '../embedder/embedder.ts';
 import { createEmbedEntries } from './embed-entries.ts';
 import { batchesOf, planWork } from './plan.ts';
 
-/** One text may be what the embedder cannot take; after so many tries in a row it is the embedder. */
+/** A single text may be impossible to embed. After this many failures in a row, the embedder counts as unavailable. */
 const MAX_FAILURES_IN_A_ROW = 3;
-/** How far it is, is written no more often than this. */
+/** The shortest time between two writes of the progress. */
 const PROGRESS_EVERY_MS = 250;
 
 type Dependencies = {
   vectors: VectorStore;
   semantic: SemanticState;
   embedder: Embedder;
-  /** Models that other running workers offer. */
+  /** Models of other running workers. */
   others: () => string[];
   draining: AbortSignal;
   logger: Logger;
 };
 
-/** What came of one pass: all is made, the assistant was changed meanwhile, or the hold ended before. */
-type PassOutcome = { kind: 'made' } | { kind: 'changed'; version: number } | { kind: 'lost' } | { kind: 'put down' };
+/** How a pass ended: all vectors are made, the assistant changed meanwhile, the lease was lost, or the work was postponed. */
+type PassOutcome = { kind: 'made' } | { kind: 'changed'; version: number } | { kind: 'lost' } | { kind: 'postponed' };
 
 /**
- * Brings the vectors of one assistant up to its knowledge, under a lease. Each pass makes what is missing for one version;
- * a change in between begins the next, so that an edit never waits for the end of an import. A worker that was stopped for
- * so long that another took over may have stored vectors of old texts: it asks for all of it to be looked over.
+ * Brings the vectors of one assistant up to date, under a lease. Each pass makes the missing vectors of one version. A change
+ * meanwhile starts the next pass, so that an edit never waits for the end of an import. A worker that lost its lease may have
+ * stored vectors of old texts, so it marks the assistant as stale.
  */
 export const createUpdateVectors = ({ vectors, semantic, embedder, others, draining, logger }: Dependencies) => {
   const embedEntries = createEmbedEntries({ vectors, embedder, draining });
@@ -53,9 +53,9 @@ export const createUpdateVectors = ({ vectors, semantic, embedder, others, drain
       const batch = batches.pop()?.filter(({ entryId }) => !refused.has(entryId));
       if (!batch) break;
       if (outcome) return outcome;
-      if (draining.aborted) return { kind: 'put down' };
+      if (draining.aborted) return { kind: 'postponed' };
       const embedding = embedEntries({ assistantId, model, plan, batch });
-      // A call that takes long must not hide what those before it made.
+      // During a long call, the progress of the calls before it is saved.
       const inTime = await withDeadline(embedding, PROGRESS_EVERY_MS).then(
         () => true,
         () => false,
@@ -63,7 +63,7 @@ export const createUpdateVectors = ({ vectors, semantic, embedder, others, drain
       if (!inTime) outcome = await saveProgress();
       if (!(await embedding)) {
         failedInARow += 1;
-        if (failedInARow === MAX_FAILURES_IN_A_ROW || embedder.model() !== model) return { kind: 'put down' };
+        if (failedInARow === MAX_FAILURES_IN_A_ROW || embedder.model() !== model) return { kind: 'postponed' };
         if (batch.length > 1) batches.push(...batch.map((one) => [one]));
         else for (const { entryId } of batch) refused.add(entryId);
         outcome = await saveProgress();
@@ -78,7 +78,7 @@ export const createUpdateVectors = ({ vectors, semantic, embedder, others, drain
       if (searchable || performance.now() - savedAt >= PROGRESS_EVERY_MS) outcome = await saveProgress();
     }
     if (outcome) return outcome;
-    if (refused.size > 0) return { kind: 'put down' };
+    if (refused.size > 0) return { kind: 'postponed' };
     await vectors.remove(plan.orphans);
     if (await semantic.complete(lease, { ...figures, version })) return { kind: 'made' };
     return (await saveProgress()) ?? { kind: 'changed', version };
@@ -99,14 +99,14 @@ export const createUpdateVectors = ({ vectors, semantic, embedder, others, drain
           continue;
         }
         if (outcome.kind === 'lost') await semantic.markStale(assistantId);
-        if (outcome.kind === 'put down') await semantic.release(lease);
+        if (outcome.kind === 'postponed') await semantic.release(lease);
         const ms = Math.round(performance.now() - startedAt);
         const line = { assistantId, model, ended: outcome.kind, ms };
-        logger[outcome.kind === 'put down' ? 'debug' : 'info'](line, 'knowledge vectors');
+        logger[outcome.kind === 'postponed' ? 'debug' : 'info'](line, 'knowledge vectors');
         return;
       }
     } catch (cause) {
-      // Another try is the sweep's; where the store is away, the hold ends by itself.
+      // The sweep retries. If the store is unavailable, the lease expires.
       await semantic.release(lease).catch(() => undefined);
       throw cause;
     }

@@ -11,17 +11,17 @@ import { openQueueWorkers } from '../../../src/worker-process.ts';
 import type { Embedder } from '../embedder/embedder.ts';
 import { createUpdateVectors } from './update.ts';
 
-/** Assistants made at a time; they share the embedder in turns, so that a small edit does not wait for a large import. */
+/** Assistants updated at the same time. They share the embedder, so that a small edit does not wait for a large import. */
 const MAX_RUNNING = 16;
 const THOROUGH_EVERY_MS = 60_000;
-/** A sweep goes on with the next ones for so long: after an upgrade all assistants are behind. */
+/** How long a sweep starts further assistants. After an upgrade, all of them are outdated. */
 const SWEEP_FOR_MS = 3_000;
 
 type Options = { service: Service; config: Config; logger: Logger; lifecycle: Lifecycle };
 
 /**
- * Keeps the vectors of all assistants' knowledge up to date: woken by jobs, and by a sweep of what they missed. Tells the
- * others what this worker has to make them with.
+ * Keeps the vectors of all assistants up to date. Jobs wake it up, and a sweep finds what they missed. It also registers this
+ * worker's model for the other workers.
  */
 export const openVectorUpdater = async (embedder: Embedder, options: Options): Promise<void> => {
   const { service, logger, lifecycle } = options;
@@ -82,7 +82,7 @@ export const openVectorUpdater = async (embedder: Embedder, options: Options): P
   };
 
   await publishOffer();
-  // A worker that ends without a word is forgotten by itself; a MongoDB that is away must not fail the stop.
+  // A registration expires by itself, so an unavailable MongoDB must not fail the stop.
   lifecycle.add('embedder offered', worker, (id) => embedders.unregister(id).catch(() => undefined));
   lifecycle.add('knowledge vectors', running, (all) => Promise.all(all.values()));
   const sweeper = startSweeper('knowledge vectors', sweep, { logger });

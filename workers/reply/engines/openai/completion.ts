@@ -3,7 +3,7 @@ import { type Dispatcher, request } from 'undici';
 import * as z from 'zod';
 import { withDeadline } from '../../../../src/platform/deadline.ts';
 
-/** Far more than any reply; what goes on for longer is not one. */
+/** More characters than any real reply has. */
 const MAX_TEXT = 16_000;
 const MAX_BYTES = 2_000_000;
 const MAX_ATTEMPTS = 2;
@@ -33,7 +33,7 @@ export class ProviderError extends Error {
   }
 }
 
-/** What a provider names is stored and logged: only what is known is let through. */
+/** Finish reasons are stored and logged, so unknown values of a provider become `other`. */
 const FINISHES = ['stop', 'length', 'tool_calls', 'content_filter'] as const;
 export type Finish = (typeof FINISHES)[number] | 'other';
 const finishOf = (reason: string): Finish => FINISHES.find((known) => known === reason) ?? 'other';
@@ -91,7 +91,7 @@ const readChunk = (data: string, reading: Reading, onText: (text: string) => voi
   if (text !== '') onText(text);
 };
 
-/** Sends, once more where the connection failed before a byte of an answer came. */
+/** Sends the request, and once again if the connection failed before the answer began. */
 const send = async ({ url, headers, body, dispatcher, signal }: Call): Promise<Dispatcher.ResponseData> => {
   for (let attempt = 1; ; attempt += 1) {
     try {
@@ -103,7 +103,7 @@ const send = async ({ url, headers, body, dispatcher, signal }: Call): Promise<D
   }
 };
 
-/** One streamed chat completion. What is not exactly that is a ProviderError. */
+/** Reads one streamed chat completion. Anything else is a `ProviderError`. */
 const complete = async (call: Call): Promise<Completion> => {
   const startedAt = performance.now();
   const { statusCode, headers, body } = await send(call);
@@ -136,12 +136,12 @@ const complete = async (call: Call): Promise<Completion> => {
   } catch (cause) {
     throw cause instanceof ProviderError ? cause : new ProviderError('cut_off', { cause });
   } finally {
-    // Not read to its end: the connection is of no further use.
+    // A body that was not read to its end makes the connection unusable.
     if (!body.readableEnded) body.on('error', () => undefined).destroy();
   }
 };
 
-/** The same under one deadline for all of it, and until `stop`: nothing is said after either. */
+/** Reads a completion with one deadline for everything. After the deadline or `stop`, `onText` is not called. */
 export const completeInTime = (
   call: Omit<Call, 'signal'>,
   { timeoutMs, stop }: { timeoutMs: number; stop: AbortSignal },

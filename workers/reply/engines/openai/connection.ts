@@ -4,10 +4,10 @@ import { AddressRefused, guardedLookup, isAllowedPeer } from '../../../../src/we
 
 const CONNECT_MS = 3_000;
 
-/** `connections`: to one provider; many assistants may ask the same, so as many as turns may be in flight. */
+/** `connections` is the maximum per provider. Many assistants may share one provider. */
 type Options = { allowPrivate: boolean; connections: number };
 
-/** Connections to providers, under the address rules of webhooks: what an assistant's owner names is no way in here. */
+/** Connections to providers. The address guard of webhooks applies, because owners choose the provider's URL. */
 export const openProviderAgent = ({ allowPrivate, connections }: Options): Agent => {
   // HTTP/1.1: over HTTP/2 the library would send a refused request again by itself.
   const settings = { timeout: CONNECT_MS, allowH2: false, lookup: guardedLookup({ allowPrivate }) };
@@ -17,7 +17,7 @@ export const openProviderAgent = ({ allowPrivate, connections }: Options): Agent
     pipelining: 1,
     connections,
     connect: (options, callback) => {
-      // A literal never passes a look-up.
+      // An IP address in the URL skips the look-up.
       const host = options.hostname.replace(/^\[|\]$/g, '');
       if (isIP(host) !== 0 && !isAllowedPeer(host, { allowPrivate })) {
         callback(new AddressRefused('the provider has an address that is not public'), null);
@@ -28,7 +28,7 @@ export const openProviderAgent = ({ allowPrivate, connections }: Options): Agent
         else if (isAllowedPeer(socket.remoteAddress, { allowPrivate })) callback(null, socket);
         else {
           socket.destroy();
-          callback(new AddressRefused('the provider leads to an address that is not public'), null);
+          callback(new AddressRefused('the provider resolves to an address that is not public'), null);
         }
       });
     },

@@ -11,7 +11,7 @@ import { createReplyFilter } from './reply-filter.ts';
 import { TIMING } from '../../../../src/platform/timing.ts';
 
 const HISTORY_ENTRIES = 20;
-/** Asked for in a way no other call would mend: says nothing about the provider's health. */
+/** Statuses that a request causes itself. They do not count for the breaker. */
 const REQUEST_ERRORS = new Set([400, 413, 422]);
 
 type Dependencies = {
@@ -23,10 +23,10 @@ type Dependencies = {
 };
 
 const RetrievalWhy = z.object({ by: z.string(), hits: z.array(z.object({ entryId: z.string(), score: z.number() })) });
-/** By words and meaning together a score tells how likely an entry is: one of a fiftieth of the best is not worth its text. */
+/** After hybrid search, a score is a probability. Entries below this share of the best one are left out of the prompt. */
 const MIN_PROMPT_SHARE = 0.02;
 
-/** The entries the retrieval engine found, its likeliest first. */
+/** The entries for the prompt, the most likely first. */
 const promptEntriesOf = ({ why }: EngineReply, { assistant }: TurnContext): KnowledgeEntry[] => {
   const { by, hits } = RetrievalWhy.safeParse(why).data ?? { by: '', hits: [] };
   const least = by === 'both' ? (hits[0]?.score ?? 0) * MIN_PROMPT_SHARE : 0;
@@ -53,8 +53,8 @@ const abortAfterDraining = (draining: AbortSignal): { signal: AbortSignal; clear
 };
 
 /**
- * Answers by an OpenAI-compatible provider, with the retrieval engine at its side: what that finds goes into the prompt,
- * whoever asks for a person gets one without a call, and on any failure its reply is the reply.
+ * Answers with an OpenAI-compatible provider. The retrieval engine runs first: its hits go into the prompt, its handoff ends the
+ * turn without a call, and its reply is the fall-back after any failure.
  */
 export const createOpenAiEngine = ({ retrieval, dispatcher, breaker, openKey, allowPrivate }: Dependencies) => {
   const ask = async (turn: TurnContext, settings: ProviderSettings, hits: KnowledgeEntry[]) => {

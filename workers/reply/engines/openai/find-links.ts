@@ -1,12 +1,12 @@
-/** A link as it stands in a text; `words` is null for an address that stands for itself. */
+/** A link in a text. `words` is the text of a Markdown link, null for a bare address. */
 export type FoundLink = { start: number; end: number; address: string; words: string | null };
 
 const ADDRESS = /\b(?:https?:\/\/|www\.)[^\s<>()[\]"']+/gi;
-/** Where a link may begin. */
+/** A bracket or an address. */
 const BEGINNING = new RegExp(`\\[|${ADDRESS.source}`, 'gi');
 const TRAILING = `.,;:!?'"`;
 
-/** Without what ends a sentence rather than an address. A pattern that looks for an end tries every place before it. */
+/** Removes punctuation that ends a sentence rather than an address. A loop, because a regular expression would not be linear. */
 export const withoutTrailing = (address: string, trailing = TRAILING): string => {
   let end = address.length;
   while (end > 0 && trailing.includes(address.charAt(end - 1))) end -= 1;
@@ -15,7 +15,7 @@ export const withoutTrailing = (address: string, trailing = TRAILING): string =>
 
 export const addressesIn = (text: string): string[] => text.match(ADDRESS) ?? [];
 
-/** The first place of a pattern at or after another; asked for ever later places, it reads a text once. */
+/** Finds the first match at or after a position. Positions must grow, so that the text is read once. */
 const createForwardSearch = (text: string, pattern: RegExp): ((from: number) => number) => {
   const looking = new RegExp(pattern, 'g');
   let known = -1;
@@ -28,7 +28,7 @@ const createForwardSearch = (text: string, pattern: RegExp): ((from: number) => 
   };
 };
 
-/** Links of Markdown and bare addresses, in time that grows with the text alone, whatever a provider writes. */
+/** Finds Markdown links and bare addresses in linear time. */
 export function* findLinks(text: string): Generator<FoundLink> {
   const nextBracket = createForwardSearch(text, /[[\]\n]/);
   const nextNonSpace = createForwardSearch(text, /\S/);

@@ -2,7 +2,7 @@ import type { AssistantProfile, KnowledgeEntry } from '../engine.ts';
 import { addressesIn, withoutTrailing } from './find-links.ts';
 import type { IsAllowedLink } from './reply-filter.ts';
 
-/** Far more than a host's name has; to spell out one in other letters takes time in its square. */
+/** Longer than any host name. Converting an international name takes quadratic time. */
 const MAX_AUTHORITY = 300;
 const AUTHORITY = /^(?:https?:\/\/)?([^/?#]*)/i;
 
@@ -14,7 +14,7 @@ const hostOf = (link: string): string | null => {
 
 const plain = (link: string): string => withoutTrailing(link, '.,;:!?').replace(/\/$/, '');
 
-/** Links a provider may give: those its hits hold, word for word, and those to hosts the assistant allows. */
+/** Allows the exact links of the hits, and links to hosts that the assistant allows. */
 export const allowedLinksOf = ({ allowedLinks = [] }: AssistantProfile, hits: KnowledgeEntry[]): IsAllowedLink => {
   const known = new Set(
     hits.flatMap(({ question, answer, actions }) => [

@@ -3,14 +3,14 @@ import type { KnowledgeEntry, HistoryMessage, TurnContext } from '../engine.ts';
 
 export type ChatMessage = { role: 'system' | 'user' | 'assistant'; content: string };
 
-/** How the model says that it could not answer; taken out of the reply. */
+/** The model writes this if it could not answer. It is removed from the reply. */
 export const UNSURE_MARK = '[unsure]';
 
-/** The tokenizer takes time in the square of a word, and remembers it. A cut word costs a token more. */
+/** The tokenizer takes quadratic time per word, so text is cut. A cut adds at most a token. */
 const COUNTED_CHARS = 128;
 const WORDS_REMEMBERED = 10_000;
 
-/** Loaded with the first turn that needs it: its tables are large, and most installations never do. */
+/** Loaded on first use, because its tables are large and most installations never need them. */
 const loadTokenizer = async () => {
   const { countTokens, setMergeCacheSize } = await import('gpt-tokenizer/encoding/o200k_base');
   setMergeCacheSize(WORDS_REMEMBERED);
@@ -23,7 +23,7 @@ export type CountTokens = (text: string, atMost: number) => number;
 
 export const countTokensOf = async (): Promise<CountTokens> => {
   const countTokens = await (tokenizer ??= loadTokenizer());
-  // Text that looks like one of the tokenizer's own marks is text like any other.
+  // Special tokens in a text count as ordinary text.
   const options = { disallowedSpecial: new Set<string>() };
   return (text, atMost) => {
     let count = 0;
@@ -54,7 +54,7 @@ const systemText = ({ assistant, language }: TurnContext, hits: KnowledgeEntry[]
     .filter(Boolean)
     .join('\n\n');
 
-/** Visitor text as data: whoever guesses the fence of this one call may close it, nobody else. */
+/** Marks visitor text as data. The fence is random for each call, so a visitor cannot close it. */
 const fenced = (text: string, fence: string): string => `<${fence}>\n${text.replaceAll(fence, '')}\n</${fence}>`;
 
 const asMessage = ({ role, content }: HistoryMessage, fence: string): ChatMessage | null => {
@@ -62,7 +62,7 @@ const asMessage = ({ role, content }: HistoryMessage, fence: string): ChatMessag
   return role === 'system' ? null : { role: 'assistant', content };
 };
 
-/** System text, then as much of the history as its budget holds, the newest first to get a place, then the message. */
+/** The system text, the newest messages that fit the token budget in their order, and the visitor's message. */
 export const buildMessages = (
   turn: TurnContext,
   { hits, history }: { hits: KnowledgeEntry[]; history: HistoryMessage[] },

@@ -1,12 +1,12 @@
 import { findLinks } from './find-links.ts';
 import { UNSURE_MARK } from './prompt.ts';
 
-/** How far back an open bracket keeps text from being said: a link's words are judged with its address. */
+/** How many characters an open bracket can hold back, since a link's words wait for its address. */
 const MAX_PENDING = 400;
 
 export type IsAllowedLink = (link: string) => boolean;
 
-/** Links that are not allowed go; of one in Markdown its words stay. */
+/** Removes links that are not allowed. The words of a Markdown link stay. */
 export const removeDisallowedLinks = (text: string, isAllowed: IsAllowedLink): string => {
   let kept = '';
   let from = 0;
@@ -20,10 +20,10 @@ export const removeDisallowedLinks = (text: string, isAllowed: IsAllowedLink): s
 
 const isSpace = (char: string): boolean => /\s/.test(char);
 
-/** Where the last word begins, and the white space before it. */
+/** Where the last word begins, and where the white space before it begins. */
 type Tail = { word: number; space: number };
 
-/** The same for a text that has grown: what was there is not read anew. */
+/** Finds the tail of a text that grew from length `before`. Only the new part is read. */
 const tailOf = (text: string, before: number, known: Tail): Tail => {
   let word = text.length;
   while (word > before && !isSpace(text.charAt(word - 1))) word -= 1;
@@ -33,22 +33,22 @@ const tailOf = (text: string, before: number, known: Tail): Tail => {
   return { word, space: space === before && known.word === before ? known.space : space };
 };
 
-/** Where text can be cut so that nothing before the cut depends on what comes after it. */
+/** A position to cut at, so that nothing before the cut depends on later text. */
 const safeEnd = (text: string, { word, space }: Tail): number => {
   const tail = text.slice(-MAX_PENDING);
   const bracket = tail.lastIndexOf('[');
   const begun = bracket === -1 ? '' : tail.slice(bracket);
   const closed = /^\[[^\]\n]*(\n|\]\([^)\n]*[)\n]|\][^(])/.exec(begun);
   const opens = text.length - begun.length;
-  // A link whose end is not there yet, or in the word that is still being said.
+  // A link that has no end yet, or ends in the unfinished last word.
   const linked = begun !== '' && (closed === null || opens + closed[0].length > word);
-  // White space is said with what follows it, so that none is left at the end.
+  // White space waits for the next word, so that a reply never ends with it.
   return linked && opens < word ? text.slice(0, opens).trimEnd().length : space;
 };
 
 /**
- * What a model says, made fit to be shown while it speaks: no strange links, no mark, no white space around it. The pieces
- * said make up exactly the text that `end` returns.
+ * Filters a streamed reply: removes disallowed links, the unsure mark and surrounding white space. The emitted pieces together are
+ * exactly the text that `end` returns.
  */
 export const createReplyFilter = (isAllowed: IsAllowedLink, emit: (piece: string) => void) => {
   let emitted = '';
@@ -58,7 +58,7 @@ export const createReplyFilter = (isAllowed: IsAllowedLink, emit: (piece: string
   let unsure = false;
 
   const emitFiltered = (raw: string): void => {
-    // A cut is never within a pair. Redis and MongoDB would each keep half a pair in a way of its own.
+    // Replaces lone surrogates, which Redis and MongoDB would store differently.
     const clean = removeDisallowedLinks(raw.toWellFormed(), (link) => {
       const allowed = isAllowed(link);
       if (!allowed) removed += 1;
@@ -77,7 +77,7 @@ export const createReplyFilter = (isAllowed: IsAllowedLink, emit: (piece: string
       const text = given.replaceAll('\0', '');
       const before = pending.length;
       pending += text;
-      // Nothing can be said but before white space, or a bracket that another one follows.
+      // Text can only be cut before white space or a bracket.
       if (!/[\s[]/.test(text)) return;
       tail = tailOf(pending, before, tail);
       const end = safeEnd(pending, tail);

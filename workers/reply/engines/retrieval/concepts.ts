@@ -5,14 +5,14 @@ import software from './concepts-software.json' with { type: 'json' };
 import trade from './concepts-trade.json' with { type: 'json' };
 
 /**
- * What a word means whatever its language: `versand`, `shipping` and `envío` are one concept, so that other words than
- * the stored ones, and other languages, find their answer. In the tables `*` stands for any ending, `_` for a space;
- * words are folded; a word belongs to the first concept that names it. `trade`: buying, paying, sending, returning;
- * `service`: time, place, people, appointments, health; `software`: accounts, plans, data and what goes wrong with them.
+ * Concept → its words in all languages. `versand`, `shipping` and `envío` are one concept, so that synonyms and other languages
+ * find an answer. Words are folded, `*` is any ending, `_` a space. A word belongs to the first concept that lists it.
+ * `trade` has buying, paying, sending and returning; `service` time, place, people, appointments and health; `software`
+ * accounts, plans, data and their problems.
  */
 const CONCEPTS: Readonly<Record<string, string>> = { ...trade, ...service, ...software };
 
-/** What usually goes with what: a car wants to be parked, a day asks for opening hours. Looser than a concept. */
+/** Concept → related concepts: a question with a car is often about parking. The relation is weaker than a shared concept. */
 const RELATED: Readonly<Record<string, readonly string[]>> = {
   time: ['hours'],
   day: ['hours'],
@@ -58,7 +58,7 @@ export const conceptOf = (word: string): string | null => {
   return null;
 };
 
-/** Only whole phrases: every two words that begin like one would otherwise be a phrase. */
+/** The concept of a whole phrase. Beginnings of phrases do not count, or too many word pairs would match. */
 export const phraseConcept = (phrase: string): string | null => exact.get(phrase) ?? null;
 
 const SHORTEST_FUZZY = 6;
@@ -69,7 +69,7 @@ for (const [word, concept] of [...beginnings, ...exact]) {
 const NO_CONCEPT = '';
 const guesses = new LRUCache<string, string>({ max: 5000 });
 
-/** The concept of a misspelt word: one letter off a word, or off the beginning of one. */
+/** The concept of a misspelt word, which differs in one letter from a known word or beginning. */
 export const misspeltConcept = (word: string): string | null => {
   if (word.length < SHORTEST_FUZZY) return null;
   const known = guesses.get(word);

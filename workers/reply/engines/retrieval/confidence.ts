@@ -1,6 +1,6 @@
 import type { LexicalEvidence } from './search.ts';
 
-/** What the fit looks at; the first stands for the bias. */
+/** The features of the fit. The first is the bias. */
 export const lexicalFeatures = ({
   coverage,
   wordingCoverage,
@@ -19,10 +19,10 @@ export const lexicalFeatures = ({
   coverage * wordingMatch,
 ];
 
-/** Fitted by `test/eval/fit.ts` to the tune half of the evaluation set. */
+/** Fitted to the tune half of the evaluation set by `npm run eval -- fit`. */
 const WEIGHTS = [-3.18, 1.76, 0.98, 0.81, -1.31, 0.93, 3.21, 1.19];
 
-/** How likely an entry is the answer, given what speaks for it. */
+/** The probability that an entry is the answer, by its words alone. */
 export const lexicalConfidence = (evidence: LexicalEvidence): number => {
   const sum = lexicalFeatures(evidence).reduce((total, feature, at) => total + feature * (WEIGHTS[at] ?? 0), 0);
   return 1 / (1 + Math.exp(-sum));

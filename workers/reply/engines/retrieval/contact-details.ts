@@ -1,10 +1,10 @@
 import { withoutPiledMarks } from '../../../../src/language/fold.ts';
 
-/** From the last character before the `@` on: a pattern that begins earlier tries each place before each `@` anew. */
+/** Begins at the last character before the `@`. A pattern that begins earlier would not be linear. */
 const EMAIL = /[\p{L}\p{N}._%+-]@[\p{L}\p{N}-]{1,63}(?:\.[\p{L}\p{N}-]{1,63}){0,4}\.\p{L}{2,24}/u;
 const LONGEST_MAILBOX = 64;
 const MAILBOX = /[\p{L}\p{N}._%+-]/u;
-/** Seven to fifteen digits as people write a number; an order number (digits alone, no plus, no gaps) needs nine. */
+/** Seven to fifteen digits with separators. Digits without plus and separators may be an order number, so they need nine. */
 const PHONE = /(?<![\p{L}\p{N}#])(?:\+|00)?\(?\d[\d\s()./-]{5,22}\d(?![\p{L}\p{N}])/u;
 
 export type ContactDetails = { email: boolean; phone: boolean };
@@ -19,7 +19,7 @@ const looksLikePhone = (text: string): boolean => {
 };
 
 const MAX_LENGTH = 2000;
-/** Cut again: one character may stand for eighteen. */
+/** NFKC can expand one character to eighteen, so the text is cut again. */
 const beginningOf = (message: string): string =>
   withoutPiledMarks(message.slice(0, MAX_LENGTH)).normalize('NFKC').slice(0, MAX_LENGTH);
 
@@ -39,6 +39,6 @@ const withoutEmail = (text: string): string => {
   return `${text.slice(0, begins)} ${text.slice(found.index + found[0].length)}`;
 };
 
-/** What else the message says. */
+/** The message without its e-mail address and phone number. */
 export const withoutContactDetails = (message: string): string =>
   withoutEmail(beginningOf(message)).replace(PHONE, ' ');

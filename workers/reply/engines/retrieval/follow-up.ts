@@ -5,12 +5,12 @@ import type { KnowledgeIndex } from './knowledge-index.ts';
 import { rankEntries } from './search.ts';
 import { readTerms, type Term } from './terms.ts';
 
-/** What the assistant said last, as far as its `why` tells. */
+/** Kind and entries of an assistant's reply, read from its `why`. */
 export type LastReply = { kind: string; entryIds: string[] };
 
-/** Messages back to the subject of a conversation. */
+/** How many messages are searched for the subject. */
 const LOOK_BACK = 6;
-/** Kinds that leave the subject as it was. */
+/** Kinds of replies that do not change the subject. */
 const ASIDES = new Set(['greeting', 'thanks', 'yes', 'no', 'contact', 'whoAmI']);
 
 const readWhy = (why: unknown): LastReply | null => {
@@ -23,16 +23,16 @@ const readWhy = (why: unknown): LastReply | null => {
   return { kind: typeof kind === 'string' ? kind : 'answer', entryIds };
 };
 
-/** The assistant's last message. */
+/** The assistant's last reply, or null. */
 export const findLastReply = async (turn: TurnContext): Promise<LastReply | null> => {
   const last = (await turn.history(LOOK_BACK)).findLast(({ role }) => role === 'assistant');
   return last ? readWhy(last.why) : null;
 };
 
-/** A question that leans on the one before is short, and more than a word: that is a subject of its own. */
+/** Number of words of a follow-up. A single word is a new subject. */
 const FOLLOW_UP_WORDS = { least: 2, most: 8 };
 
-/** What the visitor asked last, for a question that may lean on it. */
+/** The visitor's previous question. Null if it was not answered, or if this message cannot be a follow-up by its length. */
 export const findPreviousQuestion = async (turn: TurnContext): Promise<string | null> => {
   const length = words(fold(turn.message.slice(0, 200))).length;
   if (length < FOLLOW_UP_WORDS.least || length > FOLLOW_UP_WORDS.most) return null;
@@ -44,7 +44,7 @@ export const findPreviousQuestion = async (turn: TurnContext): Promise<string | 
   return history.slice(0, answered).findLast(({ role }) => role === 'user')?.content ?? null;
 };
 
-/** The entry the conversation is about; small talk in between does not change the subject. */
+/** The id of the entry that was answered last. Small talk does not change it. */
 const subjectOf = (history: HistoryMessage[]): string | null => {
   for (const message of history.slice(-LOOK_BACK).toReversed()) {
     const word = message.role === 'assistant' ? readWhy(message.why) : null;
@@ -54,7 +54,7 @@ const subjectOf = (history: HistoryMessage[]): string | null => {
   return null;
 };
 
-/** How people go on: "and on Sundays?" */
+/** Words that begin a follow-up, as in "and on Sundays?". */
 const CUES = new Set(
   'and what_about how_about also or but then und auch oder was_ist_mit wie_ist_es et aussi ou y tambien o que_tal e anche ed invece en ook och aussi og ja a_co a oraz i также и а і а_що ve peki ya ayrica kaj in in_kaj si dar es och_sa at och_om og_hva og_hvad και y_que e_se e_per und_wie und_was dan bagaimana_dengan con_y_si con và còn thế_còn'
     .split(' ')
@@ -75,7 +75,7 @@ const CUED_CONFIDENCE = 0.6;
 const UNCUED_CONFIDENCE = 0.5;
 const NEW_CONFIDENCE = 0.35;
 
-/** A question that leans on the one before: the old subject counts for half, and most of what is new must be found. */
+/** Lexical search for a follow-up. The terms of the last answered entry count for half, and most new terms must be found. */
 export const searchFollowUp = async (
   turn: TurnContext,
   index: KnowledgeIndex,

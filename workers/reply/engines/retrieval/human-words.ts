@@ -1,14 +1,14 @@
 import humanWords from './human-words.json' with { type: 'json' };
 
 /**
- * How people ask for a person, by language; folded, `*` for any ending, `_` for a space.
- * `talk` with any person, or `want` close to an `agent`, is a request; `alone` is one as a whole message; `refuse` is not.
+ * Words of requests for a person, by language. They are folded, `*` is any ending, `_` a space. A request is `talk` near a
+ * `person` or `agent`, `want` near an `agent`, or `alone` as the whole message. `refuse` makes it no request.
  */
 export type HumanWords = { talk: string; want: string; person: string; agent: string; alone: string; refuse: string };
 
 export const HUMAN_WORDS: Readonly<Record<string, HumanWords>> = humanWords;
 
-/** Scripts without spaces ask in patterns, not in words. */
+/** Requests in scripts without spaces, where words cannot be matched one by one. */
 export const HUMAN_PATTERNS: readonly RegExp[] = [
   /(?:转|轉|找|接|要|叫|换|換|联系|聯繫|聯絡).{0,3}(?:人工|真人|客服|专员|專員|工作人员|活人)(?!智能|智慧)/u,
   /^(?:人工|真人|人工客服|真人客服|客服|人工服务|人工服務|在线客服)[。！!？?\s]*$/u,
@@ -35,6 +35,6 @@ export const BOT_QUESTIONS: readonly RegExp[] = [
   /^(?:sen|siz|bu) .{0,15}(?:bot|robot|insan)/u,
 ];
 
-/** Whoever will not talk to a machine wants a person. */
+/** Refusing to talk to one of these is a request for a person. */
 export const MACHINES =
   'bot bots chatbot robot roboter machine maschine robo computer ai ki bota robota botem robotem робот бот роботом ботом';

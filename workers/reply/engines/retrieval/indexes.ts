@@ -4,15 +4,15 @@ import type { AssistantProfile } from '../engine.ts';
 import { buildIndexInSteps, type KnowledgeIndex } from './knowledge-index.ts';
 
 export type IndexOptions = {
-  /** Assistants whose index is kept. */
+  /** How many indexes are cached. */
   maxIndexes?: number;
-  /** Entries that all kept indexes may hold together. */
+  /** How many entries all cached indexes may have together. */
   maxEntries?: number;
 };
 
-/** Other turns go on after so long. */
+/** After this time, a build yields to other turns. */
 const SLICE_MS = 3;
-/** The index of so many entries is built in a moment: an edit counts for the very next turn. */
+/** Up to this many entries, a turn waits for the new index, so that it sees the latest edit. */
 const SMALL_KNOWLEDGE = 500;
 
 type Build = { key: string; index: Promise<KnowledgeIndex>; next: AssistantProfile | null };
@@ -20,24 +20,24 @@ type Build = { key: string; index: Promise<KnowledgeIndex>; next: AssistantProfi
 const keyOf = ({ assistantId, version }: AssistantProfile): string => JSON.stringify([assistantId, version]);
 const isSmall = ({ knowledge }: AssistantProfile): boolean => knowledge.length <= SMALL_KNOWLEDGE;
 
-/** Indexes by assistant and version. Thousands of entries take seconds, so they are built in slices, each version once. */
+/** Caches indexes by assistant and version. A large index takes seconds, so it is built in slices. */
 export const createIndexes = ({ maxIndexes = 200, maxEntries = 100_000 }: IndexOptions) => {
   const built = new LRUCache<string, KnowledgeIndex>({
     max: maxIndexes,
     maxSize: maxEntries,
     sizeCalculation: ({ entriesById }) => 1 + entriesById.size,
   });
-  /** The key of an assistant's newest index, and which build that was: a slower, older one does not take its place. */
+  /** Key and build number of an assistant's newest index. An older build that ends later does not replace it. */
   const latest = new LRUCache<string, { key: string; nth: number }>({ max: maxIndexes });
   const building = new Map<string, Build>();
   let builds = 0;
   let lastSlice: Promise<unknown> = Promise.resolve();
 
-  /** One slice between two looks at what else there is to do, however many indexes are being built. */
+  /** Waits for the next slice. All builds share one queue, so that the event loop runs between any two slices. */
   const nextSlice = async (): Promise<void> => {
-    const mine = lastSlice.then(() => setImmediate());
-    lastSlice = mine;
-    await mine;
+    const slice = lastSlice.then(() => setImmediate());
+    lastSlice = slice;
+    await slice;
   };
 
   const build = async (assistant: AssistantProfile): Promise<KnowledgeIndex> => {
@@ -70,13 +70,13 @@ export const createIndexes = ({ maxIndexes = 200, maxEntries = 100_000 }: IndexO
       });
     const started: Build = { key, index, next: null };
     building.set(slot, started);
-    index.catch(() => undefined); // where the one before serves, nobody waits for this one
+    index.catch(() => undefined); // nobody waits for this build while an older index serves
     return started;
   };
 
   /**
-   * Of many entries one version is built at a time. Those that come meanwhile get its index, and of them the newest is built
-   * next: however fast edits come, an assistant has two builds to wait for at most.
+   * Builds one version of a large index at a time. Turns of newer versions get this index, and the newest version is built next.
+   * So a turn never waits for more than two builds.
    */
   const obtain = (assistant: AssistantProfile): Promise<KnowledgeIndex> => {
     const key = keyOf(assistant);
@@ -86,7 +86,7 @@ export const createIndexes = ({ maxIndexes = 200, maxEntries = 100_000 }: IndexO
     return running.index;
   };
 
-  /** The one that serves now; that of many entries is built while the one before it serves. */
+  /** The index that can serve now. While a large index is built, the older one serves. */
   const current = (assistant: AssistantProfile): KnowledgeIndex | undefined => {
     const index = built.get(keyOf(assistant));
     if (index || isSmall(assistant)) return index;

@@ -3,7 +3,7 @@ import type { KnowledgeGroup, KnowledgeIndex } from './knowledge-index.ts';
 import { type LexicalEvidence, rankEntries } from './search.ts';
 import { readTerms } from './terms.ts';
 
-/** What the words say for an entry: with the concepts they stand for, and as they stand. */
+/** The lexical evidence for an entry: with the concepts of the words, and for the words alone (`literal`). */
 export type EntryEvidence = {
   entry: KnowledgeEntry;
   group: KnowledgeGroup;
@@ -21,7 +21,7 @@ export const NO_EVIDENCE: LexicalEvidence = {
   ownCoverage: 0,
 };
 
-/** The likeliest entries of each language by words alone. */
+/** The most likely entries of each language by words. Keys are entry ids. */
 export const collectLexicalEvidence = (
   message: string,
   index: KnowledgeIndex,

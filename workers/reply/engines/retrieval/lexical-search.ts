@@ -3,19 +3,19 @@ import type { KnowledgeGroup, KnowledgeIndex } from './knowledge-index.ts';
 import { type LexicalCandidate, searchGroup } from './search.ts';
 import type { KnowledgeEntry } from '../engine.ts';
 
-/** An entry that may be the answer, and how likely it is. */
+/** An entry that may be the answer, with the probability that it is. */
 export type Hit = {
   entry: KnowledgeEntry;
   group: KnowledgeGroup;
   confidence: number;
   score: number;
-  /** Where both decided: confidence by words alone, and the nearest of its vectors. */
+  /** After hybrid search: the confidence by words alone, and the best cosine. */
   words?: number;
   cosine?: number;
 };
 
 const MAX_HITS = 3;
-/** Where the visitor's language knows something of the matter, another one must know clearly more. */
+/** Factor for hits in another language, if the visitor's language has hits too. */
 const FOREIGN_SHARE = 0.75;
 
 export const toHits = (
@@ -28,11 +28,11 @@ export const toHits = (
     return entry ? [{ entry, group, confidence: confidence(candidate), score: candidate.score }] : [];
   });
 
-/** The groups of an index, the visitor's language first. */
+/** The groups of an index, the one in the visitor's language first. */
 export const inLanguageOrder = ({ groups }: KnowledgeIndex, visitorLanguage: string): KnowledgeGroup[] =>
   [...groups].sort((a, b) => Number(b.language === visitorLanguage) - Number(a.language === visitorLanguage));
 
-/** The best hits of one language: the visitor's own if it is sure enough, else the surest. */
+/** The best hits of one language: the visitor's if its confidence reaches the threshold, else the most confident one. */
 export const searchLexical = (
   message: string,
   index: KnowledgeIndex,

@@ -10,10 +10,10 @@ const MAX_PAYLOAD = 2048;
 
 export type ReplyKind = TextKey | 'answer' | 'human' | 'contact';
 
-/** What found the entries: the very wording, words alone (`words only`: meaning was asked, and not to be had), or both. */
+/** How the entries were found. `words only` means that the model gave no vector in time. */
 export type FoundBy = 'wording' | 'words' | 'words only' | 'both';
 
-/** Everything a reply's `why` needs, whatever was said. */
+/** The data of a reply's `why`. */
 export type ReplyContext = { turn: TurnContext; threshold: number; startedAt: number; hits: Hit[]; by: FoundBy };
 
 const rounded = (value: number, digits: number): number => Number(value.toFixed(digits));
@@ -46,15 +46,15 @@ const createReply = (
   },
 });
 
-/** One of the default texts. */
+/** A reply with a default text. */
 export const textReply = (context: ReplyContext, key: TextKey, kind: ReplyKind = key): EngineReply =>
   createReply(context, kind, { text: text(context.turn.language, key) });
 
-/** Hands over to a person; the handoff's holding text is what the visitor will read. */
+/** A handoff to a person. The visitor gets the holding text. */
 export const handoffReply = (context: ReplyContext): EngineReply =>
   createReply(context, 'human', { text: text(context.turn.language, 'holding'), escalate: 'user_requested' });
 
-/** A visitor whose language was only guessed may well have written in the answer's language. */
+/** Whether to say that the answer is in another language. Not if the message itself was in the answer's language. */
 const isForeign = (answerLanguage: string, { message, language }: TurnContext): boolean => {
   const base = baseLanguage(answerLanguage);
   if (base === baseLanguage(language)) return false;
@@ -89,7 +89,7 @@ const talkToPersonAction = ({ turn }: ReplyContext): SuggestedAction => ({
   payload: 'user_requested',
 });
 
-/** Offers the likely questions instead of guessing between them. */
+/** Offers likely questions as buttons. */
 export const offerQuestions = (context: ReplyContext, hits: Hit[], { longShot = false } = {}): EngineReply =>
   createReply(context, 'askBack', {
     text: text(context.turn.language, 'askBack'),
@@ -98,7 +98,7 @@ export const offerQuestions = (context: ReplyContext, hits: Hit[], { longShot = 
     low: longShot,
   });
 
-/** Not sure enough: another wording, contact details, or a person. */
+/** The unsure text, with a button that asks for a person. */
 export const unsureReply = (context: ReplyContext): EngineReply =>
   createReply(context, 'unsure', {
     text: text(context.turn.language, 'unsure'),

@@ -53,8 +53,8 @@ import { LEXICON } from '../../../../src/language/lexicon.ts';
 import fillerWords from './fillers.json' with { type: 'json' };
 
 /**
- * Words that fill a question without saying what it is about; no stop word list has them, because in other texts they
- * mean something. Folded. A word that stands for a concept is never a filler.
+ * Additional stop words for questions, by language. General stop word lists lack them, because they carry meaning in other
+ * texts. They are folded. A word of a concept is never a filler.
  */
 const FILLERS: Readonly<Record<string, string>> = fillerWords;
 
@@ -90,7 +90,7 @@ const PACKAGED: Readonly<Record<string, readonly [(word: string) => string, read
   hr: [serbian, serbianStops],
 };
 
-/** Languages without a stemmer: endings are short, so the beginning of a long word is taken for its stem. */
+/** The stem for languages without a stemmer: the beginning of a long word, since most endings are short. */
 const clip = (word: string): string => (word.length > 6 ? word.slice(0, Math.max(5, word.length - 3)) : word);
 const NO_STEMS = new Set(['zh', 'ja', 'th', 'ko', 'lo', 'km', 'my', 'vi']);
 const whole = (word: string): string => word;
@@ -101,12 +101,12 @@ const chatWords = (language: string): string[] =>
 const fillers = (language: string): string[] =>
   (Object.hasOwn(FILLERS, language) ? (FILLERS[language] ?? '') : '').split(' ');
 
-/** Any other tag is a visitor's choice, and would be remembered for ever. */
+/** Languages with tables of their own. Other tags share one entry, so that visitors cannot fill the cache. */
 const KNOWN = new Set([...Object.keys(PACKAGED), ...Object.keys(LEXICON), ...Object.keys(FILLERS), ...NO_STEMS]);
 const UNKNOWN = 'und';
 const ready = new Map<string, Stemming>();
 
-/** Stemmer and stop words of a base language; made when first asked for. */
+/** Stemmer and stop words of a base language, created on first use. */
 export const stemmingOf = (tag: string): Stemming => {
   const language = KNOWN.has(tag) ? tag : UNKNOWN;
   const known = ready.get(language);

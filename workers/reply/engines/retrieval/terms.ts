@@ -2,7 +2,7 @@ import { fold, UNSPACED, withoutPiledMarks, words } from '../../../../src/langua
 import { conceptOf, phraseConcept } from './concepts.ts';
 import { stemmingOf } from './stemming.ts';
 
-/** One thing a text speaks of: a word's stem, and what the word means in any language where that is known. */
+/** A term of a text: the stem of a word or phrase, and its concept if known. */
 export type Term = {
   stem: string;
   /** The folded word, as written. */
@@ -10,11 +10,11 @@ export type Term = {
   concept: string | null;
 };
 
-/** A question fits many times; longer messages are cut, so that no visitor can make a turn expensive. */
+/** Longer messages are cut, so that no visitor can make a turn expensive. */
 const MAX_LENGTH = 1000;
 const MAX_WORDS = 100;
 const MAX_TERMS = 32;
-/** No word of any language is longer; what stems and looks for typing errors takes time in the square of it. */
+/** Longer words are cut, because stemming and fuzzy search take quadratic time. */
 const LONGEST_WORD = 64;
 const LONGEST_PHRASE = 4;
 const HANGUL = /\p{Script=Hangul}/u;
@@ -28,10 +28,10 @@ const segmenterFor = (language: string): Intl.Segmenter => {
   return made;
 };
 
-/** Languages whose words need a dictionary; any other tag takes the general one, so that the cache stays small. */
+/** Languages that need a dictionary to find words. Other tags share one segmenter, so that the cache stays small. */
 const SEGMENTED = new Set(['zh', 'ja', 'th', 'lo', 'km', 'my']);
 
-/** Korean glues its particles to the word: pairs of syllables match where whole words would not. */
+/** Korean particles are attached to the word, so pairs of syllables match better than whole words. */
 const syllablePairs = (word: string): string[] =>
   word.length < 3 ? [word] : Array.from({ length: word.length - 1 }, (_, at) => word.slice(at, at + 2));
 
@@ -48,8 +48,8 @@ const splitWords = (text: string, language: string): string[] => {
 };
 
 /**
- * Terms of a text as a language stems them, stop words left out unless nothing else is there. What a visitor writes in
- * another language has the stop words of that language, too.
+ * The terms of a text, stemmed for `language`. Stop words of `language` and of the visitor's language are left out, unless the
+ * text has nothing else.
  */
 export const readTerms = (text: string, language: string, visitorLanguage: string = language): Term[] => {
   const { stem, stopWords } = stemmingOf(language);
@@ -65,17 +65,17 @@ export const readTerms = (text: string, language: string, visitorLanguage: strin
     if (!table.has(term.stem)) table.set(term.stem, term);
   };
   for (let at = 0; at < written.length && terms.size < MAX_TERMS; at += 1) {
-    let taken = 1;
+    let wordCount = 1;
     let concept: string | null = null;
     for (let length = Math.min(LONGEST_PHRASE, written.length - at); length > 1 && concept === null; length -= 1) {
       concept = phraseConcept(folded.slice(at, at + length).join(' '));
-      if (concept) taken = length;
+      if (concept) wordCount = length;
     }
-    const word = folded.slice(at, at + taken).join(' ');
+    const word = folded.slice(at, at + wordCount).join(' ');
     concept ??= conceptOf(word);
-    const term = { stem: taken > 1 ? word : fold(stem(written[at] ?? word)), word, concept };
+    const term = { stem: wordCount > 1 ? word : fold(stem(written[at] ?? word)), word, concept };
     keep(concept === null && (stopWords.has(word) || spokenStops.has(word)) ? stops : terms, term);
-    at += taken - 1;
+    at += wordCount - 1;
   }
   return [...(terms.size > 0 ? terms : stops).values()];
 };
