@@ -7,7 +7,7 @@ export type AcceptOptions = {
    * flight. Otherwise the turn is assumed to be the head of the pending turns, which the worker checks.
    */
   readBack: boolean;
-  /** Called before a join is written, so that an answer right after it is not missed. */
+  /** Called before a join is written, so that an answer which comes right after it is not missed. */
   watch: (turnId: string) => void;
 };
 

@@ -44,8 +44,8 @@ export const commitStatement = (
       seq: read.seq,
       status: read.status,
       leadScore: read.leadScore,
-      // Pending turns leave at the head and join at the end. If this turn is still the head, the turns read after it
-      // still follow.
+      // Pending turns leave at the head and join at the end. If this turn is still the head, the other committed turns
+      // still follow it.
       'waiting.0.turnId': head.turnId,
       ...Object.fromEntries(committed.map(({ replyTo }, at) => [`waiting.${at}.replyTo`, { $size: replyTo.length }])),
       // A turn accepted in the meantime was not the head, so it has no job. The commit must fail, so that the next read

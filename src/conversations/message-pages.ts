@@ -63,9 +63,9 @@ export const createMessagePages = (connection: Connection) => {
 
   return {
     /**
-     * Stores the full pages of `texts`. A page always has the same eight numbers, so two writers that read different states
-     * cannot store two versions of it. A write that adds a text while a page is full awaits this first, and removes what
-     * was stored from the document.
+     * Stores the full pages of `texts`. A page always has the same eight numbers, so two writers that read different
+     * states cannot store two versions of it. While a page is full, a write that adds a text calls this first, and then
+     * removes the stored messages from the document.
      */
     storeFullPages: async ({
       conversationId,

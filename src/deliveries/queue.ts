@@ -16,7 +16,7 @@ export const WakeUpJob = z.object({
 });
 export type WakeUpJob = z.infer<typeof WakeUpJob>;
 
-/** Adds wake-ups. Only a stopping process waits until they are added, because a sweep replaces a lost one. */
+/** Adds wake-ups in the background. Callers do not wait for them, because a sweep replaces a lost one. */
 export const createDeliveryQueue = (queue: PartitionedQueue<WakeUpJob>) => {
   const isFull = createFullCheck(queue);
   const add = createBatcher<string, void>(

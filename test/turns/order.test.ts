@@ -38,7 +38,7 @@ test('50 sessions of 60 turns, sent at different speeds, are each answered in or
   const talk = async (session_id: string): Promise<string> => {
     let conversationId = '';
     for (let turn = 0; turn < TURNS; ) {
-      // Several at once, accepted in the order of sending: each waits until the one before is accepted, not answered.
+      // Sends several messages at once. Each waits until the one before is accepted, but not until it is answered.
       const burst = Math.min(1 + Math.floor(Math.random() * 4), TURNS - turn);
       const gate = Promise.withResolvers<void>();
       gates.set(session_id, gate.promise);
