@@ -36,6 +36,7 @@ type State = {
   verifyToken: string;
   receiverUrl: string;
   operator: { email: string; password: string };
+  operatorToken: string;
   pids: { api: number[]; replyWorker: number[]; deliveryWorker: number[] };
 };
 
@@ -101,6 +102,11 @@ describe('npm run quickstart', { timeout: 60_000 }, () => {
       body: JSON.stringify(before.operator),
     });
     expect(signIn.status).toBe(200);
+    const withToken = await fetch(`${before.baseUrl}/operator/v1/assistants`, {
+      headers: { Authorization: `Bearer ${before.operatorToken}` },
+    });
+    expect(withToken.status).toBe(200);
+    expect(await withToken.json()).toMatchObject({ assistants: [{ assistantId: before.assistantId }] });
 
     const second = await quickstart(['--exit']).ended;
     expect(second.status).toBe(1);
