@@ -10,11 +10,11 @@ const bodyOf = async (response: Response): Promise<unknown> => {
   try {
     return await response.json();
   } catch {
-    return undefined; // a proxy's own page: the status says enough
+    return undefined; // a proxy's own page; the status is enough
   }
 };
 
-/** One call of the operators' API; throws a `Problem` for whatever is not 2xx. */
+/** Calls the operator API. Throws a `Problem` for any answer other than 2xx. */
 export const call = async <Answer>(
   method: Method,
   path: string,
@@ -38,10 +38,10 @@ export const call = async <Answer>(
   }
   const answer = await bodyOf(response);
   if (!response.ok) throw new Problem(response.status, answer);
-  return answer as Answer; // described by the schema that the server checked it with
+  return answer as Answer; // the server validates answers by this schema
 };
 
-/** A path with its parts made safe: `at`/assistants/${id}`. */
+/** A path with encoded parts: `at`/assistants/${id}`. */
 export const at = (parts: TemplateStringsArray, ...values: string[]): string =>
   String.raw({ raw: parts }, ...values.map(encodeURIComponent));
 

@@ -17,7 +17,7 @@ const Waiting = () => (
   </Center>
 );
 
-/** The sign-in stands in for whatever page was asked for: once signed in, that page is there. */
+/** Shows the sign-in in place of the requested page; after signing in, that page is shown. */
 const ForOperators = () => {
   const session = useSession();
   const client = useQueryClient();

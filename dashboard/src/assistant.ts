@@ -20,7 +20,7 @@ const remember = (assistantId: string): void => {
   }
 };
 
-/** Whose pages are looked at: by the address, else the last one looked at here, else the first. */
+/** The current assistant: from the address, else the last one used in this browser, else the first. */
 export const useAssistant = ({ assistants }: Me): Me['assistants'][number] | null => {
   const [, params] = useRoute('/assistants/:id/*?');
   const named = params?.id;

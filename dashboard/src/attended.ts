@@ -1,6 +1,6 @@
-/** What a person does to a page. A page that only asks again and again is left alone, and its session may end. */
+/** Events that show that a person uses the page. Polling alone does not keep the session alive. */
 const ACTS = ['pointerdown', 'pointermove', 'keydown', 'wheel', 'touchstart'] as const;
-/** An act counts for what the page asks within this time: clicks lead to calls, and those to others. */
+/** Requests within this time after an event count as caused by the person. */
 const LASTS_MS = 60_000;
 
 let lastAct = 0;
@@ -9,7 +9,7 @@ export const watchForActs = (): void => {
   const note = (): void => {
     lastAct = Date.now();
   };
-  note(); // somebody opened it
+  note(); // opening the page counts
   for (const act of ACTS) addEventListener(act, note, { capture: true, passive: true });
 };
 

@@ -21,7 +21,7 @@ import { cssVariables, theme } from './theme.ts';
 watchForActs();
 
 const nonce = document.querySelector<HTMLMetaElement>('meta[property=csp-nonce]')?.nonce ?? '';
-// What locks the page behind a dialog writes a <style> of its own, and asks for the nonce by this name.
+// Mantine's scroll lock inserts a <style> element and reads the nonce from this variable.
 Object.assign(globalThis, { __webpack_nonce__: nonce });
 
 const root = document.getElementById('root');

@@ -1,6 +1,6 @@
 type Detail = { field: string; code: string; message: string };
 
-/** An answer that is not 2xx, in the words of the API; or no answer at all. */
+/** An error answer of the API with its message, or a missing answer. */
 export class Problem extends Error {
   readonly status: number;
   readonly code: string;
@@ -32,14 +32,14 @@ export const isProblem = (value: unknown, status?: number): value is Problem =>
 
 const sentence = (words: string): string => words.charAt(0).toUpperCase() + words.slice(1);
 
-/** What is wrong with one field, or with something inside it (`languages.0`), as a sentence to stand under it. */
+/** The errors of one field, or of something inside it (`languages.0`), as a sentence. */
 export const fieldProblem = (problem: unknown, field: string): string | undefined => {
   if (!isProblem(problem)) return undefined;
   const own = problem.details.find((one) => one.field === field || one.field.startsWith(`${field}.`));
   return own && sentence(own.message);
 };
 
-/** What a form has to say that stands under none of its fields. */
+/** The errors that belong to none of the form's fields. */
 export const remainingProblem = (problem: unknown, fields: readonly string[]): string | undefined => {
   if (!(problem instanceof Error)) return undefined;
   if (!isProblem(problem) || problem.details.length === 0) return problem.message;

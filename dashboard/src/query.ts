@@ -13,13 +13,13 @@ import { isProblem } from './problem.ts';
 import type { LookedFor, Me } from './types.ts';
 
 export const SESSION = '/session';
-/** Set where a person has signed out: that the session is over is no news to them. */
+/** Set when a person has signed out, so that the end of the session is not reported to them. */
 export const LEFT = 'left';
 const LOOK_EVERY_MS = 60_000;
 
-/** Every query is known by the path that it reads: a change names the paths that it touches. */
+/** The key of each query is its path. A change names the paths that it affects. */
 export const createQueryClient = (): QueryClient => {
-  /** Whoever is told 401 is signed out, wherever that was: the sign-in stands in for the page until they are back. */
+  /** A 401 for any request means that the session has ended, so the sign-in is shown. */
   const noticeSignedOut = (failure: Error): void => {
     if (isProblem(failure, 401)) client.setQueryData<Me | null>([SESSION], null);
   };
@@ -57,7 +57,7 @@ export const useSession = () =>
     queryKey: [SESSION],
     queryFn: async ({ signal }): Promise<Me | null> =>
       (await call<LookedFor>('GET', `${SESSION}/current`, { signal })).session,
-    // So that a page nobody uses says that its session has ended, also one that asks for nothing else.
+    // Polls so that an unused page shows that its session has ended.
     refetchInterval: ({ state }) => (state.data ? LOOK_EVERY_MS : false),
     staleTime: 60_000,
   });
@@ -71,19 +71,19 @@ export const tellProblem = (problem: unknown): void => {
 
 type Change<Input, Answer> = {
   run: (input: Input) => Promise<Answer>;
-  /** Paths whose answers may be different now, with all that begins like them. */
-  touches?: readonly string[];
-  /** What to say when it is done. */
+  /** Path prefixes of queries that must be reloaded after the change. */
+  invalidates?: readonly string[];
+  /** The message after success. */
   done?: string | ((answer: Answer, input: Input) => string);
-  /** True: a form shows the problem itself. */
+  /** True if a form shows the problem itself. */
   quiet?: boolean;
   after?: (answer: Answer, input: Input) => void;
 };
 
-/** One thing that a person does: said when it is done, and when it could not be. */
+/** A change by a person. Success and failure are shown as notifications. */
 export const useChange = <Answer, Input = void>({
   run,
-  touches = [],
+  invalidates = [],
   done,
   quiet = false,
   after,
@@ -95,7 +95,7 @@ export const useChange = <Answer, Input = void>({
       if (done !== undefined) tell(typeof done === 'string' ? done : done(answer, input));
       after?.(answer, input);
       await client.invalidateQueries({
-        predicate: ({ queryKey: [path] }) => touches.some((one) => String(path).startsWith(one)),
+        predicate: ({ queryKey: [path] }) => invalidates.some((one) => String(path).startsWith(one)),
       });
     },
     onError: (problem) => {

@@ -45,7 +45,7 @@ export const theme = createTheme({
   },
 });
 
-/** Mantine's quiet greys and reds are too pale to read: these hold 4.5 to 1 on both backgrounds. */
+/** Mantine's light greys and reds have too little contrast. These have at least 4.5 to 1 on both backgrounds. */
 export const cssVariables: CSSVariablesResolver = () => ({
   variables: {},
   light: {

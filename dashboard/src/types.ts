@@ -13,14 +13,17 @@ import type { playgroundOperations } from '../../src/operator-api/playground.ts'
 import type { sessionOperations } from '../../src/operator-api/session.ts';
 import type { tokenOperations } from '../../src/operator-api/tokens.ts';
 
-/** As it is once it has travelled: a time is its text. */
+/** A value after JSON: times are strings. */
 type Json<Value> = Value extends Date
   ? string
   : Value extends object
     ? { [Name in keyof Value]: Json<Value[Name]> }
     : Value;
 
-/** What the API answers, by the very schemas that describe it. Only types come from there: nothing of it is built in. */
+/**
+ * The API's answers, typed by the schemas that describe them. Only types are imported, so no server code is in the
+ * build.
+ */
 type Answer<One extends Operation> = Json<AnswerOf<One>>;
 
 export type Me = Answer<typeof sessionOperations.me>;

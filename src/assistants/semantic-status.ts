@@ -36,7 +36,7 @@ export const findSemanticStatus = async (assistants: AssistantStore, assistantId
 
 const grouped = new Intl.NumberFormat('en');
 
-/** The same sentence for the command and the dashboard. */
+/** The state as a sentence for people. */
 export const describeSemanticStatus = ({ state, reason, done, total }: SemanticStatus): string => {
   if (state === 'off') return `Semantic search is off: ${reason}`;
   if (state === 'ready') return 'Semantic search: ready';

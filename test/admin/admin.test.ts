@@ -23,7 +23,7 @@ const file = (name: string, text: string): string => {
 };
 
 describe('assistants, knowledge and keys', () => {
-  test('an assistant, its knowledge and a key made by the command answer over HTTP', async () => {
+  test('an assistant with knowledge and a key, created by the command, answers over HTTP', async () => {
     const { assistantId } = await admin<{ assistantId: string }>(
       'assistant',
       'create',
@@ -53,7 +53,7 @@ describe('assistants, knowledge and keys', () => {
     });
   });
 
-  test('lists show what there is, and no secret', async () => {
+  test('lists show all objects and no secret', async () => {
     const { assistantId, apiKey, keyId } = await anAssistant(stack);
 
     const [assistants, keys, knowledge] = await Promise.all([
@@ -68,7 +68,7 @@ describe('assistants, knowledge and keys', () => {
     expect(JSON.stringify([assistants, keys])).not.toMatch(/sessionKey|tokenHash|"hash"|sk_/);
   });
 
-  test('a rotated key keeps its id and limit, and the old secret ends; a revoked one ends for good', async () => {
+  test('a rotated key keeps its id and limit, and its old secret and a revoked key are refused', async () => {
     const { apiKey, keyId } = await anAssistant(stack, { limitPerMinute: 500 });
     expect((await chat(apiKey)).status).toBe(200);
 
@@ -86,7 +86,7 @@ describe('assistants, knowledge and keys', () => {
     expect(again).toMatchObject({ status: 1, stderr: `There is no live key ${keyId}.\n` });
   });
 
-  test('knowledge can be replaced, in any format, and a file without a good row replaces nothing', async () => {
+  test('knowledge can be replaced in any format, and a file without a valid row replaces nothing', async () => {
     const { assistantId } = await anAssistant(stack);
     const replace = (path: string) => admin('knowledge', 'import', '--assistant', assistantId, '--replace', path);
     const known = () => stack.service.assistants.listKnowledge(assistantId);
@@ -103,7 +103,7 @@ describe('assistants, knowledge and keys', () => {
   });
 });
 
-test('the inbound webhook channel is set with a token, opened with a warning, limited and taken off', async () => {
+test('the inbound webhook channel is protected, opened with a warning, limited and disconnected', async () => {
   const { assistantId } = await anAssistant(stack);
   const path = `/api/v1/channels/webhook/${assistantId}`;
   const set = (...options: string[]) => admin('channel', 'set', '--assistant', assistantId, ...options);
@@ -145,7 +145,7 @@ describe('conversations', () => {
     expect(listed.map(({ conversationId }) => conversationId)).toEqual([first.conversationId, second.conversationId]);
   });
 
-  test('resolving takes the first owner, and asks for an operator where there is none', async () => {
+  test('resolving uses the first owner, and asks for an operator if there is none', async () => {
     const assistant = await anAssistant(stack);
     const { body } = await assistant.chat(aTurn());
 
@@ -162,7 +162,7 @@ describe('conversations', () => {
 });
 
 describe('the command itself', () => {
-  test('says in one line what is wrong, with its status', async () => {
+  test('reports an error in one line, with its exit status', async () => {
     const { assistantId } = await anAssistant(stack);
     const [unknown, unknownJson, missing, badNumber, noCommand, badUrl, badFile] = await Promise.all(
       [
@@ -198,7 +198,7 @@ describe('the command itself', () => {
     expect(badFile).toMatchObject({ status: 1, stderr: expect.stringContaining('ENOENT') });
   });
 
-  test('gives text to people, help with an example, and ends by itself', async () => {
+  test('prints text and help with an example, and ends by itself', async () => {
     const { assistantId } = await anAssistant(stack, { input: { name: 'Bell\u0007\u001b[31m' } });
 
     const text = await runAdmin(env, ['assistant', 'list']);
@@ -212,7 +212,7 @@ describe('the command itself', () => {
     expect(help.stdout).toContain('--json');
   });
 
-  test('says that a service is away, and soon', async () => {
+  test('reports an unavailable service within seconds', async () => {
     const nowhere = { ...env, MONGODB_URL: 'mongodb://127.0.0.1:1/x', PARLEY_URL: 'http://127.0.0.1:1' };
     const create = ['operator', 'create', '--email', 'a@example.com', '--json'];
 
@@ -233,7 +233,7 @@ describe('the command itself', () => {
     }
   });
 
-  test('says how to get a token where it has none, and that a wrong one is wrong', async () => {
+  test('explains how to get a token, and reports a wrong token', async () => {
     const without = await runAdmin({ MONGODB_URL: 'mongodb://127.0.0.1:1/x' }, ['assistant', 'list', '--json']);
     const wrong = await runAdmin({ ...env, OPERATOR_TOKEN: 'op_wrong' }, ['assistant', 'list', '--json']);
 
@@ -244,7 +244,7 @@ describe('the command itself', () => {
     expect([wrong.status, JSON.parse(wrong.stderr)]).toMatchObject([1, { error: { code: 'not_signed_in' } }]);
   });
 
-  test('every change leaves a line in the audit trail, under the token’s name', async () => {
+  test('every change is in the audit log under the token’s name', async () => {
     const { assistantId } = await admin<{ assistantId: string }>('assistant', 'create', '--name', 'Trail');
     const one = ['--assistant', assistantId];
     const { keyId } = await admin<{ keyId: string }>('key', 'create', ...one, '--name', 'web');

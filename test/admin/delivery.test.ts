@@ -20,7 +20,7 @@ type Doctor = { ok: boolean; problems: string[]; stuck: { pausedEndpoints: { end
 
 const admin = <Value = Record<string, unknown>>(...args: string[]): Promise<Value> => adminJson<Value>(env, ...args);
 
-/** A receiver registered by the command, which knows the secret that was printed. */
+/** A receiver whose endpoint the command has added, with the printed secret. */
 const aReceiver = async (assistantId: string, events: string, options: ReceiverOptions = {}) => {
   const secrets: string[] = [];
   const receiver = await openReceiver({ secret: secrets, ...options });
@@ -31,7 +31,7 @@ const aReceiver = async (assistantId: string, events: string, options: ReceiverO
   return { ...made, receiver };
 };
 
-test('an endpoint gets what it asked for, signed with the secret that was printed, until it is removed', async () => {
+test('an endpoint gets its events, signed with the printed secret, until it is removed', async () => {
   const assistant = await anAssistant(stack);
   const { receiver, endpointId } = await aReceiver(assistant.assistantId, 'message.received');
   await eventually(async () => {
@@ -64,7 +64,7 @@ test('an endpoint gets what it asked for, signed with the secret that was printe
   expect(await stack.service.endpoints.listEndpoints(assistant.assistantId)).toEqual([]);
 });
 
-test('a test event goes the real way and is told step by step; a resend is marked as one', async () => {
+test('a test event is delivered and its steps are shown; a resend is marked as a redelivery', async () => {
   const { assistantId } = await anAssistant(stack);
   const { receiver, endpointId } = await aReceiver(assistantId, 'tag.added');
 
@@ -100,7 +100,7 @@ test('a test event goes the real way and is told step by step; a resend is marke
   expect(shown).not.toHaveProperty('token');
 });
 
-test('a test that cannot be sent tells why; after a rotation with overlap both secrets sign', async () => {
+test('a test that cannot be sent shows why; in the overlap of a rotation both secrets sign', async () => {
   const { assistantId } = await anAssistant(stack);
   const { receiver, endpointId, secret } = await aReceiver(assistantId, 'tag.added');
   const { endpoint: nowhere } = await stack.service.endpoints.addEndpoint(assistantId, {
@@ -119,7 +119,7 @@ test('a test that cannot be sent tells why; after a rotation with overlap both s
   expect(receiver.received[0]?.verdict).toMatchObject({ ok: true });
 });
 
-test('the checklist tells how far a request came', () => {
+test('the checklist shows how far a request came', () => {
   const sent = {
     url: 'https://example.com/hook',
     outcome: 'rejected',
@@ -137,7 +137,7 @@ test('the checklist tells how far a request came', () => {
   expect(untrusted.checks.map(({ ok }) => ok)).toEqual([true, false, null, null]);
 });
 
-test('events that wait for a paused endpoint are listed as queued, and sent once it is resumed', async () => {
+test('events of a paused endpoint are listed as queued and sent when it is resumed', async () => {
   const assistant = await anAssistant(stack);
   const { receiver, endpointId } = await aReceiver(assistant.assistantId, 'message.received', {
     respond: (_request, nth) => ({ status: nth === 1 ? 410 : 200 }),
@@ -161,7 +161,7 @@ test('events that wait for a paused endpoint are listed as queued, and sent once
   await eventually(async () => expect(await outcomes()).toEqual(['delivered', 'rejected']));
 });
 
-test('an endpoint is switched off and on', async () => {
+test('an endpoint can be disabled and enabled', async () => {
   const { assistantId } = await anAssistant(stack);
   const { endpoint } = await stack.service.endpoints.addEndpoint(assistantId, { url: 'http://127.0.0.1:9999/hook' });
 
@@ -173,7 +173,7 @@ test('an endpoint is switched off and on', async () => {
   expect(new Date(on.enabledSince).getTime()).toBeGreaterThan(endpoint.enabledSince.getTime());
 });
 
-test('what operators do is in the history and announced', async () => {
+test('operators’ actions are in the history and sent as events', async () => {
   const assistant = await anAssistant(stack);
   const { receiver } = await aReceiver(assistant.assistantId, 'conversation.escalated,conversation.resolved,tag.added');
   const { body: answered } = await assistant.chat(aTurn());

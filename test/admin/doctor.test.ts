@@ -20,12 +20,12 @@ const doctor = async (env: Record<string, string> = {}): Promise<{ status: numbe
   return { status, report: JSON.parse(stdout) as Report };
 };
 
-test('a service without workers is not well, and what waits for them is named; with them nothing is wrong', async () => {
+test('without workers the doctor names what waits; with workers it finds no problem', async () => {
   const { assistantId, chat } = await anAssistant(stack);
   const { endpoint } = await stack.service.endpoints.addEndpoint(assistantId, { url: 'http://127.0.0.1:9999/hook' });
   const { body } = await chat(aTurn());
   const deliveryId = await stack.service.deliveries.queueTest(endpoint);
-  // Everything happened a minute ago.
+  // Moves all times back by a minute.
   const minuteAgo = new Date(Date.now() - 60_000);
   const { mongo } = stack.service;
   await mongo.collection('conversations').updateMany({}, [
@@ -67,7 +67,7 @@ test('a service without workers is not well, and what waits for them is named; w
   expect(well).toMatchObject({ status: 0, report: { ok: true, queues: [{ workers: 1 }, { workers: 1 }] } });
 });
 
-test('what is away is said, and the rest is still told', async () => {
+test('an unavailable store is reported with all other findings', async () => {
   const { status, report } = await doctor({ REDIS_URL: 'redis://127.0.0.1:1' });
 
   expect(status).toBe(1);
@@ -75,7 +75,7 @@ test('what is away is said, and the rest is still told', async () => {
   expect(report.problems).toEqual(['Redis does not answer at the address of the environment.']);
 });
 
-test('a key that does not open the secrets of endpoints is noticed', async () => {
+test('an encryption key that does not decrypt endpoint secrets is reported', async () => {
   const { assistantId } = await anAssistant(stack);
   await stack.service.endpoints.addEndpoint(assistantId, { url: 'http://127.0.0.1:9999/hook' });
   expect((await request(`${stack.url}/readyz`)).status).toBe(200);

@@ -8,7 +8,7 @@ const command = useAdmin(stack);
 const strictCommand = useAdmin(strict);
 const PROVIDER = ['--engine', 'openai', '--base-url', 'http://127.0.0.1:9/v1/', '--model', 'm'];
 
-test('an assistant gets a provider and a guard, its key from a variable and never shown, and goes back', async () => {
+test('a provider’s key comes from a variable and is never shown, and the engine can be set back', async () => {
   const { assistantId } = await stack.service.assistants.createAssistant({ name: 'A' });
   const env = { ...command, PROVIDER_KEY: 'sk-very-secret' };
   const update = ['assistant', 'update', assistantId];

@@ -24,7 +24,7 @@ test('a JSON array is read with all its fields', () => {
   ]);
 });
 
-test('a bad JSON entry is refused with the line it begins on, and the good ones are kept', () => {
+test('an invalid JSON entry is refused with its first line, and the valid ones are kept', () => {
   const text = `\uFEFF[
   {"question": "One", "answer": "1"},
   {"question": "No answer"},
@@ -51,7 +51,7 @@ test('a bad JSON entry is refused with the line it begins on, and the good ones 
   ]);
 });
 
-test('a JSON file that is no array, or cut off, says so', () => {
+test('a JSON file that is truncated or not an array is reported', () => {
   expect(() => parseKnowledge('json', '{"question": "Q"}')).toThrow('A field of the request is not valid.');
   expect(parseKnowledge('json', '[{"question": "Q", "answer": "A"},\n{"question": "R", "ans')).toMatchObject({
     entries: [{ question: 'Q' }],
@@ -59,7 +59,7 @@ test('a JSON file that is no array, or cut off, says so', () => {
   });
 });
 
-test('whatever valid JSON array is given, every element is seen once', () => {
+test('each element of any valid JSON array is read once', () => {
   fc.assert(
     fc.property(fc.array(fc.jsonValue()), fc.integer({ min: 0, max: 2 }), (elements, indent) => {
       const { entries, refused } = parseKnowledge('json', JSON.stringify(elements, null, indent));
@@ -69,7 +69,7 @@ test('whatever valid JSON array is given, every element is seen once', () => {
   );
 });
 
-test('CSV cells become lists, and rows keep their line over blank lines and line breaks in quotes', () => {
+test('CSV cells become lists, and line numbers are right after blank lines and quoted line breaks', () => {
   const text = [
     'Answer,question,variants,tags,actions,language,ignored',
     '9 to 5,"Opening',
@@ -106,7 +106,7 @@ test('CSV cells become lists, and rows keep their line over blank lines and line
   ]);
 });
 
-test('a quote that is never closed costs its own row only', () => {
+test('an unclosed quote affects only its own row', () => {
   const text = 'question;answer\nQ1;A1\n\nQ2;"A2\nQ3;A3\nQ4;"A4\nQ5;A5\n';
 
   expect(parseKnowledge('csv', text)).toMatchObject({
@@ -118,7 +118,7 @@ test('a quote that is never closed costs its own row only', () => {
   });
 });
 
-test('CSV without the headings it needs is refused as a whole', () => {
+test('CSV without the required headings is refused as a whole', () => {
   expect(() => parseKnowledge('csv', 'Q1,A1\nQ2,A2')).toThrow(expect.objectContaining({ code: 'validation_failed' }));
   expect(() => parseKnowledge('csv', '')).toThrow(expect.objectContaining({ code: 'validation_failed' }));
 });
@@ -166,7 +166,7 @@ each
   );
 });
 
-test('the format follows from the name of the file', () => {
+test('the format is chosen by the file name', () => {
   expect(['a.JSON', 'b.csv', 'c.tsv', 'd.md', 'e.markdown', 'f.txt', 'g'].map(knowledgeFormatOf)).toEqual([
     'json',
     'csv',

@@ -21,7 +21,7 @@ beforeEach(() => {
 });
 afterAll(() => rmSync(root, { recursive: true }));
 
-test('without a quickstart the environment says all', () => {
+test('without a quickstart all settings come from the environment', () => {
   expect(findSettings({ PORT: '1', REDIS_URL: '' }, root)).toEqual({
     environment: { PORT: '1' },
     baseUrl: null,
@@ -29,7 +29,7 @@ test('without a quickstart the environment says all', () => {
   });
 });
 
-test('a running quickstart is meant where nothing else is said, with its key and its freedom', () => {
+test('the running quickstart is the default, with its encryption key and private addresses', () => {
   aQuickstart();
 
   expect(findSettings({ LOG_LEVEL: 'warn' }, root)).toEqual({
@@ -45,7 +45,7 @@ test('a running quickstart is meant where nothing else is said, with its key and
   });
 });
 
-test('a quickstart elsewhere is found by LOCAL_DIR, and known by its MongoDB', () => {
+test('a quickstart in another folder is found by LOCAL_DIR and recognised by its MongoDB', () => {
   aQuickstart('other');
 
   const { MONGODB_URL, ENCRYPTION_KEY } = findSettings({ LOCAL_DIR: 'other' }, root).environment;
@@ -55,7 +55,7 @@ test('a quickstart elsewhere is found by LOCAL_DIR, and known by its MongoDB', (
   expect(named.environment).toMatchObject({ ENCRYPTION_KEY: 'its-key', REDIS_URL: 'redis://b' });
 });
 
-test('another MongoDB gets neither its key nor its freedom', () => {
+test('another MongoDB gets neither the quickstart’s key nor its private addresses', () => {
   aQuickstart();
   const given = { MONGODB_URL: 'mongodb://elsewhere/parley', REDIS_URL: 'redis://elsewhere' };
 
@@ -66,7 +66,7 @@ test('another MongoDB gets neither its key nor its freedom', () => {
   expect(readConfig(environment).WEBHOOK_ALLOW_PRIVATE).toBe(false);
 });
 
-test('a bad setting, and a file no quickstart wrote, are told in one line', async () => {
+test('a wrong setting or a damaged state file is reported in one line', async () => {
   mkdirSync(join(root, '.local'));
   writeFileSync(join(root, '.local/quickstart.json'), '{"mongo');
 

@@ -15,7 +15,7 @@ const look = async (path: string, cookie: string | null, method = 'GET') => {
   return { status: response.status, headers: response.headers, text: await response.text() };
 };
 
-test('without a sign-in the queues are locked, page, files and API alike; agents are not let in', async () => {
+test('the queue board needs an owner’s sign-in for its page, files and API', async () => {
   const agent = await anOperator(stack, 'agent');
 
   for (const path of ['', '/', '/static/js/main.js', '/api/queues', '/queue/turns']) {
@@ -35,7 +35,7 @@ test('without a sign-in the queues are locked, page, files and API alike; agents
   }
 });
 
-test('an owner sees jobs by ids alone, no word of a visitor, and asks nobody outside', async () => {
+test('an owner sees only ids of jobs, and the page loads nothing from other hosts', async () => {
   const owner = await anOperator(stack);
   const receiver = await openReceiver();
   const { chat, assistantId, apiKey } = await anAssistant(stack);
@@ -65,7 +65,7 @@ test('an owner sees jobs by ids alone, no word of a visitor, and asks nobody out
   await receiver.close();
 });
 
-test('a failed job shows the kind of its error and where it was, never what it says', async () => {
+test('a failed job shows the kind and frames of its error, never its message', async () => {
   const owner = await anOperator(stack);
   const { redis, partitions } = stack.service;
   const queue = new Queue('turns', { connection: redis, prefix: String(partitions.tags[0]) });
@@ -87,7 +87,7 @@ test('a failed job shows the kind of its error and where it was, never what it s
   }
 });
 
-test('what is not there is said in the one shape of all errors, whatever was asked', async () => {
+test('an unknown path or id gives the common error body', async () => {
   const owner = await anOperator(stack);
   const paths = [
     '/api/queues/turns/no-such-zebra',
@@ -105,7 +105,7 @@ test('what is not there is said in the one shape of all errors, whatever was ask
   }
 });
 
-test('nothing there can be changed, also not by an owner', async () => {
+test('the board is read-only, for owners too', async () => {
   const owner = await anOperator(stack);
   const paths = [
     '/api/queues/turns/clean/completed',

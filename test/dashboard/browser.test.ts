@@ -25,7 +25,7 @@ const aSite = async (html: string): Promise<string> => {
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 };
 
-test('the browser of these tests hears of everything that goes wrong in a page', async () => {
+test('the test browser notices every error of a page', async () => {
   browser.expectComplaint(/./);
   const url = await aSite(`<!doctype html><html><body><img src="http://outside.example/pixel">
     <p style="color: #ccc; background: #fff; width: 3000px">Hard to read, and too wide</p><script>window.stolen = 1</script>
@@ -48,7 +48,7 @@ test('the browser of these tests hears of everything that goes wrong in a page',
   expect(await overflowOf(page)).toBeGreaterThan(2000);
 });
 
-test('the queues show themselves to an owner in a browser, and ask for nothing elsewhere', async () => {
+test('an owner can read the queues in a browser, without requests to other hosts', async () => {
   const { cookie } = await anOperator(stack);
   const page = await browser.open(stack.url, { cookie: cookie() });
 
@@ -101,8 +101,8 @@ test.for([360, 390, 1280])(
   },
 );
 
-test('the queues stay shut without a sign-in', async () => {
-  browser.expectComplaint(/status of 401/, /status of 404/); // the second: no icon either
+test('the queues need a sign-in in a browser', async () => {
+  browser.expectComplaint(/status of 401/, /status of 404/); // the 404 is the icon
   const page = await browser.open(stack.url);
 
   const answer = await page.goto('/operator/queues');

@@ -9,11 +9,11 @@ const ROOT = join(import.meta.dirname, '../..');
 
 type Context = { root: string; env: NodeJS.ProcessEnv };
 type Step = { find: (context: Context) => { text: string } | undefined; make: (context: Context) => Promise<void> };
-// By a name that is not looked into: the launcher is plain JavaScript, without types.
+// A computed name, because the launcher is plain JavaScript without types.
 const file = join(ROOT, 'scripts/setup/dashboard.js');
 const { dashboardStep } = (await import(file)) as { dashboardStep: Step };
 
-/** The sources as they are, and a builder that counts how often it is called. */
+/** The real sources, with a builder that counts its calls. */
 const aClone = (builder = 'appendFileSync("builds", "x")'): string => {
   const root = mkdtempSync(join(tmpdir(), 'parley-dashboard-build-'));
   onTestFinished(() => rmSync(root, { recursive: true }));
@@ -36,7 +36,7 @@ const setUp = async (root: string) => {
   return dashboardStep.find(context)?.text;
 };
 
-test('the pages are built once, and again when a source or the packages have changed', async () => {
+test('the dashboard is built once, and again after a change of sources or packages', async () => {
   const root = aClone();
   const builds = () => readFileSync(join(root, 'builds'), 'utf8').length;
 
@@ -53,7 +53,7 @@ test('the pages are built once, and again when a source or the packages have cha
   expect([unchanged, afterSource, builds()]).toEqual([1, 2, 3]);
 });
 
-test('a build that fails is told, and tried again by the next command', async () => {
+test('a failed build is reported and repeated by the next command', async () => {
   const root = aClone('console.error("error: no such page"); process.exit(1)');
 
   await expect(setUp(root)).rejects.toThrow('the dashboard could not be built: error: no such page');
@@ -63,7 +63,7 @@ test('a build that fails is told, and tried again by the next command', async ()
 const chunk = (fileName: string, bytes: number, more: object = {}) => ({
   type: 'chunk',
   fileName,
-  code: randomBytes(bytes).toString('latin1'), // what cannot be made smaller
+  code: randomBytes(bytes).toString('latin1'), // random data does not compress
   imports: [],
   isEntry: false,
   ...more,
@@ -80,7 +80,7 @@ const weigh = (files: { fileName: string }[]) => {
   return emitFile.mock.calls[0]?.[0].source;
 };
 
-test('a first load is the entry and what it imports, and ends the build beyond 250 kB', () => {
+test('the first load is the entry with its imports, and more than 250 kB fails the build', () => {
   const page = chunk('page.js', 300_000);
   const entry = chunk('index.js', 50_000, { isEntry: true, imports: ['shared.js'] });
 

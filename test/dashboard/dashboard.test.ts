@@ -15,7 +15,7 @@ const browser = useBrowser();
 const chat = (apiKey: string, message: string) =>
   request<ChatBody>(`${stack.url}/api/v1/chat`, { body: aTurn({ message }), bearer: apiKey });
 
-test('from the first sign-in to an assistant that answers, and events that arrive, are rotated and resent', async () => {
+test('an owner sets up an assistant that answers, and its events are delivered and resent', async () => {
   const secrets: string[] = [];
   const receiver = await openReceiver({ secret: secrets });
   const page = await browser.open(stack.url);
@@ -91,7 +91,7 @@ test('from the first sign-in to an assistant that answers, and events that arriv
   await receiver.close();
 });
 
-test('a wrong password is told at the form; the right one leads to the page that was asked for', async () => {
+test('a wrong password is reported in the form; the right one opens the requested page', async () => {
   browser.expectComplaint(/status of 401/);
   const account = await anAccount(stack);
   const page = await browser.open(stack.url);
@@ -105,7 +105,7 @@ test('a wrong password is told at the form; the right one leads to the page that
   expect(new URL(page.url()).pathname).toBe('/operator/audit');
 });
 
-test('a session that has ended asks for the sign-in, and goes on where it was', async () => {
+test('after the session has ended, signing in returns to the same page', async () => {
   browser.expectComplaint(/status of 401/);
   const account = await anAccount(stack);
   const { assistantId } = await anAssistant(stack);
@@ -128,7 +128,7 @@ test('a session that has ended asks for the sign-in, and goes on where it was', 
   expect(await stack.service.assistants.listApiKeys(assistantId)).toHaveLength(1);
 });
 
-test('an agent is shown no way to keys, and none if they type its address', async () => {
+test('an agent cannot reach the keys by navigation or address', async () => {
   browser.expectComplaint(/status of 403/);
   const agent = await anOperator(stack, 'agent');
   const { assistantId } = await anAssistant(stack);
@@ -145,7 +145,7 @@ test('an agent is shown no way to keys, and none if they type its address', asyn
   expect(await page.content()).not.toContain('secret name');
 });
 
-test('an owner gives an agent some assistants; the agent sees those, then none, and is told what to do', async () => {
+test('an agent sees only the assistants given by an owner, and advice if there are none', async () => {
   const [shop, other] = [randomUUID(), randomUUID()].map((id) => `Shop ${id.slice(0, 8)}`) as [string, string];
   const { assistantId } = await stack.service.assistants.createAssistant({ name: shop });
   const away = await stack.service.assistants.createAssistant({ name: other });
@@ -190,7 +190,7 @@ test('an owner gives an agent some assistants; the agent sees those, then none, 
   expect(offered).toEqual([shop]);
 });
 
-test('an invitation names the assistants of an agent, and none for an owner', async () => {
+test('an invitation offers assistants for agents but not for owners', async () => {
   const { assistantId } = await stack.service.assistants.createAssistant({ name: `Desk ${randomUUID().slice(0, 8)}` });
   const { name } = await stack.service.assistants.getAssistant(assistantId);
   const owner = await anOperator(stack);
@@ -221,7 +221,7 @@ test('an invitation names the assistants of an agent, and none for an owner', as
   expect([asOffered, some, ofOwner]).toEqual([null, [assistantId], null]);
 });
 
-test('a page that a person has left does not keep its session alive, and says so when it has ended', async () => {
+test('an unattended page does not prolong its session, and shows that it has ended', async () => {
   const account = await anAccount(stack);
   const { assistantId } = await anAssistant(stack);
   const page = await browser.open(stack.url);
@@ -237,7 +237,7 @@ test('a page that a person has left does not keep its session alive, and says so
   const ofAccount = { 'session.operatorId': account.operatorId };
   await page.clock.runFor(61_000);
   unattended.length = 0;
-  while (unattended.length < 3) await page.clock.runFor(3_000); // what was asked while somebody was there has its answer
+  while (unattended.length < 3) await page.clock.runFor(3_000); // requests from the attended time are answered first
   const expires = new Date(Date.now() + 600_000);
   await sessions.updateOne(ofAccount, { $set: { lastModified: new Date(1), expires } });
   const before = await sessions.findOne(ofAccount);
@@ -263,8 +263,8 @@ test('a page that a person has left does not keep its session alive, and says so
   await page.getByRole('status').getByText('after 12 hours without use').waitFor();
 });
 
-test('who signs out by hand is not told that the session has ended', async () => {
-  browser.expectComplaint(/status of 401/); // what the page was asking for at that moment
+test('signing out does not show that the session has ended', async () => {
+  browser.expectComplaint(/status of 401/); // a request that was in flight
   const page = await browser.open(stack.url);
   await page.goto('/operator/');
   await signIn(page, await anAccount(stack));

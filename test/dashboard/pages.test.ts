@@ -35,7 +35,7 @@ test.for(PAGES)('$name keeps nobody out, in light and in dark, and fits a phone 
   const dark = await barriersIn(page);
   expect({ light, dark }).toEqual({ light: [], dark: [] });
   await page.setViewportSize(NARROW);
-  await eventually(async () => expect(await overflowOf(page)).toBe(0)); // the frame moves to its new place
+  await eventually(async () => expect(await overflowOf(page)).toBe(0)); // the frame is animated
 });
 
 test.for(['light', 'dark'] as const)('the sign-in keeps nobody out, in %s', async (colorScheme) => {
@@ -62,7 +62,7 @@ test.for([360, 390, 1280])('at %i pixels every delivery names its endpoint by it
   expect([await paths.first().isVisible(), cut]).toEqual([true, 0]);
 });
 
-test('a button that asks for a person says so, without its code', async () => {
+test('an escalate action is described without its code', async () => {
   const page = await browser.open(stack.url, { cookie: scene.cookie });
 
   await go(page, `/assistants/${scene.assistantId}/try`);
@@ -73,7 +73,7 @@ test('a button that asks for a person says so, without its code', async () => {
   expect(await page.getByRole('log').innerText()).not.toMatch(/escalate|user_requested/);
 });
 
-test('a receiver that is too slow is told as such', async () => {
+test('a receiver that is too slow is shown as a timeout', async () => {
   const silent = await openReceiver({ respond: () => new Promise(() => undefined) });
   const { endpoint } = await stack.service.endpoints.addEndpoint(scene.assistantId, { url: silent.url });
   const page = await browser.open(stack.url, { cookie: scene.cookie });
@@ -88,7 +88,7 @@ test('a receiver that is too slow is told as such', async () => {
   await silent.close();
 });
 
-test('the import says what replacing removes, and the settings what a duplicate is', async () => {
+test('the import explains what replacing removes, and the settings explain duplicates', async () => {
   const page = await browser.open(stack.url, { cookie: scene.cookie });
 
   await go(page, `/assistants/${scene.assistantId}/knowledge`);
@@ -101,7 +101,7 @@ test('the import says what replacing removes, and the settings what a duplicate 
   expect(await window.isVisible()).toBe(true);
 });
 
-test('the menu of a phone opens, leads on and closes', async () => {
+test('the menu on a phone opens, navigates and closes', async () => {
   const page = await browser.open(stack.url, { cookie: scene.cookie, viewport: NARROW });
 
   await go(page, `/assistants/${scene.assistantId}/keys`);

@@ -23,21 +23,21 @@ const ATTACKS = [
 ];
 const ALL = ATTACKS.join(' ');
 
-/** A script that got in would have run by the time the page's own next task has. */
+/** An injected script would have run before the page's next task. */
 const nothingRan = async (page: Page): Promise<void> => {
   expect(await page.evaluate('new Promise((done) => setTimeout(() => done(window.ran), 50))')).toBeUndefined();
   expect(await page.locator('img[src="x"], svg[onload], a[href^="javascript"]').count()).toBe(0);
 };
 
-/** Opens the page and sees the texts in it, as texts. */
+/** Opens the page and expects the texts as text. */
 const shows = async (page: Page, path: string, ...texts: string[]): Promise<void> => {
   await go(page, path);
   for (const text of texts) await page.getByText(text).locator('visible=true').first().waitFor();
   await nothingRan(page);
 };
 
-test('what operators write is text, wherever it is shown', async () => {
-  browser.expectComplaint(/status of 422/); // a filter that is none
+test('operators’ input is shown as text on every page', async () => {
+  browser.expectComplaint(/status of 422/); // an invalid filter
   const owner = await anOperator(stack);
   const page = await browser.open(stack.url, { cookie: owner.cookie() });
   const name = ALL.slice(0, 100);
@@ -85,7 +85,7 @@ test('what operators write is text, wherever it is shown', async () => {
   await nothingRan(page);
 });
 
-test('what visitors and the assistant say is text in the trial, and its links lead nowhere bad', async () => {
+test('messages in the playground are shown as text, and their links are harmless', async () => {
   const owner = await anOperator(stack);
   const page = await browser.open(stack.url, { cookie: owner.cookie() });
   const { assistantId } = await anAssistant(stack, {
@@ -118,7 +118,7 @@ test('what visitors and the assistant say is text in the trial, and its links le
   expect(new URL(page.url()).pathname).toBe(`/operator/assistants/${assistantId}/try`);
 });
 
-test('what a receiver answers is text: its body, its headers, its errors', async () => {
+test('a receiver’s body, headers and errors are shown as text', async () => {
   const owner = await anOperator(stack);
   const page = await browser.open(stack.url, { cookie: owner.cookie() });
   const receiver = await openReceiver({
@@ -150,7 +150,7 @@ test('what a receiver answers is text: its body, its headers, its errors', async
   await receiver.close();
 });
 
-test('the queues are shut in a browser that nobody has signed in with', async () => {
+test('the queues need a sign-in', async () => {
   browser.expectComplaint(/status of 40[14]/);
   const page = await browser.open(stack.url);
 
@@ -159,7 +159,7 @@ test('the queues are shut in a browser that nobody has signed in with', async ()
   expect(answer?.status()).toBe(401);
 });
 
-test('the first page weighs at most 250 kB of JavaScript, and all of it comes from here', async () => {
+test('the first page has at most 250 kB of JavaScript, all from this service', async () => {
   const owner = await anOperator(stack);
   await anAssistant(stack);
   const page = await browser.open(stack.url, { cookie: owner.cookie() });

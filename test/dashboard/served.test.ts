@@ -16,7 +16,7 @@ const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
 const SCRIPT = 'console.log("it runs");'.repeat(100);
 const HTML = { Accept: 'text/html,application/xhtml+xml,*/*;q=0.8' };
 
-/** As the build leaves it. */
+/** A folder like the build’s output. */
 const aBuild = (): string => {
   const folder = mkdtempSync(join(tmpdir(), 'parley-dashboard-'));
   onTestFinished(() => rmSync(folder, { recursive: true }));
@@ -46,7 +46,7 @@ const serve = async (folder: string, tls = false) => {
 
 const look = (url: string, init: RequestInit = {}) => fetch(url, { redirect: 'manual', headers: HTML, ...init });
 
-/** Not by `fetch`, which takes the coding off. */
+/** Not with `fetch`, which decodes the body. */
 const rawly = (url: string, headers: Record<string, string>) =>
   new Promise<{ headers: NodeJS.Dict<string | string[]>; body: Buffer }>((resolve, reject) => {
     request(url, { headers }, (response) => {
@@ -58,7 +58,7 @@ const rawly = (url: string, headers: Record<string, string>) =>
       .end();
   });
 
-test('every address of the dashboard is its one page, under a policy with a nonce of this answer', async () => {
+test('every dashboard address serves the page, with a new nonce in its policy', async () => {
   const { url } = await serve(aBuild());
 
   const paths = ['/operator/', '/operator/sign-in', '/operator/assistants/7/deliveries/a%3Ab', '/operator/welcome'];
@@ -77,7 +77,7 @@ test('every address of the dashboard is its one page, under a policy with a nonc
   expect(answers[0]?.headers.get('cache-control')).toBe('no-store');
 });
 
-test('HSTS is sent where callers use TLS, and there alone', async () => {
+test('HSTS is sent only if callers use TLS', async () => {
   const plain = await look(`${(await serve(aBuild())).url}/operator/`);
   const secure = await look(`${(await serve(aBuild(), true)).url}/operator/`);
 
@@ -85,7 +85,7 @@ test('HSTS is sent where callers use TLS, and there alone', async () => {
   expect(secure.headers.get('strict-transport-security')).toMatch(/^max-age=\d{8}/);
 });
 
-test('its files are kept for a year if their names tell their content, and come compressed', async () => {
+test('files with a hash in their name are cached for a year, and all are compressed', async () => {
   const { url } = await serve(aBuild());
 
   const hashed = await rawly(`${url}/operator/assets/index-a1B2c3D4.js`, { 'Accept-Encoding': 'gzip, br' });
@@ -111,7 +111,7 @@ test('its files are kept for a year if their names tell their content, and come 
   expect(hidden.at(-1)?.status).toBe(404);
 });
 
-test('what is not built is said once in the log and plainly at its address', async () => {
+test('a missing build is logged once and reported by its pages', async () => {
   const { url, warn } = await serve(join(tmpdir(), 'parley-nothing-built'));
 
   const first = await look(`${url}/operator/`);
@@ -122,7 +122,7 @@ test('what is not built is said once in the log and plainly at its address', asy
   expect(warn).toHaveBeenCalledTimes(1);
 });
 
-test('the pages stand in front of nothing: the API, the queues and other methods answer as before', async () => {
+test('the dashboard does not hide the API, the queues or other methods', async () => {
   const owner = await anOperator(stack);
   const headers = { ...HTML, Cookie: owner.cookie() ?? '' };
 
@@ -146,7 +146,7 @@ test('the pages stand in front of nothing: the API, the queues and other methods
   ]);
 });
 
-test('over plain HTTP no page asks the browser to go to an https that nobody answers', async () => {
+test('over plain HTTP no page redirects the browser to https', async () => {
   const pages = ['/operator/', '/operator/queues', '/openapi.json', '/healthz'];
   const answers = await Promise.all(pages.map((path) => look(`${stack.url}${path}`)));
 

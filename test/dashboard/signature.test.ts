@@ -7,7 +7,7 @@ const BODY = '{"event":"message.received","text":"ü"}';
 const secret = newWebhookSecret();
 const signed = (secrets = [secret], timestamp = NOW) => signEvent({ body: BODY, secrets, timestamp });
 
-test('the box says right for what the service signs, also while two secrets sign', async () => {
+test('the verifier accepts the service’s signatures, also with two secrets', async () => {
   const verdicts = await Promise.all([
     verify({ header: signed(), body: BODY, secret }, NOW + 10),
     verify({ header: `X-Factory-Signature: ${signed()}`, body: BODY, secret }, NOW),
@@ -34,7 +34,7 @@ test.each([
   expect(verdict.why).toMatch(why);
 });
 
-test('a right signature that is old is called right, and not fresh', async () => {
+test('an old correct signature is reported as correct but expired', async () => {
   const verdict = await verify({ header: signed(), body: BODY, secret }, NOW + 3600);
 
   expect(verdict).toMatchObject({ ok: true, title: 'The signature is right, but not fresh' });

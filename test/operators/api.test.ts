@@ -40,7 +40,7 @@ const ended = (owner: OperatorClient, deliveryId: string): Promise<Delivery> =>
     return body;
   });
 
-test('from an assistant to a chat by its key: rotated, the old secret ends; revoked, the key does', async () => {
+test('a new key answers a chat; a rotated key’s old secret and a revoked key are refused', async () => {
   const owner = await anOperator(stack);
   const assistantId = await anAssistantBy(owner);
 
@@ -59,7 +59,7 @@ test('from an assistant to a chat by its key: rotated, the old secret ends; revo
   for (const secret of [apiKey, rotated.apiKey]) expect(JSON.stringify([list, stack.logs])).not.toContain(secret);
 });
 
-test('an assistant is changed in what is given alone; a provider’s key is never shown again', async () => {
+test('an update changes only the given fields, and a provider’s key is never shown again', async () => {
   const owner = await anOperator(stack);
   const assistantId = await anAssistantBy(owner);
   const one = `/assistants/${assistantId}`;
@@ -97,7 +97,7 @@ test.each([
   expect(after.body).toMatchObject({ engine: { kind: 'retrieval' } });
 });
 
-test('knowledge is added, written anew, removed and imported, with the bad rows named', async () => {
+test('knowledge is added, replaced, removed and imported, and invalid rows are reported', async () => {
   const owner = await anOperator(stack);
   const assistantId = await anAssistantBy(owner);
   const path = `/assistants/${assistantId}/knowledge`;
@@ -121,7 +121,7 @@ test('knowledge is added, written anew, removed and imported, with the bad rows 
   expect(problemOf(await owner.call('PUT', `${path}/${randomUUID()}`, anEntry()))).toBe('404 not_found');
 });
 
-test('the channel is never opened by leaving something out; its token is never shown', async () => {
+test('an omitted token never opens the channel, and a token is never shown', async () => {
   const owner = await anOperator(stack);
   const assistantId = await anAssistantBy(owner);
   const path = `/assistants/${assistantId}/channel`;
@@ -143,7 +143,7 @@ test('the channel is never opened by leaving something out; its token is never s
   expect(JSON.stringify([connected.body, trail, stack.logs])).not.toContain('verify-me');
 });
 
-test('endpoint, test event, its delivery, rotation with overlap, and a resend that says what it risks', async () => {
+test('an endpoint is tested and rotated, and a resend shows its risk', async () => {
   const owner = await anOperator(stack);
   const assistantId = await anAssistantBy(owner);
   const secrets: string[] = [];
@@ -194,7 +194,7 @@ test('endpoint, test event, its delivery, rotation with overlap, and a resend th
   await receiver.close();
 });
 
-test('agents have inbox and playground; everything else is refused, key by key and page by page', async () => {
+test('agents may use inbox and playground only', async () => {
   const owner = await anOperator(stack);
   const agent = await anOperator(stack, 'agent');
   const assistantId = await anAssistantBy(owner);
@@ -233,7 +233,7 @@ test('agents have inbox and playground; everything else is refused, key by key a
   expect(trail).not.toContain('Hello from a person');
 });
 
-test('a playground turn answers as a visitor’s would, in a session of one’s own, and announces nothing', async () => {
+test('a playground turn is answered in the operator’s own session and sends no events', async () => {
   const owner = await anOperator(stack);
   const agent = await anOperator(stack, 'agent');
   const assistantId = await anAssistantBy(owner);
@@ -255,7 +255,7 @@ test('a playground turn answers as a visitor’s would, in a session of one’s 
   });
 });
 
-test('every operation is documented, locked to strangers, and to agents unless it is theirs', async () => {
+test('every operation is documented, needs a sign-in, and refuses agents unless it is for them', async () => {
   const stranger = openOperatorClient(stack.url);
   const agent = await anOperator(stack, 'agent');
   const operations = apiDocument().operations.filter(({ path }) => path.startsWith('/operator/v1'));

@@ -12,7 +12,7 @@ const stack = useStack({ deliveryWorkers: 0 });
 
 type Row = { deliveryId: string; event: string; outcome: string; url: string | null };
 
-test('a delivery that still waits is shown with what is known, then as it was sent', async () => {
+test('a queued delivery is shown with what is known, and after sending with its request', async () => {
   const owner = await anOperator(stack);
   const receiver = await openReceiver();
   const { assistantId, chat } = await anAssistant(stack);
@@ -58,7 +58,7 @@ test('a delivery that still waits is shown with what is known, then as it was se
   await receiver.close();
 });
 
-/** As ended deliveries are stored: one a second, to more endpoints than one look at the index takes in. */
+/** Stores ended deliveries, one a second, for more endpoints than one index query covers. */
 const manyDeliveries = async (assistantId: string) => {
   const endpoints = Array.from({ length: 40 }, () => randomUUID());
   const records = Array.from({ length: 120 }, (_, nth) => {
@@ -78,7 +78,7 @@ const manyDeliveries = async (assistantId: string) => {
   return { endpoints, records: records.toReversed() };
 };
 
-test('the list pages through every filter in one order, newest first, however many endpoints there are', async () => {
+test('the list is newest first on every page, for each filter and many endpoints', async () => {
   const owner = await anOperator(stack);
   const { assistantId } = await anAssistant(stack);
   const { endpoints, records } = await manyDeliveries(assistantId);

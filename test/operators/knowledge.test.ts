@@ -17,7 +17,7 @@ const knowing = async (...knowledge: ReturnType<typeof anEntry>[]) => {
   return { owner, path: `/assistants/${assistantId}/knowledge` };
 };
 
-test('a search finds entries by all of its words, wherever they stand, whatever their case and accents', async () => {
+test('a search finds entries that contain all of its words, ignoring case and accents', async () => {
   const { owner, path } = await knowing(
     anEntry({ question: 'Do you ship abroad?', answer: 'To all of Europe.' }),
     anEntry({ question: 'Où est le café ?', variants: ['Where is the coffee bar?'], answer: 'Rue Cler.' }),
@@ -37,7 +37,7 @@ test('a search finds entries by all of its words, wherever they stand, whatever 
   expect(problemOf(await owner.get(`${path}?search=%20`))).toBe('422 validation_failed search');
 });
 
-test('entries that ask nearly the same and answer differently are told, and only those', async () => {
+test('only entries with similar questions and different answers are conflicts', async () => {
   const { owner, path } = await knowing(
     anEntry({ question: 'What are your opening hours?', answer: 'From 9 to 5.' }),
     anEntry({ question: 'When do you close?', variants: ['What are the OPENING hours'], answer: 'At 6.' }),
@@ -62,7 +62,7 @@ test('entries that ask nearly the same and answer differently are told, and only
   expect((await owner.get<Conflicts>(`${path}-conflicts`)).body).toEqual({ conflicts: [] });
 });
 
-test('a key gets another name and limit and stays the same key; a revoked one is left alone', async () => {
+test('an updated key stays the same key, and a revoked key cannot be updated', async () => {
   const owner = await anOperator(stack);
   const { assistantId, keyId, chat } = await anAssistant(stack);
   const list = async () =>

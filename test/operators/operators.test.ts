@@ -9,13 +9,13 @@ import { useStack } from '../support/stack.ts';
 const stack = useStack({ env: { TRUST_PROXY: '1' }, deliveryWorkers: 0 });
 const command = useAdmin(stack);
 
-/** From an address of its own: the limit of one test is not another's. */
+/** Uses its own client address, so that tests do not share a limit. */
 const aBrowser = () => openOperatorClient(stack.url, { 'X-Forwarded-For': `2001:db8:${randomUUID().slice(0, 4)}::1` });
 
 type Line = { action: string; target: string | null; email: string; details: Record<string, unknown> };
 type Link = { token: string; path: string; expiresAt: string; operator: { operatorId: string; invited: boolean } };
 
-test('an operator signs in, is known by the cookie, and is a stranger after signing out', async () => {
+test('the session cookie works after signing in and not after signing out', async () => {
   const { email, operatorId } = await anOperator(stack);
   const browser = aBrowser();
 
@@ -37,7 +37,7 @@ test('an operator signs in, is known by the cookie, and is a stranger after sign
   expect(problemOf(after)).toBe('401 not_signed_in');
 });
 
-test('a session planted before the sign-in leads nowhere after it', async () => {
+test('a session id planted before the sign-in is not signed in afterwards', async () => {
   const victim = await anOperator(stack, 'agent');
   const planted = victim.cookie();
 
@@ -87,7 +87,7 @@ test('a session ends 12 hours after its last use and 7 days after its sign-in', 
   expect(problemOf(await old.get('/session'))).toBe('401 not_signed_in');
 });
 
-test('what a page asks by itself does not prolong the session; what a person does, does', async () => {
+test('polling does not prolong the session, and a person’s requests do', async () => {
   const operator = await anOperator(stack);
   const sessions = stack.service.mongo.collection('operatorSessions');
   const mine = { 'session.operatorId': operator.operatorId };
@@ -112,7 +112,7 @@ test('what a page asks by itself does not prolong the session; what a person doe
   expect(operator.lastSet()).toContain('Expires=');
 });
 
-test('who is not signed in is told so without an error where a page only asks; everywhere else it is 401', async () => {
+test('without a session the current session is null, and every other operation gives 401', async () => {
   const operator = await anOperator(stack);
   const stranger = aBrowser();
   await stack.service.operators.endSessions((await anOperator(stack)).operatorId);
@@ -130,7 +130,7 @@ test('who is not signed in is told so without an error where a page only asks; e
   expect(problemOf(await stranger.get('/session'))).toBe('401 not_signed_in');
 });
 
-test('an unknown email takes as long as a wrong password, and is told the same', async () => {
+test('an unknown email gets the same answer as a wrong password, in the same time', async () => {
   const { email } = await anOperator(stack);
   const timed = async (who: string) => {
     const since = performance.now();
@@ -140,19 +140,19 @@ test('an unknown email takes as long as a wrong password, and is told the same',
 
   const known: Awaited<ReturnType<typeof timed>>[] = [];
   const unknown: Awaited<ReturnType<typeof timed>>[] = [];
-  // In turns, so that a busy moment of the machine strikes both.
+  // Alternates, so that load on the machine affects both.
   for (const letter of 'abcdefgh') {
     known.push(await timed(email));
     unknown.push(await timed(`${letter}@example.com`));
   }
 
   const fastest = (all: { ms: number }[]) => Math.min(...all.map(({ ms }) => ms));
-  // Without a hash of its own an unknown email would take less than a tenth.
+  // Without a dummy hash, an unknown email would take less than a tenth of the time.
   expect(fastest(unknown)).toBeGreaterThan(fastest(known) / 4);
   expect(new Set([...known, ...unknown].map(({ message }) => message)).size).toBe(1);
 });
 
-test('an invitation is used once: it chooses the password, signs in, and a disabled operator is out at once', async () => {
+test('an invitation works once, and a disabled operator is refused at once', async () => {
   const owner = await anOperator(stack);
   const email = `${randomUUID()}@example.com`;
 
@@ -179,7 +179,7 @@ test('an invitation is used once: it chooses the password, signs in, and a disab
   expect([problemOf(out), problemOf(again)]).toEqual(['401 not_signed_in', '401 not_signed_in']);
 });
 
-test('a new password, by oneself or by a reset link, ends the other sessions and keeps this one', async () => {
+test('a new password or a reset link ends all other sessions', async () => {
   const owner = await anOperator(stack);
   const agent = await anOperator(stack, 'agent');
   const elsewhere = aBrowser();
@@ -202,7 +202,7 @@ test('a new password, by oneself or by a reset link, ends the other sessions and
   expect(problemOf(await elsewhere.get('/session'))).toBe('401 not_signed_in');
 });
 
-test('agents see no operators and no trail; the last owner stays', async () => {
+test('agents cannot read operators or the audit log, and the last owner cannot be removed', async () => {
   const agent = await anOperator(stack, 'agent');
   const { operators } = stack.service;
   const owner = await anOperator(stack);
@@ -225,7 +225,7 @@ test('agents see no operators and no trail; the last owner stays', async () => {
   expect(problemOf(await owner.call('PUT', '/operators', {}))).toBe('405 method_not_allowed');
 });
 
-test('every change leaves a line that says who, what and on what; no secret is in trail, lists or log', async () => {
+test('every change has an audit line, and no secret is in the audit log, lists or logs', async () => {
   const owner = await anOperator(stack);
   const email = `${randomUUID()}@example.com`;
   const { body: link } = await owner.post<Link>('/operators', { email, role: 'owner' });
@@ -256,7 +256,7 @@ test('every change leaves a line that says who, what and on what; no secret is i
   expect(stored).not.toContain(decodeURIComponent(owner.cookie() ?? '').slice(9, 41));
 });
 
-test('where callers use TLS the cookie is Secure and __Host-, whatever the proxy says of itself', async () => {
+test('with TLS the cookie is Secure and __Host-, whatever headers the proxy sends', async () => {
   const { email } = await anOperator(stack);
   const { openApi } = await import('../../src/api.ts');
   const { readConfig } = await import('../../src/platform/config.ts');
@@ -277,7 +277,7 @@ test('where callers use TLS the cookie is Secure and __Host-, whatever the proxy
   await lifecycle.close();
 });
 
-test('the admin command makes, lists and disables operators; the first owner resolves', async () => {
+test('the admin command creates, lists and disables operators, and resolves as the first owner', async () => {
   const email = `${randomUUID()}@example.com`;
   const made = await adminJson<{ operatorId: string; email: string; password: string }>(
     command,
@@ -308,7 +308,7 @@ test('the admin command makes, lists and disables operators; the first owner res
   expect(resolved.resolvedBy).toBe((await stack.service.operators.findFirstOwner())?.operatorId);
 });
 
-test('the admin command gives an agent assistants, others and all; sessions go on', async () => {
+test('the admin command changes an agent’s assistants, and sessions continue', async () => {
   const [first, second] = [await anAssistant(stack), await anAssistant(stack)];
   const ids = [first.assistantId, second.assistantId];
   const agent = ['--email', `${randomUUID()}@example.com`, '--role', 'agent'];
@@ -346,7 +346,7 @@ test('the admin command gives an agent assistants, others and all; sessions go o
   expect(listed.stdout).toMatch(new RegExp(`${made.email} +agent +all +active`));
 });
 
-test('the session’s cookie stands before the device’s: a client that reads one cookie reads that one', async () => {
+test('the session cookie comes before the device cookie', async () => {
   const { email } = await anOperator(stack);
   const { headers } = await openOperatorClient(stack.url).signIn(email);
   expect(headers.getSetCookie().map((cookie) => cookie.split('=')[0])).toEqual(['parley', 'parley-device']);

@@ -9,7 +9,7 @@ import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ deliveryWorkers: 0 });
 
-/** One assistant with something of every kind, and the ids by which each is called. */
+/** An assistant with one object of each kind, and their ids. */
 const anInhabited = async () => {
   const assistant = await anAssistant(stack);
   const { assistantId, keyId } = assistant;
@@ -57,7 +57,7 @@ const pathIn = (one: Operation, { ids, entryId }: Inhabited): string =>
     tag: 'vip',
   });
 
-/** All that belongs to an assistant, as its owner sees it. */
+/** Everything that belongs to an assistant, as owners read it. */
 const stateOf = async ({ ids, assistantId }: Inhabited) => {
   const paths = [
     `/conversations/${ids.conversation}`,
@@ -71,20 +71,20 @@ const stateOf = async ({ ids, assistantId }: Inhabited) => {
   return Promise.all(paths.map(async (path) => (await owner.get(path)).body));
 };
 
-/** `204` for what was done. */
-const toldOf = (answer: Awaited<ReturnType<typeof request>>): string =>
+/** The status, or the status with the error code. */
+const outcomeOf = (answer: Awaited<ReturnType<typeof request>>): string =>
   answer.status < 300 ? String(answer.status) : problemOf(answer);
 
 const withBody = (one: Operation): unknown => (one.body === undefined ? undefined : {});
 
-test('limited to some, it reaches nothing of another assistant by any operation', async () => {
+test('no operation gives a limited token access to another assistant', async () => {
   const before = await stateOf(theirs);
   const call = await aCaller('manage', [mine.assistantId]);
 
   const told: Record<string, string> = {};
   for (const one of forTokens) {
     if (one.resource === 'filtered') continue;
-    told[nameOf(one)] = toldOf(await call(one.method.toUpperCase(), pathIn(one, theirs), withBody(one)));
+    told[nameOf(one)] = outcomeOf(await call(one.method.toUpperCase(), pathIn(one, theirs), withBody(one)));
   }
 
   const expected = (one: Operation) => (one.peopleOnly || one.resource === null ? '403 forbidden' : '404 not_found');
@@ -96,7 +96,7 @@ test('limited to some, it reaches nothing of another assistant by any operation'
   expect(await stateOf(theirs)).toEqual(before);
 });
 
-test('another assistant’s ids inside a call about its own find and change nothing', async () => {
+test('ids of another assistant in a call for its own assistant find and change nothing', async () => {
   const before = await stateOf(theirs);
   const call = await aCaller('manage', [mine.assistantId]);
   const own = `/assistants/${mine.assistantId}`;
@@ -134,13 +134,13 @@ test.each([
 
   const told: Record<string, string> = {};
   for (const one of changes)
-    told[nameOf(one)] = toldOf(await call(one.method.toUpperCase(), pathIn(one, theirs), withBody(one)));
+    told[nameOf(one)] = outcomeOf(await call(one.method.toUpperCase(), pathIn(one, theirs), withBody(one)));
 
   expect(told).toEqual(Object.fromEntries(changes.map((one) => [nameOf(one), '403 forbidden'])));
   expect(await stateOf(theirs)).toEqual(before);
 });
 
-test('a token beside a cookie counts alone: neither makes up for what the other lacks', async () => {
+test('with a token and a cookie, only the token counts', async () => {
   const { body } = await owner.post<{ secret: string }>('/tokens', { name: 'r', scope: 'read' });
   const beside = (bearer: string) => ({ Authorization: `Bearer ${bearer}` });
   const path = `/assistants/${mine.assistantId}`;
@@ -152,7 +152,7 @@ test('a token beside a cookie counts alone: neither makes up for what the other 
   expect([problemOf(reading), problemOf(wrong), other.status]).toEqual(['403 forbidden', '401 not_signed_in', 200]);
 });
 
-test('a Bearer value opens no way around the check of where a sign-in comes from', async () => {
+test('a Bearer value does not skip the origin check of a sign-in', async () => {
   const elsewhere = {
     Origin: 'https://elsewhere.example',
     'Sec-Fetch-Site': 'cross-site',

@@ -21,13 +21,13 @@ const aToken = async (given: Given = {}) => {
   return made.body;
 };
 
-/** A program: a token, no cookie, no Origin; `url` is one of the API processes. */
+/** Calls the API at `url` with a token, without cookie or Origin. */
 const withToken =
   (bearer: string, { url = stack.url, headers = {} }: { url?: string; headers?: Record<string, string> } = {}) =>
   <Body = Record<string, unknown>>(method: string, path: string, body?: unknown) =>
     request<Body>(`${url}/operator/v1${path}`, { method, bearer, headers, ...(body !== undefined && { body }) });
 
-test('a token is shown once, kept as its hash alone, listed by its last four, and never logged', async () => {
+test('a token is shown once, stored as a hash, listed by its last four characters and never logged', async () => {
   const { secret, token } = await aToken({ name: 'sync', scope: 'read' });
   await withToken(secret)('GET', '/assistants');
   await withToken(`${secret.slice(0, -1)}!`)('GET', '/assistants');
@@ -49,7 +49,7 @@ test('a token is shown once, kept as its hash alone, listed by its last four, an
   expect(JSON.stringify([listed.body, stored, lines, stack.logs])).not.toContain(secret.slice(3));
 });
 
-test('with manage it changes things, from no page and with no cookie, and the trail has its name', async () => {
+test('a manage token makes changes without Origin or cookie, and the audit log has its name', async () => {
   const { secret, token } = await aToken({ name: 'deploy' });
   const call = withToken(secret, { headers: { Origin: 'https://elsewhere.example', 'Sec-Fetch-Site': 'cross-site' } });
 
@@ -63,7 +63,7 @@ test('with manage it changes things, from no page and with no cookie, and the tr
   ]);
 });
 
-test('with read it looks at everything and changes nothing', async () => {
+test('a read token reads everything and changes nothing', async () => {
   const { assistantId } = await anAssistant(stack);
   const call = withToken((await aToken({ scope: 'read' })).secret);
 
@@ -81,7 +81,7 @@ test('with read it looks at everything and changes nothing', async () => {
   expect((await stack.service.assistants.getAssistant(assistantId)).name).not.toBe('Changed');
 });
 
-test('limited to one assistant it has that one alone; the others’ things are like what there is not', async () => {
+test('a limited token gets 404 for other assistants and what belongs to them', async () => {
   const [mine, theirs] = [await anAssistant(stack), await anAssistant(stack)];
   const { endpoint } = await stack.service.endpoints.addEndpoint(theirs.assistantId, { url: 'http://127.0.0.1:9/h' });
   const deliveryId = await stack.service.deliveries.queueTest(endpoint);
@@ -120,7 +120,7 @@ test('limited to one assistant it has that one alone; the others’ things are l
   expect(await stack.service.endpoints.listEndpoints(theirs.assistantId)).toHaveLength(1);
 });
 
-test('no token gives a way in: none makes tokens, invites, makes links, signs out or changes a role', async () => {
+test('no token can create tokens, invite, create links, sign out or change a role', async () => {
   const { secret, token } = await aToken();
   const call = withToken(secret);
 
@@ -138,7 +138,7 @@ test('no token gives a way in: none makes tokens, invites, makes links, signs ou
   expect(refused.map(problemOf)).toEqual(refused.map(() => '403 forbidden'));
 });
 
-test('a revoked one is out with the next request, in every process; an agent makes none', async () => {
+test('a revoked token is refused by every process at once, and agents cannot create tokens', async () => {
   const { secret, token } = await aToken();
   const processes = stack.urls.map((url) => withToken(secret, { url }));
   const agent = await anOperator(stack, 'agent');
@@ -155,8 +155,8 @@ test('a revoked one is out with the next request, in every process; an agent mak
 
 test.each([
   ['disabled', [{ disabled: true }, { disabled: false }]],
-  ['an owner no longer', [{ role: 'agent' }, { role: 'owner' }]],
-])('it ends for good with the owner who made it: %s', async (_name, changes) => {
+  ['no longer an owner', [{ role: 'agent' }, { role: 'owner' }]],
+])('a token stops working permanently when its creator is %s', async (_name, changes) => {
   const maker = await anOperator(stack);
   const made = await maker.post<Made>('/tokens', { name: 'of one who leaves', scope: 'read' });
   const call = withToken(made.body.secret);
@@ -174,7 +174,7 @@ test.each([
   );
 });
 
-test('wrong ones are limited for each client address, and a right one is never refused by it', async () => {
+test('wrong tokens are limited per client network, and a valid token is not', async () => {
   const { secret } = await aToken({ scope: 'read' });
   const headers = { 'X-Forwarded-For': '2001:db8:77::1' };
   const wrong = withToken(`op_${'x'.repeat(43)}`, { headers });
@@ -187,7 +187,7 @@ test('wrong ones are limited for each client address, and a right one is never r
   expect(right.status).toBe(200);
 });
 
-test('a resolver is the operator named, else the first owner; who is signed in resolves alone', async () => {
+test('a token resolves as the named operator or the first owner, and an operator only as itself', async () => {
   const { chat } = await anAssistant(stack);
   const call = withToken((await aToken()).secret);
   const { conversationId } = (await chat(aTurn())).body;

@@ -7,7 +7,7 @@ import { LEFT, SESSION, useChange } from '../query.ts';
 import type { Me } from '../types.ts';
 import { ColorScheme } from './color-scheme.tsx';
 
-/** Nothing of what was read stays in the page, and whoever comes next begins at the beginning. */
+/** Signs out and clears all cached data, so that the next person sees nothing of it. */
 export const useSignOut = (path: '/session' | '/sessions', done: string) => {
   const client = useQueryClient();
   const [, go] = useLocation();

@@ -3,7 +3,7 @@ import { Link, useLocation } from 'wouter';
 import { Icon } from '../parts/icon.tsx';
 import type { Me } from '../types.ts';
 
-/** To the same page of another assistant; a page of one thing of it leads to the list that it stands in. */
+/** The same page for another assistant. From a detail page it leads to its list. */
 const samePageOf = (id: string, location: string, me: Me): string => {
   const page = /^\/assistants\/[^/]+\/(\w+)/.exec(location)?.[1];
   return `/assistants/${id}/${page ?? (me.role === 'owner' ? 'overview' : 'try')}`;

@@ -2,7 +2,7 @@ import { Button } from '@mantine/core';
 import { Component, type ReactNode } from 'react';
 import { Empty } from '../parts/states.tsx';
 
-/** A page that breaks, or whose file is gone since a newer one was installed, says so instead of leaving nothing. */
+/** Shows an error if a page fails, or if its file is gone after an upgrade. */
 export class Boundary extends Component<{ children: ReactNode }, { failed: boolean }> {
   override state = { failed: false };
 

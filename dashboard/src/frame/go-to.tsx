@@ -6,10 +6,10 @@ import { Icon, type IconName } from '../parts/icon.tsx';
 import type { Me } from '../types.ts';
 import { navigationOf } from './navigation.tsx';
 
-type Place = { name: string; of: string; to: string; icon: IconName; outside?: boolean };
+type Target = { name: string; of: string; to: string; icon: IconName; outside?: boolean };
 
-/** Every page of the present assistant and of the service, then the other assistants. */
-const placesOf = (me: Me, current: Me['assistants'][number] | null): Place[] => [
+/** The pages of the current assistant and of the service, then the other assistants. */
+const pagesOf = (me: Me, current: Me['assistants'][number] | null): Target[] => [
   ...navigationOf(me, current?.assistantId ?? null).flatMap(({ title, entries }) =>
     entries.map(({ label, ...entry }) => ({
       ...entry,
@@ -30,13 +30,13 @@ const placesOf = (me: Me, current: Me['assistants'][number] | null): Place[] => 
 
 const SHOWN = 12;
 
-const find = (places: Place[], typed: string): Place[] => {
+const find = (places: Target[], typed: string): Target[] => {
   const words = typed.toLowerCase().split(/\s+/).filter(Boolean);
-  const holds = ({ name, of }: Place) => words.every((word) => `${name} ${of}`.toLowerCase().includes(word));
+  const holds = ({ name, of }: Target) => words.every((word) => `${name} ${of}`.toLowerCase().includes(word));
   return places.filter(holds).slice(0, SHOWN);
 };
 
-const Choice = ({ places, onGo }: { places: Place[]; onGo: (place: Place) => void }) => {
+const Choice = ({ places, onGo }: { places: Target[]; onGo: (place: Target) => void }) => {
   const [typed, setTyped] = useState('');
   const [chosen, setChosen] = useState(0);
   const found = find(places, typed);
@@ -89,12 +89,12 @@ const Choice = ({ places, onGo }: { places: Place[]; onGo: (place: Place) => voi
   );
 };
 
-/** Anywhere by the keyboard: Ctrl K, or ⌘ K. */
+/** The search for pages, opened with Ctrl K or ⌘ K. */
 export const GoTo = ({ me, current }: { me: Me; current: Me['assistants'][number] | null }) => {
   const [opened, setOpened] = useState(false);
   const [, go] = useLocation();
   useHotkeys([['mod+K', () => setOpened(true)]], []);
-  const leave = ({ to, outside = false }: Place): void => {
+  const leave = ({ to, outside = false }: Target): void => {
     setOpened(false);
     if (outside) window.location.assign(to);
     else go(to);
@@ -110,7 +110,7 @@ export const GoTo = ({ me, current }: { me: Me; current: Me['assistants'][number
         <Modal.Overlay />
         <Modal.Content aria-label="Go to">
           <Modal.Body p="sm">
-            <Choice places={placesOf(me, current)} onGo={leave} />
+            <Choice places={pagesOf(me, current)} onGo={leave} />
           </Modal.Body>
         </Modal.Content>
       </Modal.Root>

@@ -1,7 +1,7 @@
 import { Page } from '../parts/page.tsx';
 import { Empty } from '../parts/states.tsx';
 
-/** Where an agent who has none begins. */
+/** The start page of an agent without assistants. */
 export const NoAssistant = () => (
   <Page title="No assistant yet">
     <Empty icon="bot" title="You have no assistant">

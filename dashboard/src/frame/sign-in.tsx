@@ -15,7 +15,7 @@ export const SignIn = ({ ended = false }: { ended?: boolean }) => {
     run: (body: { email: string; password: string }) => call<Me>('POST', SESSION, { body }),
     quiet: true,
     after: (me) => {
-      // Whoever was signed in before may have been somebody else.
+      // Another operator may have been signed in before, so cached data is removed.
       client.removeQueries({ predicate: ({ queryKey: [path] }) => path !== SESSION });
       client.setQueryData([SESSION], me);
     },

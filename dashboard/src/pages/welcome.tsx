@@ -51,7 +51,7 @@ const ChoosePassword = ({ token, link }: { token: string; link: ReadLink }) => {
   );
 };
 
-/** Where invitations and reset links lead. The token stands behind the `#`, where no server and no log sees it. */
+/** The page of invitations and reset links. The token is after the `#`, so no server and no log gets it. */
 const Welcome = () => {
   const [token] = useState(() => window.location.hash.slice(1));
   const link = useQuery({

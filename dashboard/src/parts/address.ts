@@ -1,8 +1,8 @@
 import { useSearchParams } from 'wouter';
 
 /**
- * What is looked for, kept in the address, so that it can be sent to somebody and Back undoes it. `typed` ones change with
- * every key and leave no step behind; another filter begins at the first page again.
+ * Filters in the address, so that a list can be shared and Back restores it. `typed` filters change with every key and
+ * add no history entry. Changing a filter returns to the first page.
  */
 export const useAddress = <Name extends string>(names: readonly Name[], typed: readonly Name[] = []) => {
   const [params, setParams] = useSearchParams();
@@ -23,7 +23,7 @@ export const useAddress = <Name extends string>(names: readonly Name[], typed: r
     set,
     any: names.some((name) => of(name) !== ''),
     clear: () => setParams({}),
-    /** For a field: its value and its event. */
+    /** The props of a field: value and change handler. */
     bound: (name: Name) => ({
       value: of(name),
       onChange: (event: { currentTarget: { value: string } }) => set(name, event.currentTarget.value),

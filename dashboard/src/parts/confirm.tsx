@@ -3,7 +3,7 @@ import { type ReactNode, useState } from 'react';
 
 type Question = { title: string; body: ReactNode; action: string; danger?: boolean; onConfirm: () => void };
 
-/** Asks before what cannot be undone: `ask(…)` opens the dialog, which stands where `dialog` is put. */
+/** Asks for confirmation. `ask(…)` opens the dialog, and `dialog` renders it. */
 export const useConfirm = () => {
   const [question, setQuestion] = useState<Question | null>(null);
   const [opened, setOpened] = useState(false);
@@ -33,7 +33,7 @@ export const useConfirm = () => {
   );
   const ask = (next: Question): void => {
     setQuestion(next);
-    // Not within the event that asked: an Escape that leaves a form would answer at once.
+    // Opened after the current event; otherwise an Escape that leaves a form would also close the dialog.
     window.setTimeout(() => setOpened(true));
   };
   return { dialog, ask, asking: opened };

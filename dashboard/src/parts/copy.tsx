@@ -6,7 +6,7 @@ import { Icon } from './icon.tsx';
 const useCopy = (value: string) => {
   const clipboard = useClipboard({ timeout: 1500 });
   const copy = (): void => {
-    // A page opened over plain HTTP from another machine has no clipboard.
+    // Browsers offer no clipboard to pages over plain HTTP from another machine.
     if (!window.isSecureContext)
       return tellProblem(new Error('Your browser allows copying only on HTTPS pages. Select the text instead.'));
     clipboard.copy(value);

@@ -4,7 +4,7 @@ import { Notice } from './notice.tsx';
 
 type Change<Value> = { value: Value; onChange: (event: { currentTarget: { value: Value } }) => void; error?: string };
 
-/** The fields of one form: their values, and what the server has against them, each at its field. */
+/** The fields of a form: their values, and the server's errors for each. */
 export const useFields = <Values extends Record<string, unknown>>(initial: Values, problem: unknown = null) => {
   const [values, setValues] = useState(initial);
   const set = <Name extends keyof Values>(name: Name, value: Values[Name]): void =>
@@ -18,7 +18,7 @@ export const useFields = <Values extends Record<string, unknown>>(initial: Value
     set,
     reset: setValues,
     names: Object.keys(initial),
-    /** For an `<input>`: the value and its event. */
+    /** Props for an `<input>`, whose handler gets an event. */
     text: <Name extends keyof Values & string>(name: Name) =>
       ({
         name,
@@ -26,7 +26,7 @@ export const useFields = <Values extends Record<string, unknown>>(initial: Value
         onChange: (event) => set(name, event.currentTarget.value as Values[Name]),
         ...errorOf(name),
       }) as { name: Name } & Change<string>,
-    /** For what hands over the value itself. */
+    /** Props for a component whose handler gets the value. */
     pick: <Name extends keyof Values & string>(name: Name) => ({
       value: values[name],
       onChange: (value: Values[Name]) => set(name, value),
@@ -41,7 +41,7 @@ export const FormProblem = ({ problem, fields }: { problem: unknown; fields: rea
   return words === undefined ? null : <Notice tone="bad">{words}</Notice>;
 };
 
-/** A form is sent by its button or by Enter; never by the browser. */
+/** Handles submit in place of the browser. */
 export const onSubmit = (send: () => void) => (event: SyntheticEvent) => {
   event.preventDefault();
   send();

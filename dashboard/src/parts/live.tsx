@@ -4,7 +4,7 @@ import { Status } from './status.tsx';
 
 const EVERY_MS = 2_500;
 
-/** What keeps itself up to date can be told to stand still, to be read in peace. */
+/** Lets a person pause automatic updates of a list. */
 export const useLive = () => {
   const [on, setOn] = useState(true);
   return { on, every: on ? EVERY_MS : (false as const), toggle: () => setOn(!on) };

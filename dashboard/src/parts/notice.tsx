@@ -3,7 +3,7 @@ import { Icon, type IconName } from './icon.tsx';
 
 type Props = { tone: 'warn' | 'bad'; icon?: IconName; title?: string; children?: ReactNode; actions?: ReactNode };
 
-/** Something to know before going on. */
+/** A highlighted note on a page. */
 export const Notice = ({ tone, icon = 'warning', title, children, actions }: Props) => (
   <div className="notice" data-tone={tone} role={tone === 'bad' ? 'alert' : 'note'}>
     <Icon name={icon} />

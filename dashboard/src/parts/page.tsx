@@ -10,7 +10,7 @@ type PageProps = {
   children: ReactNode;
 };
 
-/** One page: its name, what it is for in a line, what can be done on it, and the rest. */
+/** A page: title, one line of description, actions and content. */
 export const Page = ({ title, description, actions, above, children }: PageProps) => {
   useDocumentTitle(`${title} · Parley`);
   return (
@@ -48,7 +48,7 @@ type SectionProps = {
   flush?: boolean;
 };
 
-/** A card of a page; `flush`: what is in it reaches its edges, as a list does. */
+/** A card of a page. With `flush`, its content has no padding, as for a list. */
 export const Section = ({ title, description, actions, children, flush = false }: SectionProps) => (
   <section className="card" aria-label={title}>
     {(title !== undefined || actions !== undefined) && (
@@ -68,7 +68,7 @@ export const Section = ({ title, description, actions, children, flush = false }
   </section>
 );
 
-/** Names and values, one under the other on a phone. */
+/** Names and values; stacked on a phone. */
 export const Facts = ({ facts }: { facts: Record<string, ReactNode> }) => (
   <dl className="facts">
     {Object.entries(facts).map(([name, value]) => (

@@ -12,7 +12,7 @@ export type Secret = {
   sample?: { label: string; text: string };
 };
 
-/** What is shown this once. Closed by its button alone: a slip of the mouse would lose it for good. */
+/** Shows a secret, once. Only its button closes it, because an accidental click would lose the secret. */
 export const SecretDialog = ({ secret, onClose }: { secret: Secret | null; onClose: () => void }) => (
   <Modal
     opened={secret !== null}

@@ -3,7 +3,7 @@ import type { ReactNode } from 'react';
 import { isProblem } from '../problem.ts';
 import { Icon, type IconName } from './icon.tsx';
 
-/** Nothing here yet: says what would be, and how to begin. */
+/** An empty list: says what it will contain, and how to start. */
 export const Empty = ({
   icon,
   title,
@@ -78,7 +78,7 @@ export const Loading = ({ rows = 4, height = 44 }: { rows?: number; height?: num
 
 type Read<Answer> = { data: Answer | undefined; error: Error | null; refetch: () => unknown };
 
-/** What was read, or in its place that it is on its way or failed. What is there stays when a later look fails. */
+/** Shows the result of a query, or that it is loading or has failed. If a later poll fails, the last result stays. */
 export const Shown = <Answer,>({
   read,
   rows,

@@ -26,7 +26,7 @@ const wordsFor = (seconds: number): string => {
   return relative.format(Math.trunc(seconds), 'second');
 };
 
-/** How long ago, kept true while it is looked at; the exact time is there on asking. */
+/** A relative time that keeps itself current; the exact time is in its tooltip. */
 export const When = ({ at, exact = false }: { at: string; exact?: boolean }) => {
   const current = useSyncExternalStore(subscribe, now);
   const date = new Date(at);

@@ -82,7 +82,7 @@ const Provider = ({ form, engine }: { form: ReturnType<typeof useFields<Fields>>
 export const EngineForm = ({ assistant: { assistantId, engine } }: { assistant: Assistant }) => {
   const save = useChange({
     run: (fields: Fields) => call<Assistant>('PUT', at`/assistants/${assistantId}/engine`, { body: toBody(fields) }),
-    touches: ['/assistants'],
+    invalidates: ['/assistants'],
     done: 'The engine is saved.',
     quiet: true,
     after: (saved) => form.reset(fieldsOf(saved.engine)),

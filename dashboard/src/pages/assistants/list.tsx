@@ -37,7 +37,7 @@ const NewAssistant = ({ opened, onClose }: { opened: boolean; onClose: () => voi
   const [, go] = useLocation();
   const create = useChange({
     run: (body: { name: string }) => call<Assistant>('POST', PATH, { body }),
-    touches: [PATH, SESSION],
+    invalidates: [PATH, SESSION],
     done: ({ name }) => `“${name}” is created. Next, add knowledge.`,
     quiet: true,
     after: ({ assistantId }) => {

@@ -7,7 +7,7 @@ import { Shown } from '../../parts/states.tsx';
 import { When } from '../../parts/when.tsx';
 import { SESSION, useChange, useRead } from '../../query.ts';
 import type { Assistant } from '../../types.ts';
-import { Meaning } from '../knowledge/meaning.tsx';
+import { SemanticStatus } from '../knowledge/semantic-status.tsx';
 import { EngineForm } from './engine-form.tsx';
 
 const GUARDS = [
@@ -38,7 +38,7 @@ const toBody = (fields: Fields) => ({
   dedupeWindowSeconds: numberOf(fields.dedupeWindowSeconds),
 });
 
-/** Only what this person changed: what somebody else saves meanwhile stays. */
+/** Only the changed fields are sent, so that concurrent changes of other fields are kept. */
 const changesOf = (fields: Fields, before: Fields) => {
   const body = toBody(fields);
   const names = Object.keys(body) as (keyof Fields)[];
@@ -53,7 +53,7 @@ const GeneralForm = ({ assistant }: { assistant: Assistant }) => {
   const path = at`/assistants/${assistant.assistantId}`;
   const save = useChange({
     run: (fields: Fields) => call<Assistant>('PATCH', path, { body: changesOf(fields, fieldsOf(assistant)) }),
-    touches: ['/assistants', SESSION],
+    invalidates: ['/assistants', SESSION],
     done: 'Saved.',
     quiet: true,
     after: (saved) => form.reset(fieldsOf(saved)),
@@ -134,7 +134,7 @@ const Settings = ({ id }: { id: string }) => {
               description={
                 <>
                   Makes the replies. Try it after every change.
-                  <Meaning id={id} />
+                  <SemanticStatus id={id} />
                 </>
               }
             >

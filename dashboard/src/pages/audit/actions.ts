@@ -1,4 +1,4 @@
-/** The names of the trail, in words. One that is not here yet is shown as it is. */
+/** Descriptions of audit actions. An unknown action is shown by its name. */
 const WORDS: Record<string, string> = {
   'assistant.create': 'Created an assistant',
   'assistant.update': 'Changed an assistant',

@@ -22,15 +22,15 @@ const sampleFor = ({ path, open }: ChannelType): string =>
   ].join('\n');
 
 const useChannelChanges = (path: string) => {
-  const touches = ['/assistants'];
+  const invalidates = ['/assistants'];
   const take = useChange({
     run: () => call<ChannelType>('PATCH', path, { body: { connected: false } }),
-    touches,
+    invalidates,
     done: 'The channel is disconnected.',
   });
   const clear = useChange({
     run: () => call<ChannelType>('DELETE', `${path}/token`),
-    touches,
+    invalidates,
     done: 'The channel is open now.',
   });
   return { take, clear };

@@ -10,7 +10,7 @@ type Props = { path: string; channel: Channel; onClose: () => void };
 export const LimitDialog = ({ path, channel, onClose }: Props) => {
   const save = useChange({
     run: (limit: string) => call<Channel>('PATCH', path, { body: { limitPerMinute: Number(limit) } }),
-    touches: ['/assistants'],
+    invalidates: ['/assistants'],
     done: 'The limit is saved.',
     quiet: true,
     after: onClose,

@@ -24,13 +24,13 @@ const wordsFor = ({ connected, open }: Channel) => {
     : { title: 'Replace the verify token', action: 'Replace token', done: 'The token is replaced.' };
 };
 
-/** Connecting asks for a token, or for the word that it is to be open: nobody opens it by leaving something out. */
+/** Connecting requires a token or the explicit choice of an open channel, so that none is opened by omission. */
 export const TokenDialog = ({ path, channel, onClose }: Props) => {
   const { title, action, done } = wordsFor(channel);
   const save = useChange({
     run: ({ token, open }: { token: string; open: boolean }) =>
       call<Channel>('PATCH', path, { body: { connected: true, token: open ? null : token } }),
-    touches: ['/assistants'],
+    invalidates: ['/assistants'],
     done,
     quiet: true,
     after: onClose,

@@ -5,8 +5,8 @@ const MADE_BY_CURL = new Set(['host', 'connection', 'content-length', 'x-factory
 const quoted = (text: string): string => `'${text.replaceAll("'", String.raw`'\''`)}'`;
 
 /**
- * The request once more, from a terminal. Its signature is not kept, and an old one would be refused: whoever has the
- * secret signs anew, in the shell, so that the secret is in no command that is copied.
+ * The request as a curl command. Signatures are not stored and would have expired, so the command signs again in the
+ * shell; the copied text does not contain the secret.
  */
 export const curlOf = ({ url, body, requestHeaders }: Delivery): string => {
   const headers = Object.entries(requestHeaders)

@@ -22,7 +22,7 @@ const MINUTE_MS = 60_000;
 const REFUSING = /^[345]\d\d$/;
 const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
-/** To the minute: a filter that changed with every look would be another list each time. */
+/** Rounded to the minute, so that polling does not change the filter each time. */
 const since = (span: string): string | undefined => {
   const ms = SPANS.find(({ value }) => value === span)?.ms;
   return ms === undefined ? undefined : new Date(Math.floor((Date.now() - ms) / MINUTE_MS) * MINUTE_MS).toISOString();
@@ -88,7 +88,7 @@ const FilterBar = ({ id, filters }: { id: string; filters: Filters }) => {
   );
 };
 
-/** An id may be an event's or a conversation's: both are asked, and whichever knows it answers. */
+/** The id may be of an event or a conversation, so both are queried. */
 const useDeliveries = (id: string, filters: Filters, every: number | false) => {
   const path = at`/assistants/${id}/deliveries`;
   const wanted = filters.of('id').trim();

@@ -9,7 +9,7 @@ import { DeliveryRows } from './rows.tsx';
 
 const SHOWN = 8;
 
-/** The latest few, kept up to date, with the way to all of them. */
+/** The latest deliveries, kept up to date, with a link to all. */
 export const RecentDeliveries = ({ id, endpointId }: { id: string; endpointId?: string }) => {
   const path = at`/assistants/${id}/deliveries`;
   const live = useLive();

@@ -10,7 +10,7 @@ import { addressOf } from './rows.tsx';
 
 type Props = { id: string; delivery: Delivery; opened: boolean; onClose: () => void };
 
-/** Sending once more is the one thing here that can reach a customer twice: it says so, and wants to be told twice. */
+/** A resend may reach a customer twice, so the dialog warns and asks for a second confirmation. */
 export const Resend = ({ id, delivery, opened, onClose }: Props) => {
   const [, go] = useLocation();
   const [known, setKnown] = useState(false);
@@ -20,7 +20,7 @@ export const Resend = ({ id, delivery, opened, onClose }: Props) => {
       call<Started>('POST', at`/deliveries/${delivery.deliveryId}/resend`, {
         body: { number: delivery.resend?.number, ...(risky && { mayDouble: known }) },
       }),
-    touches: ['/assistants/', '/deliveries/'],
+    invalidates: ['/assistants/', '/deliveries/'],
     done: 'The event is being sent again.',
     quiet: true,
     after: ({ deliveryId }) => {

@@ -10,7 +10,7 @@ export const addressOf = (id: string, deliveryId: string): string =>
 
 const shortOf = (errorKind: NonNullable<DeliveryRow['errorKind']>): string => errorKind.replaceAll('_', ' ');
 
-/** Two endpoints of one host differ by their paths: the host gives way first. */
+/** The host is shortened before the path, because endpoints of one host differ by path. */
 const Target = ({ url }: { url: string | null }) => {
   const parsed = url === null ? null : URL.parse(url);
   return (
@@ -49,10 +49,10 @@ const Row = ({ id, row, withUrl, url }: RowProps) => (
   </li>
 );
 
-/** Newest first, one line each, every one a link to what was sent and what came back. */
+/** Rows of deliveries, newest first; each links to its request and response. */
 export const DeliveryRows = ({ id, rows, withUrl = true }: { id: string; rows: DeliveryRow[]; withUrl?: boolean }) => {
   const read = useRead<Endpoints>(at`/assistants/${id}/endpoints`, { enabled: withUrl });
-  // A waiting delivery has no URL yet: it goes to the one that its endpoint has then.
+  // A queued delivery has no URL yet. It will use the endpoint's current one.
   const urlOf = ({ url, endpointId }: DeliveryRow): string | null =>
     url ?? read.data?.endpoints.find((one) => one.endpointId === endpointId)?.url ?? null;
   return (

@@ -33,7 +33,7 @@ const KeyFields = ({ form }: { form: ReturnType<typeof useFields<Fields>> }) => 
 export const NewKey = ({ path, opened, onClose, onMade }: Props) => {
   const create = useChange({
     run: (fields: Fields) => call<NewApiKey>('POST', path, { body: toBody(fields) }),
-    touches: ['/assistants/'],
+    invalidates: ['/assistants/'],
     quiet: true,
     after: (made) => {
       form.reset(BLANK);
@@ -61,7 +61,7 @@ export const NewKey = ({ path, opened, onClose, onMade }: Props) => {
 export const EditKey = ({ one, onClose }: { one: ApiKey; onClose: () => void }) => {
   const update = useChange({
     run: (fields: Fields) => call<ApiKey>('PATCH', at`/keys/${one.keyId}`, { body: toBody(fields) }),
-    touches: ['/assistants/'],
+    invalidates: ['/assistants/'],
     done: 'The key is saved.',
     quiet: true,
     after: onClose,

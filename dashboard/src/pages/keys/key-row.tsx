@@ -34,7 +34,7 @@ export const KeyRow = ({ one, menu }: { one: ApiKey; menu: ReactNode }) => (
   </li>
 );
 
-/** Kept to be looked up, and out of the way. */
+/** Revoked keys, collapsed. */
 export const RevokedKeys = ({ keys }: { keys: ApiKey[] }) => {
   const [shown, setShown] = useState(false);
   if (keys.length === 0) return null;

@@ -14,15 +14,15 @@ import { KeyRow, RevokedKeys } from './key-row.tsx';
 import { secretOf } from './key-secret.ts';
 
 const useKeyChanges = (onSecret: (secret: Secret) => void, path: string) => {
-  const touches = [path, '/assistants/'];
+  const invalidates = [path, '/assistants/'];
   const rotate = useChange({
     run: (one: ApiKey) => call<NewApiKey>('POST', at`/keys/${one.keyId}/rotate`),
-    touches,
+    invalidates,
     after: (made) => onSecret(secretOf(made)),
   });
   const revoke = useChange({
     run: (one: ApiKey) => call<ApiKey>('POST', at`/keys/${one.keyId}/revoke`),
-    touches,
+    invalidates,
     done: ({ name }) => `“${name}” is revoked.`,
   });
   return { rotate, revoke };

@@ -18,7 +18,7 @@ const BLANK: Action = { label: '', type: 'link', payload: '' };
 
 type Props = { actions: Action[]; onChange: (actions: Action[]) => void; problem: unknown };
 
-/** Buttons under the answer. */
+/** Edits the buttons that are shown with the answer. */
 export const ActionsField = ({ actions, onChange, problem }: Props) => {
   const set = (index: number, change: Partial<Action>) =>
     onChange(actions.map((action, at) => (at === index ? { ...action, ...change } : action)));

@@ -6,10 +6,10 @@ import { useRead } from '../../query.ts';
 import type { KnowledgeConflicts } from '../../types.ts';
 
 const FEW = 3;
-/** The service tells no more of them. */
+/** The most conflicts that the API returns. */
 const MOST = 100;
 
-/** Two entries that ask the same and answer differently: the visitor gets one of the two, and nobody knows which. */
+/** Entries with similar questions but different answers. A visitor gets either of them. */
 export const Conflicts = ({ id, onOpen }: { id: string; onOpen: (entryId: string) => void }) => {
   const [all, setAll] = useState(false);
   const read = useRead<KnowledgeConflicts>(at`/assistants/${id}/knowledge-conflicts`);

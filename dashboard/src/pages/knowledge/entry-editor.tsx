@@ -41,24 +41,24 @@ type Props = { path: string; entry: KnowledgeEntry | null; onClose: () => void }
 
 const useEntryChanges = ({ path, entry, onClose }: Props) => {
   const own = entry && path + at`/${entry.entryId}`;
-  const touches = ['/assistants/'];
+  const invalidates = ['/assistants/'];
   const save = useChange({
     run: (fields: Fields) => call<KnowledgeEntry>(own === null ? 'POST' : 'PUT', own ?? path, { body: toBody(fields) }),
-    touches,
+    invalidates,
     done: own === null ? 'The entry is added.' : 'The entry is saved.',
     quiet: true,
     after: onClose,
   });
   const remove = useChange({
     run: () => call<void>('DELETE', own ?? path),
-    touches,
+    invalidates,
     done: 'The entry is removed.',
     after: onClose,
   });
   return { save, remove };
 };
 
-/** One question with its answer. Mounted anew for each, so that it begins with what is stored. */
+/** Edits one entry. It is remounted for each entry, so that it starts with the stored values. */
 export const EntryEditor = (props: Props) => {
   const { entry, onClose } = props;
   const { save, remove } = useEntryChanges(props);

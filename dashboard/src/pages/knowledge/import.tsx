@@ -38,7 +38,7 @@ const Found = ({ result }: { result: KnowledgeImport }) => (
   </div>
 );
 
-/** Looked at first, then imported: what is wrong in a file is told by its lines before anything changes. */
+/** A dry run shows the file's errors by line before anything is imported. */
 export const Import = ({ id, onClose }: { id: string; onClose: () => void }) => {
   const [checked, setChecked] = useState<KnowledgeImport | null>(null);
   const send = (dryRun: boolean): Promise<KnowledgeImport> =>
@@ -46,7 +46,7 @@ export const Import = ({ id, onClose }: { id: string; onClose: () => void }) => 
   const check = useChange({ run: (): Promise<KnowledgeImport> => send(true), quiet: true, after: setChecked });
   const bring = useChange({
     run: (): Promise<KnowledgeImport> => send(false),
-    touches: ['/assistants/'],
+    invalidates: ['/assistants/'],
     done: ({ imported }) => `${entries(imported)} imported.`,
     quiet: true,
     after: onClose,

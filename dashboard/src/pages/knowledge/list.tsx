@@ -11,7 +11,7 @@ import type { Knowledge as KnowledgeList, KnowledgeEntry } from '../../types.ts'
 import { Conflicts } from './conflicts.tsx';
 import { EntryEditor } from './entry-editor.tsx';
 import { Import } from './import.tsx';
-import { Meaning } from './meaning.tsx';
+import { SemanticStatus } from './semantic-status.tsx';
 
 const PAGE = 100;
 const TYPING_MS = 200;
@@ -92,7 +92,7 @@ const Knowledge = ({ id }: { id: string }) => {
       description={
         <>
           Questions and their answers. Visitors can ask in their own words.
-          <Meaning id={id} />
+          <SemanticStatus id={id} />
         </>
       }
       actions={

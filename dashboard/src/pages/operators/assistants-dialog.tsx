@@ -11,7 +11,7 @@ type Props = { one: Operator; assistants: Me['assistants']; onClose: () => void 
 export const AssistantsDialog = ({ one, assistants, onClose }: Props) => {
   const save = useChange({
     run: (body: Fields) => call<Operator>('PATCH', at`/operators/${one.operatorId}`, { body }),
-    touches: ['/operators'],
+    invalidates: ['/operators'],
     done: ({ email }) => `${email} is saved.`,
     quiet: true,
     after: onClose,

@@ -6,7 +6,7 @@ type Props = {
   value: string[] | null;
   onChange: (value: string[] | null) => void;
   error?: string;
-  /** What limiting means for whom it limits. */
+  /** The explanation for a limited choice. */
   some?: string;
   none?: string;
 };
@@ -14,7 +14,7 @@ type Props = {
 const SOME = 'They do not see the others.';
 const NONE = 'None chosen: they see no assistant.';
 
-/** All of them, those made later too, or those that are chosen here. */
+/** A choice between all assistants, later ones included, and selected ones. */
 export const AssistantsField = ({ assistants, value, onChange, error, some = SOME, none = NONE }: Props) => (
   <Stack gap="sm">
     <Radio.Group

@@ -15,7 +15,7 @@ export const Invite = ({ assistants, onClose, onMade }: Props) => {
       call<OperatorLink>('POST', '/operators', {
         body: { ...body, ...(body.role === 'agent' && { assistantIds }) },
       }),
-    touches: ['/operators'],
+    invalidates: ['/operators'],
     quiet: true,
     after: onMade,
   });

@@ -25,21 +25,21 @@ const linkOf = ({ operator, path, expiresAt }: OperatorLink): Secret => ({
 });
 
 const useOperatorChanges = (onLink: (link: Secret) => void) => {
-  const touches = [PATH];
+  const invalidates = [PATH];
   const update = useChange({
     run: ({ one, ...body }: { one: Operator; role?: Operator['role']; disabled?: boolean }) =>
       call<Operator>('PATCH', at`/operators/${one.operatorId}`, { body }),
-    touches,
+    invalidates,
     done: ({ email }) => `${email} is saved.`,
   });
   const link = useChange({
     run: (one: Operator) => call<OperatorLink>('POST', at`/operators/${one.operatorId}/link`),
-    touches,
+    invalidates,
     after: (made) => onLink(linkOf(made)),
   });
   const signOut = useChange({
     run: (one: Operator) => call<void>('DELETE', at`/operators/${one.operatorId}/sessions`),
-    touches,
+    invalidates,
     done: (_answer, { email }) => `${email} is signed out everywhere.`,
   });
   return { update, link, signOut };

@@ -12,7 +12,7 @@ type Props = { assistants: Me['assistants']; onClose: () => void; onMade: (made:
 export const NewToken = ({ assistants, onClose, onMade }: Props) => {
   const create = useChange({
     run: (body: Fields) => call<NewOperatorToken>('POST', '/tokens', { body }),
-    touches: ['/tokens'],
+    invalidates: ['/tokens'],
     quiet: true,
     after: onMade,
   });

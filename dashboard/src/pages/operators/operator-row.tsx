@@ -8,7 +8,7 @@ const State = ({ one }: { one: Operator }) => {
   return one.invited ? <Status tone="warn">Invited</Status> : <Status tone="good">Active</Status>;
 };
 
-/** By name; an assistant made a moment ago may not be known here by its name. */
+/** Assistants by name. The name of a new assistant may not be loaded yet. */
 export const assistantsInWords = (assistantIds: string[] | null, assistants: Me['assistants']): string => {
   if (assistantIds === null) return 'All assistants';
   if (assistantIds.length === 0) return 'No assistant';
@@ -17,7 +17,6 @@ export const assistantsInWords = (assistantIds: string[] | null, assistants: Me[
   return [...names, ...(others > 0 ? [`${others} more`] : [])].join(', ');
 };
 
-/** As a person would say it. */
 const inWords = ({ role, assistantIds }: Operator, assistants: Me['assistants']): string => {
   if (role === 'owner') return 'Owner';
   return `Agent · ${assistantsInWords(assistantIds, assistants)}`;

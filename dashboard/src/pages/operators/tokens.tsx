@@ -23,7 +23,7 @@ const secretOf = ({ token, secret }: NewOperatorToken): Secret => ({
   },
 });
 
-/** What programs sign in with. */
+/** The list of operator tokens. */
 export const Tokens = ({ me }: { me: Me }) => {
   const read = useRead<OperatorTokens>(PATH);
   const [adding, setAdding] = useState(false);
@@ -32,7 +32,7 @@ export const Tokens = ({ me }: { me: Me }) => {
   const { dialog, ask } = useConfirm();
   const revoke = useChange({
     run: (one: OperatorToken) => call<OperatorToken>('POST', at`/tokens/${one.tokenId}/revoke`),
-    touches: [PATH],
+    invalidates: [PATH],
     done: ({ name }) => `“${name}” is revoked.`,
   });
   const askRevoke = (one: OperatorToken) =>

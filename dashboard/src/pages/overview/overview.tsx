@@ -7,7 +7,7 @@ import { Shown } from '../../parts/states.tsx';
 import { useRead } from '../../query.ts';
 import type { Me, Overview as Figures } from '../../types.ts';
 import { RecentDeliveries } from '../deliveries/recent.tsx';
-import { Begin } from './begin.tsx';
+import { FirstSteps } from './first-steps.tsx';
 import { Share, type Part } from './share.tsx';
 
 const REFRESH_MS = 5_000;
@@ -56,7 +56,7 @@ const Board = ({ id, figures }: { id: string; figures: Figures }) => {
   const base = `/assistants/${id}`;
   return (
     <>
-      <Begin id={id} figures={figures} />
+      <FirstSteps id={id} figures={figures} />
       <div className="two">
         <Section title="Conversations" description="Changed in the last 24 hours">
           <Share parts={conversationParts(conversations)} label="Conversations of the last 24 hours" />

@@ -35,7 +35,7 @@ const Said = ({ reply, id, onSay }: { reply: Reply; id: string; onSay: (text: st
               {label}
             </Button>
           ) : (
-            // The action is described, not done: a link of the visitors' site leads nowhere here.
+            // Actions are shown but not performed, because links of the visitors' site do not work here.
             <span key={`${type} ${label}`} className="chip">
               {label}
               <span className="dim break">{actionWords({ type, payload })}</span>
@@ -82,7 +82,7 @@ const Composer = ({ busy, onSay }: { busy: boolean; onSay: (text: string) => voi
   );
 };
 
-/** A conversation of nobody's: nothing is announced, and no visitor sees it. */
+/** The playground: its conversations cause no events, and no visitor sees them. */
 const TryIt = ({ id }: { id: string }) => {
   const [session, setSession] = useState(newSession);
   const [lines, setLines] = useState<Line[]>([]);
@@ -97,7 +97,7 @@ const TryIt = ({ id }: { id: string }) => {
     turn.mutate(text);
   };
   useEffect(() => {
-    end.current?.scrollIntoView({ block: 'end' }); // newer browsers answer with a promise: nothing for React
+    end.current?.scrollIntoView({ block: 'end' }); // newer browsers return a promise, which React must not get
   }, [lines, turn.isPending]);
   const restart = (): void => {
     setSession(newSession());

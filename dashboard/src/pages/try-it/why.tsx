@@ -61,7 +61,7 @@ const hitsOf = ({ hits }: Reason): Hit[] =>
       )
     : [];
 
-/** The two kinds of evidence for an entry, in words. */
+/** The evidence for an entry, in words. */
 const evidenceOf = ({ words, meaning }: Hit): string | null => {
   if (words === null || meaning === null) return null;
   const said = words === 0 ? 'no shared words' : `shared words ${words.toFixed(2)}`;
@@ -141,7 +141,7 @@ const Reasons = ({ id, reply: { conversationId, messageId } }: { id: string; rep
   );
 };
 
-/** Why it said so, for whoever looks after its knowledge; asked for when it is opened. */
+/** The reasons for a reply, for operators; loaded when opened. */
 export const Why = ({ id, reply }: { id: string; reply: Reply }) => {
   const [opened, setOpened] = useState(false);
   return (

@@ -7,12 +7,12 @@ import { EndpointForm, type EndpointFields, isComplete, toBody } from './endpoin
 
 const fieldsOf = ({ url, events }: Endpoint): EndpointFields => ({ url, every: events.length === 0, events });
 
-/** Mounted anew each time it is opened, so that it begins with what is. */
+/** Remounted each time it opens, so that it starts with the stored values. */
 export const Edit = ({ endpoint, onClose }: { endpoint: Endpoint; onClose: () => void }) => {
   const update = useChange({
     run: (fields: EndpointFields) =>
       call<Endpoint>('PATCH', at`/endpoints/${endpoint.endpointId}`, { body: toBody(fields) }),
-    touches: ['/endpoints/', '/assistants/'],
+    invalidates: ['/endpoints/', '/assistants/'],
     done: 'The endpoint is saved.',
     quiet: true,
     after: onClose,

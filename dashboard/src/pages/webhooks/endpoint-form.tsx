@@ -9,7 +9,7 @@ export const toBody = ({ url, every, events }: EndpointFields) => ({ url: url.tr
 export const isComplete = ({ url, every, events }: EndpointFields): boolean =>
   url.trim() !== '' && (every || events.length > 0);
 
-/** URL and filter, for a new endpoint and for one that is changed. */
+/** URL and event filter of a new or existing endpoint. */
 export const EndpointForm = ({ form }: { form: ReturnType<typeof useFields<EndpointFields>> }) => {
   const { every, events } = form.values;
   return (

@@ -23,20 +23,20 @@ type Props = { id: string; endpointId: string };
 const useEndpointChanges = ({ id, endpointId }: Props) => {
   const [, go] = useLocation();
   const path = at`/endpoints/${endpointId}`;
-  const touches = ['/endpoints/', '/assistants/'];
+  const invalidates = ['/endpoints/', '/assistants/'];
   const resume = useChange({
     run: () => call<EndpointType>('POST', `${path}/resume`),
-    touches,
+    invalidates,
     done: 'The endpoint is resumed. Waiting events are being sent.',
   });
   const turn = useChange({
     run: (enabled: boolean) => call<EndpointType>('PATCH', path, { body: { enabled } }),
-    touches,
+    invalidates,
     done: ({ enabled }) => (enabled ? 'The endpoint is on.' : 'The endpoint is off.'),
   });
   const remove = useChange({
     run: () => call<void>('DELETE', path),
-    touches: ['/assistants/'],
+    invalidates: ['/assistants/'],
     done: 'The endpoint is removed.',
     after: () => go(`/assistants/${id}/webhooks`, { replace: true }),
   });
@@ -52,7 +52,7 @@ const Endpoint = ({ id, endpointId }: Props) => {
   const { resume, turn, remove } = useEndpointChanges({ id, endpointId });
   const test = useChange({
     run: () => call<Started>('POST', at`/endpoints/${endpointId}/test`),
-    touches: ['/assistants/'],
+    invalidates: ['/assistants/'],
     after: ({ deliveryId }) => setTested(deliveryId),
   });
   const endpoint = read.data;

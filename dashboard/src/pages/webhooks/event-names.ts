@@ -1,4 +1,4 @@
-/** What can be subscribed to, and when it happens. */
+/** Event kinds, and when each occurs. */
 export const EVENTS = {
   'conversation.created': 'A visitor’s first message',
   'message.received': 'Every message of a visitor',

@@ -52,7 +52,7 @@ const AddEndpoint = ({
 }) => {
   const add = useChange({
     run: (fields: EndpointFields) => call<EndpointSecret>('POST', path, { body: toBody(fields) }),
-    touches: ['/assistants/'],
+    invalidates: ['/assistants/'],
     quiet: true,
     after: (made) => {
       form.reset(NEW_ENDPOINT);

@@ -19,7 +19,7 @@ export const Rotate = ({ endpointId, opened, onClose, onMade }: Props) => {
   const rotate = useChange({
     run: (overlapHours: number) =>
       call<EndpointSecret>('POST', at`/endpoints/${endpointId}/rotate`, { body: { overlapHours } }),
-    touches: ['/endpoints/', '/assistants/'],
+    invalidates: ['/endpoints/', '/assistants/'],
     quiet: true,
     after: onMade,
   });

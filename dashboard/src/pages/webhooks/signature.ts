@@ -20,7 +20,7 @@ const compactJson = (text: string): string | null => {
   }
 };
 
-/** What people get wrong most, tried one by one: whichever makes the signature right is the reason. */
+/** Tries the most common mistakes; the one that makes the signature match is the reason. */
 const findMistake = async (
   timestamp: string,
   signatures: string[],
@@ -57,7 +57,7 @@ const wrong = (title: string, why: string): Verdict => ({ ok: false, title, why 
 const ageWords = (seconds: number): string =>
   seconds >= 0 ? `${Math.round(seconds / 60)} minutes old` : `${Math.round(-seconds / 60)} minutes ahead of this clock`;
 
-/** What a receiver would decide about this header, body and secret, and why. Nothing of it leaves the browser. */
+/** Verifies a header, body and secret as a receiver would, and says why it fails. All of it stays in the browser. */
 export const verify = async (pasted: Pasted, nowS = Date.now() / 1000): Promise<Verdict> => {
   const header = pasted.header.trim().replace(/^x-factory-signature:\s*/i, '');
   const timestamp = /(?:^|,)\s*t=(\d+)/.exec(header)?.[1];

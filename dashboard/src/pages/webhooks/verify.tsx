@@ -6,13 +6,13 @@ import { Status } from '../../parts/status.tsx';
 import { tellProblem } from '../../query.ts';
 import { type Verdict, verify } from './signature.ts';
 
-/** For whoever builds a receiver: is this header right for this body? */
+/** For developers of receivers: checks whether a header fits a body. */
 export const Verify = () => {
   const form = useFields({ header: '', body: '', secret: '' });
   const [verdict, setVerdict] = useState<Verdict | null>(null);
   const { header, body, secret } = form.values;
   const check = (): void => {
-    // Browsers do sums like this only on pages over HTTPS, or of this machine.
+    // Browsers offer cryptography only to pages over HTTPS or from this machine.
     if (!window.isSecureContext) return tellProblem(new Error('Your browser computes signatures only on HTTPS pages.'));
     verify(form.values).then(setVerdict, tellProblem);
   };

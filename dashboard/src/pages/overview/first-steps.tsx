@@ -3,8 +3,8 @@ import { Icon } from '../../parts/icon.tsx';
 import { Section } from '../../parts/page.tsx';
 import type { Overview } from '../../types.ts';
 
-/** The way from nothing to a working assistant; gone once it has been walked. */
-export const Begin = ({ id, figures }: { id: string; figures: Overview }) => {
+/** The steps from an empty assistant to a working one. Hidden when all are done. */
+export const FirstSteps = ({ id, figures }: { id: string; figures: Overview }) => {
   const base = `/assistants/${id}`;
   const steps = [
     {
