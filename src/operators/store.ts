@@ -190,7 +190,7 @@ export const createOperatorStore = (connection: Connection) => {
         };
         if (disabled || (role !== undefined && role !== 'owner')) {
           await requireAnotherOwner(operatorId, session);
-          // Their tokens end for good, as sessions do: being let in again must not bring back what a thief has made.
+          // Revokes the operator's tokens for good, so that a stolen token does not work again if the operator is enabled later.
           const theirs = { createdBy: operatorId, revokedAt: null };
           await tokens.updateMany(theirs, { revokedAt: serverDate() }, { session });
         }
