@@ -14,8 +14,8 @@ export type Window = { fromUs: number; toUs: number };
 type Frame = CpuProfile['nodes'][number]['callFrame'];
 
 /**
- * Whose code it is, first match first; asked from the innermost frame outwards. What Node's own functions do is told by
- * their file, what native ones do by who called them.
+ * Assigns code to a step. The first matching rule counts, starting at the innermost frame. Node's own functions are
+ * recognised by their file, native functions by their caller.
  */
 const STEPS: [step: string, place: RegExp][] = [
   ['limit', /rate-limit(er-flexible)?\b/],
@@ -73,7 +73,7 @@ const stepOf = (frames: Frame[]): string | null => {
   return 'native: loop, system calls';
 };
 
-/** µs by step, and by function within it, in the given stretch of time. */
+/** µs by step and by function, within the given time span. */
 export const attribute = (profile: CpuProfile, { fromUs, toUs }: Window) => {
   const byId = new Map(profile.nodes.map((node) => [node.id, node]));
   const parents = new Map(
@@ -115,7 +115,7 @@ export const attribute = (profile: CpuProfile, { fromUs, toUs }: Window) => {
 
 /** The profile of a process that has ended. */
 export const readProfile = (folder: string): CpuProfile => {
-  // A process of several threads writes several.
+  // A process with several threads writes several profiles.
   const read = readdirSync(folder).map((name) => JSON.parse(readFileSync(join(folder, name), 'utf8')) as CpuProfile);
   const [longest] = read.toSorted((one, other) => other.samples.length - one.samples.length);
   if (!longest) throw new Error('the process left no profile');

@@ -1,8 +1,8 @@
 import { type DestinationStream, pino } from 'pino';
 
 /**
- * Standard output for log lines. What is logged in one turn of the event loop is one write, since a write for each line costs
- * more than making the line. A process that ends writes what is left.
+ * Standard output for log lines. All lines of one turn of the event loop go out in one write, because a write costs
+ * more than formatting a line. A process that exits writes the remaining lines.
  */
 const openLogOutput = (): DestinationStream & { flushSync: () => void } => {
   const output = pino.destination({ dest: 1, sync: true });
@@ -26,5 +26,5 @@ const openLogOutput = (): DestinationStream & { flushSync: () => void } => {
 
 let opened: ReturnType<typeof openLogOutput> | undefined;
 
-/** The one output of this process, which all its loggers share. */
+/** The output that all loggers of this process share. */
 export const logOutput = (): DestinationStream => (opened ??= openLogOutput());

@@ -31,9 +31,9 @@ const retryStrategy = (attempt: number): number => Math.min(50 * 2 ** Math.min(a
 type Corked = Redis['stream'];
 
 /**
- * Commands of one turn of the event loop leave in one write. ioredis' automatic pipelines do that too, but they are made with
- * a copy of every script that the connection knows, which costs more than the commands. BullMQ waits for jobs on a duplicate
- * of the connection, so duplicates are watched too.
+ * Sends the commands of one turn of the event loop in one write. ioredis' auto-pipelining also does this, but copies
+ * every script of the connection, which costs more than the commands. BullMQ waits for jobs on a duplicate of the
+ * connection, so duplicates are watched too.
  */
 class WatchedRedis extends Redis {
   private corked: Corked | null = null;

@@ -37,3 +37,26 @@ test('every exported type of the domain is named in words of the glossary', () =
 
   expect([...new Set(unknown)].toSorted()).toEqual([]);
 });
+
+/** Words that once had a private meaning here. The glossary has the field's word for each. */
+const PRIVATE_WORDS = [
+  /\b(letLapse|giveBack|takenOut|newborn|underWay|doubtful|quieten|endUnsent|whenGone)\b/,
+  /\b(under way|in hand|(in|of|from) (its|a session's) line|begins? anew|homed id|patience|resting)\b/i,
+  /\b(is|are) away\b|\bspeaks? to\b|\bnobody['’]s\b|\/\*\* (So long|Of a|None that)\b/i,
+];
+/** A prompt for a language model, which depends on its exact words. */
+const PROMPT = 'workers/reply/engines/openai/prompt.ts';
+
+test('no replaced private word is left in the services', () => {
+  const found = globSync('{src,workers}/**/*.ts', { cwd: ROOT })
+    .filter((file) => file !== PROMPT)
+    .flatMap((file) =>
+      read(file)
+        .split('\n')
+        .flatMap((line, index) =>
+          PRIVATE_WORDS.some((word) => word.test(line)) ? [`${file}:${index + 1}: ${line.trim()}`] : [],
+        ),
+    );
+
+  expect(found).toEqual([]);
+});
