@@ -1,7 +1,7 @@
 import type { Connection } from 'mongoose';
 import { conversationModels, type OutboxEvent, type StoredConversation } from '../conversations/conversation.ts';
 import { serverNow } from '../platform/clock.ts';
-import { collectionOf, createReader, createStoreBatcher, updateMany } from '../platform/mongo.ts';
+import { collectionOf, createReader, createStoreBatcher, updateAndRead, updateMany } from '../platform/mongo.ts';
 import { BACKLOG_MAX, pendingOf, type Outbox, OUTBOX_FIELDS, type StaleOutbox } from './outbox.ts';
 import { type Pull, pullStatements } from './pull.ts';
 
@@ -31,7 +31,17 @@ export const createOutboxStore = (connection: Connection) => {
   const read: (key: string) => Promise<Outbox | null> = createReader(conversations, OUTBOX_FIELDS);
   const readNext: typeof read = createReader(conversations, NEXT_FIELDS);
 
+  /** One round trip instead of two. Null: use an update and a read. */
+  const pullAndRead = async (item: Pull): Promise<Outbox | null> => {
+    const [statement, ...others] = pullStatements(item);
+    if (!statement || others.length > 0) return null;
+    return updateAndRead<Outbox>(connection, 'conversations', { ...statement, fields: NEXT_FIELDS });
+  };
+
   const pull = createStoreBatcher<Pull, Outbox | null>(async (items) => {
+    const [first] = items;
+    const pulled = first && items.length === 1 ? await pullAndRead(first) : null;
+    if (pulled) return [pulled];
     await updateMany(connection, 'conversations', items.flatMap(pullStatements));
     return Promise.all(items.map(({ key }) => readNext(key)));
   });
