@@ -33,7 +33,7 @@ test('a worker killed while a provider speaks: the next one starts from nothing,
   provider.behave(replyWith('From nine', ' to five.'));
   const next = await startRealProcess('reply', stack.env);
   const turnId = String(open.events[0]?.data.turnId);
-  // The dead worker's hold lapses after ten seconds; the test does not wait for it.
+  // The dead worker's lease expires after ten seconds. The test does not wait for it.
   await stack.service.redis.del(`{${stack.env.REDIS_PREFIX}-0}:take:${turnId}`);
   const events = await open.ended;
 

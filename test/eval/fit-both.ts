@@ -26,14 +26,14 @@ type Example = {
 };
 
 const RIDGE = { score: 0.002, confidence: 0.005, counterEvidence: 0.01 };
-/** What a question counts that was asked of a base without its answer: they are many, and made. */
+/** Weight of a question whose right entry was removed. There are many of these, and they are artificial. */
 const WITHOUT_ANSWER_WEIGHT = 0.05;
-/** What a question to a domain counts that the engine's words were written with: it is easier than life. */
+/** Weight of questions of known domains. The word lists were written with them, so they are easier than real ones. */
 const KNOWN_DOMAIN_WEIGHT = 0.5;
-/** Entries that may come out first with some weights. */
+/** How many top candidates get counter-evidence, since other weights may rank any of them first. */
 const COUNTER_EVIDENCE_FOR = 4;
 
-/** Tune questions as the engine sees them; also with the right answer taken away, since they then must not be answered. */
+/** The tune questions as the engine sees them, and again without the right entry, when they must not be answered. */
 const examplesOf = async (vectors: TextVectors): Promise<Example[]> => {
   const examples: Example[] = [];
   const questions = [...loadQuestions(), ...loadUnseen()].filter(({ half }) => half === 'tune');
@@ -114,7 +114,7 @@ const fit = (examples: Example[]): Calibration => {
 
 export type Prediction = { right: boolean; three: boolean; sure: number; answerable: boolean };
 
-/** How a calibration does on examples. */
+/** What a calibration predicts for the examples. */
 const predict = (calibration: Calibration, examples: Example[]): Prediction[] =>
   examples.map(({ candidates, expected, counterEvidence }) => {
     const ranked = rankCandidates(candidates, calibration);
@@ -129,7 +129,7 @@ const predict = (calibration: Calibration, examples: Example[]): Prediction[] =>
     };
   });
 
-/** The fit, and how a fit without a domain does on that domain: what counts is the domain that nobody has candidates. */
+/** Fits all examples. Each domain is also measured with a fit to the other domains, because only unseen domains count. */
 export const fitBoth = async (vectors: TextVectors) => {
   const examples = await examplesOf(vectors);
   const unseen = [...BASES, ...UNSEEN_BASES].map((domain) => ({

@@ -37,7 +37,7 @@ const logLoss = (weights: number[], samples: Sample[]): number =>
     0,
   ) / samples.length;
 
-/** The weights of `confidence.ts`, which words alone go by. */
+/** Fits the weights of `confidence.ts`, for lexical search. */
 export const fitWords = () => {
   const samples = samplesOf();
   const folds = Array.from({ length: FOLDS }, (_, fold) =>

@@ -2,7 +2,7 @@ import type { Measured, Outcome } from './measure.ts';
 
 type Limit = { answered: number; reached: number; wrong: number; unanswerable: number; cross: number };
 
-/** What the unseen domains must reach: answered right, right or offered, wrong, answered in vain, right across languages. */
+/** Limits for unseen domains: answered right, right or offered, wrong, unanswerable answered, right across languages. */
 export const LIMITS: { meaning: Limit; words: Limit; language: number } = {
   meaning: { answered: 0.82, reached: 0.93, wrong: 0.04, unanswerable: 0.04, cross: 0.75 },
   words: { answered: 0.15, reached: 0.3, wrong: 0.04, unanswerable: 0.1, cross: 0 },
@@ -15,7 +15,7 @@ export const countOf = (measured: Measured[], ...outcomes: Outcome[]): number =>
 export const shareOf = (measured: Measured[], ...outcomes: Outcome[]): number =>
   countOf(measured, ...outcomes) / measured.length;
 
-/** Each limit with what was measured against it. */
+/** Compares the measured shares with the limits. */
 export const limitsOf = (measured: Measured[], limit: Limit) => {
   const answerable = measured.filter((one) => one.answerable);
   const unanswerable = measured.filter((one) => !one.answerable);

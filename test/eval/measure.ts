@@ -14,7 +14,7 @@ export type Measured = { question: Question; answerable: boolean; outcome: Outco
 
 type Why = { kind: string; by?: string; hits: { entryId: string; score: number; words?: number; meaning?: number }[] };
 
-/** Puts questions to the engine as a turn does; those that lean on another after that one was answered. */
+/** Asks the engine each question as a turn does. A follow-up is asked after its first question. */
 export const measureAnswers = async (
   questions: Question[],
   vectors: TextVectors | null,

@@ -6,12 +6,12 @@ export type Question = {
   base: string;
   language: string;
   half: Half;
-  /** What kind of question it is; those of the first sets are not told apart. */
+  /** The kind of question. The first sets have no kinds. */
   kind: string;
-  /** The entries of which each is a right answer; none: it must not be answered. */
+  /** The entries that are right answers. Empty if the question must not be answered. */
   expected: string[];
   message: string;
-  /** What was asked before, for one that leans on it. */
+  /** The question before a follow-up. */
   first?: string;
 };
 export type ChatMessage = { expected: string; half: Half; allowed: string[]; message: string };
@@ -24,9 +24,9 @@ const rows = (name: string): string[][] =>
     .slice(1)
     .map((line) => line.split('\t'));
 
-/** The engine's words were written with these at hand. */
+/** Known domains: the word lists were written with them. */
 export const BASES = ['shop', 'clinic', 'software'];
-/** It was never looked at with these. */
+/** Unseen domains: the engine was never tuned to them. */
 export const UNSEEN_BASES = ['hotel', 'gym', 'library', 'internet'];
 
 export const loadBase = (name: string, threshold: number | null = null): AssistantProfile => {
@@ -75,6 +75,6 @@ export const loadChatMessages = (): ChatMessage[] =>
     message,
   }));
 
-/** Translations of an entry carry its name and a language. */
+/** Translations of an entry have its id and a language suffix. */
 export const isEntry = (entryId: string, expected: string[]): boolean =>
   expected.some((one) => entryId === one || entryId.replace(/-(de|en)$/, '') === one);

@@ -33,13 +33,13 @@ export type TextVectors = {
   of: (kind: TextKind, text: string) => Promise<Float32Array>;
   vectorEntries: (knowledge: KnowledgeEntry[]) => Promise<VectorEntry[]>;
   semanticSearchOf: (entries: VectorEntry[]) => SemanticSearch;
-  /** Keeps what was made, for the next run. */
+  /** Saves new vectors for the next run. */
   close: () => Promise<void>;
 };
 
 /**
- * Vectors by the real model, through the embedder as a worker opens it; kept in `.local/eval`, so that only the first run
- * waits for them. `none`: why there is no model here.
+ * Vectors of the real model, cached in `.local/eval`, so that only the first run waits for them. `none` is the reason why there is
+ * no model.
  */
 export const openTextVectors = async (
   env: Record<string, string | undefined> = process.env,

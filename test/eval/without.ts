@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { registerHooks, stripTypeScriptTypes } from 'node:module';
 
-/** Loaded before anything else (`node --import`): the engine without a part of it, named by WITHOUT. */
+/** Loaded first (`node --import`), to run the engine without the part that WITHOUT names. */
 const PARTS: Record<string, [file: string, change: (source: string) => string][]> = {
   'words of trade': [['concepts-trade.json', () => '{}']],
   'words of services': [['concepts-service.json', () => '{}']],

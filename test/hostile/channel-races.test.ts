@@ -9,7 +9,7 @@ const RUNS = 60;
 
 const stack = useStack({ apis: 2, deliveryWorkers: 0 });
 const command = useAdmin(stack);
-/** The same owner at two processes. */
+/** The same owner on two API processes. */
 let here: OperatorClient;
 let there: OperatorClient;
 

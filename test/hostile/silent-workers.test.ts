@@ -14,7 +14,7 @@ import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
 
-/** Longer than anything here waits for an answer, a take and BullMQ's own patience with its blocking read included. */
+/** Longer than any timeout here, including a lease and BullMQ's blocking read. */
 const SILENT_FOR_MS = 14_000;
 
 test.each(['Redis', 'MongoDB'] as const)(

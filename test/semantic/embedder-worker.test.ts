@@ -4,7 +4,7 @@ import { embedByLetters, openEmbeddingsService } from '../support/provider.ts';
 import { isLocalModelFor, modelFolder } from '../support/semantic.ts';
 import { useStack } from '../support/stack.ts';
 
-/** A real model where there is one for this machine, else a service that speaks its protocol. */
+/** The local model if this machine supports it, else a fake embeddings service. */
 const service = isLocalModelFor ? null : await openEmbeddingsService();
 service?.behave(embedByLetters);
 const env: Record<string, string> = service

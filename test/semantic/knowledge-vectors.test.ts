@@ -9,7 +9,7 @@ import { useStack } from '../support/stack.ts';
 const embedder = anEmbedder();
 const stack = useStack({ embedder: () => embedder });
 
-/** Holds the first call that has this text, until it is let go. */
+/** Holds the first call with this text until it is released. */
 const hold = (text: string) => {
   const held = Promise.withResolvers<void>();
   const reached = Promise.withResolvers<void>();

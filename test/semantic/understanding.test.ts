@@ -6,7 +6,7 @@ import { openStack, type Stack } from '../support/stack.ts';
 
 const SLOW = { timeout: 120_000 };
 
-/** Two workers, each with a model of its own, and a hotel that both know. */
+/** Two workers, each with its own model process, and one hotel assistant. */
 let stack: Stack;
 let hotel: Awaited<ReturnType<typeof aHotel>>;
 

@@ -10,7 +10,7 @@ import type { Stack } from './stack.ts';
 type Row = { _id: string; live: boolean; model: string; texts: string[]; vectors: { buffer: Buffer } };
 type TextVector = { kind: string; vector: number[] };
 
-/** Questions, variants and answers that are like no other. */
+/** Entries with distinct questions, variants and answers. */
 export const someEntries = (count: number, word = 'thing'): KnowledgeInput[] =>
   Array.from({ length: count }, (_, nth) =>
     anEntry({
@@ -22,7 +22,7 @@ export const someEntries = (count: number, word = 'thing'): KnowledgeInput[] =>
 
 const roundedOf = (vector: Iterable<number>): number[] => [...vector].map((value) => Math.round(value * 1e5) / 1e5);
 
-/** As it is to be stored for an entry. */
+/** The vectors that must be stored for an entry. */
 export const expectedOf = ({ question, variants, answer }: KnowledgeInput): TextVector[] =>
   [
     { kind: 'question', text: question },
@@ -30,7 +30,7 @@ export const expectedOf = ({ question, variants, answer }: KnowledgeInput): Text
     { kind: 'answer', text: `${question} ${answer}` },
   ].map(({ kind, text }) => ({ kind, vector: roundedOf(vectorOf(text)) }));
 
-/** An assistant of the stack, and what is stored for it. */
+/** An assistant and its stored vectors. */
 export const anAssistantWithVectors = async (stack: Stack, knowledge: KnowledgeInput[]) => {
   const { assistantId } = await anAssistant(stack, { knowledge });
   const { assistants, mongo } = stack.service;
@@ -52,7 +52,7 @@ export const anAssistantWithVectors = async (stack: Stack, knowledge: KnowledgeI
     status,
     semantic,
     entries: () => assistants.listKnowledge(assistantId),
-    /** Until all of it is made, answers too; then what is stored, by entry. */
+    /** Waits until all vectors are made, and returns them by entry. */
     waitForVectors: async (timeoutMs?: number): Promise<Map<string, TextVector[]>> => {
       await eventually(async () => {
         const { stale, lease } = (await semantic()) ?? {};
@@ -64,7 +64,7 @@ export const anAssistantWithVectors = async (stack: Stack, knowledge: KnowledgeI
       }, timeoutMs);
       return new Map((await readRows()).map((row) => [row._id, textVectorsOf(row)]));
     },
-    /** What is to be stored for the entries as they are now. */
+    /** The vectors that the current entries must have. */
     expected: async (): Promise<Map<string, TextVector[]>> => {
       const entries = await assistants.listKnowledge(assistantId);
       const pairs = entries.map((entry): [string, TextVector[]] => [entry.entryId, expectedOf(entry)]);

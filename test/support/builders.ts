@@ -30,7 +30,7 @@ export const anEntry = (overrides: Partial<KnowledgeInput> = {}): KnowledgeInput
   ...overrides,
 });
 
-/** A request as a caller's server makes it. `body` as it is if a string, else as JSON. */
+/** Sends a request as a caller does. A string body is sent as it is, any other as JSON. */
 export const request = async <Body = ChatBody>(
   url: string,
   options: { method?: string; body?: unknown; headers?: Record<string, string>; bearer?: string | null } = {},
@@ -50,7 +50,7 @@ export const request = async <Body = ChatBody>(
   const text = await response.text();
   const { status, headers: received } = response;
   const parsed = text ? (JSON.parse(text) as unknown) : null;
-  // Every response of the whole suite is held against the OpenAPI document.
+  // Every response of the suite is checked against the OpenAPI document.
   validateResponse({ method, url, status, headers: received, body: parsed });
   return { status, headers: received, body: parsed as Body };
 };

@@ -3,7 +3,7 @@ import type { Embedder } from '../../workers/reply/embedder/embedder.ts';
 
 const DIMENSIONS = 384;
 
-/** As a model does: like words, like directions. FNV-1a of each three letters says where they count. */
+/** A vector of letter trigrams, hashed by FNV-1a: similar words get similar vectors. */
 export const vectorOf = (text: string): Float32Array => {
   const vector = new Float32Array(DIMENSIONS);
   const normalised = ` ${text
@@ -23,18 +23,18 @@ export const vectorOf = (text: string): Float32Array => {
 };
 
 export type TestEmbedder = Embedder & {
-  /** Every text it was given, in order. */
+  /** Every embedded text, in order. */
   texts: string[];
-  /** What it waits for before it answers a call. */
+  /** Awaited before each call is answered. */
   gate: (texts: string[]) => Promise<void> | void;
-  /** What it gives no vectors for. */
+  /** True for texts that get no vectors. */
   refuse: (texts: string[]) => boolean;
-  /** How long a text takes it. */
+  /** Time per text in ms. */
   msEach: number;
   set: (state: { available?: boolean; model?: string }) => void;
 };
 
-/** A model of the outside world, in this process: the same vector for the same text, always. */
+/** A fake embedder in this process. The same text always has the same vector. */
 export const anEmbedder = ({ model = 'trigrams-1', msEach = 0 }: { model?: string; msEach?: number } = {}) => {
   let named = model;
   let available = true;

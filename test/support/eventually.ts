@@ -1,7 +1,7 @@
 const TIMEOUT_MS = 15_000;
 const EVERY_MS = 25;
 
-/** Tries again until `check` no longer throws, then gives its value; after the time is up, its last error. */
+/** Repeats `check` until it does not throw, and returns its value. After the timeout it throws the last error. */
 export const eventually = async <Value>(
   check: () => Value | Promise<Value>,
   timeoutMs = TIMEOUT_MS,

@@ -25,7 +25,7 @@ export const createFeed = (service: Pick<Service, 'mongo' | 'endpoints' | 'deliv
   });
 
   return {
-    /** Conversations with nothing to say yet; their keys. */
+    /** Creates conversations without events, and returns their keys. */
     openConversations: async (assistantId: string, count: number): Promise<string[]> => {
       const now = new Date();
       const rows = Array.from({ length: count }, (): StoredConversation => {
@@ -49,7 +49,7 @@ export const createFeed = (service: Pick<Service, 'mongo' | 'endpoints' | 'deliv
       return rows.map(({ _id }) => _id);
     },
 
-    /** Says these one after the other in one conversation, durably, and hints at it unless told to be silent. */
+    /** Adds these events to one conversation's outbox, and wakes the worker unless `silent`. */
     say: async (
       assistantId: string,
       key: string,

@@ -1,6 +1,6 @@
 import type { AssistantEngine } from '../../workers/reply/engines/engine.ts';
 
-/** An engine whose answers a test lets go: those to messages that begin with `held`, until `letGo`. */
+/** An engine that holds the answers to messages beginning with `held`, until `letGo` is called. */
 export const aHeldEngine = () => {
   const gate = Promise.withResolvers<void>();
   const asked: string[] = [];

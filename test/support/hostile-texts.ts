@@ -1,4 +1,4 @@
-/** What a caller may send at most: code points of a message, characters of a provider's reply, bytes of a header. */
+/** Maximum sizes: code points of a message, characters of a provider's reply, bytes of a header. */
 export const MESSAGE = 8_000;
 export const LARGEST = 16_000;
 

@@ -6,7 +6,7 @@ import { anAssistant, aTurn, type ChatBody } from './builders.ts';
 import { eventually } from './eventually.ts';
 import type { Stack } from './stack.ts';
 
-/** A hotel as its owner wrote it, 40 entries: none has a word for a dog but its answer on pets. */
+/** A hotel's 40 entries. Only the answer on pets mentions a dog. */
 export const HOTEL: KnowledgeInput[] = loadBase('hotel').knowledge.map(({ entryId: _entryId, ...entry }) => entry);
 
 type Hit = { entryId: string; score: number; words?: number; meaning?: number };
@@ -14,7 +14,7 @@ type Why = { kind: string; by?: string; hits: Hit[] };
 type Action = { label: string; type: string; payload: string };
 type Options = { knowledge?: KnowledgeInput[]; input?: Partial<AssistantInput>; known?: boolean };
 
-/** A hotel's assistant, once its knowledge can be found by its meaning, and guests who talk to it. */
+/** A hotel's assistant with all vectors made, and guests who talk to it. */
 export const aHotel = async (stack: Stack, { knowledge = HOTEL, input = {}, known = true }: Options = {}) => {
   const assistant = await anAssistant(stack, { knowledge, input });
   if (known) {
@@ -26,7 +26,7 @@ export const aHotel = async (stack: Stack, { knowledge = HOTEL, input = {}, know
   return {
     ...assistant,
     answerTo: (question: string): string => knowledge.find((entry) => entry.question === question)?.answer ?? '',
-    /** Each says something in a conversation of its own. */
+    /** A guest with a conversation of their own. */
     aGuest: () => {
       const { session_id } = aTurn();
       return async (message: string) => {

@@ -1,7 +1,7 @@
 import type * as z from 'zod';
 import type { Declaration } from '../../src/platform/operation.ts';
 
-/** A value as JSON carries it: times are strings. */
+/** A value as JSON, where times are strings. */
 type Wire<Value> = Value extends Date
   ? string
   : Value extends (infer One)[]
@@ -13,7 +13,7 @@ type Wire<Value> = Value extends Date
 /** What an operation's declaration says comes back when nothing is wrong. */
 export type AnswerOf<One> = One extends { answer: infer Schema extends z.ZodType } ? Wire<z.input<Schema>> : null;
 
-/** Where an operation is called; `query` with its question mark. */
+/** The address of an operation. `query` includes its question mark. */
 export const addressOf = ({ path }: Declaration, params: Record<string, string> = {}, query = ''): string =>
   `${path.replace(/:(\w+)/g, (_whole, name: string) => {
     const value = params[name];

@@ -71,7 +71,7 @@ const axeSource = readFileSync(createRequire(import.meta.url).resolve('axe-core/
 
 type AxeViolation = { id: string; impact: string; help: string; nodes: { target: string[]; failureSummary: string }[] };
 
-/** What axe-core calls serious or critical, each with where it is. */
+/** Serious and critical findings of axe-core, each with its element. */
 export const barriersIn = async (page: Page): Promise<string[]> => {
   await page.evaluate(axeSource);
   const { violations } = await page.evaluate<{ violations: AxeViolation[] }>(
@@ -84,6 +84,6 @@ export const barriersIn = async (page: Page): Promise<string[]> => {
     );
 };
 
-/** How far the page can be scrolled sideways. */
+/** The horizontal overflow of the page in pixels. */
 export const overflowOf = (page: Page): Promise<number> =>
   page.evaluate<number>('document.documentElement.scrollWidth - document.documentElement.clientWidth');

@@ -19,7 +19,7 @@ export type RealProcess = {
   child: ChildProcess;
   url: string;
   kill: (signal?: NodeJS.Signals) => Promise<void>;
-  /** What it last logged, and whether it has ended: for the message of a test that waits in vain. */
+  /** The last log lines and whether it has ended, for the message of a failed wait. */
   describe: () => string;
 };
 
@@ -32,7 +32,7 @@ export const freePort = async (): Promise<number> => {
   return port;
 };
 
-/** A `main.ts` as an operator starts it: a process of its own, ready when `/readyz` says so. */
+/** Starts a `main.ts` as its own process, and waits for `/readyz`. */
 export const startRealProcess = async (
   kind: Kind,
   env: Record<string, string>,

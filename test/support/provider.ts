@@ -11,7 +11,7 @@ export type ProviderRequest<Body = Completion> = {
   body: Body & Record<string, unknown>;
 };
 
-/** What the provider does with one call: speaks the protocol, or breaks it in a way of its own. */
+/** How the provider answers one call: by the protocol, or by breaking it. */
 export type Behaviour<Body = Completion> = (wire: Wire, requests: ProviderRequest<Body>) => unknown;
 
 export type Wire = {
@@ -54,7 +54,7 @@ const wireOf = (response: ServerResponse): Wire => {
   };
 };
 
-/** Says these pieces one after the other. */
+/** Streams these pieces one after the other. */
 export const replyWith =
   (...pieces: string[]): Behaviour =>
   (wire) => {
@@ -63,7 +63,7 @@ export const replyWith =
     wire.done();
   };
 
-/** A vector by the text's own letters, of no particular length; the last text first, as a service may. */
+/** Vectors from the letters of each text, not normalised. The last text comes first, as the protocol allows. */
 export const embedByLetters: Behaviour<Embeddings> = ({ response }, { body }) => {
   const data = body.input.map((text, index) => {
     const embedding = Array.from({ length: 8 }, () => 0.5);
@@ -74,7 +74,7 @@ export const embedByLetters: Behaviour<Embeddings> = ({ response }, { body }) =>
   response.end(JSON.stringify({ object: 'list', data: data.toReversed(), model: body.model }));
 };
 
-/** An OpenAI-compatible service: real HTTP on a free port of 127.0.0.1, which keeps all it is asked. */
+/** An OpenAI-compatible service on a free port of 127.0.0.1. It records all requests. */
 const open = async <Body>(first: Behaviour<Body>): Promise<Provider<Body>> => {
   let behaviour = first;
   const asked: ProviderRequest<Body>[] = [];

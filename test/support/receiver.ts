@@ -13,7 +13,7 @@ export interface Received {
   body: Buffer;
   json: unknown;
   at: number;
-  /** What `verifyWebhook` says; null when the receiver was given no secret. */
+  /** The result of `verifyWebhook`. Null if the receiver has no secret. */
   verdict: WebhookVerdict | null;
 }
 export interface Answer {
@@ -24,17 +24,17 @@ export interface Answer {
 }
 export interface ReceiverOptions {
   secret?: string | string[];
-  /** May wait for as long as it likes: a promise of the test's holds the delivery in flight. */
+  /** A test can hold a delivery in flight with a promise. */
   respond?: (request: Received, nth: number) => Answer | Promise<Answer>;
   tls?: boolean | { key: string; cert: string };
-  /** Left out: a free one. */
+  /** Default: a free port. */
   port?: number;
 }
 export interface Receiver {
   url: string;
   port: number;
   received: Received[];
-  /** Until the predicate holds for what has been received so far. */
+  /** Waits until the predicate holds for the received requests. */
   waitFor: (predicate: (received: Received[]) => boolean, timeoutMs?: number) => Promise<Received[]>;
   close: () => Promise<void>;
 }
@@ -57,7 +57,7 @@ const read = async (request: IncomingMessage): Promise<Buffer> => {
   return Buffer.concat(chunks);
 };
 
-/** A customer's server: real HTTP(S) on a free port of 127.0.0.1, which keeps all it is sent. */
+/** A customer's server on a free port of 127.0.0.1. It records all requests. */
 export const openReceiver = async ({
   secret,
   respond = () => ({}),
@@ -79,7 +79,7 @@ export const openReceiver = async ({
     response.writeHead(answer.status ?? 200, answer.headers).end(answer.body ?? 'ok');
   };
   const listener: RequestListener = (request, response) => {
-    // A sender that gives up breaks the request; that is part of what is tested.
+    // A sender that gives up breaks the request, which some tests expect.
     handle(request, response).catch(() => response.destroy());
   };
 

@@ -2,20 +2,20 @@ import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 
 export type Relay = {
   port: number;
-  /** The server behind is away: connections break, new ones are refused. */
+  /** Breaks all connections and refuses new ones. */
   cut: () => Promise<void>;
-  /** New connections are refused, those there are stay. */
+  /** Refuses new connections and keeps the open ones. */
   refuse: () => void;
   mend: () => Promise<void>;
-  /** The server is silent: connections stay and new ones are taken, but not a byte passes either way. */
+  /** Keeps and accepts connections, but passes no byte in either direction. */
   freeze: () => void;
-  /** The same for the connections there are; new ones work. */
+  /** Silences the open connections only. New ones work. */
   strand: () => void;
-  /** What was said meanwhile arrives. */
+  /** Passes on what was sent meanwhile. */
   thaw: () => void;
 };
 
-/** A command of MongoDB on its way: its name and the collection it is for. */
+/** A MongoDB command: its name and its collection. */
 export type Command = { name: string; collection: string };
 
 export type RelayOptions = {
@@ -24,7 +24,7 @@ export type RelayOptions = {
   holds?: (command: Command) => Promise<void> | null;
 };
 
-/** Whole commands of the wire protocol, as they come; what is no OP_MSG passes unseen. */
+/** Parses the commands of the wire protocol. Anything but OP_MSG is ignored. */
 const eachCommand = (seen: (bytes: Buffer, command: Command | null) => void): ((chunk: Buffer) => void) => {
   let rest = Buffer.alloc(0);
   return (chunk) => {

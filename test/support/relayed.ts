@@ -5,7 +5,7 @@ import { createLogger, type Logger } from '../../src/platform/logger.ts';
 import { type RelayOptions, openRelay, through } from './relay.ts';
 import type { Stack } from './stack.ts';
 
-/** What a worker of a stack is opened with, so that all it says to MongoDB goes through a relay; closed with its test. */
+/** Options for a worker whose connections to MongoDB go through a relay. Closed after its test. */
 export const openRelayed = async (
   stack: Stack,
   options: RelayOptions,

@@ -8,11 +8,11 @@ import type { Stack } from './stack.ts';
 
 export const OWNER = { email: 'ada@harbour-roasters.example', password: 'correct horse battery' };
 
-/** A service as it looks after some weeks of use: something on every page, good and bad. */
+/** A service after some weeks of use, with good and bad examples on every page. */
 export type Scene = {
   assistantId: string;
   endpointId: string;
-  /** One that was taken, one that was refused, one that waits. */
+  /** Ids of a delivered, a rejected and a queued delivery. */
   delivered: string;
   rejected: string;
   queued: string;

@@ -11,13 +11,13 @@ const ROOT = join(import.meta.dirname, '../..');
 const Report = z.object({ header: z.object({ glibcVersionRuntime: z.string().optional() }) });
 const Located = z.object({ semantic: z.object({ folder: z.string() }).optional() });
 
-/** Where the local model must be had: elsewhere its absence is what is tested. */
+/** Whether this machine supports the local model. On others, the tests check its absence. */
 export const isLocalModelFor =
   process.platform === 'linux' &&
   process.arch === 'x64' &&
   Report.parse(process.report.getReport()).header.glibcVersionRuntime !== undefined;
 
-/** The folder the set-up unpacked the model into; it is asked where these tests were started without the launcher. */
+/** The folder of the unpacked model. The set-up is asked if the tests run without the launcher. */
 export const modelFolder = (): string => {
   const configured = process.env['SEMANTIC_DIR'];
   if (configured) return configured;
@@ -30,7 +30,7 @@ export const modelFolder = (): string => {
   return semantic.folder;
 };
 
-/** An embedder as a worker opens it, with all it counted and logged. */
+/** An embedder as a worker opens it, with its counts and log. */
 export const anEmbedder = async (env: Record<string, string>) => {
   const counts: Record<string, number> = {};
   let log = '';
@@ -53,7 +53,7 @@ export const anEmbedder = async (env: Record<string, string>) => {
 const childrenOf = (pid: number): number[] =>
   readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').split(' ').filter(Boolean).map(Number);
 
-/** The processes of this one in which an engine runs. */
+/** The model processes of a process. */
 export const modelProcessesOf = (pid = process.pid): number[] =>
   childrenOf(pid).filter((child) => {
     try {

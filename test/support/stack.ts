@@ -15,7 +15,7 @@ import { openReplyWorker } from '../../workers/reply/worker.ts';
 export type StackOptions = {
   env?: Record<string, string>;
   engine?: AssistantEngine;
-  /** One for each reply worker: what a model is to the service. */
+  /** One embedder for each reply worker. */
   embedder?: () => Embedder;
   sending?: Partial<SenderOptions>;
   apis?: number;
@@ -26,7 +26,7 @@ export type StackOptions = {
 type ReplyWorker = Awaited<ReturnType<typeof openReplyWorker>>;
 type Running = { close: () => Promise<void> };
 
-/** The service as its mains start it, in this process, on a database and a prefix of its own. */
+/** The whole service in this process, with its own database and queue prefix. */
 export type Stack = {
   url: string;
   urls: string[];
