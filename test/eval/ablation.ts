@@ -74,7 +74,7 @@ else {
   for (const part of [null, ...PART_NAMES]) {
     const { known, unseen } = rowOf(part);
     const row = [
-      part ?? '(nothing taken out)',
+      part ?? '(nothing)',
       cells(known.words),
       cells(known.both),
       cells(unseen.words),
