@@ -73,13 +73,7 @@ else {
   console.log('| without | known, words | known, both | unseen, words | unseen, both |\n|---|---|---|---|---|');
   for (const part of [null, ...PART_NAMES]) {
     const { known, unseen } = rowOf(part);
-    const row = [
-      part ?? '(nothing)',
-      cells(known.words),
-      cells(known.both),
-      cells(unseen.words),
-      cells(unseen.both),
-    ];
+    const row = [part ?? '(nothing)', cells(known.words), cells(known.both), cells(unseen.words), cells(unseen.both)];
     console.log(`| ${row.join(' | ')} |`);
   }
 }
