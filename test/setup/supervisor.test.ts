@@ -150,7 +150,7 @@ describe('the files of the quickstart', () => {
     const other = spawn(process.execPath, ['--eval', FOREVER, 'quickstart.ts']);
     onTestFinished(() => void other.kill('SIGKILL'));
     writeFileSync(file, String(other.pid));
-    expect(acquireLock(file, 'quickstart.ts')).toEqual({ mine: false, pid: other.pid });
+    expect(acquireLock(file, 'quickstart.ts')).toEqual({ acquired: false, pid: other.pid });
 
     writeFileSync(file, String(process.ppid)); // a living process that is not a quickstart: the process id was reused
     const claim = acquireLock(file, 'quickstart.ts');
