@@ -1,8 +1,8 @@
 /**
- * `npm run bench -- page` writes the tables of the last whole run into docs/performance.md, between its markers, and
- * the chart beside it.
+ * `npm run bench -- page` writes the tables of the last whole run, and of the parts that run by name, into
+ * docs/performance.md, between its markers, and the chart beside it.
  */
-import { readFileSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { isMet } from './limits.ts';
 import type { Figure, Options, PartResult } from './support/figures.ts';
 import { type Bar, pictureOf } from './support/picture.ts';
@@ -19,13 +19,15 @@ type Run = {
   parts: Record<string, PartResult>;
 };
 
-const RESULT = new URL('results/latest.json', import.meta.url);
+const RESULTS = new URL('results/', import.meta.url);
 const PAGE = new URL('../docs/performance.md', import.meta.url);
 const PICTURE = new URL('../docs/turn-time.svg', import.meta.url);
 const LEVELS = [1, 50, 200];
 const CONTENDERS = { bare: 'bare', whole: 'whole', endpoint: 'whole, with an endpoint' };
 
-const run = JSON.parse(readFileSync(RESULT, 'utf8')) as Run;
+const readRun = (name: string): Run => JSON.parse(readFileSync(new URL(name, RESULTS), 'utf8')) as Run;
+const run = readRun('latest.json');
+for (const name of readdirSync(RESULTS)) run.parts = { ...readRun(name).parts, ...run.parts };
 const figures = Object.values(run.parts).flatMap((part) => part.figures);
 const costs = (run.parts['turns']?.detail['costs'] ?? {}) as Record<string, Cost>;
 
@@ -124,9 +126,36 @@ const million = (): string => {
   return markdown([...head, 'between the processes'], rows);
 };
 
+/** What the first section says. Two machines: one for API and workers, one for the stores. Arithmetic, not measured. */
+const short = (): string => {
+  const rows = (['whole', 'endpoint'] as const).map((name) => {
+    const cpu = costs[`${name} 200`]?.cpu ?? {};
+    const sum = (of: string[]): number => of.reduce((all, one) => all + (cpu[one] ?? 0), 0);
+    const [ours, stores] = [sum(['API', 'reply worker', 'delivery worker']), sum(['mongod', 'redis'])];
+    const one = figure(`turns.200.${name}`).value;
+    const two = (one * (ours + stores)) / Math.max(ours, stores);
+    const hours = (ours + stores) / 3600;
+    const rate = (value: number): string => Math.round(value).toLocaleString('en-US');
+    return [
+      CONTENDERS[name],
+      `${rate(one)}/s`,
+      `about ${rate(two)}/s`,
+      `${hours.toFixed(2)} h = $ ${(hours * CORE_HOUR).toFixed(3)}`,
+    ];
+  });
+  const head = [
+    'turns',
+    'one machine of this size',
+    'the stores on a second one',
+    'CPU of one core for a million turns',
+  ];
+  return markdown(head, rows);
+};
+
 const { machine, options } = run;
 const sections: Record<string, string> = {
   run: `\`${run.command}\` on ${run.at.slice(0, 10)}, commit ${run.commit}: ${machine.cpus} cores (${machine.model}), ${machine.memoryGb} GB, Node ${machine.node}; ${options.rounds} rounds of ${options.seconds} s after ${options.warmUpSeconds} s; ${run.seconds} s in all.`,
+  short: short(),
   limits: limits(),
   turns: turns(),
   cost: costTable(),

@@ -18,10 +18,10 @@ const PARTS: Record<string, { load: () => Promise<Part>; withinS: number; byName
   botbuilder: { load: async () => (await import('./parts/botbuilder.ts')).botbuilder, withinS: 300 },
   hot: { load: async () => (await import('./parts/hot.ts')).hot, withinS: 60 },
   deliveries: { load: async () => (await import('./parts/deliveries.ts')).deliveries, withinS: 200 },
-  statements: { load: async () => (await import('./parts/statements.ts')).statements, withinS: 100 },
-  pause: { load: async () => (await import('./parts/pause.ts')).pause, withinS: 60 },
-  growth: { load: async () => (await import('./parts/growth.ts')).growth, withinS: 300 },
-  listing: { load: async () => (await import('./parts/listing.ts')).listing, withinS: 200 },
+  statements: { load: async () => (await import('./parts/statements.ts')).statements, withinS: 100, byName: true },
+  pause: { load: async () => (await import('./parts/pause.ts')).pause, withinS: 60, byName: true },
+  growth: { load: async () => (await import('./parts/growth.ts')).growth, withinS: 300, byName: true },
+  listing: { load: async () => (await import('./parts/listing.ts')).listing, withinS: 200, byName: true },
   engine: {
     load: async () => script({ name: 'engine', file: 'engine.ts', nodeArgs: ['--expose-gc'], withinS: 60 }),
     withinS: 70,
@@ -30,7 +30,7 @@ const PARTS: Record<string, { load: () => Promise<Part>; withinS: number; byName
   memory: { load: async () => (await import('./parts/memory.ts')).memory, withinS: 800, byName: true },
 };
 
-/** The repository keeps the results of the last whole run. Results of single parts go to a local file. */
+/** The repository keeps the results of the last whole run, and of parts that it leaves out. Others go to a local file. */
 const RESULTS = { whole: new URL('results/', import.meta.url), part: new URL('../.local/bench/', import.meta.url) };
 
 const say = (line: string): void => console.error(`… ${line}`);
@@ -93,7 +93,9 @@ const main = async (asked: string[]): Promise<void> => {
   console.log(`\n${seconds} s, ${options.rounds} rounds of ${options.seconds} s after ${options.warmUpSeconds} s`);
   const command = whole ? 'npm run bench' : `npm run bench -- ${names.join(' ')}`;
   const record = { at: startedAt, seconds, command, commit: commitOf(), machine: machine(), options, parts };
-  const folder = whole ? RESULTS.whole : RESULTS.part;
+  const [only = '', ...others] = names;
+  const kept = whole || (others.length === 0 && PARTS[only]?.byName === true && only !== 'profile');
+  const folder = kept ? RESULTS.whole : RESULTS.part;
   mkdirSync(folder, { recursive: true });
   const file = new URL(whole ? 'latest.json' : `${names.join('-')}.json`, folder);
   writeFileSync(file, `${JSON.stringify(record, null, 2)}\n`);
