@@ -1,6 +1,6 @@
 import type { PublicOperation } from '../assistants/operation.ts';
-import { conversationOperations } from '../conversations/operations.ts';
-import { turnOperations } from '../turns/operations.ts';
+import { conversationOperations } from '../chat-api/conversation-operations.ts';
+import { turnOperations } from '../chat-api/turn-operations.ts';
 import { monitoringOperations } from '../monitoring/operations.ts';
 
 /** Every operation of the public API, for the document and for clients. */

@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import { STATUSES, type StoredConversation } from '../conversations/conversation.ts';
 import { HISTORY_MAX, historyCursor } from '../conversations/history.ts';
-import { EscalateRequest } from '../conversations/operations.ts';
+import { EscalateRequest } from '../chat-api/conversation-operations.ts';
 import type { ConversationStore } from '../conversations/store.ts';
 import { ConversationView, HistoryView, MessageView, toHistoryView, toView } from '../conversations/view.ts';
 import { cursor } from '../platform/cursor.ts';

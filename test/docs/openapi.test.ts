@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, expect, test } from 'vitest';
 import { openApi } from '../../src/api.ts';
-import { conversationOperations } from '../../src/conversations/operations.ts';
+import { conversationOperations } from '../../src/chat-api/conversation-operations.ts';
 import { WIRE_EVENTS } from '../../src/webhooks/wire.ts';
 import { PUBLIC_OPERATIONS } from '../../src/openapi/operations.ts';
 import { OPERATIONS } from '../../src/operator-api/operations.ts';

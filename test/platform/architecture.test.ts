@@ -11,6 +11,7 @@ const ORDER = [
   ['src/conversations'],
   ['src/deliveries'],
   ['src/turns'],
+  ['src/chat-api'],
   ['src/operators'],
   ['src/operator-api'],
   ['src/monitoring'],

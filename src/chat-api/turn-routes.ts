@@ -3,13 +3,13 @@ import { type Access, callerOf, noteCall } from '../assistants/access.ts';
 import { createPublicRouter } from '../assistants/operation.ts';
 import { invalid } from '../platform/errors.ts';
 import { answerWith, bodyOf } from '../platform/operation.ts';
-import { type StartTurn, knownConversationOf } from './start-turn.ts';
-import type { TurnRequest } from './prepare-turn.ts';
-import { turnOperations } from './operations.ts';
-import { type StreamTurn, wantsStream } from './stream.ts';
-import type { Submit } from './submit.ts';
-import { IdempotencyKey } from './turn.ts';
-import type { AcceptedTurn, ReadTurn } from './turn-view.ts';
+import { type StartTurn, knownConversationOf } from '../turns/start-turn.ts';
+import type { TurnRequest } from '../turns/prepare-turn.ts';
+import { turnOperations } from './turn-operations.ts';
+import { type StreamTurn, wantsStream } from '../turns/stream.ts';
+import type { Submit } from '../turns/submit.ts';
+import { IdempotencyKey } from '../turns/turn.ts';
+import type { AcceptedTurn, ReadTurn } from '../turns/turn-view.ts';
 
 const idempotencyKeyOf = (header: string | undefined): string | null => {
   if (header === undefined) return null;

@@ -1,8 +1,8 @@
 import * as z from 'zod';
 import { publicOperation } from '../assistants/operation.ts';
 import { BODY_LIMIT_BYTES } from '../platform/json-body.ts';
-import { ChatRequest, ChatResponse, IdempotencyKey, MESSAGE_MAX, SESSION_ID_MAX } from './turn.ts';
-import { AcceptedTurn, TurnView } from './turn-view.ts';
+import { ChatRequest, ChatResponse, IdempotencyKey, MESSAGE_MAX, SESSION_ID_MAX } from '../turns/turn.ts';
+import { AcceptedTurn, TurnView } from '../turns/turn-view.ts';
 
 const HEADERS = z.object({
   'Idempotency-Key': IdempotencyKey.optional().meta({

@@ -2,8 +2,8 @@ import * as z from 'zod';
 import { publicOperation } from '../assistants/operation.ts';
 import { cursor as cursorText } from '../platform/cursor.ts';
 import { wholeNumber } from '../platform/whole-number.ts';
-import { HISTORY_MAX } from './history.ts';
-import { ConversationListView, EscalationView, HistoryView } from './view.ts';
+import { HISTORY_MAX } from '../conversations/history.ts';
+import { ConversationListView, EscalationView, HistoryView } from '../conversations/view.ts';
 
 const integer = (min: number, max: number, description: string) =>
   wholeNumber(min, max).meta({

@@ -7,11 +7,11 @@ import { notFound } from '../platform/errors.ts';
 import { conversationKeyOf } from '../platform/ids.ts';
 import type { BeforeWriting } from '../platform/mongo-silence.ts';
 import { answerWith, bodyOf, queryOf } from '../platform/operation.ts';
-import { toEscalationView, toHistoryView, toListView } from './view.ts';
-import type { StoredConversation } from './conversation.ts';
-import { historyCursor } from './history.ts';
-import { conversationOperations } from './operations.ts';
-import type { ConversationStore } from './store.ts';
+import { toEscalationView, toHistoryView, toListView } from '../conversations/view.ts';
+import type { StoredConversation } from '../conversations/conversation.ts';
+import { historyCursor } from '../conversations/history.ts';
+import { conversationOperations } from './conversation-operations.ts';
+import type { ConversationStore } from '../conversations/store.ts';
 
 const LOOK_EVERY_MS = 200;
 
