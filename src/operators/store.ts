@@ -190,7 +190,7 @@ export const createOperatorStore = (connection: Connection) => {
         };
         if (disabled || (role !== undefined && role !== 'owner')) {
           await requireAnotherOwner(operatorId, session);
-          // Revokes the operator's tokens for good, so that a stolen token does not work again if the operator is enabled later.
+          // For good, so that a stolen token does not work again if the operator is enabled later.
           const theirs = { createdBy: operatorId, revokedAt: null };
           await tokens.updateMany(theirs, { revokedAt: serverDate() }, { session });
         }
