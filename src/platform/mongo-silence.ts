@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { unavailable } from './errors.ts';
-import { beforeWriting } from './mongo.ts';
+import { failureBeforeWriting } from './mongo.ts';
 
 const CHECK_EVERY_MS = 250;
 const PING_EVERY_MS = 1_000;
@@ -96,12 +96,21 @@ export const watchMongo = ({ ping, onAnswer }: Server) => {
      * For work before the first write of a request: an unavailable or silent MongoDB becomes 503 (docs/contract.md,
      * Errors).
      */
-    beforeWriting: async <Value>(work: Promise<Value>): Promise<Value> => {
-      const { promise, reject } = Promise.withResolvers<never>();
-      promise.catch(() => undefined);
-      const end = onSilent(() => reject(unavailable()));
-      return Promise.race([beforeWriting(work), promise]).finally(end);
-    },
+    beforeWriting: <Value>(work: Promise<Value>): Promise<Value> =>
+      // One promise: several of these stand in the way of every turn, and a race would make five.
+      new Promise<Value>((resolve, reject) => {
+        const end = onSilent(() => reject(unavailable()));
+        work.then(
+          (value) => {
+            end();
+            resolve(value);
+          },
+          (cause: unknown) => {
+            end();
+            reject(failureBeforeWriting(cause));
+          },
+        );
+      }),
 
     close: (): void => {
       closed = true;

@@ -248,14 +248,9 @@ export const isConnectionFailure = (cause: unknown): boolean =>
   INTERRUPTED.has(codeOf(cause)) ||
   (cause instanceof Error && CONNECTION_LOST.has(cause.name));
 
-/** For work before the first write of a request: every lost connection becomes 503 (docs/contract.md, Errors). */
-export const beforeWriting = async <Value>(work: Promise<Value>): Promise<Value> => {
-  try {
-    return await work;
-  } catch (cause) {
-    throw isConnectionFailure(cause) ? unavailable(cause) : cause;
-  }
-};
+/** What a caller is told of a failure before the first write of a request: a lost connection is 503. */
+export const failureBeforeWriting = (cause: unknown): unknown =>
+  isConnectionFailure(cause) ? unavailable(cause) : cause;
 
 /** True when a read exceeded its `maxTimeMS`. */
 export const exceededTimeLimit = (cause: unknown): boolean =>
