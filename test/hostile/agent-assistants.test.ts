@@ -65,26 +65,29 @@ const OPERATIONS: [id: string, call: (client: OperatorClient, one: Try) => Promi
 const stored = (conversationId: string) => stack.service.mongo.collection('conversations').findOne({ conversationId });
 
 describe('an agent with one assistant', () => {
-  test.each(OPERATIONS)('%s: another’s is answered like an unknown one, its own is done', async (_id, call) => {
-    const before = await stored(theirs.conversationId);
-    const unknown = await call(mine.agent, { assistantId: randomUUID(), conversationId: randomUUID() });
+  test.each(OPERATIONS)(
+    '%s: an assistant of another agent is answered like an unknown one, the agent’s own works',
+    async (_id, call) => {
+      const before = await stored(theirs.conversationId);
+      const unknown = await call(mine.agent, { assistantId: randomUUID(), conversationId: randomUUID() });
 
-    const others = await call(mine.agent, theirs);
-    const after = await stored(theirs.conversationId);
-    const own = await call(mine.agent, mine);
-    const byOther = await call(theirs.agent, mine);
-    const byOwner = await call(owner, mine);
+      const others = await call(mine.agent, theirs);
+      const after = await stored(theirs.conversationId);
+      const own = await call(mine.agent, mine);
+      const byOther = await call(theirs.agent, mine);
+      const byOwner = await call(owner, mine);
 
-    expect([unknown, others, byOther].map((answer) => problemOf(answer as never))).toEqual([
-      '404 not_found',
-      '404 not_found',
-      '404 not_found',
-    ]);
-    expect(after).toEqual(before);
-    expect([own.status, byOwner.status].map((status) => Math.floor(status / 100))).toEqual([2, 2]);
-  });
+      expect([unknown, others, byOther].map((answer) => problemOf(answer as never))).toEqual([
+        '404 not_found',
+        '404 not_found',
+        '404 not_found',
+      ]);
+      expect(after).toEqual(before);
+      expect([own.status, byOwner.status].map((status) => Math.floor(status / 100))).toEqual([2, 2]);
+    },
+  );
 
-  test('whatever the body says: what is malformed is not told apart either', async () => {
+  test('a malformed body gets the same answer for an unknown assistant and for one of another agent', async () => {
     const paths = [
       `/assistants/${theirs.assistantId}/playground`,
       `/assistants/${theirs.assistantId}/conversations?limit=0`,
@@ -97,7 +100,7 @@ describe('an agent with one assistant', () => {
     }
   });
 
-  test('its session and the sign-in name its assistants alone; an owner’s name all', async () => {
+  test('the session and the sign-in list only the agent’s assistants, and all assistants for an owner', async () => {
     const me = await mine.agent.get<Me>('/session');
     const looked = await mine.agent.get<{ session: Me }>('/session/current');
     const signedIn = await mine.agent.signIn(mine.agent.email);
@@ -112,7 +115,7 @@ describe('an agent with one assistant', () => {
   });
 });
 
-test('every operation for agents that names an assistant or a conversation is among those tried', () => {
+test('the list covers every agent operation with an assistant or a conversation', () => {
   const ofAgents = apiDocument().operations.filter(
     ({ path, operation }) =>
       path.startsWith('/operator/v1') && path.includes('{id}') && !JSON.stringify(operation).includes('"For owners."'),
@@ -151,7 +154,7 @@ test.each(OPERATIONS.filter(([id]) => !['listInbox', 'playgroundTurn'].includes(
   },
 );
 
-describe('what an agent has', () => {
+describe('the assistants of an agent', () => {
   const inboxOf = async (client: OperatorClient, assistantId: string): Promise<number> =>
     (await client.get(`/assistants/${assistantId}/conversations`)).status;
   const sees = async (client: OperatorClient): Promise<number[]> =>
@@ -159,7 +162,7 @@ describe('what an agent has', () => {
   const listed = async (client: OperatorClient): Promise<number> =>
     (await client.get<Me>('/session')).body.assistants.length;
 
-  test('changes at once in the session under way, down to nothing and back to all', async () => {
+  test('change at once in an open session, down to none and back to all', async () => {
     const agent = await anOperator(stack, 'agent');
     const everything = await listed(agent);
 
@@ -179,7 +182,7 @@ describe('what an agent has', () => {
     ]);
   });
 
-  test('is every assistant where none were named, and for an agent stored before there was a choice', async () => {
+  test('are all assistants if none were chosen, also for an agent stored before the choice existed', async () => {
     const agent = await anOperator(stack, 'agent');
     const operators = stack.service.mongo.collection<{ _id: string }>('operators');
     await operators.updateOne({ _id: agent.operatorId }, { $unset: { assistantIds: true } });
@@ -192,7 +195,7 @@ describe('what an agent has', () => {
     expect(body.operators.find(({ operatorId }) => operatorId === agent.operatorId)?.assistantIds).toBeNull();
   });
 
-  test('is chosen with the invitation', async () => {
+  test('are chosen with the invitation', async () => {
     const email = `invited-${randomUUID()}@example.com`;
 
     const invited = await owner.post<{ operator: { operatorId: string } }>('/operators', {
@@ -209,10 +212,10 @@ describe('what an agent has', () => {
   });
 
   test.each([
-    ['an unknown one', () => [mine.assistantId, randomUUID()]],
-    ['what is no id', () => ['shop']],
-    ['too many', () => Array.from({ length: 501 }, () => mine.assistantId)],
-  ])('is not %s, by invitation or change, and stays as it was', async (_name, ids) => {
+    ['an unknown assistant', () => [mine.assistantId, randomUUID()]],
+    ['a text that is not an id', () => ['shop']],
+    ['too many assistants', () => Array.from({ length: 501 }, () => mine.assistantId)],
+  ])('cannot be %s, by invitation or change, and stay as they were', async (_name, ids) => {
     const email = `refused-${randomUUID()}@example.com`;
 
     const changed = await limit(mine.agent.operatorId, ids());
@@ -223,7 +226,7 @@ describe('what an agent has', () => {
     expect(await sees(mine.agent)).toEqual([200, 404]);
   });
 
-  test('is everything for owners: none is limited, and who becomes one has every assistant', async () => {
+  test('are not limited for an owner, and an agent who becomes an owner has all assistants', async () => {
     const agent = await anOperator(stack, 'agent');
     await limit(agent.operatorId, [mine.assistantId]);
 

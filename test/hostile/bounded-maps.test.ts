@@ -5,24 +5,24 @@ import { stemmingOf } from '../../workers/reply/engines/retrieval/stemming.ts';
 import { readTerms } from '../../workers/reply/engines/retrieval/terms.ts';
 import { otherLanguageText, TEXT_LANGUAGES } from '../../workers/reply/engines/texts.ts';
 
-/** Language tags that anyone may send. */
+/** Made-up language tags, as any caller can send them. */
 const strangeTags = (count: number): string[] => Array.from({ length: count }, (_, at) => `x${at.toString(36)}`);
 
 afterEach(() => void vi.restoreAllMocks());
 
-test('languages without a stemmer of their own share one, however many are named', () => {
+test('all languages without a stemmer share one, however many tags are sent', () => {
   const made = new Set(strangeTags(5_000).map(stemmingOf));
 
   expect(made.size).toBe(1);
 });
 
-test('languages with words of their own keep them', () => {
+test('languages with a stemmer keep it', () => {
   expect(new Set(['en', 'de', 'pl', 'vi', 'th'].map(stemmingOf)).size).toBe(5);
   expect(stemmingOf('en').stem('deliveries')).toBe(stemmingOf('en').stem('delivery'));
   expect(stemmingOf('pl').stopWords.has('jest')).toBe(true);
 });
 
-test('what splits words and names languages is made for the few languages that need it', () => {
+test('word segmenters and language names are created only for the few languages that need them', () => {
   const segmenter = vi.spyOn(Intl, 'Segmenter');
   const names = vi.spyOn(Intl, 'DisplayNames');
 
@@ -37,7 +37,7 @@ test('what splits words and names languages is made for the few languages that n
   expect(names.mock.calls.length).toBeLessThanOrEqual(TEXT_LANGUAGES.length);
 });
 
-test('a breaker remembers the keys that failed last, not all of them', () => {
+test('a circuit breaker remembers only the keys that failed last', () => {
   const breaker = createBreaker();
   const fail = (address: string): void => {
     for (let failures = 0; failures < 5; failures += 1) breaker.failed(address);

@@ -33,7 +33,7 @@ const aChannel = async (change?: object): Promise<string> => {
 
 const read = async (path: string): Promise<Channel> => (await here.get<Channel>(path)).body;
 
-test('a token set beside a limit change stands, and so does the limit', async () => {
+test('a token and a limit set at the same time are both kept', async () => {
   const left = await runs(async () => {
     const path = await aChannel({ connected: true, token: null, limitPerMinute: 5 });
     await Promise.all([
@@ -47,7 +47,7 @@ test('a token set beside a limit change stands, and so does the limit', async ()
   expect(left).toEqual(left.map(() => expect.objectContaining({ connected: true, open: false, limitPerMinute: 7 })));
 });
 
-test('a channel taken off while its token is taken away or its limit changed stays off', async () => {
+test('a channel that is disconnected while its token is removed or its limit is changed stays disconnected', async () => {
   const left = await runs(async () => {
     const path = await aChannel({ connected: true, token: 'verify-me' });
     await Promise.all([
@@ -62,7 +62,7 @@ test('a channel taken off while its token is taken away or its limit changed sta
   expect(left).toEqual(left.map(() => expect.objectContaining({ connected: false, open: false, limitPerMinute: 7 })));
 });
 
-test('two tokens set at once: one of them is needed, whichever was last', async () => {
+test('of two tokens set at once, only the last one works', async () => {
   const answers = await runs(async () => {
     const { assistantId } = await anAssistant(stack);
     const path = `/assistants/${assistantId}/channel`;
@@ -82,7 +82,7 @@ test('two tokens set at once: one of them is needed, whichever was last', async 
   expect(new Set(answers)).toEqual(new Set(['200,401']));
 });
 
-test('the admin command and the page do not undo each other either', async () => {
+test('the admin command and the dashboard do not undo each other', async () => {
   const left = await Promise.all(
     Array.from({ length: 4 }, async () => {
       const path = await aChannel({ connected: true, token: null });
@@ -91,7 +91,7 @@ test('the admin command and the page do not undo each other either', async () =>
       const limited = adminJson(command, 'channel', 'set', '--assistant', assistant, '--limit', '9').finally(() => {
         ended = true;
       });
-      // Whenever the command reads, a token is being set beside it.
+      // Each time the command reads, a token is set at the same time.
       while (!ended) await here.call('PATCH', path, { token: 'verify-me' });
       await limited;
       return read(path);

@@ -10,34 +10,31 @@ const ROOT = join(import.meta.dirname, '../..');
 const example = readFileSync(join(ROOT, '.env.example'), 'utf8');
 const KEY = 'a'.repeat(43);
 
-/** What the compose file decides by itself: addresses inside its network, and what production needs. */
+/** The settings that the compose file fixes: addresses inside its network, and those that production needs. */
 const FIXED = ['NODE_ENV', 'HOST', 'MONGODB_URL', 'REDIS_URL', 'TLS_TERMINATED_UPSTREAM', 'SEMANTIC_DIR'];
 const FIXED_PORT = { api: 'PORT', 'reply-worker': 'WORKER_HEALTH_PORT', 'delivery-worker': 'WORKER_HEALTH_PORT' };
 
-/** A `.env` that sets every setting to something of its own. */
+/** A `.env` that sets every setting to a distinct value. */
 const everything = CONFIG_NAMES.map((name) => `${name}=own-${name}\n`).join('');
 
 describe('docker-compose.yml', () => {
-  test.each(Object.entries(FIXED_PORT))(
-    'hands every setting of .env to %s, but for what it decides itself',
-    (name, port) => {
-      const service = readCompose({ dotEnv: everything })[name]!;
-      const env = environmentOf(service, { dotEnv: everything });
+  test.each(Object.entries(FIXED_PORT))('passes every setting of .env to %s, except those it fixes', (name, port) => {
+    const service = readCompose({ dotEnv: everything })[name]!;
+    const env = environmentOf(service, { dotEnv: everything });
 
-      const own = CONFIG_NAMES.filter((setting) => env[setting] === `own-${setting}`);
+    const own = CONFIG_NAMES.filter((setting) => env[setting] === `own-${setting}`);
 
-      expect(Object.keys(env).sort()).toEqual([...CONFIG_NAMES].sort());
-      expect(own.sort()).toEqual(CONFIG_NAMES.filter((setting) => ![...FIXED, port].includes(setting)).sort());
-    },
-  );
+    expect(Object.keys(env).sort()).toEqual([...CONFIG_NAMES].sort());
+    expect(own.sort()).toEqual(CONFIG_NAMES.filter((setting) => ![...FIXED, port].includes(setting)).sort());
+  });
 
-  test('is all there is that is built here', () => {
+  test('lists every service that is built from this repository', () => {
     const services = ownServices(readCompose({ dotEnv: everything }));
 
     expect(services.map(([name]) => name)).toEqual(Object.keys(FIXED_PORT));
   });
 
-  test('publishes the API on the PORT of .env, and inside on the one its check asks', () => {
+  test('publishes the API on the PORT of .env, and uses the port of the health check inside', () => {
     const ports = (dotEnv: string) => readCompose({ dotEnv: `ENCRYPTION_KEY=${KEY}\n${dotEnv}` })['api']!.ports;
 
     expect(ports('PORT=8080\n')).toEqual(['127.0.0.1:8080:3000']);
@@ -62,7 +59,7 @@ describe('docker-compose.yml', () => {
     expect(() => readCompose(dotEnv === undefined ? {} : { dotEnv })).toThrow('ENCRYPTION_KEY: set ENCRYPTION_KEY');
   });
 
-  test('gives a process longer to end than it takes by itself', () => {
+  test('gives a process more time to end than its shutdown deadline', () => {
     const { SHUTDOWN_DEADLINE_MS } = readConfig({});
 
     for (const [, { stop_grace_period: grace }] of ownServices(readCompose({ dotEnv: everything }))) {
@@ -73,7 +70,7 @@ describe('docker-compose.yml', () => {
 
 const hasCompose = spawnSync('docker', ['compose', 'version']).status === 0;
 
-/** Where Compose is installed (no engine is needed), it must read the file as the tests above do. */
+/** If Compose is installed (it needs no engine here), it must read the file as the tests above do. */
 const GIVEN = [everything.replace('own-PORT', '8080'), `${example}ENCRYPTION_KEY=${KEY}\n`, `ENCRYPTION_KEY=${KEY}\n`];
 for (const dotEnv of hasCompose ? GIVEN : []) {
   test(`Compose itself reads the same from a .env of ${dotEnv.length} characters`, () => {

@@ -24,11 +24,11 @@ const aReceiver = async (headers: Record<string, string>): Promise<Receiver> => 
   return receiver;
 };
 
-/** What a document's key, an operator, or a name of JavaScript's own could be; each is a legal header name. */
+/** Legal header names that are also MongoDB keys or operators, or names of JavaScript built-ins. */
 const NAMES = ['_bsontype', '$set', '$where', 'a.b', '.', '$', 'constructor', 'toJSON', 'toBSON', 'prototype', '_id'];
 const HOSTILE = Object.fromEntries(NAMES.map((name) => [name, 'x']));
 
-test('a receiver whose header names are hostile gets its outcome, and they are shown as they came', async () => {
+test('a delivery to a receiver with hostile header names gets its outcome, and the names are shown unchanged', async () => {
   const { assistantId, chat } = await anAssistant(stack);
   const receiver = await aReceiver(HOSTILE);
   await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url });
@@ -48,7 +48,7 @@ test('a receiver whose header names are hostile gets its outcome, and they are s
   expect(body.responseHeaders).toMatchObject(shown);
 });
 
-test('a hostile receiver costs the events of another tenant nothing', async () => {
+test('a hostile receiver does not delay the events of another tenant', async () => {
   const { endpoints, mongo } = stack.service;
   const [hostile, healthy] = [await anAssistant(stack), await anAssistant(stack)];
   const [bad, good] = [await aReceiver(HOSTILE), await aReceiver({})];
@@ -72,7 +72,7 @@ test('a hostile receiver costs the events of another tenant nothing', async () =
   expect(bad.received).toHaveLength(EVENTS);
 });
 
-test('an event that no record can hold ends alone, and what stands behind it goes out', async () => {
+test('an event that is too large for a record fails alone, and the next event is delivered', async () => {
   const { endpoints, mongo } = stack.service;
   const { assistantId } = await anAssistant(stack);
   const receiver = await aReceiver({});
@@ -81,7 +81,7 @@ test('an event that no record can hold ends alone, and what stands behind it goe
   const keys = await feed.openConversations(assistantId, 40);
   const [first = '', ...others] = keys;
 
-  // As a control character takes six bytes in JSON, the body is past MongoDB's 16 MB where the outbox was not.
+  // A control character takes six bytes in JSON, so the body exceeds MongoDB's 16 MB, while the outbox did not.
   await feed.say(assistantId, first, ['\u0001'.repeat(3_000_000), 'behind it'], { silent: true });
   await Promise.all(keys.map((key) => feed.say(assistantId, key, ['beside it'])));
 

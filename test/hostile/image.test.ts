@@ -18,7 +18,7 @@ const documented = PAGES.flatMap((page) => {
   return [...lines].map(([line]) => ({ page, line }));
 });
 
-/** Settings as somebody puts them into `.env`. */
+/** Example settings of a `.env`. */
 const CHOSEN = {
   PUBLIC_URL: 'https://chat.example.com',
   REPLY_CONCURRENCY: '7',
@@ -45,12 +45,12 @@ beforeAll(async () => {
 afterAll(() => started.close());
 
 describe('the image', () => {
-  test('is for the Node that the launcher asks for, and starts the API by itself', () => {
+  test('has the Node version that the launcher needs, and starts the API by default', () => {
     expect(image.stage.base).toBe('node:24-slim');
     expect(image.stage.cmd).toEqual(readCompose({ shell: { ENCRYPTION_KEY: 'k' } })['api']!.command);
   });
 
-  test('holds what runs, and neither tests nor what only they need', () => {
+  test('has everything that runs, and neither the tests nor their dependencies', () => {
     const has = (path: string) => existsSync(join(image.stage.workdir, path));
 
     expect(
@@ -61,7 +61,7 @@ describe('the image', () => {
     );
   });
 
-  test('cannot be written to by who runs in it, and can be read', async () => {
+  test('is readable but not writable for the user that runs in it', async () => {
     const written = await image.run(['node', '-e', `fs.writeFileSync('new', '')`]);
     const changed = await image.run(['node', '-e', `fs.mkdirSync('node_modules/new')`]);
     const read = await image.run(['node', '-e', `fs.readFileSync('src/main.ts')`]);
@@ -109,7 +109,7 @@ describe('its processes, started as the compose file says', () => {
     });
   });
 
-  test('are named unhealthy by the same checks where nobody answers', async () => {
+  test('are unhealthy by the same checks if nothing answers', async () => {
     for (const { env, health } of Object.values(containers)) {
       const nowhere = String(await freePort());
       expect((await image.run(health, { ...env, PORT: nowhere, WORKER_HEALTH_PORT: nowhere })).status).toBe(1);
@@ -132,7 +132,7 @@ describe('commands in the image', () => {
     expect(ended.stdout).toMatch(/^((Operator|Token) [0-9a-f-]{36}|.*No problems found\.)/s);
   });
 
-  test('npm’s way leads to the same, though it may set nothing up there', async () => {
+  test('npm scripts do the same, although they cannot install anything there', async () => {
     const command = (words: string[], env = admin) =>
       image.run(['node', 'scripts/run.js', 'admin', ...words, '--json'], env);
     const made = await command(['token', 'create', '--name', 'image']);
@@ -145,7 +145,7 @@ describe('commands in the image', () => {
     expect(JSON.parse(ended.stdout)).toEqual(expect.any(Array));
   });
 
-  test('what cannot be set up there is said in a line', async () => {
+  test('a script that cannot be set up there says so in one line', async () => {
     const ended = await image.run(['node', 'scripts/run.js', 'quickstart', '--exit'], { SETUP_REDIS: 'wheel' });
 
     expect({ ...ended, stdout: '' }).toEqual({
@@ -156,14 +156,14 @@ describe('commands in the image', () => {
   });
 });
 
-describe('the script for those who have Docker', () => {
+describe('the script that tries the image with Docker', () => {
   const tryCompose = (...args: string[]) =>
     started.sh(`node '${join(ROOT, 'scripts/try-compose.ts')}' ${args.join(' ')}`, {
       PORT: admin['PORT'] ?? '',
       ENCRYPTION_KEY: admin['ENCRYPTION_KEY'] ?? '',
     });
 
-  test('makes the owner, signs in, has a turn answered, and takes everything down', async () => {
+  test('creates the owner, signs in, gets an answer, and removes everything', async () => {
     const { status, stdout, stderr } = await tryCompose();
 
     expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
@@ -174,8 +174,8 @@ describe('the script for those who have Docker', () => {
     expect((await started.calls()).at(-1)).toBe('compose -p parley-try down --volumes --remove-orphans');
   });
 
-  test('takes everything down and fails where a step fails, with the logs', async () => {
-    // The owner exists by now.
+  test('removes everything, prints the logs and fails if a step fails', async () => {
+    // The owner already exists.
     const { status, stderr } = await tryCompose();
 
     expect(status).toBe(1);
@@ -186,7 +186,7 @@ describe('the script for those who have Docker', () => {
     ]);
   });
 
-  test('says so where there is no docker', async () => {
+  test('says so if there is no docker', async () => {
     const ended = await started.sh(
       `PATH=/nowhere exec '${process.execPath}' '${join(ROOT, 'scripts/try-compose.ts')}'`,
     );
@@ -195,7 +195,7 @@ describe('the script for those who have Docker', () => {
   });
 });
 
-test('a container told to stop ends in order', async () => {
+test('a stopped container ends in order', async () => {
   for (const { child, log } of Object.values(containers)) {
     expect(child.exitCode).toBeNull();
     const ended = once(child, 'exit');

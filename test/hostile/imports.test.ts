@@ -4,7 +4,7 @@ import { buildIndex } from '../../workers/reply/engines/retrieval/knowledge-inde
 import { anEntry } from '../support/builders.ts';
 import { hostileTexts, shortest } from '../support/hostile-texts.ts';
 
-/** A file of this size would take minutes, if time grew with the square of it. */
+/** A file of this size would take minutes if the time were quadratic. */
 const SIZE = 64 * 1024;
 const MOST_MS = 1_500;
 
@@ -24,20 +24,20 @@ test.each([
   ...filesOf('markdown', '# Question\n\n', MARKDOWN),
   ...filesOf('csv', 'question,answer\n', CSV),
   ...filesOf('json', '[', JSON_PIECES),
-])('a $format file of $piece is read in a moment', ({ format, text }) => {
-  // An eighth of it first: what is not linear would not come to its end.
+])('a $format file of $piece is read quickly', ({ format, text }) => {
+  // First an eighth of the file, because a parser that is not linear would not finish the whole file.
   expect(shortest(() => parseKnowledge(format, text.slice(0, SIZE / 8)), MOST_MS / 4, 2)).toBeLessThan(MOST_MS / 4);
   expect(shortest(() => parseKnowledge(format, text), MOST_MS, 3)).toBeLessThan(MOST_MS);
 });
 
-test('a file of bad rows is read until there are too many of them', () => {
+test('a file of bad rows is read until it has too many', () => {
   const { refused } = parseKnowledge('json', `[${'{},'.repeat(5_000)}{}]`);
 
   expect(refused).toHaveLength(1_001);
   expect(refused.at(-1)).toEqual({ line: 1, reason: 'not read, nor what follows: too many rows were refused' });
 });
 
-test.each(hostileTexts(4_000, ['x']))('an assistant whose entries are full of %s is indexed in a moment', (_, text) => {
+test.each(hostileTexts(4_000, ['x']))('an assistant whose entries are full of %s is indexed quickly', (_, text) => {
   const knowledge = Array.from({ length: 20 }, (__, at) => ({
     ...anEntry({ question: text.slice(0, 500), answer: text, language: 'de' }),
     entryId: String(at),

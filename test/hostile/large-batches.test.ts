@@ -4,7 +4,7 @@ import type { AssistantEngine } from '../../workers/reply/engines/engine.ts';
 import { anAssistant } from '../support/builders.ts';
 import { useStack } from '../support/stack.ts';
 
-/** As long as an answer can be, so that what is stored is as large as it can be. */
+/** The longest possible answer, so that stored documents have their maximum size. */
 const engine: AssistantEngine = {
   name: 'long-winded',
   needsProvider: () => false,
@@ -22,7 +22,7 @@ const stack = useStack({ engine, env: { REPLY_TIMEOUT_MS: '25000' } });
 
 const message = () => `${randomUUID()}${'問'.repeat(7_900)}`;
 
-/** In the ninth round a page of eight turns is stored for every session: 380 kB each. */
+/** In the ninth round, a page of eight turns (380 kB) is stored for every session. */
 test.each([
   { name: '200 sessions at once', sessions: 200, atOnce: 1, rounds: 1 },
   { name: '150 sessions at once, for nine rounds', sessions: 150, atOnce: 1, rounds: 9 },

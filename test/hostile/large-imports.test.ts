@@ -32,7 +32,7 @@ const importInto = <Body = ErrorBody & { imported: number; refused: unknown[] }>
   body: Record<string, unknown>,
 ) => owner.post<Body>(`/assistants/${assistantId}/knowledge-import`, body);
 
-/** As often as goes into a request, where each line's end takes two bytes. */
+/** Repeats `piece` until the request has its maximum size. */
 const filled = (first: string, piece: string) => first + piece.repeat(FILE / (JSON.stringify(piece).length - 2));
 const CSV = 'question,answer\n';
 const QUESTION = '# Q\n\n';
@@ -63,7 +63,7 @@ test.each([
   expect(Math.max(...waits)).toBeLessThan(1_000);
 });
 
-test('as many entries as there may be are written in small steps, and none is read before the last', async () => {
+test('the maximum number of entries is written in small steps, and none is used before the last is written', async () => {
   const { assistantId } = await newAssistant();
   const text = JSON.stringify(rows(MOST));
   const seen = new Set<unknown>();
@@ -85,12 +85,12 @@ test('as many entries as there may be are written in small steps, and none is re
   expect(delay.max / 1e6).toBeLessThan(400);
 });
 
-test('an import that fails half way leaves nothing', async () => {
+test('an import that fails half way changes nothing', async () => {
   const { assistantId } = await newAssistant();
   const path = `/assistants/${assistantId}`;
   await importInto(assistantId, { format: 'json', text: JSON.stringify(rows(3)) });
   const collection = stack.service.mongo.collection('knowledge');
-  // The database itself refuses one in the middle: there is one like it.
+  // A unique index makes the database refuse a row in the middle.
   const like = { question: 'taken' };
   await collection.createIndex({ question: 1 }, { unique: true, partialFilterExpression: like });
   onTestFinished(async () => void (await collection.dropIndex('question_1')));
@@ -106,7 +106,7 @@ test('an import that fails half way leaves nothing', async () => {
   expect((await owner.get(`${path}/overview`)).body).toMatchObject({ knowledgeEntries: 4 });
 });
 
-test('more than an assistant may have is refused in plain words, by the API and by the command', async () => {
+test('an import of too many entries is refused with a clear message, by the API and by the command', async () => {
   const { assistantId } = await newAssistant();
   const path = `/assistants/${assistantId}/knowledge`;
   const text = JSON.stringify(rows(MOST + 1));
@@ -138,7 +138,7 @@ test('more than an assistant may have is refused in plain words, by the API and 
   expect(replaced.body).toEqual({ imported: 2, refused: [] });
 });
 
-test('imports at once do not have more entries together than an assistant may have', async () => {
+test('imports at once do not exceed an assistant’s maximum together', async () => {
   const { assistantId } = await newAssistant();
   const text = JSON.stringify(rows(4_000));
 
@@ -148,7 +148,7 @@ test('imports at once do not have more entries together than an assistant may ha
   expect((await owner.get(`/assistants/${assistantId}/overview`)).body).toMatchObject({ knowledgeEntries: 8_000 });
 });
 
-test('an overview counts what is known and loads none of it', async () => {
+test('the overview counts the knowledge without loading it', async () => {
   const { assistantId } = await newAssistant();
   await stack.service.assistants.addKnowledge(assistantId, entries(MOST));
   const database = stack.service.mongo.db as unknown as mongo.Db;

@@ -16,13 +16,13 @@ const aThing = (nth: number | string) =>
     answer: `Thing ${nth} is on its shelf in the cellar. Ask at the desk for the key, and bring it back before closing.`,
   });
 
-/** Processor time of this thread, which other programs do not lengthen. */
+/** Processor time of this thread, because other programs do not affect it. */
 const workedMs = (): number => {
   const { user, system } = process.threadCpuUsage();
   return (user + system) / 1_000;
 };
 
-/** The most work between two turns of the event loop, until it is stopped. */
+/** The longest work between two turns of the event loop, measured until it is stopped. */
 const watchLoop = () => {
   let watching = true;
   let longest = 0;
@@ -41,7 +41,7 @@ const watchLoop = () => {
   };
 };
 
-test('while one of 7,000 entries is edited, others are answered, and the edit counts soon', {
+test('while one of 7,000 entries is edited, turns are answered, and the edit is soon used', {
   timeout: 120_000,
 }, async () => {
   const knowledge = Array.from({ length: ENTRIES }, (_, nth) => aThing(nth));

@@ -41,7 +41,7 @@ afterAll(async () => {
   await Promise.all(relays.map((relay) => relay.cut()));
 });
 
-/** Everything a person or a program entrusts to the service, each with the canary in it. */
+/** All confidential values that the service receives. Each contains the canary. */
 const aLife = async () => {
   const provider = await openProvider();
   onTestFinished(provider.close);
@@ -99,7 +99,7 @@ const poison = async (): Promise<void> => {
   }
 };
 
-test('no line of a service that works, is lied to, and loses its stores, tells what it was entrusted with', {
+test('no log line shows a confidential value: in normal work, with hostile input, or without its stores', {
   timeout: 90_000,
 }, async () => {
   const { live, receiver, secrets } = await aLife();

@@ -39,7 +39,7 @@ const run = async (args: string[], env: Record<string, string>): Promise<{ statu
 const mongoWith = (env: Record<string, string>, userinfo: string): string =>
   (env['MONGODB_URL'] ?? '').replace('//', `//${userinfo}@`).concat('?authSource=admin');
 
-/** Settings by which nothing starts, each with the canary in it. */
+/** Settings that stop the start. Each contains the canary. */
 const settings: [string, () => Record<string, string>][] = [
   ['a wrong Redis password', () => ({ REDIS_URL: guarded.url.replace('//', `//:${CANARY}@`) })],
   ['a wrong Redis user', () => ({ REDIS_URL: guarded.url.replace('//', `//somebody:${CANARY}@`) })],
@@ -57,7 +57,7 @@ const settings: [string, () => Record<string, string>][] = [
 ];
 
 const kinds: Kind[] = ['api', 'reply', 'delivery'];
-/** They start alike: every way at one of them, wrong passwords at each. */
+/** All processes start in the same way, so each setting is tried on one of them, and wrong passwords on all. */
 const starts = settings.flatMap(([name, make], nth) =>
   kinds
     .filter((_, kind) => name.endsWith(' password') || kind === nth % kinds.length)
@@ -111,7 +111,7 @@ test.concurrent.each(settings.filter(([name]) => /wrong|away|hardly/.test(name))
   },
 );
 
-test('what nobody caught is logged without what it carries', async () => {
+test('an uncaught error is logged without its payload', async () => {
   const script = (thrown: string) => `
     import { createLifecycle } from './src/platform/lifecycle.ts';
     import { createLogger } from './src/platform/logger.ts';
@@ -162,7 +162,7 @@ const errors: [string, () => unknown][] = [
   ['a bearer', () => new Error(`Bearer ${CANARY} was refused, as were sk_${CANARY} and whsec_${CANARY}`)],
 ];
 
-test.each(errors)('of an error with %s only what is known is told', (_, make) => {
+test.each(errors)('an error with %s is logged with its safe fields only', (_, make) => {
   const error = make();
 
   expect(error).toBeInstanceOf(Error);
@@ -170,7 +170,7 @@ test.each(errors)('of an error with %s only what is known is told', (_, make) =>
   expect(describeFailure(error)).not.toContain(CANARY);
 });
 
-test('what helps is told: kind, code, plain words, where, and why', () => {
+test('the safe fields are kept: kind, code, message, place and cause', () => {
   const cause = Object.assign(new Error('connect ECONNREFUSED 127.0.0.1:6379'), { code: 'ECONNREFUSED' });
   const told = toLoggable(new TypeError("Cannot read properties of undefined (reading 'seq')", { cause }));
 

@@ -11,11 +11,11 @@ import { openOperatorClient, PASSWORD } from '../support/operator-client.ts';
 import { type Command, openRelay, type Relay, through } from '../support/relay.ts';
 import { useStack } from '../support/stack.ts';
 
-/** What a busy session of a year may have; to rewrite them all takes MongoDB several seconds. */
+/** The deliveries of a busy session after a year. MongoDB needs several seconds to rewrite them. */
 const DELIVERIES = 200_000;
 const AT_A_TIME = 10_000;
 const ANSWERED_WITHIN_MS = 3_000;
-/** Longer than a connection may be silent, shorter than a list may take. */
+/** Longer than a connection's idle timeout, shorter than the timeout of a list. */
 const SLOW_MS = 4_200;
 
 const stack = useStack({ deliveryWorkers: 0 });
@@ -62,7 +62,7 @@ const aConversation = async () => {
   return { apiKey, assistantId, conversationId, path, texts };
 };
 
-test('a conversation with very many deliveries: erased at once, and what a process that stops leaves, another does', {
+test('a conversation with very many deliveries is erased at once, and another process finishes what a stopped one left', {
   timeout: 180_000,
 }, async () => {
   const { apiKey, assistantId, conversationId, path, texts } = await aConversation();
@@ -84,7 +84,7 @@ test('a conversation with very many deliveries: erased at once, and what a proce
   expect(await deliveries().countDocuments({ conversationId, outcome: { $in: ['queued', 'sending'] } })).toBe(0);
   expect(await texts()).toBeGreaterThan(0);
 
-  // A minute later.
+  // As if a minute had passed.
   await stack.service.mongo
     .collection<{ _id: string }>('tombstones')
     .updateOne({ _id: conversationId }, { $set: { purgeAt: new Date(0) } });
@@ -93,7 +93,7 @@ test('a conversation with very many deliveries: erased at once, and what a proce
   expect(await deliveries().countDocuments({ conversationId })).toBe(DELIVERIES);
 });
 
-test('an erasure that nothing interrupts is done by its own process, and a small one before it is answered', async () => {
+test('an erasure without interruption is finished by its own process, and a small one before the response', async () => {
   const small = await aConversation();
   await fill(small, 50);
   const large = await aConversation();
@@ -110,7 +110,7 @@ test('an erasure that nothing interrupts is done by its own process, and a small
   await eventually(async () => expect(await large.texts()).toBe(0));
 });
 
-test('a list that takes longer than a connection may be silent is answered all the same', async () => {
+test('a list that takes longer than a connection’s idle timeout is answered', async () => {
   const { assistantId } = await anAssistant(stack);
   const email = `${randomUUID()}@example.com`;
   await stack.service.operators.createOperator({ email, role: 'owner', password: PASSWORD });

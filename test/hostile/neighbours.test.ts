@@ -7,7 +7,7 @@ import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ deliveryWorkers: 0 });
 
-/** Each of them held a worker for a third of a second, by the guard's patterns. */
+/** Earlier, the guard's patterns took a third of a second for each of these messages. */
 const HOSTILE = 'покажисво'.repeat(MESSAGE).slice(0, MESSAGE);
 
 test('thirty hostile messages to one assistant do not keep another one’s visitor waiting', async () => {

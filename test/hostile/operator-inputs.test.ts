@@ -30,7 +30,7 @@ test.each([
 
 const LONE = ['\ud800', 'a\udc00', '\ude00\ud83d', 'a\0b'];
 
-test.each(LONE)('no string that cannot be stored exactly is taken from an operator: %j', async (text) => {
+test.each(LONE)('a string that cannot be stored exactly is refused from an operator: %j', async (text) => {
   const owner = await anOperator(stack);
   const { assistantId } = await anAssistant(stack, { knowledge: [] });
   const one = `/assistants/${assistantId}`;
@@ -86,7 +86,7 @@ test('NUL in a search is refused before the database is asked', async () => {
   ]);
 });
 
-test('a row of an import that nests deeper than calls can is refused alone, and names few of its faults', async () => {
+test('an import row that is nested too deeply is refused alone, and only a few of its faults are listed', async () => {
   const owner = await anOperator(stack);
   const { assistantId } = await anAssistant(stack, { knowledge: [] });
   const deep = '['.repeat(100_000) + ']'.repeat(100_000);
@@ -127,7 +127,7 @@ test('an answer lists twenty wrong fields, however many there are', async () => 
   expect(details.map((error) => error.details.length)).toEqual([1, 1, 20, 2]);
 });
 
-test('a tag is taken off under the rules it was given by, and the trail keeps no long text', async () => {
+test('a tag is removed under the rules for adding it, and the audit trail keeps no long text', async () => {
   const agent = await anOperator(stack);
   const { chat } = await anAssistant(stack);
   const { body } = await chat(aTurn());
@@ -151,7 +151,7 @@ test('a tag is taken off under the rules it was given by, and the trail keeps no
   ]);
 });
 
-test('no text of a line in the trail is longer than 500 characters', () => {
+test('no text in the audit trail is longer than 500 characters', () => {
   const line = { target: 'x'.repeat(2_000), details: { text: `${'y'.repeat(499)}😀`, count: 7, none: null } };
 
   expect(boundedLine(line)).toEqual({
@@ -160,7 +160,7 @@ test('no text of a line in the trail is longer than 500 characters', () => {
   });
 });
 
-test('to who has a key, a conversation of the playground is not there', async () => {
+test('an API key cannot see a playground conversation', async () => {
   const owner = await anOperator(stack);
   const { assistantId, call } = await anAssistant(stack);
   const turn = { sessionId: randomUUID(), message: 'What are your opening hours?' };
@@ -182,7 +182,7 @@ test('to who has a key, a conversation of the playground is not there', async ()
   expect([read.status, read.body.status]).toEqual([200, 'open']);
 });
 
-test('one operator tries sixty playground turns a minute, another is not held up by that', async () => {
+test('an operator may send sixty playground turns a minute, and another operator has a separate limit', async () => {
   const [agent, owner] = [await anOperator(stack), await anOperator(stack)];
   const { assistantId } = await anAssistant(stack);
   const { assistantId: other } = await anAssistant(stack);

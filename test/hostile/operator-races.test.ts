@@ -7,7 +7,7 @@ const RUNS = 60;
 
 const stack = useStack({ apis: 2, replyWorkers: 0, deliveryWorkers: 0, env: { TRUST_PROXY: '1' } });
 
-/** Signed in from an address of their own: so many at once would be refused from one. */
+/** Each signs in from a different address, because the limit of one address would refuse this many. */
 const anAgent = async (address: string) => {
   const email = `agent-${randomUUID()}@example.com`;
   const { operatorId } = await stack.service.operators.createOperator({ email, role: 'agent', password: PASSWORD });
@@ -19,7 +19,7 @@ const anAgent = async (address: string) => {
 const owners = async () =>
   (await stack.service.operators.listOperators()).filter(({ role, disabled }) => role === 'owner' && !disabled);
 
-test('owners who remove or demote each other at once leave one who can sign in', async () => {
+test('if owners remove or demote each other at once, one remains who can sign in', async () => {
   const left: number[] = [];
   const { operators } = stack.service;
   const [first, second] = [await anOperator(stack), await anOperator(stack)];
@@ -28,7 +28,7 @@ test('owners who remove or demote each other at once leave one who can sign in',
     for (const { operatorId } of [first, second]) {
       await operators.updateOperator(operatorId, { role: 'owner', disabled: false });
     }
-    // Disabling ended the sessions: through the store, as the admin command does, so that no sign-in is in the way.
+    // Disabling ended their sessions. They are enabled through the store, as the admin command does, without a sign-in.
     const changes = run % 2 === 0 ? { disabled: true } : { role: 'agent' as const };
     const answers = await Promise.allSettled([
       operators.updateOperator(first.operatorId, changes),
@@ -52,7 +52,7 @@ test('owners who remove or demote each other at once leave one who can sign in',
   expect(await owners()).toHaveLength(1);
 });
 
-test('a role and a switch asked for together are both done or neither', async () => {
+test('a role and a status changed in one request are both changed, or neither', async () => {
   const { operators } = stack.service;
   const last = await anOperator(stack);
   for (const { operatorId } of await owners()) {
@@ -68,7 +68,7 @@ test('a role and a switch asked for together are both done or neither', async ()
   expect(both.body).toMatchObject({ role: 'owner', disabled: true });
 });
 
-test('who signs in by the old password while it is being changed is out once it has', async () => {
+test('a session from the old password ends when the password change is done', async () => {
   const stayed: string[] = [];
   await Promise.all(
     Array.from({ length: 20 }, async (_, run) => {
@@ -96,7 +96,7 @@ test('who signs in by the old password while it is being changed is out once it 
   expect(stayed).toEqual([]);
 });
 
-test('of many new passwords by one link, and of many changes, one counts', async () => {
+test('of many passwords set at once by one link, or of many changes, one succeeds', async () => {
   const owner = await anOperator(stack);
   const outcomes = await Promise.all(
     Array.from({ length: 6 }, async (_, run) => {

@@ -16,7 +16,7 @@ beforeAll(async () => {
 });
 afterAll(() => receiver.close());
 
-/** What means something to a store, a log, a template, a shell or a browser, where it is not taken for mere text. */
+/** Texts with a special meaning for a store, a log, a template, a shell or a browser. */
 const LOADED = [
   '__proto__',
   'constructor',
@@ -52,10 +52,10 @@ const text = fc.oneof(
   fc.constantFrom(...LOADED),
   fc.string({ unit: 'binary', minLength: 1, maxLength: 80 }).filter((one) => !one.includes('\0') && one.trim() !== ''),
 );
-/** A session's id has no control characters. */
+/** Session ids cannot have control characters. */
 const id = text.map((one) => `${one.replaceAll(/\p{Cc}/gu, ' ')} ${randomUUID()}`);
 
-test('whatever is said comes back as it was said, in the history, in the event, and in no key', async () => {
+test('every text comes back unchanged in the history and in the event, and appears in no field name', async () => {
   const { chat, call, history } = assistant;
   const said = new Map<string, string>();
 
@@ -80,7 +80,7 @@ test('whatever is said comes back as it was said, in the history, in the event, 
       .map(({ payload }): [string, string] => [payload.conversation_id, payload.content]);
     expect(new Map(told)).toEqual(said);
   });
-  // Nothing of it became a field: every conversation has the fields that any has.
+  // No text became a field: all conversations have the same fields.
   const rows = await stack.service.mongo.collection('conversations').find().toArray();
   const plain = await assistant.chat({ session_id: randomUUID(), message: 'plain' });
   const known = await stack.service.mongo.collection('conversations').findOne({

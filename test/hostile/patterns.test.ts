@@ -5,7 +5,7 @@ import { LARGEST, shortest } from '../support/hostile-texts.ts';
 
 const MOST_MS = 5;
 
-/** Patterns that take longer than their text, and how much of a text they are given. Each is cut in the same file. */
+/** Patterns that are not linear, with the length their file cuts the text to first. */
 const GIVEN: Record<string, number> = { 'workers/reply/engines/retrieval/human-request.ts': 400 };
 
 type Pattern = { file: string; source: string; flags: string };
@@ -23,14 +23,14 @@ const patternsIn = (file: string): Pattern[] => {
   return found;
 };
 
-/** Everything that meets text from outside: headers, bodies, provider replies, imported files, what a page shows. */
+/** All code that reads text from outside: headers, bodies, provider replies, imported files, text on pages. */
 const PLACES = ['src/**/*.ts', 'workers/**/*.ts', 'packages/client/src/*.ts', 'scripts/{admin,quickstart}/**/*.ts'];
 const patterns = globSync([...PLACES, 'dashboard/src/**/*.{ts,tsx}']).flatMap(patternsIn);
 
 const BITS = ['a', ' ', '.', '/', '[', '](', '[](', '1', '-', '\n', ',', '@', '\u0300', '中', 'а'];
 const ENDS = ['!', '\n', ' '];
 
-/** What the pattern itself spells: repeated, it begins to match at many places and fails at each. */
+/** Literal text of the pattern. Repeated, it starts to match at many positions and fails at each. */
 const spelledIn = (source: string): string[] => {
   const spelled = source.replace(/\\[bBdDwWsSpP](?:\{[^}]*\})?|\(\?(?:<?[=!]|:)/g, '|').split(/[|()[\]*+?{}^$]/);
   return [...new Set(spelled.map((part) => part.replace(/\\(.)/g, '$1')).filter((part) => part !== ''))].slice(0, 6);
@@ -46,16 +46,16 @@ const textsFor = (source: string, length: number): string[] => {
   );
 };
 
-test('the patterns of the product were found', () => {
+test('the product’s patterns are found', () => {
   expect(patterns.length).toBeGreaterThan(150);
 });
 
 const named = patterns.map((pattern): [string, Pattern] => [`${pattern.file}: /${pattern.source}/`, pattern]);
 
-test.each(named)('%s takes no longer than its text', { timeout: 60_000 }, (_, { file, source, flags }) => {
+test.each(named)('%s is linear', { timeout: 60_000 }, (_, { file, source, flags }) => {
   const pattern = new RegExp(source, flags.includes('g') ? flags : `${flags}g`);
   const given = GIVEN[file] ?? LARGEST;
-  // A small part of it first: what is cubic would not come to its end.
+  // First a small part, because a cubic pattern would not finish the whole text.
   for (const text of [...textsFor(source, given / 16), ...textsFor(source, given)]) {
     const took = shortest(() => text.replace(pattern, ''), MOST_MS);
     expect(took, `${JSON.stringify(text.slice(0, 40))}… took ${took} ms`).toBeLessThanOrEqual(MOST_MS);

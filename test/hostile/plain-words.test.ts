@@ -9,7 +9,7 @@ import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ deliveryWorkers: 0, replyWorkers: 0 });
 
-/** How zod itself speaks. */
+/** Words of zod's default messages. */
 const ZODS = /expected|received|invalid|too (big|small)|NaN|[<>]=|unrecognized|option|discriminator|pattern|regex|\//i;
 const PLAIN = /^(must|is|has|belongs|contains|an assistant has|a conversation has) /;
 
@@ -38,7 +38,7 @@ const fieldsOf = (schema: z.ZodType): string[] => {
   return [...new Set(ways.flatMap(({ properties }) => Object.keys(properties ?? {})))];
 };
 
-test('whatever is wrong in whatever field of the operators’ side is said in plain words', async () => {
+test('every fault in every field of the operator API has a plain message', async () => {
   const owner = await anOperator(stack);
   const { assistantId } = await anAssistant(stack);
   const said = new Map<string, string>();
@@ -95,7 +95,7 @@ test.each([
   expect([answer.status, answer.body.error.message]).toEqual([422, message]);
 });
 
-test('the callers’ side and the start speak so too', async () => {
+test('the chat API and the start have plain messages too', async () => {
   const { chat, call } = await anAssistant(stack);
   const { body } = await chat(aTurn({ message: 7 }));
   const limit = await call<ErrorBody>('/api/v1/conversations?limit=x');
@@ -114,7 +114,7 @@ test('the callers’ side and the start speak so too', async () => {
   );
 });
 
-test('kinds inside a list, and places deep in a body, are named as well', () => {
+test('unions in a list and fields deep in a body are named too', () => {
   const kind = z.discriminatedUnion('kind', [z.object({ kind: z.literal('a') }), z.object({ kind: z.literal('b') })]);
   const schema = z.object({ list: z.array(z.object({ kind, name: z.string().min(3) })).max(2) });
 

@@ -12,7 +12,7 @@ const stack = useStack({ deliveryWorkers: 0 });
 
 const chunk = (fields: object): string => `data: ${JSON.stringify(fields)}\n\n`;
 
-/** A provider that says exactly these chunks. */
+/** A provider that streams exactly these chunks. */
 const setUp = async (chunksOf: (message: string) => string[]) => {
   const provider = await openProvider();
   onTestFinished(provider.close);
@@ -37,7 +37,7 @@ const lineOf = (conversationId: string, all = stack.logs) =>
 const storedOf = (conversationId: string, { mongo } = stack.service) =>
   mongo.collection('conversations').findOne({ conversationId });
 
-test('what a provider says of its end is one of a few words: no visitor’s text in the log, no document that grows', async () => {
+test('a provider’s finish reason is one of a few words: no visitor’s text in the log, no growing document', async () => {
   const { chat } = await setUp((message) => [
     chunk({
       choices: [{ delta: { content: 'A short answer.' }, finish_reason: `ECHO ${message}${'y'.repeat(500_000)}` }],
@@ -53,7 +53,7 @@ test('what a provider says of its end is one of a few words: no visitor’s text
   expect(JSON.stringify(await storedOf(body.conversationId)).length).toBeLessThan(10_000);
 });
 
-test.each(['stop', 'length', 'tool_calls'])('the end %s is kept', async (finish_reason) => {
+test.each(['stop', 'length', 'tool_calls'])('the finish reason %s is kept', async (finish_reason) => {
   const { chat } = await setUp(() => [chunk({ choices: [{ delta: { content: 'Yes.' }, finish_reason }] })]);
 
   const { body } = await chat({ session_id: randomUUID(), message: 'Really?' });
@@ -77,7 +77,7 @@ test.each([
   expect((await lineOf(body.conversationId)).why).toMatchObject({ engine: 'openai', usage: null });
 });
 
-test('half a surrogate pair or NUL from a provider: answered, streamed, replayed and stored alike', async () => {
+test('a lone surrogate or NUL from a provider is answered, streamed, replayed and stored in the same way', async () => {
   const { chat, history, apiKey } = await setUp(() => [
     'data: {"choices":[{"delta":{"content":"bad \\ud800 nul \\u0000 pair \\ud83d"}}]}\n\n',
     'data: {"choices":[{"delta":{"content":"\\ude00 end \\udc00"},"finish_reason":"stop"}]}\n\n',
@@ -100,7 +100,7 @@ test('half a surrogate pair or NUL from a provider: answered, streamed, replayed
   expect(body.messages[1]?.content).toBe(clean);
 });
 
-test('an engine’s why is compact, stored and logged: past 4 KiB only engine and kind stay', async () => {
+test('an engine’s explanation is stored and logged; above 4 KiB only engine and kind stay', async () => {
   const talkative: AssistantEngine = {
     name: 'talkative',
     reply: ({ message, language }) =>
@@ -124,7 +124,7 @@ test('an engine’s why is compact, stored and logged: past 4 KiB only engine an
   expect(JSON.stringify(await storedOf(body.conversationId, own.service))).not.toContain('zebra crossingzebra');
 });
 
-test('a why without a form in JSON is cut too', () => {
+test('an explanation that JSON cannot hold is shortened too', () => {
   const cycle: Record<string, unknown> = { engine: 'x'.repeat(1_000), kind: 7 };
   cycle.self = cycle;
 

@@ -50,7 +50,7 @@ const aContext = (message: string): TurnContext => ({
 const countTokens = await countTokensOf();
 const isAllowed = allowedLinksOf(assistant, []);
 
-/** Read of a message, by the API or a reply worker. */
+/** Functions that read a message, in the API or a reply worker. */
 const OF_A_MESSAGE: Record<string, (text: string) => unknown> = {
   'the request': (message) => ChatRequest.safeParse({ session_id: message.slice(0, 256), message, language: message }),
   'the language': (message) => decideLanguage({ message, allowed: ['de', 'en', 'uk'] }),
@@ -62,11 +62,11 @@ const OF_A_MESSAGE: Record<string, (text: string) => unknown> = {
   'who this is': asksWhoThisIs,
   'small talk': (message) => readSmallTalk(message, 'en'),
   'the history for a provider': (message) => countTokens(message, 2_000),
-  // Runs to its end before the first promise where it need not look back.
+  // Without history, it finishes before its first promise.
   'the retrieval engine': (message) => engine.reply(aContext(message)),
 };
 
-/** Read of a provider's reply, whole or by the letter. */
+/** Functions that read a provider's reply, whole or letter by letter. */
 const OF_A_REPLY: Record<string, (text: string) => unknown> = {
   'its links': (text) => removeDisallowedLinks(text, isAllowed),
   'its links, none of which may stay': (text) => removeDisallowedLinks(text, () => false),
@@ -85,7 +85,7 @@ const contentTypeOf = (text: string): string | null => {
   }
 };
 
-/** Read of a header, a setting or a field. */
+/** Functions that read a header, a setting or a field. */
 const OF_A_VALUE: Record<string, (text: string) => unknown> = {
   'a signature': (text) => verifyWebhook('{}', text, 'whsec_x'),
   'a content type': (text) => contentTypeOf(text),
@@ -98,7 +98,7 @@ const OF_A_VALUE: Record<string, (text: string) => unknown> = {
   'a search': (text) => searchKnowledge([{ ...anEntry({ answer: text.slice(0, 4_000) }), entryId: 'x' }], 'hello you'),
 };
 
-/** Texts that took too long, and how long. A small part first: what is cubic would not come to its end. */
+/** Texts that took too long, with their times. A small part comes first, because cubic code would not finish the whole. */
 const slowOf = (read: (text: string) => unknown, texts: [string, string][]): string[] => {
   read('What are your opening hours?');
   return texts.flatMap(([name, text]) => {
@@ -111,11 +111,11 @@ const slowOf = (read: (text: string) => unknown, texts: [string, string][]): str
 const messages = hostileTexts(MESSAGE);
 const values = hostileTexts(LARGEST);
 
-test.each(Object.entries(OF_A_MESSAGE))('%s is read of any message in no time', (_, read) => {
+test.each(Object.entries(OF_A_MESSAGE))('%s is read from any message quickly', (_, read) => {
   expect(slowOf(read, messages)).toEqual([]);
 });
 
-test.each(LANGUAGES)('what a message speaks of is read in no time in "%s"', (language) => {
+test.each(LANGUAGES)('the topic of a message is read quickly in "%s"', (language) => {
   const texts = [
     ...hostileTexts(MESSAGE, ['x']),
     ...hostileTexts(MESSAGE, ['']).map(([name, text]): [string, string] => [name, text.replaceAll(' ', '')]),
@@ -124,11 +124,11 @@ test.each(LANGUAGES)('what a message speaks of is read in no time in "%s"', (lan
   expect(slowOf((message) => readTerms(message, language), texts)).toEqual([]);
 });
 
-test.each(Object.entries(OF_A_REPLY))('of a provider’s reply, %s is read in no time', (_, read) => {
+test.each(Object.entries(OF_A_REPLY))('%s is read from a provider’s reply quickly', (_, read) => {
   expect(slowOf(read, values)).toEqual([]);
 });
 
-test('a provider’s reply that comes by the letter costs no more than its letters', () => {
+test('a provider’s reply that arrives letter by letter takes linear time', () => {
   const slow = hostileTexts(LARGEST, ['x']).filter(([, text]) => {
     const took = shortest(() => {
       const spoken = createReplyFilter(isAllowed, () => undefined);
@@ -141,6 +141,6 @@ test('a provider’s reply that comes by the letter costs no more than its lette
   expect(slow.map(([name]) => name)).toEqual([]);
 });
 
-test.each(Object.entries(OF_A_VALUE))('%s is read in no time', (_, read) => {
+test.each(Object.entries(OF_A_VALUE))('%s is read quickly', (_, read) => {
   expect(slowOf(read, values)).toEqual([]);
 });

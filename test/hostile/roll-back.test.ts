@@ -11,7 +11,7 @@ import { openStack, type Stack } from '../support/stack.ts';
 let set: ReplicaSet;
 let stack: Stack;
 beforeAll(async () => {
-  // Long, so that a primary without its secondaries stays one until the test has it killed.
+  // Long, so that a primary without secondaries stays primary until the test kills it.
   set = await startReplicaSet(3, { electionTimeoutMs: 60_000 });
   stack = await openStack({ env: { MONGODB_URL: set.url }, deliveryWorkers: 0 });
 });
@@ -21,8 +21,8 @@ afterAll(async () => {
 });
 
 /**
- * While `during` runs, the primary applies what it is sent and there is nobody to copy it. Then it dies, and the others go on
- * from what they have.
+ * While `during` runs, the primary applies writes that no secondary copies. Then it is killed, and the others continue
+ * without those writes.
  */
 const loseWhatIsApplied = async (during: (primary: Service) => Promise<void>): Promise<void> => {
   const primary = await eventually(async () => {
@@ -42,14 +42,14 @@ const loseWhatIsApplied = async (during: (primary: Service) => Promise<void>): P
   await primary.restart();
 };
 
-/** What stands at the primary itself, and what it was asked: its profile is kept by that member alone. */
+/** Reads the primary directly: its own documents and its profile, which is not replicated. */
 const lookAt = async ({ port }: Service) => {
   const client = new mongoose.mongo.MongoClient(`mongodb://127.0.0.1:${port}/?directConnection=true`);
   const db = client.db(stack.service.mongo.name);
   await db.command({ profile: 2 });
   return {
     claims: () => db.collection('deliveries').countDocuments({}, { readConcern: 'local' }),
-    /** The claim's answer comes at once, and says that it was applied but that no majority is known to have it. */
+    /** Makes the claim's response come at once: applied, but not confirmed by a majority. */
     breakOffClaim: async () => {
       const ns = `${db.databaseName}.deliveries`;
       const { inprog } = await client.db('admin').command({ currentOp: 1, op: 'insert', ns });
@@ -57,7 +57,7 @@ const lookAt = async ({ port }: Service) => {
       if (op === undefined) throw new Error('no claim is being written');
       await client.db('admin').command({ killOp: 1, op });
     },
-    /** A claim whose answer was lost is looked for by its id, whole. */
+    /** Counts the queries for a claim by its id, which follow a lost response. */
     claimsReadBack: () =>
       db.collection('system.profile').countDocuments({
         op: 'query',
@@ -72,7 +72,7 @@ const lookAt = async ({ port }: Service) => {
   };
 };
 
-test('a claim that was applied and rolled back is no licence: the event is sent once', {
+test('a claim that was applied and rolled back does not allow sending: the event is sent once', {
   timeout: 120_000,
 }, async () => {
   const { assistantId } = await anAssistant(stack);
@@ -88,7 +88,7 @@ test('a claim that was applied and rolled back is no licence: the event is sent 
     await eventually(() => inside.breakOffClaim());
     expect(await inside.claims()).toBe(1);
     await eventually(async () => expect(await inside.claimsReadBack()).toBeGreaterThan(0));
-    // What it makes of that it has done by the time it looks again.
+    // At the second query, the worker has already acted on the result of the first.
     await eventually(async () => expect(await inside.claimsReadBack()).toBeGreaterThan(1));
     await inside.close();
   });
@@ -99,7 +99,7 @@ test('a claim that was applied and rolled back is no licence: the event is sent 
   await receiver.close();
 });
 
-test('a message that was applied and rolled back was told to nobody', { timeout: 120_000 }, async () => {
+test('a message that was applied and rolled back was never reported to the caller', { timeout: 120_000 }, async () => {
   const { apiKey, chat, history } = await anAssistant(stack);
   const session_id = randomUUID();
   const first = await chat({ session_id, message: 'first' });

@@ -27,7 +27,7 @@ type Entries = { entries: { question: string }[] };
 const questionsOf = async (assistantId: string): Promise<string[]> =>
   (await here.get<Entries>(`/assistants/${assistantId}/knowledge`)).body.entries.map(({ question }) => question);
 
-test('a provider’s key set beside another setting of the engine is kept, and no key goes to another address', async () => {
+test('a provider’s key set at the same time as another engine setting is kept, and no key goes to another address', async () => {
   const vault = createVault({ keys: readConfig(stack.env).ENCRYPTION_KEY });
   const provider = { kind: 'openai', baseUrl: 'https://one.example/v1', model: 'm' };
   const left = await runs(async () => {
@@ -58,7 +58,7 @@ test('a provider’s key set beside another setting of the engine is kept, and n
   expect(new Set(moved)).toEqual(new Set([null]));
 });
 
-test('imports at once keep their rows together, each in its own order', async () => {
+test('concurrent imports each keep their rows together and in order', async () => {
   const left = await runs(async () => {
     const assistantId = await newAssistant();
     const path = `/assistants/${assistantId}/knowledge`;
@@ -81,7 +81,7 @@ test('imports at once keep their rows together, each in its own order', async ()
   }
 });
 
-test('of two imports that replace what is known one stays, whole', async () => {
+test('of two concurrent imports that replace the knowledge, exactly one stays, complete', async () => {
   const left = await runs(async () => {
     const { assistantId } = await anAssistant(stack);
     const path = `/assistants/${assistantId}/knowledge-import`;
@@ -98,7 +98,7 @@ test('of two imports that replace what is known one stays, whole', async () => {
   expect(left.filter((one) => !['a1 a2, 2 stored', 'b1 b2, 2 stored'].includes(one))).toEqual([]);
 });
 
-test('while knowledge is replaced nobody reads none of it', async () => {
+test('while knowledge is replaced, no reader finds it empty', async () => {
   const { assistantId } = await anAssistant(stack);
   const path = `/assistants/${assistantId}/knowledge-import`;
   const file = (name: string) => ({ format: 'csv', replace: true, text: `question,answer\n${name}1,x\n${name}2,x\n` });
@@ -118,7 +118,7 @@ test('while knowledge is replaced nobody reads none of it', async () => {
   expect(await questionsOf(assistantId)).toEqual(['e1', 'e2']);
 });
 
-test('settings of an assistant, a key and an endpoint changed at once are all there', async () => {
+test('concurrent changes of an assistant, a key and an endpoint are all kept', async () => {
   const left = await runs(async (index) => {
     const { assistantId, keyId } = await anAssistant(stack);
     const { endpoint } = await stack.service.endpoints.addEndpoint(assistantId, { url: 'http://127.0.0.1:9999/a' });
@@ -148,7 +148,7 @@ test('settings of an assistant, a key and an endpoint changed at once are all th
   }
 });
 
-test('fifty tags put on one conversation at once are all on it, and each was announced once', async () => {
+test('fifty tags added to one conversation at once are all kept, and each has one event', async () => {
   const { chat, history, assistantId } = await anAssistant(stack);
   await stack.service.endpoints.addEndpoint(assistantId, { url: 'http://127.0.0.1:9999/a', events: ['tag.added'] });
   const { body } = await chat(aTurn());
@@ -165,7 +165,7 @@ test('fifty tags put on one conversation at once are all on it, and each was ann
   expect(after.body.tags.map(({ tag }) => tag).toSorted()).toEqual(tags.toSorted());
 });
 
-test('an endpoint removed by two at once was removed by one, and its ten places are never exceeded', async () => {
+test('an endpoint removed by two requests at once is removed by one, and the limit of ten is never exceeded', async () => {
   const { assistantId } = await anAssistant(stack);
   const path = `/assistants/${assistantId}/endpoints`;
   type Made = { endpoint?: { endpointId: string } };

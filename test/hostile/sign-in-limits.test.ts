@@ -11,7 +11,7 @@ const OWN = 5;
 const SHARED = 20;
 
 let networks = 0;
-/** One that no other test comes from. */
+/** An address that no other test uses. */
 const newAddress = (): string => {
   networks += 1;
   return `10.${(networks >> 16) & 255}.${(networks >> 8) & 255}.${networks & 255}`;
@@ -36,13 +36,13 @@ const wrongThenRefused = (wrong: number, refused: number) => [
   ...times(refused).map(() => '429 rate_limited'),
 ];
 
-/** Until no stranger may try this account any more. */
+/** Fails until unknown devices are blocked from this account. */
 const lockOut = async (email: string): Promise<void> => {
   const answers = await tries(SHARED + 1, () => aBrowser().signIn(email, 'wrong'));
   expect(answers).toEqual(wrongThenRefused(SHARED, 1));
 };
 
-test('wrong passwords a minute: five of an account from one address, twenty from one address, twenty of an account', async () => {
+test('wrong passwords a minute: five for an account from one address, twenty from an address, twenty for an account', async () => {
   const { email } = await anAccount();
   const [one, many] = [aBrowser(), aBrowser()];
 
@@ -58,7 +58,7 @@ test('wrong passwords a minute: five of an account from one address, twenty from
   expect(fromAnywhere).toEqual(wrongThenRefused(SHARED, 2));
 });
 
-test('one address locks nobody out but itself, however long it tries and however many accounts', async () => {
+test('one address blocks only itself, however long and with however many accounts it tries', async () => {
   const accounts = await Promise.all(times(4).map(anAccount));
   const attacker = aBrowser();
 
@@ -70,15 +70,15 @@ test('one address locks nobody out but itself, however long it tries and however
   expect(elsewhere.map(({ status }) => status)).toEqual([200, 200, 200, 200]);
 });
 
-test('what is refused at the address counts on no account, what is refused on the account counts at no address', async () => {
+test('a refusal by the address limit does not count for the account, and the reverse', async () => {
   const [first, second] = [await anAccount(), await anAccount()];
   const attacker = aBrowser();
 
-  // Five of these count, on the account and at the address; the rest are refused by the pair of both.
+  // Five of these count for the account and for the address. The limit of the pair refuses the rest.
   await tries(30, () => attacker.signIn(first.email, 'wrong'));
   const others = await tries(SHARED - OWN + 1, () => aBrowser().signIn(first.email, 'wrong'));
   const rest = await tries(SHARED - OWN + 1, () => attacker.signIn(`${randomUUID()}@example.com`, 'wrong'));
-  // Now the address is used up: none of these may count on the second account.
+  // The address has reached its limit, so none of these may count for the second account.
   await tries(10, () => attacker.signIn(second.email, 'wrong'));
   const onSecond = await tries(SHARED + 1, () => aBrowser().signIn(second.email, 'wrong'));
 
@@ -87,7 +87,7 @@ test('what is refused at the address counts on no account, what is refused on th
   expect(onSecond).toEqual(wrongThenRefused(SHARED, 1));
 });
 
-test('a device that has signed in before gets in with the right password while all strangers are refused', async () => {
+test('a known device signs in with the right password while all unknown devices are refused', async () => {
   const { email } = await anAccount();
   const address = newAddress();
   const known = aBrowser(address);
@@ -107,7 +107,7 @@ test('a device that has signed in before gets in with the right password while a
   expect([byKnown.status, byMoved.status]).toEqual([200, 200]);
 });
 
-test('a known device has its own five wrong passwords, and signing in again brings it no new ones', async () => {
+test('a known device has its own five wrong passwords, and signing in does not reset them', async () => {
   const { email } = await anAccount();
   const [known, other] = [aBrowser(), aBrowser()];
   await known.signIn(email);
@@ -122,7 +122,7 @@ test('a known device has its own five wrong passwords, and signing in again brin
   expect([right.status, byOther.status]).toEqual([200, 200]);
 });
 
-test('only the account’s own device is known: none made up, none of another account, none of an older password', async () => {
+test('only the account’s device is known, not an invented one, one of another account or one of an older password', async () => {
   const { email } = await anAccount();
   const stranger = await anAccount();
   const [mine, theirs] = [aBrowser(), aBrowser()];
@@ -154,7 +154,7 @@ test('only the account’s own device is known: none made up, none of another ac
   expect(old.split('.')[0]).not.toBe(renewed.split('.')[0]);
 });
 
-test('one browser is known to several people', async () => {
+test('one browser can be a known device of several accounts', async () => {
   const [first, second] = [await anAccount(), await anAccount()];
   const shared = aBrowser();
   await shared.signIn(first.email);
@@ -167,7 +167,7 @@ test('one browser is known to several people', async () => {
   expect(answers.map(({ status }) => status)).toEqual([200, 200]);
 });
 
-test('the device’s cookie lasts, and no script and no other site gets at it', async () => {
+test('the device cookie is permanent, and no script and no other site can read it', async () => {
   const { email } = await anAccount();
   const response = await fetch(`${stack.url}/operator/v1/session`, {
     method: 'POST',
@@ -182,7 +182,7 @@ test('the device’s cookie lasts, and no script and no other site gets at it', 
   );
 });
 
-test('fifty guesses at once are five', async () => {
+test('of fifty guesses at once, five are tried', async () => {
   const { email } = await anAccount();
   const address = newAddress();
 
@@ -208,7 +208,7 @@ test('an account that does not exist is counted and refused like one that does',
   expect(await told(known.email)).toEqual(await told(`${randomUUID()}@example.com`));
 });
 
-test('strangers’ wrong passwords do not keep who is signed in from changing the password, nor does another session', async () => {
+test('wrong passwords from unknown devices or another session do not stop a signed-in person from changing the password', async () => {
   const { email } = await anAccount();
   const [stolen, own] = [aBrowser(), aBrowser()];
   await stolen.signIn(email);
@@ -224,7 +224,7 @@ test('strangers’ wrong passwords do not keep who is signed in from changing th
   expect(changed.status).toBe(204);
 });
 
-test('an IPv6 subscriber is one address, whichever of theirs they come from', async () => {
+test('all addresses of an IPv6 subscriber count as one', async () => {
   const { email } = await anAccount();
   const answers: string[] = [];
   for (const [index] of times(OWN + 1).entries()) {

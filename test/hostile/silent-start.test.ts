@@ -6,7 +6,7 @@ import { runAdmin } from '../support/admin.ts';
 import { openRelay, type Relay, through } from '../support/relay.ts';
 import { newEnvironment } from '../support/stack.ts';
 
-/** Ten seconds are given to the stores, the rest to a busy machine. */
+/** The stores have ten seconds; the rest allows for a busy machine. */
 const STARTED_OR_NOT_WITHIN_MS = 40_000;
 const TOLD_WITHIN_MS = 15_000;
 

@@ -12,7 +12,7 @@ import { type Relay, openRelay, through } from '../support/relay.ts';
 import { useStack } from '../support/stack.ts';
 
 const REPLY_TIMEOUT_MS = 3_000;
-/** Files that run beside this one have their share of the machine: of several calls one may take longer. */
+/** Other test files share the machine, so one of several calls may take longer. */
 const ABOUT_A_SECOND_MS = 1_500;
 const LONGEST_MS = 3_000;
 
@@ -60,7 +60,7 @@ const signIn = () =>
   }));
 
 test.each(stores)(
-  '%s silent: 503 in about a second, nothing accepted, and service again by itself',
+  '%s silent: 503 in about a second, nothing accepted, and recovery without a restart',
   async (name, of) => {
     const { apiKey, assistantId } = await anAssistant(stack);
     await stack.service.assistants.setChannel(assistantId, { connected: true, token: 'verify-me' });
@@ -77,7 +77,7 @@ test.each(stores)(
     const ofMongo: typeof calls = [['/operator/v1/session', { headers: { Cookie: cookie } }]];
 
     of().freeze();
-    // All at the same moment: of this assistant nothing is remembered here, and nothing is known of the silence.
+    // All at once, while the assistant is not cached and the silence has not been noticed.
     const all = name === 'Redis' ? calls : [...calls, ...ofMongo];
     const answers = await Promise.all(all.map(([path, options]) => timed(request(`${url}${path}`, options))));
     const again = await timed(request(`${url}/api/v1/chat`, { body: aTurn(), bearer: apiKey }));
@@ -94,7 +94,7 @@ test.each(stores)(
     expect(await stack.service.mongo.collection('conversations').countDocuments({ assistantId })).toBe(0);
     await eventually(async () => {
       expect((await request(`${url}/readyz`)).status).toBe(200);
-      // No worker runs here: accepted is enough.
+      // No worker runs here, so an accepted turn is enough.
       const answer = await request(`${url}/api/v1/chat`, { body: aTurn(), bearer: apiKey });
       expect(problemOf(answer)).toBe('500 reply_timeout');
       expect((await signIn()).status).toBe(200);
@@ -102,7 +102,7 @@ test.each(stores)(
   },
 );
 
-test('Redis silent once turns are accepted: what was answered is found in MongoDB, what was not is 500 at the deadline', async () => {
+test('Redis silent after turns are accepted: answered turns are found in MongoDB, others are 500 at the deadline', async () => {
   const { apiKey } = await anAssistant(stack);
   const say = (message: string) => timed(request(`${url}/api/v1/chat`, { body: aTurn({ message }), bearer: apiKey }));
   const [first, second] = [aHeldEngine(), aHeldEngine()];
@@ -132,7 +132,7 @@ test('Redis silent once turns are accepted: what was answered is found in MongoD
   await slow.close();
 });
 
-test('MongoDB silent while a turn is being accepted: 500, and the retry finds the one turn', {
+test('MongoDB silent while a turn is accepted: 500, and the retry finds the same turn', {
   timeout: 40_000,
 }, async () => {
   const { apiKey, history } = await anAssistant(stack);
@@ -140,7 +140,7 @@ test('MongoDB silent while a turn is being accepted: 500, and the retry finds th
   const worker = await stack.startReplyWorker(engine);
   const body = aTurn({ message: 'What are your opening hours?' });
   const say = () => request(`${url}/api/v1/chat`, { body, bearer: apiKey });
-  // What is read at the door is remembered for a moment, so that the first to meet the silence is the accepting write.
+  // This caches the key and the assistant, so that the first use of the silent MongoDB is the write that accepts the turn.
   await request(`${url}/api/v1/chat`, { body: aTurn(), bearer: apiKey });
 
   mongodb.freeze();
@@ -159,11 +159,11 @@ test('MongoDB silent while a turn is being accepted: 500, and the retry finds th
   await worker.close();
 });
 
-test('connections to Redis that go silent one by one are given up: replies in the making are heard again', async () => {
+test('Redis connections that go silent one by one are replaced, and replies in flight arrive again', async () => {
   const { apiKey } = await anAssistant(stack);
   const { engine } = aHeldEngine();
   const worker = await stack.startReplyWorker(engine);
-  /** Pieces of a reply come by pub/sub alone, and a whole one sooner than MongoDB is looked into. */
+  /** Deltas come only by pub/sub, and a whole reply comes before MongoDB is polled. */
   const hear = async () => {
     const since = performance.now();
     const headers = {

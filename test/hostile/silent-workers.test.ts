@@ -18,7 +18,7 @@ const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
 const SILENT_FOR_MS = 14_000;
 
 test.each(['Redis', 'MongoDB'] as const)(
-  'workers whose %s falls silent under load go on when it speaks: every turn once, no event twice',
+  'workers continue after %s was silent under load: every turn is answered once, no event is sent twice',
   { timeout: 90_000 },
   async (store) => {
     const [redis, mongodb] = [await openRelay(inject('redisUrl')), await openRelay(inject('mongodbUrl'))];

@@ -52,7 +52,7 @@ test.each([
     expect([...first, ...again].map(({ status }) => status)).toEqual(Array(20).fill(200));
     expect(again.map(({ body }) => body.messageId)).toEqual(first.map(({ body }) => body.messageId));
     await receiver.waitFor((received) => received.length >= 20);
-    // By a clock that is right, each signature is fresh.
+    // The receiver's clock is right and finds every signature fresh.
     expect(receiver.received.map(({ verdict }) => verdict?.ok)).toEqual(Array(20).fill(true));
     await eventually(async () => {
       const rows = await stack.service.mongo.collection('deliveries').find({ assistantId }).toArray();
@@ -60,7 +60,7 @@ test.each([
       for (const { createdAt } of rows) expect(Math.abs(Date.now() - +createdAt)).toBeLessThan(MINUTES_MS);
     });
 
-    // A turn whose job was lost is found again by its age, which no process's own clock decides.
+    // A turn with a lost job is found by its age, which does not depend on a process's clock.
     await processes[1]?.kill();
     const lost = chat(randomUUID(), 'Where are you?');
     await eventually(async () => {

@@ -23,7 +23,7 @@ beforeEach(() => {
   });
 });
 
-/** Answered by the slow provider; the model says whose question it is. */
+/** An assistant with the slow provider. The model names the assistant in the recorded requests. */
 const aSlowAssistant = async (model: string, own = stack) => {
   const assistant = await anAssistant(own, { input: { guard: 'refuse' } });
   await own.service.assistants.setEngine(assistant.assistantId, { kind: 'openai', baseUrl: provider.baseUrl, model });
@@ -32,7 +32,7 @@ const aSlowAssistant = async (model: string, own = stack) => {
 
 const askedFor = (model: string): number => provider.asked.filter(({ body }) => body.model === model).length;
 
-/** So many turns, each in a session of its own, one after the other, so that each has a job to itself. */
+/** Sends these turns one after the other, each in its own session, so that each has its own job. */
 const flood = async ({ chat }: TestAssistant, turns: number): Promise<string[]> => {
   const conversations = [];
   for (let turn = 0; turn < turns; turn += 1) {
@@ -59,7 +59,7 @@ const expectAnsweredOnce = async ({ history }: TestAssistant, conversations: str
   }
 };
 
-test('turns that ask no provider are not held up by 160 that wait for a slow one', { timeout: 60_000 }, async () => {
+test('160 turns that wait for a slow provider do not delay turns without a provider', { timeout: 60_000 }, async () => {
   const slow = await aSlowAssistant('slow');
   const neighbour = await anAssistant(stack);
   const escalated = randomUUID();
@@ -84,7 +84,9 @@ test('turns that ask no provider are not held up by 160 that wait for a slow one
   expect(askedFor('slow')).toBe(161);
 });
 
-test('an assistant’s turns at a provider leave room for another’s at the same', { timeout: 60_000 }, async () => {
+test('an assistant’s turns leave room for another assistant’s turns at the same provider', {
+  timeout: 60_000,
+}, async () => {
   const first = await aSlowAssistant('first');
   const second = await aSlowAssistant('second');
   const third = await aSlowAssistant('third');
@@ -102,7 +104,7 @@ test('an assistant’s turns at a provider leave room for another’s at the sam
   expect([askedFor('first'), askedFor('second'), askedFor('third')]).toEqual([100, 61, 1]);
 });
 
-test('the turns of one session are asked one after the other', { timeout: 60_000 }, async () => {
+test('the turns of one session are sent one after the other', { timeout: 60_000 }, async () => {
   provider.behave(async ({ open, say, done }) => {
     const answer = `Answer ${provider.asked.length}.`;
     await sleep(100);
@@ -129,7 +131,7 @@ test('the turns of one session are asked one after the other', { timeout: 60_000
   expect(askedFor('ordered')).toBe(8);
 });
 
-test('a worker that stops hands over what it began and what waits', { timeout: 60_000 }, async () => {
+test('a worker that stops hands over its turns in flight and its pending turns', { timeout: 60_000 }, async () => {
   const own = await openStack({ deliveryWorkers: 0, replyWorkers: 0, env: { REPLY_CONCURRENCY: '2' } });
   const stopping = await own.startReplyWorker();
   const assistant = await aSlowAssistant('handed over', own);
@@ -137,7 +139,7 @@ test('a worker that stops hands over what it began and what waits', { timeout: 6
   const conversations = await flood(assistant, 12);
   await eventually(() => expect(askedFor('handed over')).toBe(2));
 
-  // It sweeps no more, and what it began is given a while.
+  // It stops sweeping, and turns in flight have some time to finish.
   let stopped = false;
   const stop = async (): Promise<void> => {
     await stopping.close();

@@ -4,7 +4,7 @@ import { createLogger } from '../../src/platform/logger.ts';
 import { dropRetiredIndexes, RETIRED_INDEXES } from '../../src/retired-indexes.ts';
 import { newEnvironment, openStack } from '../support/stack.ts';
 
-/** What the first releases declared on deliveries, under the name MongoDB gave it. */
+/** An index on deliveries that the first releases declared, with its default name. */
 const OLD = { assistantId: 1, createdAt: -1, _id: -1 } as const;
 const OLD_NAME = 'assistantId_1_createdAt_-1__id_-1';
 const APIS_AT_ONCE = 8;
@@ -26,7 +26,7 @@ const collectLogs = () => {
   return { logger, said: () => lines.map((line) => JSON.parse(line) as Record<string, unknown>) };
 };
 
-/** A service started on a database that already is as `prepare` leaves it. */
+/** Starts a service on a database that `prepare` has filled. */
 const startOn = async (prepare: (database: Connection) => Promise<unknown>) => {
   const env = newEnvironment();
   const database = await connect(env['MONGODB_URL']!);
@@ -36,8 +36,8 @@ const startOn = async (prepare: (database: Connection) => Promise<unknown>) => {
   return { database, stack };
 };
 
-describe('an index that is declared no longer', () => {
-  test('is dropped at the start, and the one that replaced it is there', async () => {
+describe('an index that is no longer declared', () => {
+  test('is dropped at the start, and its replacement exists', async () => {
     const { database, stack } = await startOn((old) => old.collection('deliveries').createIndex(OLD));
 
     const names = await namesOn(database, 'deliveries');
@@ -53,7 +53,7 @@ describe('an index that is declared no longer', () => {
     );
   });
 
-  test('is dropped once by many processes that start together, and none of them fails', async () => {
+  test('is dropped by one of many processes that start together, and none of them fails', async () => {
     const { database, stack } = await startOn(async () => undefined);
     await database.collection('deliveries').createIndex(OLD);
 
@@ -64,19 +64,19 @@ describe('an index that is declared no longer', () => {
     expect(stack.logs.filter(({ index }) => index === OLD_NAME)).toHaveLength(1);
   });
 
-  test('may have gone between the look and the drop', async () => {
+  test('may be dropped by another process between the check and the drop', async () => {
     const { database } = await startOn(async () => undefined);
     await database.collection('deliveries').createIndex(OLD);
     const { logger, said } = collectLogs();
 
-    // All of them look before the first one has dropped it.
+    // All of them see the index before the first one drops it.
     await Promise.all(Array.from({ length: LOOKS_AT_ONCE }, () => dropRetiredIndexes(database, logger)));
 
     expect(await namesOn(database, 'deliveries')).not.toContain(OLD_NAME);
     expect(said().map(({ msg }) => msg)).toEqual(['dropped an index of an older release']);
   });
 
-  test('is no reason to look for one on a new database', async () => {
+  test('is not looked for in a new database', async () => {
     const { database, stack } = await startOn(async () => undefined);
 
     expect(await namesOn(database, 'deliveries')).toContain('conversationId_1');
@@ -84,8 +84,8 @@ describe('an index that is declared no longer', () => {
   });
 });
 
-describe('an index that others made stays', () => {
-  test('whatever it is on, also under a name of ours', async () => {
+describe('an index that an administrator created stays', () => {
+  test('on any collection, also with a name that we use', async () => {
     const { database } = await startOn(async (old) => {
       await old.collection('deliveries').createIndex({ assistantId: 1 }, { name: 'monthly_report' });
       await old.collection('deliveries').createIndex({ createdAt: -1, assistantId: 1 });
@@ -104,7 +104,7 @@ describe('an index that others made stays', () => {
     { of: 'other fields', key: { assistantId: 1, createdAt: 1 }, options: {} },
     { of: 'the same fields in another order', key: { createdAt: -1, assistantId: 1, _id: -1 }, options: {} },
     { of: 'some documents only', key: OLD, options: { partialFilterExpression: { status: { $gt: 499 } } } },
-  ])('where it has the name of one of ours, and is of $of', async ({ key, options }) => {
+  ])('with a name that we use and $of', async ({ key, options }) => {
     const { database } = await startOn((old) =>
       old.collection('deliveries').createIndex(key, { ...options, name: OLD_NAME }),
     );
@@ -114,8 +114,8 @@ describe('an index that others made stays', () => {
 });
 
 /**
- * Every index that a release ever declared, under its name. A new one is added; one taken off the schema stays here, and
- * goes into `RETIRED_INDEXES`.
+ * Every index that a release has declared, by name. Add new indexes here. An index that leaves the schema stays here and
+ * is added to `RETIRED_INDEXES`.
  */
 const EVER_DECLARED: Record<string, string[]> = {
   apiKeys: ['hash_1', 'assistantId_1_createdAt_-1'],
@@ -142,7 +142,7 @@ const EVER_DECLARED: Record<string, string[]> = {
   tombstones: ['purgeAt_1'],
 };
 
-test('what a release ever declared is declared today, or dropped', async () => {
+test('every index of earlier releases is still declared or is dropped', async () => {
   const { database } = await startOn(async (old) => {
     for (const [collection, names] of Object.entries(RETIRED_INDEXES)) {
       for (const index of names) await old.collection(collection).createIndex(index.key, { name: index.name });

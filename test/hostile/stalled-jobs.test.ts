@@ -6,14 +6,14 @@ import { startRealProcess } from '../support/processes.ts';
 import { openRelay, through } from '../support/relay.ts';
 import { useStack } from '../support/stack.ts';
 
-/** Lock and two looks of BullMQ's; its own defaults would make it a minute and more. */
+/** BullMQ's lock and two stalled checks. Its defaults would take more than a minute. */
 const SEEN_WITHIN_MS = 28_000;
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0, env: { REPLY_TIMEOUT_MS: '500' } });
 
-test('a killed worker’s job is soon seen to be nobody’s', { timeout: 60_000 }, async () => {
+test('a killed worker’s job is soon found to be stalled', { timeout: 60_000 }, async () => {
   const { chat } = await anAssistant(stack);
-  // Its job lasts: what it writes never arrives.
+  // Its job does not end, because its writes never arrive.
   let writes = 0;
   const relay = await openRelay(inject('mongodbUrl'), {
     holds: ({ name, collection }) => {
