@@ -75,7 +75,7 @@ test.each([
   expect(inspectMessage(message)).toBeNull();
 });
 
-test('a long hostile text is looked at in no time', () => {
+test('a long hostile text is checked quickly', () => {
   const before = process.cpuUsage();
   for (const part of ['ignore all ', 'show your ', '忽略', 'a\u200b']) inspectMessage(part.repeat(8_000 / part.length));
   const { user, system } = process.cpuUsage(before);
@@ -107,7 +107,7 @@ test.each([
   for (const secret of ['why', 'threshold', 'override']) expect(shown).not.toContain(`"${secret}"`);
 });
 
-test('every stored reply says why: language, hits, threshold, engine and how long each stage took', async () => {
+test('every stored reply has its explanation: language, hits, threshold, engine and the time of each stage', async () => {
   const { chat } = await anAssistant(stack);
   const { body } = await chat({ session_id: randomUUID(), message: 'What are your opening hours?' });
 

@@ -4,7 +4,7 @@ import { LEXICON } from '../../src/language/lexicon.ts';
 import { measureLanguage } from '../eval/measure.ts';
 import { loadChatMessages } from '../eval/sets.ts';
 
-test('the language sent with a message wins over what the message is written in', () => {
+test('the language sent with a message has precedence over the detected one', () => {
   const evidence = { given: 'fr-CA', message: 'Guten Tag, ich habe eine Frage', previous: 'de' };
 
   const decision = decideLanguage(evidence);
@@ -31,7 +31,7 @@ test.each([
   expect(decision).toMatchObject({ language: expected, decided: true });
 });
 
-test('one greeting is enough where no other language has it', () => {
+test('one greeting is enough if it belongs to a single language', () => {
   const greetings = ['Bonjour!', 'obrigado', 'dzień dobry', 'köszönöm', 'teşekkürler', 'cảm ơn'];
 
   const languages = greetings.map((message) => decideLanguage({ message }).language);
@@ -62,7 +62,7 @@ test.each([
   expect(decideLanguage({ message })).toMatchObject({ language: expected, decided: true });
 });
 
-test('a message that says nothing keeps the language of the conversation', () => {
+test('a message that shows no language keeps the language of the conversation', () => {
   const empty = ['👍', '12345', 'ok', 'https://example.com/hallo', 'me@example.com'];
 
   const decisions = empty.map((message) => decideLanguage({ message, previous: 'de-CH', allowed: ['en', 'de'] }));
@@ -70,13 +70,13 @@ test('a message that says nothing keeps the language of the conversation', () =>
   for (const decision of decisions) expect(decision).toEqual({ language: 'de-CH', by: 'previous', decided: false });
 });
 
-test('a borrowed word does not turn the conversation', () => {
+test('a borrowed word does not change the language of the conversation', () => {
   const decision = decideLanguage({ message: 'Merci, ciao!', previous: 'de' });
 
   expect(decision).toMatchObject({ language: 'de', decided: false });
 });
 
-test('a whole sentence in another language turns the conversation', () => {
+test('a whole sentence in another language changes the language of the conversation', () => {
   const decision = decideLanguage({
     message: 'Quiero cambiar mi cita, por favor',
     previous: 'en',
@@ -86,7 +86,7 @@ test('a whole sentence in another language turns the conversation', () => {
   expect(decision).toMatchObject({ language: 'es', decided: true });
 });
 
-test('without any hint it is the first language of the assistant, or English', () => {
+test('without evidence, the language is the assistant’s first one, or English', () => {
   const spoken = decideLanguage({ message: '???', allowed: ['nl', 'en'] });
   const unknown = decideLanguage({ message: '???' });
 
@@ -94,7 +94,7 @@ test('without any hint it is the first language of the assistant, or English', (
   expect(unknown).toEqual({ language: 'en', by: 'default', decided: false });
 });
 
-test('a language is named as the assistant or the conversation names it', () => {
+test('the result has the language tag of the assistant or the conversation', () => {
   const byAssistant = decideLanguage({ message: 'quero cancelar o meu pedido', allowed: ['en', 'pt-BR'] });
   const norwegian = decideLanguage({ message: 'Jeg trenger hjelp med pakken', allowed: ['nb'] });
   const byConversation = decideLanguage({ message: 'wann habt ihr geöffnet', previous: 'de-AT', allowed: ['de'] });
@@ -104,7 +104,7 @@ test('a language is named as the assistant or the conversation names it', () => 
   expect(byConversation.language).toBe('de-AT');
 });
 
-test('hostile and endless messages are decided, the same way every time', () => {
+test('hostile and very long messages get the same result every time', () => {
   const messages = [
     '',
     '\0',
@@ -131,7 +131,7 @@ test('the lexicon greets, thanks and answers in at least 25 languages', () => {
   expect(complete.length).toBeGreaterThanOrEqual(25);
 });
 
-test('at least 95 of 100 short chat messages are told apart', () => {
+test('at least 95 of 100 short chat messages get the right language', () => {
   const report = loadChatMessages().filter(({ half }) => half === 'report');
 
   const right = measureLanguage(report).filter((each) => each.right).length;

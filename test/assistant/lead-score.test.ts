@@ -30,7 +30,7 @@ test.each([
   expect(scored.because).toContain(reason);
 });
 
-test('what has counted already does not count again', () => {
+test('a signal counts only once', () => {
   const first = aTurn('what does it cost?');
 
   const second = aTurn('and what does shipping cost?', { previous: first.score, explanation: first.because });
@@ -38,7 +38,7 @@ test('what has counted already does not count again', () => {
   expect(second).toEqual(first);
 });
 
-test('staying raises the score step by step', () => {
+test('more turns raise the score step by step', () => {
   const third = aTurn('hm', { turnNumber: 3 });
   const tenth = aTurn('hm', { turnNumber: 10, previous: third.score, explanation: third.because });
 
@@ -46,7 +46,7 @@ test('staying raises the score step by step', () => {
   expect(tenth.score).toBe(15);
 });
 
-test('everyday questions are no lead', () => {
+test('everyday questions do not raise the score', () => {
   const messages = [
     'hi',
     'where is my order',
@@ -60,7 +60,7 @@ test('everyday questions are no lead', () => {
   expect(scores).toEqual([0, 0, 0, 0, 0]);
 });
 
-test('a score an operator has set goes on from there', () => {
+test('a score set by an operator is the base of later increases', () => {
   const scored = aTurn('call me: 0171 2345678', { previous: 7, explanation: ['wants to buy'] });
 
   expect(scored).toEqual({ score: 27, because: ['wants to buy', 'left a phone number'] });

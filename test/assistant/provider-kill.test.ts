@@ -14,7 +14,7 @@ const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
 const agent = openProviderAgent({ allowPrivate: false, connections: 1 });
 afterAll(() => agent.destroy());
 
-test('a worker killed while a provider speaks: the next one starts from nothing, and one answer is stored', async () => {
+test('after a worker is killed during a provider’s stream, the next one starts over, and one answer is stored', async () => {
   const { assistantId, apiKey, history } = await anAssistant(stack);
   const provider = await openProvider();
   await stack.service.assistants.setEngine(assistantId, { kind: 'openai', baseUrl: provider.baseUrl, model: 'm' });
@@ -77,7 +77,7 @@ test.each([
   expect(why.fallBack).toEqual({ from: 'openai', because: 'address_refused' });
 });
 
-test('the guard holds at the socket too, whatever the address was written as', async () => {
+test('the guard also checks the address at the socket, in every notation', async () => {
   const provider = await openProvider();
   const refusal = agent.request({ origin: new URL(provider.baseUrl).origin, path: '/', method: 'GET' });
 

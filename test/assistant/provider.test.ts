@@ -47,7 +47,7 @@ const setUp = async (settings: Partial<Extract<EngineInput, { kind: 'openai' }>>
   return { ...assistant, provider, ask };
 };
 
-test('a provider answers with instructions, rules, knowledge and history before it; the key stays sealed', async () => {
+test('a provider gets instructions, rules, knowledge and history, and its key stays encrypted', async () => {
   const { provider, ask, assistantId } = await setUp({ temperature: 0.3, maxTokens: 100 });
   provider.behave(replyWith(' We open', ' at nine.', ' '));
   const session_id = randomUUID();
@@ -81,7 +81,7 @@ test('a provider answers with instructions, rules, knowledge and history before 
   expect(JSON.stringify(stack.logs)).not.toContain(KEY);
 });
 
-test('the history sent is what its budget of tokens holds, the newest first', async () => {
+test('the history keeps the newest messages within its token budget', async () => {
   const { provider, ask } = await setUp({ historyTokens: 120 });
   const session_id = randomUUID();
   for (const word of ['alpha', 'beta', 'gamma']) await ask(`${word} `.repeat(20), session_id);
@@ -93,7 +93,7 @@ test('the history sent is what its budget of tokens holds, the newest first', as
   expect(contents.some((content) => content.includes('alpha'))).toBe(false);
 });
 
-test('what the provider says streams as it says it', async () => {
+test('the provider’s text is streamed as it arrives', async () => {
   const { provider, apiKey } = await setUp();
   const { promise: heard, resolve: hear } = Promise.withResolvers<void>();
   provider.behave(async (wire) => {
@@ -179,7 +179,7 @@ test.each<[string, string, Behaviour]>([
   },
 );
 
-test('a provider that dies while it speaks: the fall-back comes under a new attempt, and one answer is stored', async () => {
+test('if a provider fails during its stream, the fallback is a new attempt, and one answer is stored', async () => {
   const { provider, apiKey, history } = await setUp();
   provider.behave(async ({ open, say, response }) => {
     open();
@@ -203,7 +203,7 @@ test('a provider that dies while it speaks: the fall-back comes under a new atte
   ]);
 });
 
-test('a connection that fails before the first byte is tried once more, and only then', async () => {
+test('a connection is tried once more only if it fails before the first byte', async () => {
   const { provider, ask } = await setUp();
   provider.behave((wire, asked) => {
     if (provider.asked.length === 1) wire.response.socket?.destroy();
@@ -214,7 +214,7 @@ test('a connection that fails before the first byte is tried once more, and only
   expect(provider.asked).toHaveLength(2);
 });
 
-test('nobody there is a fall-back, and after five in a row the provider is left alone', async () => {
+test('a failed connection gives the fallback, and after five in a row the provider is not called', async () => {
   const { ask } = await setUp({ baseUrl: `http://127.0.0.1:${await freePort()}/v1` });
 
   const becauses: unknown[] = [];
@@ -227,7 +227,7 @@ test('nobody there is a fall-back, and after five in a row the provider is left 
   expect(becauses).toEqual([...Array.from({ length: 5 }, () => 'connection'), 'paused']);
 });
 
-test('links come from the knowledge or the allow-list; others are taken out, also from what streams', async () => {
+test('only links from the knowledge or the allow-list stay, also in streams', async () => {
   const { provider, assistantId, apiKey } = await setUp();
   await stack.service.assistants.updateAssistant(assistantId, { allowedLinks: ['partner.example'] });
   provider.behave(
@@ -253,7 +253,7 @@ test('links come from the knowledge or the allow-list; others are taken out, als
   expect(JSON.stringify(events)).not.toContain('evil');
 });
 
-test('who asks for a person gets one without a call; a model unsure twice hands over too', async () => {
+test('a request for a person hands off without a call, and so does a model that is unsure twice', async () => {
   const { provider, ask } = await setUp();
   const human = await ask('I want to talk to a human');
   expect(provider.asked).toHaveLength(0);
@@ -280,7 +280,7 @@ test('a stored key is not sent to another address, and is never shown', async ()
   expect(moved.engine).toMatchObject({ apiKeySealed: null });
 });
 
-test('the first words are there long before the last', async () => {
+test('the first words arrive long before the last', async () => {
   const { provider, apiKey } = await setUp();
   provider.behave(async (wire) => {
     wire.open();
@@ -301,7 +301,7 @@ test('the first words are there long before the last', async () => {
   };
 
   const runs = [await hear(), await hear(), await hear()].toSorted((a, b) => a.first - b.first);
-  // oxlint-disable-next-line no-console -- the figure is what people run this test for
+  // oxlint-disable-next-line no-console -- people run this test for the figure
   console.info(
     runs.map(({ first, all }) => `first delta ${first.toFixed(0)} ms, message ${all.toFixed(0)} ms`).join('; '),
   );

@@ -9,7 +9,7 @@ const reported = (questions: Question[]): Question[] => questions.filter(({ half
 const known = (measured: Measured[]): Measured[] => measured.filter(({ answerable }) => answerable);
 const unknown = (measured: Measured[]): Measured[] => measured.filter(({ answerable }) => !answerable);
 
-test('by words alone, most questions of known domains find their entry and what is unknown stays unanswered', async () => {
+test('by words alone, most questions of known domains find their entry, and unknown topics stay unanswered', async () => {
   const measured = await measureAnswers(reported(loadQuestions()), null);
 
   expect(shareOf(known(measured), 'right', 'offered')).toBeGreaterThanOrEqual(0.85);

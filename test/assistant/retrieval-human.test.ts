@@ -60,7 +60,7 @@ test.each(Object.entries(REQUESTS))('a person is asked for in %s', (_language, m
   expect(missed).toEqual([]);
 });
 
-test('humans that are only spoken of are not asked for', () => {
+test('a mention of a person is not a request for one', () => {
   const messages = [
     'what is humanity',
     'do you use humane traps',

@@ -86,7 +86,7 @@ test.each([
   expect(reply.why.hits).toEqual(expect.arrayContaining([expect.objectContaining({ entryId })]));
 });
 
-test("the visitor's language goes first where the knowledge has it", async () => {
+test("an entry in the visitor's language is preferred", async () => {
   const reply = await ask('wann habt ihr geöffnet?', { language: 'de' });
 
   expect(reply).toMatchObject({ text: 'Montag bis Freitag von 9 bis 19 Uhr.', language: 'de' });
@@ -105,7 +105,7 @@ test('a visitor whose language was wrongly remembered is not told that the answe
   expect(reply.text).toBe(HOURS.answer);
 });
 
-test('"and on Sundays?" goes on from the answer before, small talk in between or not', async () => {
+test('"and on Sundays?" continues from the previous answer, also after small talk', async () => {
   const first = await ask('when are you open?');
   const history: HistoryMessage[] = [...said(first), { role: 'user', content: 'thanks' }, ...said(await ask('thanks'))];
 
@@ -114,7 +114,7 @@ test('"and on Sundays?" goes on from the answer before, small talk in between or
   expect(reply).toMatchObject({ text: HOURS.answer, low: false });
 });
 
-test('"and to Norway?" moves on to the entry that the new word belongs to', async () => {
+test('"and to Norway?" finds the entry of the new word', async () => {
   const first = await ask('How much does shipping cost?');
 
   const reply = await ask('and to Norway?', { history: said(first) });
@@ -122,7 +122,7 @@ test('"and to Norway?" moves on to the entry that the new word belongs to', asyn
   expect(reply.text).toBe('Yes, to Switzerland and Norway.');
 });
 
-test('two entries about as likely are asked back, and a yes takes the first', async () => {
+test('for two similarly likely entries the visitor is asked back, and a yes chooses the first', async () => {
   const assistant = anAssistant({
     knowledge: [
       anEntry('card', 'Can I pay by card in the shop?'),
@@ -142,7 +142,7 @@ test('two entries about as likely are asked back, and a yes takes the first', as
   expect(next.text).toBe('The answer to card.');
 });
 
-test('what the knowledge does not hold is not answered: a person is offered, and a yes hands over', async () => {
+test('an unknown topic is not answered: a person is offered, and a yes hands off', async () => {
   const reply = await ask('who won the football match last night');
   const next = await ask('yes please', { history: said(reply) });
 
@@ -189,7 +189,7 @@ test('a greeting before a question does not hide the question', async () => {
   expect(reply.text).toBe('The answer to parking.');
 });
 
-test('contact details are acknowledged, an order number is not taken for a phone', async () => {
+test('contact details are acknowledged, and an order number is not a phone number', async () => {
   const mail = await ask('my e-mail is jane.doe+shop@example.co.uk');
   const phone = await ask('You reach me at (030) 555 01 20');
   const order = await ask('1234567');
@@ -199,7 +199,7 @@ test('contact details are acknowledged, an order number is not taken for a phone
   expect(order.why.kind).toBe('unsure');
 });
 
-test('the reason of a reply is compact and holds nothing the visitor wrote', async () => {
+test('the explanation of a reply is compact and has no text of the visitor', async () => {
   const reply = await ask('how expensive is shipping zebrafish to jane@example.com');
 
   expect(Object.keys(reply.why)).toEqual(['engine', 'kind', 'language', 'by', 'hits', 'threshold', 'ms']);
@@ -207,7 +207,7 @@ test('the reason of a reply is compact and holds nothing the visitor wrote', asy
   expect((reply.why.hits as unknown[]).length).toBeLessThanOrEqual(3);
 });
 
-test('a changed version is indexed anew', async () => {
+test('a changed version is indexed again', async () => {
   const before = anAssistant({ version: 'a', knowledge: [anEntry('old', 'Do you sell lamps?')] });
   const after = anAssistant({ version: 'b', knowledge: [anEntry('new', 'Do you sell lamps?')] });
 
@@ -219,7 +219,7 @@ test('a changed version is indexed anew', async () => {
   expect(replies.map((reply) => reply.text)).toEqual(['The answer to old.', 'The answer to new.']);
 });
 
-/** So many that they are indexed while the index before serves; `onRead` tells that an index of them is being built. */
+/** Enough entries that the previous index is used while a new one is built. `onRead` is called when a build reads them. */
 const aLarge = (version: string, size: number, onRead: () => void = () => undefined): AssistantProfile => {
   const entries = Array.from({ length: size }, (_, nth) => anEntry(`${version}-${nth}`, `Where is thing ${nth}?`));
   const read = anEntry(version, 'Do you sell lamps?');
@@ -229,7 +229,7 @@ const aLarge = (version: string, size: number, onRead: () => void = () => undefi
 const askForLamps = async (assistant: AssistantProfile): Promise<string> =>
   (await ask('do you sell lamps', { assistant })).text;
 
-test('however fast edits come, one index is built at a time, and the last edit is not lost', async () => {
+test('during fast edits one index is built at a time, and the last edit is not lost', async () => {
   const built: string[] = [];
   const edits = Array.from({ length: 12 }, (_, nth) => aLarge(`v${nth}`, 600, () => built.push(`v${nth}`)));
   const last = edits.at(-1) as AssistantProfile;
@@ -241,7 +241,7 @@ test('however fast edits come, one index is built at a time, and the last edit i
   expect(built).toEqual(['v0', 'v11']);
 });
 
-test('a larger, older version that is indexed last does not come back', async () => {
+test('an older version that is indexed last does not replace a newer one', async () => {
   const versions = [3_000, 501, 501].map((size, nth) => ({ ...aLarge(`w${nth}`, size), assistantId: 'shrinking' }));
   const [first, second, third] = versions as [AssistantProfile, AssistantProfile, AssistantProfile];
 
@@ -294,7 +294,7 @@ test('no message, language or history makes the engine throw', async () => {
   await fc.assert(turns, { numRuns: 300 });
 });
 
-test('the default texts speak at least 25 languages, regions and traditional Chinese included, and English to the rest', () => {
+test('the default texts cover at least 25 languages with regions and traditional Chinese, and are English otherwise', () => {
   const holding = ['de-AT', 'pt-BR', 'nb', 'zh-TW', 'tlh'].map(holdingText);
 
   expect(TEXT_LANGUAGES.length).toBeGreaterThanOrEqual(25);

@@ -6,7 +6,7 @@ import { deltasOf, type OpenStream, openStream, spokenOf, type StreamEvent } fro
 import { eventually } from '../support/eventually.ts';
 import { useStack } from '../support/stack.ts';
 
-/** What the engine does for a message: it sends pieces as the test releases them, then its reply. */
+/** The engine's script for a message: pieces that the test releases, then the reply. */
 type Script = { say: (piece: string) => void; reply: (text: string) => void; fail: () => void };
 type Asked = Script & { message: string };
 const asked: Asked[] = [];
@@ -83,7 +83,7 @@ test('a reply streams as it is made: accepted, deltas, message, over a response 
   });
 });
 
-test('an engine that speaks at once is one delta, on the channel as on the chat API', async () => {
+test('a reply without pieces is one delta, on the channel and on the chat API', async () => {
   const assistant = await anAssistant(stack);
   await stack.service.assistants.setChannel(assistant.assistantId, { connected: true, token: null });
   const body = { session_id: randomUUID(), message: 'hello' };
@@ -96,7 +96,7 @@ test('an engine that speaks at once is one delta, on the channel as on the chat 
   expect(events[2]?.data.reply).toBe('echo: hello');
 });
 
-test('what is wrong before a turn is accepted is a normal JSON error', async () => {
+test('a fault before a turn is accepted is a normal JSON error', async () => {
   const assistant = await anAssistant(stack);
   const headers = { Accept: 'text/event-stream' };
 
@@ -107,7 +107,7 @@ test('what is wrong before a turn is accepted is a normal JSON error', async () 
   expect([stranger.status, stranger.body.error.code]).toEqual([401, 'invalid_api_key']);
 });
 
-test('only who asks for a stream gets one; it goes before respond-async', async () => {
+test('only a caller who asks for a stream gets one, and a stream has precedence over respond-async', async () => {
   const assistant = await anAssistant(stack);
   const send = (headers: Record<string, string>) =>
     openStream(`${stack.url}/api/v1/chat`, {
@@ -186,7 +186,7 @@ test('turns of one session stream in their order', async () => {
   expect((await other.ended).at(-1)?.data.reply).toBe('second');
 });
 
-test('a second try starts from nothing under a higher attempt, and late deltas of the first are ignored', async () => {
+test('a second try starts over with a higher attempt, and late deltas of the first are ignored', async () => {
   const assistant = await anAssistant(stack);
   const session_id = randomUUID();
   const message = newMessage();

@@ -22,7 +22,7 @@ const opened = async (env: Record<string, string> = {}) => {
   return embedder;
 };
 
-test('asks the service as its protocol wants it, and takes its vectors by their index', async () => {
+test('sends requests of the protocol, and orders the vectors by their index', async () => {
   const embedder = await opened();
 
   const texts = ['aaaa', 'bbbb', 'cccc'];
@@ -48,7 +48,7 @@ test('asks the service as its protocol wants it, and takes its vectors by their 
   expect(embedder.log()).not.toContain('sk-of-the-service');
 });
 
-test('many passages go in requests of bounded size', async () => {
+test('many passages are sent in requests of limited size', async () => {
   const embedder = await opened();
 
   const vectors = await embedder.embed(
@@ -90,7 +90,7 @@ test.each([
   },
 );
 
-test('another model behind the same address has another name, and no vector of the old one is given again', async () => {
+test('another model behind the same address has another name, and no vector of the old one is used', async () => {
   const embedder = await opened();
   const before = embedder.model();
   await embedder.embed(['hello'], 'query');
@@ -104,7 +104,7 @@ test('another model behind the same address has another name, and no vector of t
   expect(embedder.model()).not.toBe(before);
 });
 
-test('one that does not answer keeps a turn for two seconds at most', async () => {
+test('a service that does not answer delays a turn for two seconds at most', async () => {
   const embedder = await opened();
   service.behave(() => undefined);
   const since = performance.now();
@@ -115,7 +115,7 @@ test('one that does not answer keeps a turn for two seconds at most', async () =
   expect(performance.now() - since).toBeLessThan(4_000);
 });
 
-test('one that is away at the start is said, and does not hold it up', async () => {
+test('a service that is unavailable at the start is logged and does not delay the start', async () => {
   const reserved = createServer();
   await new Promise<void>((resolve) => reserved.listen(0, '127.0.0.1', resolve));
   const { port } = reserved.address() as AddressInfo;
@@ -128,7 +128,7 @@ test('one that is away at the start is said, and does not hold it up', async () 
   expect(await embedder.embed(['hello'], 'query')).toBeNull();
 });
 
-test('an address inside is refused as one of a provider is, and nothing is sent there', async () => {
+test('a private address is refused like that of a provider, and nothing is sent there', async () => {
   const embedder = await opened({ WEBHOOK_ALLOW_PRIVATE: 'false' });
 
   expect(embedder.status().available).toBe(false);

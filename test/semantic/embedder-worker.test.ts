@@ -20,7 +20,7 @@ const doctor = async (more: Record<string, string> = {}): Promise<Report> => {
   return JSON.parse(stdout) as Report;
 };
 
-test('a reply worker opens the model, says so in a line, counts, and closes it with itself', async () => {
+test('a reply worker opens the model, logs it, counts its use, and closes it at its own end', async () => {
   const worker = await stack.startReplyWorker();
 
   const vectors = await worker.embedder.embed(['can I bring my dog'], 'query');
@@ -38,7 +38,7 @@ test('a reply worker opens the model, says so in a line, counts, and closes it w
   expect(afterwards).toBeNull();
 });
 
-test('the doctor says which model works here, and calls it a problem only where one was asked for', async () => {
+test('the doctor reports the model, and a missing one is a problem only if it was configured', async () => {
   const well = await doctor({ SEMANTIC: 'on' });
   const off = await doctor({ SEMANTIC: 'off' });
   const missing = await doctor({ SEMANTIC: 'on', SEMANTIC_DIR: '/nowhere', EMBEDDINGS_URL: '', EMBEDDINGS_MODEL: '' });

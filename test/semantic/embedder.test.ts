@@ -54,7 +54,7 @@ test('SEMANTIC=off starts nothing, says so in one line, and gives no vector', as
   expect(embedder.log()).toContain('off (SEMANTIC=off)');
 });
 
-test('a place that is not named, or holds no model, is said and is no failure of the start', async () => {
+test('a model folder that is not set or has no model is logged, and the start succeeds', async () => {
   const unnamed = await opened({});
   const empty = await opened({ SEMANTIC_DIR: '/nowhere/at-all' });
 
@@ -74,13 +74,13 @@ describe.runIf(isLocalModelFor)('the local model', () => {
   });
   const open = () => opened({ SEMANTIC_DIR: folder });
 
-  describe('at work', () => {
+  describe('in use', () => {
     beforeAll(async () => {
       shared = await anEmbedder({ SEMANTIC_DIR: folder });
     });
     afterAll(() => shared.close());
 
-    test('gives vectors of length 1 in the order of the texts, near to what means the same, in any language', async () => {
+    test('gives vectors of length 1 in the order of the texts, close for the same meaning in any language', async () => {
       const passages = await shared.embed(
         ['Are pets allowed?', 'Is there parking?', 'How do I get a refund?'],
         'passage',
@@ -105,7 +105,7 @@ describe.runIf(isLocalModelFor)('the local model', () => {
       expect(shared.log()).toContain('semantic search is available');
     });
 
-    test('asks the model once for a question that is asked again, then or at the same time', async () => {
+    test('asks the model only once for a repeated or concurrent question', async () => {
       const before = { ...shared.counts };
 
       const [first, second] = await Promise.all([
@@ -126,9 +126,9 @@ describe.runIf(isLocalModelFor)('the local model', () => {
       expect(cosineOf(asPassage![0], first![0])).toBeLessThan(0.999);
     });
 
-    test('survives what a visitor can write', async () => {
+    test('survives hostile texts of a visitor', async () => {
       const engine = theEngine();
-      // U+FDFA is one sign that stands for 18: the engine would write past its buffer.
+      // U+FDFA is one character that expands to 18. The engine would write past its buffer.
       const texts = [
         '',
         '\0',
@@ -147,7 +147,7 @@ describe.runIf(isLocalModelFor)('the local model', () => {
       expect(theEngine()).toBe(engine);
     });
 
-    test('reads a long text to its end, and no text without an end', async () => {
+    test('reads a long text completely, but cuts an extreme one', async () => {
       const padding = LONG.repeat(8);
       const [plain, spoken, tooLate] = (await shared.embed(
         [padding, `${padding}Our dog comes along.`, `${LONG.repeat(80)}Our dog comes along.`],
@@ -159,7 +159,7 @@ describe.runIf(isLocalModelFor)('the local model', () => {
       expect(cosineOf(tooLate, tooLate)).toBeCloseTo(1, 4);
     });
 
-    test('turns go before the background, behind no more than what is under way', async () => {
+    test('turns go before background work and wait only for the work in flight', async () => {
       const order: string[] = [];
       const engine = theEngine();
       process.kill(engine, 'SIGSTOP');
@@ -177,7 +177,7 @@ describe.runIf(isLocalModelFor)('the local model', () => {
       expect(order).toHaveLength(7);
     });
 
-    test('what the queue has no room for gets no vector, at once; the rest are answered', async () => {
+    test('texts beyond the queue’s limit get no vector at once, and the others are answered', async () => {
       const before = { ...shared.counts };
       const engine = theEngine();
       const answers: boolean[] = [];
@@ -198,7 +198,7 @@ describe.runIf(isLocalModelFor)('the local model', () => {
     });
   });
 
-  test('an engine that is killed in the middle of its work costs that work, and is started again', async () => {
+  test('an engine that is killed loses only its current work and is restarted', async () => {
     const embedder = await open();
     const [before] = (await embedder.embed(['can I bring my dog'], 'query'))!;
     const engine = theEngine();
@@ -219,7 +219,7 @@ describe.runIf(isLocalModelFor)('the local model', () => {
     expect(embedder.log().match(/search is available/g)).toHaveLength(2);
   });
 
-  test('an engine that hangs keeps a turn for two seconds at most, and is replaced', async () => {
+  test('an engine that hangs delays a turn for two seconds at most and is replaced', async () => {
     const embedder = await open();
     const engine = theEngine();
     process.kill(engine, 'SIGSTOP');

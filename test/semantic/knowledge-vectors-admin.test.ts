@@ -17,7 +17,7 @@ const aFile = (count: number): string => {
   return file;
 };
 
-test('an import shows how many of its entries are found by their meaning, and ends when all are', async () => {
+test('an import shows how many of its entries have vectors, and ends when all have', async () => {
   const knower = await anAssistantWithVectors(stack, []);
   embedder.msEach = 10;
 
@@ -35,7 +35,7 @@ test('an import shows how many of its entries are found by their meaning, and en
   expect((await knower.status()).state).toBe('ready');
 });
 
-test('for a program, or with --no-wait, an import ends once the entries are stored; status tells the rest', async () => {
+test('for a program, or with --no-wait, an import ends once the entries are stored, and status shows the progress', async () => {
   const knower = await anAssistantWithVectors(stack, []);
   const held = Promise.withResolvers<void>();
   embedder.gate = () => held.promise;
@@ -57,7 +57,7 @@ test('for a program, or with --no-wait, an import ends once the entries are stor
   expect(ready).toEqual({ state: 'ready', reason: null, model: 'trigrams-1', done: 6, total: 6 });
 });
 
-test('where nothing can be made, the command says why and waits for nothing', async () => {
+test('if no vectors can be made, the command says why and does not wait', async () => {
   const idle = await openStack({ replyWorkers: 0, deliveryWorkers: 0 });
   const idleCommand = await adminOf(idle);
   const knower = await anAssistantWithVectors(idle, someEntries(2));

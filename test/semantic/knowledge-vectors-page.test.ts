@@ -12,7 +12,7 @@ const embedder = anEmbedder();
 const stack = useStack({ embedder: () => embedder });
 const browser = useBrowser();
 
-test('the page of the knowledge tells how many entries are ready, until they are, and then asks no more', async () => {
+test('the knowledge page shows how many entries are ready, and stops polling when all are', async () => {
   const owner = await anOperator(stack);
   const knower = await anAssistantWithVectors(stack, []);
   const held = Promise.withResolvers<void>();
@@ -40,7 +40,7 @@ test('the page of the knowledge tells how many entries are ready, until they are
   await page.getByText('Semantic search: ready').waitFor();
 });
 
-test('the pages say why it is off', async () => {
+test('the pages say why semantic search is off', async () => {
   const owner = await anOperator(stack);
   const knower = await anAssistantWithVectors(stack, someEntries(1));
   embedder.set({ available: false });

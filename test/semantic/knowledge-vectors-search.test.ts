@@ -29,7 +29,7 @@ const withWorkers = async (run: (stack: Stack, workers: Worker[]) => Promise<voi
   }
 };
 
-test('every worker finds entries by the nearest of their texts, the best first, each once', () =>
+test('every worker finds each entry once by its nearest text, the best entry first', () =>
   withWorkers(async (stack, workers) => {
     const knower = await anAssistantWithVectors(stack, [
       anEntry({
@@ -60,7 +60,7 @@ test('every worker finds entries by the nearest of their texts, the best first, 
     }
   }));
 
-test('an entry that is edited, added or removed is so in every worker within two seconds', () =>
+test('an edited, added or removed entry is known to every worker within two seconds', () =>
   withWorkers(async (stack, workers) => {
     const { assistants } = stack.service;
     const knower = await anAssistantWithVectors(stack, someEntries(50));
@@ -92,7 +92,7 @@ test('an entry that is edited, added or removed is so in every worker within two
     for (const ms of times) expect(ms).toBeLessThan(2_000);
   }));
 
-test('what has its vectors is found while the others are still being made', () =>
+test('entries with vectors are found while the other vectors are still being made', () =>
   withWorkers(async (stack) => {
     const slow = anEmbedder();
     const held = Promise.withResolvers<void>();
@@ -114,7 +114,7 @@ test('what has its vectors is found while the others are still being made', () =
     await knower.waitForVectors();
   }, 0));
 
-test('a worker holds no more bytes than it may: answers go first, then other assistants', () =>
+test('a worker keeps its memory limit by dropping vectors of answers first, then other assistants', () =>
   withWorkers(async (stack) => {
     const knower = await anAssistantWithVectors(stack, someEntries(100));
     await knower.waitForVectors();
@@ -133,7 +133,7 @@ test('a worker holds no more bytes than it may: answers go first, then other ass
     expect(logged).toMatchObject([{ without: ['answer'] }]);
   }, 1));
 
-test('ten thousand entries of three texts are looked through without holding up the event loop', async () => {
+test('a search of ten thousand entries with three texts each does not block the event loop', async () => {
   const noise = () => Float32Array.from({ length: 384 }, () => Math.random() - 0.5);
   const entries = Array.from({ length: 10_000 }, (): VectorEntry => {
     const vectors = new Float32Array(3 * 384);
@@ -142,7 +142,7 @@ test('ten thousand entries of three texts are looked through without holding up 
   });
   const wanted = entries[9_999] as VectorEntry;
   const query = wanted.vectors.slice(384, 768);
-  await scan(entries, query, 3); // compiled by now
+  await scan(entries, query, 3); // warms up the compiler
 
   // Processor time excludes the time of other processes.
   const usedMs = (): number => {

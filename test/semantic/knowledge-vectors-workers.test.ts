@@ -19,7 +19,7 @@ const withStack = async (run: (stack: Stack) => Promise<void>): Promise<void> =>
   }
 };
 
-test('two workers make each text once, and both know all of it', () =>
+test('two workers embed each text once, and both know all vectors', () =>
   withStack(async (stack) => {
     const embedders = [anEmbedder({ msEach: 4 }), anEmbedder({ msEach: 4 })];
     for (const embedder of embedders) await stack.startReplyWorker(undefined, embedder);
@@ -93,7 +93,7 @@ test(
     }),
 );
 
-test('with another model all vectors are made again, once no worker has the old one', { timeout: 60_000 }, () =>
+test('another model replaces all vectors once no worker uses the old model', { timeout: 60_000 }, () =>
   withStack(async (stack) => {
     const old = await stack.startReplyWorker(undefined, anEmbedder());
     const knower = await anAssistantWithVectors(stack, someEntries(20));
@@ -122,7 +122,7 @@ test('with another model all vectors are made again, once no worker has the old 
   }),
 );
 
-test('a wiped Redis, with the wake-ups in it, costs seconds', () =>
+test('a wiped Redis loses its wake-ups and delays vectors by seconds only', () =>
   withStack(async (stack) => {
     const knower = await anAssistantWithVectors(stack, someEntries(10));
     const { redis } = stack.service;
@@ -135,7 +135,7 @@ test('a wiped Redis, with the wake-ups in it, costs seconds', () =>
     expect(await knower.waitForVectors(5_000)).toEqual(await knower.expected());
   }));
 
-test('knowledge changed by a process that knows nothing of vectors is found all the same', () =>
+test('knowledge that a process without vectors changed is still found', () =>
   withStack(async (stack) => {
     const first = await stack.startReplyWorker(undefined, anEmbedder());
     const knower = await anAssistantWithVectors(stack, someEntries(2));

@@ -24,7 +24,7 @@ const hold = (text: string) => {
 const jobsWorkedOff = (): Promise<number> =>
   stack.service.redis.zcard(`{${stack.env.REDIS_PREFIX}-0}:knowledge:completed`);
 
-test('entries added by the API get a vector of the question, of each variant and of the answer, each known for what it is', async () => {
+test('entries added by the API get a labelled vector for the question, for each variant and for the answer', async () => {
   const owner = await anOperator(stack);
   const knower = await anAssistantWithVectors(stack, []);
   const path = `/assistants/${knower.assistantId}/knowledge`;
@@ -47,7 +47,7 @@ test('entries added by the API get a vector of the question, of each variant and
   expect(body).toEqual({ state: 'ready', reason: null, model: 'trigrams-1', done: 2, total: 2 });
 });
 
-test('what an edit leaves as it was is not made again, and what is new is', async () => {
+test('an edit makes vectors only for the changed texts', async () => {
   const owner = await anOperator(stack);
   const knower = await anAssistantWithVectors(stack, someEntries(3, 'edited'));
   await knower.waitForVectors();
@@ -67,7 +67,7 @@ test('what an edit leaves as it was is not made again, and what is new is', asyn
   expect(await write({ answer: 'It was moved.' })).toEqual(['Where is the edited number 0? It was moved.']);
 });
 
-test('an entry is found by its question with the beginning of a long answer, cut between two words', async () => {
+test('an entry is embedded as its question with the start of a long answer, cut between two words', async () => {
   const answer = 'Word after word it goes on. '.repeat(100).trim();
   const knower = await anAssistantWithVectors(stack, [anEntry({ question: 'Is it long?', answer })]);
 
@@ -81,7 +81,7 @@ test('an entry is found by its question with the beginning of a long answer, cut
   expect(answer[beginning.length]).toBe(' ');
 });
 
-test('vectors go with their entry, and an import that replaces entries takes over what is the same', async () => {
+test('vectors are removed with their entry, and a replacing import keeps those of unchanged texts', async () => {
   const knower = await anAssistantWithVectors(stack, someEntries(30, 'kept'));
   await knower.waitForVectors();
   const { assistants } = stack.service;
@@ -95,7 +95,7 @@ test('vectors go with their entry, and an import that replaces entries takes ove
   await assistants.addKnowledge(knower.assistantId, someEntries(31, 'kept'), { replace: true });
 
   expect(await knower.waitForVectors()).toEqual(await knower.expected());
-  // The 31st is new, and of the first, removed before, nothing is left.
+  // The 31st entry is new. Nothing is left of the first, which was removed before.
   expect(embedder.texts.slice(asked).toSorted()).toEqual(
     [...someEntries(1, 'kept'), ...someEntries(31, 'kept').slice(30)]
       .flatMap(({ question, variants, answer }) => [question, ...variants, `${question} ${answer}`])
@@ -108,7 +108,7 @@ test('vectors go with their entry, and an import that replaces entries takes ove
   expect(left).toBe(0);
 });
 
-test('an entry that is edited while its vector is made ends with the vector of its new text', async () => {
+test('an entry edited while its vector is made gets the vector of the new text', async () => {
   const knower = await anAssistantWithVectors(stack, someEntries(2, 'raced'));
   await knower.waitForVectors();
   const [entry] = await knower.entries();
@@ -133,7 +133,7 @@ test('an entry that is edited while its vector is made ends with the vector of i
   expect(await knower.waitForVectors()).toEqual(await knower.expected());
 });
 
-test('an entry that is removed while its vector is made leaves none behind', async () => {
+test('an entry removed while its vector is made leaves no vector', async () => {
   const knower = await anAssistantWithVectors(stack, someEntries(2, 'gone'));
   await knower.waitForVectors();
   const { reached, letGo } = hold('soon removed');
@@ -150,7 +150,7 @@ test('an entry that is removed while its vector is made leaves none behind', asy
   expect(await knower.readRows()).toHaveLength(2);
 });
 
-test('the API tells how many entries are ready while others are made, an edit goes before them, and answers come last', async () => {
+test('the API shows how many entries are ready, an edited entry is embedded first, and answers come last', async () => {
   const owner = await anOperator(stack);
   const knower = await anAssistantWithVectors(stack, [
     anEntry({ question: 'An old question', answer: 'An old answer' }),
@@ -185,7 +185,7 @@ test('the API tells how many entries are ready while others are made, an edit go
   expect(await knower.waitForVectors()).toEqual(await knower.expected());
 });
 
-test('an embedder that is away is waited for, and why is told', async () => {
+test('work waits for an unavailable embedder, and the status shows the cause', async () => {
   const owner = await anOperator(stack);
   embedder.set({ available: false });
   const knower = await anAssistantWithVectors(stack, someEntries(5, 'later'));
@@ -199,7 +199,7 @@ test('an embedder that is away is waited for, and why is told', async () => {
   expect(await knower.waitForVectors()).toEqual(await knower.expected());
 });
 
-test('a change is made at once, and not only when it is next swept', async () => {
+test('a change is embedded at once, without waiting for the next sweep', async () => {
   const knower = await anAssistantWithVectors(stack, someEntries(1, 'woken'));
   await knower.waitForVectors();
   const [entry] = await knower.entries();
@@ -216,7 +216,7 @@ test('a change is made at once, and not only when it is next swept', async () =>
   expect(Math.min(...times)).toBeLessThan(600);
 });
 
-test('a text that the embedder cannot take keeps no other entry from being found', async () => {
+test('a text that the embedder refuses does not affect other entries', async () => {
   embedder.refuse = (texts) => texts.includes('a text of doom');
   const knower = await anAssistantWithVectors(stack, [
     anEntry({ question: 'a text of doom' }),

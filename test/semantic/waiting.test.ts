@@ -39,7 +39,7 @@ const waitInLine = async ({ call }: TestAssistant, messages: string[]): Promise<
   return conversationId;
 };
 
-test('an answer that is sure by its words does not wait for the model that the next in its line waits for', async () => {
+test('a turn that is sure by its words does not wait for the model while another turn does', async () => {
   const assistant = await aKnown();
   const slow = anEmbedder();
   const gate = Promise.withResolvers<void>();
@@ -69,7 +69,7 @@ test('an answer that is sure by its words does not wait for the model that the n
   await worker.close();
 });
 
-test('a turn waits for its model for two seconds at most; then it is answered by its words', async () => {
+test('a turn waits for the model for two seconds at most, then it is answered by words', async () => {
   const assistant = await aKnown();
   const stuck = anEmbedder();
   const end = Promise.withResolvers<void>();

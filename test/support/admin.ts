@@ -7,10 +7,10 @@ const ROOT = join(import.meta.dirname, '../..');
 
 export type AdminRun = { status: number; stdout: string; stderr: string; ms: number };
 
-/** The command as people type it, on the service that `env` names and no other. */
+/** Runs the admin command on the service that `env` names, without the variables of this process. */
 export const runAdmin = (env: Record<string, string>, args: string[]): Promise<AdminRun> => {
   const startedAt = performance.now();
-  // With what Node compiled for the one before it, a process starts in two thirds of the time.
+  // The compile cache shortens the start of each process by a third.
   const { PATH = '', NODE_COMPILE_CACHE = '' } = process.env;
   return new Promise((resolve) => {
     execFile(
@@ -25,14 +25,14 @@ export const runAdmin = (env: Record<string, string>, args: string[]): Promise<A
   });
 };
 
-/** The stack's environment with its API, and a token that may do everything. */
+/** The stack's environment with the address of its API and a token with all rights. */
 export const adminOf = async (stack: Stack): Promise<Record<string, string>> => {
   const given = { name: 'admin command', scope: 'manage', assistantIds: null, createdBy: null } as const;
   const { secret } = await stack.service.tokens.createToken(given);
   return { ...stack.env, PARLEY_URL: stack.url, OPERATOR_TOKEN: secret };
 };
 
-/** The same, filled before a file's tests. */
+/** Like `adminOf`, but filled before the tests of a file. */
 export const useAdmin = (stack: Stack): Record<string, string> => {
   const env: Record<string, string> = {};
   beforeAll(async () => {
@@ -41,7 +41,7 @@ export const useAdmin = (stack: Stack): Record<string, string> => {
   return env;
 };
 
-/** Its one JSON value; anything but success is an error. */
+/** Returns the command's JSON output. Throws if the command fails. */
 export const adminJson = async <Value>(env: Record<string, string>, ...args: string[]): Promise<Value> => {
   const { status, stdout, stderr } = await runAdmin(env, [...args, '--json']);
   if (status !== 0) throw new Error(`admin ${args.join(' ')} ended with ${status}: ${stderr}${stdout}`);

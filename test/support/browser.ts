@@ -3,8 +3,8 @@ import { afterAll, afterEach, beforeAll, expect } from 'vitest';
 import { launchBrowser, openPage, type PageOptions } from './page.ts';
 
 /**
- * A browser for a file. A test fails on each complaint of its pages (see `openPage`), save those it has said it expects:
- * Chromium itself writes an error for every response from 400 up.
+ * A browser for a test file. A test fails on each complaint of its pages (see `openPage`), unless it expects it. Chromium
+ * itself writes an error for every response with status 400 or higher.
  */
 export const useBrowser = () => {
   let browser: Browser | undefined;

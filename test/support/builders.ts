@@ -57,7 +57,7 @@ export const request = async <Body = ChatBody>(
 
 type CallOf = { params?: Record<string, string>; query?: string } & NonNullable<Parameters<typeof request>[1]>;
 
-/** An assistant with one entry of knowledge, a key, and helpers that speak to the stack as its caller would. */
+/** An assistant with one entry of knowledge, a key, and helpers that call the stack. */
 export const anAssistant = async (
   stack: Stack,
   options: { input?: Partial<AssistantInput>; knowledge?: KnowledgeInput[]; limitPerMinute?: number } = {},
@@ -73,7 +73,7 @@ export const anAssistant = async (
   });
   const call = <Body>(path: string, rest: Parameters<typeof request>[1] = {}) =>
     request<Body>(`${stack.url}${path}`, { bearer: apiKey, ...rest });
-  /** As its declaration says: address, method, and the type of what comes back. */
+  /** Calls an operation with the address, method and response type of its declaration. */
   const callOperation = <One extends PublicOperation>(one: One, { params, query, ...rest }: CallOf = {}) =>
     call<AnswerOf<One>>(addressOf(one, params, query), { method: one.method.toUpperCase(), ...rest });
   return {

@@ -1,6 +1,6 @@
 /**
- * Fixed certificates for receivers in tests, made once with openssl so that no test run needs it. One authority, which
- * nothing but a test trusts, and three leaves of one key: valid until 2125, expired in 2021, and for another name.
+ * Fixed certificates for receivers in tests, created once with openssl so that no test run needs it. One authority, which
+ * only tests trust, signs three certificates of one key: valid until 2125, expired in 2021, and for another name.
  */
 
 export const AUTHORITY = `-----BEGIN CERTIFICATE-----

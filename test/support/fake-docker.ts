@@ -1,8 +1,8 @@
 import { spawnSync } from 'node:child_process';
 import { appendFileSync, readFileSync } from 'node:fs';
 
-// Stands for the `docker` command where there is no Docker: its containers are the processes that a test has started in
-// the image's folder. `run` and `exec` start what they are told in that folder, as the image's user.
+// A fake `docker` command. Its containers are processes that a test has started in the image's folder. `run` and `exec`
+// start a command in that folder, as the image's user.
 
 type State = {
   calls: string;

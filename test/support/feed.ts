@@ -9,8 +9,8 @@ import type { Service } from '../../src/service.ts';
 export type Fed = { eventId: string; key: string; content: string; committedAt: number };
 
 /**
- * Events as an accepted turn leaves them in a conversation's outbox, without the chat around it: so that deliveries can
- * be put under more load, and into more corners, than a conversation would.
+ * Writes events into a conversation's outbox like an accepted turn, but without a chat. This tests deliveries with more
+ * load, and in more edge cases, than a conversation would.
  */
 export const createFeed = (service: Pick<Service, 'mongo' | 'endpoints' | 'deliveryQueue'>) => {
   const conversations = collectionOf<StoredConversation>(conversationModels(service.mongo).conversations);

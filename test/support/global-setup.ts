@@ -3,7 +3,7 @@ import { startServices } from '../../scripts/services.ts';
 
 declare module 'vitest' {
   interface ProvidedContext {
-    /** One Redis and one MongoDB for the whole run: a file takes a prefix and a database of its own. */
+    /** One Redis and one MongoDB for the whole run. Each file uses its own prefix and database. */
     redisUrl: string;
     mongodbUrl: string;
   }

@@ -1,7 +1,7 @@
 import { gzipSync } from 'node:zlib';
 import * as fc from 'fast-check';
 
-/** A request's body and headers, from nearly right to far from it. */
+/** A request's body and headers, from almost valid to very wrong. */
 export type Hostile = { body: string | Uint8Array; headers: Record<string, string> };
 
 const NAMES = ['session_id', 'message', 'language', 'reason', 'lead_score', '__proto__', 'constructor', '$where', ''];
@@ -24,7 +24,7 @@ const text = fc.oneof(
   fc.string({ maxLength: 300 }),
 );
 
-/** As JSON: a nesting this deep can be written and read, but not by the test's own `JSON.stringify`. */
+/** Returns JSON text, because `JSON.stringify` cannot write a value nested this deep. */
 const value = fc.oneof(
   { weight: 4, arbitrary: text.map((one) => JSON.stringify(one)) },
   { weight: 2, arbitrary: fc.json({ maxDepth: 4 }) },
@@ -69,7 +69,7 @@ const type = fc.oneof(
   { weight: 12, arbitrary: fc.constant('application/json') },
   { weight: 1, arbitrary: fc.constantFrom('text/plain', 'application/json; charset=utf-16', 'a/b; boundary=x', ';') },
 );
-/** Left out five times of six. */
+/** Missing in five of six requests. */
 const seldom = (arbitrary: fc.Arbitrary<string>): fc.Arbitrary<string | undefined> =>
   fc.oneof({ weight: 5, arbitrary: fc.constant(undefined) }, { weight: 1, arbitrary });
 const coding = seldom(fc.constantFrom('gzip', 'br', 'deflate', 'nonsense'));

@@ -2,17 +2,17 @@ import { type AddressInfo, createServer, type Server, type Socket } from 'node:n
 import { createServer as createTlsServer, type TlsOptions } from 'node:tls';
 import { gzipSync } from 'node:zlib';
 
-/** What a receiver does with a connection; `requested` comes once the whole head of a request has arrived. */
+/** Handles a connection of a receiver. `requested` is called once the whole head of a request has arrived. */
 export interface Behaviour {
   connected?: (socket: Socket) => void;
   requested?: (socket: Socket, nth: number) => void;
 }
 export interface HostileReceiver {
   port: number;
-  /** Connections so far, and whole request heads so far: more than one a send would be a second delivery. */
+  /** Counts of connections and of whole request heads. More than one request head for a send is a second delivery. */
   connections: () => number;
   requests: () => number;
-  /** How each finished connection ended: the code of its error, or `end`. */
+  /** The result of each finished connection: the code of its error, or `end`. */
   endings: string[];
   close: () => Promise<void>;
 }
@@ -62,7 +62,7 @@ export const openHostile = async ({ connected, requested }: Behaviour, tls?: Tls
   };
 };
 
-/** Repeats until the other side is gone. */
+/** Writes repeatedly until the connection is closed. */
 const drip = (socket: Socket, everyMs: number, text: string): void => {
   const timer = setInterval(() => socket.write(text), everyMs);
   socket.on('close', () => clearInterval(timer));

@@ -2,7 +2,7 @@
 export const MESSAGE = 8_000;
 export const LARGEST = 16_000;
 
-/** Repeated, these have made patterns and parsers slow: beginnings that nearly match, marks that pile up, letters that grow. */
+/** Pieces that slow down patterns and parsers when repeated: near matches, stacked marks, letters that expand. */
 const PIECES = [
   [
     'a',
@@ -51,13 +51,13 @@ const ENDS = ['', 'x', '!', '\n', ' '];
 const filled = (piece: string, end: string, length: number): string =>
   `${[...piece.repeat(length)].slice(0, length - end.length).join('')}${end}`;
 
-/** Texts of the largest size, by what they are made of. */
+/** Texts of the given length, named after the piece that they repeat. */
 export const hostileTexts = (length: number, ends: readonly string[] = ENDS): [name: string, text: string][] =>
   PIECES.flatMap((piece) =>
     ends.map((end): [string, string] => [JSON.stringify(piece + end), filled(piece, end, length)]),
   );
 
-/** The shortest of a few runs, so that a machine with other work does not count; ends with the first that is short enough. */
+/** The shortest time of some runs, because other load slows single runs. Stops at the first run within `enough` ms. */
 export const shortest = (work: () => unknown, enough: number, runs = 12): number => {
   let least = Number.POSITIVE_INFINITY;
   for (let run = 0; run < runs && least > enough; run += 1) {

@@ -26,7 +26,7 @@ export const aHotel = async (stack: Stack, { knowledge = HOTEL, input = {}, know
   return {
     ...assistant,
     answerTo: (question: string): string => knowledge.find((entry) => entry.question === question)?.answer ?? '',
-    /** A guest with a conversation of their own. */
+    /** A guest with a new conversation. */
     aGuest: () => {
       const { session_id } = aTurn();
       return async (message: string) => {

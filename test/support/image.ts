@@ -6,20 +6,20 @@ import { join } from 'node:path';
 import { buildImage, makeReachable, seal, type Stage, unseal } from './dockerfile.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
-/** `node` of the image. Whoever may not become somebody else runs it as himself, in a folder that he may not write to. */
+/** The image's user `node`. Without root, a test runs as its own user, in a folder that is read-only. */
 const NODE_UID = 1000;
 
 export type Ended = { status: number | null; stdout: string; stderr: string };
 
 export type Image = {
   stage: Stage;
-  /** What the image itself puts into the environment of a process. */
+  /** The environment that the image sets. */
   env: Record<string, string>;
   as: { uid?: number; gid?: number };
-  /** What a container with this environment does with a command, to its end. */
+  /** Runs a command in a container with this environment and waits for its end. */
   run: (command: string[], env?: Record<string, string>) => Promise<Ended>;
   start: (command: string[], env: Record<string, string>) => ChildProcess;
-  /** Everything is in here; on the image's PATH stands a `docker` of our own. */
+  /** The folder of the image. Its PATH has the fake `docker`. */
   folder: string;
   close: () => Promise<void>;
 };
@@ -32,7 +32,7 @@ export const collect = async (child: ChildProcess): Promise<Ended> => {
   return { ...ended, status };
 };
 
-/** The image of our Dockerfile as a folder, and processes in it as Docker would start them: another user, nothing inherited. */
+/** Builds our image as a folder. Its processes start as in Docker: as another user, with no inherited environment. */
 export const openImage = async (): Promise<Image> => {
   const folder = await mkdtemp(join(tmpdir(), 'parley-image-'));
   const bin = join(folder, 'bin');

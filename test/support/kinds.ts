@@ -4,13 +4,13 @@ import { dirname, join, relative } from 'node:path';
 const ROOT = join(import.meta.dirname, '../..');
 const IMPORT = /\bfrom '(\.[^']+)'/g;
 
-/** What takes a test out of its own process: services, servers, other processes, a browser, the model. */
+/** Code that reaches outside the test's process: services, servers, other processes, a browser, the model. */
 const OUTSIDE =
   /'node:(child_process|http|https|net|tls|http2|worker_threads)'|\binject\(|'undici'|'playwright-core'|\bfetch\(/;
 const OPENS =
   /^(scripts\/services|scripts\/setup|src\/(api|service)\.ts|workers\/reply\/embedder\/|test\/eval\/vectors)/;
 
-/** All that a file of `test/` reaches inside `test/`, itself included. */
+/** The file and everything inside `test/` that it imports, directly or indirectly, with the text. */
 const reach = (file: string, seen = new Map<string, string>()): Map<string, string> => {
   if (seen.has(file) || !existsSync(file)) return seen;
   const text = readFileSync(file, 'utf8');
@@ -25,5 +25,5 @@ const reach = (file: string, seen = new Map<string, string>()): Map<string, stri
 
 const isPure = (file: string): boolean => [...reach(join(ROOT, file)).values()].every((text) => !OUTSIDE.test(text));
 
-/** The tests that need nothing but this process. They are found by what they import, so that nobody keeps a list. */
+/** The tests that need only this process. Their imports show it, so no list must be kept. */
 export const unitTests = (): string[] => globSync('test/**/*.test.ts', { cwd: ROOT }).filter(isPure).toSorted();

@@ -1,6 +1,6 @@
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
-/** The files that take longest, in this order. Started last, one of them would keep a single worker busy at the end. */
+/** The slowest files, slowest first. If one started last, a single worker would be busy at the end. */
 const LONGEST = [
   'dashboard/pages',
   'hostile/large-imports',
@@ -27,7 +27,7 @@ const rankOf = ({ moduleId }: TestSpecification): number => {
   return rank === -1 ? LONGEST.length : rank;
 };
 
-/** A clone keeps no record of how long each file took, so the first run of a machine could not know it. */
+/** A new clone has no record of durations, so the slowest files are listed here. */
 export class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     const sorted = await super.sort(files);

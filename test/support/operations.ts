@@ -10,7 +10,7 @@ type Wire<Value> = Value extends Date
       ? { [Name in keyof Value]: Wire<Value[Name]> }
       : Value;
 
-/** What an operation's declaration says comes back when nothing is wrong. */
+/** The successful response of an operation's declaration. */
 export type AnswerOf<One> = One extends { answer: infer Schema extends z.ZodType } ? Wire<z.input<Schema>> : null;
 
 /** The address of an operation. `query` includes its question mark. */

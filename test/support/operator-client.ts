@@ -4,7 +4,7 @@ import type { Stack } from './stack.ts';
 
 export const PASSWORD = 'correct horse battery';
 
-/** A browser as far as an operator's side goes: keeps the cookie it is given, says where its pages come from. */
+/** An operator's browser: it keeps its cookies and sends the headers of a page from the same origin. */
 export const openOperatorClient = (url: string, headers: Record<string, string> = {}) => {
   let cookie: string | null = null;
   let device: string | null = null;
@@ -41,18 +41,18 @@ export const openOperatorClient = (url: string, headers: Record<string, string> 
     setCookie: (value: string | null) => {
       cookie = value;
     },
-    /** What makes this browser one that the account knows. */
+    /** The cookie of a known device. */
     device: () => device,
     setDevice: (value: string | null) => {
       device = value;
     },
-    /** The session's header as the last answer set it. */
+    /** The session's `Set-Cookie` header of the last response. */
     lastSet: () => lastSet,
   };
 };
 export type OperatorClient = ReturnType<typeof openOperatorClient>;
 
-/** An operator of its own, signed in. */
+/** A new operator who is signed in. */
 export const anOperator = async (stack: Stack, role: 'owner' | 'agent' = 'owner') => {
   const email = `${role}-${randomUUID()}@example.com`;
   const { operatorId } = await stack.service.operators.createOperator({ email, role, password: PASSWORD });

@@ -11,7 +11,7 @@ const FLAGS = [
   '--disable-background-networking',
   '--disable-component-update',
   '--disable-sync',
-  '--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1', // an address outside fails, and is complained of
+  '--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1', // a request to another host fails and is reported
 ];
 const PATIENCE_MS = 10_000;
 
@@ -37,7 +37,7 @@ const cookieOf = (pair: string, url: string) => {
   return { name, value: value.join('='), url };
 };
 
-/** A page of an empty profile. Whatever in it goes wrong unseen (errors, refused content, calls to others) is told to `complain`. */
+/** A page with an empty profile. `complain` receives hidden faults: errors, refused content, calls to other hosts. */
 export const openPage = async (
   browser: Browser,
   url: string,

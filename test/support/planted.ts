@@ -1,6 +1,6 @@
 /**
- * Faults planted into the running code, one at a time, to show that the tests would notice. They live here, in the tests'
- * own tooling: `PLANT=name vitest run …` rewrites the source as it is loaded, and the product has no switch for it.
+ * Faults planted into the running code, one at a time, to show that the tests notice them. `PLANT=name vitest run …`
+ * rewrites the source as it is loaded. The product itself has no switch for this.
  */
 export type Fault = { file: string; from: string; to: string; noticedBy: string };
 
@@ -53,7 +53,7 @@ export const FAULTS: Record<string, Fault[]> = {
   ],
 };
 
-/** The loader's step: fails where the text to replace is no longer there, so that no fault goes stale unseen. */
+/** A step of the loader. It fails if the text to replace is missing, so that no fault is outdated unnoticed. */
 export const plantFault = (name: string) => {
   const faults = FAULTS[name];
   if (!faults) throw new Error(`there is no fault "${name}"; there are: ${Object.keys(FAULTS).join(', ')}`);

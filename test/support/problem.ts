@@ -7,9 +7,9 @@ const SHAPE = {
 };
 
 /**
- * `401 missing_api_key` and, where a field is named, ` session_id`; once the answer has the whole shape of an error
- * (docs/contract.md, Errors): `{error: {code, message, field?, details?, requestId}}`, nothing else, as JSON, with the
- * request id in its header too.
+ * Status, code and field of an error, such as `422 validation_failed session_id`. It first checks the whole response
+ * (docs/contract.md, Errors): JSON of exactly `{error: {code, message, field?, details?, requestId}}`, with the request id
+ * in the header too.
  */
 export const problemOf = (answer: { status: number; headers: Headers; body: unknown }): string => {
   const { error } = answer.body as { error: { code: string; field?: string; details?: unknown[]; requestId: string } };

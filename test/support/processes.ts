@@ -19,7 +19,7 @@ export type RealProcess = {
   child: ChildProcess;
   url: string;
   kill: (signal?: NodeJS.Signals) => Promise<void>;
-  /** The last log lines and whether it has ended, for the message of a failed wait. */
+  /** The last log lines and the exit status, for the message of a failed wait. */
   describe: () => string;
 };
 

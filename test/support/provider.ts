@@ -11,7 +11,7 @@ export type ProviderRequest<Body = Completion> = {
   body: Body & Record<string, unknown>;
 };
 
-/** How the provider answers one call: by the protocol, or by breaking it. */
+/** Answers one call, by the protocol or against it. */
 export type Behaviour<Body = Completion> = (wire: Wire, requests: ProviderRequest<Body>) => unknown;
 
 export type Wire = {

@@ -13,7 +13,7 @@ const parse = (bytes: Buffer): RawAnswer => {
   return { status: Number(statusLine.split(' ')[1]), headers, body: body && (JSON.parse(body) as unknown) };
 };
 
-/** Sends what no HTTP client would, and gives the answer once the server has closed; JSON, or bytes follow it: throws. */
+/** Sends bytes that no HTTP client would send. Returns the response after the server has closed the connection. */
 export const sendRaw = (url: string, bytes: string | Buffer, timeoutMs = 5_000): Promise<RawAnswer> =>
   new Promise((resolve, reject) => {
     const { hostname, port } = new URL(url);

@@ -39,7 +39,7 @@ export interface Receiver {
   close: () => Promise<void>;
 }
 
-/** What the message of an event says, as far as it is told of one. */
+/** The text of the event's message, if it has one. */
 export const contentOf = ({ json }: { json: unknown }): string | undefined =>
   (json as { payload: { content?: string } }).payload.content;
 

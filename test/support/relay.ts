@@ -43,10 +43,13 @@ const eachCommand = (seen: (bytes: Buffer, command: Command | null) => void): ((
 };
 
 /**
- * A way to the server of this address that a test can cut and mend, without touching the server itself. `loses`: a command that reaches the
- * server, and whose answer is lost with its connection; what it gives is called then. `swallows`: one after which nothing
- * comes back any more, while the connection stays open. `holds`: one that goes on to the server only once what it gives
- * resolves. With none of them it is for any protocol.
+ * A TCP relay to a server. A test can break its connections without touching the server. The options work on MongoDB
+ * commands:
+ * - `loses`: the command reaches the server, then its connection breaks before the response. The returned function is
+ *   called at that moment; null passes the command.
+ * - `swallows`: if true, the command reaches the server, then no more bytes come back, and the connection stays open.
+ * - `holds`: the command reaches the server once the returned promise resolves; null passes the command.
+ * Without options, the relay works for any protocol.
  */
 export const openRelay = async (address: string, options?: RelayOptions): Promise<Relay> => {
   const target = new URL(address);
@@ -111,7 +114,7 @@ export const openRelay = async (address: string, options?: RelayOptions): Promis
   };
 };
 
-/** The same address through a relay; the driver must not ask the replica set where else it might be found. */
+/** The same address through a relay. The driver must not discover other addresses of the replica set. */
 export const through = (address: string, relay: Relay): string => {
   const relayed = new URL(address);
   relayed.host = `127.0.0.1:${relay.port}`;

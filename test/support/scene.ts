@@ -40,7 +40,7 @@ const poster = (url: string, path: string, bearer: string | null) => async (body
   return (await response.json()) as { conversationId?: string };
 };
 
-/** As the owner's browser calls. */
+/** Calls the operator API like the owner's browser. */
 const anOwner = async ({ url, service }: Target) => {
   await service.operators.createOperator({ ...OWNER, role: 'owner' });
   const headers = { 'Content-Type': 'application/json', Origin: url };

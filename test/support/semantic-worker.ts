@@ -1,4 +1,4 @@
-/** A reply worker as a process of its own, with a slow embedder of the tests': one to be killed. */
+/** A reply worker in a separate process, with a slow fake embedder. A test kills it. */
 import { readConfig } from '../../src/platform/config.ts';
 import { createLifecycle } from '../../src/platform/lifecycle.ts';
 import { createLogger } from '../../src/platform/logger.ts';

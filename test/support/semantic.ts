@@ -59,7 +59,7 @@ export const modelProcessesOf = (pid = process.pid): number[] =>
     try {
       return readFileSync(`/proc/${child}/cmdline`, 'utf8').includes('model-process-main.ts');
     } catch {
-      return false; // gone while we looked
+      return false; // it has just ended
     }
   });
 

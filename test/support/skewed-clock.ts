@@ -1,4 +1,4 @@
-// Loaded before a process's own code: its wall clock is wrong by CLOCK_SKEW_MS, as on a machine that nobody set.
+// Loaded before a process's own code. It shifts the wall clock by CLOCK_SKEW_MS.
 const skew = Number(process.env['CLOCK_SKEW_MS'] ?? 0);
 const RealDate = Date;
 const origin = performance.timeOrigin;

@@ -20,8 +20,8 @@ const METHODS = ['get', 'post', 'put', 'patch', 'delete'];
 const GENERAL: Record<number, string[]> = { 404: ['not_found'], 405: ['method_not_allowed'] };
 
 const load = () => {
-  const document = createApiDocument() as unknown as Document; // plain JSON, read by shapes of the test's own
-  // Schemas refer to the document's components, so it is the document that is compiled.
+  const document = createApiDocument() as unknown as Document; // read as plain JSON with the types above
+  // The whole document is compiled, because schemas refer to its components.
   const ajv = new Ajv2020({ strict: false, allErrors: true, validateFormats: true });
   addFormats.default(ajv);
   ajv.addSchema({ ...document, $id: 'api' });
@@ -37,10 +37,10 @@ const load = () => {
 };
 let loaded: ReturnType<typeof load> | undefined;
 
-/** The document as an outsider reads it; loaded once a process, when first asked for. */
+/** The OpenAPI document, loaded once per process on first use. */
 export const apiDocument = (): ReturnType<typeof load> => (loaded ??= load());
 
-/** What stands in the document under a path of names, as JSON pointers have them. */
+/** The value at a path of names, as in a JSON pointer. */
 export const pointer = (document: unknown, parts: string[]): unknown =>
   parts.reduce<unknown>((node, part) => (node as Record<string, unknown> | undefined)?.[part], document);
 
@@ -76,7 +76,7 @@ const checkBody = (response: Response, where: string[], { method, headers, body 
   return [];
 };
 
-/** Not an operation of the document: only what its introduction says of any address can come back. */
+/** An address that is not documented may return only the general errors of the document's introduction. */
 const checkUndocumented = ({ method, status, body }: Seen): string[] => {
   const codes = GENERAL[status];
   if (!codes) return [`status ${status} of an address that is not documented`];
@@ -95,7 +95,7 @@ const isDecodable = (pathname: string): boolean => {
   }
 };
 
-/** Which documented response this was; throws where the document does not allow it. Null outside the API's own paths. */
+/** Returns the documented response. Throws if the document does not allow it. Null for paths outside the API. */
 export const validateResponse = (seen: Seen): { operationId: string; status: number } | null => {
   const { pathname } = new URL(seen.url);
   const method = seen.method === 'HEAD' ? 'get' : seen.method.toLowerCase();
