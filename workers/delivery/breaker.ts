@@ -17,7 +17,7 @@ export const createDeliveryBreaker = (options?: BreakerOptions): DeliveryBreaker
     record: (endpointId, { outcome, errorKind }) => {
       if (outcome !== 'not_sent') breaker.succeeded(endpointId);
       else if (CONNECTION_FAILURES.has(errorKind)) breaker.failed(endpointId);
-      // Address refused, too late or removed: that says nothing about the connection.
+      // A refused address, a late event or a removed endpoint says nothing about the connection.
       else breaker.release(endpointId);
     },
   };

@@ -24,14 +24,14 @@ type Dependencies = {
   logger: Logger;
 };
 
-/** An outbox, and when it was read: monotonic time, taken before the read. */
+/** An outbox and the monotonic time just before it was read. */
 export type OutboxReading = { at: number; outbox: Outbox };
 type Reading = OutboxReading & { endpoint: StoredEndpoint | null };
 
 /** What to do with a stream next. */
 type Next = { kind: 'end' } | { kind: 'send'; event: OutboxEvent; endpoint: StoredEndpoint } | { kind: 'stop' };
 
-/** How a try ended: with an outcome, pending as before, or left to another process. */
+/** The result of one try: the event has ended, the event is pending as before, or another process sends it. */
 type Sent = 'ended' | 'untried' | 'not ours';
 type Ended = { event: OutboxEvent; how: Sent };
 type ClaimedQueued = { delivery: StoredDelivery; token: string };
@@ -39,8 +39,8 @@ type ClaimedQueued = { delivery: StoredDelivery; token: string };
 const isFresh = ({ at }: { at: number }): boolean => performance.now() - at < TIMING.readFreshMs;
 
 /**
- * Delivers one stream: the events of a conversation to an endpoint, in order, each started after the one before has ended.
- * The claim is the only licence to send. Nothing here runs a second time for a claim that was won
+ * Delivers one stream: the events of a conversation to an endpoint, in order. Each send starts after the previous event
+ * has ended. Only the claim of an event permits its send. Nothing here runs a second time for a claim that was won
  * (docs/contract.md, At most once).
  */
 export const createDeliver = (dependencies: Dependencies) => {
@@ -55,8 +55,8 @@ export const createDeliver = (dependencies: Dependencies) => {
   };
 
   /**
-   * Writes, and reads the outbox after the write, to choose the next event. If more events were pending before, the
-   * endpoint is read in parallel. Otherwise it is read afterwards, and only if an event is pending.
+   * Writes, and then reads the outbox to choose the next event. If more events were pending before, the endpoint is
+   * read in parallel. Otherwise the endpoint is read after the outbox, and only if an event is pending.
    */
   const readAfter = async (
     before: Reading,
@@ -80,7 +80,10 @@ export const createDeliver = (dependencies: Dependencies) => {
     return { kind: 'send', event, endpoint };
   };
 
-  /** Null if this process cannot open the secrets. Another process may have the key, so nothing is claimed. */
+  /**
+   * Returns null if this process cannot decrypt the secrets. Nothing is claimed then, because another process may have
+   * the right key.
+   */
   const targetOf = (endpoint: StoredEndpoint, at: number): Target | null => {
     try {
       return { at, endpoint, secrets: endpoints.openSecrets(endpoint, serverNow()) };
@@ -92,8 +95,8 @@ export const createDeliver = (dependencies: Dependencies) => {
   };
 
   /**
-   * Ends an event whose record MongoDB cannot store. Otherwise it would be tried for ever, and the events behind it
-   * would wait.
+   * Ends an event whose record MongoDB cannot store. Without this end, every sweep would try the event again, and later
+   * events would wait.
    */
   const endUnstorable = async (claim: Claim, cause: unknown): Promise<'ended'> => {
     const { eventId, endpointId } = claim;
@@ -118,17 +121,18 @@ export const createDeliver = (dependencies: Dependencies) => {
     if (claimed === 'ended') return 'ended';
     if (!claimed.won) {
       breaker.release(endpointId);
-      // If it has ended, it is removed from the stream. If it is being sent, or unknown, its owner continues the stream.
+      // An ended event is removed from the stream. If the event is being sent or its outcome is unknown, the owner of
+      // the claim continues the stream.
       return claimed.found && isFinal(claimed.found.outcome) ? 'ended' : 'not ours';
     }
     const own = { ...claimed, redelivery: false, queued: false };
     if (isFresh(target)) return dispatch.dispatch(claim, own, target);
-    // The claim took so long that what was read before it may no longer be true.
+    // The claim took so long that the endpoint may have changed since it was read.
     breaker.release(endpointId);
     return (await deliveries.release(own.deliveryId, own.token, own)) ? 'untried' : 'ended';
   };
 
-  /** Holds a slot. If the wait for it was long, everything is read again before anything is decided. */
+  /** Sends the head while a slot is held. After a long wait for the slot, the stream is read again first. */
   const sendInSlot = async (
     before: Reading,
     endpointId: string,
@@ -141,8 +145,8 @@ export const createDeliver = (dependencies: Dependencies) => {
   };
 
   /**
-   * Ends events after reading the endpoint again. Ending is final, and the first read of the endpoint may be older than
-   * the outbox.
+   * Reads the endpoint again before it ends events. An ended event cannot be reopened, and the endpoint may have been
+   * read before the outbox.
    */
   const endHead = async (before: Reading, endpointId: string): Promise<Reading | null> => {
     const reading = { ...before, endpoint: await endpoints.readForSending(endpointId) };
@@ -150,7 +154,10 @@ export const createDeliver = (dependencies: Dependencies) => {
     return readAfter(reading, endpointId, () => endUndeliverable(reading, endpointId));
   };
 
-  /** The next reading. Null: the stream is empty, paused, refused a slot for now, or somebody else is sending it. */
+  /**
+   * Returns the next reading. Returns null if the stream is empty, paused, without a slot for now, or sent by another
+   * process.
+   */
   const step = async (before: Reading, endpointId: string): Promise<Reading | null> => {
     const next = nextOf(before, endpointId);
     if (next.kind === 'stop') return null;
@@ -182,8 +189,8 @@ export const createDeliver = (dependencies: Dependencies) => {
 
   return {
     /**
-     * Sends a stream's events until nothing can be sent. `first` saves the first read. Returns when the last read
-     * began: any wake-up before that time has been served.
+     * Sends a stream's events until nothing can be sent. Pass `first` if the outbox has already been read; it replaces
+     * the first read. Returns the start time of the last read: the stream has seen every event of an earlier wake-up.
      */
     deliverStream: async (key: string, endpointId: string, first?: OutboxReading): Promise<number> => {
       let at = first?.at ?? performance.now();
@@ -197,12 +204,17 @@ export const createDeliver = (dependencies: Dependencies) => {
       return at;
     },
 
-    /** Ends the events over the bound. Runs while the head is being sent, because a send may take long. */
+    /**
+     * Ends the events above the stream's size limit. Runs while the head is being sent, because a send may take long.
+     */
     trimStream: async ({ outbox }: OutboxReading, endpointId: string): Promise<void> => {
       await endUndeliverable({ outbox, endpoint: await endpoints.readForSending(endpointId) }, endpointId);
     },
 
-    /** Delivers a test or a resend: outside the order and the pauses, claimed by compare-and-set. */
+    /**
+     * Delivers a test or a resend. Both ignore the order of the stream and its pauses, and are claimed by
+     * compare-and-set.
+     */
     deliverQueued: async (deliveryId: string): Promise<void> => {
       const queued = (await deliveries.readByIds([deliveryId])).get(deliveryId);
       if (queued?.outcome !== 'queued' || !(await slots.acquire(queued.endpointId))) return;

@@ -18,7 +18,7 @@ const RECORD_AGAIN_MS = 200;
 
 export type Dispatched = Pick<Claim, 'eventId' | 'endpointId' | 'event' | 'conversationId' | 'body'>;
 export type OwnClaim = { deliveryId: string; token: string; redelivery: boolean; queued: boolean };
-/** The endpoint, with its opened secrets. `at` is the monotonic time before it was read. */
+/** The endpoint with its decrypted secrets. `at` is the monotonic time just before the endpoint was read. */
 export type Target = { at: number; endpoint: StoredEndpoint; secrets: string[] };
 
 type Dependencies = {
@@ -77,8 +77,8 @@ export const createDispatch = (dependencies: Dependencies) => {
   };
 
   /**
-   * Records the outcome. Only this is repeated while MongoDB is unavailable, never the send. Repeating it is safe,
-   * since the write only matches `sending`.
+   * Records the outcome. While MongoDB is unavailable, only this write is repeated, never the send. The repetition is
+   * safe, because the write matches only `sending`.
    */
   const record = async (work: () => Promise<void>): Promise<void> => {
     const until = performance.now() + TIMING.recordForMs;
@@ -95,7 +95,7 @@ export const createDispatch = (dependencies: Dependencies) => {
   return {
     logEnd,
 
-    /** 'ended': it has its outcome. 'untried': it is pending as before, and unclaimed. */
+    /** 'ended': the event has its outcome. 'untried': the event is pending as before, and unclaimed. */
     dispatch: async (claim: Dispatched, own: OwnClaim, target: Target): Promise<'ended' | 'untried'> => {
       const { endpointId } = claim;
       const { deliveryId, token } = own;

@@ -1,9 +1,9 @@
 import type { Occupancy } from '../../src/platform/slots.ts';
 
 /**
- * Bounds the sends in flight, to one endpoint and in total. A slot is acquired before the claim, so that waiting events
- * stay unclaimed. Once half of all slots are taken, an endpoint may not hold more than its share. So hanging endpoints
- * leave room for others.
+ * Limits the sends in flight, per endpoint and in total. A slot is acquired before the claim, so that waiting events
+ * stay unclaimed. Once half of all slots are taken, an endpoint gets no more than its share, so that hanging endpoints
+ * leave slots for others.
  */
 export const endpointShare =
   ({ perEndpoint, total }: { perEndpoint: number; total: number }) =>

@@ -16,26 +16,26 @@ export interface SenderOptions {
   allowPrivate: boolean;
   /** The most idle connections kept for an endpoint. */
   perEndpointConnections: number;
-  /** Beyond this, idle connections are closed to make room for new ones. */
+  /** Above this number of sockets, idle connections are closed to make room for new ones. */
   maxSockets?: number;
   deadlineMs?: number;
   bodyGraceMs?: number;
   resolver?: Resolve;
-  /** Certificate authorities, in place of the public ones. */
+  /** Certificate authorities that replace the public ones. */
   ca?: string;
-  /** Opens TCP connections; tests give one that maps public addresses to their own listener. */
+  /** Opens TCP connections. Tests pass a function that maps public addresses to their own listener. */
   dial?: Dial;
 }
 export interface Sender {
-  /** Starts at once; the caller bounds the number in flight. Never throws, and never writes a request twice. */
+  /** Starts immediately; the caller limits the number in flight. Never throws, and never writes a request twice. */
   send: (request: SendRequest) => Promise<SendResult>;
   /** Waits for sends in flight. Later sends end `not_sent: shutdown`. */
   close: () => Promise<void>;
 }
 
 /**
- * The HTTP client for deliveries. undici writes the request and reads the response. This module chooses and opens the
- * socket and sets the deadlines, so that no redirect is followed and no request repeated.
+ * The HTTP client for deliveries. undici writes the request and reads the response. This module opens the socket and
+ * sets the deadlines, so that no redirect is followed and no request is repeated.
  */
 export const createSender = (options: SenderOptions): Sender => {
   const { perEndpointConnections, maxSockets = 512, resolver, allowPrivate } = options;
@@ -46,7 +46,7 @@ export const createSender = (options: SenderOptions): Sender => {
     deadlineMs: options.deadlineMs ?? TIMING.deliveryDeadlineMs,
     bodyGraceMs: options.bodyGraceMs ?? TIMING.bodyGraceMs,
     lookup: guardedLookup({ allowPrivate, resolver }),
-    // Made once, because it loads all certificate authorities.
+    // Created once, because creation loads all certificate authorities.
     secureContext: createSecureContext({ minVersion: 'TLSv1.3', ...(options.ca && { ca: options.ca }) }),
     dial: options.dial,
     // Sends in flight take precedence over idle connections.

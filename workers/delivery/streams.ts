@@ -14,9 +14,9 @@ type Dependencies = {
 };
 
 /**
- * The delivery streams that this process is working on. A stream runs once at a time. If it is woken after its last
- * read began, it reads again before it stops. Another process may work on the same stream: the claim decides. The slots
- * bound how many streams send at once.
+ * The delivery streams that this process is working on. Each stream runs only once at a time. A wake-up after the last
+ * read began causes another read before the stream stops. Two processes may work on the same stream; the claim decides
+ * which one sends. The slots limit how many streams send at the same time.
  */
 export const createStreams = ({ deliveries, deliver, deliveryQueue, logger }: Dependencies) => {
   const active = new Map<string, Running>();
@@ -29,8 +29,8 @@ export const createStreams = ({ deliveries, deliver, deliveryQueue, logger }: De
   };
 
   /**
-   * Runs `work` once and returns when its last read began. After a failure, returns when it was started, so that a
-   * later wake-up still counts.
+   * Runs `work` once and returns the time when its last read began. After a failure, returns the time when `work`
+   * started, so that a later wake-up still counts.
    */
   const runOnce = async (streamId: string, work: () => Promise<number>): Promise<number> => {
     const startedAt = performance.now();
@@ -43,7 +43,7 @@ export const createStreams = ({ deliveries, deliver, deliveryQueue, logger }: De
     }
   };
 
-  /** `work` returns when its last read began. */
+  /** `work` returns the time when its last read began. */
   const run = async (streamId: string, stream: Running, work: (again: boolean) => Promise<number>): Promise<void> => {
     active.set(streamId, stream);
     let readAt = await runOnce(streamId, () => work(false));
@@ -61,7 +61,7 @@ export const createStreams = ({ deliveries, deliver, deliveryQueue, logger }: De
       );
       return;
     }
-    // Reads may end in another order than they began.
+    // Reads may finish in a different order than they started.
     running.wokenAt = Math.max(running.wokenAt, at);
     const trimId = `${streamId}:trim`;
     if (pendingOf(outbox, endpointId).length <= BACKLOG_MAX + 1 || active.has(trimId)) return;
@@ -72,7 +72,9 @@ export const createStreams = ({ deliveries, deliver, deliveryQueue, logger }: De
   };
 
   return {
-    /** Starts the streams of these conversations. Resolves once they are started, not once they are sent. */
+    /**
+     * Starts the streams of these conversations. Resolves when the streams have started, before their events are sent.
+     */
     wake: async (keys: string[]): Promise<void> => {
       const at = performance.now();
       const outboxes = await Promise.all(keys.map((key) => deliveries.outbox.read(key)));
@@ -94,7 +96,7 @@ export const createStreams = ({ deliveries, deliver, deliveryQueue, logger }: De
       return active.size;
     },
 
-    /** Starts nothing new, waits for streams in flight, and wakes other processes for the remaining events. */
+    /** Starts no new streams, waits for streams in flight, and wakes other processes for the remaining events. */
     close: async (): Promise<void> => {
       closing = true;
       const keys = new Set([...active.values()].flatMap(({ key }) => key ?? []));

@@ -20,7 +20,7 @@ type Options = {
   config: Config;
   logger: Logger;
   lifecycle: Lifecycle;
-  /** For tests: a resolver or a certificate authority. */
+  /** Tests pass their own resolver or certificate authority. */
   sending?: Partial<SenderOptions>;
   breaking?: BreakerOptions;
 };

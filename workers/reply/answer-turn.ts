@@ -14,7 +14,10 @@ import type { InFlight } from './in-flight.ts';
 
 /** A turn fails only after this many tries (docs/contract.md, Accepted means answered). */
 const MAX_TRIES = 3;
-/** A job answers at most this many turns of a session. The rest goes back to the queue, so that no session occupies a job for ever. */
+/**
+ * A job answers at most this many turns of a session. The queue gets the remaining turns, so that no session occupies a
+ * job for ever.
+ */
 const TURNS_IN_A_ROW = 50;
 
 export type Dependencies = {
@@ -29,25 +32,28 @@ export type Dependencies = {
   logger: Logger;
 };
 
-/** The head of a session under a lease, its conversation as read, and the number of this try. */
+/** The head of a session under a lease, the conversation as it was read, and the number of this try. */
 type LeasedTurn = { key: string; turnId: string; read: AnswerableConversation; tries: number };
 
 /** The result of one step: the next head, how many turns ended, and whether the next head needs a provider. */
 type Progress = { nextTurnId: string | null; ended: number; failed: boolean; needsProvider?: true };
 
-/** Null if this turn is not, or no longer, the head. */
+/** The pending turn, or null if this turn is not the head of the conversation. */
 const headOf = (conversation: AnswerableConversation | null, turnId: string): PendingTurn | null => {
   const head = conversation?.waiting[0];
   return head?.turnId === turnId ? head : null;
 };
 
-/** Whether a reply made for one is still valid for the other. A new message or a handoff makes it invalid, a new waiter does not. */
+/**
+ * True if a reply to the first version of the conversation is also valid for the second. A new message or a handoff
+ * makes the reply invalid; a new waiter does not.
+ */
 const isUnchanged = (one: AnswerableConversation, other: AnswerableConversation): boolean =>
   one.seq === other.seq && one.status === other.status && one.leadScore === other.leadScore;
 
 /**
- * Answers the pending turns of a session, the head first. The queue may deliver a turn twice. It is stored once, because the
- * commit matches only the conversation that was read, with this turn at its head (docs/design.md, Commit).
+ * Answers the pending turns of a session, the head first. The queue may deliver a turn twice, but the turn is stored
+ * once: the commit matches only the conversation that was read, with this turn at its head (docs/design.md, Commit).
  */
 export const createAnswerTurn = (dependencies: Dependencies) => {
   const { conversations, leases, askEngine, inFlight, turnQueue } = dependencies;
@@ -82,9 +88,9 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
   };
 
   /**
-   * Answers the head, and the turns behind it that the engine answers immediately, so that one commit stores them all. The
-   * last pending turn waits for the next step, because more turns may have arrived behind it. A retried head is answered
-   * alone, because another turn may have caused the failure.
+   * Answers the head and those turns behind it that the engine answers immediately, so that one commit stores all of
+   * them. The last pending turn waits for the next step, because more turns may have arrived behind it. A retried head
+   * is answered alone, because another turn may have caused the failure.
    */
   const answerPending = async (
     { read, tries }: LeasedTurn,
@@ -100,7 +106,7 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
         return [...stored, ...made.slice(-entries).flatMap(({ messages }) => messages)];
       };
       const question = { conversation, turn, attempt, history };
-      // Answered turns do not wait for a slower one.
+      // A turn that takes longer is left for the next commit, so that the answered turns are committed now.
       if (ended.length > 0 && !ends.has(turn.turnId) && !(await askEngine.answersImmediately(question))) break;
       const end: TurnEnd =
         ends.get(turn.turnId) ?? (tries > MAX_TRIES ? { kind: 'failed' } : await askEngine.endOf(question));
@@ -113,7 +119,9 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
     return ended;
   };
 
-  /** Answers and commits. Repeats if the conversation changed meanwhile. Null if this turn is no longer the head. */
+  /**
+   * Answers and commits. Repeats both if the conversation has changed. Returns null if this turn is no longer the head.
+   */
   const answerAndCommit = async (leased: LeasedTurn): Promise<Progress | null> => {
     const { key, turnId } = leased;
     let { read } = leased;
@@ -144,15 +152,16 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
   };
 
   /**
-   * Acquires the lease of a turn that was seen as the head, so that a stray job never holds a later turn. A turn that this
-   * worker's own commit made the head needs no look before: it is read while the lease is acquired.
+   * Acquires the lease of a turn that was read as the head, so that a stray job never leases a later turn. If this
+   * worker's own commit just made the turn the head, no prior check is needed: the conversation is read while the lease
+   * is acquired.
    */
   const acquireHead = async (ref: TurnRef, seen: AnswerableConversation | null) => {
     if (seen) return [seen, await leases.acquire(ref)] as const;
     const [read, lease] = await Promise.allSettled([readHead(ref), leases.acquire(ref)]);
     if (lease.status === 'rejected') throw lease.reason;
     if (read.status === 'fulfilled') return [read.value, lease.value] as const;
-    // A lease is renewed until this process ends, unless it is released.
+    // A lease that is not released is renewed until this process ends.
     if (lease.value) leases.release(ref, lease.value.token, true);
     throw read.reason;
   };
@@ -164,7 +173,7 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
 
   const NO_PROGRESS: Progress = { nextTurnId: null, ended: 0, failed: false };
 
-  /** Answers one head under a lease, and the turns that are committed with it. */
+  /** Answers one head under a lease, together with the turns of the same commit. */
   const answerUnderLease = async (ref: TurnRef, seen: AnswerableConversation | null): Promise<Progress> => {
     const [read, lease] = await acquireHead(ref, seen);
     if (!lease) return NO_PROGRESS;
@@ -178,7 +187,8 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
         return { ...NO_PROGRESS, nextTurnId: ref.turnId, needsProvider: true };
       }
       const progress = await answerAndCommit({ ...ref, read, tries: lease.tries });
-      // Both may be answered later: a failed turn after a resume, the other one when it becomes the head. Their tries count from zero.
+      // In both cases the turn may be answered later: a failed turn after a resume, another turn when it becomes the
+      // head. Releasing the lease also resets the number of tries.
       if (!progress || progress.failed) leases.release(ref, lease.token, true);
       else leases.expire(ref);
       return progress ?? NO_PROGRESS;
@@ -193,14 +203,20 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
     }
   };
 
-  /** Answers a head with a provider, once it has a slot. Another worker may have answered it meanwhile. */
+  /**
+   * Answers a head with a provider once a slot is free. The head is read again, because another worker may have
+   * answered it during the wait.
+   */
   const answerWithProvider = async (ref: TurnRef): Promise<string | null> => {
     if (draining.aborted) return ref.turnId;
     const read = await readHead(ref);
     return read && (await answerUnderLease(ref, read)).nextTurnId;
   };
 
-  /** Answers a session's turns from this head on. A turn that needs a provider is started, not awaited. */
+  /**
+   * Answers a session's turns from this head on. For a turn that needs a provider, the job starts the answer and does
+   * not wait for it.
+   */
   return async ({ key, turnId }: TurnRef): Promise<void> => {
     if (inFlight.isWaiting(turnId)) return;
     const enqueue = (next: string): void => turnQueue.enqueue({ key, turnId: next });

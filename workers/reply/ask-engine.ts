@@ -27,10 +27,10 @@ type Dependencies = {
 };
 
 type Question = {
-  /** As read, or after the previous turn of the same commit. */
+  /** The conversation as it was read, or as it is after the previous turn of the same commit. */
   conversation: AnswerableConversation;
   turn: PendingTurn;
-  /** Number of this answer, for callers who stream. */
+  /** The number of this answer, for callers who receive the reply as a stream. */
   attempt: number;
   history: (entries: number) => Promise<Message[]>;
 };
@@ -86,7 +86,7 @@ export const createAskEngine = (dependencies: Dependencies) => {
     const found = assistant.guard === 'off' ? null : inspectMessage(turn.message);
     const isRefused = found !== null && assistant.guard === 'refuse';
     const canKnow = profile.knowledge.length > 0 || profile.engine?.kind === 'openai';
-    // A failed read of the history is a failure of the store, even if the engine catches it.
+    // A failed read of the history counts as a failure of the store, even if the engine catches the error.
     let historyFailure: { cause: unknown } | null = null;
     const readHistory: TurnContext['history'] = async (entries) => {
       const messages = await history(entries).catch((cause: unknown) => {
@@ -123,7 +123,7 @@ export const createAskEngine = (dependencies: Dependencies) => {
       return endWithReply({ ...reply, why }, { ...circumstances, canKnow });
     } catch (cause) {
       throwHistoryFailure();
-      // This process stops. Another one answers the turn.
+      // This process is stopping, so another process will answer the turn.
       if (draining.aborted) throw cause;
       logger.error({ err: cause, turnId: turn.turnId, engine: engine.name }, 'the engine failed');
       return endWithApology(circumstances);
@@ -133,13 +133,13 @@ export const createAskEngine = (dependencies: Dependencies) => {
   };
 
   return {
-    /** The end of a turn. It fails if the assistant was deleted. */
+    /** Decides how a turn ends. The turn fails if the assistant was deleted. */
     endOf: async (question: Question): Promise<TurnEnd> => {
       const assistant = await assistants.findAssistant(question.conversation.assistantId);
       return assistant ? endWithEngine(question, assistant) : { kind: 'failed' };
     },
 
-    /** The turn needs no provider, so it ends within milliseconds. */
+    /** True if the turn needs no provider, so that it ends within milliseconds. */
     endsWithoutProvider: async (
       { assistantId, status }: AnswerableConversation,
       { message }: PendingTurn,
@@ -149,7 +149,10 @@ export const createAskEngine = (dependencies: Dependencies) => {
       return assistant.guard === 'refuse' && inspectMessage(message) !== null;
     },
 
-    /** The turn waits for neither a provider nor the model, so it may share a commit with the turns before it. */
+    /**
+     * True if the turn waits for neither a provider nor the model, so that it may share a commit with the turns before
+     * it.
+     */
     answersImmediately: async ({ conversation, turn, history }: Question): Promise<boolean> => {
       const assistant = await assistants.findAssistant(conversation.assistantId);
       if (assistant === null || conversation.status === 'escalated') return true;

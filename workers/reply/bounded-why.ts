@@ -1,4 +1,4 @@
-/** Maximum length of a reply's `why` as JSON. It is stored and logged with every reply. */
+/** Maximum length of a reply's `why` as JSON. Every reply's `why` is stored and logged. */
 export const WHY_MAX = 4_096;
 const NAME_MAX = 100;
 
@@ -10,7 +10,7 @@ const jsonLengthOf = (value: unknown): number => {
   }
 };
 
-/** Keeps a `why` that fits. From a larger one, only `engine` and `kind` remain, with `cut: true`. */
+/** Returns a `why` that fits unchanged. A larger `why` keeps only `engine` and `kind`, and gets `cut: true`. */
 export const boundedWhy = (why: Record<string, unknown>): Record<string, unknown> => {
   if (jsonLengthOf(why) <= WHY_MAX) return why;
   const named = ['engine', 'kind'].flatMap((name) => {

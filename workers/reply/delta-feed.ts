@@ -1,6 +1,6 @@
 import { type Publish, streamChannels } from '../../src/turns/replies.ts';
 
-/** Pieces within this time are published together. */
+/** Pieces that arrive within this time are published together. */
 const COALESCE_MS = 30;
 /** How often the channels of newly joined callers are read. */
 const REFRESH_EVERY_MS = 1_000;
@@ -15,15 +15,16 @@ type Options = {
   publish: Publish;
 };
 
-/** The text's length without half a surrogate pair at its end. */
+/** The text's length, without half a surrogate pair at its end. */
 const endOfWhole = (text: string): number => {
   const last = text.charCodeAt(text.length - 1);
   return last >= 0xd800 && last <= 0xdbff ? text.length - 1 : text.length;
 };
 
 /**
- * Publishes a reply to streaming callers while it is being written. Losing a piece is harmless, because the committed reply
- * has the whole text. Each piece carries its offset, so that a caller who missed one does not show wrong text.
+ * Publishes a reply to streaming callers while the reply is being written. A lost piece does no harm, because the
+ * committed reply has the whole text. Each piece has its offset, so that a caller who missed a piece does not show
+ * wrong text.
  */
 export const createDeltaFeed = ({ turnId, attempt, replyTo, findReplyTo, publish }: Options) => {
   let channels = streamChannels(replyTo);

@@ -9,14 +9,17 @@ const REACH = 40;
 const sequence = (...steps: string[]): ProximityPattern => ({ steps, reach: REACH });
 const sequenceWithin = (reach: number, ...steps: string[]): ProximityPattern => ({ steps, reach });
 
-/** Each word of the first list followed by each word of the second. */
+/** Every combination of a word of the first list with a word of the second list. */
 const pairs = (first: string, second: string): string =>
   first
     .split(' ')
     .flatMap((one) => second.split(' ').map((other) => `${one}_${other}`))
     .join(' ');
 
-/** One pattern per language: a verb such as *ignore*, and the instructions. Latin letters have no accents, as in folded messages. */
+/**
+ * One pattern per language: a verb such as *ignore*, followed by a word for the instructions. Latin letters have no
+ * accents, as in folded messages.
+ */
 export const OVERRIDES: readonly ProximityPattern[] = [
   sequence(
     'ignore disregard forget override bypass drop',
@@ -46,7 +49,7 @@ export const OVERRIDES: readonly ProximityPattern[] = [
   sequence('enable activate enter', 'developer_mode jailbreak_mode god_mode dan_mode'),
 ];
 
-/** By language: show, and what is not for show. */
+/** One pattern per language: a verb such as *show*, followed by a word for what must stay hidden. */
 export const LEAKS: readonly ProximityPattern[] = [
   sequence(
     'reveal show print repeat output display tell_me give_me what_is what_are leak translate summarise summarize',
@@ -92,7 +95,7 @@ export const LEAKS: readonly ProximityPattern[] = [
   sequenceWithin(25, 'أظهر اكشف اعرض كرر أخبرني', 'تعليمات_النظام موجه_النظام تعليماتك'),
 ];
 
-/** What speakers are marked with in prompts; no visitor types it. Nothing in these repeats without a bound. */
+/** Marks of speakers in prompts, which no visitor types by chance. Every repetition in these patterns has a limit. */
 export const ROLE_TOKENS: readonly RegExp[] = [
   /<\|?\s?(?:im_start|im_end|im_sep|system|assistant|endoftext|eot_id|start_header_id|end_header_id|begin_of_text)\s?\|?>/u,
   /\[\/?(?:inst|system|sys)\]|<<\/?sys>>/u,

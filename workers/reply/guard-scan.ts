@@ -1,16 +1,18 @@
 const ANY_ENDING = '*';
 const LETTER = /[\p{L}\p{N}_]/u;
 
-/** The end of an entry in the trie, and the step of a pattern that it completes. */
+/** The step of a pattern that an entry of the trie completes, and how the entry must end. */
 type StepEnd = { pattern: number; step: number; ending: 'edge' | 'word' | 'anywhere' };
 type Node = { next: Map<number, Node>; anyEnding: Node | null; stepEnds: StepEnd[] };
 
-/** Steps that must follow one another, with at most `reach` characters between them. Each step is a list of words. */
+/**
+ * Steps that must follow each other, with at most `reach` characters between two steps. Each step is a list of words.
+ */
 export type ProximityPattern = { steps: string[]; reach: number };
 
 const createNode = (): Node => ({ next: new Map(), anyEnding: null, stepEnds: [] });
 
-/** a–z, digits and `_` by character code. The text is folded already. */
+/** The character codes of a–z, digits and `_`. Scanned text is already folded. */
 const LATIN = Uint8Array.from({ length: 128 }, (_, code) => Number(/[a-z0-9_]/.test(String.fromCharCode(code))));
 const isLatinAt = (text: string, at: number): boolean => LATIN[text.charCodeAt(at)] === 1;
 
@@ -48,7 +50,7 @@ const endOfWord = (text: string, from: number): number => {
   return at;
 };
 
-/** Finds the end of a word, and remembers it, so that a long word is read once. */
+/** Finds the end of a word. The end is cached, so that a long word is read once. */
 const createEndOfLetters = (text: string): ((from: number) => number) => {
   let known = { from: 0, end: -1 };
   return (from) => {
@@ -61,10 +63,10 @@ const createEndOfLetters = (text: string): ((from: number) => number) => {
 };
 
 /**
- * Scans a folded text once, in linear time: a trie of all entries is followed from each position, and each pattern keeps only
- * the ends that its next step can still reach. A regular expression would try every pair of words. In an entry, `_` is a space
- * and `*` any ending. Latin entries match whole words; other scripts match anywhere. Gives the index of the first pattern of
- * the list that matches, or null.
+ * Scans a folded text once, in linear time. A trie of all entries is followed from each position, and each pattern
+ * keeps only the ends that its next step can still reach. A regular expression would try every pair of words. In an
+ * entry, `_` is a space and `*` any ending. Latin entries match whole words; entries in other scripts match anywhere.
+ * Returns the index of the first pattern of the list that matches, or null.
  */
 export const createScanner = (patterns: readonly ProximityPattern[]): ((text: string) => number | null) => {
   const root = build(patterns);

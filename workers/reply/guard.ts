@@ -17,13 +17,16 @@ const LOOK_ALIKES = new Map(
 );
 
 const LOOKS_ALIKE = new RegExp(`[${[...LOOK_ALIKES.keys()].join('')}]`, 'gu');
-/** Text that needs only lower case. */
+/** Plain ASCII: lower-casing is the only normalisation that it needs. */
 const PLAIN = /^[\t\n\r -~]*$/;
 
 const endsOf = (text: string): string =>
   text.length <= 2 * INSPECTED_ENDS ? text : `${text.slice(0, INSPECTED_ENDS)} ${text.slice(-INSPECTED_ENDS)}`;
 
-/** NFKC can expand one character to eighteen, so the text is cut again. */
+/**
+ * Folds a text that is not plain ASCII. NFKC can expand one character to eighteen, so the text is cut to its ends
+ * again.
+ */
 const folded = (text: string): string =>
   endsOf(withoutPiledMarks(text).normalize('NFKC'))
     .replace(INVISIBLE, '')
@@ -32,7 +35,9 @@ const folded = (text: string): string =>
     .replace(/(?<=\p{Script=Latin})\p{M}+/gu, '')
     .normalize('NFC');
 
-/** Folds case, accents and invisible characters (NFKC). White space and punctuation become one space. */
+/**
+ * Removes differences of case, accents and invisible characters (NFKC). White space and punctuation become one space.
+ */
 const plain = (text: string): string =>
   (PLAIN.test(text) ? text.toLowerCase() : folded(text)).replace(/[^\p{L}\p{M}\p{N}<>|[\]/_@$:]+/gu, ' ').trim();
 
@@ -49,7 +54,9 @@ const find = (text: string): GuardFinding | null => {
 
 const BY_SEVERITY: readonly (GuardFinding | null)[] = ['role_token', 'override', 'leak', null];
 
-/** The most severe finding, or null. Inspects the message as written, and with look-alike letters replaced. */
+/**
+ * The most severe finding, or null. The message is inspected twice: as written, and with look-alike letters replaced.
+ */
 export const inspectMessage = (message: string): GuardFinding | null => {
   const read = plain(endsOf(message));
   const looks = asLatin(read);

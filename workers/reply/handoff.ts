@@ -5,13 +5,19 @@ import type { StoredConversation, PendingTurn } from '../../src/conversations/co
 import type { EngineReply } from './engines/engine.ts';
 import { apologyText, holdingText } from './engines/texts.ts';
 
-/** This many low-confidence replies or engine errors in a row escalate (docs/contract.md, Escalation by the assistant). */
+/**
+ * This many low-confidence replies or engine errors in a row cause an escalation (docs/contract.md, Escalation by the
+ * assistant).
+ */
 const STREAK_TO_HAND_OFF = 2;
 
 type Lead = { leadScore: number; leadBecause: string[] };
 type Streaks = Pick<StoredConversation, 'lowConfidenceStreak' | 'engineErrorStreak'>;
 
-/** What the end of a turn depends on, beside the engine. A conversation that was resolved meanwhile stays resolved. */
+/**
+ * The data, apart from the engine's answer, that decides how a turn ends. A conversation that was resolved in the
+ * meantime stays resolved.
+ */
 type Circumstances = {
   assistant: Assistant;
   turn: PendingTurn;
@@ -58,7 +64,10 @@ export const endWithReply = (
   return { kind: 'answered', answer, ...lead };
 };
 
-/** Ends a turn after the engine and its fall-back failed: with an apology, or a handoff the second time in a row. */
+/**
+ * Ends a turn after the engine and its fall-back failed. The visitor gets an apology; the second failure in a row
+ * causes a handoff.
+ */
 export const endWithApology = ({ assistant, turn, status, streaks, lead }: Circumstances): TurnEnd => {
   const why = { engine: 'none', error: 'engine_error' };
   if (status !== 'resolved' && streaks.engineErrorStreak + 1 >= STREAK_TO_HAND_OFF) {

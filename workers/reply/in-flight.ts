@@ -4,16 +4,17 @@ import { createSlots } from '../../src/platform/slots.ts';
 type ProviderTurn = {
   assistantId: string;
   turnId: string;
-  /** Resolves with the next turn to enqueue, or null. */
+  /** Resolves with the id of the next turn to enqueue, or null. */
   answer: () => Promise<string | null>;
   /** Enqueues a turn. A session's next turn needs a new slot, so that no session keeps one for ever. */
   enqueue: (turnId: string) => void;
 };
 
 /**
- * Turns that wait for a provider, or for a slot to call it. A job only starts them, so that jobs stay free for turns without a
- * provider. An assistant may hold fewer slots than are free, so that the next assistant always finds one: a single assistant
- * gets half of them, two get a third each. A turn that waits for a slot has no lease, so another worker may answer it.
+ * Turns that wait for a provider, or for a slot to call it. A job only starts these turns, so that jobs stay free for
+ * turns without a provider. An assistant gets another slot only while it has fewer slots than are free, so the next
+ * assistant always finds a free slot: a single assistant gets half of the slots, two assistants get a third each. A
+ * turn that waits for a slot has no lease, so another worker may answer it.
  */
 export const createInFlight = ({ total, logger }: { total: number; logger: Logger }) => {
   const slots = createSlots(({ own, inUse }) => own < total - inUse);
@@ -25,7 +26,7 @@ export const createInFlight = ({ total, logger }: { total: number; logger: Logge
     waiting.add(turnId);
     const entered = await slots.acquire(assistantId);
     waiting.delete(turnId);
-    // Too many turns wait already. The sweep enqueues this one again later.
+    // The list of waiting turns is full. The sweep enqueues this turn again later.
     if (!entered) return closed ? turnId : null;
     try {
       return await answer();
@@ -51,7 +52,7 @@ export const createInFlight = ({ total, logger }: { total: number; logger: Logge
       running.add(ended);
     },
 
-    /** Enqueues waiting turns again and waits for running ones. */
+    /** Waiting turns are enqueued again, and running turns are awaited. */
     close: async (): Promise<void> => {
       closed = true;
       slots.close();

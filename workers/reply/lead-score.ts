@@ -6,7 +6,7 @@ type Message = {
   text: string;
   spaced: string;
   tokens: string[];
-  /** Some of it is in a script without spaces, where words are found as substrings. */
+  /** True if part of the message is in a script without spaces, where words are found as substrings. */
   hasUnspaced: boolean;
   contact: ReturnType<typeof findContactDetails>;
   turnNumber: number;
@@ -15,8 +15,8 @@ type Message = {
 const BUCKET_CHARS = 2;
 
 /**
- * Matches folded words of many languages: `*` is any ending, `_` a space. Tokens are looked up in tables, so that the time does
- * not grow with the list.
+ * Matches folded words of many languages: `*` is any ending, `_` a space. Tokens are looked up in tables, so that the
+ * time does not depend on the length of the list.
  */
 const mentionsAny = (list: string): Rule['applies'] => {
   const entries = list.split(' ').map((entry) => fold(entry.replaceAll('_', ' ')));
@@ -52,7 +52,7 @@ const COMPANY =
 const SOON =
   'asap urgent* right_away as_soon_as_possible this_week sofort dringend so_schnell_wie_moglich diese_woche urgent des_que_possible cette_semaine urgente cuanto_antes esta_semana o_mais_rapido quanto_prima questa_settimana zo_snel_mogelijk dringend deze_week sa_snart_som_mojligt hurtigst_muligt sa_raskt_som_mulig mahdollisimman_pian pilne jak_najszybciej co_nejdrive nalehave cat_mai_repede surgos* acil επειγον срочно терміново спешно عاجل فوري فوری דחוף segera gap khan_cap 至急 急ぎ 尽快 急需 급해요 긴급 ด่วน';
 
-/** Each rule counts once per conversation. Documented in docs/assistants.md. */
+/** The rules, each counted once per conversation (docs/assistants.md). */
 export const LEAD_RULES: readonly Rule[] = [
   { because: 'left an e-mail address', points: 25, applies: ({ contact }) => contact?.email === true },
   { because: 'left a phone number', points: 20, applies: ({ contact }) => contact?.phone === true },

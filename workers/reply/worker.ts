@@ -19,7 +19,7 @@ import { openVectorUpdater } from './vectors/updater.ts';
 import { createSemanticSearch } from './vectors/semantic-search.ts';
 import { createVectorReader } from './vectors/reader.ts';
 
-/** With twice as many slots as jobs, a single assistant, which may hold half of them, can use every job. */
+/** A single assistant gets at most half of the slots. With twice as many slots as jobs, it can still use every job. */
 const SLOTS_PER_JOB = 2;
 
 type Options = {
@@ -33,7 +33,7 @@ type Options = {
 /** Assembles and starts the reply worker. Tests may pass their own engine or embedder. */
 export const openReplyWorker = async ({ config, logger, lifecycle, engine, ...given }: Options) => {
   const metrics = createMetrics({ token: config.METRICS_TOKEN });
-  // The model opens in parallel with the stores, which take as long.
+  // The model is opened in parallel with the stores, because both take about the same time.
   const opening = given.embedder
     ? Promise.resolve(given.embedder)
     : openEmbedder({ config, logger, count: countEmbeddings(metrics) });

@@ -17,8 +17,8 @@ export interface AttemptSettings extends DialSettings {
 }
 
 /**
- * Sends one request, once. If an idle connection proves to be closed before the write, another one is used. After the
- * write there is no way back, so no failure can send the bytes a second time.
+ * Sends one request, once. If an idle connection turns out to be closed before the write, another connection is used.
+ * After the write no other connection is used, so no failure can send the bytes a second time.
  */
 export class Attempt implements ExchangeListener {
   private readonly trace = newTrace();
@@ -66,13 +66,14 @@ export class Attempt implements ExchangeListener {
 
   mayWrite(): boolean {
     const { notAfter = Number.POSITIVE_INFINITY } = this.request;
-    // Checks the deadline too: if the process was stopped and continued, this may run before the timer.
+    // The deadline is compared as well: after the process was stopped and continued, this code may run before the
+    // timer.
     return !this.ended && performance.now() <= Math.min(notAfter, this.deadlineAt);
   }
 
   onStatus(): void {
-    // The rest of the body gets a short time, not the whole deadline. Most bodies arrive with the head and need no
-    // timer.
+    // The rest of the body gets a short time, not the whole deadline. Most bodies arrive together with the head, so
+    // they need no timer.
     queueMicrotask(() => {
       if (!this.ended) this.setTimer(Math.min(this.deadlineAt, performance.now() + this.settings.bodyGraceMs));
     });
@@ -82,7 +83,7 @@ export class Attempt implements ExchangeListener {
     if (this.ended) return;
     if (error === TOO_LATE) return this.settle('too_late');
     if (!this.url || this.connection?.alive) return this.settle('internal', describe(error));
-    // This connection was opened for this request and is closed already. Another one would hardly do better.
+    // This connection was opened for this request and is already closed. A new connection would probably fail too.
     if (this.trace.connectedAt !== null) return this.settle(this.trace.phase, describe(error));
     this.findConnection(this.url);
   }
@@ -143,7 +144,7 @@ export class Attempt implements ExchangeListener {
   private release(kind: ErrorKind | null): void {
     const { connection, exchange } = this;
     if (!connection) return;
-    // Right after this, undici itself closes a connection that must not be used again.
+    // After this callback, undici itself closes a connection that must not be used again.
     if (exchange.done && connection.reusable) this.pool.put(this.key, connection);
     else connection.close(kind !== null || exchange.response.truncated);
   }

@@ -4,15 +4,14 @@ import type { TLSSocket } from 'node:tls';
 import { type buildConnector, Client, type Dispatcher } from 'undici';
 import type { Exchange } from './exchange.ts';
 
-// Some common servers close idle connections after 2 s. A request sent at that moment would end `unknown`.
+// Some common servers close idle connections after 2 s. A request that is sent at that moment would end `unknown`.
 const IDLE_MS = 1500;
 // Subtracted from the keep-alive limit that a server announces.
 const IDLE_MARGIN_MS = 1000;
-// Busy connections are closed now and then, so that DNS changes take effect.
+// Busy connections are closed after this time, so that DNS changes take effect.
 const MAX_AGE_MS = 60_000;
 const MAX_HEADER_BYTES = 32 * 1024;
-// The limit of a whole response on the wire. undici has no limit for endless status lines, chunk extensions and the
-// like.
+// The limit of a whole response on the wire. undici itself does not limit status lines or chunk extensions.
 const MAX_RESPONSE_BYTES = 256 * 1024;
 
 const CLIENT_OPTIONS: Client.Options = {
@@ -20,7 +19,7 @@ const CLIENT_OPTIONS: Client.Options = {
   allowH2: false,
   useMilo: false, // explicit, so that the environment cannot choose the parser
   maxHeaderSize: MAX_HEADER_BYTES,
-  // Attempts have their own deadlines.
+  // undici's own timeouts are off, because each attempt has its own deadline.
   headersTimeout: 0,
   bodyTimeout: 0,
   keepAliveTimeout: IDLE_MS,
@@ -30,23 +29,23 @@ const CLIENT_OPTIONS: Client.Options = {
 
 /**
  * Gives undici one socket, once. When a client's socket closes, undici opens a new one for the requests left in its
- * queue, and in some cases puts a request back that it had begun to write. Here it cannot open one, so those requests
- * fail. No request is written twice, or to an address that was not checked.
+ * queue. In some cases that queue includes a request that undici had begun to write. Here undici cannot open another
+ * socket, so those requests fail. No request is written twice, or to an address that was not checked.
  */
 const oneShot = (socket: Socket): buildConnector.connector => {
   let prepared: Socket | null = socket;
   return (_, callback) => {
     const handed = prepared;
     prepared = null;
-    // Called asynchronously, or undici would not process its queue. The error has no code, because undici retries after
-    // some codes.
+    // The callback runs asynchronously, because otherwise undici does not process its queue. The error has no code,
+    // because undici retries after some codes.
     queueMicrotask(() => (handed ? callback(null, handed) : callback(new Error('the connection is closed'), null)));
   };
 };
 
 /** One socket and its undici client. undici closes the socket if data arrives while it is idle. */
 export class Connection {
-  /** Called once it is closed. */
+  /** Called when the connection has closed. */
   onClose: (() => void) | null = null;
   readonly remoteAddress: string | null;
   readonly tls: { version: string; validTo: number } | null;
@@ -78,9 +77,9 @@ export class Connection {
   }
 
   /**
-   * Waits one whole turn of the event loop before a write, so that a close that has already arrived is noticed first.
-   * This takes two callbacks: the first may run in the turn whose events were fetched earlier. On a used socket, undici
-   * adds the second one in `dispatch`.
+   * Waits one whole turn of the event loop before a write, so that a close that has already arrived is noticed first. A
+   * whole turn takes two callbacks, because the first may run in the current turn. On a used socket, undici adds the
+   * second callback in `dispatch`.
    */
   onceChecked(use: () => void): void {
     if (this.exchange?.wroteAt) setImmediate(use);
@@ -89,7 +88,7 @@ export class Connection {
 
   /**
    * undici calls `onRequestStart` and then writes synchronously: in this tick on a new connection, one turn of the
-   * event loop later on a used one. If it cannot begin, it calls only `onResponseError`.
+   * event loop later on a used connection. If undici cannot begin, it calls only `onResponseError`.
    */
   dispatch(options: Dispatcher.DispatchOptions, exchange: Exchange): void {
     this.exchange = exchange;

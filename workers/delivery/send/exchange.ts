@@ -7,7 +7,7 @@ import { type ErrorKind, isUpgrade, responseFailure } from './failure.ts';
 export interface ExchangeListener {
   /** Called immediately before the write. */
   mayWrite(): boolean;
-  /** The status is known, the body may follow. */
+  /** The status is known; the body may still follow. */
   onStatus(): void;
   /** The request was written and has ended, with a status or with a kind of failure. */
   settle(kind: ErrorKind | null, detail?: string): void;
@@ -15,7 +15,7 @@ export interface ExchangeListener {
   onNotWritten(error: Error): void;
 }
 
-// More than any real server sends.
+// Real servers send fewer interim responses.
 const MAX_INTERIM = 16;
 export const TOO_LATE = new Error('too late to be written');
 
@@ -24,7 +24,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
   readonly response = new KeptResponse();
   wroteAt: number | null = null;
   firstByteAt: number | null = null;
-  /** undici is done with the connection. */
+  /** True when undici no longer uses the connection. */
   done = false;
   private interim = 0;
   private readonly listener: ExchangeListener;
@@ -81,14 +81,14 @@ export class Exchange implements Dispatcher.DispatchHandler {
     if (this.wroteAt !== null) this.onBroken('bad_response', 'the response is too large');
   }
 
-  /** If there is a status, it decides, even if the body is incomplete. */
+  /** A received status decides the outcome, even if the body is incomplete. */
   private onBroken(kind: ErrorKind, detail: string): void {
     if (this.response.status === 0) return this.listener.settle(kind, detail);
     this.response.truncated = true;
     this.listener.settle(null);
   }
 
-  /** An unrequested 101 ends the exchange, because no HTTP follows it. */
+  /** A 101 response that was not requested ends the exchange, because the following bytes are not HTTP. */
   private onUpgrade(headers: IncomingHttpHeaders): void {
     this.response.start(101, headers);
     this.listener.settle(null);

@@ -2,7 +2,7 @@ import { AssertionError } from 'node:assert';
 import { errors } from 'undici';
 import { AddressRefused, NameUnresolved } from '../../../src/webhooks/address-guard.ts';
 
-/** The steps before a request can be written. A step that fails gives the failure its name. */
+/** The steps before a request can be written. The name of a failed step is also the name of the failure. */
 export type Phase = 'dns' | 'connect' | 'tls';
 
 /** Why a request has no status. `too_late` and `shutdown` leave the event pending. */
@@ -26,14 +26,14 @@ export const connectionFailure = (error: unknown, phase: Phase): { kind: ErrorKi
   return { kind: phase, detail: describe(error) };
 };
 
-// These two errors of undici differ from others of their class only by their messages.
+// These two errors of undici can be recognised only by their messages.
 const UNEXPECTED_CONTINUE = 'bad response';
 const UNEXPECTED_UPGRADE = 'bad upgrade';
 
 /** True for undici's error on a 101 that was not requested. */
 export const isUpgrade = (error: Error): boolean => error.message === UNEXPECTED_UPGRADE;
 
-/** For a request that was written and has no status. */
+/** The failure of a request that was written and got no status. */
 export const responseFailure = (error: Error): { kind: ErrorKind; detail: string } => {
   if (error.message === UNEXPECTED_CONTINUE)
     return { kind: 'bad_response', detail: '100 Continue, which was not asked for' };

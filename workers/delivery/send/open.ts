@@ -8,7 +8,7 @@ import type { Phase } from './failure.ts';
 export type Dial = (options: TcpNetConnectOpts) => Socket;
 /** When each step of an attempt ended. */
 export interface Trace {
-  /** The current step. If it fails, it names the failure. */
+  /** The current step. If the step fails, this is the failure's name. */
   phase: Phase;
   startedAt: number;
   remoteAddress: string | null;
@@ -30,11 +30,11 @@ export const newTrace = (): Trace => {
 
 type Opened = (error: Error | null, connection: Connection | null) => void;
 
-// The time before the next address is tried too. Node's default of 250 ms is too short for distant hosts.
+// The time after which the next address is tried in parallel. Node's default of 250 ms is too short for distant hosts.
 const NEXT_ADDRESS_AFTER_MS = 1000;
 
 const secure = (raw: Socket, host: string, { secureContext }: DialSettings): TLSSocket => {
-  // An IP address is not sent as server name, and certificates have no trailing dot.
+  // TLS does not allow an IP address as server name, and names in certificates have no trailing dot.
   const servername = isIP(host) === 0 ? host.replace(/\.$/, '') : '';
   return tlsConnect({
     socket: raw,
@@ -46,7 +46,10 @@ const secure = (raw: Socket, host: string, { secureContext }: DialSettings): TLS
   });
 };
 
-/** Connects, checks the peer's address before any byte is sent, and sets up TLS. Returns a function that aborts. */
+/**
+ * Connects, checks the peer's address before any byte is sent, and sets up TLS. Returns a function that aborts the
+ * attempt.
+ */
 export const openConnection = (url: URL, trace: Trace, settings: DialSettings, opened: Opened): (() => void) => {
   const host = socketHost(url);
   const { allowPrivate, lookup, dial = netConnect } = settings;

@@ -1,8 +1,8 @@
 import type { Connection } from './connection.ts';
 
 /**
- * Idle connections, by endpoint and origin. The newest is used first. undici closes those that are idle for too long,
- * and they then leave the pool.
+ * Idle connections, by endpoint and origin. The newest connection is used first. undici closes connections that are
+ * idle for too long, and closed connections leave the pool.
  */
 export const createPool = ({ perKey }: { perKey: number }) => {
   const idle = new Map<string, Connection[]>();

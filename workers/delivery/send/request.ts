@@ -5,7 +5,7 @@ export interface SendRequest {
   endpointId: string;
   url: string;
   body: Buffer;
-  /** A function is called just before the write, so that the signature carries the time of sending. */
+  /** A function is called immediately before the write, so that the signature contains the time of sending. */
   headers: Record<string, string> | ((timestampSeconds: number) => Record<string, string>);
   deadlineMs?: number;
   /** Nothing may be written after this time, on the clock of `performance.now()`. */
@@ -21,7 +21,7 @@ const UNSAFE = /[^\t\x20-\x7e]/;
 /** The request for undici, and its headers as they appear on the wire. */
 export const composeRequest = (url: URL, userAgent: string, { body, headers }: SendRequest): ComposedRequest => {
   const own = typeof headers === 'function' ? headers(Math.floor(serverNow() / 1000)) : headers;
-  // undici itself writes the first two and the last, in this order.
+  // undici itself writes the first two headers and the last one, in this order.
   const all: Record<string, string> = {
     host: url.host,
     connection: 'keep-alive',

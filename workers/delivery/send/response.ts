@@ -4,7 +4,7 @@ import type { Header } from '../../../src/deliveries/delivery.ts';
 const MAX_BODY_BYTES = 16 * 1024;
 const MAX_HEADER_BYTES = 16 * 1024;
 
-/** The kept part of a response. The status decides the outcome. The rest is for people to read. */
+/** The stored part of a response. Only the status decides the outcome; operators read the rest. */
 export class KeptResponse {
   /** 0 until a final status has been read. */
   status = 0;

@@ -6,7 +6,10 @@ import type { ErrorKind } from './failure.ts';
 import type { Trace } from './open.ts';
 import { serverNow } from '../../../src/platform/clock.ts';
 
-/** Milliseconds each step took; null for a step that did not happen. `firstByte` counts from the request's last byte. */
+/**
+ * The duration of each step in milliseconds; null for a step that did not happen. `firstByte` is measured from the
+ * request's last byte.
+ */
 export interface Timings {
   dns: number | null;
   connect: number | null;
@@ -20,7 +23,7 @@ export interface SendResult {
   errorKind: ErrorKind | null;
   /** Details for operators: an error code or a short sentence. */
   errorDetail: string | null;
-  /** Bytes of the request may have left. */
+  /** True if some bytes of the request may have been sent. */
   wrote: boolean;
   status: number | null;
   responseHeaders: Header[];
@@ -44,7 +47,7 @@ const tlsOf = ({ tls }: Connection): SendResult['tls'] => {
   return { version: tls.version, daysToExpiry };
 };
 
-/** Reads seconds or a date (RFC 9110). Anything else is ignored. */
+/** Reads seconds or a date (RFC 9110). Other values are ignored. */
 const retryAfterOf = (value: string | undefined): number | null => {
   if (value === undefined) return null;
   if (/^\d{1,9}$/.test(value)) return Number(value);
