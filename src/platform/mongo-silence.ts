@@ -96,21 +96,13 @@ export const watchMongo = ({ ping, onAnswer }: Server) => {
      * For work before the first write of a request: an unavailable or silent MongoDB becomes 503 (docs/contract.md,
      * Errors).
      */
-    beforeWriting: <Value>(work: Promise<Value>): Promise<Value> =>
-      // One promise: several of these stand in the way of every turn, and a race would make five.
-      new Promise<Value>((resolve, reject) => {
-        const end = onSilent(() => reject(unavailable()));
-        work.then(
-          (value) => {
-            end();
-            resolve(value);
-          },
-          (cause: unknown) => {
-            end();
-            reject(failureBeforeWriting(cause));
-          },
-        );
-      }),
+    beforeWriting: <Value>(work: Promise<Value>): Promise<Value> => {
+      // No race: this runs several times per turn, and a race makes more promises.
+      const { promise, resolve, reject } = Promise.withResolvers<Value>();
+      const end = onSilent(() => reject(unavailable()));
+      work.finally(end).then(resolve, (cause: unknown) => reject(failureBeforeWriting(cause)));
+      return promise;
+    },
 
     close: (): void => {
       closed = true;
