@@ -45,7 +45,10 @@ const refuseWhileDraining =
     next(unavailable());
   };
 
-/** Answers 503 to a read while MongoDB is silent. A read has written nothing, so its caller need not wait. */
+/**
+ * Answers 503 to a read while MongoDB is silent. A read has written nothing, so its caller can retry safely and need
+ * not wait.
+ */
 const refuseReadsWhileSilent =
   ({ onSilent }: MongoWatch): RequestHandler =>
   (req, res, next) => {
@@ -77,8 +80,8 @@ export const createApp = (dependencies: AppDependencies): Express => {
   app.use(conversationRoutes({ access, conversations, onErased, draining, beforeWriting }));
   app.use(operatorApiRoutes(dependencies.operatorApi));
 
-  // Pages get all security headers. JSON answers need only the one above. Plain HTTP gets neither HSTS nor
-  // upgrade-insecure-requests, because they send a browser to an https address that does not exist.
+  // Pages get all security headers. JSON answers need only `X-Content-Type-Options`. Over plain HTTP, pages get neither
+  // HSTS nor upgrade-insecure-requests, because both would send a browser to an https address that does not exist.
   const { tls } = dependencies.operatorApi;
   const document = createApiDocument({ serverUrl: dependencies.publicUrl });
   app.use(referenceRoutes(document, { tls }));

@@ -15,9 +15,9 @@ const SCHEDULED_WITHIN_MS = 10_000;
 type Options = { service: Service; config: Config; logger: Logger; lifecycle: Lifecycle };
 
 /**
- * Runs periodic jobs: erased conversations are purged again after a minute and after a day. The schedule lives in
- * Redis, so that one of all workers runs it. It is written again every minute, because a wiped Redis loses it.
- * Deliveries and idempotency keys expire through MongoDB's TTL indexes.
+ * Purges erased conversations again after a minute and after a day. The schedule of this job is stored in Redis, so
+ * that one worker at a time runs the job. Every worker writes the schedule again every minute, because a wiped Redis
+ * loses the schedule. Deliveries and idempotency keys need no job: they expire through MongoDB's TTL indexes.
  */
 export const openMaintenance = async (options: Options): Promise<void> => {
   const { service, logger, lifecycle } = options;

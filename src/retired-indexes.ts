@@ -5,7 +5,7 @@ type RetiredIndex = { name: string; key: Record<string, 1 | -1> };
 
 /**
  * Indexes of older releases, by collection. Add an index here when you remove or change its `schema.index(…)`.
- * Otherwise it stays in existing databases and slows down every write.
+ * Otherwise the old index stays in existing databases and slows down every write.
  */
 export const RETIRED_INDEXES: Readonly<Record<string, readonly RetiredIndex[]>> = {
   deliveries: [
@@ -14,7 +14,7 @@ export const RETIRED_INDEXES: Readonly<Record<string, readonly RetiredIndex[]>> 
   ],
 };
 
-/** The error code when another process has already dropped the index. */
+/** MongoDB's error code when the index does not exist. Another process may have dropped the index already. */
 const INDEX_NOT_FOUND = 27;
 
 /** The properties of an index that was declared by its key alone. */

@@ -8,7 +8,7 @@ import type { Repetition } from './turns/start-turn.ts';
 /** How an accepted turn ended: answered by an engine, handed off, answered with a holding text, or failed. */
 export type CountTurn = (end: 'answered' | 'handoff' | 'held' | 'failed', seconds: number) => void;
 
-/** For the reply worker. */
+/** Counts the turns that a reply worker ends. */
 export const countTurns = (metrics: Metrics): CountTurn => {
   const ended = metrics.counter({ name: 'parley_turns_total', help: 'Ended turns, by outcome.', labels: ['outcome'] });
   const took = metrics.histogram({
@@ -23,8 +23,8 @@ export const countTurns = (metrics: Metrics): CountTurn => {
 };
 
 /**
- * What happened to a text to embed. `made`, `cached` and `joined` have a vector. The other results have none: the queue
- * was full, the model was too slow for the turn, it failed, or there is no model.
+ * What happened to a text to embed. `made`, `cached` and `joined` have a vector. The other results have no vector: the
+ * queue was full, the model was too slow for the turn, the model failed, or there is no model.
  */
 export type CountEmbedding = (
   kind: 'query' | 'passage',
@@ -32,7 +32,7 @@ export type CountEmbedding = (
   count?: number,
 ) => void;
 
-/** For the reply worker. */
+/** Counts the texts that a reply worker embeds. */
 export const countEmbeddings = (metrics: Metrics): CountEmbedding => {
   const ended = metrics.counter({
     name: 'parley_embeddings_total',
@@ -44,7 +44,7 @@ export const countEmbeddings = (metrics: Metrics): CountEmbedding => {
 
 export type CountDelivery = (end: { outcome: string; errorKind: string | null }, count?: number) => void;
 
-/** For the workers. Counts every delivery when it ends. */
+/** Counts every delivery when the delivery ends. Used by both kinds of workers. */
 export const countDeliveries = (metrics: Metrics): CountDelivery => {
   const ended = metrics.counter({
     name: 'parley_deliveries_total',
@@ -54,7 +54,7 @@ export const countDeliveries = (metrics: Metrics): CountDelivery => {
   return ({ outcome, errorKind }, count = 1) => ended({ outcome, kind: errorKind ?? 'none' }, count);
 };
 
-/** For the API. */
+/** Counts repeated requests, and requests that were refused with 429. */
 export const countRequests = (metrics: Metrics) => {
   const repeated = metrics.counter({
     name: 'parley_repeated_requests_total',
@@ -72,7 +72,10 @@ export const countRequests = (metrics: Metrics) => {
   };
 };
 
-/** Every process reports the same values: aggregate with the maximum, not the sum. */
+/**
+ * Reports the number of jobs in the queues. Every process reports the same values, so aggregate with the maximum, not
+ * the sum.
+ */
 export const sampleQueues = (metrics: Metrics, queues: { turns: TurnQueue; deliveries: DeliveryQueue }): void => {
   const named = Object.entries(queues);
   metrics.sampled(

@@ -27,7 +27,10 @@ type Options = {
   logger: Logger;
   lifecycle: Lifecycle;
   redisRole: Exclude<RedisRole, 'subscriber'>;
-  /** How long MongoDB and Redis may take to appear. A person at a terminal waits less than a starting process. */
+  /**
+   * How long to wait at the start until MongoDB and Redis answer. A command in a terminal waits for a shorter time than
+   * a server.
+   */
   startWithinMs?: number;
 };
 
@@ -38,7 +41,7 @@ export const openService = async ({ config, logger, lifecycle, redisRole, startW
     openMongo({ url: config.MONGODB_URL, timeoutMs }, logger),
     openRedis({ url: config.REDIS_URL, role: redisRole, timeoutMs, draining }, logger),
   ] as const;
-  // Every opened connection is registered before the failure of another one is thrown.
+  // Every opened connection is registered for closing before the failure of another connection is thrown.
   const [openedMongo, openedRedis] = await Promise.allSettled(openings);
   if (openedMongo.status === 'fulfilled') lifecycle.add('mongodb', openedMongo.value, (opened) => opened.close());
   if (openedRedis.status === 'fulfilled') lifecycle.add('redis', openedRedis.value, closeRedis);

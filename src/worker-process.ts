@@ -26,11 +26,14 @@ type QueueWork = {
   queue: string;
   concurrency: number;
   maxStalledCount?: number;
-  /** Gets the raw data of the job and must refuse invalid data before it does anything. */
+  /** Gets the raw data of the job. Must check this data first and refuse invalid data. */
   process: (data: unknown) => Promise<void>;
 };
 
-/** BullMQ cannot close without Redis. If Redis is unavailable, only the running jobs are awaited. */
+/**
+ * Closes a worker. BullMQ cannot close a worker without Redis, so while Redis is unavailable only the running jobs are
+ * awaited.
+ */
 const closeWorker = async (
   worker: Worker,
   { connection, running }: { connection: Redis; running: Set<Promise<void>> },
@@ -41,7 +44,10 @@ const closeWorker = async (
   await Promise.race([closing, withoutRedis]);
 };
 
-/** Processes a queue with one BullMQ worker per partition. Each waits for jobs on a duplicate of the connection. */
+/**
+ * Processes a queue with one BullMQ worker per partition. Each BullMQ worker waits for jobs on its own duplicate of the
+ * Redis connection.
+ */
 export const openQueueWorkers = async (
   { queue, concurrency, maxStalledCount = 1, process }: QueueWork,
   { service, logger, lifecycle }: Options,

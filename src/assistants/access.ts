@@ -17,7 +17,10 @@ export const callerOf = (res: Response): Caller => res.locals.caller as Caller;
 
 type CallDetails = Pick<ChannelCall, 'sessionId' | 'conversationId'>;
 
-/** Adds details of a turn to its entry in the list of channel calls. Other requests have no such entry. */
+/**
+ * Adds details of a turn to the request's entry in the list of channel calls. Does nothing for requests of other
+ * channels, which have no such entry.
+ */
 export const noteCall = (res: Response, details: CallDetails): void => {
   if (res.locals.callDetails) Object.assign(res.locals.callDetails as CallDetails, details);
 };
@@ -38,7 +41,7 @@ type Dependencies = {
 
 const CALLER_LEFT = 499;
 
-/** True for a query that makes the request wait. All other requests are answered at once. */
+/** True for a query that makes the request wait. All other requests are answered without waiting. */
 const isLongPoll = ({ wait, after_seq }: Request['query']): boolean =>
   [wait, after_seq].every((value) => typeof value === 'string' && /^\d{1,15}$/.test(value)) && Number(wait) > 0;
 
@@ -76,13 +79,13 @@ export const createAccess = ({ assistants, rateLimiter, channelCalls, beforeWrit
     next();
   };
 
-  /** As `byApiKey`, but long polls count into a rate-limit window of their own. */
+  /** The same as `byApiKey`, but long polls count in a rate-limit window of their own. */
   const byApiKeyOrPoll: RequestHandler = async (req, res, next) => {
     await withKey(req, res, isLongPoll(req.query) ? rateLimiter.forLongPoll : rateLimiter.forApiKey);
     next();
   };
 
-  /** Puts the call on its channel's list when the response ends, whatever its outcome. */
+  /** Adds the call to the list of channel calls when the response ends, whatever the outcome. */
   const recordCall = (assistantId: string, res: Response): void => {
     const [at, since] = [serverDate().toISOString(), performance.now()];
     const details: CallDetails = {};

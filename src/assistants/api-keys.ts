@@ -18,13 +18,13 @@ const toBase62 = (bytes: Buffer, length: number): string => {
 const checksumOf = (body: string): string =>
   toBase62(createHash('sha256').update(body).digest().subarray(0, 5), CHECKSUM_LENGTH);
 
-/** A prefix that names the kind of secret, then 32 random bytes in base 62. */
+/** A new secret: a prefix that names the kind of secret, then 32 random bytes in base 62. */
 export const newSecret = (prefix: string): string => prefix + toBase62(randomBytes(32), BODY_LENGTH);
 export const SECRET_BODY = `[0-9A-Za-z]{${BODY_LENGTH}}`;
 
 /**
- * `sk_`, 32 random bytes in base 62, and a checksum (docs/contract.md, Keys and tokens). It is shown once; only its
- * hash is stored.
+ * A new API key: `sk_`, 32 random bytes in base 62, and a checksum (docs/contract.md, Keys and tokens). The key is
+ * shown once; only its hash is stored.
  */
 export const newApiKey = (): string => {
   const body = newSecret('');
@@ -39,7 +39,10 @@ export const isWellFormedApiKey = (apiKey: string): boolean => {
   return match !== null && checksumOf(match[1] as string) === match[2];
 };
 
-/** A secret with this much entropy needs no slow hash. SHA-256 keeps it unreadable in the database. */
+/**
+ * The hash under which a secret is stored. A secret with this much entropy needs no slow hash: SHA-256 is enough to
+ * make the secret impossible to read from the database.
+ */
 export const hashSecret = (secret: string): string => createHash('sha256').update(secret).digest('base64url');
 
 export type ApiKey = {

@@ -28,14 +28,20 @@ export const AssistantInput = z.object({
     .min(0)
     .max(TIMING.dedupeWindowMaxMs / 1000)
     .default(DEFAULT_DEDUPE_WINDOW_S),
-  /** What to do with a message that tries to override the instructions: nothing, flag it, or refuse it. */
+  /**
+   * What to do with a message that tries to override the instructions: ignore the attempt, flag the message, or refuse
+   * it.
+   */
   guard: z.enum(GUARDS).default('flag'),
   /** Hosts that a provider's reply may link to, in addition to those in the knowledge. */
   allowedLinks: z.array(z.string().trim().min(1).max(253)).max(50).default([]),
 });
 export type AssistantInput = z.input<typeof AssistantInput>;
 
-/** The inbound webhook channel of an assistant. With `tokenHash` null it is open to anyone who knows its address. */
+/**
+ * The inbound webhook channel of an assistant. If `tokenHash` is null, the channel is open to anyone who knows its
+ * address.
+ */
 export type Channel = { connected: boolean; tokenHash: string | null; limitPerMinute: number };
 
 export type Assistant = z.infer<typeof AssistantInput> & {
@@ -50,13 +56,13 @@ export type Assistant = z.infer<typeof AssistantInput> & {
   semantic?: Partial<Semantic>;
 };
 
-/** Assistants created before these settings existed do not have them. */
+/** Defaults for assistants that were created before these settings existed. */
 const LATER_DEFAULTS = { engine: RETRIEVAL, guard: 'flag' as const, allowedLinks: [] };
 
 /**
  * Positions of an assistant's entries. `last` is the highest assigned position. Entries before `from` have been
- * replaced. `unfinished` holds the ranges of imports that are running or whose process died; entries in them are not
- * read.
+ * replaced. `unfinished` lists the position ranges of imports that are running or whose process died; entries in these
+ * ranges are not read.
  */
 export type KnowledgePositions = { last?: number; from?: number; unfinished?: ReservedRange[] };
 export type ReservedRange = { first: number; last: number; at: Date };
@@ -104,7 +110,7 @@ const assistantSchema = new Schema<StoredAssistant>(
   },
   { collection: 'assistants', versionKey: false, strictQuery: 'throw' },
 );
-// For the search for assistants that still need vectors.
+// This index serves the search for assistants that still need vectors.
 assistantSchema.index({ 'semantic.model': 1 });
 assistantSchema.index({ 'semantic.stale': 1 }, { sparse: true });
 

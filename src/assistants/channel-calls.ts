@@ -1,6 +1,8 @@
 import type { Redis } from 'ioredis';
 
-/** One request to an inbound webhook channel, for those who set the channel up. It has no message text. */
+/**
+ * One request to an inbound webhook channel, shown to people who set up the channel. The record has no message text.
+ */
 export type ChannelCall = {
   at: string;
   status: number;
@@ -18,8 +20,8 @@ const WRITTEN_EVERY_MS = 500;
 const parse = (line: string): ChannelCall => JSON.parse(line) as ChannelCall; // as `write` stores it
 
 /**
- * The last calls of each channel. Calls are collected in memory and written in batches without waiting, so that a turn
- * is not slowed down. Calls that are lost while Redis is unavailable matter only to this list.
+ * The last calls of each channel. Calls are collected in memory and written in batches. No turn waits for these writes.
+ * Calls are lost while Redis is unavailable, which affects only this list.
  */
 export const createChannelCalls = (redis: Redis, prefix: string) => {
   const keyOf = (assistantId: string): string => `${prefix}:channel-calls:${assistantId}`;
@@ -44,7 +46,7 @@ export const createChannelCalls = (redis: Redis, prefix: string) => {
   };
 
   return {
-    /** Expects an existing assistant: any other id would create a Redis key of its own. */
+    /** The assistant must exist, because any other id would create a new Redis key. */
     record: (assistantId: string, call: ChannelCall): void => {
       const calls = pending.get(assistantId) ?? [];
       if (calls.length === 0) pending.set(assistantId, calls);
@@ -54,8 +56,9 @@ export const createChannelCalls = (redis: Redis, prefix: string) => {
     },
 
     /**
-     * Removes a session's calls when its conversation is erased, and again a little later for calls that another
-     * process had not written yet. Not awaited. If Redis is unavailable, they expire with the list after seven days.
+     * Removes a session's calls when its conversation is erased. Removes them again a little later, because another
+     * process may not have written all calls yet. Does not wait for Redis. If Redis is unavailable, the calls expire
+     * with the list after seven days.
      */
     forget: (assistantId: string, sessionId: string): void => {
       const remove = async (): Promise<void> => {
@@ -69,7 +72,7 @@ export const createChannelCalls = (redis: Redis, prefix: string) => {
       setTimeout(now, 2 * WRITTEN_EVERY_MS).unref();
     },
 
-    /** Newest first. Calls of another process may be half a second late. */
+    /** The calls, newest first. Calls that another process recorded may appear half a second late. */
     list: async (assistantId: string): Promise<ChannelCall[]> => {
       await write();
       const lines = await redis.lrange(keyOf(assistantId), 0, KEPT - 1);

@@ -24,8 +24,8 @@ const schema = new Schema<StoredEmbedder>(
 schema.index({ seenAt: 1 }, { expireAfterSeconds: KEPT_S });
 
 /**
- * The register of running reply workers and their embedding models. Workers read it to agree on a model; operators see
- * it as the state of semantic search.
+ * The register of running reply workers and their embedding models. Workers read the register to agree on a model.
+ * Operators see it as the state of semantic search.
  */
 export const createEmbedders = (connection: Connection) => {
   const model = connection.model<StoredEmbedder>('Embedder', schema);

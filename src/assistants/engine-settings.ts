@@ -5,14 +5,18 @@ import { validate } from '../platform/validation.ts';
 
 export const DEFAULT_PROVIDER_TIMEOUT_MS = TIMING.providerTimeoutMs;
 
-/** A loop, because a regular expression for trailing slashes takes quadratic time. */
+/**
+ * Removes trailing slashes. A loop does this, because a regular expression for trailing slashes takes quadratic time.
+ */
 export const withoutSlashes = (address: string): string => {
   let end = address.length;
   while (address[end - 1] === '/') end -= 1;
   return address.slice(0, end);
 };
 
-/** The base URL of an OpenAI-compatible API, without `/chat/completions`. The address guard checks it at each call. */
+/**
+ * The base URL of an OpenAI-compatible API, without `/chat/completions`. The address guard checks the URL at each call.
+ */
 const BaseUrl = z
   .url({ protocol: /^https?$/ })
   .max(2048)
@@ -28,7 +32,8 @@ const provider = {
   baseUrl: BaseUrl,
   model: z.string().trim().min(1).max(200),
   /**
-   * From the request to the end of the reply. It is shorter than the reply wait, so that there is time to fall back.
+   * The time limit from the request to the end of the reply. The limit is shorter than the caller's wait, so that there
+   * is time to fall back to another engine.
    */
   timeoutMs: z.number().int().min(100).max(TIMING.providerTimeoutMaxMs).default(DEFAULT_PROVIDER_TIMEOUT_MS),
   temperature: z.number().min(0).max(2).nullable().default(null),
@@ -37,7 +42,10 @@ const provider = {
   historyTokens: z.number().int().min(0).max(100_000).default(2_000),
 };
 
-/** An omitted `apiKey` keeps the stored one if the address stays the same; null removes it. */
+/**
+ * If `apiKey` is omitted and the address stays the same, the stored key is kept. If `apiKey` is null, the stored key is
+ * removed.
+ */
 export const EngineInput = z.discriminatedUnion('kind', [
   z.object({ kind: z.literal('retrieval') }),
   z.object({
@@ -57,8 +65,8 @@ export type EngineSettings = { kind: 'retrieval' } | ProviderSettings;
 export const RETRIEVAL: EngineSettings = { kind: 'retrieval' };
 
 /**
- * The engine as a MongoDB expression. The write itself decides whether a stored key stays, so that a concurrent key
- * change is not undone. A key stored for one address is never sent to another.
+ * The engine as a MongoDB expression. The write itself decides whether a stored key is kept, so that a concurrent
+ * change of the key is not undone. A key that was stored for one address is never sent to another address.
  */
 export const sealedEngine = (input: EngineInput, { vault, assistantId }: { vault: Vault; assistantId: string }) => {
   const parsed = validate(EngineInput, input);
@@ -70,7 +78,7 @@ export const sealedEngine = (input: EngineInput, { vault, assistantId }: { vault
   return { $mergeObjects: [{ $literal: settings }, { apiKeySealed: apiKey === undefined ? stored : given }] };
 };
 
-/** The engine without its provider key; it shows only whether there is one. */
+/** The engine without its provider key. The view shows only whether a key is stored. */
 export const toEngineView = (engine: EngineSettings) => {
   if (engine.kind === 'retrieval') return engine;
   const { apiKeySealed, ...settings } = engine;

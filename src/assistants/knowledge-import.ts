@@ -28,7 +28,7 @@ const EXTENSIONS: Record<string, KnowledgeFormat> = {
   markdown: 'markdown',
 };
 
-/** The format by the file name's extension; null if it is unknown. */
+/** The format that the file name's extension means, or null for an unknown extension. */
 export const knowledgeFormatOf = (fileName: string): KnowledgeFormat | null =>
   EXTENSIONS[/\.([a-z]+)$/i.exec(fileName)?.[1]?.toLowerCase() ?? ''] ?? null;
 
@@ -50,12 +50,12 @@ const checkRow = (fields: unknown): { entry: KnowledgeInput } | { reason: string
     : { reason: parsed.error.issues.slice(0, MAX_DETAILS).map(reasonOf).join('; ') };
 };
 
-/** Reporting an error costs more than reading a valid row, so reading stops after this many. */
+/** Reading stops after this many refused rows, because reporting an error costs more than reading a valid row. */
 const MAX_REFUSED = 1_000;
 
 /**
- * Reads questions and answers from a file's text. An invalid row is refused with its first line and a reason; the
- * others are kept. Throws if the whole file is not of the format, or has more entries than an assistant may have.
+ * Reads questions and answers from a file's text. An invalid row is refused with its first line and a reason; the other
+ * rows are kept. Throws if the whole file does not have the format, or has more entries than an assistant may have.
  */
 export const parseKnowledge = (format: KnowledgeFormat, text: string): ParsedKnowledge => {
   const entries: KnowledgeInput[] = [];

@@ -2,7 +2,10 @@ import * as z from 'zod';
 import { LanguageTag } from './language-tag.ts';
 import { SuggestedAction } from './suggested-action.ts';
 
-/** The most entries that an assistant or an import may have. It bounds what is read, listed and indexed at once. */
+/**
+ * The most entries that an assistant or an import may have. This limit bounds the cost of reading, listing and indexing
+ * all entries of an assistant.
+ */
 export const MAX_KNOWLEDGE = 10_000;
 
 const line = (max: number) => z.string().trim().min(1).max(max);

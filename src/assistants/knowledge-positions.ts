@@ -3,7 +3,7 @@ import { invalid, notFound } from '../platform/errors.ts';
 import type { assistantModels, KnowledgePositions } from './assistant.ts';
 import { MAX_KNOWLEDGE } from './knowledge-input.ts';
 
-/** An import that is older has crashed, and its range no longer counts. */
+/** An unfinished import that began longer ago than this has crashed. Its range no longer counts towards the limit. */
 const DEAD_AFTER_MS = 10 * 60_000;
 
 const tooMany = () =>
@@ -13,10 +13,10 @@ const tooMany = () =>
     `would have more than ${MAX_KNOWLEDGE.toLocaleString('en')} entries, the most an assistant may have`,
   );
 
-/** The filter for entries that are visible: not replaced, and not part of an unfinished import. */
+/** The filter for visible entries: entries that are neither replaced nor part of an unfinished import. */
 export const visibleEntries = (assistantId: string, { from = 0, last, unfinished = [] }: KnowledgePositions) => ({
   assistantId,
-  // Positions that were assigned after this read may belong to an unfinished import.
+  // Positions that were assigned after `last` was read may belong to an unfinished import.
   position: { $gte: from, ...(last !== undefined && { $lte: last }) },
   ...(unfinished.length > 0 && {
     $nor: unfinished.map((range) => ({ position: { $gte: range.first, $lte: range.last } })),
@@ -24,14 +24,15 @@ export const visibleEntries = (assistantId: string, { from = 0, last, unfinished
 });
 
 /**
- * The positions of entries. One assistant document decides which entries are visible, so every change of it is atomic.
+ * Assigns positions to entries and decides which entries are visible. Both are fields of the assistant's document, so
+ * every change is atomic.
  */
 export const createKnowledgePositions = ({ assistants, knowledge }: ReturnType<typeof assistantModels>) => {
   const read = async (assistantId: string): Promise<KnowledgePositions> =>
     (await assistants.findById(assistantId).select({ knowledgePlaces: 1 }).lean())?.knowledgePlaces ?? {};
 
   const appendRange = async (assistantId: string, count: number) => {
-    // Assistants from before this field existed have no highest position.
+    // Assistants that were created before this field existed have no highest position.
     const highest = (await knowledge.findOne({ assistantId }).sort({ position: -1 }).lean())?.position ?? 0;
     const last = { $add: [{ $max: ['$knowledgePlaces.last', highest] }, count] };
     const range = {
@@ -52,8 +53,8 @@ export const createKnowledgePositions = ({ assistants, knowledge }: ReturnType<t
   };
 
   /**
-   * The number of entries before `first`. Ranges of running imports count too, so that concurrent imports cannot exceed
-   * the limit together.
+   * The number of entries before position `first`. Ranges of running imports count too, so that concurrent imports
+   * together cannot exceed the limit.
    */
   const countBefore = async (assistantId: string, first: number, positions: KnowledgePositions): Promise<number> => {
     const reserved = (positions.unfinished ?? [])
@@ -67,8 +68,9 @@ export const createKnowledgePositions = ({ assistants, knowledge }: ReturnType<t
     read,
 
     /**
-     * Reserves `count` positions after all assigned ones for one import, so that concurrent imports do not mix. The
-     * entries there stay invisible until `publish`. Throws if the assistant would have too many entries.
+     * Reserves `count` positions for one import after all assigned positions, so that concurrent imports do not mix.
+     * The entries at these positions stay invisible until `publish`. Throws if the assistant would have too many
+     * entries.
      */
     reserve: async (assistantId: string, count: number, { replace }: { replace: boolean }): Promise<number> => {
       if (count > MAX_KNOWLEDGE) throw tooMany();
@@ -82,14 +84,15 @@ export const createKnowledgePositions = ({ assistants, knowledge }: ReturnType<t
     },
 
     /**
-     * Makes the import's entries visible in one write and, with `replace`, hides all entries before them. Gives the
-     * first visible position.
+     * Makes the import's entries visible in one write. With `replace`, the same write hides all earlier entries.
+     * Returns the first visible position.
      */
     publish: async (assistantId: string, first: number, { replace }: { replace: boolean }): Promise<number> => {
       const update = {
         $inc: { version: 1 },
         $set: { 'semantic.stale': true },
-        // Entries before this position are hidden, so ranges of crashed imports there are no longer needed.
+        // Entries before this position are hidden, so the ranges of crashed imports before this position are no longer
+        // needed.
         $pull: { 'knowledgePlaces.unfinished': { first: replace ? { $lte: first } : first } },
         ...(replace && { $max: { 'knowledgePlaces.from': first } }),
       };

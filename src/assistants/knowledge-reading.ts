@@ -4,12 +4,12 @@ import { ApiError, type ErrorDetail, invalid } from '../platform/errors.ts';
 import { withDeadline } from '../platform/deadline.ts';
 import { type KnowledgeFormat, type ParsedKnowledge, parseKnowledge } from './knowledge-import.ts';
 
-/** A file of this size is read faster than a thread starts. */
+/** Up to this size, reading a file directly takes less time than starting a thread. */
 const INLINE_MAX_CHARS = 8 * 1024;
 const READ_WITHIN_MS = 20_000;
 const MEMORY_MB = 512;
 
-/** The thread's answer to each request for more. */
+/** What the thread answers to each request for more rows. */
 export type Part = (ParsedKnowledge & { ended: boolean }) | { details: ErrorDetail[] };
 
 const tooMuchWork = () =>
@@ -32,7 +32,8 @@ const readInThread = async (format: KnowledgeFormat, text: string): Promise<Pars
     workerData: { format, text },
     resourceLimits: { maxOldGenerationSizeMb: MEMORY_MB },
   });
-  // `once` handles an error while an answer is pending. At any other time the error must not end the process.
+  // While an answer is pending, `once` handles an error. This listener keeps errors at other times from ending the
+  // process.
   thread.on('error', () => undefined);
   try {
     return await withDeadline(collect(thread), READ_WITHIN_MS, { late: tooMuchWork });
@@ -43,10 +44,10 @@ const readInThread = async (format: KnowledgeFormat, text: string): Promise<Pars
   }
 };
 
-/** One thread at a time, because it shares the processor cores with turns. */
+/** Files are read by one thread at a time, because the thread shares the processor cores with turns. */
 let lastRead: Promise<unknown> = Promise.resolve();
 
-/** As `parseKnowledge`, but reads a large file in a thread, so that other requests are not delayed. */
+/** The same as `parseKnowledge`, but a large file is read in a thread, so that other requests are not delayed. */
 export const readKnowledge = async (format: KnowledgeFormat, text: string): Promise<ParsedKnowledge> => {
   if (text.length <= INLINE_MAX_CHARS) return parseKnowledge(format, text);
   const read = lastRead.then(() => readInThread(format, text));

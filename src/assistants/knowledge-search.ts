@@ -10,7 +10,8 @@ import { LRUCache } from 'lru-cache';
 import type { Assistant } from './assistant.ts';
 import type { KnowledgeEntry } from './knowledge-input.ts';
 
-// For operators who maintain the knowledge. Visitors' questions are answered by the engine, which is far more precise.
+// This search is for operators who maintain the knowledge. Visitors' questions are answered by the engine, which is far
+// more precise.
 
 const segmenter = new Intl.Segmenter(undefined, { granularity: 'word' });
 
@@ -21,7 +22,7 @@ const segmenter = new Intl.Segmenter(undefined, { granularity: 'word' });
 const fold = (text: string): string =>
   text.replaceAll(/\p{M}/gu, '').normalize('NFKD').replaceAll(/\p{M}/gu, '').toLowerCase();
 
-/** These scripts have no spaces between words. Splitting them needs a dictionary, which is slow. */
+/** Scripts without spaces between words. Splitting their texts into words needs a dictionary, which is slow. */
 const UNSPACED =
   /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}\p{Script=Myanmar}]/u;
 
@@ -34,7 +35,10 @@ const wordsOf = (text: string): string[] => {
 const textOf = ({ question, variants, answer, tags }: KnowledgeEntry): string =>
   fold([question, ...variants, answer, ...tags].join('\n'));
 
-/** Entries that contain every word of the search, also as a part of a word. Case and accents are ignored. */
+/**
+ * Entries that contain every word of the search. A word also matches inside a longer word. Case and accents are
+ * ignored.
+ */
 export const searchKnowledge = (entries: KnowledgeEntry[], search: string): KnowledgeEntry[] => {
   const wanted = fold(search).split(/\s+/).filter(Boolean);
   return entries.filter((entry) => {
@@ -53,14 +57,14 @@ const STOPS = Object.entries({
   nl: dutch,
 });
 const STOPS_OF = new Map(STOPS.map(([language, stops]) => [language, new Set(stops.flatMap(wordsOf))]));
-/** Stop words that are kept here, because they distinguish questions. */
+/** Stop words that are not removed here, because they distinguish questions. */
 const QUESTION_WORDS = new Set(
   `who what when where why which how not no wer was wann wo wohin woher warum welche welcher wie wieviel nicht kein keine
   qui que quoi quand ou pourquoi comment combien quel quelle pas quien cuando donde como cuanto cual por chi quando dove
   perche come quanto quale non quem onde porque qual nao wie wat wanneer waar waarom welke hoe niet geen`.split(/\s+/),
 );
 
-/** The share of common words from which two questions count as the same. */
+/** The smallest share of common words at which two questions count as similar. */
 const SIMILARITY_MIN = 0.8;
 const CONFLICTS_MAX = 100;
 
@@ -86,13 +90,13 @@ const mayShareLanguage = (a: KnowledgeEntry, b: KnowledgeEntry): boolean =>
 export type KnowledgeConflict = {
   entryIds: [string, string];
   questions: [string, string];
-  /** Common words divided by all words of both: 0.8 to 1. */
+  /** The number of common words divided by the number of distinct words in both phrasings: 0.8 to 1. */
   likeness: number;
 };
 
 /**
- * At most this many phrasings with a rare word are compared with the next one. It bounds the time for a knowledge base
- * full of copies.
+ * A phrasing is compared with at most this many earlier phrasings for each of its rare words. This limits the time for
+ * a knowledge base full of copies.
  */
 const PHRASINGS_PER_WORD = 50;
 const ENTRIES_AT_ONCE = 100;
@@ -112,7 +116,10 @@ const conflictsIn = async (entries: KnowledgeEntry[]): Promise<KnowledgeConflict
 
   const phrasingsByWord = new Map<string, Phrasing[]>();
   const found = new Map<string, KnowledgeConflict>();
-  /** Answers that differ only in punctuation count as equal. Computed once per entry, and only when needed. */
+  /**
+   * The words of each answer, without punctuation, so that answers that differ only in punctuation count as equal. The
+   * words of an answer are computed once, when they are first needed.
+   */
   const answerWords = new Map<KnowledgeEntry, string>();
   const answerWordsOf = (entry: KnowledgeEntry): string => {
     const words = answerWords.get(entry) ?? wordsOf(entry.answer).join(' ');
@@ -147,9 +154,9 @@ const conflictsIn = async (entries: KnowledgeEntry[]): Promise<KnowledgeConflict
 
 /**
  * Finds entries with similar questions but different answers, by their words alone. A question or variant is compared
- * by its folded words without stop words; two are similar if they share at least 80 % of them. Two such phrasings
- * always share one of the rarest words of each, so only those pairs are compared. The result is cached for each version
- * of an assistant.
+ * by its folded words without stop words; two phrasings are similar if they share at least 80 % of these words. Two
+ * similar phrasings always share a word that is among the rarest words of both, so only pairs with such a word are
+ * compared. The result is cached for each version of an assistant.
  */
 export const createFindConflicts = () => {
   const known = new LRUCache<string, { version: number; conflicts: Promise<KnowledgeConflict[]> }>({ max: 100 });

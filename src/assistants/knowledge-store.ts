@@ -24,15 +24,18 @@ type Dependencies = ReturnType<typeof assistantModels> & {
 };
 
 /**
- * The knowledge entries of assistants, in order. Removing an entry also retires its vectors. `onChanged` reports that
- * vectors may have to be made.
+ * The knowledge entries of assistants, in order. Removing an entry also retires its vectors. `onChanged` is called when
+ * the knowledge has changed, because new vectors may be needed.
  */
 export const createKnowledgeStore = ({ assistants, knowledge, vectors, onChanged }: Dependencies) => {
   const byVersion = new LRUCache<string, { version: number; entries: KnowledgeEntry[] }>({ max: CACHED_ASSISTANTS });
   const loading = new Map<string, Promise<KnowledgeEntry[]>>();
   const positions = createKnowledgePositions({ assistants, knowledge });
 
-  /** Repeats the read if a replacement was published meanwhile, because it may have removed entries during the read. */
+  /**
+   * Reads entries. If an import replaced all entries during the read, the read is repeated, because some entries may
+   * have been removed before they were read.
+   */
   const readConsistently = async <Found>(
     assistantId: string,
     find: (filter: ReturnType<typeof visibleEntries>) => Promise<Found>,
@@ -54,7 +57,7 @@ export const createKnowledgeStore = ({ assistants, knowledge, vectors, onChanged
     });
   };
 
-  /** Concurrent turns share one read. */
+  /** Loads the entries of one version. Concurrent turns share one read. */
   const loadOnce = (assistantId: string, version: number): Promise<KnowledgeEntry[]> => {
     const key = JSON.stringify([assistantId, version]);
     const inFlight = loading.get(key) ?? load(assistantId).finally(() => loading.delete(key));
@@ -88,7 +91,7 @@ export const createKnowledgeStore = ({ assistants, knowledge, vectors, onChanged
   };
 
   return {
-    /** Cached until the assistant's version changes. */
+    /** The entries of an assistant, cached until the assistant's version changes. */
     findKnowledge: async ({ assistantId, version }: Assistant): Promise<KnowledgeEntry[]> => {
       const cached = byVersion.get(assistantId);
       if (cached?.version === version) return cached.entries;
@@ -103,9 +106,9 @@ export const createKnowledgeStore = ({ assistants, knowledge, vectors, onChanged
       readConsistently(assistantId, (filter) => knowledge.countDocuments(filter).exec()),
 
     /**
-     * Adds entries after the existing ones; all of them become visible at once or not at all. With `replace`, the same
-     * write hides the earlier entries, so there is never a moment without entries. If two replacements run
-     * concurrently, only the later one's entries stay.
+     * Adds entries after the existing entries. Either all new entries become visible together, or none. With `replace`,
+     * the same write hides the earlier entries, so there is never a moment without entries. If two replacements run
+     * concurrently, only the entries of the later replacement stay.
      */
     addKnowledge: async (
       assistantId: string,
@@ -120,13 +123,13 @@ export const createKnowledgeStore = ({ assistants, knowledge, vectors, onChanged
         throw cause;
       });
       const from = await positions.publish(assistantId, first, { replace });
-      // Also needed if a concurrent import has replaced these entries meanwhile.
+      // The vectors also need an update if a concurrent import has already replaced these entries.
       onChanged(assistantId);
       if (replace || from > first) await removeAll({ assistantId, position: { $lt: from } });
       return added;
     },
 
-    /** The entry keeps its id and its position. */
+    /** Changes an entry. The entry keeps its id and its position. */
     updateKnowledge: async (assistantId: string, entryId: string, entry: KnowledgeInput): Promise<KnowledgeEntry> => {
       const { matchedCount } = await knowledge.updateOne({ _id: entryId, assistantId }, { $set: entry });
       if (matchedCount === 0) throw notFound();

@@ -6,9 +6,12 @@ export type TextKind = 'question' | 'variant' | 'answer';
 /** A text of an entry that gets a vector. The hash depends on the text alone, so equal texts share a vector. */
 export type KnowledgeText = { kind: TextKind; hash: string; text: string };
 
-/** The start of an answer says what it is about. More text costs time and makes the vector less precise. */
+/**
+ * Only this many characters of an answer get a vector, because the start of an answer says what it is about. More text
+ * costs time and makes the vector less precise.
+ */
 const ANSWER_CHARS = 300;
-/** The cut is between words unless the last word is longer than this. */
+/** A long answer is cut between words, unless the last word is longer than this. */
 const LONG_WORD = 60;
 const HASH_CHARS = 16;
 
@@ -31,14 +34,14 @@ export const textsOf = ({
 }: Pick<KnowledgeEntry, 'question' | 'variants' | 'answer'>): KnowledgeText[] => [
   textOf('question', question),
   ...[...new Set(variants)].filter((one) => one !== question).map((one) => textOf('variant', one)),
-  // With the question, because an answer alone often does not say what it is about.
+  // The question is added, because an answer alone often does not say what it is about.
   textOf('answer', `${question} ${beginningOf(answer)}`),
 ];
 
-/** Question and variants. Their vectors are made first, and are enough to find an entry. */
+/** Question and variants. Their vectors are made before those of answers, because they are enough to find an entry. */
 export const questionTexts = (texts: KnowledgeText[]): KnowledgeText[] => texts.filter(({ kind }) => kind !== 'answer');
 
-/** Identifies a text in the list stored beside its vectors. */
+/** The key of a text in the list that is stored beside the vectors. */
 export const textKeyOf = ({ kind, hash: digested }: Pick<KnowledgeText, 'kind' | 'hash'>): string =>
   `${kind} ${digested}`;
 
@@ -47,6 +50,8 @@ export const parseTextKey = (name: string): Pick<KnowledgeText, 'kind' | 'hash'>
   return { kind, hash: digested };
 };
 
-/** Equal if the model, the texts and their order are equal. */
+/**
+ * A hash of a model and a list of texts. Two hashes are equal only if the model, the texts and their order are equal.
+ */
 export const textsHash = (model: string, texts: KnowledgeText[]): string =>
   digest([model, ...texts.map(textKeyOf)].join('\n'));

@@ -5,9 +5,9 @@ import type { assistantModels } from './assistant.ts';
 import { visibleEntries } from './knowledge-positions.ts';
 import { type KnowledgeText, textsOf } from './knowledge-texts.ts';
 
-/** Vectors of removed entries are kept for this time, because an import may bring the same texts again. */
+/** Vectors of removed entries are kept for this time, because an import may add the same texts again. */
 const REMOVED_KEPT_S = 600;
-/** Documents per batch, so that decoding one does not delay other work. */
+/** Documents per batch. The batch is small, so that decoding one batch does not delay other work. */
 const INFO_BATCH = 500;
 const TEXTS_BATCH = 100;
 const VECTORS_BATCH = 50;
@@ -45,11 +45,11 @@ const schema = new Schema<StoredVectors>(
   },
   { collection: 'knowledgeVectors', versionKey: false, strictQuery: 'throw' },
 );
-// A covering index: listing does not read the documents.
+// A covering index, so that listing does not read the documents.
 schema.index({ assistantId: 1, live: 1, model: 1, hash: 1, _id: 1 });
 schema.index({ removedAt: 1 }, { expireAfterSeconds: REMOVED_KEPT_S });
 
-/** A copy, because the driver returns a view into the whole message. */
+/** Converts bytes to a vector. The bytes are copied, because the driver returns a view into the whole message. */
 const toFloats = (bytes: Buffer): Float32Array =>
   new Float32Array(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength) as ArrayBuffer);
 
@@ -68,7 +68,7 @@ export const createVectorStore = (
   return {
     model,
 
-    /** Lists an assistant's vectors: all, or those of live entries by one model. */
+    /** Lists an assistant's vectors: either all, or only those that `model` made for live entries. */
     async *list(assistantId: string, filterBy?: { model: string }): AsyncGenerator<VectorsInfo> {
       const filter = {
         assistantId,
@@ -80,7 +80,7 @@ export const createVectorStore = (
       }
     },
 
-    /** The texts of the current entries: all in order, or those of the given ids. */
+    /** The texts of the current entries: all entries in order, or only the given ids. */
     async *readTexts(assistantId: string, entryIds?: string[]): AsyncGenerator<EntryTexts> {
       const assistant = await assistants.findById(assistantId).select({ knowledgePlaces: 1 }).lean();
       const filter = {
@@ -102,7 +102,7 @@ export const createVectorStore = (
       }
     },
 
-    /** The keys of the texts, without the vectors. */
+    /** The keys of the texts of these entries, without the vectors. */
     async *readTextKeys(entryIds: string[]): AsyncGenerator<Pick<EntryVectors, 'entryId' | 'texts'>> {
       for (let start = 0; start < entryIds.length; start += INFO_BATCH) {
         const some = { _id: { $in: entryIds.slice(start, start + INFO_BATCH) } };
@@ -124,7 +124,10 @@ export const createVectorStore = (
       await stored.bulkWrite(writes, { ordered: false });
     },
 
-    /** Hides the vectors. They are deleted later, because an import may need them again. */
+    /**
+     * Marks the vectors of removed entries as not live. The vectors are deleted later, because an import may need them
+     * again.
+     */
     retire: async (entryIds: string[]): Promise<void> => {
       const removed = { $set: { live: false, removedAt: serverDate() } };
       if (entryIds.length > 0) await stored.updateMany({ _id: { $in: entryIds }, live: true }, removed);

@@ -10,7 +10,7 @@ const canonicalLanguage = (value: string): string | null => {
 
 const MAX_LANGUAGE_LENGTH = 35;
 
-/** A well-formed BCP 47 tag of at most 35 characters, canonical (docs/contract.md, Request). */
+/** A well-formed BCP 47 tag of at most 35 characters, converted to its canonical form (docs/contract.md, Request). */
 export const LanguageTag = z.string().transform((value, context) => {
   const canonical = value.length <= MAX_LANGUAGE_LENGTH ? canonicalLanguage(value) : null;
   if (canonical === null) {

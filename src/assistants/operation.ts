@@ -3,8 +3,8 @@ import { bodyReader, type Declaration, mount, type Served } from '../platform/op
 import type { Access } from './access.ts';
 
 /**
- * How a call is authenticated, and which rate-limit window counts it. `key or poll`: a long poll counts into its own
- * window. Without a limiter nothing is counted, and a missing token gives 404.
+ * How a call is authenticated, and which rate-limit window counts the call. With `key or poll`, a long poll counts in a
+ * window of its own. Without `limiter`, calls are not counted, and a missing token gives 404.
  */
 type Admission =
   | { auth: 'apiKey'; limiter: 'key' | 'key or poll' }
@@ -19,8 +19,8 @@ export const publicOperation = <const One extends PublicOperation>(one: One): On
 type Limiter = NonNullable<PublicOperation['limiter']>;
 
 /**
- * Checks in the order of docs/contract.md, Order of checks: 404 for a channel, 401, 429; then the body is read, 413 and
- * 422.
+ * Routes for public operations. The checks follow docs/contract.md, Order of checks: 404 for a channel, 401 and 429
+ * first. Then the body is read, which may give 413 or 422.
  */
 export const createPublicRouter = (
   access: Access,

@@ -14,7 +14,7 @@ export type LimitKind = 'key' | 'channel' | 'poll' | 'failing' | 'sign_in' | 'pl
 
 export type RateLimitState = { limit: number; remaining: number; resetSeconds: number };
 
-/** A request that takes a point of its subject's window. */
+/** A request that takes one point from its subject's window. */
 type Request = { subject: string; limit: number };
 /** `consumed`: how many requests the window has counted, up to and including this one. */
 type Counted = { consumed: number; msBeforeNext: number };
@@ -25,7 +25,7 @@ const stateOf = (limit: number, { consumed, msBeforeNext }: Counted): RateLimitS
   resetSeconds: Math.max(1, Math.ceil(msBeforeNext / 1000)),
 });
 
-/** Several requests took their points in one call. They are numbered in the order in which they came. */
+/** The counts of several requests that took their points in one call, in the order in which the requests came. */
 const sharesOf = ({ consumedPoints, msBeforeNext }: RateLimiterRes, requests: number): Counted[] =>
   Array.from({ length: requests }, (_, nth) => ({ consumed: consumedPoints - requests + 1 + nth, msBeforeNext }));
 
@@ -36,15 +36,16 @@ export const rateLimitHeaders = ({ limit, remaining, resetSeconds }: RateLimitSt
 });
 
 /**
- * Fixed windows of 60 s in Redis, shared by all API processes: for each API key, channel, network of failing requests,
- * and playground operator. `consume` throws 429 with all headers when the window is used up, and 503 when Redis is
- * unavailable.
+ * Fixed windows of 60 s in Redis, shared by all API processes: one for each API key, channel, network of failing
+ * requests, and operator in the playground. `consume` throws 429 with all headers when the window is used up, and 503
+ * when Redis is unavailable.
  */
 export const createRateLimiter = (
   redis: Redis,
   { prefix, onRefused }: { prefix: string; onRefused: (kind: LimitKind) => void },
 ) => {
-  // The library sets the limit at construction, so each limit in use has an instance. All count into the same keys.
+  // The library sets the limit at construction, so each limit in use has its own limiter. All limiters count in the
+  // same Redis keys.
   const limiters = new LRUCache<number, RateLimiterRedis>({ max: 1000 });
   const limiterOf = (limit: number): RateLimiterRedis => {
     const known = limiters.get(limit);
@@ -59,8 +60,8 @@ export const createRateLimiter = (
     limiters.set(limit, made);
     return made;
   };
-  // The first instance defines the library's script. ioredis must know it before any traffic: a pipeline that was
-  // created earlier cannot use the script and would end the process.
+  // The first limiter defines the library's script on the connection. The script must be defined before any traffic: a
+  // pipeline that was created earlier cannot use the script and would end the process.
   limiterOf(FAILING_LIMIT_PER_MINUTE);
 
   const countAll = async ({ subject, limit }: Request, requests: number): Promise<(Counted | ItemFailure)[]> => {
@@ -103,7 +104,9 @@ export const createRateLimiter = (
     forApiKey: (keyId: string, limit: number) => consume('key', keyId, limit),
     forChannel: (assistantId: string, limit: number) => consume('channel', assistantId, limit),
     forLongPoll: (keyId: string, limit: number) => consume('poll', keyId, limit),
-    /** Only for requests that have already failed (401, unknown assistant), so it never refuses a valid key. */
+    /**
+     * Counts only requests that have already failed (401, unknown assistant), so this limit never refuses a valid key.
+     */
     forFailing: (address: string) => consume('failing', address, FAILING_LIMIT_PER_MINUTE),
     forPlayground: (operatorId: string) => consume('playground', operatorId, PLAYGROUND_LIMIT_PER_MINUTE),
     /** `src/operators/sign-in-limits.ts` decides the subjects and limits. */

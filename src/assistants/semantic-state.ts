@@ -1,20 +1,23 @@
 import type { mongo } from 'mongoose';
 import type { StoredAssistant } from './assistant.ts';
 
-/** Longer than the slowest batch. After this time another worker can take over from a dead one. */
+/**
+ * How long a lease lasts without renewal: longer than the slowest batch. After this time, another worker can continue
+ * the work of a worker that died.
+ */
 export const LEASE_MS = 10_000;
 
 export type VectorProgress = { done: number; answers: number; total: number };
 
-/** The models of running workers: `model` is this worker's, `others` are the rest. */
+/** The models of all running workers: `model` is the model of this worker, `others` are the other models. */
 export type RunningModels = { model: string; others: string[] };
 
 /** A worker's lease on the vectors of an assistant. */
 export type VectorLease = { assistantId: string; token: string };
 
 /**
- * Assistants that need vectors by this model. Assistants with vectors of another running model are excluded: during a
- * rollout, workers with different models would otherwise replace each other's vectors forever.
+ * Assistants that need vectors by this model. Assistants with vectors by another running model are excluded. Otherwise,
+ * workers with different models would replace each other's vectors forever during a rollout.
  */
 const needsVectors = ({ model, others }: RunningModels): mongo.Filter<StoredAssistant> => ({
   'semantic.model': { $nin: others },
@@ -22,8 +25,8 @@ const needsVectors = ({ model, others }: RunningModels): mongo.Filter<StoredAssi
 });
 
 /**
- * Assistants with an outdated version, also if the process that changed them ended before it set `stale`. This filter
- * cannot use an index, so it runs rarely.
+ * Assistants whose vectors were made for an older version. This filter also finds assistants that were changed by a
+ * process that ended before it set `stale`. The filter cannot use an index, so it runs rarely.
  */
 const isOutdated = ({ others }: RunningModels): mongo.Filter<StoredAssistant> => ({
   'semantic.model': { $nin: others },
@@ -39,7 +42,10 @@ const leasedBy = ({ assistantId, token }: VectorLease): mongo.Filter<StoredAssis
   'semantic.lease.token': token,
 });
 
-/** Merges these fields and renews the lease. `$literal` keeps values from being evaluated as expressions. */
+/**
+ * An update that merges these fields into the progress and renews the lease. `$literal` keeps values from being
+ * evaluated as expressions.
+ */
 const renewal = (token: string, fields: Record<string, unknown> = {}, revision: 0 | 1 = 0) => {
   const lease = { token: { $literal: token }, until: { $add: ['$$NOW', LEASE_MS] } };
   const raised = { $add: [{ $ifNull: ['$semantic.revision', 0] }, revision] };
@@ -48,9 +54,9 @@ const renewal = (token: string, fields: Record<string, unknown> = {}, revision: 
 
 const AFTER = { returnDocument: 'after', projection: { version: 1 } } as const;
 
-/** Leases and progress of making vectors. Every step is a compare-and-set, and all times are the server's. */
+/** Leases for making vectors, and its progress. Every step is a compare-and-set, and all times are MongoDB's. */
 export const createSemanticState = (assistants: mongo.Collection<StoredAssistant>) => ({
-  /** Assistants that need vectors and are not leased. */
+  /** Assistants that need vectors and that no worker has leased. */
   findOutdated: async (
     models: RunningModels,
     { thorough, limit }: { thorough: boolean; limit: number },
@@ -60,14 +66,19 @@ export const createSemanticState = (assistants: mongo.Collection<StoredAssistant
     return rows.map(({ _id }) => _id);
   },
 
-  /** The version to make vectors for; null if there is nothing to do or another worker has the lease. */
+  /**
+   * Acquires the lease. Returns the version to make vectors for, or null if there is nothing to do or another worker
+   * has the lease.
+   */
   acquire: async ({ assistantId, token }: VectorLease, models: RunningModels): Promise<number | null> => {
     const filter = { _id: assistantId, $and: [{ $or: [needsVectors(models), isOutdated(models)] }, unleased] };
     const row = await assistants.findOneAndUpdate(filter, renewal(token), AFTER);
     return row?.version ?? null;
   },
 
-  /** Stores the progress and renews the lease. Gives the current version; null if another worker has the lease now. */
+  /**
+   * Stores the progress and renews the lease. Returns the current version, or null if another worker has the lease now.
+   */
   reportProgress: async (
     lease: VectorLease,
     fields: VectorProgress & { model: string; version: number },
@@ -77,8 +88,8 @@ export const createSemanticState = (assistants: mongo.Collection<StoredAssistant
   },
 
   /**
-   * Stores the final progress and releases the lease. Gives false and changes nothing if the assistant has changed
-   * meanwhile.
+   * Stores the final progress and releases the lease. If the assistant has changed meanwhile or the lease was lost,
+   * returns false and changes nothing.
    */
   complete: async (
     lease: VectorLease,
@@ -104,7 +115,10 @@ export const createSemanticState = (assistants: mongo.Collection<StoredAssistant
     await assistants.updateOne(leasedBy(lease), { $unset: { 'semantic.lease': '' } });
   },
 
-  /** Vectors that were stored after the lease was lost may be outdated, so all are checked again. */
+  /**
+   * Marks the assistant so that all its vectors are checked again. Needed when vectors were stored after the lease was
+   * lost, because these vectors may be outdated.
+   */
   markStale: async (assistantId: string): Promise<void> => {
     await assistants.updateOne({ _id: assistantId }, { $set: { 'semantic.stale': true } });
   },

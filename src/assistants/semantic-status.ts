@@ -4,7 +4,7 @@ import type { AssistantStore } from './store.ts';
 /** The state of an assistant's semantic search, for operators. */
 export type SemanticStatus = {
   state: 'ready' | 'making' | 'off';
-  /** Why semantic search is off. */
+  /** Why semantic search is off. Null in the other states. */
   reason: string | null;
   model: string | null;
   /** Entries with vectors. */
@@ -36,7 +36,7 @@ export const findSemanticStatus = async (assistants: AssistantStore, assistantId
 
 const grouped = new Intl.NumberFormat('en');
 
-/** The state as a sentence for people. */
+/** Describes the state in a sentence for operators. */
 export const describeSemanticStatus = ({ state, reason, done, total }: SemanticStatus): string => {
   if (state === 'off') return `Semantic search is off: ${reason}`;
   if (state === 'ready') return 'Semantic search: ready';

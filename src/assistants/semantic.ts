@@ -1,12 +1,15 @@
 /**
- * Progress of making an assistant's vectors, stored on the assistant so that one read gives both. Absent, or without a
- * model, before any vectors were made.
+ * The progress of making an assistant's vectors. It is a part of the assistant's document, so that one read returns
+ * both. The field is absent, or has no `model`, until the first vectors are made.
  */
 export type Semantic = {
   model: string;
   /** The version of the assistant that these counts describe. */
   version: number;
-  /** Entries with vectors for question and variants; entries with a vector for the answer too; all entries. */
+  /**
+   * `done`: entries with vectors for question and variants. `answers`: entries that also have a vector for the answer.
+   * `total`: all entries.
+   */
   done: number;
   answers: number;
   total: number;
@@ -14,6 +17,6 @@ export type Semantic = {
   revision: number;
   /** True if the knowledge has changed and some of it has no current vectors. */
   stale: boolean;
-  /** The lease of the worker that makes the vectors; `until` is the server's time. */
+  /** The lease of the worker that makes the vectors. `until` is a time on MongoDB's clock. */
   lease: { token: string; until: Date };
 };

@@ -36,7 +36,7 @@ const toApiKey = ({ _id, hash: _hash, ...stored }: StoredApiKey): ApiKey => ({ k
 
 /**
  * Assistants with their knowledge, keys and channel. `findAssistant`, `findApiKey` and `findKnowledge` are called for
- * every turn and use caches that are less than a second old.
+ * every turn, so they use caches that are at most one second old.
  */
 export const createAssistantStore = ({ connection, vault, onKnowledgeChanged = () => undefined }: Dependencies) => {
   const { assistants, knowledge } = assistantModels(connection);
@@ -44,7 +44,7 @@ export const createAssistantStore = ({ connection, vault, onKnowledgeChanged = (
   const vectors = createVectorStore(connection, { assistants, knowledge });
   const embedders = createEmbedders(connection);
 
-  // `null` is cached too, so that an unknown id or key costs one query a second at most.
+  // A missing value is cached too, so that an unknown id or key costs at most one query a second.
   const remember = <Value extends object>(fetch: (key: string) => Promise<Value | null>) => {
     const cache = new LRUCache<string, { value: Value | null }>({
       max: CACHED_ITEMS,
@@ -81,8 +81,8 @@ export const createAssistantStore = ({ connection, vault, onKnowledgeChanged = (
   };
 
   /**
-   * Updates the assistant that matches `filter` and gives its new state, or null if none matches. One atomic write
-   * keeps concurrent changes of other fields.
+   * Updates the assistant that matches `filter` and returns its new state, or null if no assistant matches. The write
+   * is atomic, so concurrent changes of other fields are kept.
    */
   const change = async (
     filter: Record<string, unknown>,
@@ -101,15 +101,15 @@ export const createAssistantStore = ({ connection, vault, onKnowledgeChanged = (
     findAssistant,
     getAssistant,
 
-    /** The active key of a Bearer value. Malformed, unknown and revoked keys all give null. */
+    /** The active key that a Bearer value belongs to. Malformed, unknown and revoked keys all give null. */
     findApiKey: async (apiKey: string): Promise<ApiKey | null> => {
       const hash = hashSecret(apiKey);
-      // The checksum saves a query, but costs more than a cache hit.
+      // Checking the checksum costs less than a query but more than a cache hit.
       if (!findByHash.knows(hash) && !isWellFormedApiKey(apiKey)) return null;
       const key = await findByHash(hash);
       if (key && (key.lastUsedAt?.getTime() ?? 0) < serverNow() - LAST_USED_EVERY_MS) {
         key.lastUsedAt = serverDate();
-        // Only shown to operators, so a lost write is harmless.
+        // The time is only shown to operators, so a lost write is harmless.
         apiKeys.updateOne({ _id: key.keyId }, { lastUsedAt: key.lastUsedAt }).catch(() => undefined);
       }
       return key;
@@ -140,7 +140,7 @@ export const createAssistantStore = ({ connection, vault, onKnowledgeChanged = (
       return changed;
     },
 
-    /** The provider's key is encrypted for this assistant; only a worker decrypts it. */
+    /** Changes the engine. The provider's key is encrypted for this assistant; only a worker decrypts the key. */
     setEngine: async (assistantId: string, input: EngineInput): Promise<Assistant> => {
       const engine = sealedEngine(input, { vault, assistantId });
       const stage = { $set: { engine, version: { $add: ['$version', 1] } } };
@@ -159,14 +159,14 @@ export const createAssistantStore = ({ connection, vault, onKnowledgeChanged = (
       throw invalid('token', 'required', 'must be a token, or null for an open channel');
     },
 
-    /** Opens the channel to anyone who knows its address, if it is connected. */
+    /** Removes the verify token of a connected channel. The channel is then open to anyone who knows its address. */
     clearChannelToken: async (assistantId: string): Promise<Assistant> => {
       const changed = await change({ _id: assistantId }, { $set: { 'channel.tokenHash': null } });
       if (!changed) throw notFound();
       return changed;
     },
 
-    /** Only this answer contains the full key. */
+    /** Creates an API key. Only this answer contains the full key. */
     createApiKey: async ({
       assistantId,
       name,
@@ -198,8 +198,8 @@ export const createAssistantStore = ({ connection, vault, onKnowledgeChanged = (
       apiKeys.countDocuments({ assistantId, revokedAt: null }).exec(),
 
     /**
-     * Replaces the secret; id, name and limit stay, and the old secret stops working in the same write. A revoked key
-     * stays revoked.
+     * Replaces the secret of a key. The id, name and limit stay, and the old secret stops working in the same write. A
+     * revoked key stays revoked.
      */
     rotateApiKey: async (keyId: string): Promise<{ key: ApiKey; apiKey: string }> => {
       const apiKey = newApiKey();
@@ -209,14 +209,14 @@ export const createAssistantStore = ({ connection, vault, onKnowledgeChanged = (
       return { key: toApiKey(stored), apiKey };
     },
 
-    /** Changes the name or limit; a revoked key cannot be changed. */
+    /** Changes the name or the limit of a key. A revoked key cannot be changed. */
     updateApiKey: async (keyId: string, change: Partial<Pick<ApiKey, 'name' | 'limitPerMinute'>>): Promise<ApiKey> => {
       const stored = await apiKeys.findOneAndUpdate({ _id: keyId, revokedAt: null }, { $set: change }, AFTER).lean();
       if (!stored) throw notFound();
       return toApiKey(stored);
     },
 
-    /** Revoking twice is a no-op. */
+    /** Revokes a key. Revoking a revoked key changes nothing. */
     revokeApiKey: async (keyId: string): Promise<ApiKey> => {
       await apiKeys.updateOne({ _id: keyId, revokedAt: null }, { revokedAt: serverDate() });
       return getApiKey(keyId);

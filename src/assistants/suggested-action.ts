@@ -7,11 +7,12 @@ const MAX_PAYLOAD = 2048;
 const CONTROL_OR_BACKSLASH = /[\p{Cc}\\]/u;
 
 /**
- * A link payload: an absolute http(s), mailto or tel URL, or exactly one leading `/`, `#` or `?`
- * (docs/contract.md, Suggested actions).
+ * True if a link may have this payload: an absolute http(s), mailto or tel URL, or a relative link that starts with
+ * exactly one `/`, `#` or `?` (docs/contract.md, Suggested actions).
  */
 export const isSafeLink = (payload: string): boolean => {
-  // URL parsing can take quadratic time, and the schema calls this even if the length was refused.
+  // Parsing a long URL can take quadratic time. The schema calls this function even if its length check has refused the
+  // payload.
   if (payload.length > MAX_PAYLOAD || CONTROL_OR_BACKSLASH.test(payload)) return false;
   if (/^([/#?])(?!\1)/.test(payload)) return true;
   return /^(https?:\/\/|mailto:|tel:)\S/i.test(payload) && URL.canParse(payload);

@@ -5,7 +5,7 @@ import type { Row } from './row.ts';
 const COLUMNS = ['question', 'variants', 'answer', 'language', 'actions', 'tags'] as const;
 type Column = (typeof COLUMNS)[number];
 
-/** Each broken row makes the parser read the rest of the file again. These limits bound the total time. */
+/** After each broken row, the parser starts again on the rest of the file. These limits bound the total time. */
 const MAX_RESTARTS = 100;
 const MAX_READ_AGAIN = 16_000_000;
 
@@ -23,7 +23,7 @@ const fromJson = (cell: string): unknown => {
   }
 };
 
-/** `label | type | payload`, one action a line. */
+/** Parses a cell with one action per line: `label | type | payload`. */
 const actionsOf = (cell: string) =>
   splitCell(cell, /\n+/).map((line) => {
     const [label, type, ...payload] = line.split('|').map((part) => part.trim());
@@ -56,7 +56,7 @@ const toRow = (line: number, cells: string[], columns: (Column | null)[]): Row =
   return { line, fields: Object.fromEntries(named) };
 };
 
-/** Spreadsheets write commas, tabs, or semicolons if the comma is the decimal sign. */
+/** The delimiter of the file. Spreadsheets write commas or tabs, and semicolons where the comma is the decimal sign. */
 const delimiterOf = (text: string): string => {
   const heading = /^[^\r\n]*/.exec(text.trimStart())?.[0] ?? '';
   return [',', ';', '\t'].reduce((best, one) => (heading.split(one).length > heading.split(best).length ? one : best));
@@ -87,8 +87,9 @@ const readAlone = (line: string, delimiter: string): string[] | null => {
 type Read = { line: number; cells: string[] } | { line: number; reason: string };
 
 /**
- * Reads strictly, because a stray quote may swallow valid rows. After an error, the failing line is parsed alone and
- * leniently (`5" wide`), or refused, and strict reading continues after it.
+ * Reads the file strictly, because lenient reading could let a stray quote swallow valid rows. After an error, the
+ * failing line is parsed alone and leniently (`5" wide`). If this fails too, the line is refused. Strict reading
+ * continues after the line.
  */
 const readRecords = (text: string, delimiter: string): Read[] => {
   const lines = text.split('\n');
@@ -120,7 +121,7 @@ const readRecords = (text: string, delimiter: string): Read[] => {
   }
 };
 
-/** CSV with a heading line. Headings may have any order and case; unknown columns are ignored. */
+/** Reads CSV with a heading line. The headings may have any order and case; unknown columns are ignored. */
 export const readCsv = (text: string): Row[] => {
   const [heading, ...rows] = readRecords(text.replace(/\r\n?/g, '\n'), delimiterOf(text));
   const names = heading && 'cells' in heading ? heading.cells.map((name) => name.trim().toLowerCase()) : [];

@@ -3,7 +3,7 @@ import { countLineEnds, type Row } from './row.ts';
 
 type Element = { start: number; end: number };
 
-/** Start and end of each element of a top-level array. Elements need not be valid JSON. */
+/** Finds the start and end of each element of a top-level array. The elements need not be valid JSON. */
 const elementsOf = (text: string, open: number): { elements: Element[]; closedAt: number | null } => {
   const elements: Element[] = [];
   let start = open + 1;
@@ -34,7 +34,10 @@ const parse = (text: string): { fields: unknown } | { reason: string } => {
   }
 };
 
-/** Reads a JSON array. An invalid element is refused alone if its brackets and quotes still show where it ends. */
+/**
+ * Reads a JSON array. If an element is invalid but its brackets and quotes still show where it ends, only this element
+ * is refused.
+ */
 export function* readJson(text: string): Generator<Row> {
   const open = text.search(/\S/);
   if (text[open] !== '[') throw invalid('file', 'invalid', 'must be a JSON array of questions');

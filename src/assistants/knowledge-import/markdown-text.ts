@@ -5,11 +5,11 @@ export type Block = { token: Token; inside: Block[] };
 
 // markdown-it takes linear time on hostile text and limits nesting to 100; marked does neither.
 const markdown = new MarkdownIt({ html: true });
-// Plain text shows an address as its author wrote it.
+// Plain text shows a link's address as the author wrote the address.
 markdown.normalizeLink = (address) => address;
 markdown.normalizeLinkText = (address) => address;
 markdown.validateLink = () => true;
-// Inline content is parsed when it is written out.
+// Only blocks are parsed here. Inline content is parsed when it is written out.
 markdown.core.ruler.enableOnly(['normalize', 'block']);
 
 const nest = (tokens: Token[]): Block[] => {
@@ -27,7 +27,9 @@ const nest = (tokens: Token[]): Block[] => {
   return root;
 };
 
-/** Converts blocks to plain text, as a chat reply needs: markup is removed, and a link shows its address. */
+/**
+ * Converts blocks to plain text, because a chat reply is plain text: markup is removed, and a link shows its address.
+ */
 const createWriter = (references: Record<string, unknown>) => {
   const line = (content: string): string => {
     const tokens: Token[] = [];

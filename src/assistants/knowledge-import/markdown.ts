@@ -4,13 +4,14 @@ import type { Row } from './row.ts';
 
 type Section = { line: number; level: number; question: string; blocks: Block[] };
 
-/** A title is the first heading and the only one of the highest level. */
+/** True for the document's title: the first heading, if there are more headings and all of them are deeper. */
 const isTitle = (section: Section, index: number, all: Section[]): boolean =>
   index === 0 && all.length > 1 && all.slice(1).every(({ level }) => level > section.level);
 
 /**
- * Every heading with text under it is a question; the text is its answer. Not questions: the document's title with its
- * introduction, and a chapter heading, which has no text of its own and is followed by a deeper heading.
+ * Every heading with text under it is a question, and the text is its answer. Two headings are not questions: the
+ * document's title (its introduction is skipped too), and a chapter heading, which has no text of its own and is
+ * followed by a deeper heading.
  */
 export const readMarkdown = (text: string): Row[] => {
   const { top, blocks, inline } = readBlocks(text);

@@ -1,5 +1,6 @@
 /**
- * One question as the file has it, before validation, or the reason why it cannot be read. `line` is its first line.
+ * One question as written in the file, before validation, or the reason why the question cannot be read. `line` is the
+ * first line of the question.
  */
 export type Row = { line: number; fields: unknown } | { line: number; reason: string };
 

@@ -3,7 +3,7 @@ import { ApiError } from '../../platform/errors.ts';
 import { type KnowledgeFormat, parseKnowledge } from '../knowledge-import.ts';
 import type { Part } from '../knowledge-reading.ts';
 
-// The main module of the thread that reads one file. It returns one part of the result per request.
+// The main module of a thread that reads one file. The thread returns one part of the result for each request.
 
 const IN_A_PART = 500;
 
