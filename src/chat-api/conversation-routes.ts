@@ -20,7 +20,7 @@ const listCursor = createTimeCursor(/^[0-9a-f]{32}$/);
 type Dependencies = {
   access: Access;
   conversations: ConversationStore;
-  /** Tells the callers who wait for a reply in this conversation that there will be none. */
+  /** Tells the callers who wait for a reply in this conversation that no reply will come. */
   onErased: (conversation: StoredConversation) => void;
   /** Ends long polls when the process drains. */
   draining: AbortSignal;
@@ -43,7 +43,7 @@ export const conversationRoutes = ({
     return found;
   };
 
-  /** Waits until the conversation has a number above `afterSeq`, the time is up, or the caller has gone. */
+  /** Waits until the conversation has a number above `afterSeq`, the time is up, or the caller has disconnected. */
   const waitForNewer = async (
     read: StoredConversation,
     { afterSeq, waitMs, res }: { afterSeq: number; waitMs: number; res: Response },
@@ -55,7 +55,7 @@ export const conversationRoutes = ({
       await sleep(LOOK_EVERY_MS, undefined, { signal: draining }).catch(() => undefined);
       seq = await conversations.findSeq({ key, conversationId });
     }
-    // Always read again: status and tags can change without a new number.
+    // The conversation is always read again, because status and tags can change without a new number.
     const now = await conversations.findById(conversationId);
     if (!now) throw notFound();
     return now;
@@ -95,7 +95,7 @@ export const conversationRoutes = ({
 
   const escalate: RequestHandler = async (req, res) => {
     const { assistantId } = callerOf(res).assistant;
-    // Another assistant's conversation is 404, whatever the body contains.
+    // The conversation of another assistant gives 404, whatever the body contains.
     await getOwn(req, res);
     const { reason, lead_score } = bodyOf(conversationOperations.escalate, req);
     const { conversation } = await conversations.transitions.escalate(

@@ -18,7 +18,7 @@ const idempotencyKeyOf = (header: string | undefined): string | null => {
   return parsed.data;
 };
 
-/** `Prefer: respond-async` (RFC 7240), alone or among other preferences. */
+/** True if the caller sent `Prefer: respond-async` (RFC 7240), alone or among other preferences. */
 const prefersAsync = (req: Request): boolean =>
   (req.get('Prefer') ?? '').split(',').some((one) => one.split(';')[0]?.trim().toLowerCase() === 'respond-async');
 
@@ -43,15 +43,15 @@ type Dependencies = {
 };
 
 /**
- * The chat API and the inbound webhook channel (docs/contract.md, Sending a message). They differ only in authentication, limit
- * and channel name.
+ * The routes of the chat API and the inbound webhook channel (docs/contract.md, Sending a message). The two differ only
+ * in authentication, limit and channel name.
  */
 export const turnRoutes = ({ access, startTurn, submit, streamTurn, readTurn }: Dependencies): Router => {
   const answer: RequestHandler = async (req, res) => {
     const { response, replayed, delivered } = await submit(turnOf(req, res));
     setReplayed(res, replayed);
     noteCall(res, { conversationId: response.conversationId });
-    // Recorded only once the response has been written: until then a retry gets the stored reply.
+    // The delivery is recorded only after the response has been written. Until then, a retry gets the stored reply.
     res.on('finish', delivered);
     answerWith(turnOperations.send, res, response);
   };
@@ -62,8 +62,8 @@ export const turnRoutes = ({ access, startTurn, submit, streamTurn, readTurn }: 
     const conversationId = knownConversationOf(started);
     setReplayed(res, replayed);
     noteCall(res, { conversationId });
-    // A new turn counts as delivered once answered, because it is stored as asynchronous. A joined or finished turn may
-    // not be, so it is marked.
+    // A new turn is stored as asynchronous, so it counts as delivered when it is answered. A turn that another request
+    // created may not be asynchronous, so its delivery is recorded here.
     if (replayed) res.on('finish', delivered);
     const body: AcceptedTurn = { conversationId, turnId, status: 'accepted' };
     res.status(202).location(`/api/v1/turns/${turnId}`).set('Preference-Applied', 'respond-async').json(body);
@@ -71,7 +71,7 @@ export const turnRoutes = ({ access, startTurn, submit, streamTurn, readTurn }: 
 
   const stream: RequestHandler = (req, res) => streamTurn(turnOf(req, res), req, res);
 
-  /** A stream takes precedence over `respond-async`: it answers at once as well. */
+  /** A stream takes precedence over `respond-async`, because a stream also responds before the reply is ready. */
   const answerOrStream: RequestHandler = (req, res, next) => (wantsStream(req) ? stream : answer)(req, res, next);
   const chat: RequestHandler = (req, res, next) =>
     (prefersAsync(req) && !wantsStream(req) ? accept : answerOrStream)(req, res, next);

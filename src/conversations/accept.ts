@@ -31,8 +31,9 @@ type Dependencies = { connection: Connection; resolveDuplicate: ResolveDuplicate
 
 /**
  * Accepts a turn with one atomic upsert, in a batch with other turns. A duplicate-key error means that the conversation
- * exists and the upsert's filter did not match it: the turn may be a duplicate, or the session busy or resolved. Then
- * the conversation is read, and a compare-and-set on what was read decides (docs/design.md, Accept).
+ * exists but did not match the upsert's filter: the turn may be a duplicate, or the session may be busy or resolved. In
+ * this case the conversation is read, and a compare-and-set on the state that was read decides (docs/design.md,
+ * Accept).
  */
 export const createAccept = ({ connection, resolveDuplicate, announce }: Dependencies) => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
@@ -41,7 +42,7 @@ export const createAccept = ({ connection, resolveDuplicate, announce }: Depende
 
   const readBack = ({ key, turnId, conversationId }: NewTurn): Promise<Upserted> =>
     readPendingTurns(key).then(
-      // If the conversation is missing, it was erased between write and read. The caller will get 404.
+      // If the conversation is missing, it was erased after the write. The caller will get 404.
       (row) => ({
         conversationId: row?.conversationId ?? conversationId,
         head: row?.waiting[0]?.turnId === turnId,
@@ -58,7 +59,7 @@ export const createAccept = ({ connection, resolveDuplicate, announce }: Depende
         'conversations',
         items.map(({ turn, receiversOf }) => acceptStatement(turn, receiversOf)),
       ).catch((cause: unknown) => {
-        // The primary may have stepped down between two statements of the batch, so some may be stored.
+        // The primary may have stepped down between two statements of the batch, so some turns may be stored.
         throw wasNotPrimary(cause) && items.length > 1 ? new OutcomeUnknown('a batch was refused', { cause }) : cause;
       });
       const errors = new Map(writeErrors.map((error) => [error.index, error]));
@@ -75,7 +76,8 @@ export const createAccept = ({ connection, resolveDuplicate, announce }: Depende
 
   const tryOnce = async (turn: NewTurn, receiversOf: ReceiversOf, options: AcceptOptions): Promise<Accepted | null> => {
     const read = () => conversations.findOne({ _id: turn.key });
-    // A turn under a known idempotency key may have left `recent` long ago. The upsert's filter would not see it.
+    // If the idempotency key is already known, its turn may no longer be in `recent`. The upsert's filter would not
+    // find such a turn, so the conversation is read first.
     const known = turn.reservation === 'known' ? await read() : null;
     const upserted = known ? null : await upsert({ turn, receiversOf, readBack: options.readBack });
     if (upserted) {
@@ -87,8 +89,8 @@ export const createAccept = ({ connection, resolveDuplicate, announce }: Depende
   };
 
   /**
-   * Throws 503 only if the turn was surely not accepted. If the outcome is unknown, tries again until the deadline,
-   * then throws 500.
+   * Accepts a turn before the deadline. Throws 503 only if the turn was certainly not accepted. If the outcome is
+   * unknown, tries again until the deadline, then throws 500.
    */
   const acceptInTime = async (turn: NewTurn, receiversOf: ReceiversOf, options: AcceptOptions): Promise<Accepted> => {
     const deadline = performance.now() + ACCEPT_DEADLINE_MS;
@@ -108,7 +110,7 @@ export const createAccept = ({ connection, resolveDuplicate, announce }: Depende
     }
   };
 
-  /** Accepts a turn, or finds the one it repeats. */
+  /** Accepts a turn, or finds the turn that this request repeats. */
   return (turn: NewTurn, options: AcceptOptions): Promise<Accepted> => {
     const { key: _id, assistantId, channel } = turn;
     return announce({ _id, assistantId, channel }, (receiversOf) => acceptInTime(turn, receiversOf, options));

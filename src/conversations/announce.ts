@@ -2,10 +2,10 @@ import { newId } from '../platform/ids.ts';
 import type { ConversationEvent, ConversationEventKind } from '../webhooks/event.ts';
 import type { OutboxEvent, StoredConversation } from './conversation.ts';
 
-/** Endpoints that want an event of this kind at this moment. */
+/** Returns the endpoints that want an event of this kind now. */
 export type ReceiversOf = (event: ConversationEventKind) => string[];
 
-/** An event as it enters the outbox. Null if no endpoint wants it. */
+/** The event as stored in the outbox, or null if no endpoint wants the event. */
 export const newOutboxEvent = (event: ConversationEvent, receiversOf: ReceiversOf, at: Date): OutboxEvent | null => {
   const endpoints = receiversOf(event.event);
   if (endpoints.length === 0) return null;
@@ -13,18 +13,18 @@ export const newOutboxEvent = (event: ConversationEvent, receiversOf: ReceiversO
 };
 
 type Dependencies = {
-  /** The enabled endpoints of an assistant, by the event kinds they want. */
+  /** Returns the enabled endpoints of an assistant, by the event kinds that they want. */
   receivers: (assistantId: string) => Promise<ReceiversOf>;
-  /** The conversation's outbox has a new event. Never throws. */
+  /** Called when the conversation's outbox has a new event. Never throws. */
   wakeDeliveries: (conversationKey: string) => void;
 };
 
 const NO_RECEIVERS: ReceiversOf = () => [];
 
 /**
- * Every write that may announce an event runs through this function. It gives the write the endpoints that want the
- * event (none for a playground conversation), and wakes the delivery worker if the write stored an event. The write
- * stores the event in the same update as the change.
+ * Runs every write that may announce an event. The write gets the endpoints that want the event (none for a playground
+ * conversation), and stores the event in the same update as the change. If an event was stored, the delivery worker is
+ * woken.
  */
 export const createAnnounce =
   ({ receivers, wakeDeliveries }: Dependencies) =>

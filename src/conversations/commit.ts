@@ -14,15 +14,16 @@ import type { MessagePages } from './message-pages.ts';
 import type { AnswerableConversation, TurnCommit } from './turn-commit.ts';
 
 export type Committed = {
-  /** The turn that is head after the commit. */
+  /** The head of the pending turns after the commit. */
   nextTurnId: string | null;
-  /** An event was put into the outbox. */
+  /** True if an event was added to the outbox. */
   announced: boolean;
 };
 
 /**
- * One update that commits the first pending turns of a conversation. Its filter holds everything that the replies
- * depended on, so a handoff, an operator's message or a new waiter in the meantime makes it match nothing.
+ * One update that commits the first pending turns of a conversation. Its filter contains everything that the replies
+ * depended on. If a handoff, an operator's message or a new waiter has changed the conversation meanwhile, the filter
+ * matches nothing.
  */
 export const commitStatement = (
   read: AnswerableConversation,
@@ -44,12 +45,12 @@ export const commitStatement = (
       seq: read.seq,
       status: read.status,
       leadScore: read.leadScore,
-      // Pending turns leave at the head and join at the end. If this turn is still the head, the other committed turns
-      // still follow it.
+      // Turns leave the list at its head and are added at its end. So if this turn is still the head, the other
+      // committed turns still follow it.
       'waiting.0.turnId': head.turnId,
       ...Object.fromEntries(committed.map(({ replyTo }, at) => [`waiting.${at}.replyTo`, { $size: replyTo.length }])),
-      // A turn accepted in the meantime was not the head, so it has no job. The commit must fail, so that the next read
-      // finds that turn.
+      // A turn that was accepted meanwhile was not the head, so it has no job. The commit must then fail, so that the
+      // next read finds this turn.
       ...(read.waiting.length === committed.length && { waiting: { $size: committed.length } }),
     },
     u: {
@@ -95,7 +96,7 @@ export const createCommit = ({ connection, pages, compact, announce }: Dependenc
         items.map(({ statement }) => statement),
       );
       if (n === items.length) return items.map(() => true);
-      // Some conversations changed in between. A commit succeeded if its finished turn is stored.
+      // Some conversations changed before the write. A commit succeeded if its last finished turn is stored.
       const rows = await conversations
         .find(
           { _id: { $in: items.map(({ key }) => key) } },
@@ -139,7 +140,10 @@ export const createCommit = ({ connection, pages, compact, announce }: Dependenc
     return { announced, nextTurnId: last.after.waiting[0]?.turnId ?? null };
   };
 
-  /** Null: the conversation changed since it was read. Read it again. */
+  /**
+   * Commits the ended turns. Returns null if the conversation has changed since it was read; the caller must then read
+   * the conversation again.
+   */
   return (read: AnswerableConversation, ended: TurnCommit[]): Promise<Committed | null> =>
     announce(read, (receiversOf) => commit(read, ended, receiversOf));
 };

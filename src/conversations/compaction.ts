@@ -13,29 +13,34 @@ import {
 import { hasFullPage, type MessagePages, type StoredPages } from './message-pages.ts';
 
 /**
- * The number of finished turns that a conversation always keeps. A turn can only be found here until its messages are
- * stored as a page. So this covers the turns of a page that is not full, plus as many as can be pending.
+ * The number of finished turns that a conversation always keeps. A finished turn can be found only in this list until
+ * its messages are stored as a page. So the list must have room for the turns of an incomplete page and for the most
+ * turns that can be pending.
  */
 const RECENT_MIN = PAGE_SIZE + MAX_PENDING;
-/** The most it keeps after a compaction. With the turns that end before the next compaction, there are 200 at most. */
+/**
+ * The most finished turns that the document keeps after a compaction. With the turns that end before the next
+ * compaction, the document has at most 200 finished turns.
+ */
 const RECENT_MAX = 200 - RECENT_MIN;
 
-/** What a write trims from the document: messages that are stored as pages now, and the oldest finished turns. */
+/** What a write removes from the document: messages that are stored as pages now, and the oldest finished turns. */
 export type Compaction = StoredPages & { keepRecent: number };
 
-/** What to `$unset`. */
+/** The fields for `$unset`: messages that are stored as pages now. */
 export const trimmedFields = ({ numbers }: Compaction): Record<string, 1> =>
   Object.fromEntries(numbers.map((seq) => [`texts.${seq}`, 1]));
 
-/** What to `$push` to `recent`. */
+/** The `$push` to `recent`. With a compaction, the oldest finished turns are removed. */
 export const pushFinished = (finished: RecentTurn[], compaction: Compaction | null) => ({
   $each: finished,
   ...(compaction && { $slice: -compaction.keepRecent }),
 });
 
 /**
- * How many finished turns stay: the last `RECENT_MIN` always, and of the older ones (`candidates`) all from the first
- * that can still be resumed or replayed. `count` is the number of all finished turns.
+ * How many finished turns the document keeps. The last `RECENT_MIN` turns are always kept. Among the older turns
+ * (`candidates`), all are kept from the first that can still be resumed or replayed. `count` is the number of all
+ * finished turns.
  */
 const countKept = (
   { candidates, count }: { candidates: RecentTurn[]; count: number },
@@ -52,7 +57,7 @@ const countKept = (
 type Read = Pick<StoredConversation, '_id' | 'conversationId' | 'seq' | 'storedTo'> &
   Partial<Pick<StoredConversation, 'texts' | 'recent'>>;
 
-/** About every eighth `seq`, the next write that adds a text also trims the document. */
+/** About once per eight `seq` numbers, a write that adds a text also trims the document. */
 export const createCompact = (dependencies: {
   connection: Connection;
   pages: MessagePages;
@@ -63,15 +68,15 @@ export const createCompact = (dependencies: {
   const readForCompaction = createReader(conversations, { conversationId: 1, seq: 1, texts: 1, recent: 1 });
 
   /**
-   * `ending`: how many turns the write ends. Returns `changed` if the conversation is no longer as it was read, and
-   * null if there is nothing to trim.
+   * `ending` is the number of turns that the write ends. Returns `changed` if the conversation has changed since it was
+   * read, and null if there is nothing to trim.
    */
   return async (
     { _id: key, conversationId, seq, storedTo, texts, recent }: Read,
     ending: number,
   ): Promise<Compaction | 'changed' | null> => {
     if (!hasFullPage({ seq, storedTo })) return null;
-    // If the whole document was read, it need not be read again: the write is filtered on its `seq`.
+    // A document that was read whole is not read again, because the filter of the write contains its `seq`.
     const now = texts && recent ? { conversationId, seq, texts, recent } : await readForCompaction(key);
     if (now?.conversationId !== conversationId || now.seq !== seq) return 'changed';
     const count = now.recent.length + ending;

@@ -14,7 +14,7 @@ export type Role = (typeof ROLES)[number];
 
 /** The most pending turns of a session, including the one being answered (docs/contract.md, Order of turns). */
 export const MAX_PENDING = 20;
-/** How long a failed turn can be resumed and an undelivered one replayed (docs/contract.md, Retry is safe). */
+/** How long a failed turn can be resumed, and an undelivered reply replayed (docs/contract.md, Retry is safe). */
 export const RESUMABLE_FOR_MS = TIMING.resumableForMs;
 
 export type Message = {
@@ -24,40 +24,46 @@ export type Message = {
   content: string;
   language: string | null;
   suggestedActions?: SuggestedAction[];
-  /** How the reply was chosen. Shown to operators, never to visitors. */
+  /** Why this reply was chosen. Shown to operators, never to visitors. */
   why?: Record<string, unknown>;
-  /** On a visitor message without a reply of its own: the holding text that answered it. */
+  /** The holding text that answered this visitor message. Set only if the message has no reply of its own. */
   heldBy?: { messageId: string; seq: number };
   createdAt: Date;
 };
 
-/** The messages of one `seq`: the two of a turn, or a single one. */
+/** The messages of one `seq`: the visitor message and the reply of a turn, or a single message. */
 export type Entry = { seq: number; messages: Message[] };
 
-/** Numbers (`seq`) per stored page. A page always holds the same numbers, so storing it twice is harmless. */
+/**
+ * The count of numbers (`seq`) in each stored page. A page always has the same numbers, so storing a page twice is
+ * harmless.
+ */
 export const PAGE_SIZE = 8;
 export type StoredPage = { _id: string; conversationId: string; entries: Entry[] };
 
-/** An accepted turn that has no answer yet. The first of `waiting` is the head: the turn that is answered next. */
+/** An accepted turn that has no answer yet. The first turn of `waiting` is the head: the turn that is answered next. */
 export type PendingTurn = {
   turnId: string;
   messageId: string;
   message: string;
   language: string;
-  /** How the language was decided; for the reply's `why`. */
+  /** How the language was decided. Copied to the reply's `why`. */
   languageBy?: string;
-  /** Hash of the exact message. Missing under an `Idempotency-Key`: such turns are never matched by content. */
+  /**
+   * A hash of the exact message. Turns with an `Idempotency-Key` have no hash, because they are never matched by
+   * content.
+   */
   dedupeKey?: string;
-  /** Redis channels of the API processes where callers wait. */
+  /** The Redis channels of the API processes whose callers wait for this turn. */
   replyTo: string[];
   acceptedAt: Date;
-  /** A resumed turn's visitor message keeps the seq it got when the turn failed. */
+  /** Set for a resumed turn: its visitor message keeps the number that it got when the turn failed. */
   seq?: number;
-  /** Accepted with 202: counts as delivered when answered. */
+  /** True if the turn was accepted with 202. Such a turn counts as delivered when it is answered. */
   async?: boolean;
 };
 
-/** A finished turn without its text. It is enough to replay, resume or recognise the turn. */
+/** A finished turn without its texts. These fields are enough to replay, resume or recognise the turn. */
 export type RecentTurn = {
   turnId: string;
   messageId: string;
@@ -65,23 +71,26 @@ export type RecentTurn = {
   outcome: 'answered' | 'failed';
   /** The number of the visitor message. */
   seq: number;
-  /** The number of the reply: the same `seq`, a later one if the turn was resumed, or that of the holding text. */
+  /**
+   * The number of the reply: equal to `seq`, later than `seq` if the turn was resumed, or the number of the holding
+   * text.
+   */
   replySeq?: number;
   replyMessageId?: string;
   finishedAt: Date;
   async?: boolean;
 };
 
-/** A turn, and the key of its conversation. */
+/** Identifies a turn by its id and the key of its conversation. */
 export type TurnRef = { key: string; turnId: string };
 
-/** Which of these turns' replies are recorded to have reached a caller. */
+/** Returns the ids of those turns whose replies are recorded as delivered to a caller. */
 export type FindDelivered = (turns: TurnRef[]) => Promise<Set<string>>;
 
-/** An event that has not ended yet at every endpoint it goes to. */
+/** An event whose delivery has not yet ended at all of its endpoints. */
 export type OutboxEvent = ConversationEvent & {
   eventId: string;
-  /** Unix seconds, as the envelope says. */
+  /** The time in Unix seconds, as in the envelope. */
   timestamp: number;
   at: Date;
   endpoints: string[];
@@ -89,13 +98,14 @@ export type OutboxEvent = ConversationEvent & {
 
 export type Tag = { tag: string; color: string | null };
 
-/** The holding text of this escalation: stored once, answered to every later visitor message. */
+/** The holding text of the current escalation. The text is stored once and answers every later visitor message. */
 export type Holding = { messageId: string; seq: number; text: string; language: string };
 
 export type StoredConversation = {
   _id: string;
   /**
-   * Changes when an erased session starts again, so that late writes to the old conversation do not match the new one.
+   * A session that starts again after its erasure gets a new id, so that late writes to the erased conversation do not
+   * match the new conversation.
    */
   conversationId: string;
   assistantId: string;
@@ -116,23 +126,24 @@ export type StoredConversation = {
   /** The number of the last final message. */
   seq: number;
   /**
-   * Numbers up to this one are in the collection `messages`, later ones in `texts`. Missing in documents of early 0.1
-   * versions.
+   * Messages up to this number are in the collection `messages`; later messages are in `texts`. Documents of early 0.1
+   * versions do not have this field.
    */
   storedTo?: number;
   headSince: Date;
   waiting: PendingTurn[];
   recent: RecentTurn[];
-  /** Messages by `seq` that are not stored as a page yet: their page is not full, or the last write filled it. */
+  /** Messages that are not stored as a page yet, by `seq`: their page is not full, or the last write filled it. */
   texts: Record<string, Message[]>;
-  /** The created event. It has its own field because an upsert cannot both set and push on one path. */
+  /** The created event. It has a field of its own, because an upsert cannot both set and push on one path. */
   opening?: OutboxEvent;
   outbox?: OutboxEvent[];
   createdAt: Date;
   updatedAt: Date;
 };
 
-// The schema is not strict: the store writes documents with its own updates, whose shapes are the types above.
+// The schema is not strict, because the store writes documents with its own updates. The types above describe the
+// documents.
 const conversationSchema = new Schema<StoredConversation>(
   { _id: { type: String, required: true } },
   { collection: 'conversations', versionKey: false, strict: false },
@@ -173,7 +184,7 @@ export const REOPENED = {
   engineErrorStreak: 0,
 };
 
-/** The fields of a new conversation. All are set, so that no later write has to check whether a field exists. */
+/** The fields of a new conversation. All fields are set, so that no later write must check whether a field exists. */
 export const initialState = () => ({
   ...REOPENED,
   leadScore: 0,

@@ -7,23 +7,27 @@ import {
   type PendingTurn,
 } from './conversation.ts';
 
-/** A hash that recognises the exact text of a message within its session (docs/contract.md, Retry is safe). */
+/**
+ * A hash of a message's exact text, to recognise a repeated message in its session (docs/contract.md, Retry is safe).
+ */
 export const dedupeKeyOf = (message: string): string =>
   createHash('sha256').update(message).digest('base64url').slice(0, 22);
 
 export type DedupeQuery = {
   turnId: string;
-  /** Null under an `Idempotency-Key`: content matching is off. */
+  /** Null for a message with an `Idempotency-Key`, because such a message is not matched by content. */
   dedupeKey: string | null;
-  /** The turn id was reserved by an `Idempotency-Key`, so another request with that key may have created the turn. */
+  /**
+   * True if an `Idempotency-Key` reserved the turn id. Another request with this key may then have created the turn.
+   */
   reserved: boolean;
   windowMs: number;
   now: number;
 };
 
 /**
- * What to do with a message whose conversation exists. `own`: an earlier write of this request stored the turn, but its
- * answer was lost. Only `new` and `resume` accept a turn.
+ * What to do with a message whose conversation exists. `own`: an earlier write of this request stored the turn, but the
+ * answer to that write was lost. Only `new` and `resume` accept a turn.
  */
 export type Decision =
   | { kind: 'own'; turn: PendingTurn }
@@ -37,7 +41,10 @@ type KnownTurns = Pick<StoredConversation, 'seq' | 'waiting' | 'recent'>;
 
 const lastSeqOf = ({ seq, replySeq }: RecentTurn): number => Math.max(seq, replySeq ?? 0);
 
-/** True if nothing came after the turn: no other turn, pending or finished, and no operator or system message. */
+/**
+ * True if the turn is the last entry of the conversation: no other turn, pending or finished, and no operator or system
+ * message came later.
+ */
 const isLatest = (turn: RecentTurn, { seq, waiting, recent }: KnownTurns): boolean =>
   waiting.length === 0 && recent.at(-1)?.turnId === turn.turnId && seq === lastSeqOf(turn);
 
@@ -45,8 +52,8 @@ const resumeOrBusy = (turn: RecentTurn, conversation: KnownTurns): Decision =>
   conversation.waiting.length >= MAX_PENDING ? { kind: 'busy' } : { kind: 'resume', turn };
 
 /**
- * The decision table, in the order of its page (docs/contract.md, Retry is safe). `isDelivered`: a caller is recorded
- * to have received the response.
+ * Implements the decision table of docs/contract.md (Retry is safe), in the same order. `isDelivered`: the response is
+ * recorded as delivered to a caller.
  */
 export const decide = (
   conversation: KnownTurns,
@@ -65,7 +72,7 @@ export const decide = (
     if (inFlight) return { kind: 'join', turn: inFlight };
     const known = conversation.recent.findLast((turn) => turn.dedupeKey === dedupeKey);
     if (known) {
-      // `finishedAt` comes from another machine's clock, which may be ahead.
+      // `finishedAt` may come from a clock that is ahead of this one, so the age is never below zero.
       const age = Math.max(0, now - known.finishedAt.getTime());
       if (age <= RESUMABLE_FOR_MS && known.outcome === 'failed') return resumeOrBusy(known, conversation);
       if (age <= RESUMABLE_FOR_MS && !known.async && !isDelivered(known.turnId)) return { kind: 'replay', turn: known };

@@ -8,10 +8,10 @@ import type { MessagePages } from './message-pages.ts';
 
 const FIRST_PURGE_MS = 60_000;
 const LAST_PURGE_MS = 86_400_000;
-/** The caller waits at most this long for the purge. Most purges end sooner. */
+/** The longest time that a caller waits for the purge. Most purges end sooner. */
 const PURGED_WITHIN_MS = 1_000;
 
-/** Records, without text, that a conversation was erased, so that late writes are deleted too. */
+/** Records that a conversation was erased, so that late writes to it are deleted too. Contains no text. */
 type StoredTombstone = { _id: string; erasedAt: Date; purgeAt: Date; purgesLeft: number };
 
 const tombstoneSchema = new Schema<StoredTombstone>(
@@ -32,11 +32,14 @@ type Dependencies = {
   connection: Connection;
   pages: MessagePages;
   eraseElsewhere: EraseElsewhere;
-  /** Once aborted, long purges are left to another process. */
+  /** After this signal, another process must finish long purges. */
   draining: AbortSignal;
 };
 
-/** Hard deletion (docs/contract.md, Erase). The document goes first, so that the session can start again at once. */
+/**
+ * Deletes conversations for good (docs/contract.md, Erase). The conversation's document is deleted first, so that the
+ * session can start again immediately.
+ */
 export const createErasure = ({ connection, pages, eraseElsewhere, draining }: Dependencies) => {
   const model = connection.model<StoredTombstone>('Tombstone', tombstoneSchema);
   const tombstones = collectionOf<StoredTombstone>(model);
@@ -48,7 +51,7 @@ export const createErasure = ({ connection, pages, eraseElsewhere, draining }: D
   };
 
   const purgeDue = async ({ _id, erasedAt, purgesLeft }: StoredTombstone): Promise<void> => {
-    // If the erasure stopped before it deleted the document, this finishes it.
+    // If an erasure stopped before it deleted the document, this call deletes the document.
     await conversations.deleteOne({ _id: prefixRange(_id), conversationId: _id }, { writeConcern: DURABLE });
     await purge(_id);
     if (purgesLeft <= 1) await tombstones.deleteOne({ _id });
@@ -62,9 +65,9 @@ export const createErasure = ({ connection, pages, eraseElsewhere, draining }: D
     models: [model],
 
     /**
-     * Resolves once the document is deleted. `erased` is the conversation as it was, so that its waiting callers can be
-     * told; null if it was deleted before. `purged` resolves when the rest is deleted, or after one second. The
-     * tombstone ensures that a purge which takes longer or fails is repeated.
+     * Resolves once the document is deleted. `erased` is the deleted conversation, whose waiting callers must be told,
+     * or null if it was already deleted. `purged` resolves when everything else is deleted, or after one second. The
+     * tombstone ensures that a purge that fails or takes longer is repeated.
      */
     erase: async ({
       _id,
@@ -85,8 +88,8 @@ export const createErasure = ({ connection, pages, eraseElsewhere, draining }: D
     },
 
     /**
-     * Repeats the purge after a minute and after a day, for writes that were in flight when the conversation was
-     * erased.
+     * Repeats due purges. Each conversation is purged again after a minute and after a day, because some writes were in
+     * flight when it was erased.
      */
     purgeAgain: async (): Promise<number> => {
       const due = await tombstones
@@ -96,7 +99,7 @@ export const createErasure = ({ connection, pages, eraseElsewhere, draining }: D
       let failure: unknown;
       for (const one of due) {
         if (draining.aborted) break;
-        // A purge that fails does not stop the others. It stays due until it succeeds.
+        // A purge that fails does not stop the other purges. It stays due until it succeeds.
         await purgeDue(one).catch((cause: unknown) => {
           failure ??= cause;
         });

@@ -16,7 +16,8 @@ export const HISTORY_MAX = 1000;
 export type NumberedMessage = Message & { seq: number | null };
 
 /**
- * Where a page of history ended: after message `index` of `seq`, and after the pending message `waitingAfter`, if any.
+ * Where the previous page of history ended: after message `index` of `seq`, and after the pending message
+ * `waitingAfter`, if any.
  */
 const HistoryPosition = z.object({ seq: z.int(), index: z.int(), waitingAfter: z.string().nullable() });
 export type HistoryPosition = z.infer<typeof HistoryPosition>;
@@ -28,8 +29,8 @@ export const historyCursor = createCursor(HistoryPosition);
 export type HistoryPage = { messages: NumberedMessage[]; hasMore: boolean; next: HistoryPosition | null };
 
 /**
- * Messages of pending turns come last and have no number. A resumed turn's message has kept its number and is not among
- * them.
+ * Messages of pending turns. They follow all other messages and have no number. The message of a resumed turn is left
+ * out, because it has kept its number.
  */
 const pendingMessages = ({ waiting }: Pick<StoredConversation, 'waiting'>): NumberedMessage[] =>
   waiting
@@ -44,7 +45,7 @@ const pendingMessages = ({ waiting }: Pick<StoredConversation, 'waiting'>): Numb
       createdAt: acceptedAt,
     }));
 
-/** All messages in order of `seq`: from the stored pages, and from the conversation document. */
+/** Reads all messages in order of `seq`, from the stored pages and from the conversation document. */
 export const createHistory = (connection: Connection) => {
   const models = conversationModels(connection);
   const pages = collectionOf<StoredPage>(models.messages);
@@ -55,8 +56,8 @@ export const createHistory = (connection: Connection) => {
 
   return {
     /**
-     * One entry, from the document or a stored page. Read the document before this call, because entries move from it
-     * to pages.
+     * Finds one entry in the document or in a stored page. Read the document before this call, because entries move
+     * from the document to pages.
      */
     findEntry: async (
       { conversationId, texts }: Pick<StoredConversation, 'conversationId' | 'texts'>,
@@ -69,8 +70,8 @@ export const createHistory = (connection: Connection) => {
     },
 
     /**
-     * A finished turn that is no longer in `recent`, in the same shape. Null if no such turn finished in this
-     * conversation.
+     * Finds a finished turn that is no longer in `recent`, and returns it in the shape of `recent`. Null if no such
+     * turn finished in this conversation.
      */
     findFinishedTurn: async (
       { conversationId }: Pick<StoredConversation, 'conversationId'>,
@@ -101,8 +102,8 @@ export const createHistory = (connection: Connection) => {
     },
 
     /**
-     * The messages of the last `limit` entries up to `seq` of the conversation as it was read, oldest first. Empty if
-     * it was erased.
+     * The messages of the last `limit` entries, oldest first. Entries after the given conversation's `seq` are left
+     * out. Empty if the conversation was erased.
      */
     findLatest: async (
       { _id, conversationId, seq: upTo }: Pick<StoredConversation, '_id' | 'conversationId' | 'seq'>,
@@ -125,8 +126,8 @@ export const createHistory = (connection: Connection) => {
     },
 
     /**
-     * A page of history: messages in order of `seq`, up to that of the conversation, then pending messages. The
-     * conversation must have been read before this call. Otherwise a reply that is stored in between could be missed.
+     * A page of history: messages in order of `seq`, up to the `seq` of the conversation, then pending messages. Read
+     * the conversation before this call. Otherwise the page could miss a reply that is stored between the two reads.
      */
     readPage: async (
       conversation: StoredConversation,
@@ -137,8 +138,8 @@ export const createHistory = (connection: Connection) => {
       }: { from?: HistoryPosition; limit?: number; finalOnly?: boolean } = {},
     ): Promise<HistoryPage> => {
       const { conversationId, texts, seq: upTo } = conversation;
-      // Start with the entry where the last page ended, since part of it may be left. Each entry has at least one
-      // message.
+      // This page starts with the last entry of the previous page, because that entry may have more messages. Each
+      // entry has at least one message.
       const first = Math.max(1, from.seq);
       const last = Math.min(upTo, first + limit + 1);
       const stored =

@@ -1,6 +1,6 @@
 import type { Message } from './conversation.ts';
 
-/** UTF-16 units of the long parts of the messages. Batches use it to bound their size. */
+/** The length of the long texts in these messages, in UTF-16 units. Batches use this length to limit their size. */
 export const lengthOfMessages = (messages: readonly Message[]): number =>
   messages.reduce((sum, { content, why, suggestedActions }) => {
     const beside = why || suggestedActions ? JSON.stringify([why, suggestedActions]).length : 0;

@@ -14,7 +14,10 @@ export const LAST_SEQ = 999_999_999_999;
 
 export const pageOf = (seq: number): number => Math.floor((seq - 1) / PAGE_SIZE);
 
-/** Made of conversation and page number, so history is a range on `_id` and storing a page twice stores it once. */
+/**
+ * The id consists of the conversation and the page number. So history is a range on `_id`, and a page that is stored
+ * twice exists once.
+ */
 export const pageIdOf = (conversationId: string, page: number): string =>
   `${conversationId}:${String(page).padStart(12, '0')}`;
 
@@ -33,13 +36,16 @@ const lastOfFullPages = (seq: number): number => seq - (seq % PAGE_SIZE);
 export const hasFullPage = ({ seq, storedTo }: Pick<StoredConversation, 'seq' | 'storedTo'>): boolean =>
   lastOfFullPages(seq) > (storedTo ?? 0);
 
-/** The numbers that are stored as pages now. The write that sets `storedTo` also removes them from the document. */
+/**
+ * What is stored as pages now. The write that sets `storedTo` also removes the messages with these numbers from the
+ * document.
+ */
 export type StoredPages = { storedTo: number; numbers: number[] };
 
 const textLengthOf = ({ entries }: StoredPage): number =>
   entries.reduce((sum, { messages }) => sum + lengthOfMessages(messages), 0);
 
-/** Messages stay in the conversation document (`texts`) until they fill a page. Then they are stored as that page. */
+/** Stores messages as pages. Messages stay in the conversation document (`texts`) until they fill a page. */
 export const createMessagePages = (connection: Connection) => {
   const models = conversationModels(connection);
   const pages = collectionOf<StoredPage>(models.messages);
@@ -64,8 +70,8 @@ export const createMessagePages = (connection: Connection) => {
   return {
     /**
      * Stores the full pages of `texts`. A page always has the same eight numbers, so two writers that read different
-     * states cannot store two versions of it. While a page is full, a write that adds a text calls this first, and then
-     * removes the stored messages from the document.
+     * states cannot store two versions of a page. A write that adds a text calls this function first if `texts` has a
+     * full page, and then removes the stored messages from the document.
      */
     storeFullPages: async ({
       conversationId,
@@ -86,8 +92,8 @@ export const createMessagePages = (connection: Connection) => {
     erase,
 
     /**
-     * Call after a write that matched nothing. If the conversation was erased meanwhile, this deletes the pages that
-     * were stored for the write.
+     * Call this after a write that matched nothing. If the conversation was erased meanwhile, this function deletes the
+     * pages that were stored for the write.
      */
     eraseIfGone: async ({ _id, conversationId }: Pick<StoredConversation, '_id' | 'conversationId'>): Promise<void> => {
       const still = await conversations.findOne({ _id, conversationId }, { projection: { _id: 1 } });

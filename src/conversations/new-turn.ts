@@ -5,7 +5,7 @@ import { newOutboxEvent, type ReceiversOf } from './announce.ts';
 
 export type NewTurn = {
   key: string;
-  /** The conversation's id, if this turn creates the conversation. */
+  /** The id that the conversation gets if this turn creates it. */
   conversationId: string;
   assistantId: string;
   sessionId: string;
@@ -19,7 +19,7 @@ export type NewTurn = {
   /** Whether an `Idempotency-Key` reserved the turn id: `new` by this request, `known` by an earlier one. */
   reservation: 'new' | 'known' | null;
   async: boolean;
-  /** The Redis channel where the caller waits. Null: nobody waits. */
+  /** The Redis channel where the caller waits, or null if nobody waits. */
   replyTo: string | null;
   acceptedAt: Date;
 };
@@ -47,7 +47,7 @@ export const newReceivedEvent = (
     acceptedAt,
   );
 
-/** The fields of the conversation, if this turn creates it. */
+/** The fields of the conversation if this turn creates it. */
 const initialConversation = (turn: NewTurn, receiversOf: ReceiversOf) => {
   const createdEvent = newOutboxEvent(
     { event: 'conversation.created', payload: { language: turn.language } },
@@ -68,8 +68,8 @@ const initialConversation = (turn: NewTurn, receiversOf: ReceiversOf) => {
 };
 
 /**
- * Matches if the turn is not pending already, by id or content, and there is room for one more. An upsert's filter may
- * not use other operators.
+ * Matches if no turn with this id or content is pending, and one more turn may be pending. The filter uses only
+ * operators that an upsert allows.
  */
 export const notPendingFilter = ({ turnId, dedupeKey }: NewTurn) => ({
   'waiting.turnId': { $ne: turnId },
@@ -77,15 +77,15 @@ export const notPendingFilter = ({ turnId, dedupeKey }: NewTurn) => ({
   [`waiting.${MAX_PENDING - 1}`]: { $exists: false },
 });
 
-/** Adds the turn to the pending ones and its event to the outbox, in one write. */
+/** Adds the turn to the pending turns and its event to the outbox, in one write. */
 export const pushTurn = (waiting: PendingTurn, announcement: OutboxEvent | null) => ({
   $push: { waiting, ...(announcement && { outbox: announcement }) },
   $currentDate: { updatedAt: true },
 });
 
 /**
- * Accepts the turn in one upsert. If its filter does not match an existing conversation, the upsert fails with a
- * duplicate key (docs/design.md, Accept).
+ * Accepts the turn in one upsert. If the conversation exists but does not match the filter, the upsert fails with a
+ * duplicate-key error (docs/design.md, Accept).
  */
 export const acceptStatement = (turn: NewTurn, receiversOf: ReceiversOf): UpdateStatement => {
   const { $push, $currentDate } = pushTurn(toPending(turn), newReceivedEvent(turn, receiversOf));
@@ -103,8 +103,8 @@ export const acceptStatement = (turn: NewTurn, receiversOf: ReceiversOf): Update
 };
 
 /**
- * Whether an accepted turn may have put an event into the outbox. Which event is not known here, since the conversation
- * may be new or not.
+ * True if the write of an accepted turn may have added an event to the outbox. It is not known here which event,
+ * because the turn may have created the conversation.
  */
 export const mayAnnounce = (receiversOf: ReceiversOf): boolean =>
   receiversOf('message.received').length > 0 || receiversOf('conversation.created').length > 0;

@@ -13,12 +13,12 @@ type Options = AcceptOptions & { receiversOf: ReceiversOf };
 
 /**
  * Decides what to do with a message that the upsert refused: new turn, duplicate or busy. The decision uses the
- * conversation as it was read, and the write is a compare-and-set on it.
+ * conversation as it was read. The write is a compare-and-set on that state.
  */
 export const createResolveDuplicate = ({ connection, findDelivered, history }: Dependencies) => {
   /**
-   * A raw command, because the driver would retry. If its retry finds no server, its error hides that the first try may
-   * be stored.
+   * Sends a raw command, because the driver would retry its own update. If the driver's retry finds no server, its
+   * error hides that the first try may be stored.
    */
   const compareAndSet = async (q: Record<string, unknown>, u: UpdateStatement['u']): Promise<boolean> => {
     const { n, writeErrors = [] } = await updateMany(connection, 'conversations', [{ q, u }]);
@@ -26,7 +26,10 @@ export const createResolveDuplicate = ({ connection, findDelivered, history }: D
     return n === 1;
   };
 
-  /** If nobody will wait (`replyTo` is null), the write still ensures that the joined turn is durable. */
+  /**
+   * Joins a pending turn. If `replyTo` is null, nobody waits for the reply, but the write still ensures that the joined
+   * turn is durable.
+   */
   const join = async (conversation: StoredConversation, turnId: string, replyTo: string | null): Promise<boolean> => {
     const { _id, conversationId } = conversation;
     return compareAndSet(
@@ -56,8 +59,8 @@ export const createResolveDuplicate = ({ connection, findDelivered, history }: D
   };
 
   /**
-   * Appends the failed turn to the pending turns under its old id. Announces no event. Its visitor message keeps its
-   * `seq`.
+   * Appends the failed turn to the pending turns under its old id. Its visitor message keeps its `seq`. No event is
+   * announced.
    */
   const pushResumed = (conversation: StoredConversation, failed: RecentTurn, turn: NewTurn): Promise<boolean> => {
     const waiting = { ...toPending(turn), turnId: failed.turnId, messageId: failed.messageId, seq: failed.seq };
@@ -65,7 +68,7 @@ export const createResolveDuplicate = ({ connection, findDelivered, history }: D
       {
         ...unchangedFilter(conversation),
         ...notPendingFilter({ ...turn, turnId: failed.turnId }),
-        // The failed turn was found in `recent`, or, if it is older, only in `messages`.
+        // The failed turn was found in `recent` or, if the turn is older, only in `messages`.
         ...(conversation.recent.includes(failed)
           ? { recent: { $elemMatch: { turnId: failed.turnId, outcome: 'failed' } } }
           : { 'recent.turnId': { $ne: failed.turnId } }),
@@ -91,7 +94,10 @@ export const createResolveDuplicate = ({ connection, findDelivered, history }: D
     return finished.outcome === 'failed' ? { kind: 'resume', turn: finished } : { kind: 'replay', turn: finished };
   };
 
-  /** One try. Null: the conversation changed in between, so read it and decide again. */
+  /**
+   * Tries once. Returns null if the conversation has changed since it was read; the caller must then read it and try
+   * again.
+   */
   return async (conversation: StoredConversation, turn: NewTurn, options: Options): Promise<Accepted | null> => {
     const { conversationId, waiting } = conversation;
     const decision = await decideOn(conversation, turn, options.windowMs);

@@ -16,10 +16,13 @@ import type { AnswerableConversation } from './turn-commit.ts';
 
 const LIST_MAX = 100;
 
-/** Leaves out the fields that only deliveries read. */
+/** Excludes the fields that only deliveries read. */
 const WITHOUT_EVENTS = { outbox: 0, opening: 0 } as const;
 
-/** Without messages and finished turns, so that the cost of an answer does not grow with the conversation. */
+/**
+ * The fields that a worker reads to answer. Messages and finished turns are left out, so that the cost of an answer
+ * does not grow with the conversation.
+ */
 const FOR_ANSWER = {
   conversationId: 1,
   assistantId: 1,
@@ -43,7 +46,7 @@ export type ConversationList = { conversations: StoredConversation[]; next: { at
 
 type Dependencies = {
   connection: Connection;
-  /** The endpoints that want an assistant's events. */
+  /** Returns the endpoints that want an assistant's events. */
   receivers: (assistantId: string) => Promise<ReceiversOf>;
   wakeDeliveries: (conversationKey: string) => void;
   findDelivered: FindDelivered;
@@ -52,7 +55,7 @@ type Dependencies = {
   draining: AbortSignal;
 };
 
-/** The only access to stored conversations. Each operation has its own file. */
+/** The only access to stored conversations. Large operations have files of their own. */
 export const createConversationStore = (dependencies: Dependencies) => {
   const { connection, receivers, wakeDeliveries, findDelivered, eraseElsewhere, beforeWriting, draining } =
     dependencies;
@@ -66,13 +69,16 @@ export const createConversationStore = (dependencies: Dependencies) => {
   // If MongoDB is unavailable before anything is written, the caller of a new turn gets 503.
   const announceTurn = createAnnounce({ receivers: (id) => beforeWriting(receivers(id)), wakeDeliveries });
 
-  /** With an assistant's API key: its conversations, except those of the playground (docs/contract.md, Sending a message). */
+  /**
+   * The conversations that an assistant's API key can see: all conversations of the assistant, except those of the
+   * playground (docs/contract.md, Sending a message).
+   */
   const visibleTo = (assistantId: string | undefined): mongo.Filter<StoredConversation> =>
     assistantId === undefined ? {} : { assistantId, channel: { $ne: 'playground' } };
 
   /**
-   * Searches the range of `_id` that the id's prefix gives, then compares the whole id. A malformed id gives null, like
-   * an unknown one.
+   * Finds a conversation by its id. The query uses the range of `_id` that belongs to the id's prefix, and then
+   * compares the whole id. A malformed id gives null, like an unknown id.
    */
   const findById = async (conversationId: string, assistantId?: string): Promise<StoredConversation | null> => {
     if (!isUuid(conversationId)) return null;
@@ -101,13 +107,13 @@ export const createConversationStore = (dependencies: Dependencies) => {
 
     findById,
 
-    /** The language of the last message. Null if there is no conversation. Batched. */
+    /** The language of the last message, or null if there is no conversation. Reads are batched. */
     findLanguage: async (key: string): Promise<string | null> => (await readLanguage(key))?.language ?? null,
 
-    /** The fields that an answer depends on. Null if there is no conversation. Batched. */
+    /** The fields that an answer depends on, or null if there is no conversation. Reads are batched. */
     findForAnswer: readForAnswer as (key: string) => Promise<AnswerableConversation | null>,
 
-    /** A turn, pending or finished. Null if it is unknown or erased. */
+    /** Finds a turn, pending or finished. Null if the turn is unknown or erased. */
     findTurn: async (turnId: string, assistantId?: string): Promise<FoundTurn | null> => {
       const candidates = await conversations
         .find({ _id: prefixRange(turnId), ...visibleTo(assistantId) }, { projection: WITHOUT_EVENTS })
@@ -122,19 +128,19 @@ export const createConversationStore = (dependencies: Dependencies) => {
       return null;
     },
 
-    /** The number of the last final message, for long polls. Null if the conversation was erased. */
+    /** The number of the last final message, or null if the conversation was erased. Used by long polls. */
     findSeq: async ({ key, conversationId }: { key: string; conversationId: string }): Promise<number | null> => {
       const row = await readSeq(key);
       return row?.conversationId === conversationId ? row.seq : null;
     },
 
     /**
-     * An assistant's conversations, oldest change first (docs/contract.md, List conversations): how a receiver that was down
-     * catches up.
+     * An assistant's conversations, oldest change first (docs/contract.md, List conversations). A receiver that was
+     * down uses this list to catch up.
      */
     list: async (filter: {
       assistantId: string;
-      /** Only the conversation with this key. */
+      /** If set, only the conversation with this key is listed. */
       key?: string;
       updatedAfter?: Date;
       after?: { at: Date; id: string };

@@ -16,18 +16,18 @@ const MAX_TAGS = 50;
 
 export const DEFAULT_ESCALATION_REASON = 'manual';
 
-/** What a transition writes: fields, a message, an event. */
+/** What a transition writes: fields, a message and an event. */
 type Change = { set?: Record<string, unknown>; message?: Message; event?: ConversationEvent };
 
 type Changed = { conversation: StoredConversation; announced: boolean };
 
-/** With `assistantId`, the conversation must belong to that assistant. */
+/** If `assistantId` is given, the conversation must belong to that assistant. */
 type ConversationRef = { conversationId: string; assistantId?: string };
 
 /**
- * Changes of a conversation by people (docs/contract.md, States). Each is one compare-and-set on the conversation as it
- * was read. A message that it adds gets the next `seq` in the same write. If the conversation is in the target state
- * already, nothing is changed or announced.
+ * Changes that people make to a conversation (docs/contract.md, States). Each change is one compare-and-set on the
+ * conversation as it was read. If a change adds a message, the same write gives this message the next `seq`. If the
+ * conversation is already in the target state, nothing is changed or announced.
  */
 export const createTransitions = (dependencies: {
   connection: Connection;
@@ -93,7 +93,10 @@ export const createTransitions = (dependencies: {
   };
 
   return {
-    /** Keeps the first reason. A given lead score replaces the stored one. A resolved conversation is opened again. */
+    /**
+     * Escalates a conversation. If the conversation is already escalated, its first reason is kept. A given lead score
+     * replaces the stored score. A resolved conversation becomes escalated too.
+     */
     escalate: (where: ConversationRef, input: { reason?: string; leadScore?: number }) =>
       apply(where, (read) => {
         if (read.status === 'escalated') {
@@ -152,7 +155,7 @@ export const createTransitions = (dependencies: {
         read.tags.some((one) => one.tag === tag) ? { set: { tags: read.tags.filter((one) => one.tag !== tag) } } : null,
       ),
 
-    /** Adds a message of an operator. The state does not change. */
+    /** Adds a message of an operator. The conversation's state does not change. */
     replyAsOperator: async (where: ConversationRef, content: string) => {
       const message: Message = {
         messageId: newId(),

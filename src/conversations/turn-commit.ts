@@ -2,8 +2,8 @@ import type { ConversationEvent } from '../webhooks/event.ts';
 import type { Entry, RecentTurn, StoredConversation } from './conversation.ts';
 
 /**
- * The fields of a conversation that an answer can depend on: as a worker reads them, and as they are after each turn
- * that it ends.
+ * The fields of a conversation that an answer can depend on. A worker reads these fields, and computes them again after
+ * each turn that it ends.
  */
 export type AnswerableConversation = Pick<
   StoredConversation,
@@ -26,9 +26,9 @@ export type AnswerableConversation = Pick<
 export type TurnCommit = {
   entries: Entry[];
   finished: RecentTurn;
-  /** Fields of the conversation that it changes. */
+  /** The fields of the conversation that this turn changes. */
   changes: Partial<StoredConversation>;
   event: ConversationEvent | null;
-  /** The conversation after this turn. The next pending turn is its head. */
+  /** The conversation after this turn. Its head is the next pending turn. */
   after: AnswerableConversation;
 };

@@ -3,7 +3,7 @@ import { SuggestedAction } from '../assistants/suggested-action.ts';
 import { CHANNELS, ROLES, STATUSES, type StoredConversation } from './conversation.ts';
 import type { HistoryPage, NumberedMessage } from './history.ts';
 
-/** A date, which is a string in JSON. */
+/** A date that is a string in JSON. */
 const time = z.date().meta({
   description: 'ISO 8601, UTC.',
   example: '2026-05-04T10:15:30.123Z',
@@ -125,7 +125,7 @@ export const toListView = (
   nextCursor,
 });
 
-/** For an escalated conversation, which always has a reason and a time. */
+/** The view of an escalated conversation. Such a conversation always has a reason and a time. */
 export const toEscalationView = (conversation: StoredConversation): z.infer<typeof EscalationView> => ({
   conversationId: conversation.conversationId,
   status: 'escalated',

@@ -1,4 +1,4 @@
-/** An endpoint with fewer idle streams than this gets no backoff. Waking them again costs little. */
+/** An endpoint with fewer idle streams than this gets no backoff, because waking so few streams again costs little. */
 const MANY = 100;
 const FIRST_WAIT_MS = 2_000;
 const LONGEST_WAIT_MS = 16_000;
@@ -7,15 +7,15 @@ const FORGET_AFTER_MS = 60_000;
 type Known = { woken: Set<string>; waitMs: number; until: number; seenAt: number };
 
 /**
- * Backoff for endpoints with many streams that do not move, because the endpoint hangs and its slots are full. Without
- * it, every sweep would wake the same heads again. Growing pauses keep them from crowding out the streams of other
- * endpoints and from filling the queue.
+ * Backoff for endpoints with many streams that make no progress, because the endpoint hangs and its slots are full.
+ * Without backoff, every sweep would wake the same streams again. Growing pauses keep these streams from delaying the
+ * streams of other endpoints and from filling the queue.
  */
 export const createBackoff = (now: () => number = () => performance.now()) => {
   const known = new Map<string, Known>();
 
   return {
-    /** Endpoints whose streams are not to be woken now. */
+    /** Endpoints whose streams must not be woken now. */
     suspended: (): string[] => {
       const time = now();
       for (const [endpointId, { seenAt, waitMs }] of known) {
@@ -24,7 +24,10 @@ export const createBackoff = (now: () => number = () => performance.now()) => {
       return [...known].filter(([, { until }]) => until > time).map(([endpointId]) => endpointId);
     },
 
-    /** Records the heads that a sweep wakes. True: most of them were woken before, so the endpoint is suspended now. */
+    /**
+     * Records the stream heads that a sweep wakes. Returns true if the previous sweep already woke most of these heads;
+     * the endpoint is then suspended.
+     */
     note: (endpointId: string, heads: string[]): boolean => {
       const before = known.get(endpointId);
       const again = before ? heads.filter((head) => before.woken.has(head)).length : 0;

@@ -28,7 +28,7 @@ const COLLECTION = 'deliveries';
 const DAY_MS = 86_400_000;
 const LOST_PER_SWEEP = 1000;
 
-/** What a claim fixes: the event, its target and the bytes of its body. */
+/** What cannot change after the claim: the event, its target and the bytes of its body. */
 export type Claim = {
   eventId: string;
   endpointId: string;
@@ -48,7 +48,7 @@ type Ended = { deliveryId: string; token: string; exchange: Exchange };
 
 export type ClaimOptions = { connection: Connection; worker: string; retentionDays: number };
 
-/** A new record, claimed by this worker. `resend` is the number of a resend and becomes part of the id. */
+/** A new record that this worker has claimed. `resend` is the number of a resend and becomes part of the id. */
 export const newRecord = (
   claim: Claim,
   { worker, retentionDays, resend }: Pick<ClaimOptions, 'worker' | 'retentionDays'> & { resend?: number },
@@ -60,7 +60,8 @@ export const newRecord = (
     outcome: 'sending',
     token: newToken(),
     worker,
-    // MongoDB replaces an empty timestamp at top level with its own time. The sweep compares it with that clock.
+    // MongoDB replaces an empty top-level timestamp with its own time. The sweep compares this time with the same
+    // clock.
     claimedAt: new mongo.Timestamp({ t: 0, i: 0 }),
     createdAt: now,
     endedAt: null,
@@ -75,13 +76,13 @@ const WITHOUT_TEXTS = { responseHeaders: [], responseBody: null, truncated: true
 const lengthOf = ({ responseHeaders, responseBody }: Exchange): number =>
   responseHeaders.reduce((sum, { name, value }) => sum + name.length + value.length, responseBody?.length ?? 0);
 
-/** Claims pending events, and ends every claim. */
+/** Claims pending events, records the outcomes of claims, and ends claims whose worker is gone. */
 export const createClaims = ({ connection, worker, retentionDays }: ClaimOptions) => {
   const deliveries = collectionOf<StoredDelivery>(deliveryModel(connection));
 
   /**
-   * Inserts records. If an insert was refused or its answer was lost, the record is read back and its token is
-   * compared. A record that is not found counts as not won, since the insert may still arrive.
+   * Inserts records. If an insert was refused or MongoDB's answer was lost, the record is read back and its token is
+   * compared. If the record is not found, the claim counts as not won, because the insert may still arrive.
    */
   const insertRecords = async (records: StoredDelivery[]): Promise<(ClaimResult | ItemFailure)[]> => {
     const reply = await insertMany(connection, COLLECTION, records).catch((cause: unknown) => {
@@ -125,10 +126,13 @@ export const createClaims = ({ connection, worker, retentionDays }: ClaimOptions
   );
 
   return {
-    /** The only licence to send. Returns whether the claim was won, or the record that exists instead. Batched. */
+    /**
+     * Claims an event. Only a won claim allows a send. Returns either the won claim, or the record that already exists.
+     * Inserts are batched.
+     */
     claim: (wanted: Claim): Promise<ClaimResult> => insert(newRecord(wanted, { worker, retentionDays })),
 
-    /** Ends an event without sending it: inserts a record that has already ended. */
+    /** Ends an event without sending it, by inserting a record that has already ended. */
     claimEnded: (wanted: Claim, exchange: Exchange): Promise<ClaimResult> =>
       insert({ ...newRecord(wanted, { worker, retentionDays }), ...exchange, endedAt: serverDate() }),
 
@@ -147,8 +151,8 @@ export const createClaims = ({ connection, worker, retentionDays }: ClaimOptions
     },
 
     /**
-     * Releases a claim when it is too late to send and nothing was written, so that the event is pending again. False:
-     * a sweep or an erasure has ended the claim.
+     * Releases a claim if it is too late to send and nothing was written. The event is then pending again. Returns
+     * false if a sweep or an erasure has already ended the claim.
      */
     release: async (deliveryId: string, token: string, { queued }: { queued: boolean }): Promise<boolean> => {
       const own = { _id: deliveryId, token, ...stateBefore('release') };
@@ -158,8 +162,8 @@ export const createClaims = ({ connection, worker, retentionDays }: ClaimOptions
     },
 
     /**
-     * Ends claims as `unknown` that have been `sending` for longer than `olderThanMs` by the server's clock: their
-     * worker is gone. Returns how many.
+     * Ends every claim that has been `sending` for longer than `olderThanMs` by MongoDB's clock, because its worker is
+     * gone. The outcome is `unknown`. Returns the number of ended claims.
      */
     endLostClaims: async (olderThanMs: number): Promise<number> => {
       const lost = await deliveries

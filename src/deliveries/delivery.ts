@@ -3,19 +3,21 @@ import type { EventKind } from '../webhooks/event.ts';
 import { TIMING } from '../platform/timing.ts';
 
 /**
- * One event to one endpoint, as a state machine (docs/contract.md, Outcomes).
+ * The delivery of one event to one endpoint, as a state machine (docs/contract.md, Outcomes).
  *
- * A pending event is in its conversation's outbox and has no record. Lists show it as `queued`. The insert of its
- * record, as `sending` and with a random token, is the claim and the only licence to send. A second insert fails,
- * because the `_id` exists. Tests and resends have no outbox: they start as records in `queued` and are claimed by
- * compare-and-set. Every later write is filtered on the state that the step leaves, and a write of the owner also on
- * the token. If two processes want to move a delivery, one succeeds and the other matches nothing.
+ * A pending event is in its conversation's outbox and has no record. Lists show it as `queued`. The claim is the insert
+ * of its record, as `sending` and with a random token. Only a claim allows a send. A second insert fails, because the
+ * `_id` exists. Tests and resends have no outbox: they start as records in `queued` and are claimed by compare-and-set.
+ * The filter of every later write contains the state before the step; if the owner of the claim writes, the filter also
+ * contains the token. If two processes try to change the state of a delivery, one succeeds and the other matches
+ * nothing.
  *
  * `sending` ends in one of four final outcomes: `delivered` (2xx), `rejected` (any other status), `not_sent` (the
- * receiver never got the request) or `unknown` (bytes may have left and no status is known). A claim is released only
- * if surely nothing was written: its owner deletes the record, and the event is pending again (a test or resend returns
- * to `queued`). A claim whose owner is gone is never released, because nobody knows what was written: the sweep ends it
- * `unknown`. A record is kept for at least a day. Without it, the event could be claimed and sent a second time.
+ * receiver never got the request) or `unknown` (bytes may have been sent and no status is known). A claim is released
+ * only if certainly nothing was written: its owner deletes the record, and the event is pending again (a test or resend
+ * returns to `queued`). A claim whose owner is gone is never released, because it is not known what was written: the
+ * sweep ends the claim as `unknown`. A record is kept for at least a day. Without its record, the event could be
+ * claimed and sent a second time.
  */
 export const OUTCOMES = ['queued', 'sending', 'delivered', 'rejected', 'not_sent', 'unknown'] as const;
 export type Outcome = (typeof OUTCOMES)[number];
@@ -23,7 +25,7 @@ export type FinalOutcome = Exclude<Outcome, 'queued' | 'sending'>;
 
 type Step = { by: string; from: Outcome | null; to: readonly (Outcome | null)[] };
 
-/** All steps. `null`: no record, the event is in the outbox. */
+/** All steps. `null` means that there is no record and the event is in the outbox. */
 export const STEPS = {
   claim: { by: 'the delivery worker that is about to send', from: null, to: ['sending'] },
   endUndeliverable: {
@@ -49,12 +51,12 @@ type MovingStep = {
   [Name in keyof typeof STEPS]: (typeof STEPS)[Name]['from'] extends null ? never : Name;
 }[keyof typeof STEPS];
 
-/** The part of a write's filter that requires the state in which the step starts. */
+/** The part of a write's filter that requires the state before the step. */
 export const stateBefore = (step: MovingStep): { outcome: Outcome } => ({ outcome: STEPS[step].from });
 
 export const isFinal = (outcome: Outcome): outcome is FinalOutcome => outcome !== 'queued' && outcome !== 'sending';
 
-/** Why a delivery has no status. The list is complete. */
+/** All reasons why a delivery has no status. */
 export const ERROR_KINDS = [
   'address_refused', // not_sent: the URL, or an address of its name, is not public
   'dns', // not_sent: the name has no address
@@ -73,7 +75,7 @@ export const ERROR_KINDS = [
 ] as const;
 export type ErrorKind = (typeof ERROR_KINDS)[number];
 
-/** Milliseconds each step took; null for a step that did not happen. */
+/** The duration of each step in milliseconds, or null for a step that did not happen. */
 export type Timings = {
   dns: number | null;
   connect: number | null;
@@ -83,16 +85,16 @@ export type Timings = {
 };
 
 /**
- * Headers are stored as a list, because their names come from outside. As a key, a name such as `$set` could act as an
- * operator.
+ * One header. Headers are stored as a list, because their names come from outside. If a name such as `$set` were a key,
+ * MongoDB could treat it as an operator.
  */
 export type Header = { name: string; value: string };
 
-/** What was sent and what came back, for a delivery that has ended. */
+/** The outcome of an ended delivery, with its request headers and its response. */
 export type Exchange = {
   outcome: FinalOutcome;
   errorKind: ErrorKind | null;
-  /** An error code or a short sentence beside the kind. */
+  /** An error code or a short sentence that explains the error kind. */
   errorDetail: string | null;
   status: number | null;
   requestHeaders: Header[];
@@ -119,7 +121,7 @@ export const neverSent = (errorKind: ErrorKind): Exchange => ({
   tls: null,
 });
 
-/** Headers as 0.1 stored them. Such records are read until they expire. */
+/** Headers as release 0.1 stored them. Records with such headers are read until they expire. */
 export type HeaderRecord = Record<string, string | string[]>;
 
 export type StoredDelivery = Partial<Omit<Exchange, 'outcome' | 'requestHeaders' | 'responseHeaders'>> & {
@@ -136,7 +138,7 @@ export type StoredDelivery = Partial<Omit<Exchange, 'outcome' | 'requestHeaders'
   url: string;
   /** The body as it was sent. Removed when the conversation is erased. */
   body?: string | null;
-  /** The claim token: only the process that wrote it may send. */
+  /** The claim token. Only the process that wrote the token may send. */
   token: string | null;
   worker: string | null;
   claimedAt: mongo.Timestamp;
@@ -148,7 +150,10 @@ export type StoredDelivery = Partial<Omit<Exchange, 'outcome' | 'requestHeaders'
   expiresAt: Date;
 };
 
-/** The id of a resend ends with the number that the page showed, so that a double click makes one resend. */
+/**
+ * The id of a delivery. The id of a resend ends with the number that the page showed, so that a double click makes only
+ * one resend.
+ */
 export const deliveryIdOf = (eventId: string, endpointId: string, resend?: number): string =>
   resend === undefined ? `${eventId}:${endpointId}` : `${eventId}:${endpointId}:${resend}`;
 
@@ -156,14 +161,14 @@ const deliverySchema = new Schema<StoredDelivery>(
   { _id: { type: String, required: true } },
   { collection: 'deliveries', versionKey: false, strict: false, strictQuery: false },
 );
-// One index serves every list. A query without a filter on kind or endpoint names all kinds and endpoints (see
-// record-list.ts).
+// This index serves every list. A query without a filter on kind or endpoint lists all kinds and endpoints explicitly
+// (see record-list.ts).
 deliverySchema.index({ assistantId: 1, endpointId: 1, event: 1, createdAt: -1, _id: -1 });
 deliverySchema.index({ conversationId: 1 });
 deliverySchema.index({ claimedAt: 1 }, { partialFilterExpression: { outcome: 'sending' } });
 deliverySchema.index({ createdAt: 1 }, { partialFilterExpression: { outcome: 'queued' } });
 deliverySchema.index({ expiresAt: 1 }, { expireAfterSeconds: 0 });
-// For lists of failures. Successful deliveries are not in these indexes and cost nothing.
+// Indexes for lists of failures. Successful deliveries are not in these indexes and cost nothing.
 deliverySchema.index(
   { assistantId: 1, outcome: 1, createdAt: -1, _id: -1 },
   { partialFilterExpression: { outcome: { $in: ['rejected', 'not_sent', 'unknown'] } }, name: 'failures' },

@@ -5,7 +5,7 @@ import type { OutboxEvent } from '../conversations/conversation.ts';
 import { pendingOf, type Outbox } from './outbox.ts';
 import type { Pending } from './pending.ts';
 
-/** The most conversations whose pending events are searched for one page. */
+/** The most conversations whose outboxes are searched for one page. */
 const OUTBOXES_MAX = 1_000;
 
 type Dependencies = {
@@ -37,7 +37,7 @@ const toPendingRow = (outbox: Outbox, { eventId, event, at }: OutboxEvent, endpo
 
 const DELIVERY_ID = /^([\da-f-]{36}):([\da-f-]{36})$/;
 
-/** A pending event, by the id that its delivery will have. Null if it is not pending. */
+/** A pending event as a list row, found by the id that its delivery will have. Null if the event is not pending. */
 export const findPendingRow = async (pending: Pending, deliveryId: string): Promise<DeliveryRow | null> => {
   const [, eventId, endpointId] = DELIVERY_ID.exec(deliveryId) ?? [];
   if (eventId === undefined || endpointId === undefined) return null;
@@ -46,7 +46,7 @@ export const findPendingRow = async (pending: Pending, deliveryId: string): Prom
   return event ? toPendingRow(outbox, event, endpointId) : null;
 };
 
-/** Pending events as list rows. If an event was claimed meanwhile, it has a record too. */
+/** Pending events as list rows. An event that was claimed meanwhile has a record too. */
 export const pendingRowsOf = (outbox: Outbox): DeliveryRow[] =>
   [...(outbox.opening ? [outbox.opening] : []), ...(outbox.outbox ?? [])].flatMap((event) =>
     event.endpoints.map((endpointId) => toPendingRow(outbox, event, endpointId)),
@@ -70,10 +70,7 @@ const matches = (row: DeliveryRow, filter: DeliveryFilter): boolean => {
   );
 };
 
-/**
- * The list of deliveries: every record, and every pending event as `queued`, newest first. One cursor pages through
- * both.
- */
+/** The list of deliveries, newest first: every record, and every pending event as `queued`. One cursor covers both. */
 export const createDeliveryList = ({ listRecords, readOutcomes, pending }: Dependencies) => {
   const findPending = async (filter: DeliveryFilter): Promise<DeliveryRow[]> => {
     const found = await pending.find(filter, OUTBOXES_MAX);
@@ -85,8 +82,8 @@ export const createDeliveryList = ({ listRecords, readOutcomes, pending }: Depen
   return async (filter: DeliveryFilter): Promise<DeliveryPage> => {
     const size = sizeOf(filter);
     const mayBePending = filter.status === undefined && [undefined, 'queued'].includes(filter.outcome);
-    // Outboxes are read before records. An event that is claimed in between is found in both, and only its record is
-    // shown.
+    // Outboxes are read before records. So an event that is claimed between the two reads is found in both, and only
+    // its record is shown.
     const queued = mayBePending ? await findPending(filter) : [];
     const records = await listRecords(filter);
     const known = new Set(records.deliveries.map(({ _id }) => _id));

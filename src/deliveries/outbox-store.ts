@@ -5,7 +5,10 @@ import { collectionOf, createReader, createStoreBatcher, updateAndRead, updateMa
 import { BACKLOG_MAX, pendingOf, type Outbox, OUTBOX_FIELDS, type StaleOutbox } from './outbox.ts';
 import { type Pull, pullStatements } from './pull.ts';
 
-/** How many events to read after a pull: enough to find the next one, without reading a long stream each time. */
+/**
+ * How many events to read after a pull. Two events are enough to find the next event in most cases, without reading a
+ * long stream each time.
+ */
 const LOOK_AHEAD = 2;
 const NEXT_FIELDS = { ...OUTBOX_FIELDS, outbox: { $slice: LOOK_AHEAD } };
 const STUB_FIELDS = Object.fromEntries(
@@ -19,19 +22,25 @@ export type FindStale = {
   olderThanMs: number;
   exclude: string[];
   limit: number;
-  /** Heads older than this are found even if their endpoint is excluded. So are streams over the bound. */
+  /**
+   * Streams whose first event is older than this are found even if their endpoint is excluded. Streams that exceed the
+   * backlog limit are also always found.
+   */
   expiredMs?: number;
 };
 
-/** The part of a conversation's document that deliveries read and write. */
+/** Reads and writes the part of a conversation's document that deliveries use. */
 export const createOutboxStore = (connection: Connection) => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
-  /** Null if the conversation is gone. Batched. */
+  /** The outbox of a conversation, or null if the conversation is gone. Reads are batched. */
   const read: (key: string) => Promise<Outbox | null> = createReader(conversations, OUTBOX_FIELDS);
   const readNext: typeof read = createReader(conversations, NEXT_FIELDS);
 
-  /** One round trip instead of two. Null: use an update and a read. */
+  /**
+   * Pulls and reads in one round trip. Returns null if the pull needs two statements or matches no document; the caller
+   * then updates and reads separately.
+   */
   const pullAndRead = async (item: Pull): Promise<Outbox | null> => {
     const [statement, ...others] = pullStatements(item);
     if (!statement || others.length > 0) return null;
@@ -46,7 +55,7 @@ export const createOutboxStore = (connection: Connection) => {
     return Promise.all(items.map(({ key }) => readNext(key)));
   });
 
-  /** True if all events that were read are for other endpoints, and more may follow. */
+  /** True if all events that were read are for other endpoints and the outbox may have more events. */
   const mayHideNext = (next: Outbox, endpointId: string): boolean =>
     (next.outbox?.length ?? 0) >= LOOK_AHEAD && pendingOf(next, endpointId).length === 0;
 
@@ -54,9 +63,9 @@ export const createOutboxStore = (connection: Connection) => {
     read,
 
     /**
-     * Removes ended events from their stream. Call it only once MongoDB has acknowledged their outcomes. Returns the
-     * outbox as it is afterwards, from which the next event is chosen: only its beginning, or with `readWhole` all of
-     * it.
+     * Removes ended events from their stream. Call this only after MongoDB has acknowledged their outcomes. Returns the
+     * changed outbox, so that the caller can choose the next event: only the beginning of the outbox, or all of it with
+     * `readWhole`.
      */
     pullEnded: async (
       outbox: Outbox,
@@ -78,8 +87,8 @@ export const createOutboxStore = (connection: Connection) => {
     },
 
     /**
-     * Conversations with a pending event older than `olderThanMs` by the server's clock, oldest first. `exclude`:
-     * endpoints whose streams are suspended. A conversation with events only for them is not found.
+     * Conversations with a pending event older than `olderThanMs` by MongoDB's clock, oldest first. `exclude` lists
+     * endpoints whose streams are suspended. A conversation whose events are all for these endpoints is left out.
      */
     findStale: async ({ olderThanMs, exclude, limit, expiredMs }: FindStale): Promise<StaleOutbox[]> => {
       const now = serverNow();

@@ -5,12 +5,12 @@ import { type Outbox, OUTBOX_FIELDS } from './outbox.ts';
 
 const LIST_WITHIN_MS = 2_000;
 
-/** Finds pending events for people: lists, counts, a single event. */
+/** Finds pending events that operators see: lists, counts and single events. */
 export const createPending = (connection: Connection) => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
   return {
-    /** The outboxes of an assistant, or of one of its conversations, that have pending events. */
+    /** The outboxes with pending events, of an assistant or of one of its conversations. */
     find: async (
       { assistantId, conversationId }: { assistantId: string; conversationId?: string | undefined },
       limit: number,
@@ -65,7 +65,7 @@ export const createPending = (connection: Connection) => {
           .limit(1)
           .toArray()
           .catch((cause: unknown) => {
-            // Too many events are pending to search all of them in time.
+            // So many events are pending that searching all of them takes too long.
             if (exceededTimeLimit(cause)) return [];
             throw cause;
           });

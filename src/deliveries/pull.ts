@@ -1,14 +1,15 @@
 import type { OutboxEvent } from '../conversations/conversation.ts';
 import type { UpdateStatement } from '../platform/mongo.ts';
 
-/** Ended events of one stream, as they were read. `opening`: the event is the created event. */
+/** Ended events of one stream, as they were read. `opening` is true if the event is the created event. */
 export type Pull = { key: string; conversationId: string; endpointId: string; ended: OutboxEvent[]; opening: boolean };
 
 /**
- * Removes the endpoint from each event's entry, or the whole entry if this was its last endpoint: two statements, whose
- * filters exclude each other. An entry only ever loses endpoints. So if it was read with this endpoint alone, the first
- * statement is enough. If it had more endpoints, the others may be gone by now, and both statements are needed. If two
- * pulls at once leave an entry behind, the next delivery finds that its event has ended and pulls it again.
+ * Updates that remove the endpoint from each event's entry, or the whole entry if this is its last endpoint. These are
+ * two statements, and no entry matches both filters. An entry never gains endpoints. If it was read with this endpoint
+ * alone, the first statement is enough. If it was read with more endpoints, the others may be gone by now, and both
+ * statements are needed. If two concurrent pulls leave an entry without removing it, the next delivery finds that the
+ * event has ended and pulls the entry again.
  */
 export const pullStatements = ({ key, conversationId, endpointId, ended, opening }: Pull): UpdateStatement[] => {
   const conversation = { _id: key, conversationId };
@@ -28,7 +29,7 @@ export const pullStatements = ({ key, conversationId, endpointId, ended, opening
     ];
   }
   const eventId = { $in: ended.map((event) => event.eventId) };
-  // Filtered by `_id` alone, because MongoDB would plan any other filter again for each statement, which costs a third
+  // The filter contains only `_id`. MongoDB would plan any other filter again for each statement, which costs a third
   // more. An event id belongs to one conversation, so a session that was erased and started again is not changed.
   const last = { q: { _id: key }, u: { $pull: { outbox: { eventId, endpoints: [endpointId] } } } };
   if (shared.length === 0) return [last];

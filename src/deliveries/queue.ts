@@ -7,8 +7,8 @@ export const DELIVERIES_QUEUE = 'deliveries';
 
 const CONVERSATIONS_PER_JOB = 50;
 /**
- * A wake-up: conversations with pending events, and queued deliveries (tests, resends). The worker reads from MongoDB
- * what is due and whether it may be sent.
+ * A wake-up for conversations with pending events, and for queued deliveries (tests, resends). The worker reads from
+ * MongoDB which events are due and whether they may be sent.
  */
 export const WakeUpJob = z.object({
   conversations: z.array(z.string().length(32)).max(CONVERSATIONS_PER_JOB).default([]),
@@ -16,7 +16,7 @@ export const WakeUpJob = z.object({
 });
 export type WakeUpJob = z.infer<typeof WakeUpJob>;
 
-/** Adds wake-ups in the background. Callers do not wait for them, because a sweep replaces a lost one. */
+/** Adds wake-ups in the background. Callers do not wait for them, because a sweep replaces lost wake-ups. */
 export const createDeliveryQueue = (queue: PartitionedQueue<WakeUpJob>) => {
   const isFull = createFullCheck(queue);
   const add = createBatcher<string, void>(
@@ -32,15 +32,15 @@ export const createDeliveryQueue = (queue: PartitionedQueue<WakeUpJob>) => {
       }
       return keys.map(() => undefined);
     },
-    // Items hold only our own ids, so a failure is one of Redis and concerns the whole batch.
+    // The items contain only our own ids, so a failure comes from Redis and concerns the whole batch.
     { maxInFlight: 8, isShared: () => true },
   );
 
   return {
-    /** A conversation's outbox has a new event. Never throws. */
+    /** Wakes a conversation whose outbox has a new event. Never throws. */
     wake: (conversationKey: string): void => queue.addInBackground(add(conversationKey)),
 
-    /** A test or a resend was queued. Never throws. */
+    /** Wakes a test or a resend that was queued. Never throws. */
     wakeDelivery: (deliveryId: string): void =>
       queue.addInBackground(queue.of(deliveryId).add('wake', { conversations: [], deliveries: [deliveryId] })),
 

@@ -16,9 +16,9 @@ export type DeliveryFilter = {
   conversationId?: string;
   event?: EventKind;
   outcome?: Outcome;
-  /** The receiver's HTTP status, for rejected deliveries. */
+  /** The receiver's HTTP status. Only rejected deliveries can be filtered by status. */
   status?: number;
-  /** Created at `from` or later, and before `to`. */
+  /** Lists deliveries that were created at `from` or later, and before `to`. */
   from?: Date;
   to?: Date;
   limit?: number;
@@ -29,11 +29,17 @@ export const deliveryCursor = createTimeCursor(/^[\w:.-]{1,200}$/);
 
 export const sizeOf = ({ limit = LIST_DEFAULT }: DeliveryFilter): number => Math.min(Math.max(1, limit), LIST_MAX);
 
-/** The cursor's time is the upper bound on the index. Among deliveries of exactly that time, the id decides. */
+/**
+ * The upper bound of the creation time: the cursor's time, if there is a cursor. Among deliveries of exactly this time,
+ * the id decides.
+ */
 const upperBound = (to: Date | undefined, after: { at: Date } | null) =>
   after && (!to || after.at < to) ? { $lte: after.at } : to && { $lt: to };
 
-/** The indexes of deliveries in flight, which are few. Any other index would read all ended deliveries as well. */
+/**
+ * The indexes that contain only deliveries in flight, which are few. Any other index would read all ended deliveries
+ * too.
+ */
 export const IN_FLIGHT = { queued: 'createdAt_1', sending: 'claimedAt_1' };
 const isInFlight = (outcome: Outcome | undefined): outcome is keyof typeof IN_FLIGHT =>
   outcome !== undefined && Object.hasOwn(IN_FLIGHT, outcome);
@@ -42,7 +48,8 @@ const BY_ASSISTANT = 'assistantId_1_endpointId_1_event_1_createdAt_-1__id_-1';
 
 const queryOf = (filter: DeliveryFilter): Record<string, unknown> => {
   const { assistantId, endpointId, conversationId, event, outcome, status, eventId, from, to, cursor } = filter;
-  // The index has the kind before the time. With all kinds named, it also serves a query for every kind.
+  // In the index, the kind comes before the time. A query for every kind lists all kinds explicitly, so that it can use
+  // this index.
   const kind = event ?? { $in: EVENT_KINDS };
   const exact = Object.entries({ endpointId, conversationId, outcome, status }).filter(
     ([, value]) => value !== undefined,
@@ -61,19 +68,20 @@ const queryOf = (filter: DeliveryFilter): Record<string, unknown> => {
   };
 };
 
-/** MongoDB merges up to this many sorted index ranges. With more, it would sort all results. */
+/** The most sorted index ranges that MongoDB merges. With more ranges, MongoDB would sort all results. */
 const INDEX_RANGES_MAX = 200;
 const ENDPOINTS_AT_ONCE = Math.floor(INDEX_RANGES_MAX / EVENT_KINDS.length);
 
 const newestFirst = (a: StoredDelivery, b: StoredDelivery): number =>
   b.createdAt.getTime() - a.createdAt.getTime() || (a._id < b._id ? 1 : -1);
 
-/** All endpoints that have a delivery, also removed ones. Costs one index seek for each. */
+/** All endpoints with a delivery, including removed endpoints. The query costs one index seek for each endpoint. */
 const endpointsIn = (deliveries: mongo.Collection<StoredDelivery>, assistantId: string): Promise<string[]> =>
   deliveries.distinct('endpointId', { assistantId });
 
 /**
- * Lists the records of an assistant, its failures, one conversation or one event: newest first, by cursor, on an index.
+ * Lists the records of an assistant, its failures, or the records of one conversation or one event. Newest first, by
+ * cursor, with an index.
  */
 export const createRecordList = (deliveries: mongo.Collection<StoredDelivery>) => {
   const find = (query: Record<string, unknown>, { limit, hint }: { limit: number; hint: string | undefined }) =>
@@ -123,8 +131,8 @@ const COUNT_WITHIN_MS = 5_000;
 const FAILURES = ['rejected', 'not_sent', 'unknown'] as const;
 
 /**
- * Counts of deliveries created since then, by outcome. Reads indexes only. `delivered` is not counted: it is the total
- * less all others.
+ * Counts the deliveries created since a time, by outcome. Reads only indexes. `delivered` is not counted but computed:
+ * all deliveries minus those with other outcomes.
  */
 export const createOutcomeCounts =
   (deliveries: mongo.Collection<StoredDelivery>) =>

@@ -18,14 +18,14 @@ import { createTestsAndResends } from './tests-and-resends.ts';
 
 const TEXTS = { body: 1, responseBody: 1, responseHeaders: 1 } as const;
 
-/** The records of all deliveries. A claim is the insert of a record, which only one process can win. */
+/** The records of all deliveries. A claim is the insert of a record, so only one process can win a claim. */
 export const createDeliveryStore = (recording: ClaimOptions) => {
   const model = deliveryModel(recording.connection);
   const deliveries = collectionOf<StoredDelivery>(model);
   const pending = createPending(recording.connection);
   const listRecords = createRecordList(deliveries);
 
-  /** The outcomes of these deliveries. Ids without a record are left out. */
+  /** The outcomes of these deliveries by id. Ids without a record are left out. */
   const readOutcomes = async (ids: string[]): Promise<Map<string, Outcome>> => {
     if (ids.length === 0) return new Map();
     const rows = await deliveries
@@ -47,7 +47,7 @@ export const createDeliveryStore = (recording: ClaimOptions) => {
       return new Map(rows.map((row) => [row._id, row]));
     },
 
-    /** Records of a conversation's events that happened at one of these times, oldest first. */
+    /** The records of those events that happened in a conversation at one of these times, oldest first. */
     findHappenedAt: (conversationId: string, times: Date[]): Promise<StoredDelivery[]> =>
       deliveries
         .find({ conversationId, happenedAt: { $in: times } })
@@ -56,20 +56,21 @@ export const createDeliveryStore = (recording: ClaimOptions) => {
 
     readOutcomes,
 
-    /** Newest first, by cursor. A pending event has no record and is not among them. */
+    /** Lists records, newest first, by cursor. Pending events have no record and are left out. */
     listRecords,
 
-    /** Newest first, by cursor: records, and pending events as `queued`. */
+    /** Lists records, and pending events as `queued`, newest first, by cursor. */
     list: createDeliveryList({ listRecords, readOutcomes, pending }),
 
-    /** A pending event, as a list shows it. */
+    /** Finds a pending event and returns it as a list row. */
     findPending: (deliveryId: string) => findPendingRow(pending, deliveryId),
 
     countOutcomes: createOutcomeCounts(deliveries),
 
     /**
-     * Removes the texts from a conversation's records. The records stay, because without them an event could be claimed
-     * again. Deliveries in flight are ended first. The hinted indexes hold only those, so this is quick.
+     * Removes the texts from a conversation's records. The records stay, because an event without a record could be
+     * claimed again. Deliveries in flight are ended first. The hinted indexes contain only deliveries in flight, so
+     * this is quick.
      */
     eraseConversation: async (conversationId: string, until?: AbortSignal): Promise<void> => {
       const endedAt = serverDate();

@@ -16,7 +16,7 @@ type Dependencies = {
   endpoints: EndpointStore;
   deliveryQueue: DeliveryQueue;
   eventMaxAgeMs: number;
-  /** Endpoints whose streams this process knows to be suspended: by the breaker, or because their slots are full. */
+  /** Endpoints whose streams are suspended in this process: by the breaker, or because their slots are full. */
   suspended?: () => string[];
   outboxesPerSweep?: number;
   /** Called for each event that a sweep ends. */
@@ -28,10 +28,11 @@ type Dependencies = {
 type Head = { key: string; endpointId: string; deliveryId: string };
 
 /**
- * The sweeps of deliveries (docs/design.md, Sweeps). Every worker of either kind runs them, and each step is a
- * compare-and-set. `claims` ends claims whose worker is gone. It runs separately, so that nothing delays it. `streams`
- * wakes streams whose head nobody is sending. Neither sends. They end only events over the bound: if no delivery worker
- * is alive, nothing else keeps the document of a busy session small.
+ * The sweeps of deliveries (docs/design.md, Sweeps). Workers of both kinds run these sweeps, and each step is a
+ * compare-and-set. `claims` ends claims whose worker is gone, and runs separately, so that nothing delays it. `streams`
+ * wakes streams whose head no worker is sending. No sweep sends events. `streams` also ends the oldest events of
+ * streams that exceed the backlog limit, because without a running delivery worker nothing else keeps a busy session's
+ * document small.
  */
 export const createDeliverySweeps = (dependencies: Dependencies) => {
   const { deliveries, endpoints, deliveryQueue, eventMaxAgeMs } = dependencies;
@@ -51,7 +52,10 @@ export const createDeliverySweeps = (dependencies: Dependencies) => {
     for (const deliveryId of queued) deliveryQueue.wakeDelivery(deliveryId);
   };
 
-  /** Heads that nobody is sending. A head that has ended but was not removed is included, so that it gets removed. */
+  /**
+   * Stream heads that no worker is sending. A head that has ended but was not removed is included, so that a worker
+   * removes it.
+   */
   const findIdle = async (outboxes: StaleOutbox[], excluded: Set<string>): Promise<Head[]> => {
     const now = serverNow();
     const heads = outboxes.flatMap((outbox) =>
@@ -66,7 +70,10 @@ export const createDeliverySweeps = (dependencies: Dependencies) => {
     return heads.filter(({ deliveryId }) => known.get(deliveryId) !== 'sending');
   };
 
-  /** Ends the oldest events of streams over the bound, even if a worker is sending from them. */
+  /**
+   * Ends the oldest events of streams that exceed the backlog limit, even if a worker is sending other events of the
+   * stream.
+   */
   const trim = async (outboxes: StaleOutbox[]): Promise<void> => {
     const over = outboxes.flatMap((outbox) =>
       endpointsOf(outbox)
@@ -86,13 +93,13 @@ export const createDeliverySweeps = (dependencies: Dependencies) => {
         olderThanMs: TIMING.eventStaleMs,
         exclude: [...excluded],
         limit: outboxesPerSweep,
-        // The events of a suspended stream must end once they are too old.
+        // Events of a suspended stream must also end once they are too old.
         expiredMs: eventMaxAgeMs,
       });
       if (outboxes.length === 0) return;
       await trim(outboxes);
       const oldestWaiting = await deliveryQueue.oldestWaitingAt();
-      // While older wake-ups still wait in the queue, more of them would not help.
+      // If old wake-ups are still waiting in the queue, adding more would not help.
       if (oldestWaiting !== null && serverNow() - oldestWaiting > TIMING.eventStaleMs) return;
       const idle = await findIdle(outboxes, excluded);
       for (const key of new Set(idle.map((head) => head.key))) deliveryQueue.wake(key);
@@ -104,7 +111,8 @@ export const createDeliverySweeps = (dependencies: Dependencies) => {
           ),
         )
         .map(([endpointId]) => endpointId);
-      // The sweep was full of streams that do not move. Another round excludes them and finds other streams.
+      // All streams that this round found may be streams that make no progress. The next round excludes them and finds
+      // other streams.
       if (outboxes.length < outboxesPerSweep || unmoved.length === 0) return;
       for (const endpointId of unmoved) excluded.add(endpointId);
     }

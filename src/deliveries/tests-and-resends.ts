@@ -15,7 +15,7 @@ import { composeTestBody } from '../webhooks/event.ts';
 
 const QUEUED_PER_SWEEP = 500;
 
-/** Whether a resend may give the receiver the event a second time. */
+/** `may_double` if a resend may give the receiver the event a second time, else `safe`. */
 export type ResendRisk = 'safe' | 'may_double';
 
 /** The number of the next resend, and its risk. */
@@ -23,7 +23,9 @@ export type ResendPlan = { number: number; risk: ResendRisk };
 
 type Resend = { original: StoredDelivery; plan: ResendPlan; number: number; url: string };
 
-/** Deliveries without an outbox: test events and resends. They are outside the order of streams. */
+/**
+ * Deliveries that do not come from an outbox: test events and resends. They do not take part in the order of a stream.
+ */
 export const createTestsAndResends = ({ connection, worker, retentionDays }: ClaimOptions) => {
   const deliveries = collectionOf<StoredDelivery>(deliveryModel(connection));
 
@@ -40,19 +42,19 @@ export const createTestsAndResends = ({ connection, worker, retentionDays }: Cla
     await deliveries
       .insertOne({ ...record, outcome: 'queued', token: null, worker: null }, { writeConcern: DURABLE })
       .catch((cause: unknown) => {
-        // The same number again: a double click.
+        // After a double click, the delivery with this number exists already.
         if (!isDuplicateKey(cause)) throw cause;
       });
     return record._id;
   };
 
-  /** All deliveries of this event to this endpoint: the first one and its resends. */
+  /** All deliveries of the same event to the same endpoint: the first delivery and its resends. */
   const readSiblings = ({ eventId, endpointId }: StoredDelivery): Promise<StoredDelivery[]> =>
     deliveries.find({ _id: { $gte: `${eventId}:${endpointId}`, $lt: `${eventId}:${endpointId};` } }).toArray();
 
   /**
-   * The number and the risk of the next resend, for the page to show. `safe` only if the receiver surely got none of
-   * the event's deliveries so far.
+   * The number and the risk of the next resend, which the page shows. The risk is `safe` only if the receiver certainly
+   * got none of the event's previous deliveries.
    */
   const planResend = async (original: StoredDelivery): Promise<ResendPlan> => {
     const siblings = await readSiblings(original);
@@ -67,7 +69,7 @@ export const createTestsAndResends = ({ connection, worker, retentionDays }: Cla
 
     planResend,
 
-    /** Queues a test event. Its body is composed now. Returns the delivery's id. */
+    /** Queues a test event and composes its body. Returns the id of the delivery. */
     queueTest: (endpoint: { endpointId: string; assistantId: string; url: string }): Promise<string> => {
       const { endpointId, assistantId, url } = endpoint;
       const eventId = newId();
@@ -86,8 +88,8 @@ export const createTestsAndResends = ({ connection, worker, retentionDays }: Cla
     },
 
     /**
-     * Queues a resend. `number` is the one that the page showed, so that a double click makes one resend. `plan` must
-     * be read after `original`. Returns the new delivery's id.
+     * Queues a resend. `number` is the number that the page showed, so that a double click makes only one resend.
+     * `plan` must be read after `original`. Returns the id of the new delivery.
      */
     queueResend: async ({ original, plan, number, url }: Resend): Promise<string> => {
       const { body, eventId, endpointId, assistantId, conversationId, event, happenedAt } = original;
@@ -102,7 +104,7 @@ export const createTestsAndResends = ({ connection, worker, retentionDays }: Cla
       return queue({ eventId, endpointId, assistantId, conversationId, event, url, body, happenedAt }, number);
     },
 
-    /** The claim of a test or a resend: compare-and-set from `queued`. */
+    /** Claims a test or a resend by a compare-and-set from `queued`. */
     claimQueued: async (deliveryId: string): Promise<{ delivery: StoredDelivery; token: string } | null> => {
       const token = newToken();
       const delivery = await deliveries.findOneAndUpdate(
@@ -113,7 +115,7 @@ export const createTestsAndResends = ({ connection, worker, retentionDays }: Cla
       return delivery && { delivery, token };
     },
 
-    /** Ends queued tests and resends that are too old. Returns the ids of those to wake again. */
+    /** Ends queued tests and resends that are too old. Returns the ids of those that need another wake-up. */
     sweepQueued: async ({
       wakeAfterMs,
       expireAfterMs,

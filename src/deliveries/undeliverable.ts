@@ -7,7 +7,7 @@ import type { OutboxEvent } from '../conversations/conversation.ts';
 import { BACKLOG_MAX, pendingOf, type Outbox } from './outbox.ts';
 import { serverNow } from '../platform/clock.ts';
 
-/** An event that must not be sent, and why. */
+/** An event that must not be sent, and the reason. */
 type Undeliverable = { event: OutboxEvent; errorKind: ErrorKind };
 
 export type OnEnded = (
@@ -38,8 +38,9 @@ const refusalOf = (event: OutboxEvent, endpoint: StoredEndpoint | null, eventMax
 };
 
 /**
- * The undeliverable events at the start of a stream, oldest first: their endpoint is removed or disabled, they are too
- * old, or the stream is over the bound. Stops at the first event that may be sent.
+ * The undeliverable events at the start of a stream, oldest first. An event is undeliverable if its endpoint is removed
+ * or disabled, the event is too old, or the stream exceeds the backlog limit. Stops at the first event that may be
+ * sent.
  */
 export const undeliverableOf = (
   pending: OutboxEvent[],
@@ -58,9 +59,9 @@ export const undeliverableOf = (
 type Dependencies = { deliveries: DeliveryStore; eventMaxAgeMs: number; onEnded: OnEnded };
 
 /**
- * Ends the undeliverable events of a stream and removes them from it. For each, it inserts a record that has already
- * ended. An event that is being sent is left alone. The endpoint must have been read after the outbox, because ending
- * is final. Returns the outbox as it is afterwards; null if nothing was ended.
+ * Ends the undeliverable events of a stream and removes them from the stream. For each event, a record that has already
+ * ended is inserted. An event that a worker is sending is not changed. The endpoint must have been read after the
+ * outbox, because ending is final. Returns the changed outbox, or null if nothing was ended.
  */
 export const createEndUndeliverable =
   ({ deliveries, eventMaxAgeMs, onEnded }: Dependencies) =>
@@ -81,7 +82,7 @@ export const createEndUndeliverable =
     );
     const ended = undeliverable.filter((_, index) => results[index]).map(({ event }) => event);
     if (ended.length === 0) return null;
-    // The next events are mostly undeliverable too, so all of them are read.
+    // The next events are probably undeliverable too, so the whole outbox is read.
     return deliveries.outbox.pullEnded(outbox, endpointId, ended, { readWhole: true });
   };
 

@@ -25,7 +25,7 @@ export type DeliveryRow = ReturnType<typeof toDeliveryRow>;
 
 const SIGNATURE = /^x-factory-signature$/i;
 
-/** Headers by name. A repeated header has several values. */
+/** Headers by name. The value of a repeated header is a list. */
 const byName = (headers: Header[] | HeaderRecord = []): HeaderRecord => {
   if (!Array.isArray(headers)) return headers;
   const grouped = Map.groupBy(headers, ({ name }) => name);
@@ -37,7 +37,7 @@ const byName = (headers: Header[] | HeaderRecord = []): HeaderRecord => {
   );
 };
 
-/** Whoever copies a signature could replay the request to the receiver for five minutes. */
+/** Hides signatures. Anyone with a copy of a signature could replay the request to the receiver for five minutes. */
 const redacted = (headers: HeaderRecord): HeaderRecord =>
   Object.fromEntries(
     Object.entries(headers).map(([name, value]) => [
@@ -46,7 +46,7 @@ const redacted = (headers: HeaderRecord): HeaderRecord =>
     ]),
   );
 
-/** All that is stored about a delivery, except the claim token and the values of signatures. */
+/** Everything that is stored about a delivery, except the claim token and the values of signatures. */
 export const toDeliveryView = (delivery: StoredDelivery) => ({
   ...toDeliveryRow(delivery),
   requestHeaders: redacted(byName(delivery.requestHeaders)),
@@ -60,8 +60,8 @@ export const toDeliveryView = (delivery: StoredDelivery) => ({
   worker: delivery.worker,
   expiresAt: delivery.expiresAt,
   /**
-   * The risk judged by this delivery alone. `planResend` also considers the others of its event. Null: it cannot be
-   * resent.
+   * The risk that follows from this delivery alone. `planResend` also considers the other deliveries of the event. Null
+   * if this delivery cannot be resent.
    */
   resend: isFinal(delivery.outcome) && delivery.body ? resendRiskOf(delivery) : null,
 });
@@ -69,7 +69,7 @@ export type DeliveryView = ReturnType<typeof toDeliveryView>;
 
 const resendRiskOf = ({ outcome }: StoredDelivery): ResendRisk => (outcome === 'not_sent' ? 'safe' : 'may_double');
 
-/** `ok` is null if the step was not reached or there is nothing to check. */
+/** `ok` is null if the delivery did not reach this step or there is nothing to check. */
 export type TestCheck = { check: 'address' | 'tls' | 'status' | 'time'; ok: boolean | null; detail: string | null };
 
 type Checked = Pick<

@@ -21,7 +21,7 @@ for (const [language, entry] of Object.entries(LEXICON)) {
   for (const phrase of Object.values(entry).flatMap((list) => list.split('|'))) {
     const spelled = phrase.toLowerCase();
     note(spelled, language, 1);
-    // Visitors omit diacritics. The unmarked spelling weighs a little less than the correct one.
+    // Visitors often omit diacritics. The spelling without diacritics weighs a little less than the correct spelling.
     if (fold(spelled) !== spelled) note(fold(spelled), language, UNMARKED_WEIGHT);
   }
 }

@@ -8,13 +8,14 @@ export type LanguageDecision = {
   language: string;
   by: 'given' | 'script' | 'lexicon' | 'detector' | 'previous' | 'default';
   /**
-   * True when the message or its sender decides the language. When false, look up the conversation's language first.
+   * True if the message or its sender decides the language. If false, the caller must look up the conversation's
+   * language first.
    */
   decided: boolean;
 };
 
 export type LanguageEvidence = {
-  /** Canonical BCP 47 tag sent with the message. */
+  /** The canonical BCP 47 tag that was sent with the message. */
   given?: string | null | undefined;
   message: string;
   /** Languages of the assistant, the preferred one first. An empty list allows any language. */
@@ -23,14 +24,16 @@ export type LanguageEvidence = {
   previous?: string | null | undefined;
 };
 
-/** Characters that are enough to recognise a language. Reading more would only cost time. */
+/**
+ * How many characters of a message are read. They are enough to recognise the language, and more would only cost time.
+ */
 const SAMPLE_LENGTH = 500;
-/** The detector is slow on long texts, and one or two sentences are enough for it. */
+/** How many characters the detector gets. It is slow on long texts, and one or two sentences are enough. */
 const DETECTOR_LENGTH = 200;
-/** Addresses, links and handles do not show the language of a message. */
+/** Matches addresses, links and handles, which do not show the language of a message. */
 const NOT_LANGUAGE = /@|:\/\/|^www\.|^#/u;
 
-/** The tag that the conversation or the assistant uses for a base language. */
+/** The full tag that the conversation or the assistant uses for a base language. */
 const asSpoken = (base: string, { allowed = [], previous }: LanguageEvidence): string => {
   if (previous && baseLanguage(previous) === base) return previous;
   return allowed.find((tag) => baseLanguage(tag) === base) ?? base;
@@ -46,8 +49,8 @@ const fallBack = (
 };
 
 /**
- * The language of a message. The order of evidence is: the given tag, the script, chat words and a detector, then the
- * conversation's language.
+ * Decides the language of a message. The order of evidence is: the given tag, the script, chat words and a detector,
+ * then the conversation's language.
  */
 export const decideLanguage = (evidence: LanguageEvidence): LanguageDecision => {
   if (evidence.given) return { language: evidence.given, by: 'given', decided: true };
@@ -70,7 +73,7 @@ export const decideLanguage = (evidence: LanguageEvidence): LanguageDecision => 
   });
   if (counted.best === null) return fallBack(evidence, null);
   const guess = { base: counted.best, by: counted.by };
-  // An unsure detector names any language. A recognised word is still a better guess than none.
+  // If the detector is unsure, its result is not used. A recognised word is still better than no evidence.
   if (!counted.clear) return fallBack(evidence, counted.by === 'detector' ? null : guess);
   return { language: asSpoken(guess.base, evidence), by: guess.by, decided: true };
 };

@@ -24,19 +24,23 @@ const LETTERS_WITHOUT_A_MARK: Readonly<Record<string, string>> = {
 };
 const UNMARKED = new RegExp(`[${Object.keys(LETTERS_WITHOUT_A_MARK).join('')}]`, 'gu');
 /**
- * Combining marks of Latin, Greek and Cyrillic, Arabic vowel signs and tatweel, and zero-width characters. Indic and
- * Thai marks are kept because they are letters. Japanese voicing marks are kept because they change the syllable.
+ * Matches combining marks of Latin, Greek and Cyrillic, Arabic vowel signs and tatweel, and zero-width characters.
+ * Indic and Thai marks are not matched, because they are letters. Japanese voicing marks are not matched, because they
+ * change the syllable.
  */
 const MARKS = /[[\p{M}&&\p{Script=Inherited}]--[\u3099\u309a]]|[\u0640\u200b-\u200f\u2060\ufeff\u00ad]/gv;
 
 const MOST_MARKS = 16;
 const PILED_MARKS = new RegExp(`(\\p{M}{${MOST_MARKS}})\\p{M}+`, 'gu');
 
-/** Keeps at most 16 marks on one letter, more than any language needs. Normalization sorts them in quadratic time. */
+/**
+ * Keeps at most 16 marks on each letter, which is more than any language needs. Normalizing a longer run of marks would
+ * take quadratic time.
+ */
 export const withoutPiledMarks = (text: string): string =>
   text.length > MOST_MARKS ? text.replace(PILED_MARKS, '$1') : text;
 
-/** One form for texts that people spell in many ways: NFKC, lower case, no diacritics. */
+/** Converts a text to a form that is the same for different spellings: NFKC, lower case, no diacritics. */
 export const fold = (text: string): string => {
   if (ASCII.test(text)) return text.toLowerCase();
   return withoutPiledMarks(text)
@@ -48,14 +52,17 @@ export const fold = (text: string): string => {
     .normalize('NFC');
 };
 
-/** Folds the beginning of a text. The result is cut again, because one character may fold to eighteen. */
+/** Folds the beginning of a text. The result is cut again, because folding can turn one character into eighteen. */
 export const foldBeginning = (text: string, length: number): string => fold(text.slice(0, length)).slice(0, length);
 
-/** Scripts written without spaces. Their words need a dictionary (`Intl.Segmenter`) instead of a pattern. */
+/**
+ * Scripts that are written without spaces. Splitting their texts into words needs a dictionary (`Intl.Segmenter`)
+ * instead of a pattern.
+ */
 export const UNSPACED =
   /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}\p{Script=Myanmar}]/u;
 
 const WORD = /[\p{L}\p{M}\p{N}]+(?:['’][\p{L}\p{M}]+)*/gu;
 
-/** The words of a text. A run of an unspaced script counts as one word. */
+/** The words of a text. A run of characters of a script without spaces counts as one word. */
 export const words = (text: string): string[] => text.match(WORD) ?? [];

@@ -3,12 +3,12 @@ import lexicon from './lexicon.json' with { type: 'json' };
 /** Small talk before and after a question. Phrases are separated by `|`. */
 export type SmallTalk = 'greeting' | 'thanks' | 'goodbye' | 'yes' | 'no';
 
-/** `common` holds words that reveal a language but carry no subject, so an index may skip them. */
+/** `common` contains words that reveal a language but carry no subject, so an index may skip them. */
 type LexiconEntry = Record<SmallTalk | 'common', string>;
 
-/** Chat words by base language in their normal spelling. Readers fold case and diacritics. */
+/** Chat words by base language, in their normal spelling. The code that reads them must fold case and diacritics. */
 export const LEXICON: Readonly<Record<string, LexiconEntry>> = lexicon;
 
-/** Words so widely borrowed that they do not change a conversation's language. */
+/** Words that many languages have borrowed, so they do not change a conversation's language. */
 export const LOAN_WORDS =
   'hi|hey|hello|ok|okay|ciao|merci|bye|bye bye|thanks|thank you|sorry|super|stop|info|please|yes|yeah|no|servus|adieu|pardon';

@@ -1,4 +1,4 @@
-/** Scripts that belong to one language in almost all chats. */
+/** Scripts that almost always mean one language in chats. */
 const OWNED: readonly (readonly [RegExp, string])[] = [
   [/\p{Script=Hangul}/gu, 'ko'],
   [/\p{Script=Thai}/gu, 'th'],
@@ -24,8 +24,8 @@ const HAN = /\p{Script=Han}/gu;
 const KANA = /[\p{Script=Hiragana}\p{Script=Katakana}]/gu;
 
 /**
- * Scripts that several languages share. `letters` are used by one of these languages only. The first language is the
- * default guess.
+ * Scripts that several languages share. `letters` lists letters that only one of these languages uses. The first
+ * language is the default.
  */
 const SHARED: readonly {
   script: RegExp;
@@ -66,7 +66,10 @@ const SHARED: readonly {
   { script: /\p{Script=Devanagari}/gu, languages: ['hi', 'mr', 'ne'], letters: [[/ळ|आहे|आहात/u, 'mr']] },
 ];
 
-/** One certain language, several languages that share the script, or null for Latin, digits and emoji. */
+/**
+ * The languages that a text's script allows: one certain language, several languages that share the script, or null for
+ * Latin, digits and emoji.
+ */
 export type ScriptVerdict = { certain: string } | { among: readonly string[]; hint: string | null } | null;
 
 const count = (text: string, pattern: RegExp): number => text.match(pattern)?.length ?? 0;
@@ -75,9 +78,10 @@ const ONLY_LATIN = /^[\p{Script=Latin}\p{Script=Common}\p{Script=Inherited}]*$/u
 
 export const readScript = (text: string): ScriptVerdict => {
   if (ONLY_LATIN.test(text)) return null;
-  // Product names in Latin letters are long and say little, so a Latin letter counts a third of another one.
+  // Texts often contain product names in Latin letters. These names are long and say little about the language, so a
+  // Latin letter counts a third of another letter.
   let best = count(text, LATIN) / 3;
-  // Japanese mixes scripts, so a few kana among many kanji are enough.
+  // Japanese mixes scripts, so a few kana among many kanji are enough to recognise Japanese.
   const kana = count(text, KANA);
   if (kana > 0 && kana + count(text, HAN) >= best) return { certain: 'ja' };
   let verdict: ScriptVerdict = null;

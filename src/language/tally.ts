@@ -1,7 +1,7 @@
 import { baseLanguage } from './base.ts';
 import { CHAT_LANGUAGES, chatTokens, weighWords } from './chat-words.ts';
 
-/** Letters that only a few Latin-script languages use. They are read before diacritics are folded. */
+/** Letters that only a few Latin-script languages use. These letters are read before diacritics are folded. */
 const LETTERS: readonly (readonly [RegExp, readonly string[]])[] = [
   [/[ạảấầẩẫậắằẳẵặẹẻẽếềểễệỉịọỏốồổỗộớờởỡợụủứừửữựỳỵỷỹơư]/iu, ['vi']],
   [/ß/u, ['de']],
@@ -24,7 +24,9 @@ const LETTERS: readonly (readonly [RegExp, readonly string[]])[] = [
 ];
 const ONLY_ASCII = /^[\0-\x7f]*$/;
 
-/** Similar languages that the detector confuses. For them, recognised words count more than the detector. */
+/**
+ * Similar languages that the detector confuses. Between such languages, recognised words count more than the detector.
+ */
 const FAMILIES: readonly (readonly string[])[] = [
   ['hr', 'sr', 'sl'],
   ['da', 'no', 'sv'],
@@ -34,22 +36,22 @@ const FAMILIES: readonly (readonly string[])[] = [
   ['ru', 'uk', 'be', 'bg', 'sr', 'mk'],
 ];
 
-/** Words that are enough to recognise a language. */
+/** The most words that are read, which are enough to recognise a language. */
 const MAX_WORDS = 40;
 const DETECTOR_WEIGHT = 0.8;
 const NEIGHBOUR_WEIGHT = 0.4;
-/** The detector only guesses on texts with fewer letters. */
+/** The text length from which the detector has its full weight. On shorter texts, the detector only guesses. */
 const DETECTOR_MIN_LENGTH = 15;
 const TIE_BREAK = 0.02;
 const SPOKEN_WEIGHT = 1.25;
-/** Chosen on the tune half of the evaluation set. */
+/** The score from which the result counts as clear. Chosen on the tuning half of the evaluation set. */
 const CLEAR_SCORE = 0.45;
 const CLEAR_LEAD = 0.15;
 
 export type Tally = { best: string | null; by: 'script' | 'lexicon' | 'detector'; clear: boolean };
 
 export type TallyOptions = {
-  /** Languages that share the message's script. Null means Latin, so any language. */
+  /** Languages that share the message's script. Null for Latin, which allows any language. */
   among: readonly string[] | null;
   /** The language that the letters of a shared script suggest. */
   hint: string | null;
@@ -79,7 +81,7 @@ export const tally = (sample: string, { among, hint, allowed, detect }: TallyOpt
   if (hint) add(evidence, hint, 1);
 
   const spoken = allowed.map(baseLanguage).filter((language) => !among || among.includes(language));
-  // Without kana, a few Chinese characters may be either language, and the detector would only guess.
+  // Without kana, a few Chinese characters may be Chinese or Japanese, and the detector would only guess.
   const detected = among?.includes('ja')
     ? []
     : detect(sample, spoken.length > 0 ? spoken : [...(among ?? CHAT_LANGUAGES)]);
@@ -97,7 +99,7 @@ export const tally = (sample: string, { among, hint, allowed, detect }: TallyOpt
     if (score !== undefined) total.set(language, score * SPOKEN_WEIGHT);
   }
 
-  // Breaks ties: the tables begin with the most spoken languages.
+  // Each language gets a tiny score by its position, to break ties: the tables begin with the most spoken languages.
   for (const [index, language] of CHAT_LANGUAGES.entries()) {
     const score = total.get(language);
     if (score !== undefined) total.set(language, score + TIE_BREAK * (1 - index / CHAT_LANGUAGES.length));
@@ -108,6 +110,7 @@ export const tally = (sample: string, { among, hint, allowed, detect }: TallyOpt
   const clear = score >= CLEAR_SCORE && score - (second?.[1] ?? 0) >= CLEAR_LEAD * score;
   if (hint === best) return { best, by: 'script', clear };
   if (evidence.has(best)) return { best, by: 'lexicon', clear };
-  // An unsure detector names any language, but a shared script leaves only a few.
+  // The result of an unsure detector means nothing. But if the message's script is shared by only a few languages, the
+  // first of them is a fair guess.
   return !clear && among ? { best: among[0] ?? best, by: 'script', clear } : { best, by: 'detector', clear };
 };

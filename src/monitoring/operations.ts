@@ -10,8 +10,8 @@ const Unready = z.object({ ...ErrorBody.shape, ...Readiness.shape }).meta({ id: 
 const common = { method: 'get', tag: 'Operation', auth: 'none' } as const;
 
 /**
- * Operations for monitoring and documentation. They are answered while the process drains too (docs/contract.md, Health
- * and metrics).
+ * Operations for monitoring and documentation. They are also answered while the process drains (docs/contract.md,
+ * Health and metrics).
  */
 export const monitoringOperations = {
   health: publicOperation({

@@ -8,7 +8,7 @@ import { monitoringOperations } from './operations.ts';
 
 type Dependencies = { readiness: () => Promise<Readiness>; metrics: Metrics; document: object };
 
-/** Routes for monitoring and documentation. They are answered while the process drains too. */
+/** Routes for monitoring and documentation. They are also answered while the process drains. */
 export const monitoringRoutes = ({ readiness, metrics, document }: Dependencies): Router => {
   const text = JSON.stringify(document);
 

@@ -16,7 +16,7 @@ version.`;
 
 const bearer = (description: string) => ({ type: 'http', scheme: 'bearer', description }) as const;
 
-/** The whole API as OpenAPI 3.1, built once at start from the schemas that the code uses. */
+/** The whole API as an OpenAPI 3.1 document, built once at the start from the schemas that the code uses. */
 export const createApiDocument = ({ serverUrl = '/' }: { serverUrl?: string | undefined } = {}) =>
   createDocument({
     openapi: '3.1.1',

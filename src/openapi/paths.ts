@@ -63,7 +63,7 @@ const describePublic = (one: PublicOperation): ZodOpenApiOperationObject => {
   const { auth, limiter, errors = [] } = one;
   const input: ErrorCode[] = one.body ? INPUT : one.query ? ['validation_failed'] : [];
   const general: ErrorCode[] = limiter ? ['rate_limited', 'internal_error', 'unavailable'] : [];
-  // An unknown channel is refused before its limit counts.
+  // An unknown channel is refused before the rate limit counts the request.
   const afterCounting: ErrorCode[] = auth === 'apiKey' ? [...INPUT, 'not_found'] : INPUT;
   return describe(one, {
     security: SECURITY[auth],
@@ -80,7 +80,7 @@ const AUDIENCE: Record<Operation['audience'], string> = {
 
 const operatorErrors = ({ audience, resource, body, query, errors = [], method }: Operation): ErrorCode[] => {
   const codes: ErrorCode[] = ['internal_error', 'unavailable', ...errors];
-  // Wrong operator tokens are limited per client address. A token with too small a scope is refused.
+  // Wrong operator tokens are limited per client address. A token whose scope does not allow the operation is refused.
   if (audience !== 'anyone') codes.push('not_signed_in', 'rate_limited', 'forbidden');
   if (method !== 'get') codes.push('forbidden');
   if (resource && resource !== 'filtered') codes.push('not_found');

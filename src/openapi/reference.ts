@@ -10,8 +10,8 @@ import { referencePage, STYLE_HASH } from './reference/page.ts';
 const POLICY = { styleSrc: [STYLE_HASH], imgSrc: ['data:'], baseUri: ["'none'"], formAction: ["'none'"] };
 
 /**
- * Serves `/docs`, the readable form of the document. The page has some hundred kB, so it is rendered and compressed on
- * the first request and then kept.
+ * Serves `/docs`, the readable form of the document. The page has some hundred kB, so it is rendered and compressed at
+ * the first request and then kept in memory.
  */
 export const referenceRoutes = (document: ApiDocument, { tls }: { tls: boolean }): Router => {
   let made: Promise<{ plain: string; compressed: Buffer }> | null = null;

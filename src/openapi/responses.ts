@@ -19,7 +19,7 @@ const requestId = {
     .meta({ description: 'The caller’s id if well-formed, otherwise a new one.', header: { id: 'RequestId' } }),
 };
 
-/** These headers are on every answer that a limit counted. */
+/** Headers of every answer to a request that a rate limit counted. */
 const limits = {
   'X-RateLimit-Limit': wholeNumber('RateLimitLimit', 'Requests allowed within 60 s.'),
   'X-RateLimit-Remaining': wholeNumber('RateLimitRemaining', 'Requests left in this window.'),
@@ -41,12 +41,12 @@ const EXAMPLES: Partial<Record<ErrorCode, ApiError>> = {
   validation_failed: invalid('message', 'invalid', 'must not be blank'),
 };
 
-/** Whether a limit counts successful requests, and which errors come after it has counted. */
+/** Describes a rate limit: whether it counts successful requests, and which errors occur after it has counted. */
 export type Limited = { answers: boolean; errors: readonly ErrorCode[] };
 
 /**
- * An error response built from the error itself, so that the document shows what is sent. The first code decides the
- * headers.
+ * An error response that is built from the error itself, so that the document shows what is really sent. The first code
+ * decides the headers.
  */
 const problem = (codes: ErrorCode[], limited: Limited): ZodOpenApiResponseObject => {
   const errors = codes.map((code) => EXAMPLES[code] ?? new ApiError(code));
@@ -88,7 +88,7 @@ const usual = (one: Declaration, limited: Limited): ZodOpenApiResponseObject => 
   };
 };
 
-/** The successful response and the other responses that a declaration names. */
+/** The successful response and the other responses of a declaration. */
 export const answersOf = (one: Declaration, limited: Limited): ZodOpenApiResponsesObject => {
   const others = Object.entries(one.otherAnswers ?? {}).map(([status, { description, schema, example, ...other }]) => {
     const headers = { ...requestId, ...(limited.answers && limits), ...other.headers };

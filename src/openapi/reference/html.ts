@@ -21,7 +21,7 @@ const textOf = (part: Part): string => {
 export const html = (strings: TemplateStringsArray, ...parts: Part[]): Html =>
   new Html(strings.map((text, index) => text + textOf(parts[index])).join(''));
 
-/** Renders the only Markdown that the document's texts use: `code`. */
+/** Renders the Markdown in the document's texts. They use only `code`. */
 export const inline = (text: string): Html =>
   new Html(
     text
@@ -30,7 +30,7 @@ export const inline = (text: string): Html =>
       .join(''),
   );
 
-/** Paragraphs are separated by blank lines. */
+/** Renders paragraphs, which are separated by blank lines. */
 export const prose = (text: string | undefined): Html =>
   html`${(text ?? '')
     .split(/\n{2,}/)

@@ -34,7 +34,7 @@ ${schema && html`${kindOf(schema, schemas)}${inside(schema, schemas)}`}
 ${examplesOf(given).slice(0, 1).map(example)}`,
   )}`;
 
-/** All errors have the same fields, which the top of the page lists once. */
+/** True for an error response. All errors have the same fields, which are listed once at the top of the page. */
 const isError = ({ content }: Response): boolean =>
   Object.values(content ?? {}).some(({ schema }) => schema?.$ref?.endsWith('/Error') ?? false);
 
@@ -74,7 +74,7 @@ const authorization = ({ security = [] }: Operation, shared: Shared): Html => {
   return html`<p class="about">${ways.length === 0 ? 'Open to anyone.' : html`Needs ${inline(ways.join(', or '))}.`}</p>`;
 };
 
-/** One operation or webhook. */
+/** Renders one operation or webhook. */
 export const operation = (method: string, path: string, one: Operation, shared: Shared): Html =>
   html`<section class="operation" id="${one.operationId}">
 <h3><a href="#${one.operationId}">${inline(one.summary)}</a></h3>

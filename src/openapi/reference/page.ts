@@ -8,7 +8,10 @@ import { inside, type Schemas } from './schema.ts';
 
 const STYLE = readFileSync(join(import.meta.dirname, 'style.css'), 'utf8');
 
-/** The content security policy allows the page's one style sheet by this hash. No other style and no script may run. */
+/**
+ * The hash by which the content security policy allows the page's only style sheet. No other style and no script may
+ * run.
+ */
 export const STYLE_HASH = `'sha256-${createHash('sha256').update(STYLE).digest('base64')}'`;
 
 const WAYS_IN: Record<string, string> = {
@@ -20,7 +23,7 @@ const WAYS_IN: Record<string, string> = {
 
 type Listed = { method: string; path: string; operation: Operation };
 
-/** The type of this document. The library's types cover every possible document. */
+/** The type of this document. The library's own types cover every possible document and are too wide here. */
 type Read = {
   info: { title: string; version: string; description: string };
   tags: { name: string; description: string }[];
@@ -47,7 +50,7 @@ const chapter = ([{ name, description }, some]: [Read['tags'][number], Listed[]]
 ${some.map(({ method, path, operation: one }) => operation(method, path, one, shared))}
 </section>`;
 
-/** The whole API on one page, rendered once from the document. The page has no script and loads nothing. */
+/** Renders the whole API on one page. The page has no script and loads nothing. */
 export const referencePage = (document: ApiDocument): string => {
   const { info, tags, paths, webhooks, components } = JSON.parse(JSON.stringify(document)) as Read;
   const shared: Shared = { schemas: components.schemas, security: WAYS_IN };

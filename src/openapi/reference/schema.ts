@@ -87,7 +87,7 @@ const limitsOf = (given: Schema, schemas: Schemas): string[] => {
   ];
 };
 
-/** The objects inside a schema whose fields are listed. */
+/** The objects inside a schema. The page lists the fields of these objects. */
 const objectsIn = (given: Schema, schemas: Schemas): Schema[] => {
   const schema = resolved(given, schemas);
   if (schema.properties) return [schema];
@@ -114,7 +114,7 @@ ${depth < DEEPEST && inside(given, schemas, depth + 1)}</li>`;
 export const fields = (all: Field[], schemas: Schemas, depth = 0): Html =>
   html`<ul class="fields">${all.map((one) => field(one, schemas, depth))}</ul>`;
 
-/** The fields of the objects in a schema, with one list per variant. */
+/** Renders the fields of the objects in a schema, with one list for each variant. */
 export const inside = (schema: Schema, schemas: Schemas, depth = 0): Html =>
   html`${objectsIn(schema, schemas).map(({ properties = {}, required = [] }) =>
     fields(
