@@ -6,14 +6,17 @@ export type Status = { available: boolean; detail: string };
 export type Limits = {
   texts: number;
   concurrency: number;
-  /** A longer text is embedded in pieces, so that a turn never waits for a whole page. `pieces` is how many are read. */
+  /**
+   * A longer text is split into pieces, so that a turn never waits for the embedding of a whole page. `pieces` is the
+   * largest number of pieces per text.
+   */
   pieceBytes: number;
   pieces: Record<TextKind, number>;
 };
 
 /** An opened model. `ended` resolves with the reason when it stops working. */
 export type OpenModel = {
-  /** Name and version. Stored vectors of another name are made again. */
+  /** Name and version of the model. Stored vectors of another model are replaced. */
   model: string;
   dimensions: number;
   embed: (texts: string[], kind: TextKind) => Promise<Float32Array[]>;
@@ -27,7 +30,7 @@ export type ModelBackend = {
   open: (signal: AbortSignal) => Promise<OpenModel>;
 };
 
-/** A failure whose message may be logged and shown: it has no address, key or visitor text. */
+/** A failure whose message may be logged and shown: the message contains no address, key or visitor text. */
 export class ModelError extends Error {
   override name = 'SourceError';
 }

@@ -14,7 +14,10 @@ const CONNECTIONS = 16;
 
 type Chosen = { model: ModelBackend; close: () => Promise<void> } | { none: string };
 
-/** The model that the settings choose, a service before the local one. `none` is the reason why there is none. */
+/**
+ * Chooses the model by the settings: an embeddings service first, then the local model. `none` is the reason why no
+ * model is chosen.
+ */
 export const chooseModel = (config: SemanticConfig): Chosen => {
   const { SEMANTIC, SEMANTIC_DIR, EMBEDDINGS_URL, EMBEDDINGS_MODEL, EMBEDDINGS_KEY } = config;
   if (SEMANTIC === 'off') return { none: 'off (SEMANTIC=off)' };

@@ -8,8 +8,9 @@ import { createSupervisedModel } from './supervised-model.ts';
 
 export type Embedder = {
   /**
-   * Vectors of length 1 in the order of the texts; do not modify them. Null if semantic search is not available right now (off,
-   * not installed, queue full, too slow, restarting). The words then decide alone.
+   * Returns vectors of length 1 in the order of the texts; do not modify them. Returns null if semantic search is not
+   * available right now (off, not installed, queue full, too slow, restarting). The reply is then chosen by words
+   * alone.
    */
   embed: (texts: string[], kind: TextKind, options?: { priority?: Priority }) => Promise<Float32Array[] | null>;
   /** Model name and version, stored with each vector. Null while no model is available. */
@@ -21,7 +22,7 @@ export type Embedder = {
 
 type Options = { config: SemanticConfig; logger: Logger; count?: CountEmbedding };
 
-/** How long a start waits for the model. It then continues to open in the background. */
+/** How long a start waits for the model. After this time, the model continues to open in the background. */
 const FIRST_TRY_MS = 3_000;
 
 const unavailableEmbedder = (detail: string): Embedder => ({
@@ -31,7 +32,7 @@ const unavailableEmbedder = (detail: string): Embedder => ({
   close: () => Promise.resolve(),
 });
 
-/** Opens the model that the settings choose. Without a model it does not throw; `status` and one log line give the reason. */
+/** Opens the model that the settings choose. A missing model is no error; `status` and one log line give the reason. */
 export const openEmbedder = async ({ config, logger, count = () => undefined }: Options): Promise<Embedder> => {
   const chosen = chooseModel(config);
   if ('none' in chosen) {

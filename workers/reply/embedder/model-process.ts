@@ -4,10 +4,13 @@ import { ModelError, type TextKind } from './backend.ts';
 import { ModelMessage, type ModelRequest } from './model-message.ts';
 
 const PROGRAM = join(import.meta.dirname, 'model-process-main.ts');
-/** Small heaps: nearly all memory of the process is the model, which is mapped and shared. */
+/** Small heaps are enough: nearly all memory of the process is the model, which is mapped and shared. */
 const FLAGS = ['--max-old-space-size=64', '--max-semi-space-size=1', '--v8-pool-size=1'];
 const START_MS = 20_000;
-/** A piece takes 0.2 s, and a few times that under load. After this time the process counts as hanging. */
+/**
+ * A piece takes 0.2 s, and a few times as long under load. A process that takes longer than this limit counts as
+ * hanging.
+ */
 const ANSWER_MS = 5_000;
 
 type PendingRequest = {
@@ -16,7 +19,10 @@ type PendingRequest = {
   timer: NodeJS.Timeout;
 };
 
-/** The service's settings contain keys, so none are passed on. One thread leaves the other processors to the event loops. */
+/**
+ * The service's settings contain keys, so none of them are passed to the model process. The model uses one thread, so
+ * that the other processors stay free for the event loops.
+ */
 const environment = (): NodeJS.ProcessEnv => ({
   OMP_NUM_THREADS: '1',
   UV_THREADPOOL_SIZE: '2',

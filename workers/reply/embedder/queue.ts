@@ -9,17 +9,17 @@ type Options = {
   limits: Pick<Limits, 'texts' | 'concurrency'>;
   /** How many texts may wait. */
   capacity: Record<Priority, number>;
-  /** How long a text of a turn may take. Background texts have no limit. */
+  /** The time limit for the vector of a turn's text, including the wait. Background texts have no limit. */
   turnMs: number;
 };
 
 /**
- * The queue of texts for the model. Texts of turns go first. The queue is bounded, and texts of turns have a deadline: a turn
- * without a vector is answered by its words.
+ * The queue of texts for the model. Texts of turns go first. The queue has a size limit, and texts of turns have a
+ * deadline: a turn without a vector is answered by words alone.
  */
 export const createTextQueue = ({ run, limits, capacity, turnMs }: Options) => {
   const waiting: Record<Priority, Set<Job>> = { turn: new Set(), background: new Set() };
-  // If there are several slots, one stays free for turns.
+  // With more than one slot, one slot is reserved for turns.
   const slots: Record<Priority, number> = {
     turn: limits.concurrency,
     background: Math.max(1, limits.concurrency - 1),

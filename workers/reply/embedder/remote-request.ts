@@ -45,7 +45,10 @@ const failureOf = (cause: unknown): ModelError => {
   return new ModelError('the embeddings service could not be reached');
 };
 
-/** Posts JSON with one deadline for everything, and returns the parsed answer. Throws a `ModelError`. */
+/**
+ * Posts JSON and returns the parsed answer, with one deadline for connection, request and answer. Throws a
+ * `ModelError`.
+ */
 export const postJson = async (url: string, call: Call): Promise<unknown> => {
   if (!checkEndpointUrl(url, call).ok) {
     throw new ModelError('EMBEDDINGS_URL is not allowed: it must be https, and public in production');

@@ -6,7 +6,7 @@ import { postJson } from './remote-request.ts';
 import { normalised } from './vector.ts';
 
 const PROBE = 'Can I bring my dog?';
-/** After this many failed requests in a row, the service is not called for a while. */
+/** After this many failed requests in a row, the service gets no requests for a while. */
 const FAILURES = 3;
 
 const Answer = z.object({ data: z.array(z.object({ index: z.int().min(0), embedding: z.array(z.number()) })) });
@@ -36,7 +36,7 @@ export const remoteModel = ({ url, model, key, dispatcher, allowPrivate }: Optio
   };
 
   return {
-    // Eight texts, so that parsing the answer does not block the event loop.
+    // A request has at most eight texts, so that parsing the answer does not block the event loop.
     limits: { texts: 8, concurrency: 4, pieceBytes: 8_000, pieces: { query: 1, passage: 1 } },
 
     open: async (signal): Promise<OpenModel> => {

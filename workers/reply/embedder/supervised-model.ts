@@ -5,13 +5,15 @@ import { normalised } from './vector.ts';
 
 const FIRST_BACKOFF_MS = 200;
 const MAX_BACKOFF_MS = 60_000;
-/** After working this long, the backoff starts again from its beginning. */
+/** After a model has worked for this long, the backoff starts at its first value again. */
 const STABLE_AFTER_MS = 30_000;
 
 const reasonOf = (cause: unknown): string =>
   cause instanceof ModelError ? cause.message : `an internal error: ${(cause as Error).name}`;
 
-/** Keeps a model open: reopens it with backoff whenever it ends. Meanwhile `embed` gives null. */
+/**
+ * Keeps a model open: reopens the model with backoff whenever it ends. While no model is open, `embed` returns null.
+ */
 export const createSupervisedModel = (kind: ModelBackend, logger: Logger) => {
   let open: OpenModel | null = null;
   let reason = 'starting';
@@ -26,7 +28,7 @@ export const createSupervisedModel = (kind: ModelBackend, logger: Logger) => {
     else logger.warn({ reason: detail }, 'semantic search is not available: lexical answers stand');
   };
 
-  /** Opens the model and waits until it ends. Resolves with the reason. */
+  /** Opens the model and waits until the model ends. Resolves with the reason for the end. */
   const runOnce = async (): Promise<string> => {
     try {
       const opened = await kind.open(closing.signal);

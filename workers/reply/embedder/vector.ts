@@ -1,6 +1,6 @@
 import { ModelError } from './backend.ts';
 
-/** Scales a vector to length 1, so that a dot product is the cosine. Throws for a vector without a direction. */
+/** Scales a vector to length 1, so that a dot product equals the cosine. Throws if all values are zero. */
 export const normalised = (vector: Float32Array): Float32Array => {
   const length = Math.hypot(...vector);
   if (!Number.isFinite(length) || length < 1e-6) throw new ModelError('the model gave a vector without a direction');

@@ -7,7 +7,9 @@ import { createRetrievalEngine } from './retrieval/engine.ts';
 
 type Dependencies = { vault: Vault; dispatcher: Dispatcher; allowPrivate: boolean };
 
-/** Uses the engine of each assistant: retrieval, or a provider with retrieval for its prompt and as fall-back. */
+/**
+ * Selects the engine of each assistant: retrieval, or a provider that uses retrieval for its prompt and as fall-back.
+ */
 export const createEngines = ({ vault, dispatcher, allowPrivate }: Dependencies): AssistantEngine => {
   const retrieval = createRetrievalEngine();
   const askProvider = createOpenAiEngine({

@@ -8,7 +8,7 @@ export type KnowledgeEntry = {
   question: string;
   variants: string[];
   answer: string;
-  /** BCP 47 tag of question and answer. Null if the author chose none. */
+  /** BCP 47 tag of question and answer. Null if the author chose no language. */
   language: string | null;
   actions: SuggestedAction[];
   tags: string[];
@@ -22,7 +22,7 @@ export type AssistantProfile = {
   instructions: string;
   /** Languages the assistant speaks, the preferred one first. Empty means any. */
   languages: string[];
-  /** Confidence from which an answer is given. Null means the engine's default. */
+  /** The least confidence with which an answer is given. Null means the engine's default. */
   threshold: number | null;
   knowledge: KnowledgeEntry[];
   /** Default: retrieval. */
@@ -39,14 +39,16 @@ export type TurnContext = {
   message: string;
   /** Canonical BCP 47 tag, decided when the turn was accepted. */
   language: string;
-  /** Reads the latest messages before this one, oldest first. Most answers need none. */
+  /** Reads the latest messages before this turn, oldest first. Most turns need no history. */
   history: (entries: number) => Promise<HistoryMessage[]>;
   signal: AbortSignal;
-  /** Semantic search, if available. It waits for a model, so it is called only when the words do not decide. */
+  /**
+   * Semantic search, if available. It is called only when the words do not decide, because the call waits for a model.
+   */
   semanticSearch?: SemanticSearch | undefined;
   /**
-   * Receives the text of a streaming engine in pieces, which callers see at once. If the final reply differs from the pieces
-   * (after a fall-back), it replaces them.
+   * Receives the pieces of a reply that is still being written; callers see each piece immediately. If the final reply
+   * differs from the pieces (after a fall-back), callers see the final reply instead.
    */
   onDelta?: (text: string) => void;
 };
@@ -54,9 +56,9 @@ export type TurnContext = {
 export type EngineReply = {
   text: string;
   suggestedActions: SuggestedAction[];
-  /** 0–1. */
+  /** A number from 0 to 1. */
   confidence: number;
-  /** The reply is no sure answer. Two in a row escalate. */
+  /** True if the reply is not a sure answer. Two such replies in a row cause an escalation. */
   low: boolean;
   /** Set when the visitor asked for a person. */
   escalate?: 'user_requested';
@@ -69,9 +71,15 @@ export type EngineReply = {
 /** Makes replies: by retrieval, or with an OpenAI-compatible provider. */
 export type AssistantEngine = {
   name: string;
-  /** Turns with a provider have their own slots, because a slow provider must not delay other assistants. Default: true. */
+  /**
+   * True if a turn of this assistant needs a provider. Such turns have their own slots, because a slow provider must
+   * not delay other assistants. Default: true.
+   */
   needsProvider?: (assistant: Pick<AssistantProfile, 'engine'>) => boolean;
-  /** The engine needs neither a provider nor the model for this turn, so it may share a commit with the turns before it. */
+  /**
+   * True if the engine needs neither a provider nor the model for this turn, so that the turn may share a commit with
+   * the turns before it.
+   */
   answersImmediately?: (turn: TurnContext) => boolean;
   reply: (turn: TurnContext) => Promise<EngineReply>;
 };

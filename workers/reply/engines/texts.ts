@@ -8,20 +8,20 @@ export type TextKey =
   | 'goodbye'
   | 'yes'
   | 'no'
-  /** Not sure enough to answer. Shown with an `escalate` action. */
+  /** The engine is not sure enough to answer. Shown with an `escalate` action. */
   | 'unsure'
   /** The engine and its fall-back failed. */
   | 'apology'
-  /** While a person handles the conversation. */
+  /** A person handles the conversation. */
   | 'holding'
-  /** Several questions are offered. */
+  /** The visitor can choose between several questions. */
   | 'askBack'
   | 'contactNoted'
-  /** Before an answer in another language; `{language}` is that language's name. */
+  /** Introduces an answer in another language; `{language}` is the name of that language. */
   | 'otherLanguage'
   /** The assistant has no knowledge. */
   | 'noKnowledge'
-  /** "Are you a robot?" */
+  /** The visitor asks "Are you a robot?". */
   | 'whoAmI'
   /** Label of the button that asks for a person. */
   | 'talkToPerson';
@@ -42,10 +42,10 @@ const ENGLISH = texts.en;
 
 export const TEXT_LANGUAGES: readonly string[] = Object.keys(TEXTS);
 
-/** False if `text` would fall back to English. */
+/** False if `text` would return English because the language has no texts. */
 export const hasTexts = (language: string): boolean => tableOf(language) !== undefined;
 
-/** A default text, in English if the language has none. */
+/** A default text. If the language has no texts, the text is in English. */
 export const text = (language: string, key: TextKey): string => (tableOf(language) ?? ENGLISH)[key];
 
 export const holdingText = (language: string): string => text(language, 'holding');
@@ -53,7 +53,7 @@ export const apologyText = (language: string): string => text(language, 'apology
 
 const namers = new Map<string, Intl.DisplayNames>();
 
-/** A language's name in another language. A tag without a name is returned as it is. */
+/** The name of a language in another language. A tag without a name is returned unchanged. */
 const languageName = (language: string, within: string): string => {
   const namer = namers.get(within) ?? new Intl.DisplayNames([within], { type: 'language' });
   namers.set(within, namer);
@@ -64,7 +64,7 @@ const languageName = (language: string, within: string): string => {
   }
 };
 
-/** "I only have this answer in another language (English):" */
+/** For example: "I only have this answer in another language (English):" */
 export const otherLanguageText = (language: string, answerLanguage: string): string => {
   const within = TRADITIONAL.test(language) ? 'zh-Hant' : hasTexts(language) ? baseLanguage(language) : 'en';
   return text(within, 'otherLanguage').replace('{language}', () => languageName(answerLanguage, within));

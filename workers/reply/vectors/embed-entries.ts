@@ -4,7 +4,7 @@ import type { EntryTexts, EntryVectors, VectorStore } from '../../../src/assista
 import type { Embedder } from '../embedder/embedder.ts';
 import type { Plan, WorkItem } from './plan.ts';
 
-/** Texts per call. A visitor's question waits for one such call at most. */
+/** Texts per call. A visitor's question waits for at most one such call. */
 const TEXTS_PER_CALL = 8;
 /** How long a call is retried while the queue is full or the model restarts. */
 const RETRY_FOR_MS = 2_000;
@@ -20,9 +20,9 @@ const joined = (rows: Float32Array[]): Float32Array => {
   return all;
 };
 
-/** Makes and stores the vectors of a batch of entries. False if the embedder is not available. */
+/** Creates and stores the vectors of a batch of entries. Returns false if the embedder is not available. */
 export const createEmbedEntries = ({ vectors, embedder, draining }: Dependencies) => {
-  /** Resolves with null as soon as the process drains, even if the work takes longer. */
+  /** Resolves with the result of the work, or with null as soon as the process drains. */
   const untilDraining = <Value>(work: Promise<Value>): Promise<Value | null> =>
     new Promise((resolve, reject) => {
       const stop = (): void => resolve(null);
@@ -39,7 +39,7 @@ export const createEmbedEntries = ({ vectors, embedder, draining }: Dependencies
     }
   };
 
-  /** Finds stored vectors of the same texts, of these entries or of removed ones. Keys are text hashes. */
+  /** Finds stored vectors of the same texts, from these entries or from removed ones. Keys are text hashes. */
   const findKnown = async ({ plan, batch, model }: Task, entries: EntryTexts[]): Promise<Map<string, Float32Array>> => {
     const hashes = entries.flatMap(({ texts }) => texts.map(({ hash }) => hash));
     const candidates = [...batch.map(({ entryId }) => entryId), ...hashes.map((hash) => plan.sources.get(hash) ?? '')];

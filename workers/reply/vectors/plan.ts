@@ -2,23 +2,23 @@ import { questionTexts, textsHash } from '../../../src/assistants/knowledge-text
 import type { VectorsInfo, VectorStore } from '../../../src/assistants/knowledge-vectors.ts';
 import type { VectorProgress } from '../../../src/assistants/semantic-state.ts';
 
-/** An entry whose vectors are to be made: with its answer, or only its questions. */
+/** An entry that needs new vectors: for its questions, and with `withAnswer` also for its answer. */
 export type WorkItem = { entryId: string; texts: number; withAnswer: boolean };
 
 export type Plan = VectorProgress & {
-  /** The most urgent first. */
+  /** The most urgent items are first. */
   work: WorkItem[];
-  /** Entries whose texts have changed since their vectors were made. */
+  /** Ids of entries whose texts have changed since their vectors were stored. */
   edited: Set<string>;
   /** Vectors of removed entries. */
   orphans: string[];
-  /** Text hash → removed entry that still has the vector of this text. */
+  /** Text hash → id of a removed entry that still has the vector of this text. */
   sources: Map<string, string>;
 };
 
 /**
- * Compares the stored vectors with the entries. Edited entries go first, because their author waits. Then come the questions
- * of all entries, because a question is enough to find its entry, and then the answers.
+ * Compares the stored vectors with the entries. Edited entries go first, because their author waits. The questions of
+ * all entries go next, because a question is enough to find its entry. The answers go last.
  */
 export const planWork = async (vectors: VectorStore, assistantId: string, model: string): Promise<Plan> => {
   const stored = new Map<string, VectorsInfo>();
@@ -65,7 +65,7 @@ export const planWork = async (vectors: VectorStore, assistantId: string, model:
 
 const TEXTS_PER_BATCH = 16;
 
-/** Batches of one kind: large enough to save calls to the store, small enough to end soon. */
+/** Batches of one kind. A batch is large enough to save calls to the store, and small enough to end quickly. */
 export const batchesOf = function* (work: WorkItem[]): Generator<WorkItem[]> {
   let batch: WorkItem[] = [];
   let texts = 0;

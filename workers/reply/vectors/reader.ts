@@ -9,7 +9,7 @@ import { measureSimilarity, type Similarities, type SimilarityOptions } from './
 const MAX_BYTES = 100_000_000;
 /** Estimated memory of an entry without its vectors. */
 const ENTRY_BYTES = 400;
-/** Kinds of vectors that are dropped, in this order, if an assistant exceeds the memory limit. */
+/** The order in which kinds of vectors are dropped if an assistant exceeds the memory limit. */
 const DROP_ORDER: TextKind[] = ['answer', 'variant', 'question'];
 
 type AssistantVersion = { assistantId: string; version: number; revision: number };
@@ -20,7 +20,7 @@ type CachedVectors = AssistantVersion & {
   dropped: Set<TextKind>;
 };
 
-/** The vectors of an assistant's entries, as of its last change. */
+/** The vectors of an assistant's entries, at one version of the assistant. */
 export type AssistantVectors = {
   model: string;
   find: (query: Float32Array, limit: number) => Promise<VectorHit[]>;
@@ -50,8 +50,8 @@ const toVectorEntry = ({ entryId, hash, texts, vectors }: EntryVectors): VectorE
 });
 
 /**
- * Caches vectors, at most `maxBytes` in all. A change shows in the assistant's version or revision. Then the stored hashes are
- * compared, and only changed entries are read.
+ * Caches vectors, at most `maxBytes` in all. A change increases the assistant's version or revision. After a change,
+ * the stored hashes are compared, and only changed entries are read.
  */
 export const createVectorReader = (
   vectors: VectorStore,
@@ -97,7 +97,7 @@ export const createVectorReader = (
     return held;
   };
 
-  /** Runs one read per assistant at a time. Other callers wait for it and check its result. */
+  /** Runs one read per assistant at a time. Other callers wait for the running read and check its result. */
   const readCurrent = async (known: AssistantVersion, model: string): Promise<CachedVectors> => {
     for (;;) {
       const held = memory.get(known.assistantId);
@@ -113,7 +113,9 @@ export const createVectorReader = (
     }
   };
 
-  /** Null if the assistant has no vectors. The first vectors can be used while others are still being made. */
+  /**
+   * Returns null if the assistant has no vectors. The first vectors can be used before the remaining ones are stored.
+   */
   return async ({
     assistantId,
     version,

@@ -1,16 +1,19 @@
 import { setImmediate } from 'node:timers/promises';
 import type { TextKind } from '../../../src/assistants/knowledge-texts.ts';
 
-/** An entry's vectors in memory, concatenated. `kinds` has the kind of each. */
+/** An entry's vectors in memory, concatenated. `kinds` lists the kind of each vector. */
 export type VectorEntry = { entryId: string; hash: string; kinds: TextKind[]; vectors: Float32Array };
 
 export type VectorHit = { entryId: string; kind: TextKind; cosine: number };
 
-/** After this time, the scan yields to other turns. */
+/** The scan yields to other turns after this time. */
 const SLICE_MS = 2;
 export const ENTRIES_PER_TIME_CHECK = 32;
 
-/** The cosine, since all vectors have length 1. Four independent sums run faster, because an addition waits for the one before it. */
+/**
+ * The cosine, because all vectors have length 1. Four independent sums are faster than one sum, because an addition
+ * waits for the previous addition.
+ */
 export const dotProduct = (query: Float32Array, rows: Float32Array, start: number): number => {
   const length = query.length;
   let a = 0;
@@ -26,7 +29,7 @@ export const dotProduct = (query: Float32Array, rows: Float32Array, start: numbe
   return a + b + c + d;
 };
 
-/** The `limit` most similar entries, the best first. The most similar text of an entry counts. */
+/** The `limit` most similar entries, the best first. For each entry, only its most similar text counts. */
 export const scan = async (
   entries: readonly VectorEntry[],
   query: Float32Array,

@@ -5,19 +5,25 @@ import type { Embedder } from '../embedder/embedder.ts';
 import type { VectorsOf } from './reader.ts';
 import type { Similarities, SimilarityOptions } from './similarity.ts';
 
-/** Compares a text with the vectors of all entries. Null if there is no vector right now; the words then decide alone. */
+/**
+ * Compares a text with the vectors of all entries. Returns null if no vector is available right now; the reply is then
+ * chosen by words alone.
+ */
 export type SemanticSearch = (
   text: string,
   include: ReadonlySet<string>,
   options?: SimilarityOptions,
 ) => Promise<Similarities | null>;
 
-/** The semantic search of an assistant. Undefined without a model, or without vectors of this model. */
+/** The semantic search of an assistant. Returns undefined without a model, or without vectors of this model. */
 export type SemanticSearchOf = (
   assistant: Pick<Assistant, 'assistantId' | 'version' | 'semantic'>,
 ) => SemanticSearch | undefined;
 
-/** The first search reads all vectors, which may take longer. The read continues after this time, for the next turn. */
+/**
+ * How long a turn waits for the search. The first search also reads all vectors, which may take longer. That read
+ * continues after this time, so that the next turn can use its result.
+ */
 const MAX_MS = 2_000;
 
 export const createSemanticSearch = (embedder: Embedder, vectorsOf: VectorsOf, logger: Logger): SemanticSearchOf => {

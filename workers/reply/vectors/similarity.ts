@@ -1,16 +1,19 @@
 import { setImmediate } from 'node:timers/promises';
 import { dotProduct, ENTRIES_PER_TIME_CHECK, type VectorEntry } from './scan.ts';
 
-/** Cosines of an entry: of its most similar question, and of its answer (null if the answer has no vector). */
+/** The cosine of an entry's most similar question, and the cosine of its answer (null if the answer has no vector). */
 export type EntrySimilarity = { entryId: string; question: number; answer: number | null };
-/** The distribution of the cosines of all entries. Cosines lie close together and shift with each question, so one means little alone. */
+/**
+ * The distribution of the cosines of all entries. Cosines lie close together and shift with each question, so a single
+ * cosine means little.
+ */
 export type Distribution = { count: number; mean: number; deviation: number };
 export type Similarities = { entries: EntrySimilarity[]; question: Distribution; answer: Distribution };
 
 export type SimilarityOptions = { includedOnly?: boolean };
 
 const NEAREST = 8;
-/** After this time, the loop yields. A turn that needs no model takes less. */
+/** The loop yields after this time. A turn that needs no model takes less. */
 const SLICE_MS = 0.5;
 
 const createDistribution = () => {
@@ -33,8 +36,8 @@ const createDistribution = () => {
 const sumOf = ({ question, answer }: EntrySimilarity): number => question + (answer ?? question);
 
 /**
- * Compares a question with all entries. Gives the most similar entries, those of `include`, and the distributions of all cosines.
- * With `includedOnly`, only the entries of `include` are compared.
+ * Compares a question with all entries. Returns the most similar entries, the entries of `include`, and the
+ * distributions of all cosines. With `includedOnly`, only the entries of `include` are compared.
  */
 export const measureSimilarity = async (
   entries: readonly VectorEntry[],

@@ -7,7 +7,10 @@ import type { Embedder } from '../embedder/embedder.ts';
 import { createEmbedEntries } from './embed-entries.ts';
 import { batchesOf, planWork } from './plan.ts';
 
-/** A single text may be impossible to embed. After this many failures in a row, the embedder counts as unavailable. */
+/**
+ * A single text may be impossible to embed. After this many failures in a row, the whole embedder counts as
+ * unavailable.
+ */
 const MAX_FAILURES_IN_A_ROW = 3;
 /** The shortest time between two writes of the progress. */
 const PROGRESS_EVERY_MS = 250;
@@ -22,13 +25,15 @@ type Dependencies = {
   logger: Logger;
 };
 
-/** How a pass ended: all vectors are made, the assistant changed meanwhile, the lease was lost, or the work was postponed. */
+/**
+ * How a pass ended: all vectors are stored, the assistant has changed, the lease was lost, or the work was postponed.
+ */
 type PassOutcome = { kind: 'made' } | { kind: 'changed'; version: number } | { kind: 'lost' } | { kind: 'postponed' };
 
 /**
- * Brings the vectors of one assistant up to date, under a lease. Each pass makes the missing vectors of one version. A change
- * meanwhile starts the next pass, so that an edit never waits for the end of an import. A worker that lost its lease may have
- * stored vectors of old texts, so it marks the assistant as stale.
+ * Brings the vectors of one assistant up to date, under a lease. Each pass creates the missing vectors of one version.
+ * A change during a pass ends that pass early and starts the next, so an edit never waits for the end of a long import.
+ * A worker that lost its lease may have stored vectors of old texts, so it marks the assistant as stale.
  */
 export const createUpdateVectors = ({ vectors, semantic, embedder, others, draining, logger }: Dependencies) => {
   const embedEntries = createEmbedEntries({ vectors, embedder, draining });
@@ -55,7 +60,7 @@ export const createUpdateVectors = ({ vectors, semantic, embedder, others, drain
       if (outcome) return outcome;
       if (draining.aborted) return { kind: 'postponed' };
       const embedding = embedEntries({ assistantId, model, plan, batch });
-      // During a long call, the progress of the calls before it is saved.
+      // If the call takes long, the progress of the previous calls is saved during the call.
       const inTime = await withDeadline(embedding, PROGRESS_EVERY_MS).then(
         () => true,
         () => false,
@@ -106,7 +111,7 @@ export const createUpdateVectors = ({ vectors, semantic, embedder, others, drain
         return;
       }
     } catch (cause) {
-      // The sweep retries. If the store is unavailable, the lease expires.
+      // The sweep retries the update. If the store is unavailable, the lease expires by itself.
       await semantic.release(lease).catch(() => undefined);
       throw cause;
     }

@@ -11,17 +11,23 @@ import { openQueueWorkers } from '../../../src/worker-process.ts';
 import type { Embedder } from '../embedder/embedder.ts';
 import { createUpdateVectors } from './update.ts';
 
-/** Assistants updated at the same time. They share the embedder, so that a small edit does not wait for a large import. */
+/**
+ * The most assistants that are updated at the same time. They share the embedder, so that a small edit does not wait
+ * for a large import.
+ */
 const MAX_RUNNING = 16;
 const THOROUGH_EVERY_MS = 60_000;
-/** How long a sweep starts further assistants. After an upgrade, all of them are outdated. */
+/**
+ * How long one sweep keeps starting updates for more assistants. The limit matters after an upgrade, when all
+ * assistants are outdated.
+ */
 const SWEEP_FOR_MS = 3_000;
 
 type Options = { service: Service; config: Config; logger: Logger; lifecycle: Lifecycle };
 
 /**
- * Keeps the vectors of all assistants up to date. Jobs wake it up, and a sweep finds what they missed. It also registers this
- * worker's model for the other workers.
+ * Keeps the vectors of all assistants up to date. Jobs start updates, and a sweep finds assistants whose job was lost.
+ * The updater also registers this worker's model for the other workers.
  */
 export const openVectorUpdater = async (embedder: Embedder, options: Options): Promise<void> => {
   const { service, logger, lifecycle } = options;

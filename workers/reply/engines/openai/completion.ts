@@ -3,7 +3,7 @@ import { type Dispatcher, request } from 'undici';
 import * as z from 'zod';
 import { withDeadline } from '../../../../src/platform/deadline.ts';
 
-/** More characters than any real reply has. */
+/** No real reply has more characters. */
 const MAX_TEXT = 16_000;
 const MAX_BYTES = 2_000_000;
 const MAX_ATTEMPTS = 2;
@@ -91,7 +91,7 @@ const readChunk = (data: string, reading: Reading, onText: (text: string) => voi
   if (text !== '') onText(text);
 };
 
-/** Sends the request, and once again if the connection failed before the answer began. */
+/** Sends the request, and repeats it once if the connection failed before the answer began. */
 const send = async ({ url, headers, body, dispatcher, signal }: Call): Promise<Dispatcher.ResponseData> => {
   for (let attempt = 1; ; attempt += 1) {
     try {
@@ -103,7 +103,7 @@ const send = async ({ url, headers, body, dispatcher, signal }: Call): Promise<D
   }
 };
 
-/** Reads one streamed chat completion. Anything else is a `ProviderError`. */
+/** Reads one streamed chat completion. Any other answer causes a `ProviderError`. */
 const complete = async (call: Call): Promise<Completion> => {
   const startedAt = performance.now();
   const { statusCode, headers, body } = await send(call);
@@ -141,7 +141,10 @@ const complete = async (call: Call): Promise<Completion> => {
   }
 };
 
-/** Reads a completion with one deadline for everything. After the deadline or `stop`, `onText` is not called. */
+/**
+ * Reads a completion with one deadline for connection, request and answer. After the deadline or `stop`, `onText` is
+ * not called.
+ */
 export const completeInTime = (
   call: Omit<Call, 'signal'>,
   { timeoutMs, stop }: { timeoutMs: number; stop: AbortSignal },

@@ -9,7 +9,7 @@ type Options = { allowPrivate: boolean; connections: number };
 
 /** Connections to providers. The address guard of webhooks applies, because owners choose the provider's URL. */
 export const openProviderAgent = ({ allowPrivate, connections }: Options): Agent => {
-  // HTTP/1.1: over HTTP/2 the library would send a refused request again by itself.
+  // HTTP/1.1 only: over HTTP/2, undici would repeat a refused request by itself.
   const settings = { timeout: CONNECT_MS, allowH2: false, lookup: guardedLookup({ allowPrivate }) };
   const connect = buildConnector(settings);
   return new Agent({
@@ -17,7 +17,7 @@ export const openProviderAgent = ({ allowPrivate, connections }: Options): Agent
     pipelining: 1,
     connections,
     connect: (options, callback) => {
-      // An IP address in the URL skips the look-up.
+      // `lookup` is not called for an IP address in the URL, so the address is checked here.
       const host = options.hostname.replace(/^\[|\]$/g, '');
       if (isIP(host) !== 0 && !isAllowedPeer(host, { allowPrivate })) {
         callback(new AddressRefused('the provider has an address that is not public'), null);

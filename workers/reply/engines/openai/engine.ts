@@ -11,7 +11,7 @@ import { createReplyFilter } from './reply-filter.ts';
 import { TIMING } from '../../../../src/platform/timing.ts';
 
 const HISTORY_ENTRIES = 20;
-/** Statuses that a request causes itself. They do not count for the breaker. */
+/** Statuses whose cause is the request itself. The breaker ignores them. */
 const REQUEST_ERRORS = new Set([400, 413, 422]);
 
 type Dependencies = {
@@ -23,7 +23,10 @@ type Dependencies = {
 };
 
 const RetrievalWhy = z.object({ by: z.string(), hits: z.array(z.object({ entryId: z.string(), score: z.number() })) });
-/** After hybrid search, a score is a probability. Entries below this share of the best one are left out of the prompt. */
+/**
+ * After hybrid search, a score is a probability. An entry whose score is below this share of the best score is left out
+ * of the prompt.
+ */
 const MIN_PROMPT_SHARE = 0.02;
 
 /** The entries for the prompt, the most likely first. */
@@ -53,8 +56,8 @@ const abortAfterDraining = (draining: AbortSignal): { signal: AbortSignal; clear
 };
 
 /**
- * Answers with an OpenAI-compatible provider. The retrieval engine runs first: its hits go into the prompt, its handoff ends the
- * turn without a call, and its reply is the fall-back after any failure.
+ * Answers with an OpenAI-compatible provider. The retrieval engine runs first. Its hits go into the prompt. If it asks
+ * for a handoff, the turn ends without a call to the provider. Its reply is used if the provider fails.
  */
 export const createOpenAiEngine = ({ retrieval, dispatcher, breaker, openKey, allowPrivate }: Dependencies) => {
   const ask = async (turn: TurnContext, settings: ProviderSettings, hits: KnowledgeEntry[]) => {

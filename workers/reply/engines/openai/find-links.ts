@@ -2,11 +2,14 @@
 export type FoundLink = { start: number; end: number; address: string; words: string | null };
 
 const ADDRESS = /\b(?:https?:\/\/|www\.)[^\s<>()[\]"']+/gi;
-/** A bracket or an address. */
+/** The beginning of a link: a bracket or an address. */
 const BEGINNING = new RegExp(`\\[|${ADDRESS.source}`, 'gi');
 const TRAILING = `.,;:!?'"`;
 
-/** Removes punctuation that ends a sentence rather than an address. A loop, because a regular expression would not be linear. */
+/**
+ * Removes punctuation that belongs to the sentence and not to the address. Uses a loop, because a regular expression
+ * would not be linear.
+ */
 export const withoutTrailing = (address: string, trailing = TRAILING): string => {
   let end = address.length;
   while (end > 0 && trailing.includes(address.charAt(end - 1))) end -= 1;
@@ -15,7 +18,9 @@ export const withoutTrailing = (address: string, trailing = TRAILING): string =>
 
 export const addressesIn = (text: string): string[] => text.match(ADDRESS) ?? [];
 
-/** Finds the first match at or after a position. Positions must grow, so that the text is read once. */
+/**
+ * Finds the first match at or after a position. Callers must pass increasing positions, so that the text is read once.
+ */
 const createForwardSearch = (text: string, pattern: RegExp): ((from: number) => number) => {
   const looking = new RegExp(pattern, 'g');
   let known = -1;

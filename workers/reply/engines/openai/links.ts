@@ -2,7 +2,7 @@ import type { AssistantProfile, KnowledgeEntry } from '../engine.ts';
 import { addressesIn, withoutTrailing } from './find-links.ts';
 import type { IsAllowedLink } from './reply-filter.ts';
 
-/** Longer than any host name. Converting an international name takes quadratic time. */
+/** No host name is longer. The limit is needed because the conversion of an international name takes quadratic time. */
 const MAX_AUTHORITY = 300;
 const AUTHORITY = /^(?:https?:\/\/)?([^/?#]*)/i;
 

@@ -3,14 +3,17 @@ import type { KnowledgeEntry, HistoryMessage, TurnContext } from '../engine.ts';
 
 export type ChatMessage = { role: 'system' | 'user' | 'assistant'; content: string };
 
-/** The model writes this if it could not answer. It is removed from the reply. */
+/** The model writes this mark if it could not answer. The mark is removed from the reply. */
 export const UNSURE_MARK = '[unsure]';
 
-/** The tokenizer takes quadratic time per word, so text is cut. A cut adds at most a token. */
+/**
+ * Tokens are counted in pieces of this length, because the tokenizer takes quadratic time per word. Each additional
+ * piece adds at most one token.
+ */
 const COUNTED_CHARS = 128;
 const WORDS_REMEMBERED = 10_000;
 
-/** Loaded on first use, because its tables are large and most installations never need them. */
+/** The tokenizer is loaded on first use, because its tables are large and most installations never use it. */
 const loadTokenizer = async () => {
   const { countTokens, setMergeCacheSize } = await import('gpt-tokenizer/encoding/o200k_base');
   setMergeCacheSize(WORDS_REMEMBERED);
@@ -18,7 +21,7 @@ const loadTokenizer = async () => {
 };
 let tokenizer: ReturnType<typeof loadTokenizer> | null = null;
 
-/** Counts until there are more than `atMost`. */
+/** Counts tokens, and stops when there are more than `atMost`. */
 export type CountTokens = (text: string, atMost: number) => number;
 
 export const countTokensOf = async (): Promise<CountTokens> => {
@@ -62,7 +65,10 @@ const asMessage = ({ role, content }: HistoryMessage, fence: string): ChatMessag
   return role === 'system' ? null : { role: 'assistant', content };
 };
 
-/** The system text, the newest messages that fit the token budget in their order, and the visitor's message. */
+/**
+ * The messages for the provider: the system text, then the newest messages that fit the token budget, oldest first,
+ * then the visitor's message.
+ */
 export const buildMessages = (
   turn: TurnContext,
   { hits, history }: { hits: KnowledgeEntry[]; history: HistoryMessage[] },

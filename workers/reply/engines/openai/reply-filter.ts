@@ -1,7 +1,7 @@
 import { findLinks } from './find-links.ts';
 import { UNSURE_MARK } from './prompt.ts';
 
-/** How many characters an open bracket can hold back, since a link's words wait for its address. */
+/** The most characters after an open bracket that are held back while its link is still incomplete. */
 const MAX_PENDING = 400;
 
 export type IsAllowedLink = (link: string) => boolean;
@@ -20,7 +20,7 @@ export const removeDisallowedLinks = (text: string, isAllowed: IsAllowedLink): s
 
 const isSpace = (char: string): boolean => /\s/.test(char);
 
-/** Where the last word begins, and where the white space before it begins. */
+/** The position where the last word begins, and the position where the white space before that word begins. */
 type Tail = { word: number; space: number };
 
 /** Finds the tail of a text that grew from length `before`. Only the new part is read. */
@@ -33,22 +33,22 @@ const tailOf = (text: string, before: number, known: Tail): Tail => {
   return { word, space: space === before && known.word === before ? known.space : space };
 };
 
-/** A position to cut at, so that nothing before the cut depends on later text. */
+/** The largest safe position for a cut: text before the cut does not depend on later text. */
 const safeEnd = (text: string, { word, space }: Tail): number => {
   const tail = text.slice(-MAX_PENDING);
   const bracket = tail.lastIndexOf('[');
   const begun = bracket === -1 ? '' : tail.slice(bracket);
   const closed = /^\[[^\]\n]*(\n|\]\([^)\n]*[)\n]|\][^(])/.exec(begun);
   const opens = text.length - begun.length;
-  // A link that has no end yet, or ends in the unfinished last word.
+  // True if the link has no end yet, or ends in the unfinished last word.
   const linked = begun !== '' && (closed === null || opens + closed[0].length > word);
-  // White space waits for the next word, so that a reply never ends with it.
+  // White space is held back until the next word, so that a reply never ends with white space.
   return linked && opens < word ? text.slice(0, opens).trimEnd().length : space;
 };
 
 /**
- * Filters a streamed reply: removes disallowed links, the unsure mark and surrounding white space. The emitted pieces together are
- * exactly the text that `end` returns.
+ * Filters a streamed reply: removes disallowed links, the unsure mark and surrounding white space. All emitted pieces
+ * together are exactly the text that `end` returns.
  */
 export const createReplyFilter = (isAllowed: IsAllowedLink, emit: (piece: string) => void) => {
   let emitted = '';
@@ -58,7 +58,7 @@ export const createReplyFilter = (isAllowed: IsAllowedLink, emit: (piece: string
   let unsure = false;
 
   const emitFiltered = (raw: string): void => {
-    // Replaces lone surrogates, which Redis and MongoDB would store differently.
+    // `toWellFormed` replaces lone surrogates, which Redis and MongoDB would store differently.
     const clean = removeDisallowedLinks(raw.toWellFormed(), (link) => {
       const allowed = isAllowed(link);
       if (!allowed) removed += 1;
@@ -77,7 +77,7 @@ export const createReplyFilter = (isAllowed: IsAllowedLink, emit: (piece: string
       const text = given.replaceAll('\0', '');
       const before = pending.length;
       pending += text;
-      // Text can only be cut before white space or a bracket.
+      // Only text before white space or a bracket can be emitted.
       if (!/[\s[]/.test(text)) return;
       tail = tailOf(pending, before, tail);
       const end = safeEnd(pending, tail);

@@ -1,7 +1,10 @@
-/** Adds up scores by document number. Clearing visits only the touched numbers, since most searches touch few of many. */
+/**
+ * Adds up scores by document number. `clear` visits only the numbers that were used, because most searches use few of
+ * many numbers.
+ */
 export class Accumulator {
   readonly #sums: Float64Array;
-  /** The best value of the latest term that was added, and the number of that term. */
+  /** The best value that the latest term added to each document, and the number of that term. */
   readonly #latest: Float64Array;
   readonly #latestTerm: Uint32Array;
   #term = 0;

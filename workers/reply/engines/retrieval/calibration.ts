@@ -25,10 +25,13 @@ export const rankCandidates = (
     .map((one) => ({ ...one, score: weighted(one.scoreFeatures, score) }))
     .toSorted((a, b) => b.score - a.score);
 
-/** The lead of a candidate without rivals. */
+/** The lead of a candidate that is the only one. */
 const LONE_LEAD = 3;
 
-/** The features of one position's confidence: bias, lead over the best rival, share among all, and the candidate's own features. */
+/**
+ * The features of the confidence of the candidate at this position: bias, lead over the best rival, share among all
+ * candidates, and the candidate's own features.
+ */
 export const featuresInRanking = (ranked: (Candidate & { score: number })[], position: number): number[] => {
   const own = ranked[position];
   if (!own) return [];
@@ -39,7 +42,7 @@ export const featuresInRanking = (ranked: (Candidate & { score: number })[], pos
 
 const sigmoid = (value: number): number => 1 / (1 + Math.exp(-value));
 
-/** The confidence after `counterEvidenceOf` was measured. It can rise or fall. */
+/** The confidence after `counterEvidenceOf` has run. The result can be higher or lower than before. */
 export const adjustConfidence = (confidence: number, features: number[], calibration: Calibration = FITTED): number =>
   sigmoid(weighted([1, Math.log(confidence / (1 - confidence)), ...features], calibration.counterEvidence));
 

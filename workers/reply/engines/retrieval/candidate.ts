@@ -9,7 +9,7 @@ import { NO_EVIDENCE, type EntryEvidence } from './lexical-evidence.ts';
 export type Candidate = {
   entry: KnowledgeEntry;
   group: KnowledgeGroup;
-  /** Confidence by words alone, and the best cosine (0 without a vector). */
+  /** The confidence by words alone, and the best cosine (0 if there is no vector). */
   words: number;
   cosine: number;
   scoreFeatures: number[];
@@ -18,7 +18,10 @@ export type Candidate = {
 
 export type Question = { message: string; visitorLanguage: string; index: KnowledgeIndex };
 
-/** Cosines of a typical assistant. They are pooled with the measured ones, which are few for a small assistant. */
+/**
+ * The cosines of a typical assistant. They are combined with the measured cosines, because a small assistant has only
+ * few.
+ */
 const PRIOR_COUNT = 3;
 const PRIOR: Distribution = { count: PRIOR_COUNT, mean: 0.81, deviation: 0.022 };
 
@@ -36,7 +39,7 @@ const pooled = (one: Distribution, other: Distribution): Distribution => {
 const SCALE = 20;
 const MAX_WORDS = 12;
 
-/** Share of the message that no entry of a language contains. It is the same for all of its entries. */
+/** The share of the message that no entry of a language contains. All entries of that language have the same share. */
 const unknownShareIn = (lexical: ReadonlyMap<string, EntryEvidence>, group: KnowledgeGroup) => {
   const evidence = [...lexical.values()].filter((one) => one.group === group);
   return {

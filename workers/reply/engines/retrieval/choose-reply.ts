@@ -2,19 +2,22 @@ import type { EngineReply } from '../engine.ts';
 import type { Hit } from './lexical-search.ts';
 import { offerQuestions, type ReplyContext, answerReply, textReply, unsureReply } from './replies.ts';
 
-/** Share of the threshold from which likely questions are offered: after lexical search, and after hybrid search. */
+/**
+ * The least confidence, as a share of the threshold, with which questions are offered: after lexical search, and after
+ * hybrid search.
+ */
 const OFFER_SHARE = { words: 0.5, both: 0.07 };
-/** Below this share of the threshold, talking to a person is offered too. */
+/** If the confidence is below this share of the threshold, the visitor can also choose to talk to a person. */
 const LONG_SHOT_SHARE = 0.5;
-/** Hits whose scores differ by less are offered as questions. */
+/** Several hits whose scores differ by less than this margin are offered as questions. */
 const TIE_MARGIN = 0.1;
-/** Share of the best score that an offered hit needs. */
+/** An offered hit has at least this share of the best score. */
 const OFFER_SCORE_SHARE = 0.6;
 
 /** The best hit and those within the tie margin. */
 const nearTies = (hits: Hit[]): Hit[] => hits.filter(({ score }) => (hits[0]?.score ?? 0) - score < TIE_MARGIN);
 
-/** Chooses between an answer, a few questions to choose from, and an unsure reply. */
+/** Chooses between an answer, several questions for the visitor to choose from, and an unsure reply. */
 export const chooseReply = (context: ReplyContext, hasContactDetails: boolean): EngineReply => {
   const { hits, threshold } = context;
   const [best] = hits;

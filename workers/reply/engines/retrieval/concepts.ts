@@ -5,14 +5,17 @@ import software from './concepts-software.json' with { type: 'json' };
 import trade from './concepts-trade.json' with { type: 'json' };
 
 /**
- * Concept → its words in all languages. `versand`, `shipping` and `envío` are one concept, so that synonyms and other languages
- * find an answer. Words are folded, `*` is any ending, `_` a space. A word belongs to the first concept that lists it.
- * `trade` has buying, paying, sending and returning; `service` time, place, people, appointments and health; `software`
- * accounts, plans, data and their problems.
+ * The words of each concept in all languages. `versand`, `shipping` and `envío` are one concept, so that synonyms and
+ * other languages find an answer. Words are folded; `*` is any ending, `_` a space. A word belongs to the first concept
+ * that lists it. `trade` has buying, paying, sending and returning. `service` has time, place, people, appointments and
+ * health. `software` has accounts, plans, data and their problems.
  */
 const CONCEPTS: Readonly<Record<string, string>> = { ...trade, ...service, ...software };
 
-/** Concept → related concepts: a question with a car is often about parking. The relation is weaker than a shared concept. */
+/**
+ * The related concepts of each concept: a question about a car is often about parking. A related concept counts less
+ * than a shared concept.
+ */
 const RELATED: Readonly<Record<string, readonly string[]>> = {
   time: ['hours'],
   day: ['hours'],
@@ -69,7 +72,10 @@ for (const [word, concept] of [...beginnings, ...exact]) {
 const NO_CONCEPT = '';
 const guesses = new LRUCache<string, string>({ max: 5000 });
 
-/** The concept of a misspelt word, which differs in one letter from a known word or beginning. */
+/**
+ * The concept of a misspelt word. The word differs in one letter from a known word, or from the known beginning of a
+ * word.
+ */
 export const misspeltConcept = (word: string): string | null => {
   if (word.length < SHORTEST_FUZZY) return null;
   const known = guesses.get(word);

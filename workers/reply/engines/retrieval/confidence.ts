@@ -1,6 +1,6 @@
 import type { LexicalEvidence } from './search.ts';
 
-/** The features of the fit. The first is the bias. */
+/** The features of the lexical confidence, in the order of `WEIGHTS`. The first feature is the bias. */
 export const lexicalFeatures = ({
   coverage,
   wordingCoverage,

@@ -1,10 +1,13 @@
 import { withoutPiledMarks } from '../../../../src/language/fold.ts';
 
-/** Begins at the last character before the `@`. A pattern that begins earlier would not be linear. */
+/** The pattern begins at the last character before the `@`. An earlier beginning would make it slower than linear. */
 const EMAIL = /[\p{L}\p{N}._%+-]@[\p{L}\p{N}-]{1,63}(?:\.[\p{L}\p{N}-]{1,63}){0,4}\.\p{L}{2,24}/u;
 const LONGEST_MAILBOX = 64;
 const MAILBOX = /[\p{L}\p{N}._%+-]/u;
-/** Seven to fifteen digits with separators. Digits without plus and separators may be an order number, so they need nine. */
+/**
+ * Seven to fifteen digits with separators. A number without plus and separators needs nine digits, because it may be an
+ * order number.
+ */
 const PHONE = /(?<![\p{L}\p{N}#])(?:\+|00)?\(?\d[\d\s()./-]{5,22}\d(?![\p{L}\p{N}])/u;
 
 export type ContactDetails = { email: boolean; phone: boolean };
@@ -23,7 +26,7 @@ const MAX_LENGTH = 2000;
 const beginningOf = (message: string): string =>
   withoutPiledMarks(message.slice(0, MAX_LENGTH)).normalize('NFKC').slice(0, MAX_LENGTH);
 
-/** Whether a message leaves an e-mail address or a phone number. */
+/** The contact details in a message: an e-mail address or a phone number. Null if there are none. */
 export const findContactDetails = (message: string): ContactDetails | null => {
   const text = beginningOf(message);
   const details = { email: text.includes('@') && EMAIL.test(text), phone: looksLikePhone(text) };

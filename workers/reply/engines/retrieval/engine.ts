@@ -11,11 +11,14 @@ import type { KnowledgeIndex } from './knowledge-index.ts';
 import { handoffReply, type ReplyContext, answerReply, textReply } from './replies.ts';
 import { readSmallTalk } from './small-talk.ts';
 
-/** Confidence from which an answer is given by words alone. Chosen on the tune halves of the evaluation sets. */
+/** The least confidence with which words alone give an answer. Chosen on the tune halves of the evaluation sets. */
 export const DEFAULT_THRESHOLD = 0.8;
 /** The threshold when words and vectors decide together. */
 const HYBRID_THRESHOLD = 0.7;
-/** From this lexical confidence on, the model is not asked. Lower values were often wrong in domains not tuned to. */
+/**
+ * The model is not used if the lexical confidence is at least this high. Lower limits gave wrong answers in domains
+ * outside the tuning data.
+ */
 const SURE_BY_WORDS = 0.95;
 
 /** A turn with the hits of the lexical search. */
@@ -28,7 +31,10 @@ type LexicalReading = {
   hits: Hit[];
 };
 
-/** Answers from the assistant's knowledge: by lexical search, and by hybrid search if the words are not sure enough. */
+/**
+ * Answers from the assistant's knowledge: by lexical search first, and by hybrid search if the words are not sure
+ * enough.
+ */
 export const createRetrievalEngine = (options: IndexOptions = {}): AssistantEngine => {
   const indexes = createIndexes(options);
 
@@ -45,7 +51,7 @@ export const createRetrievalEngine = (options: IndexOptions = {}): AssistantEngi
 
   const isExact = ({ hits }: LexicalReading): boolean => hits[0]?.confidence === 1;
 
-  /** The words decide alone. Without a model, any hit at the threshold does. */
+  /** True if words alone decide. Without a model, any hit at the threshold is enough. */
   const isSure = ({ hits, context: { turn, threshold } }: LexicalReading): boolean =>
     (hits[0]?.confidence ?? 0) >= (turn.semanticSearch ? Math.max(threshold, SURE_BY_WORDS) : threshold);
 
@@ -70,7 +76,8 @@ export const createRetrievalEngine = (options: IndexOptions = {}): AssistantEngi
     const reading = read(turn, turn.assistant.knowledge.length > 0 ? await indexes.of(turn.assistant) : null);
     const { context, index, visitorLanguage, hasContactDetails, question, hits } = reading;
     const { message } = turn;
-    // A stored wording goes before everything else, even small talk: the author wants this answer.
+    // A message that repeats a stored wording gets its answer, even if the message is small talk, because the author
+    // wants this answer.
     if (hits[0] && isExact(reading)) return answerReply({ ...context, hits, by: 'wording' }, hits[0]);
 
     if (asksForHuman(message)) return handoffReply(context);

@@ -10,7 +10,7 @@ const PREFIX_WEIGHT = 0.7;
 const SHORTEST_FUZZY = 4;
 const TWO_TYPOS_FROM = 8;
 
-/** Query expansion: the index keys that a term may mean, each with a weight of 0–1. */
+/** Query expansion: the index keys that a term may mean, each with a weight from 0 to 1. */
 export const expandTerm = (term: Term, { postings, spellings, stems }: KnowledgeGroup): Map<string, number> => {
   const found = new Map<string, number>();
   const stem = spellings.get(term.word) ?? term.stem;

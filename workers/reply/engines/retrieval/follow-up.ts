@@ -8,7 +8,7 @@ import { readTerms, type Term } from './terms.ts';
 /** Kind and entries of an assistant's reply, read from its `why`. */
 export type LastReply = { kind: string; entryIds: string[] };
 
-/** How many messages are searched for the subject. */
+/** How many earlier messages are searched for the subject. */
 const LOOK_BACK = 6;
 /** Kinds of replies that do not change the subject. */
 const ASIDES = new Set(['greeting', 'thanks', 'yes', 'no', 'contact', 'whoAmI']);
@@ -29,10 +29,13 @@ export const findLastReply = async (turn: TurnContext): Promise<LastReply | null
   return last ? readWhy(last.why) : null;
 };
 
-/** Number of words of a follow-up. A single word is a new subject. */
+/** The least and most words of a follow-up. A single word counts as a new subject. */
 const FOLLOW_UP_WORDS = { least: 2, most: 8 };
 
-/** The visitor's previous question. Null if it was not answered, or if this message cannot be a follow-up by its length. */
+/**
+ * The visitor's previous question. Null if that question was not answered, or if this message is too short or too long
+ * for a follow-up.
+ */
 export const findPreviousQuestion = async (turn: TurnContext): Promise<string | null> => {
   const length = words(fold(turn.message.slice(0, 200))).length;
   if (length < FOLLOW_UP_WORDS.least || length > FOLLOW_UP_WORDS.most) return null;
@@ -44,7 +47,7 @@ export const findPreviousQuestion = async (turn: TurnContext): Promise<string | 
   return history.slice(0, answered).findLast(({ role }) => role === 'user')?.content ?? null;
 };
 
-/** The id of the entry that was answered last. Small talk does not change it. */
+/** The id of the entry that was answered last. Small talk in between is ignored. */
 const subjectOf = (history: HistoryMessage[]): string | null => {
   for (const message of history.slice(-LOOK_BACK).toReversed()) {
     const word = message.role === 'assistant' ? readWhy(message.why) : null;
@@ -75,7 +78,10 @@ const CUED_CONFIDENCE = 0.6;
 const UNCUED_CONFIDENCE = 0.5;
 const NEW_CONFIDENCE = 0.35;
 
-/** Lexical search for a follow-up. The terms of the last answered entry count for half, and most new terms must be found. */
+/**
+ * Lexical search for a follow-up. The terms of the last answered entry have half the weight, and most terms of the
+ * message itself must be found.
+ */
 export const searchFollowUp = async (
   turn: TurnContext,
   index: KnowledgeIndex,

@@ -27,7 +27,7 @@ const SHORTEST_BEGINNING = 2;
 const LONGEST_BEGINNING = Math.max(...[...beginnings.keys()].map((beginning) => beginning.length));
 const MAX_TOKENS = 40;
 
-/** "human" followed by any other word is a compound, such as human resources, and no person. */
+/** Words after "human" that make a compound, such as human resources. Such a compound is not a request for a person. */
 const AFTER_HUMAN = new Set(
   'please agent being beings now representative operator support instead about for or here right i who not today person help advisor to on and that if because asap assistant staff employee service'.split(
     ' ',
@@ -65,7 +65,7 @@ const near = (mentions: Mention[], roles: readonly Role[], from: Mention, reach:
       roles.includes(role) && language === from.language && at !== from.at && Math.abs(at - from.at) <= reach,
   );
 
-/** Whether the visitor asks for a person, in any known language. */
+/** True if the visitor asks for a person, in any known language. */
 export const asksForHuman = (message: string): boolean => {
   const text = foldBeginning(message, 400);
   if (HUMAN_PATTERNS.some((pattern) => pattern.test(text.trim()))) return true;
@@ -86,7 +86,7 @@ export const asksForHuman = (message: string): boolean => {
   );
 };
 
-/** Whether the visitor asks if this is a robot. */
+/** True if the visitor asks whether this is a robot. */
 export const asksWhoThisIs = (message: string): boolean => {
   const whole = words(foldBeginning(message, 120)).join(' ');
   return BOT_QUESTIONS.some((pattern) => pattern.test(whole));

@@ -1,8 +1,9 @@
 import humanWords from './human-words.json' with { type: 'json' };
 
 /**
- * Words of requests for a person, by language. They are folded, `*` is any ending, `_` a space. A request is `talk` near a
- * `person` or `agent`, `want` near an `agent`, or `alone` as the whole message. `refuse` makes it no request.
+ * Words of requests for a person, by language. Words are folded; `*` is any ending, `_` a space. A message is a request
+ * if it has a `talk` word near a `person` or `agent` word, or a `want` word near an `agent` word, or if an `alone` word
+ * is the whole message. A message with a `refuse` word is not a request.
  */
 export type HumanWords = { talk: string; want: string; person: string; agent: string; alone: string; refuse: string };
 
@@ -35,6 +36,6 @@ export const BOT_QUESTIONS: readonly RegExp[] = [
   /^(?:sen|siz|bu) .{0,15}(?:bot|robot|insan)/u,
 ];
 
-/** Refusing to talk to one of these is a request for a person. */
+/** A message that refuses to talk to one of these machines is a request for a person. */
 export const MACHINES =
   'bot bots chatbot robot roboter machine maschine robo computer ai ki bota robota botem robotem робот бот роботом ботом';

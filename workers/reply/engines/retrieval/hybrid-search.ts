@@ -12,7 +12,9 @@ type HybridQuery = { turn: TurnContext; question: string; visitorLanguage: strin
 type Found = { ranked: RankedCandidate[]; similarities: Similarities };
 
 const MAX_HITS = 3;
-/** Counter-evidence is measured in this range only. Outside, it could not change the reply. */
+/**
+ * Counter-evidence is measured only for a confidence in this range. Outside the range, it could not change the reply.
+ */
 const CHECKED_CONFIDENCE = { from: 0.35, to: 0.95 };
 
 const searchMessage = async (
@@ -38,9 +40,10 @@ const searchMessage = async (
 };
 
 /**
- * Limits for a follow-up, which is searched together with the previous question. `maxDrop` is how much less similar the
- * entry's answer may be than to the previous question alone. A message with new words ("and a climbing wall?") is probably
- * not a follow-up: its limit is tighter and its confidence is multiplied by a smaller `factor`.
+ * Limits for a follow-up, which is searched together with the previous question. The entry's answer may be less similar
+ * to both questions together than to the previous question alone, but at most by `maxDrop`. A message with new words
+ * ("and a climbing wall?") is probably not a follow-up. Such a message has a lower limit, and its confidence is
+ * multiplied by a smaller `factor`.
  */
 const FOLLOW_UP_LIMITS = { known: { maxDrop: 0.3, factor: 1 }, unknown: { maxDrop: 0.1, factor: 0.65 } };
 const UNKNOWN_SHARE = 0.5;
@@ -48,7 +51,7 @@ const UNKNOWN_SHARE = 0.5;
 const hasNewWords = (lexical: ReadonlyMap<string, EntryEvidence>): boolean =>
   ![...lexical.values()].some(({ withConcepts }) => withConcepts.unknownShare < UNKNOWN_SHARE);
 
-/** Searches for a follow-up: the question together with the previous one. */
+/** Searches for the message and the previous question together. */
 const searchWithPrevious = async (query: HybridQuery, previous: string, isNew: boolean): Promise<Hit[]> => {
   const { turn, index, visitorLanguage } = query;
   const message = `${previous} ${query.question}`;

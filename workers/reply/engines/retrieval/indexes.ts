@@ -10,9 +10,9 @@ export type IndexOptions = {
   maxEntries?: number;
 };
 
-/** After this time, a build yields to other turns. */
+/** A build yields to other turns after this time. */
 const SLICE_MS = 3;
-/** Up to this many entries, a turn waits for the new index, so that it sees the latest edit. */
+/** With at most this many entries, a turn waits for the new index, so that the turn sees the latest edit. */
 const SMALL_KNOWLEDGE = 500;
 
 type Build = { key: string; index: Promise<KnowledgeIndex>; next: AssistantProfile | null };
@@ -20,14 +20,17 @@ type Build = { key: string; index: Promise<KnowledgeIndex>; next: AssistantProfi
 const keyOf = ({ assistantId, version }: AssistantProfile): string => JSON.stringify([assistantId, version]);
 const isSmall = ({ knowledge }: AssistantProfile): boolean => knowledge.length <= SMALL_KNOWLEDGE;
 
-/** Caches indexes by assistant and version. A large index takes seconds, so it is built in slices. */
+/** Caches indexes by assistant and version. A large index is built in slices, because the build takes seconds. */
 export const createIndexes = ({ maxIndexes = 200, maxEntries = 100_000 }: IndexOptions) => {
   const built = new LRUCache<string, KnowledgeIndex>({
     max: maxIndexes,
     maxSize: maxEntries,
     sizeCalculation: ({ entriesById }) => 1 + entriesById.size,
   });
-  /** Key and build number of an assistant's newest index. An older build that ends later does not replace it. */
+  /**
+   * Key and build number of an assistant's newest index. An older build that finishes later does not replace the newest
+   * index.
+   */
   const latest = new LRUCache<string, { key: string; nth: number }>({ max: maxIndexes });
   const building = new Map<string, Build>();
   let builds = 0;
@@ -75,8 +78,8 @@ export const createIndexes = ({ maxIndexes = 200, maxEntries = 100_000 }: IndexO
   };
 
   /**
-   * Builds one version of a large index at a time. Turns of newer versions get this index, and the newest version is built next.
-   * So a turn never waits for more than two builds.
+   * Builds one version of a large index at a time. Turns of newer versions get the index that is being built, and the
+   * newest version is built next, so a turn never waits for more than two builds.
    */
   const obtain = (assistant: AssistantProfile): Promise<KnowledgeIndex> => {
     const key = keyOf(assistant);
@@ -86,7 +89,7 @@ export const createIndexes = ({ maxIndexes = 200, maxEntries = 100_000 }: IndexO
     return running.index;
   };
 
-  /** The index that can serve now. While a large index is built, the older one serves. */
+  /** The index that can be used now. While a large index is built, turns use the older index. */
   const current = (assistant: AssistantProfile): KnowledgeIndex | undefined => {
     const index = built.get(keyOf(assistant));
     if (index || isSmall(assistant)) return index;

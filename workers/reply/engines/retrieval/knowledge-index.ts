@@ -8,7 +8,10 @@ import { readTerms, type Term } from './terms.ts';
 /** A question or one of its variants. `entry` is the entry's number in its group, `weight` the sum of its terms' weights. */
 export type Wording = { entry: number; weight: number };
 
-/** Where a key occurs: numbers of wordings, of the entries they belong to, and of entries with the key in answer or tags. */
+/**
+ * The places where a key occurs: the numbers of wordings, of the entries of those wordings, and of entries with the key
+ * in their answer or tags.
+ */
 export type Postings = { wordings: number[]; questionEntries: number[]; answerEntries: number[]; weight: number };
 
 /** The lexical index of all entries of one language. A key is a stem, or `§` and a concept. */
@@ -19,7 +22,10 @@ export type KnowledgeGroup = {
   postings: Map<string, Postings>;
   /** All stems, to find misspelt and shortened words. */
   stems: SearchableMap<string>;
-  /** Folded word → stem of the word as the knowledge spells it, so that a word without diacritics finds the right stem. */
+  /**
+   * Folded word → stem of the word as the knowledge spells it. A message without diacritics finds the right stem by
+   * this map.
+   */
   spellings: Map<string, string>;
   /** Weight of a term that no entry contains. */
   unknownTermWeight: number;
@@ -28,7 +34,7 @@ export type KnowledgeGroup = {
   accumulators: Accumulators;
 };
 
-/** Scores of the running search. Searches share them, because a search is synchronous. */
+/** Scores of the running search. All searches share them, because a search is synchronous. */
 export type Accumulators = Record<
   'coverage' | 'wordingCoverage' | 'matchedTerms' | 'ownCoverage' | 'nearest' | 'byWording',
   Accumulator
@@ -43,10 +49,10 @@ const createAccumulators = (wordings: number, entries: number): Accumulators => 
   nearest: new Accumulator(entries),
 });
 
-/** Question words weigh little: they can break a tie, but not decide an answer. */
+/** Question words have little weight: they can break a tie, but not decide an answer. */
 const WEAK_CONCEPTS = new Set(['time', 'where', 'today', 'what', 'item']);
 const WEAK_SHARE = 0.4;
-/** Verbs weigh less than the things they act on. */
+/** Verbs have less weight than nouns. */
 const VERB_CONCEPTS = new Set([
   'sell',
   'buy',
@@ -108,7 +114,10 @@ const createReader = (language: string) => {
   return { postings, stems, spellings, read };
 };
 
-/** `all` is the number of the assistant's entries in every language, so that term weights are comparable between languages. */
+/**
+ * Builds the group of one language. `all` is the number of the assistant's entries in every language, so that term
+ * weights are comparable between languages.
+ */
 function* buildGroup(language: string, entries: KnowledgeEntry[], all: number): Generator<void, KnowledgeGroup> {
   const { postings, stems, spellings, read } = createReader(language);
   const exact = new Map<string, number>();
@@ -129,7 +138,7 @@ function* buildGroup(language: string, entries: KnowledgeEntry[], all: number): 
   }
 
   for (const keyPostings of postings.values()) {
-    // Answers count half: a word in many answers and few questions still tells questions apart.
+    // An occurrence in an answer counts half: a word in many answers but few questions still distinguishes questions.
     const entriesWithKey = new Set([...keyPostings.questionEntries, ...keyPostings.answerEntries]).size;
     keyPostings.weight = inverseDocumentFrequency((keyPostings.questionEntries.length + entriesWithKey) / 2, all);
     yield;
@@ -160,7 +169,10 @@ export type KnowledgeIndex = {
   entriesById: Map<string, { entry: KnowledgeEntry; group: KnowledgeGroup }>;
 };
 
-/** Builds the index in small steps, so that the caller can yield to other work. Entries are grouped by language, because stems are. */
+/**
+ * Builds the index in small steps, so that the caller can yield to other work. Entries are grouped by language, because
+ * stemming depends on the language.
+ */
 export function* buildIndexInSteps({ knowledge, languages }: AssistantProfile): Generator<void, KnowledgeIndex> {
   const byLanguage = Map.groupBy(knowledge, (entry) => baseLanguage(entry.language ?? languages[0] ?? 'en'));
   const groups: KnowledgeGroup[] = [];

@@ -3,7 +3,7 @@ import type { KnowledgeGroup, KnowledgeIndex } from './knowledge-index.ts';
 import { type LexicalEvidence, rankEntries } from './search.ts';
 import { readTerms } from './terms.ts';
 
-/** The lexical evidence for an entry: with the concepts of the words, and for the words alone (`literal`). */
+/** The lexical evidence for an entry: once with the concepts of the words, and once for the words alone (`literal`). */
 export type EntryEvidence = {
   entry: KnowledgeEntry;
   group: KnowledgeGroup;

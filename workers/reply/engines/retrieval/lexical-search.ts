@@ -15,7 +15,7 @@ export type Hit = {
 };
 
 const MAX_HITS = 3;
-/** Factor for hits in another language, if the visitor's language has hits too. */
+/** The score of a hit in another language is multiplied by this factor, if the visitor's language has hits too. */
 const FOREIGN_SHARE = 0.75;
 
 export const toHits = (
@@ -28,11 +28,14 @@ export const toHits = (
     return entry ? [{ entry, group, confidence: confidence(candidate), score: candidate.score }] : [];
   });
 
-/** The groups of an index, the one in the visitor's language first. */
+/** The groups of an index. The group in the visitor's language is first. */
 export const inLanguageOrder = ({ groups }: KnowledgeIndex, visitorLanguage: string): KnowledgeGroup[] =>
   [...groups].sort((a, b) => Number(b.language === visitorLanguage) - Number(a.language === visitorLanguage));
 
-/** The best hits of one language: the visitor's if its confidence reaches the threshold, else the most confident one. */
+/**
+ * The best hits of one language: the visitor's language if its confidence reaches the threshold, otherwise the language
+ * with the highest confidence.
+ */
 export const searchLexical = (
   message: string,
   index: KnowledgeIndex,

@@ -54,7 +54,10 @@ export const textReply = (context: ReplyContext, key: TextKey, kind: ReplyKind =
 export const handoffReply = (context: ReplyContext): EngineReply =>
   createReply(context, 'human', { text: text(context.turn.language, 'holding'), escalate: 'user_requested' });
 
-/** Whether to say that the answer is in another language. Not if the message itself was in the answer's language. */
+/**
+ * True if the reply must say that the answer is in another language. False if the message itself is in the answer's
+ * language.
+ */
 const isForeign = (answerLanguage: string, { message, language }: TurnContext): boolean => {
   const base = baseLanguage(answerLanguage);
   if (base === baseLanguage(language)) return false;

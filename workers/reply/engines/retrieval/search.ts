@@ -2,11 +2,14 @@ import { expandTerm } from './expand.ts';
 import { type KnowledgeGroup, type Postings, normaliseWording, conceptWeight } from './knowledge-index.ts';
 import { readTerms, type Term } from './terms.ts';
 
-/** What the words say about an entry. Shares are weighted by how rare each term is; `lexicalConfidence` turns all into one number. */
+/**
+ * The evidence of the words for an entry. Shares are weighted by how rare each term is. `lexicalConfidence` combines
+ * all values into one number.
+ */
 export type LexicalEvidence = {
-  /** Share of the message found in the entry's questions or its answer. */
+  /** Share of the message that the entry's questions or its answer contain. */
   coverage: number;
-  /** Share of the message found in the entry's questions. */
+  /** Share of the message that the entry's questions contain. */
   wordingCoverage: number;
   /** Share of the entry's best matching question that the message contains. */
   wordingMatch: number;
@@ -14,9 +17,9 @@ export type LexicalEvidence = {
   unknownShare: number;
   /** How many terms of the message were found. */
   matchedTerms: number;
-  /** Difference to the score of the best other candidate; negative for all but the first. */
+  /** The difference to the score of the best other candidate. Negative for all candidates except the first. */
   lead: number;
-  /** Share of the message found, without the terms of the previous subject. */
+  /** Share of the message that the entry contains, without the terms of the previous subject. */
   ownCoverage: number;
 };
 export type LexicalCandidate = { entry: number; score: number; evidence: LexicalEvidence };
@@ -43,7 +46,9 @@ export const searchGroup = (message: string, group: KnowledgeGroup, visitorLangu
   return { candidates: rankEntries(readTerms(message, group.language, visitorLanguage), group), group, exact: false };
 };
 
-/** Ranks the entries of a group for a message. `subject` has the terms of the previous answer, for a follow-up question. */
+/**
+ * Ranks the entries of a group for a message. For a follow-up question, `subject` has the terms of the previous answer.
+ */
 export const rankEntries = (
   own: Term[],
   group: KnowledgeGroup,
@@ -86,7 +91,10 @@ export const rankEntries = (
   return weights.all === 0 ? [] : bestOf(group, weights);
 };
 
-/** The best entries, kept sorted while scanning: sorting thousands of entries would cost more than the search. */
+/**
+ * The best entries. The result is kept sorted during the scan, because sorting thousands of entries would cost more
+ * than the search.
+ */
 const bestOf = (
   { accumulators, wordings }: KnowledgeGroup,
   weights: { all: number; unknown: number; own: number },

@@ -2,7 +2,7 @@ import { fold, UNSPACED, withoutPiledMarks, words } from '../../../../src/langua
 import { conceptOf, phraseConcept } from './concepts.ts';
 import { stemmingOf } from './stemming.ts';
 
-/** A term of a text: the stem of a word or phrase, and its concept if known. */
+/** A term of a text: the stem of a word or phrase, and its concept if the concept is known. */
 export type Term = {
   stem: string;
   /** The folded word, as written. */
@@ -28,10 +28,13 @@ const segmenterFor = (language: string): Intl.Segmenter => {
   return made;
 };
 
-/** Languages that need a dictionary to find words. Other tags share one segmenter, so that the cache stays small. */
+/**
+ * Languages that need a dictionary to separate words. All other tags share one segmenter, so that the cache stays
+ * small.
+ */
 const SEGMENTED = new Set(['zh', 'ja', 'th', 'lo', 'km', 'my']);
 
-/** Korean particles are attached to the word, so pairs of syllables match better than whole words. */
+/** Korean particles are attached to words, so pairs of syllables match better than whole words. */
 const syllablePairs = (word: string): string[] =>
   word.length < 3 ? [word] : Array.from({ length: word.length - 1 }, (_, at) => word.slice(at, at + 2));
 
@@ -48,8 +51,8 @@ const splitWords = (text: string, language: string): string[] => {
 };
 
 /**
- * The terms of a text, stemmed for `language`. Stop words of `language` and of the visitor's language are left out, unless the
- * text has nothing else.
+ * The terms of a text, stemmed for `language`. Stop words of `language` and of the visitor's language are left out,
+ * unless the text has only stop words.
  */
 export const readTerms = (text: string, language: string, visitorLanguage: string = language): Term[] => {
   const { stem, stopWords } = stemmingOf(language);
