@@ -23,7 +23,7 @@ import { killAllWorkers, startWorker } from './delivery/worker.ts';
  */
 requireNode();
 const LATENCY_MS = 40;
-/** The cap of requests in flight is 20 per worker. */
+/** A worker has at most 20 requests in flight per endpoint. */
 const ENDPOINTS = 3;
 
 const wholeNumber = (value: string, name: string): number => {
@@ -65,7 +65,7 @@ const run = async (service: Service, env: Record<string, string>, options: Retur
     assistants.push(assistantId);
   }
   const start = () => startWorker(env, { plant });
-  // This worker is never killed, so that its sweeps run. Killed workers rarely live long enough to sweep.
+  // This reply worker is never killed, because its sweeps must run. Killed workers rarely run long enough to sweep.
   await startWorker(env, { kind: 'reply' });
   const load = await startLoad(service, { assistants, random: createRandom(seed + 2) });
   try {
@@ -88,7 +88,7 @@ const main = async (): Promise<boolean> => {
   const { kills, wipes, seed, workers, plant } = options;
   const what = wipes > 0 ? `${wipes} wipes of Redis, 2 workers` : `${kills} kills, ${workers} workers`;
   console.log(`${what}, seed ${seed}${plant === null ? '' : `, planted: ${plant}`}`);
-  // A separate Redis and MongoDB, whatever the environment names, because this run wipes them.
+  // This run wipes its stores, so it starts a separate Redis and MongoDB and ignores the URLs in the environment.
   const services = await startServices({ env: {} });
   const logger = createLogger({ name: 'chaos', level: 'silent' });
   const lifecycle = createLifecycle(logger, { deadlineMs: 10_000 });

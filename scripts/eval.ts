@@ -1,7 +1,7 @@
 /**
- * `npm run eval` measures answers, and `npm run eval -- language` the language detection, on the labelled sets of
- * test/eval. The report half is counted. `--tune` shows the other half with every miss, for work on the engine.
- * `--words` runs without the model.
+ * `npm run eval` measures answers, and `npm run eval -- language` measures language detection, on the labelled sets of
+ * test/eval. Figures come from the report half of each set. `--tune` uses the other half and shows every miss, for work
+ * on the engine. `--words` runs without the model.
  */
 import { parseArgs } from 'node:util';
 import { baseLanguage } from '../src/language/base.ts';
@@ -96,7 +96,7 @@ const reportAnswers = async (): Promise<void> => {
     await measure(loadFollowUps()),
   ];
   await vectors?.close();
-  // Misses of the report half are not shown: tuning on them would make its figures worthless.
+  // Misses of the report half are not shown, because tuning on them would make its figures worthless.
   if (values.tune) {
     const misses = [...known, ...unseen, ...followUps].filter(
       ({ answerable, outcome }) => outcome !== (answerable ? 'right' : 'refused'),

@@ -6,8 +6,8 @@ import { onStop, start, statusOf } from './setup/start.js';
 import { setUp } from './setup/steps.js';
 import { findTarget, targetsIn, usageOf } from './setup/targets.js';
 
-// The launcher of all npm scripts: it sets up what a script needs and starts it with the right Node. It is plain
-// JavaScript without packages for Node 20, because nothing is installed after a clone.
+// The launcher of all npm scripts. It sets up what a script needs and starts the script with the right Node. The
+// launcher itself is plain JavaScript for Node 20 without packages, because a fresh clone has no packages installed.
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..');
 

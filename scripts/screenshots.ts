@@ -1,7 +1,7 @@
 /**
- * `npm run screenshots`: takes PNG pictures of every dashboard page, with a running service, wide and narrow, light and
- * dark, into `.local/screenshots`. It fails on what fails the browser tests: errors, refused content, calls to other
- * hosts.
+ * `npm run screenshots` starts the service and takes PNG pictures of every dashboard page: wide and narrow, light and
+ * dark. The pictures go into `.local/screenshots`. The command fails for the same reasons as the browser tests: errors,
+ * refused content, calls to other hosts.
  */
 import { randomUUID } from 'node:crypto';
 import { mkdirSync, rmSync } from 'node:fs';
@@ -48,7 +48,10 @@ const openService = async (): Promise<Parameters<typeof setScene>[0]> => {
   return { url: `http://127.0.0.1:${service.port}`, service };
 };
 
-/** One picture of the whole page: fixed elements would be repeated or cut off while scrolling. */
+/**
+ * The height of the whole page. Each page is one picture, because fixed elements would be repeated or cut off while
+ * scrolling.
+ */
 const heightOf = (page: Page): Promise<number> => page.evaluate<number>('document.documentElement.scrollHeight');
 
 const shoot = async (): Promise<number> => {

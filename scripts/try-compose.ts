@@ -4,7 +4,7 @@ import { talk } from './try-compose/talk.ts';
 import { freePort } from './services/resources.ts';
 
 // Tests the Docker stack: builds the image, starts docker-compose.yml, creates an owner, signs in, sends a turn, runs
-// the doctor and removes the stack. It has its own project name, so a stack in use is not touched.
+// the doctor and removes the stack. The test has its own project name, so that a stack in use is not touched.
 
 const USAGE = 'usage: node scripts/run.js compose [--keep]   (--keep leaves the stack up, and says how to reach it)';
 const OWNER = 'owner@example.com';
@@ -31,7 +31,7 @@ const step = async <Value>(name: string, work: () => Value | Promise<Value>): Pr
   return value;
 };
 
-// Ctrl-C ends the running docker command; the stack is then removed.
+// Ctrl-C ends the running docker command. This program continues and removes the stack.
 process.on('SIGINT', () => undefined);
 process.on('SIGTERM', () => undefined);
 

@@ -22,7 +22,8 @@ const startAll = (start: () => Promise<Worker>, count: number): Promise<Worker[]
   Promise.all(Array.from({ length: count }, start));
 
 /**
- * Keeps a fixed number of workers running. Each is killed at a random moment and replaced, until all kills are done.
+ * Keeps a fixed number of workers running. Each worker is killed at a random moment and replaced, until the planned
+ * number of kills is reached.
  */
 export const killWorkers = async ({
   kills,

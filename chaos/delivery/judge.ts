@@ -9,7 +9,7 @@ const UNKNOWN_A_KILL = 100;
 
 type Ends = { rows: Pick<StoredDelivery, '_id' | 'eventId' | 'outcome' | 'errorKind' | 'worker'>[]; waiting: number };
 
-/** Reads every record and every pending event, once all work has stopped. */
+/** Reads every delivery record and every pending event. Call it after all work has stopped. */
 export const readEnds = async ({ mongo }: Service, events: Set<string>): Promise<Ends> => {
   const read = async (): Promise<Ends> => ({
     rows: (await mongo
@@ -64,7 +64,7 @@ export const judge = ({ ends, events, receiver, kills, wipes, seconds }: Evidenc
       ? [{ what: 'unknown', ...none(unknown.length) }]
       : [
           { what: 'unknown', found: unknown.length, limit: '', ok: null },
-          // With fewer lost claims the kills have proved little.
+          // With fewer lost claims, the kills have proved little.
           {
             what: 'kills in the middle of a send',
             found: byWorker.length,
@@ -86,7 +86,7 @@ export const judge = ({ ends, events, receiver, kills, wipes, seconds }: Evidenc
   ];
 };
 
-/** Prints the table. True if every limit is kept. */
+/** Prints the table. Returns true if every limit is kept. */
 export const print = (verdict: Verdict): boolean => {
   const width = Math.max(...verdict.map(({ what }) => what.length));
   for (const { what, found, limit, ok } of verdict) {

@@ -10,7 +10,7 @@ const COUNT_EVERY_MS = 100;
 const LANES = 8;
 
 /**
- * Keeps events pending until it is stopped. The events of a conversation are numbered, so that their order can be
+ * Keeps events pending until the load is stopped. The events of a conversation are numbered, so that their order can be
  * checked.
  */
 export const startLoad = async (service: Service, { assistants, random }: { assistants: string[]; random: Random }) => {

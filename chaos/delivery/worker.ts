@@ -9,7 +9,7 @@ export type Worker = { child: ChildProcess; readyAt: number; kill: () => Promise
 
 const alive = new Set<ChildProcess>();
 
-/** No worker may outlive the run, however the run ends. */
+/** Kills all workers, so that none outlives the run, however the run ends. */
 export const killAllWorkers = (): void => {
   for (const child of alive) child.kill('SIGKILL');
 };

@@ -17,7 +17,7 @@ const Waiting = () => (
   </Center>
 );
 
-/** Shows the sign-in in place of the requested page; after signing in, that page is shown. */
+/** Shows the sign-in instead of the requested page. After the sign-in, the requested page is shown. */
 const ForOperators = () => {
   const session = useSession();
   const client = useQueryClient();

@@ -16,11 +16,14 @@ const remember = (assistantId: string): void => {
   try {
     localStorage.setItem(KEY, assistantId);
   } catch {
-    // storage is closed to this page
+    // The browser does not allow this page to use storage.
   }
 };
 
-/** The current assistant: from the address, else the last one used in this browser, else the first. */
+/**
+ * The current assistant: the one named in the address, otherwise the last one used in this browser, otherwise the first
+ * of the list.
+ */
 export const useAssistant = ({ assistants }: Me): Me['assistants'][number] | null => {
   const [, params] = useRoute('/assistants/:id/*?');
   const named = params?.id;

@@ -6,7 +6,7 @@ import { NotForYou, NotHere } from './frame/not-here.tsx';
 import { Loading } from './parts/states.tsx';
 import type { Me } from './types.ts';
 
-/** One file per page, loaded on demand. */
+/** Each page is one file, loaded on demand. */
 const FILES = {
   overview: () => import('./pages/overview/overview.tsx'),
   tryIt: () => import('./pages/try-it/chat.tsx'),
@@ -42,7 +42,7 @@ const Account = lazy(FILES.account);
 const NONE = {};
 const AHEAD_AFTER_MS = 1_500;
 
-/** Loads the other pages after the first, so that navigation is immediate. */
+/** Loads the files of all other pages after the first page, so that navigation is immediate. */
 const useFetchedAhead = (files: Partial<typeof FILES>): void =>
   useEffect(() => {
     const timer = window.setTimeout(() => {
@@ -58,13 +58,16 @@ const homeOf = ({ assistants, role }: Me): string => {
   return `/assistants/${one.assistantId}/${role === 'owner' ? 'overview' : 'try'}`;
 };
 
-/** Owners have all assistants, including one that was just created in another window. */
+/**
+ * True if this operator may have the assistant. Owners have all assistants, including one that was just created in
+ * another window.
+ */
 const mayTry = ({ role, assistants }: Me, id: string): boolean =>
   role === 'owner' || assistants.some(({ assistantId }) => assistantId === id);
 
 const Elsewhere = ({ me }: { me: Me }) => (me.assistants.length === 0 ? <NoAssistant /> : <NotHere />);
 
-/** The pages that agents have too. The server refuses them all others. */
+/** The pages that agents can also open. The server refuses requests from agents to all other pages. */
 const ForEveryone = ({ me }: { me: Me }) => (
   <Switch>
     {['/', '/sign-in'].map((path) => (

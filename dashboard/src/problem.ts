@@ -1,6 +1,6 @@
 type Detail = { field: string; code: string; message: string };
 
-/** An error answer of the API with its message, or a missing answer. */
+/** An error answer of the API with its message, or the error that no answer came. */
 export class Problem extends Error {
   readonly status: number;
   readonly code: string;
@@ -32,14 +32,14 @@ export const isProblem = (value: unknown, status?: number): value is Problem =>
 
 const sentence = (words: string): string => words.charAt(0).toUpperCase() + words.slice(1);
 
-/** The errors of one field, or of something inside it (`languages.0`), as a sentence. */
+/** The errors of one field as a sentence, including errors of its parts (`languages.0`). */
 export const fieldProblem = (problem: unknown, field: string): string | undefined => {
   if (!isProblem(problem)) return undefined;
   const own = problem.details.find((one) => one.field === field || one.field.startsWith(`${field}.`));
   return own && sentence(own.message);
 };
 
-/** The errors that belong to none of the form's fields. */
+/** The errors that do not belong to a field of the form. */
 export const remainingProblem = (problem: unknown, fields: readonly string[]): string | undefined => {
   if (!(problem instanceof Error)) return undefined;
   if (!isProblem(problem) || problem.details.length === 0) return problem.message;

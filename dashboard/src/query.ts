@@ -13,11 +13,11 @@ import { isProblem } from './problem.ts';
 import type { LookedFor, Me } from './types.ts';
 
 export const SESSION = '/session';
-/** Set when a person has signed out, so that the end of the session is not reported to them. */
+/** Set when a person has signed out. The end of that session is then not reported. */
 export const LEFT = 'left';
 const LOOK_EVERY_MS = 60_000;
 
-/** The key of each query is its path. A change names the paths that it affects. */
+/** Creates the client. The key of each query is its path. A change lists the paths that it affects. */
 export const createQueryClient = (): QueryClient => {
   /** A 401 for any request means that the session has ended, so the sign-in is shown. */
   const noticeSignedOut = (failure: Error): void => {
@@ -57,7 +57,7 @@ export const useSession = () =>
     queryKey: [SESSION],
     queryFn: async ({ signal }): Promise<Me | null> =>
       (await call<LookedFor>('GET', `${SESSION}/current`, { signal })).session,
-    // Polls so that an unused page shows that its session has ended.
+    // The session is polled, so that an unused page shows when its session has ended.
     refetchInterval: ({ state }) => (state.data ? LOOK_EVERY_MS : false),
     staleTime: 60_000,
   });
@@ -73,14 +73,14 @@ type Change<Input, Answer> = {
   run: (input: Input) => Promise<Answer>;
   /** Path prefixes of queries that must be reloaded after the change. */
   invalidates?: readonly string[];
-  /** The message after success. */
+  /** The message that is shown after success. */
   done?: string | ((answer: Answer, input: Input) => string);
-  /** True if a form shows the problem itself. */
+  /** True if a form itself shows the problem. */
   quiet?: boolean;
   after?: (answer: Answer, input: Input) => void;
 };
 
-/** A change by a person. Success and failure are shown as notifications. */
+/** A change by a person. Notifications show success and failure. */
 export const useChange = <Answer, Input = void>({
   run,
   invalidates = [],

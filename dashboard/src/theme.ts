@@ -45,7 +45,9 @@ export const theme = createTheme({
   },
 });
 
-/** Mantine's light greys and reds have too little contrast. These have at least 4.5 to 1 on both backgrounds. */
+/**
+ * Mantine's light greys and reds have too little contrast. These colours have at least 4.5 to 1 on both backgrounds.
+ */
 export const cssVariables: CSSVariablesResolver = () => ({
   variables: {},
   light: {

@@ -13,7 +13,7 @@ import type { playgroundOperations } from '../../src/operator-api/playground.ts'
 import type { sessionOperations } from '../../src/operator-api/session.ts';
 import type { tokenOperations } from '../../src/operator-api/tokens.ts';
 
-/** A value after JSON: times are strings. */
+/** The type of a value after a round trip through JSON: times become strings. */
 type Json<Value> = Value extends Date
   ? string
   : Value extends object
@@ -21,8 +21,8 @@ type Json<Value> = Value extends Date
     : Value;
 
 /**
- * The API's answers, typed by the schemas that describe them. Only types are imported, so no server code is in the
- * build.
+ * The API's answers, typed by the schemas that describe them. Only types are imported, so the build contains no server
+ * code.
  */
 type Answer<One extends Operation> = Json<AnswerOf<One>>;
 

@@ -28,7 +28,7 @@ export const commaList = (value: string): string[] =>
     .map((part) => part.trim())
     .filter((part) => part !== '');
 
-/** A token that can follow `Bearer `. */
+/** Accepts only a token that can follow `Bearer ` in a header. */
 export const bearerToken = (value: string): string => {
   if (!/^[\x21-\x7e]{1,255}$/.test(value)) {
     throw new InvalidArgumentError('It must be 1 to 255 visible ASCII characters, without a space.');

@@ -4,7 +4,7 @@ import { commaList } from './arguments.ts';
 
 export type AssistantList = 'all' | string[];
 
-/** `all` instead of null, because Commander treats a parser's null as a missing value. */
+/** Returns `all` instead of null, because Commander treats null from a parser as a missing value. */
 export const assistantList = (value: string): AssistantList => {
   if (value.trim() === 'all') return 'all';
   const ids = AssistantIds.safeParse(commaList(value));

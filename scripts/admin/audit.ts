@@ -3,10 +3,10 @@ import { newId } from '../../src/platform/ids.ts';
 
 type LocalChange = { action: string; target: string; details: Record<string, string> };
 
-/** The operator id of local changes, which no signed-in operator makes. */
+/** The operator id in audit entries of local changes. No operator is signed in for such a change. */
 const COMMAND_ID = '00000000-0000-0000-0000-000000000000';
 
-/** Records a change that the command makes without the API. */
+/** Records a change that the command itself makes, without the API. */
 export const recordLocal = (audit: Audit, done: LocalChange): Promise<void> =>
   audit.record(
     boundedLine({ actor: 'command', operatorId: COMMAND_ID, email: 'admin command', requestId: newId(), ...done }),

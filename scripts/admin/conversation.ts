@@ -14,7 +14,7 @@ const PAGE_MAX = 100;
 
 type Read = Answered<typeof conversationOperations.read>;
 
-/** The conversation as API callers see it, without the fields for operators. */
+/** The conversation as API callers see it, without the fields that only operators see. */
 const toHistory = ({ assistantId: _assistant, leadBecause: _because, messages, ...history }: Read) => ({
   ...history,
   messages: messages.map(({ why: _why, ...message }) => message),
@@ -34,7 +34,7 @@ const showHistory = async (api: Api, id: string): Promise<Answer> => {
 
 type ListOptions = { assistant: string; session?: string; status?: Status; limit?: number };
 
-/** Latest change first, because people rarely look for the oldest. */
+/** Lists conversations. The latest change is first, because people rarely look for the oldest. */
 const listConversations = async (api: Api, { assistant, session, status, limit = LIMIT }: ListOptions) => {
   const one = { id: assistant, what: 'assistant' };
   const views = await readPages(limit, PAGE_MAX, async (page) => {
@@ -58,7 +58,10 @@ const listConversations = async (api: Api, { assistant, session, status, limit =
   return { json: views, text };
 };
 
-/** Adds the reading commands and returns the `conversation` command, so that changing commands can be added. */
+/**
+ * Adds the commands that read, and returns the `conversation` command, so that the caller can add the commands that
+ * change.
+ */
 export const addConversationCommands = (program: Command, run: Run): Command => {
   const conversation = program.command('conversation').description('Read conversations and work on them');
   conversation

@@ -87,7 +87,7 @@ export const addDeliveryCommands = (program: Command, run: Run): void => {
       run(async (api) => {
         const one = { id: deliveryId, what: 'delivery' };
         const { resend } = await api.call(deliveryOperations.read, one);
-        // If it cannot be resent, the API's error says why.
+        // If the delivery cannot be resent, the API's error gives the reason.
         const body = { number: resend?.number ?? 1, mayDouble: true };
         const queued = await api.call(deliveryOperations.resend, { ...one, body });
         return awaitOutcome(api, queued.deliveryId);

@@ -87,7 +87,7 @@ const examine = async (context: CommandContext): Promise<Answer> => {
     reachApi(baseUrl),
     trySemantic(context),
   ]);
-  // Queues and stuck work can be read only if both are reachable.
+  // Queues and stuck work can be read only if both stores are reachable.
   const opened = mongodb.reachable && redis.reachable ? await openForCommand(context) : null;
   const [queues, stuck] = opened ? await Promise.all([readQueues(opened), findStuck(opened)]) : [null, null];
   const problems = [

@@ -11,7 +11,7 @@ const USAGE_STATUS = 2;
 export class Failure extends Error {
   readonly code: string;
   readonly status: number;
-  /** The invalid field of a request, if there is one. */
+  /** The invalid field of the request. Undefined if the error is not about a field. */
   readonly field: string | undefined;
 
   constructor(
@@ -33,7 +33,7 @@ export const notFoundFailure = (what: string, id: string): Failure =>
 
 type ServiceError = Pick<ApiError, 'code' | 'message'> & { details?: ApiError['details'] | undefined };
 
-/** The service's error in one line. */
+/** The service's error as one line. */
 export const failureOf = ({ code, message, details = [] }: ServiceError): Failure =>
   new Failure(
     code,
@@ -56,6 +56,6 @@ export const toFailure = (cause: unknown): Failure => {
       cause.issues.map(({ path, message }) => `${path.join('.')}: ${message}`).join('; '),
     );
   }
-  // The message of an unexpected error may quote anything, so it is redacted.
+  // The message of an unexpected error may contain secrets or personal data, so it is redacted.
   return new Failure('internal_error', cause instanceof Error ? plainMessage(cause.message) : 'something failed');
 };

@@ -48,7 +48,7 @@ export const addKnowledgeCommands = (program: Command, run: Run): void => {
         const { imported, refused } = await api.call(knowledgeOperations.importFile, { ...one(assistant), body });
         const refusals = refused.map(({ line, reason }) => `\n  line ${line}: ${plain(reason)}`).join('');
         const text = `${imported} imported, ${refused.length} refused${refusals === '' ? '.' : `:${refusals}`}`;
-        // A program that reads JSON polls `knowledge status` itself.
+        // With `--json` the command does not wait, because a program can poll `knowledge status` itself.
         const follow = json !== true && wait && imported > 0;
         const status = await (follow ? followStatus : readStatus)(api, assistant);
         return { json: { imported, refused }, text: `${text}\n${statusText(status)}` };

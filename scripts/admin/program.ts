@@ -48,7 +48,10 @@ const program = ({ asJson }: { asJson: boolean }): Command => {
 
 const LINGER_MS = 100;
 
-/** Read before parsing, so that parsing errors are printed as JSON too. */
+/**
+ * True if the output must be JSON. Checked before the arguments are parsed, so that parsing errors are printed as JSON
+ * too.
+ */
 const wantsJson = (words: string[]): boolean => {
   const end = words.indexOf('--');
   return words.slice(0, end === -1 ? undefined : end).includes('--json');
@@ -60,13 +63,13 @@ export const main = async (argv: string[]): Promise<void> => {
   process.stdout.on('error', () => process.exit());
   try {
     await program({ asJson }).parseAsync(argv);
-    // A connection attempt that was given up can keep the process alive for seconds.
+    // An abandoned connection attempt can keep the process alive for seconds, so the process ends itself.
     setTimeout(() => process.exit(), LINGER_MS).unref();
   } catch (cause) {
     if (cause instanceof CommanderError && cause.exitCode === 0) return; // help or version was printed
     const { code, message, status } = toFailure(cause);
     process.stderr.write(`${asJson ? JSON.stringify({ error: { code, message } }) : plain(message)}\n`);
-    // A connection attempt may still be running.
+    // The process must end even if a connection attempt is still running.
     process.exit(status);
   }
 };

@@ -19,9 +19,12 @@ export type Opened = Service & { config: Config; queues: Queues };
 /** Runs a command through the operator API and prints its answer. */
 export type Run = (work: (api: Api) => Promise<Answer>) => Promise<void>;
 
-/** What a local command gets. */
+/** The parameters of a local command. */
 export type CommandContext = { config: Config; settings: Settings; logger: Logger; lifecycle: Lifecycle };
-/** The stores of operators and tokens, opened directly, to create the first of them before anybody can sign in. */
+/**
+ * The stores of operators and tokens, opened directly. They are needed to create the first operator and the first
+ * token, before anybody can sign in.
+ */
 export type OperatorStores = Awaited<ReturnType<typeof openOperators>>;
 export type RunLocal = (work: (opened: OperatorStores) => Promise<Answer>) => Promise<void>;
 export type RunBare = (work: (bench: CommandContext) => Promise<Answer>) => Promise<void>;
@@ -34,7 +37,7 @@ const serviceAt = ({ name, message }: Error): string | null => {
   return message.startsWith('Redis') ? 'Redis' : null;
 };
 
-/** Names the store that is unavailable; other errors stay as they are. */
+/** Turns a connection error into a message that names the unavailable store. Other errors are returned unchanged. */
 const toUnavailable = ({ source, environment }: Settings, cause: unknown): unknown => {
   const secrets = secretsIn(environment);
   const which = cause instanceof Error ? serviceAt(cause) : null;
@@ -54,7 +57,7 @@ export const openForCommand = async (bench: CommandContext): Promise<Opened> => 
   }
 };
 
-/** Opens what a command needs, prints its answer and closes everything, so that the process can end. */
+/** Opens the connections of a command, prints its answer and closes the connections, so that the process can end. */
 export const createSession = (options: { settings: () => Settings; print: (answer: Answer) => void }) => {
   const runBare: RunBare = async (work) => {
     const settings = options.settings();

@@ -4,7 +4,7 @@ import { parseEnv } from 'node:util';
 import * as z from 'zod';
 import { Failure } from './failure.ts';
 
-/** The part of the running quickstart's state that commands need. */
+/** The part of the running quickstart's state file that commands need. */
 const QuickstartState = z.object({
   mongodbUrl: z.string(),
   redisUrl: z.string(),
@@ -14,7 +14,7 @@ const QuickstartState = z.object({
 
 export type Settings = {
   environment: Record<string, string | undefined>;
-  /** The API's address, if it is known, and the operator token for it. */
+  /** The API's address and the operator token for it. The address is null if it is unknown. */
   baseUrl: string | null;
   operatorToken: string | undefined;
   /** The source of the MongoDB and Redis addresses, for messages. */
@@ -36,7 +36,7 @@ const readSecrets = (path: string): Record<string, string | undefined> =>
   existsSync(path) ? parseEnv(readFileSync(path, 'utf8')) : {};
 
 /**
- * The API's address and token from the environment. The quickstart's token is used only for the quickstart's address.
+ * The API's address and token from the environment. The quickstart's token is used only with the quickstart's address.
  */
 const apiOf = (
   { PARLEY_URL, OPERATOR_TOKEN }: Record<string, string | undefined>,
@@ -50,8 +50,8 @@ const apiOf = (
 };
 
 /**
- * Settings from the environment, or from the running quickstart. The quickstart's encryption key and its permission to
- * deliver to this machine apply only with its own MongoDB.
+ * Settings from the environment, or from the running quickstart. The quickstart's encryption key, and its permission to
+ * deliver to this machine, are used only with the quickstart's own MongoDB.
  */
 export const findSettings = (environment: Record<string, string | undefined>, root: string): Settings => {
   const given = Object.fromEntries(Object.entries(environment).filter(([, value]) => value !== ''));

@@ -1,11 +1,11 @@
-/** Replaces control characters, so that text cannot control the terminal. Line breaks stay. */
+/** Replaces control characters, so that text cannot control the terminal. Line breaks are kept. */
 export const plain = (text: string): string => text.replace(/(?!\n)\p{Cc}/gu, '\uFFFD');
 
 const GAP = '  ';
 
 const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/;
 
-/** An ISO time, to the second. */
+/** A time in ISO format, without milliseconds. */
 export const timeOf = (time: string | null | undefined): string =>
   time ? time.replace('T', ' ').replace(/\.\d+Z$/, 'Z') : '–';
 
@@ -33,7 +33,7 @@ export const table = (headings: string[], rows: unknown[][], nothing = 'Nothing 
     .join('\n');
 };
 
-/** Names and values, one per line. */
+/** Names and values, one pair per line. */
 export const fields = (named: Record<string, unknown>): string => {
   const width = Math.max(...Object.keys(named).map((name) => name.length));
   return Object.entries(named)

@@ -16,7 +16,10 @@ const stateAnswer = (conversation: Conversation): Answer => ({
   text: `Conversation ${conversation.conversationId} is ${conversation.status}.`,
 });
 
-/** Without an owner, the person at the terminal must say who resolved the conversation. */
+/**
+ * The service names the first owner by default. If there is no owner, the error asks the person at the terminal for an
+ * operator.
+ */
 const orNameOperator = (cause: unknown): never => {
   const noOwner = cause instanceof Failure && cause.field === 'operatorId';
   throw noOwner ? usage('There is no owner yet who could have resolved it: give --operator ID.') : cause;

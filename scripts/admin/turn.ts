@@ -5,7 +5,7 @@ import { example } from './arguments.ts';
 import type { Run } from './session.ts';
 import { fields, msOf, plain, table } from './text.ts';
 
-/** With milliseconds, because the steps of a turn rarely take a second. */
+/** A time with milliseconds, because most steps of a turn take less than a second. */
 const exact = (time: string | null | undefined): string => time?.replace('T', ' ') ?? '–';
 
 const textOf = ({

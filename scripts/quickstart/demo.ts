@@ -11,7 +11,9 @@ import { openService, type Service } from '../../src/service.ts';
 import { writeJsonPrivately } from './private-file.ts';
 import { SHOP } from './shop.ts';
 
-/** What an earlier start saved beside the data: the service has only the hashes of keys and tokens. */
+/**
+ * The data that an earlier start saved. Keys and tokens are saved here, because the service stores only their hashes.
+ */
 const SavedDemo = z.object({
   assistantId: z.string(),
   apiKey: z.string(),
@@ -27,7 +29,7 @@ export type Demo = Omit<SavedDemo, 'endpointId' | 'operator' | 'operatorToken'> 
   webhookSecret: string;
   isNew: boolean;
   operator: SavedDemo['operator'] | null;
-  /** The admin command's token. */
+  /** The operator token of the admin command. */
   operatorToken: string;
 };
 
@@ -46,7 +48,7 @@ const makeAssistant = async ({ assistants }: Service): Promise<string> => {
   return assistantId;
 };
 
-/** Points the demo endpoint at the receiver, whose port changes with each start. */
+/** Sets the URL of the demo endpoint to the receiver, whose port changes with each start. */
 const pointEndpoint = async (
   { endpoints }: Service,
   demo: { assistantId: string; endpointId?: string; url: string },
@@ -64,12 +66,12 @@ const pointEndpoint = async (
     const [secret] = stored ? endpoints.openSecrets(stored, Date.now()) : [];
     if (secret !== undefined) return { endpointId, webhookSecret: secret };
   } catch {
-    // The secret was encrypted with another ENCRYPTION_KEY, so a new one is needed.
+    // The stored secret was encrypted with another ENCRYPTION_KEY, so a new secret is needed.
   }
   return { endpointId, webhookSecret: (await endpoints.rotateSecret(endpointId)).secret };
 };
 
-/** The demo owner with the saved password; null if the password was changed or another owner exists. */
+/** Finds the demo owner with the saved password. Returns null if the password was changed or another owner exists. */
 const findOwner = async (
   { operators }: OperatorStores,
   { operator }: Partial<SavedDemo>,
@@ -81,7 +83,9 @@ const findOwner = async (
   return made;
 };
 
-/** The admin command's token, with all rights. If it was revoked, the next start creates another. */
+/**
+ * Finds the operator token of the admin command, which has all rights. If the token was revoked, a new one is created.
+ */
 const findOperatorToken = async (
   { tokens }: OperatorStores,
   { operatorToken }: Partial<SavedDemo>,
@@ -94,7 +98,8 @@ const findOperatorToken = async (
 const seed = async (service: Service, { file, receiverUrl }: { file: string; receiverUrl: string }): Promise<Demo> => {
   const { assistants } = service;
   const saved = readSaved(file);
-  // The database may be another one (MONGODB_URL), or parts may have been removed, so each part is checked.
+  // MONGODB_URL may name another database than before, or parts of the demo may have been removed, so each part is
+  // checked.
   const existing = saved.assistantId === undefined ? null : await assistants.findAssistant(saved.assistantId);
   const assistantId = existing?.assistantId ?? (await makeAssistant(service));
   const verifyToken = saved.verifyToken ?? `vt_${randomBytes(24).toString('base64url')}`;
@@ -123,7 +128,7 @@ const seed = async (service: Service, { file, receiverUrl }: { file: string; rec
   return { assistantId, apiKey, verifyToken, webhookSecret, operator, operatorToken, isNew: !existing };
 };
 
-/** Creates the demo assistant with knowledge, key, channel and endpoint, or finds those of an earlier start. */
+/** Creates the demo assistant with knowledge, key, channel and endpoint, or finds the parts of an earlier start. */
 export const seedDemo = async (
   env: NodeJS.ProcessEnv,
   options: { file: string; receiverUrl: string },

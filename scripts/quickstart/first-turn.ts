@@ -41,7 +41,7 @@ const ask = async ({ baseUrl, apiKey, question, signal }: Demo) => {
   return Answer.parse(JSON.parse(body));
 };
 
-/** Waits until the receiver has verified the conversation's first two events and gives their ids. */
+/** Waits until the receiver has verified the first two events of the conversation, and returns their ids. */
 const untilVerified = async ({ receiverUrl, signal }: Demo, conversationId: string): Promise<string[]> => {
   const deadline = Date.now() + EVENT_WITHIN_MS;
   while (Date.now() < deadline) {
@@ -58,7 +58,7 @@ const untilVerified = async ({ receiverUrl, signal }: Demo, conversationId: stri
   throw new StartError(`the turn was answered, but its events did not arrive within ${EVENT_WITHIN_MS / 1000} s`);
 };
 
-/** Asks one question through the API and waits for its events at the receiver. */
+/** Asks one question through the API and waits until the receiver has its events. */
 export const tryFirstTurn = async (demo: Demo): Promise<FirstTurn> => {
   const since = performance.now();
   const answer = await ask(demo);

@@ -12,10 +12,10 @@ import { createSupervisor, type Supervisor } from './supervisor.ts';
 import type { Terminal } from './terminal.ts';
 import { openPretty } from './watch.ts';
 
-/** `.local/quickstart.json`: what other commands of this clone need to reach the running service. */
+/** The content of `.local/quickstart.json`, by which other commands of this clone reach the running service. */
 export type QuickstartState = {
   baseUrl: string;
-  /** One per API process; the first is `baseUrl`. */
+  /** The address of each API process. The first is `baseUrl`. */
   baseUrls: string[];
   dashboardUrl: string;
   assistantId: string;
@@ -24,7 +24,7 @@ export type QuickstartState = {
   webhookSecret: string;
   receiverUrl: string;
   operator: { email: string; password: string } | null;
-  /** The admin command's token. */
+  /** The operator token of the admin command. */
   operatorToken: string;
   mongodbUrl: string;
   redisUrl: string;
@@ -35,20 +35,23 @@ type Options = {
   root: string;
   env: NodeJS.ProcessEnv;
   settings: Settings;
-  /** For development: restarts on change, logs on the terminal, the dashboard from its sources. */
+  /**
+   * True for development: processes restart on change, logs go to the terminal, and the dashboard runs from its
+   * sources.
+   */
   watch: boolean;
   terminal: Terminal;
   signal: AbortSignal;
-  /** Registers a cleanup; they run in reverse order. */
+  /** Registers a cleanup function. The functions run in reverse order. */
   defer: (undo: () => unknown) => void;
   onSupervisor: (supervisor: Supervisor) => void;
 };
 
-/** The standard parser refuses a list of hosts. */
+/** The host of a database URL, read by a pattern, because the standard URL parser refuses a list of hosts. */
 const hostOf = (url: string): string => /:\/\/([^/]+)/.exec(withoutCredentials(url))?.[1] ?? 'its URL';
 const plural = (count: number, what: string): string => `${count} ${what}${count === 1 ? '' : 's'}`;
 
-/** Starts stores, demo and processes, and sends a first turn. */
+/** Starts the stores, the demo and the processes, and sends a first turn. */
 export const openQuickstart = async (options: Options): Promise<{ state: QuickstartState; firstTurn: FirstTurn }> => {
   const { root, settings, watch, terminal, signal, defer } = options;
   const { counts } = settings;

@@ -5,7 +5,10 @@ import { writePrivately } from './private-file.ts';
 
 export type LockResult = { acquired: true; release: () => void } | { acquired: false; pid: number };
 
-/** The command line of a process; empty if it does not run. It shows whether the process id was reused. */
+/**
+ * The command line of a process; empty if the process does not run. The caller sees by it whether the process id was
+ * reused.
+ */
 const commandOf = (pid: number): string => {
   try {
     if (process.platform === 'linux') return readFileSync(`/proc/${pid}/cmdline`, 'utf8').replaceAll('\0', ' ');
@@ -38,8 +41,8 @@ const tryToLink = (file: string): boolean => {
 };
 
 /**
- * Allows one quickstart per clone, because two would share data and the state file. `mark` is a word of the owner's
- * command line. The lock of a dead process is taken over.
+ * Allows only one quickstart per clone, because two would share the data and the state file. `mark` is a word that the
+ * command line of a quickstart contains. The lock of a dead process is taken over.
  */
 export const acquireLock = (file: string, mark: string): LockResult => {
   mkdirSync(dirname(file), { recursive: true });

@@ -10,7 +10,7 @@ const isReadyAt = (url: string) => async (): Promise<boolean> =>
 
 export type Plan = { baseUrls: [string, ...string[]]; receiverUrl: string; receiverPort: number; workers: ChildSpec[] };
 
-/** Plans every process with a fixed port, so that a restarted one keeps its address. */
+/** Plans every process with a fixed port, so that a process keeps its address after a restart. */
 export const planProcesses = async (
   { env, counts, watch }: { env: NodeJS.ProcessEnv; counts: Counts; watch: boolean },
   say: (line: string) => void,
@@ -55,7 +55,7 @@ export const planProcesses = async (
   };
 };
 
-/** The demo's receiver of events. Its output goes to the terminal. */
+/** The command of the demo's receiver of events. Its output goes to the terminal. */
 export const receiverSpec = ({ receiverPort, receiverUrl }: Plan, webhookSecret: string): ChildSpec => ({
   name: 'receiver',
   kind: 'receiver',

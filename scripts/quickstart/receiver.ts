@@ -2,8 +2,8 @@ import { createServer, type IncomingMessage } from 'node:http';
 import { buffer } from 'node:stream/consumers';
 import { verifyWebhook } from '../../packages/client/src/verify-webhook.ts';
 
-// The demo's customer server: it receives events, verifies signatures, prints a line for each event and lists the
-// latest ones at GET /received. It shares only the endpoint's secret with the service.
+// The server of the demo's customer. It receives events, verifies their signatures, prints a line for each event and
+// lists the latest events at GET /received. The receiver and the service share only the endpoint's secret.
 
 type Received = { receivedAt: string; verified: boolean; reason: string | null; again: boolean; event: unknown };
 
@@ -56,5 +56,5 @@ const server = createServer((request, response) => {
 });
 
 server.listen(port, '127.0.0.1');
-// Open keep-alive connections must not delay the end.
+// Closed explicitly, because open keep-alive connections would delay the end of the process.
 process.on('SIGTERM', () => server.close(() => process.exit(0)).closeAllConnections());

@@ -10,8 +10,8 @@ const make: { [Name in keyof Secrets]: () => string } = {
 };
 
 /**
- * The quickstart's secrets. They are created once, because earlier data is encrypted with them. Missing ones are added;
- * existing lines stay.
+ * Reads the quickstart's secrets and adds missing ones. Existing secrets are never replaced, because stored data is
+ * encrypted with them.
  */
 export const keepSecrets = (path: string, env: NodeJS.ProcessEnv): Secrets => {
   const text = existsSync(path) ? readFileSync(path, 'utf8') : '';

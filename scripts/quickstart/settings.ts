@@ -21,7 +21,7 @@ const OwnSettings = z.object({
 export type Counts = { api: number; replyWorker: number; deliveryWorker: number };
 export type Settings = { counts: Counts; dir: string };
 
-/** The quickstart's own settings. All others are passed on to the processes it starts. */
+/** Reads the settings of the quickstart itself. All other settings are passed on to the processes that it starts. */
 export const readSettings = (env: NodeJS.ProcessEnv): Settings => {
   const given = Object.fromEntries(Object.entries(env).filter(([, value]) => value !== ''));
   const parsed = OwnSettings.safeParse(given);
@@ -48,7 +48,10 @@ const isFree = (port: number, host: string): Promise<boolean> =>
     server.listen(port, host, () => server.close(() => done(true)));
   });
 
-/** The API's port: PORT, else 3000, else a free one, which `say` announces. A PORT that is set is never replaced. */
+/**
+ * Chooses the API's port: PORT if it is set, otherwise 3000, otherwise a free port, which `say` announces. A PORT that
+ * is set is never replaced.
+ */
 export const choosePort = async (env: NodeJS.ProcessEnv, host: string, say: (line: string) => void) => {
   const wanted = env['PORT'] ? Number(env['PORT']) : undefined;
   if (wanted === 0) return freePort();

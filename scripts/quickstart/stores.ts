@@ -31,7 +31,7 @@ const keepAlive = (name: string, service: Service, say: (line: string) => void):
   };
 };
 
-/** Opens MongoDB and Redis with persistent data: those named by their URLs, or own processes on free ports. */
+/** Opens MongoDB and Redis with persistent data: those of MONGODB_URL and REDIS_URL, or new processes on free ports. */
 export const openStores = async ({ dataDir, env, say }: Options): Promise<Stores> => {
   mkdirSync(dataDir, { recursive: true, mode: 0o700 }); // the data has visitors' messages
   const own = (url: string | undefined, start: () => Promise<Service>) => (url ? Promise.resolve(undefined) : start());

@@ -5,16 +5,16 @@ import { join } from 'node:path';
 import { type Guard, startGuard } from '../services/guard.ts';
 
 export type ChildSpec = {
-  /** Unique; also the name of the log file: `api-1`. */
+  /** A unique name, such as `api-1`. It is also the name of the log file. */
   name: string;
-  /** The name of its group in `pids`: `api`. */
+  /** The group of the process in `pids`, such as `api`. */
   kind: string;
-  /** Arguments for this version of Node: `['src/main.ts']`. */
+  /** The arguments for Node, such as `['src/main.ts']`. */
   args: string[];
   env?: Record<string, string>;
-  /** Polled after each start until true. If omitted, the process is ready at once. */
+  /** Polled after each start until it returns true. Without it, the process counts as ready immediately. */
   isReady?: () => Promise<boolean>;
-  /** True: its standard output goes to the terminal instead of its log. */
+  /** If true, the standard output of the process goes to the terminal, not to its log. */
   inheritStdout?: boolean;
 };
 
@@ -22,24 +22,24 @@ export type SupervisorOptions = {
   cwd: string;
   env: NodeJS.ProcessEnv;
   logDir: string;
-  /** One line for the person at the terminal. */
+  /** Prints one line for the person at the terminal. */
   say: (line: string) => void;
-  /** Called when process ids change, to update `.local/quickstart.json`. */
+  /** Called when process ids change. The quickstart then updates `.local/quickstart.json`. */
   onChange: (pids: Record<string, number[]>) => void;
   /** The time between SIGTERM and SIGKILL. */
   stopMs?: number;
   readyMs?: number;
-  /** Receives the output of processes instead of their log files. */
+  /** If given, it receives the output of all processes, and no log files are written. */
   show?: (output: Readable) => void;
 };
 
 export type Supervisor = {
-  /** Starts a process and resolves when it is ready. It is restarted whenever it ends. */
+  /** Starts a process and resolves when it is ready. The process is restarted whenever it ends. */
   start: (spec: ChildSpec) => Promise<void>;
   pids: () => Record<string, number[]>;
-  /** Ends all processes together; true if all ended in time. */
+  /** Ends all processes in parallel. Resolves with true if all of them ended in time. */
   stop: () => Promise<boolean>;
-  /** Kills all processes that still run during a slow stop. */
+  /** Kills all processes that are still running during a slow stop. */
   kill: () => void;
 };
 
@@ -54,8 +54,9 @@ const isRunning = (child: Child): boolean =>
   child.process !== undefined && child.process.exitCode === null && child.process.signalCode === null;
 
 /**
- * Keeps processes alive until it is stopped. Each has its own session, so that Ctrl-C reaches only the supervisor,
- * which stops them in order. If the supervisor is killed, a guard ends them.
+ * Keeps processes running until the supervisor is stopped. Each process has its own session, so that Ctrl-C reaches
+ * only the supervisor, and the supervisor then stops the processes in order. If the supervisor is killed, a guard
+ * process ends them.
  */
 export const createSupervisor = (options: SupervisorOptions): Supervisor => {
   const { cwd, env, logDir, say, onChange, show, stopMs = 20_000, readyMs = 30_000 } = options;
@@ -98,7 +99,7 @@ export const createSupervisor = (options: SupervisorOptions): Supervisor => {
   };
 
   const restart = async (child: Child, what: string): Promise<void> => {
-    // Backoff: a process that ends right after its start must not be restarted in a tight loop.
+    // A process that ends right after its start is restarted with backoff, never in a tight loop.
     const steady = Date.now() - child.startedAt > STEADY_MS;
     child.delayMs = steady ? FIRST_DELAY_MS : Math.min(child.delayMs * 2, LONGEST_DELAY_MS);
     await pause(child.delayMs);

@@ -4,13 +4,16 @@ const since = (start: number): string => `${((performance.now() - start) / 1000)
 
 export type Terminal = {
   say: (line: string) => void;
-  /** Prints lines without the prefix, for reading or copying. */
+  /** Prints lines without the prefix, so that they can be copied. */
   show: (lines: string[]) => void;
-  /** Runs a step and prints one line with the summary of its result and its duration. A slow step shows progress. */
+  /**
+   * Runs a step and then prints one line with a summary of the result and the duration. A slow step also shows its
+   * progress.
+   */
   step: <Result>(name: string, work: () => Promise<Result>, summarize: (result: Result) => string) => Promise<Result>;
 };
 
-/** Lines for the person at the terminal, in the format of the set-up. */
+/** Prints lines for the person at the terminal, in the format of the set-up. */
 export const createTerminal = (stream: NodeJS.WritableStream): Terminal => {
   const write = (line: string): void => void stream.write(`${line}\n`);
   const say = (line: string): void => write(`quickstart  ${line}`);

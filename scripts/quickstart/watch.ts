@@ -1,10 +1,10 @@
 import type { Readable } from 'node:stream';
 import type { ChildSpec } from './supervisor.ts';
 
-/** Node's watch mode: a saved file restarts only the processes that have loaded it. */
+/** Arguments for Node's watch mode: a saved file restarts only the processes that have loaded this file. */
 export const WATCH_ARGS = ['--watch', '--watch-preserve-output'];
 
-/** The dashboard from its sources, with hot reload. Vite prints its address. */
+/** The command that serves the dashboard from its sources, with hot reload. Vite prints its address. */
 export const dashboardSpec = (apiUrl: string): ChildSpec => ({
   name: 'dashboard',
   kind: 'dashboard',
@@ -19,7 +19,7 @@ export const dashboardSpec = (apiUrl: string): ChildSpec => ({
   env: { PARLEY_API: apiUrl },
 });
 
-/** Formats logs for people. The package is a development dependency, so it is imported on demand. */
+/** Formats logs for people. The formatter is a development dependency, so it is imported only when it is needed. */
 export const openPretty = async (): Promise<(logs: Readable) => void> => {
   const { build } = await import('pino-pretty');
   const colorize = process.stdout.isTTY || Boolean(process.env['FORCE_COLOR']);

@@ -21,7 +21,7 @@ const actionWords = (type: string, payload: string): string =>
 
 type Opened = { state: QuickstartState; firstTurn: FirstTurn; dir: string; stays: boolean; watch: boolean };
 
-/** What a new user needs next. Pages are listed only if they answer. */
+/** The lines that a new user needs next. A page is listed only if it answers. */
 export const welcome = async ({ state, firstTurn, dir, stays, watch }: Opened): Promise<string[]> => {
   const { baseUrl, dashboardUrl, assistantId, operator } = state;
   const [dashboard, openApi] = await Promise.all([isThere(dashboardUrl), isThere(`${baseUrl}/openapi.json`)]);
@@ -62,13 +62,13 @@ export const welcome = async ({ state, firstTurn, dir, stays, watch }: Opened): 
   ];
 };
 
-/** The message for a second quickstart: where the first one runs. */
+/** The message of a second quickstart. It says where the first one runs. */
 export const refusal = (stateFile: string, pid: number): string => {
   let where = 'it is still starting';
   try {
     where = `it answers at ${(JSON.parse(readFileSync(stateFile, 'utf8')) as QuickstartState).baseUrl}`;
   } catch {
-    // The file is written only after all processes have started.
+    // The file is missing until all processes have started.
   }
   return `A quickstart already runs in this clone (pid ${pid}): ${where}. Stop it with Ctrl-C before you start another.`;
 };

@@ -3,14 +3,15 @@ import { join } from 'node:path';
 import { ROOT } from './installed.ts';
 
 export type Guard = {
-  /** Sets the process to end if this process dies; undefined for none. */
+  /** Sets the process that the guard ends if this process dies. With undefined, the guard ends no process. */
   watch: (pid: number | undefined) => void;
   done: () => void;
 };
 
 /**
- * Starts a small process (scripts/setup/guard.sh) that sees by a closed pipe that this process is gone, even after
- * SIGKILL. `seconds` is the time between SIGTERM and SIGKILL; 0 sends SIGKILL at once. `folder` is removed afterwards.
+ * Starts a small guard process (scripts/setup/guard.sh). A closed pipe tells the guard that this process has ended,
+ * even after SIGKILL. `seconds` is the time between SIGTERM and SIGKILL; with 0, the guard sends only SIGKILL. The
+ * guard then removes `folder`.
  */
 export const startGuard = ({ seconds, folder }: { seconds: number; folder?: string }): Guard => {
   const args = [join(ROOT, 'scripts/setup/guard.sh'), String(seconds), ...(folder === undefined ? [] : [folder])];

@@ -18,19 +18,25 @@ const FoundServices = z.object({
 
 export type ServiceName = 'redis' | 'mongodb';
 export type Program = { program: string } | { image: string };
-/** `sandbox`: true if its sandbox works here. `env`: variables that it needs. */
+/**
+ * An installed browser. `sandbox` is true if the browser's sandbox works on this machine. `env` has the variables that
+ * the browser needs.
+ */
 export type Browser = z.output<typeof FoundBrowser>;
 
 const read = (text: string) => FoundServices.parse(JSON.parse(text));
 
 const cache = new Map<string, z.infer<typeof FoundServices>>();
 
-/** What the launcher has found. Without the launcher (such as a test run in an editor) it is asked once. */
+/**
+ * Reads the services that the launcher found. If the launcher did not run (for example, a test started in an editor),
+ * this starts its search.
+ */
 const findServices = (env: NodeJS.ProcessEnv, ...names: (keyof z.infer<typeof FoundServices>)[]) => {
   const fromLauncher = env['SETUP_FOUND'] === undefined ? undefined : read(env['SETUP_FOUND']);
   if (fromLauncher && names.every((name) => fromLauncher[name])) return fromLauncher;
   const ask = (): string =>
-    // Without the URLs, because only programs that can be started and killed are wanted.
+    // REDIS_URL and MONGODB_URL are removed, because the caller needs programs that it can start and kill.
     execFileSync(process.execPath, [join(ROOT, 'scripts/run.js'), 'locate', ...names], {
       encoding: 'utf8',
       env: { ...env, REDIS_URL: '', MONGODB_URL: '' },

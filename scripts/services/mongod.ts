@@ -14,7 +14,7 @@ const SetConfig = z.object({
 
 type Admin = { command: (command: Record<string, unknown>) => Promise<unknown> };
 
-/** Null if the set does not exist yet. */
+/** Reads the configuration of the replica set. Returns null if the set does not exist yet. */
 const readSetConfig = async (admin: Admin): Promise<z.infer<typeof SetConfig>['config'] | null> => {
   try {
     return SetConfig.parse(await admin.command({ replSetGetConfig: 1 })).config;
@@ -24,7 +24,10 @@ const readSetConfig = async (admin: Admin): Promise<z.infer<typeof SetConfig>['c
   }
 };
 
-/** Creates a replica set of one member. Data from an earlier start has the old port, so the port is updated. */
+/**
+ * Creates a replica set of one member. In data of an earlier start, the member has the old port, so the port is
+ * updated.
+ */
 const formSet = async (admin: Admin, host: string): Promise<void> => {
   const config = await readSetConfig(admin);
   if (config === null) {
@@ -35,7 +38,7 @@ const formSet = async (admin: Admin, host: string): Promise<void> => {
   const [member] = config.members;
   if (member?.host === host) return;
   const moved = { ...config, version: config.version + 1, members: [{ ...member, host }] };
-  // `force`, because a node that is missing from the set's list has no primary.
+  // `force` is needed: the old list does not contain this address, so the member is not the primary.
   await admin.command({ replSetReconfig: moved, force: true });
 };
 
@@ -61,13 +64,14 @@ const becomePrimary = ({ port }: { port: number }): Promise<void> =>
     throw new Error('not yet primary');
   });
 
-/** Small sizes for a laptop, and for many instances at once. */
+/** Small sizes, so that many instances fit on a laptop. */
 const SMALL = ['--wiredTigerCacheSizeGB', '0.5', '--oplogSize', '256'];
 
 const settings = ({ port, dir, bind }: ServiceLocation, sizes: string[]): string[] => {
   const network = ['--port', String(port), '--bind_ip', bind, '--replSet', SET, '--nounixsocket'];
   const storage = ['--dbpath', dir, ...sizes];
-  // A single member has nobody to hand over to; without the first parameter a stop waits 15 s.
+  // A single member cannot hand over to another one. Without the first parameter, a stop would wait 15 s for a new
+  // primary.
   const parameters = ['shutdownTimeoutMillisForSignaledShutdown=100', 'diagnosticDataCollectionEnabled=false'];
   const log = ['--quiet', '--logpath', `${dir}/mongod.log`];
   return [...network, ...storage, ...log, ...parameters.flatMap((parameter) => ['--setParameter', parameter])];
@@ -84,7 +88,7 @@ const mongodKind = (ready: ServiceKind['ready'], sizes: string[]): ServiceKind =
 
 /**
  * Starts a mongod on 127.0.0.1 as a replica set of one, so that `w: majority, j: true` and transactions work as in
- * production. `modest: false` lets it use as much memory as on a server.
+ * production. With `modest: false`, the mongod may use as much memory as on a server.
  */
 export const startMongod = ({
   modest = true,
@@ -99,14 +103,17 @@ const answers = async ({ port }: { port: number }): Promise<void> => {
 export type ReplicaSet = {
   url: string;
   members: Service[];
-  /** The current primary; null if there is none. */
+  /** Finds the current primary. Resolves with null if the set has none. */
   findPrimary: () => Promise<Service | null>;
-  /** Starts an election now, without waiting for the election timeout. */
+  /** Starts an election immediately, without waiting for the election timeout. */
   elect: (member: Service) => Promise<void>;
   dispose: () => Promise<void>;
 };
 
-/** Starts several members on 127.0.0.1; the first is primary. A dead member is noticed after `electionTimeoutMs`. */
+/**
+ * Starts several members on 127.0.0.1. The first member is the primary. The others notice a dead member after
+ * `electionTimeoutMs`.
+ */
 export const startReplicaSet = async (
   count: number,
   { electionTimeoutMs = 2_000 }: { electionTimeoutMs?: number } = {},
@@ -133,7 +140,7 @@ export const startReplicaSet = async (
     await withAdmin(members[0]?.port ?? 0, (admin) => admin.command({ replSetInitiate: config }));
     for (let tries = 0; (await findPrimary()) !== members[0]; tries++) {
       if (tries === ELECTION_TRIES) throw new Error('the replica set has no primary');
-      // This fails until the members have exchanged heartbeats.
+      // The election fails until the members have exchanged heartbeats.
       await elect(members[0] as Service).catch(() => undefined);
       await new Promise((resolve) => setTimeout(resolve, 50));
     }

@@ -8,27 +8,27 @@ import type { StartCommand } from './program.ts';
 
 export type ServiceOptions = {
   /**
-   * The folder of persistent data. If omitted, a temporary folder is used, in memory if there is room, and removed by
-   * `dispose` or when this process dies. Measurements need a folder on disk.
+   * The folder of persistent data. Without it, a temporary folder is used, in memory if there is enough. The temporary
+   * folder is removed by `dispose` or when this process dies. Measurements need a folder on disk.
    */
   dataDir?: string;
-  /** A free port if omitted. It stays the same for the life of the handle. */
+  /** The default is a free port. The port stays the same for the life of the handle. */
   port?: number;
 };
 
-/** A started Redis or MongoDB. It always ends with the process that started it. */
+/** A Redis or MongoDB that was started here. It always ends together with the process that started it. */
 export type Service = {
   readonly url: string;
   readonly port: number;
-  /** The current process id; undefined while it is stopped. */
+  /** The current process id. Undefined while the service is stopped. */
   readonly pid: number | undefined;
-  /** Stops it with SIGTERM; port and data stay. */
+  /** Stops the service with SIGTERM. Port and data are kept. */
   stop: () => Promise<void>;
-  /** Stops it with SIGKILL, like a crash; port and data stay. */
+  /** Stops the service with SIGKILL, like a crash. Port and data are kept. */
   kill: () => Promise<void>;
-  /** Restarts it on the same port with the same data. */
+  /** Restarts the service on the same port with the same data. */
   restart: () => Promise<void>;
-  /** Stops it permanently and removes temporary data. */
+  /** Stops the service permanently and removes temporary data. */
   dispose: () => Promise<void>;
 };
 
@@ -59,7 +59,8 @@ export const startService = async (kind: ServiceKind, options: ServiceOptions): 
   const port = options.port ?? (await freePort());
   const temporary = options.dataDir === undefined;
   const { command, kill } = kind.start({ port, dataDir });
-  // A program with temporary data can be killed at once; a container needs SIGTERM to be removed.
+  // A program with temporary data can be killed immediately. A container needs SIGTERM, because SIGTERM also removes
+  // the container.
   const seconds = temporary && !kill ? 0 : STOP_MS / 1000;
   const guard = startGuard({ seconds, ...(temporary ? { folder: dataDir } : {}) });
   const log = join(dataDir, kind.logFile);
@@ -67,7 +68,8 @@ export const startService = async (kind: ServiceKind, options: ServiceOptions): 
 
   const launch = async (): Promise<void> => {
     const [program = '', ...args] = command;
-    // In its own session, so that Ctrl-C reaches only its users, which finish their work first.
+    // The service runs in its own session. So Ctrl-C does not reach it, and the processes that use it can finish their
+    // work first.
     const child = spawn(program, args, { detached: true, stdio: 'ignore' });
     child.unref();
     let exited = false;

@@ -7,7 +7,7 @@ export type StartCommand = { command: string[]; kill?: () => void };
 /**
  * The command that starts a service, as a program or as a container in the foreground. The container uses the same port
  * inside and outside, because a replica set member must have one address. SIGKILL would reach only the `docker run`
- * client, so containers have their own `kill`.
+ * client, so a container has its own `kill`.
  */
 export const startCommand = (
   {

@@ -3,7 +3,7 @@ import { type Service, type ServiceOptions, startService } from './process.ts';
 import { type ServiceLocation, startCommand } from './program.ts';
 
 export type RedisOptions = ServiceOptions & {
-  /** True: keeps an append-only file, so that data survives a stop or kill. Default: false. */
+  /** If true, Redis writes an append-only file, so that data survives a stop or kill. Default: false. */
   persistent?: boolean;
 };
 
@@ -16,7 +16,7 @@ const ping = ({ port }: { port: number }): Promise<void> =>
       else resolve();
     };
     socket.on('error', end).on('timeout', () => end(new Error('no answer')));
-    // Redis answers "-LOADING" until it has read its file.
+    // Redis answers "-LOADING" until it has read its data file.
     socket.on('data', (data) => (data.toString().startsWith('+PONG') ? end() : end(new Error(data.toString().trim()))));
   });
 

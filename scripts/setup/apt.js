@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { run } from './command.js';
 
-/** Installs a Debian package as root. Gives null, or the reason why it failed. */
+/** Installs a Debian package as root. Returns null, or the reason why the installation failed. */
 export const aptInstall =
   (name) =>
   async ({ env }, onLine) => {

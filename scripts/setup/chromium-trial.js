@@ -18,7 +18,10 @@ const FLAGS = [
 ];
 const PAGE = 'data:text/html,<script>document.title=6*7</script>';
 
-/** Opens a page and reads its title through the debugging port, because `--dump-dom` hangs in some builds. */
+/**
+ * Opens a page and reads its title through the debugging port. The option `--dump-dom` is not used, because it hangs in
+ * some builds.
+ */
 const openPage = async (program, { env, sandbox }) => {
   const profile = mkdtempSync(join(tmpdir(), 'parley-chromium-'));
   const flags = [...FLAGS, ...(sandbox ? [] : ['--no-sandbox']), `--user-data-dir=${profile}`];
@@ -60,8 +63,8 @@ const lastWords = (said) => {
 };
 
 /**
- * Opens a page with this Chromium. Gives `{version, sandbox}`, or `{why}` if it cannot be used. The sandbox often does
- * not work as root or in containers; the tests run without it then.
+ * Opens a page with this Chromium. Returns `{version, sandbox}`, or `{why}` if this Chromium cannot be used. The
+ * sandbox often does not work as root or in containers; tests then run without it.
  */
 export const tryChromium = async (program, env) => {
   const withSandbox = process.getuid?.() === 0 ? undefined : await openPage(program, { env, sandbox: true });

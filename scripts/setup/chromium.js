@@ -31,7 +31,7 @@ const firstThatRuns = async (way, programs, env, none) => {
 const given = async (_kind, { env }) => {
   if (!env.CHROMIUM_PATH) return { why: 'CHROMIUM_PATH is not set' };
   const result = await tried('given', env.CHROMIUM_PATH, env);
-  // A browser that was set but is unusable is an error, because using another one would hide the mistake.
+  // If CHROMIUM_PATH is set but unusable, the set-up fails, because using another browser would hide the mistake.
   if (!result.found) throw new SetupError(`CHROMIUM_PATH is set, but ${result.why}. Mend it, or unset CHROMIUM_PATH.`);
   return result;
 };
@@ -49,7 +49,7 @@ const cacheOf = (env) =>
 
 const revision = (name) => Number(/\d+$/.exec(name)?.[0] ?? 0);
 
-/** Browsers installed by Playwright, newest first. */
+/** The browsers that Playwright has installed, newest first. */
 const playwrights = (env) => {
   const cache = cacheOf(env);
   if (!existsSync(cache)) return [];
@@ -78,7 +78,8 @@ const installPlaywrights = async ({ root, env }, onLine) => {
 };
 
 /**
- * A browser for the dashboard's tests. The package that needs no rights is tried before ways that change the system.
+ * Provides a browser for the dashboard's tests. The npm package needs no root rights, so it is tried before ways that
+ * change the system.
  */
 export const chromiumStep = serviceStep({
   key: 'chromium',

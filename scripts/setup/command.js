@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
 import { guard } from './guard.js';
 
-/** Running commands, which must end with the set-up. */
+/** The running commands, all of which must end when the set-up ends. */
 const running = new Set();
 
 let stopped = false;
@@ -13,8 +13,8 @@ export const stopCommands = (signal) => {
 };
 
 /**
- * Runs a command and gives `{ok, output, reason}`. It never throws, because a missing and a failing command both mean
- * that the next way is tried. `onLine` receives output as it is written.
+ * Runs a command and returns `{ok, output, reason}`. It never throws: for the caller, a missing command and a failing
+ * command both mean that the next way is tried. `onLine` receives the output while the command runs.
  */
 export const run = (command, args, { env, cwd, timeoutMs, onLine } = {}) =>
   new Promise((resolve) => {
@@ -22,7 +22,8 @@ export const run = (command, args, { env, cwd, timeoutMs, onLine } = {}) =>
     if (stopped) return resolve({ ok: false, output, reason: 'stopped' });
     const child = spawn(command, args, { env, cwd, stdio: ['ignore', 'pipe', 'pipe'] });
     running.add(child);
-    // An installation that continues after the set-up was killed would disturb the next start.
+    // The guard ends the command if the set-up is killed, because an installation that continues would disturb the next
+    // start.
     const unguard = onLine && child.pid !== undefined ? guard(child.pid, 2) : () => undefined;
     const timer = timeoutMs === undefined ? undefined : setTimeout(() => child.kill('SIGKILL'), timeoutMs);
     const end = (ok, reason) => {

@@ -4,13 +4,13 @@ import { join } from 'node:path';
 import { run } from './command.js';
 import { SetupError } from './report.js';
 
-/** The sources of the build, besides the packages. */
+/** The files from which the dashboard is built, apart from the packages. */
 const SOURCES = ['dashboard/src', 'dashboard/build', 'dashboard/public'];
 const FILES = [
   'dashboard/index.html',
   'dashboard/vite.config.ts',
   'dashboard/tsconfig.json',
-  // The only value that the pages import from the service.
+  // The only values that the pages import from the service are in this file.
   'src/platform/timing.ts',
   'package-lock.json',
 ];

@@ -2,8 +2,9 @@ import { mkdirSync, renameSync, rmSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { MongoBinary } from 'mongodb-memory-server';
 
-// The last resort: downloads and unpacks MongoDB's own archive with mongodb-memory-server. Its postinstall is disabled,
-// so nothing is downloaded unasked. It is a separate process because it needs the packages and the right Node.
+// The last way to get MongoDB: downloads and unpacks MongoDB's own archive with mongodb-memory-server. The postinstall
+// script of that package is disabled, so that nothing is downloaded without need. This is a separate process, because
+// it needs the packages and the right Node.
 const [folder] = process.argv.slice(2);
 mkdirSync(folder, { recursive: true });
 process.env.MONGOMS_RUNTIME_DOWNLOAD = '1';

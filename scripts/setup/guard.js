@@ -4,7 +4,10 @@ import { fileURLToPath } from 'node:url';
 
 const SCRIPT = join(dirname(fileURLToPath(import.meta.url)), 'guard.sh');
 
-/** Ends `target` (a process id, or a negative group id) if this process dies before it calls the returned function. */
+/**
+ * Ends `target` (a process id, or a negative group id) if this process dies first. The returned function removes the
+ * guard.
+ */
 export const guard = (target, seconds) => {
   const watcher = spawn('sh', [SCRIPT, String(seconds)], { detached: true, stdio: ['pipe', 'ignore', 'ignore'] });
   watcher.on('error', () => undefined);

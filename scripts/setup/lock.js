@@ -15,7 +15,7 @@ const isAlive = (pid) => {
   }
 };
 
-/** True if the owner is dead: its process on this machine has ended, or its heartbeat has stopped. */
+/** True if the owner of the lock is dead: its process on this machine has ended, or its heartbeat has stopped. */
 const isAbandoned = (file) => {
   try {
     const [host, pid] = readFileSync(file, 'utf8').split(' ');
@@ -26,7 +26,7 @@ const isAbandoned = (file) => {
   }
 };
 
-/** Gives true if this process now owns the lock. The link is atomic, so nobody reads a partial file. */
+/** Returns true if this process now owns the lock. The link is atomic, so no other process reads a partial file. */
 const tryAcquire = (file) => {
   const own = `${file}.${process.pid}`;
   writeFileSync(own, `${hostname()} ${process.pid}`);
@@ -42,8 +42,8 @@ const tryAcquire = (file) => {
 };
 
 /**
- * Runs `work` under a lock, so that only one launcher of a clone sets up at a time. Others wait and then find the work
- * done.
+ * Runs `work` under a lock, so that only one launcher of a clone sets up at a time. Other launchers wait, and then find
+ * the work already done.
  */
 export const withLock = async (file, onWait, work) => {
   mkdirSync(dirname(file), { recursive: true });

@@ -4,7 +4,9 @@ import { basename, join } from 'node:path';
 import { run } from './command.js';
 import { SetupError } from './report.js';
 
-/** Runs npm with the first Node on `env.PATH`: the npm that started us, or the one on PATH. */
+/**
+ * Runs npm with the first Node on `env.PATH`. The npm is the one that started this process, otherwise the one on PATH.
+ */
 export const npm = (args, options) => {
   const started = process.env.npm_execpath;
   const known = started !== undefined && basename(started) === 'npm-cli.js' && existsSync(started);
@@ -12,8 +14,9 @@ export const npm = (args, options) => {
 };
 
 /**
- * Installs the packages of the lock file. A stamp in `node_modules` has the lock's hash and the platform: file times
- * change with a checkout, and npm writes its own hidden lock before all files are there.
+ * Installs the packages of the lock file. A stamp file in `node_modules` has the lock's hash and the platform. File
+ * times would not be enough, because they change with a checkout. npm's own hidden lock would not be enough either,
+ * because npm writes it before all files are installed.
  */
 export const packagesStep = {
   name: 'packages',
@@ -28,8 +31,8 @@ export const packagesStep = {
   given: ({ root }) => (existsSync(join(root, 'node_modules')) ? 'as they are' : undefined),
 
   make: async ({ root, env }, onLine) => {
-    // Not `npm ci`, because it fails if a registry mirror lacks binaries of other platforms. `--no-save` keeps the lock
-    // unchanged.
+    // `npm ci` is not used, because it fails if a registry mirror lacks binaries of other platforms. `--no-save` keeps
+    // the lock unchanged.
     const args = ['install', '--no-save', '--include=dev', '--no-audit', '--no-fund'];
     const installed = await npm(args, { cwd: root, env, onLine });
     if (!installed.ok) {

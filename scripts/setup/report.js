@@ -3,8 +3,8 @@ const QUIET_MS = 3000;
 const seconds = (since) => `${((Date.now() - since) / 1000).toFixed(1)} s`;
 
 /**
- * The set-up's output on standard error, so that standard output has only a command's JSON. Each step prints one line
- * when it ends; a slow step shows progress.
+ * Prints the set-up's progress on standard error, so that standard output has only a command's JSON. Each step prints
+ * one line when it ends. A slow step also shows its progress.
  */
 export const createReport = (stream = process.stderr) => {
   const done = [];

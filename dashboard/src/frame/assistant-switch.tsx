@@ -3,7 +3,10 @@ import { Link, useLocation } from 'wouter';
 import { Icon } from '../parts/icon.tsx';
 import type { Me } from '../types.ts';
 
-/** The same page for another assistant. From a detail page it leads to its list. */
+/**
+ * The address of the same page for another assistant. A detail page becomes its list, because the item belongs to this
+ * assistant.
+ */
 const samePageOf = (id: string, location: string, me: Me): string => {
   const page = /^\/assistants\/[^/]+\/(\w+)/.exec(location)?.[1];
   return `/assistants/${id}/${page ?? (me.role === 'owner' ? 'overview' : 'try')}`;

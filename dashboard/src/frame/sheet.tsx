@@ -4,7 +4,7 @@ import type { ReactNode } from 'react';
 import { ColorScheme } from './color-scheme.tsx';
 import { Mark } from './mark.tsx';
 
-/** A page without the frame: sign-in and welcome. */
+/** The layout of a page without navigation: sign-in and welcome. */
 export const Sheet = ({ title, lead, children }: { title: string; lead?: ReactNode; children: ReactNode }) => {
   useDocumentTitle(`${title} · Parley`);
   return (

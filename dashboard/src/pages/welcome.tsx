@@ -51,7 +51,9 @@ const ChoosePassword = ({ token, link }: { token: string; link: ReadLink }) => {
   );
 };
 
-/** The page of invitations and reset links. The token is after the `#`, so no server and no log gets it. */
+/**
+ * The page of invitations and reset links. The token stands after the `#`, so that no server and no log receives it.
+ */
 const Welcome = () => {
   const [token] = useState(() => window.location.hash.slice(1));
   const link = useQuery({

@@ -1,8 +1,8 @@
 import { useSearchParams } from 'wouter';
 
 /**
- * Filters in the address, so that a list can be shared and Back restores it. `typed` filters change with every key and
- * add no history entry. Changing a filter returns to the first page.
+ * Keeps filters in the address, so that a list can be shared and the Back button restores the filters. A filter in
+ * `typed` changes with every key press and adds no history entry. Changing a filter returns to the first page.
  */
 export const useAddress = <Name extends string>(names: readonly Name[], typed: readonly Name[] = []) => {
   const [params, setParams] = useSearchParams();

@@ -1,7 +1,7 @@
 import { Group, Text } from '@mantine/core';
 import { CopyIcon } from './copy.tsx';
 
-/** Text with a copy button. JSON is shown formatted, and copied unchanged. */
+/** Text with a copy button. JSON is shown with indentation, and copied unchanged. */
 export const Code = ({ text, label, max = 360 }: { text: string; label: string; max?: number }) => (
   <div className="code">
     <span className="code-copy">
@@ -22,7 +22,7 @@ const pretty = (text: string): string => {
   }
 };
 
-/** One value on its own line: an address, an id, a key. */
+/** One value on a separate line: an address, an id or a key. */
 export const Value = ({ value, label }: { value: string; label: string }) => (
   <Group gap={4} wrap="nowrap" className="value">
     <Text component="code" size="sm" ff="monospace" className="value-text" aria-label={label}>

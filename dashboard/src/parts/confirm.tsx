@@ -33,7 +33,7 @@ export const useConfirm = () => {
   );
   const ask = (next: Question): void => {
     setQuestion(next);
-    // Opened after the current event; otherwise an Escape that leaves a form would also close the dialog.
+    // The dialog opens after the current event. Otherwise an Escape that leaves a form would also close the dialog.
     window.setTimeout(() => setOpened(true));
   };
   return { dialog, ask, asking: opened };

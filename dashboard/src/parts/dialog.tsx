@@ -17,7 +17,7 @@ type DialogProps = {
   children: ReactNode;
 };
 
-/** A form in a dialog, sent by its button or Enter. Errors are shown at their field or above. */
+/** A form in a dialog, sent by its button or Enter. Errors are shown at their fields or above the form. */
 export const FormDialog = (props: DialogProps) => (
   <Modal
     opened={props.opened}

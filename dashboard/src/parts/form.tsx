@@ -41,7 +41,7 @@ export const FormProblem = ({ problem, fields }: { problem: unknown; fields: rea
   return words === undefined ? null : <Notice tone="bad">{words}</Notice>;
 };
 
-/** Handles submit in place of the browser. */
+/** The submit handler of a form. Prevents the browser from submitting the form itself. */
 export const onSubmit = (send: () => void) => (event: SyntheticEvent) => {
   event.preventDefault();
   send();

@@ -48,7 +48,7 @@ type SectionProps = {
   flush?: boolean;
 };
 
-/** A card of a page. With `flush`, its content has no padding, as for a list. */
+/** A card of a page. With `flush`, the content has no padding; lists use this. */
 export const Section = ({ title, description, actions, children, flush = false }: SectionProps) => (
   <section className="card" aria-label={title}>
     {(title !== undefined || actions !== undefined) && (
@@ -68,7 +68,7 @@ export const Section = ({ title, description, actions, children, flush = false }
   </section>
 );
 
-/** Names and values; stacked on a phone. */
+/** A list of names and values. On a phone, each value is below its name. */
 export const Facts = ({ facts }: { facts: Record<string, ReactNode> }) => (
   <dl className="facts">
     {Object.entries(facts).map(([name, value]) => (

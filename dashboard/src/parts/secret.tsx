@@ -12,7 +12,9 @@ export type Secret = {
   sample?: { label: string; text: string };
 };
 
-/** Shows a secret, once. Only its button closes it, because an accidental click would lose the secret. */
+/**
+ * Shows a secret once. Only the button closes the dialog, because an accidental click outside would lose the secret.
+ */
 export const SecretDialog = ({ secret, onClose }: { secret: Secret | null; onClose: () => void }) => (
   <Modal
     opened={secret !== null}

@@ -3,7 +3,7 @@ import type { ReactNode } from 'react';
 import { isProblem } from '../problem.ts';
 import { Icon, type IconName } from './icon.tsx';
 
-/** An empty list: says what it will contain, and how to start. */
+/** Shown for an empty list: what the list will contain, and how to start. */
 export const Empty = ({
   icon,
   title,
@@ -78,7 +78,10 @@ export const Loading = ({ rows = 4, height = 44 }: { rows?: number; height?: num
 
 type Read<Answer> = { data: Answer | undefined; error: Error | null; refetch: () => unknown };
 
-/** Shows the result of a query, or that it is loading or has failed. If a later poll fails, the last result stays. */
+/**
+ * Shows the result of a query, or that the query is loading or has failed. If a later poll fails, the last result stays
+ * visible.
+ */
 export const Shown = <Answer,>({
   read,
   rows,

@@ -26,7 +26,7 @@ const wordsFor = (seconds: number): string => {
   return relative.format(Math.trunc(seconds), 'second');
 };
 
-/** A relative time that keeps itself current; the exact time is in its tooltip. */
+/** A relative time that is updated regularly. The tooltip shows the exact time. */
 export const When = ({ at, exact = false }: { at: string; exact?: boolean }) => {
   const current = useSyncExternalStore(subscribe, now);
   const date = new Date(at);

@@ -1,9 +1,12 @@
 import { createHmac, timingSafeEqual } from 'node:crypto';
 
 export interface VerifyOptions {
-  /** Allowed difference between the sender's clock and this one, in seconds, in both directions. */
+  /**
+   * The largest allowed difference between the sender's clock and the clock of this machine, in seconds, in both
+   * directions.
+   */
   toleranceSeconds?: number;
-  /** Unix time in seconds. Defaults to the system clock. */
+  /** Unix time in seconds. The default is the system clock. */
   now?: number;
 }
 export type WebhookRefusal = 'missing_t' | 'missing_v1' | 'stale' | 'mismatch';
@@ -13,7 +16,8 @@ const TIMESTAMP = /^\d{1,12}$/;
 
 /**
  * Checks the `X-Factory-Signature` of a request. Pass the bytes of the body as they arrived, before any parsing,
- * because re-serialised JSON may have other bytes. Pass both secrets during a rotation: the sender signs with both.
+ * because JSON that is serialised again may have other bytes. During a rotation, pass both secrets, because the sender
+ * signs with both.
  */
 export const verifyWebhook = (
   rawBody: Uint8Array | string,

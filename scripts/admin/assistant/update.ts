@@ -21,7 +21,10 @@ const temperature = (value: string): number => {
   return number;
 };
 
-/** The key comes from a variable, because an argument would be visible in the process list and the shell history. */
+/**
+ * Reads the provider key from an environment variable, because an argument would be visible in the process list and in
+ * the shell history.
+ */
 const keyOf = (name: string | undefined): { apiKey?: string } => {
   if (name === undefined) return {};
   const apiKey = process.env[name];
@@ -82,7 +85,7 @@ export const addAssistantUpdate = (assistant: Command, run: Run): void => {
       if (!engine && Object.keys(input).length === 0) throw usage('Give at least one option; see --help.');
       return run(async (api) => {
         const one = { id: assistantId, what: 'assistant' };
-        // The engine is first: if it is refused, the other fields stay unchanged too.
+        // The engine is set first: if the API refuses it, the other fields stay unchanged too.
         const set = engine && (await api.call(assistantOperations.setEngine, { ...one, body: engine }));
         const rest = Object.keys(input).length > 0;
         const shown = !set || rest ? await api.call(assistantOperations.update, { ...one, body: input }) : set;

@@ -20,7 +20,7 @@ export const toWhole = ({ test: _test, resend, ...delivery }: Delivery) => ({
   resend: resend?.risk ?? null,
 });
 
-/** The checks that show how far the request came. */
+/** The checks that show how far the request got. */
 const checksOf = (delivery: Delivery) => describeTest({ ...delivery, url: delivery.url ?? '' }).checks;
 
 const toChecked = (delivery: Delivery) => ({ ...toWhole(delivery), checklist: checksOf(delivery) });
@@ -37,7 +37,10 @@ const textOf = (delivery: Delivery): string => {
   return [`${event} to ${plain(url ?? '')}: ${outcome}${why}`, ...checks, ...answer].join('\n');
 };
 
-/** Waits until a test or resend has ended and describes it. Exit status 1 if no worker ended it within 10 s. */
+/**
+ * Waits until a test or resend has ended, and describes its outcome. The exit status is 1 if it has not ended within 10
+ * s.
+ */
 export const awaitOutcome = async (api: Api, deliveryId: string): Promise<Answer> => {
   const until = Date.now() + WAIT_MS;
   for (;;) {

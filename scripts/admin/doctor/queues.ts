@@ -2,7 +2,7 @@ import type { Queue } from 'bullmq';
 import { oldestWaitingAt } from '../../../src/platform/queue.ts';
 import type { Opened } from '../session.ts';
 
-/** Null if Redis does not list its clients, as with some hosted ones. */
+/** The number of workers of a queue. Null if Redis does not list its clients, as some hosted services do not. */
 const countWorkers = async (queue: Queue): Promise<number | null> => {
   const workers = await queue.getWorkers().catch(() => null);
   if (workers === null || workers.some(({ rawname }) => rawname === undefined)) return null;

@@ -10,7 +10,7 @@ const UNREACHABLE: Reached = { reachable: false, ms: null, version: null };
 
 const since = (start: number): number => Math.round((performance.now() - start) * 10) / 10;
 
-/** The response time of MongoDB after connecting, its version and replica set. */
+/** Measures the response time of MongoDB after connecting, and reads its version and replica set. */
 export const reachMongo = async ({ config, logger }: CommandContext): Promise<Reached> => {
   const mongo = await openMongo({ url: config.MONGODB_URL, timeoutMs: WITHIN_MS, maxPoolSize: 2 }, logger).catch(
     () => null,
@@ -52,7 +52,7 @@ export const reachRedis = async ({ config, logger }: CommandContext): Promise<Re
   }
 };
 
-/** The readiness of the API; null if its address is unknown. */
+/** Asks the API whether it is ready. Returns null if the API's address is unknown. */
 export const reachApi = async (baseUrl: string | null): Promise<(Reached & { url: string }) | null> => {
   if (baseUrl === null) return null;
   const start = performance.now();

@@ -2,11 +2,11 @@ import { createLogger } from '../../../src/platform/logger.ts';
 import { openEmbedder } from '../../../workers/reply/embedder/embedder.ts';
 import type { CommandContext } from '../session.ts';
 
-/** Opens the configured model as a reply worker does, and says whether it works on this machine. */
+/** Opens the configured model as a reply worker does, and reports whether the model works on this machine. */
 export const trySemantic = async ({
   config,
 }: Pick<CommandContext, 'config'>): Promise<{ available: boolean; detail: string }> => {
-  // The doctor's report has the result, so the log is silent.
+  // The log is silent, because the doctor's report already contains the result.
   const logger = createLogger({ name: 'doctor', level: 'silent' });
   const embedder = await openEmbedder({ config, logger });
   try {

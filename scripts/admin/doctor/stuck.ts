@@ -4,11 +4,11 @@ import { VaultError } from '../../../src/platform/vault.ts';
 import type { Opened } from '../session.ts';
 import { TIMING } from '../../../src/platform/timing.ts';
 
-/** Sweeps find lost work within seconds, so older work is stuck. */
+/** Sweeps find lost work within seconds, so work that is older than this is stuck. */
 const HEAD_STUCK_MS = 10_000;
 const EVENT_STUCK_MS = 10_000;
 const QUEUED_STUCK_MS = 10_000;
-/** By this time, the claim of a dead worker has ended. */
+/** A sweep ends the claim of a dead worker within this time. */
 const SENDING_STUCK_MS = TIMING.claimEndedWithinMs;
 const LOOKED_AT = 1_000;
 const EXAMPLES = 5;
@@ -25,7 +25,7 @@ const toFound = (items: { id: string; at: Date }[], now: number): Found => {
   };
 };
 
-/** Old heads without a lease. The age is by `acceptedAt`, because sweeps renew `headSince`. */
+/** Finds old heads without a lease. The age is measured from `acceptedAt`, because sweeps update `headSince`. */
 const findStaleHeads = async ({ mongo, leases }: Opened, now: number): Promise<Found> => {
   const rows = await mongo
     .collection<StoredConversation>('conversations')
@@ -46,7 +46,7 @@ const findStaleHeads = async ({ mongo, leases }: Opened, now: number): Promise<F
   );
 };
 
-/** Old pending events whose endpoint is not paused. */
+/** Finds old pending events whose endpoint is not paused. */
 const findOldEvents = async ({ deliveries, endpoints }: Opened, now: number): Promise<Found> => {
   const paused = await endpoints.listPausedIds();
   const outboxes = await deliveries.outbox.findStale({
@@ -82,7 +82,7 @@ const findPaused = async ({ endpoints }: Opened) => {
     .map(({ _id: endpointId, url, pause }) => ({ endpointId, url, pause }));
 };
 
-/** Endpoints whose secrets cannot be decrypted with this key, so their events cannot be signed. */
+/** Finds endpoints whose secrets cannot be decrypted with this key. Their events cannot be signed. */
 const findUnreadableSecrets = async ({ mongo, endpoints }: Opened): Promise<string[]> => {
   const ids = await mongo
     .collection<{ _id: string }>('endpoints')

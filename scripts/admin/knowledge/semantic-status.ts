@@ -5,9 +5,12 @@ import type { Api } from '../api.ts';
 import { plain } from '../text.ts';
 
 const LOOK_EVERY_MS = 250;
-/** After this time without progress, waiting ends. The entries are stored and can be found by their words. */
+/**
+ * After this time without progress, the command stops waiting. The entries are stored and can already be found by their
+ * words.
+ */
 const STALLED_MS = 15_000;
-/** The interval of lines if the output is not a terminal. */
+/** The time between two lines of progress if the output is not a terminal. */
 const LINE_EVERY_MS = 2_000;
 
 export const readStatus = (api: Api, assistantId: string): Promise<SemanticStatus> =>

@@ -38,7 +38,7 @@ const toBody = (fields: Fields) => ({
   dedupeWindowSeconds: numberOf(fields.dedupeWindowSeconds),
 });
 
-/** Only the changed fields are sent, so that concurrent changes of other fields are kept. */
+/** The changed fields. Unchanged fields are not sent, so that concurrent changes to them are kept. */
 const changesOf = (fields: Fields, before: Fields) => {
   const body = toBody(fields);
   const names = Object.keys(body) as (keyof Fields)[];

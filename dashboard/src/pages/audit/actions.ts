@@ -1,4 +1,4 @@
-/** Descriptions of audit actions. An unknown action is shown by its name. */
+/** Descriptions of audit actions. For an unknown action, its name is shown. */
 const WORDS: Record<string, string> = {
   'assistant.create': 'Created an assistant',
   'assistant.update': 'Changed an assistant',

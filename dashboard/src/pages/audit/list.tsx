@@ -10,7 +10,7 @@ import type { AuditLine, AuditTrail, Operators } from '../../types.ts';
 import { Icon } from '../../parts/icon.tsx';
 import { ACTIONS, actionWords } from './actions.ts';
 
-/** `dryRun` as `dry run`. */
+/** Turns `dryRun` into `dry run`. */
 const wordsOf = (name: string): string => name.replaceAll(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
 
 const detailsOf = ({ details }: AuditLine): string =>

@@ -24,7 +24,10 @@ const wordsFor = ({ connected, open }: Channel) => {
     : { title: 'Replace the verify token', action: 'Replace token', done: 'The token is replaced.' };
 };
 
-/** Connecting requires a token or the explicit choice of an open channel, so that none is opened by omission. */
+/**
+ * Connects a channel. The person must give a token or explicitly choose an open channel, so that no channel is open by
+ * mistake.
+ */
 export const TokenDialog = ({ path, channel, onClose }: Props) => {
   const { title, action, done } = wordsFor(channel);
   const save = useChange({

@@ -22,7 +22,7 @@ const MINUTE_MS = 60_000;
 const REFUSING = /^[345]\d\d$/;
 const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
-/** Rounded to the minute, so that polling does not change the filter each time. */
+/** The start of a time span, rounded to the minute, so that polling does not change the filter each time. */
 const since = (span: string): string | undefined => {
   const ms = SPANS.find(({ value }) => value === span)?.ms;
   return ms === undefined ? undefined : new Date(Math.floor((Date.now() - ms) / MINUTE_MS) * MINUTE_MS).toISOString();
@@ -88,7 +88,7 @@ const FilterBar = ({ id, filters }: { id: string; filters: Filters }) => {
   );
 };
 
-/** The id may be of an event or a conversation, so both are queried. */
+/** Queries deliveries by event and by conversation, because the id may belong to either. */
 const useDeliveries = (id: string, filters: Filters, every: number | false) => {
   const path = at`/assistants/${id}/deliveries`;
   const wanted = filters.of('id').trim();

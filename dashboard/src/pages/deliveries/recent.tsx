@@ -9,7 +9,7 @@ import { DeliveryRows } from './rows.tsx';
 
 const SHOWN = 8;
 
-/** The latest deliveries, kept up to date, with a link to all. */
+/** The latest deliveries, polled, with a link to the full list. */
 export const RecentDeliveries = ({ id, endpointId }: { id: string; endpointId?: string }) => {
   const path = at`/assistants/${id}/deliveries`;
   const live = useLive();

@@ -10,7 +10,7 @@ export const addressOf = (id: string, deliveryId: string): string =>
 
 const shortOf = (errorKind: NonNullable<DeliveryRow['errorKind']>): string => errorKind.replaceAll('_', ' ');
 
-/** The host is shortened before the path, because endpoints of one host differ by path. */
+/** Shows a URL. If space is short, the host is cut before the path, because endpoints of one host differ by path. */
 const Target = ({ url }: { url: string | null }) => {
   const parsed = url === null ? null : URL.parse(url);
   return (
@@ -49,10 +49,10 @@ const Row = ({ id, row, withUrl, url }: RowProps) => (
   </li>
 );
 
-/** Rows of deliveries, newest first; each links to its request and response. */
+/** Rows of deliveries, newest first. Each row links to the delivery's request and response. */
 export const DeliveryRows = ({ id, rows, withUrl = true }: { id: string; rows: DeliveryRow[]; withUrl?: boolean }) => {
   const read = useRead<Endpoints>(at`/assistants/${id}/endpoints`, { enabled: withUrl });
-  // A queued delivery has no URL yet. It will use the endpoint's current one.
+  // A queued delivery has no URL yet. The worker will use the endpoint's current URL.
   const urlOf = ({ url, endpointId }: DeliveryRow): string | null =>
     url ?? read.data?.endpoints.find((one) => one.endpointId === endpointId)?.url ?? null;
   return (

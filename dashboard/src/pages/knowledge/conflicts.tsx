@@ -6,10 +6,10 @@ import { useRead } from '../../query.ts';
 import type { KnowledgeConflicts } from '../../types.ts';
 
 const FEW = 3;
-/** The most conflicts that the API returns. */
+/** The API returns at most this many conflicts. */
 const MOST = 100;
 
-/** Entries with similar questions but different answers. A visitor gets either of them. */
+/** Entries with similar questions but different answers. A visitor may get any of these answers. */
 export const Conflicts = ({ id, onOpen }: { id: string; onOpen: (entryId: string) => void }) => {
   const [all, setAll] = useState(false);
   const read = useRead<KnowledgeConflicts>(at`/assistants/${id}/knowledge-conflicts`);

@@ -6,7 +6,7 @@ type Props = {
   value: string[] | null;
   onChange: (value: string[] | null) => void;
   error?: string;
-  /** The explanation for a limited choice. */
+  /** The explanation that is shown when only some assistants are selected. */
   some?: string;
   none?: string;
 };
@@ -14,7 +14,7 @@ type Props = {
 const SOME = 'They do not see the others.';
 const NONE = 'None chosen: they see no assistant.';
 
-/** A choice between all assistants, later ones included, and selected ones. */
+/** Chooses between all assistants, including future ones, and selected assistants. */
 export const AssistantsField = ({ assistants, value, onChange, error, some = SOME, none = NONE }: Props) => (
   <Stack gap="sm">
     <Radio.Group

@@ -3,7 +3,7 @@ import { Icon } from '../../parts/icon.tsx';
 import { Section } from '../../parts/page.tsx';
 import type { Overview } from '../../types.ts';
 
-/** The steps from an empty assistant to a working one. Hidden when all are done. */
+/** The steps from an empty assistant to a working one. The list is hidden when all steps are done. */
 export const FirstSteps = ({ id, figures }: { id: string; figures: Overview }) => {
   const base = `/assistants/${id}`;
   const steps = [

@@ -35,7 +35,7 @@ const Said = ({ reply, id, onSay }: { reply: Reply; id: string; onSay: (text: st
               {label}
             </Button>
           ) : (
-            // Actions are shown but not performed, because links of the visitors' site do not work here.
+            // Actions are shown but not performed, because links of the visitors' website do not work here.
             <span key={`${type} ${label}`} className="chip">
               {label}
               <span className="dim break">{actionWords({ type, payload })}</span>

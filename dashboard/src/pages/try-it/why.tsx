@@ -141,7 +141,7 @@ const Reasons = ({ id, reply: { conversationId, messageId } }: { id: string; rep
   );
 };
 
-/** The reasons for a reply, for operators; loaded when opened. */
+/** The reasons for a reply, for operators. They are loaded when the section is opened. */
 export const Why = ({ id, reply }: { id: string; reply: Reply }) => {
   const [opened, setOpened] = useState(false);
   return (

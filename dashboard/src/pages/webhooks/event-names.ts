@@ -1,4 +1,4 @@
-/** Event kinds, and when each occurs. */
+/** The kinds of events, and when each event occurs. */
 export const EVENTS = {
   'conversation.created': 'A visitor’s first message',
   'message.received': 'Every message of a visitor',

@@ -20,7 +20,7 @@ const compactJson = (text: string): string | null => {
   }
 };
 
-/** Tries the most common mistakes; the one that makes the signature match is the reason. */
+/** Finds the mistake that explains a wrong signature: tries common mistakes until the signature matches. */
 const findMistake = async (
   timestamp: string,
   signatures: string[],
@@ -57,7 +57,10 @@ const wrong = (title: string, why: string): Verdict => ({ ok: false, title, why 
 const ageWords = (seconds: number): string =>
   seconds >= 0 ? `${Math.round(seconds / 60)} minutes old` : `${Math.round(-seconds / 60)} minutes ahead of this clock`;
 
-/** Verifies a header, body and secret as a receiver would, and says why it fails. All of it stays in the browser. */
+/**
+ * Verifies a header, body and secret as a receiver would, and gives the reason for a failure. The browser sends none of
+ * these values to a server.
+ */
 export const verify = async (pasted: Pasted, nowS = Date.now() / 1000): Promise<Verdict> => {
   const header = pasted.header.trim().replace(/^x-factory-signature:\s*/i, '');
   const timestamp = /(?:^|,)\s*t=(\d+)/.exec(header)?.[1];

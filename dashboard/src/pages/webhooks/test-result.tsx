@@ -63,7 +63,7 @@ const wordsFor = (delivery: Delivery | undefined): string => {
   return delivery.test.ok ? 'The test event arrived.' : 'The test event did not get through.';
 };
 
-/** The steps of a test event; polled until it has ended. */
+/** The steps of a test event. They are polled until the test has ended. */
 export const TestResult = ({ id, deliveryId }: { id: string; deliveryId: string }) => {
   const path = at`/deliveries/${deliveryId}`;
   const read = useRead<Delivery>(path, { every: (delivery) => (delivery?.test?.ended ? false : 700) });

@@ -6,13 +6,13 @@ import { Status } from '../../parts/status.tsx';
 import { tellProblem } from '../../query.ts';
 import { type Verdict, verify } from './signature.ts';
 
-/** For developers of receivers: checks whether a header fits a body. */
+/** Helps developers of receivers: checks whether a signature header belongs to a body. */
 export const Verify = () => {
   const form = useFields({ header: '', body: '', secret: '' });
   const [verdict, setVerdict] = useState<Verdict | null>(null);
   const { header, body, secret } = form.values;
   const check = (): void => {
-    // Browsers offer cryptography only to pages over HTTPS or from this machine.
+    // Browsers offer cryptography only to pages over HTTPS or from localhost.
     if (!window.isSecureContext) return tellProblem(new Error('Your browser computes signatures only on HTTPS pages.'));
     verify(form.values).then(setVerdict, tellProblem);
   };
