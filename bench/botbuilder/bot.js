@@ -8,9 +8,9 @@ import {
 } from 'botbuilder';
 import express from 'express';
 
-// The in-memory peer: a bot as its own samples build one, asked with `expectReplies`, so that the answer comes in the
-// response. It keeps each conversation's messages in this process's memory and echoes. Without an app id nobody is
-// authenticated. Plain JavaScript in a package folder of its own: nothing of the project needs its packages.
+// The in-memory peer: a bot like those of the Bot Framework samples. Requests use `expectReplies`, so the reply is in the
+// response. The bot echoes and keeps each conversation's messages in memory. Without an app id, no caller is
+// authenticated. It is plain JavaScript in a separate package folder, because the project does not need its packages.
 
 const MESSAGES_KEPT = 20;
 

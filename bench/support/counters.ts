@@ -3,7 +3,7 @@ import mongoose from 'mongoose';
 import { cpuMsOf, type Services } from './services.ts';
 
 /**
- * What was used so far: CPU by process, and operation counts of MongoDB and Redis. CPU is in ms as a total, in µs per
+ * The usage so far: CPU by process, and operation counts of MongoDB and Redis. CPU is in ms as a total, in µs per
  * item.
  */
 export type Reading = { cpu: Record<string, number>; counts: Record<string, number> };

@@ -66,8 +66,8 @@ export const createOperatorAccess = (dependencies: {
   };
 
   /**
-   * The same for operations that take a token: a browser adds a cookie by itself, but never a token, so what comes with one
-   * was sent by a program.
+   * Like `fromOwnPages`, for operations that accept a token. A browser never adds a token by itself, so a request with one
+   * comes from a program.
    */
   const fromOwnPagesOrWithToken: RequestHandler = (req, res, next) =>
     readToken(req.headers.authorization) === null ? fromOwnPages(req, res, next) : next();

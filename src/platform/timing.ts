@@ -44,7 +44,7 @@ export const TIMING = {
   /** How often BullMQ looks for jobs whose lock has expired. */
   jobStalledEveryMs: 5_000,
 
-  // A caller who waits, and one who comes back.
+  // Callers that wait for a reply, and callers that retry.
   replyTimeoutMs: 30_000,
   /** A caller who has waited this long may have missed the message, so the API reads the store. */
   checkStoreAfterMs: 2_000,

@@ -19,7 +19,7 @@ const BLANKS = ['', ' ', '\t\n\r', '\u00a0', '\u2003\u3000', '\u2028\u2029', '\u
 const NOT_STRINGS = [undefined, null, 7, true, [], {}, ['a'], { $ne: null }];
 const LONE = ['\ud800', 'a\udc00', '\ude00\ud83d', 'a\ud83d'];
 
-test.each(['session_id', 'message'])('%s must be there and be a string', async (field) => {
+test.each(['session_id', 'message'])('%s is required and must be a string', async (field) => {
   for (const value of NOT_STRINGS) {
     const answer = await chat({ [field]: value });
     expect(problemOf(answer)).toBe(`422 validation_failed ${field}`);
@@ -196,7 +196,7 @@ test('the query is checked field by field', async () => {
   expect((await assistant.call(`${path}?unknown=1&__proto__=2&%E0%A4%A=3`)).status).toBe(200);
 });
 
-test('a number that is none and a number out of range have codes of their own', async () => {
+test('an invalid number and a number out of range have different codes', async () => {
   const detailsOf = async (limit: string) => {
     const { body } = await assistant.call<ErrorBody>(`/api/v1/conversations?limit=${limit}`);
     return body.error.details;

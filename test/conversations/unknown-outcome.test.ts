@@ -75,7 +75,7 @@ test.each([
 ] as const)('%s: one turn, answered, under a first message', async (_name, command, onLost) => {
   const { say, stored } = await aSession();
   trap = { of: on(command), onLost };
-  // With a key the conversation's id is needed at once, so what was written is read back.
+  // With a key, the conversation's id is needed at once, so the write is read back.
   const headers: Record<string, string> = command === 'find' ? { 'Idempotency-Key': randomUUID() } : {};
 
   const answer = await say('hello there, what are your opening hours please?', headers);
@@ -143,7 +143,7 @@ test('an escalation whose outcome is unknown is 500, never 503, and a retry find
   expect((await history(conversationId)).body.messages.filter(({ role }) => role === 'system')).toHaveLength(1);
 });
 
-test('silent connections delay nobody for long, and each turn on them is stored once', {
+test('silent connections delay callers only briefly, and each turn on them is stored once', {
   timeout: 40_000,
 }, async () => {
   const { say, stored } = await aSession();

@@ -46,7 +46,7 @@ const serve = async (folder: string, tls = false) => {
 
 const look = (url: string, init: RequestInit = {}) => fetch(url, { redirect: 'manual', headers: HTML, ...init });
 
-/** Not with `fetch`, which decodes the body. */
+/** Does not use `fetch`, because it would decompress the body. */
 const rawly = (url: string, headers: Record<string, string>) =>
   new Promise<{ headers: NodeJS.Dict<string | string[]>; body: Buffer }>((resolve, reject) => {
     request(url, { headers }, (response) => {

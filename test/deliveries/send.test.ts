@@ -303,7 +303,7 @@ describe('a request is written once', () => {
     },
   );
 
-  it('and not again if undici puts it back into its queue', async () => {
+  it('is not written again if undici puts it back into its queue', async () => {
     const sockets: Socket[] = [];
     const dial = (options: TcpNetConnectOpts) => {
       const socket = connect(options);
@@ -321,7 +321,7 @@ describe('a request is written once', () => {
     expect([sockets.length, receiver.connections(), receiver.requests()]).toEqual([1, 1, 1]);
   });
 
-  it('and an unrequested response is not taken for the next one', async () => {
+  it('an unrequested response is not used for the next request', async () => {
     const receiver = await aHostile({
       requested: (socket, nth) => {
         socket.write(ANSWER);
@@ -338,7 +338,7 @@ describe('a request is written once', () => {
     expect(receiver.connections()).toBe(2);
   });
 
-  it('and the beginning of a response that came with the one before is not either', async () => {
+  it('the start of a response that arrived with the previous one is not used either', async () => {
     const receiver = await aHostile({
       requested: (socket, nth) => socket.write(nth === 1 ? ANSWER + EARLY.slice(0, 20) : EARLY.slice(20) + ANSWER),
     });

@@ -193,7 +193,7 @@ test('events that wait for one endpoint do not block those for another', async (
   await held.waitFor((all) => all.length === 12);
   await eventually(async () => expect(await outbox()).toEqual([]));
 
-  // This is sooner than a sweep would find them.
+  // A sweep would need more time to find them.
   expect(ms).toBeLessThan(1_500);
   expect(stillHeld).toBe(1);
   for (const one of [receiver, held]) expect(one.received.map(contentOf)).toEqual(numbers(0, 12));

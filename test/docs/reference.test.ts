@@ -15,7 +15,7 @@ const SIZES = [
 ];
 
 test.for(SIZES.flatMap((viewport) => (['light', 'dark'] as const).map((colorScheme) => ({ viewport, colorScheme }))))(
-  'the reference keeps nobody out and fits: $viewport.width, $colorScheme',
+  'the reference is accessible and fits the width: $viewport.width, $colorScheme',
   async ({ viewport, colorScheme }) => {
     const page = await browser.open(stack.url, { viewport, colorScheme });
 

@@ -1,6 +1,6 @@
 /**
- * `npm run eval -- ablation` takes one word list after the other out of the engine and measures the tune halves: by words alone,
- * and with meaning, each domain by a fit to the others.
+ * `npm run eval -- ablation` measures the tune halves without one word list at a time: by words alone, and with meaning, where
+ * each domain uses a fit to the other domains.
  */
 import { execFileSync } from 'node:child_process';
 import { join } from 'node:path';

@@ -30,10 +30,10 @@ const RIDGE = { score: 0.002, confidence: 0.005, counterEvidence: 0.01 };
 const WITHOUT_ANSWER_WEIGHT = 0.05;
 /** Weight of questions of known domains. The word lists were written with them, so they are easier than real ones. */
 const KNOWN_DOMAIN_WEIGHT = 0.5;
-/** How many top candidates get counter-evidence, since other weights may rank any of them first. */
+/** The number of top candidates with counter-evidence. Other weights may rank any of them first. */
 const COUNTER_EVIDENCE_FOR = 4;
 
-/** The tune questions as the engine sees them, and again without the right entry, when they must not be answered. */
+/** The tune questions, asked with the right entry and again without it. Without it, they must not be answered. */
 const examplesOf = async (vectors: TextVectors): Promise<Example[]> => {
   const examples: Example[] = [];
   const questions = [...loadQuestions(), ...loadUnseen()].filter(({ half }) => half === 'tune');

@@ -1,5 +1,5 @@
 /**
- * `npm run eval -- fit` fits how sure the engine is to the tune halves, and prints the weights for `confidence.ts` (words alone)
+ * `npm run eval -- fit` fits the engine's confidence to the tune halves and prints the weights for `confidence.ts` (words alone)
  * and `calibration.ts` (words and meaning), with how they do on what they were not fitted to.
  */
 import { fitBoth, type Prediction } from './fit-both.ts';

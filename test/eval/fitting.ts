@@ -47,7 +47,7 @@ export const logit = (chance: number): number => Math.log(chance / (1 - chance))
 
 export type Sample = { features: number[]; right: boolean; weight: number };
 
-/** Logistic regression; the first feature is the bias, the ridge is on standardised features. */
+/** Logistic regression. The first feature is the bias. The ridge applies to standardised features. */
 export const fitLogistic = (samples: Sample[], ridge: number): number[] => {
   const size = samples[0]?.features.length ?? 0;
   const total = samples.reduce((sum, { weight }) => sum + weight, 0);
@@ -76,7 +76,7 @@ export const fitLogistic = (samples: Sample[], ridge: number): number[] => {
 
 export type Choice = { features: number[][]; right: boolean[]; weight: number };
 
-/** Which of several is right: softmax over a weighted sum, fitted to the chance given to the right ones. */
+/** A choice between several candidates: softmax over a weighted sum. The fit maximises the probability of the right ones. */
 export const fitChoice = (choices: Choice[], ridge: number): number[] => {
   const size = choices[0]?.features[0]?.length ?? 0;
   return minimise(

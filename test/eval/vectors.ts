@@ -92,7 +92,7 @@ export const openTextVectors = async (
         `${file}.${process.pid}`,
         [...known].map(([key, vector]) => `${key} ${written(vector)}\n`).join(''),
       );
-      renameSync(`${file}.${process.pid}`, file); // whole or not at all, since runs may be side by side
+      renameSync(`${file}.${process.pid}`, file); // atomic, because several runs may write at the same time
     },
   };
 };

@@ -12,7 +12,7 @@ const stack = useStack({ deliveryWorkers: 0 });
 
 type Row = { deliveryId: string; event: string; outcome: string; url: string | null };
 
-test('a queued delivery is shown with what is known, and after sending with its request', async () => {
+test('a queued delivery is shown without a request, and after sending with it', async () => {
   const owner = await anOperator(stack);
   const receiver = await openReceiver();
   const { assistantId, chat } = await anAssistant(stack);

@@ -7,7 +7,7 @@ import { closeRedis, openRedis } from '../../src/platform/redis.ts';
 import { eventually } from '../support/eventually.ts';
 import { openRelay } from '../support/relay.ts';
 
-test('a worker that is refused its own connection at first works once it has one', async () => {
+test('a worker whose connection is refused at first works once it is connected', async () => {
   const direct = new URL(inject('redisUrl'));
   const relay = await openRelay(direct.href);
   const logger = createLogger({ name: 'test', level: 'silent' });

@@ -68,7 +68,7 @@ beforeAll(async () => {
 afterAll(() => rm(folder, { recursive: true, force: true }));
 
 describe('@parley/client, packed and installed into its own folder', () => {
-  test('is what was built, and nothing else', async () => {
+  test('contains the build and nothing else', async () => {
     const files = await readdir(join(project, 'node_modules/@parley/client'), { recursive: true });
 
     expect(files.sort()).toEqual(

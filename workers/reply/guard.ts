@@ -10,7 +10,7 @@ const INVISIBLE = /[\p{Default_Ignorable_Code_Point}\p{Cf}]/gu;
 /** Letters of other scripts that look like Latin ones. */
 const LOOK_ALIKES = new Map(
   [
-    'аaеeоoрpсcуyхxіiјjѕsԁdԛqѡwһhӏlкkмmтtнhвbгr', // Cyrillic, each before what it looks like
+    'аaеeоoрpсcуyхxіiјjѕsԁdԛqѡwһhӏlкkмmтtнhвbгr', // Cyrillic letters, each followed by the Latin letter it looks like
     'αaεeοoρpυuχxιiκkνvτtηnβbγyωw', // Greek
     'ıiɑaɡgɩiʟlᴀaʀrᴛtɪiɴn0o1l3e4a5s7t@a$s',
   ].flatMap((pairs) => (pairs.match(/../gu) ?? []).map((pair): [string, string] => [...pair] as [string, string])),

@@ -26,7 +26,7 @@ const isOthersPlayground = (operatorId: string, conversation: StoredConversation
 
 const timeOrNull = (ms: number | undefined): Date | null => (ms === undefined ? null : new Date(ms));
 
-/** Jobs are wake-ups and are removed after use. Null means only that no job is known now. */
+/** The job of a turn. Null does not mean that the job never existed, because jobs are removed after use. */
 const findJob = async ({ turnJobs }: TurnTraceDependencies, key: string, turnId: string) => {
   const queue = turnJobs.of(key);
   const jobs = await queue.getJobs(
