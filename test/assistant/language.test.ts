@@ -25,7 +25,7 @@ test.each([
   ['Где мой заказ? Вы открыты?', 'ru'],
   ['Колико кошта испорука за Њујорк', 'sr'],
   ['किंमत किती आहे', 'mr'],
-])('the script and its letters tell the language of %s', (message, expected) => {
+])('the script and its letters show the language of %s', (message, expected) => {
   const decision = decideLanguage({ message });
 
   expect(decision).toMatchObject({ language: expected, decided: true });
@@ -58,7 +58,7 @@ test.each([
   ['добър ден', 'bg'],
   ['добар дан', 'sr'],
   ['добры дзень', 'be'],
-])('"%s" is told from its neighbours: %s', (message, expected) => {
+])('"%s" is distinguished from similar languages: %s', (message, expected) => {
   expect(decideLanguage({ message })).toMatchObject({ language: expected, decided: true });
 });
 

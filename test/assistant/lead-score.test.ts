@@ -24,7 +24,7 @@ test.each([
   ['ne kadar', 'asked for a price'],
   ['darf ich es ausprobieren', 'asked for a demo or a trial'],
   ['quero uma demonstração', 'asked for a demo or a trial'],
-])('intent is read in many languages: %s', (message, reason) => {
+])('intent is recognised in many languages: %s', (message, reason) => {
   const scored = aTurn(message);
 
   expect(scored.because).toContain(reason);

@@ -52,7 +52,7 @@ test.each([
   'https://169.254.169.254/v1',
   'https://localhost:8443/v1',
   'http://provider.example/v1',
-])('a provider at %s is not called where private addresses are not allowed', async (baseUrl) => {
+])('a provider at %s is not called if private addresses are not allowed', async (baseUrl) => {
   const vault = createVault({ keys: [{ id: 'k', key: Buffer.alloc(32, 1) }] });
   const engines = createEngines({ vault, dispatcher: agent, allowPrivate: false });
   const settings = { timeoutMs: 500, temperature: null, maxTokens: 100, historyTokens: 100, apiKeySealed: null };

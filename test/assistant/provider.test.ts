@@ -138,9 +138,9 @@ const forEver: Behaviour = async ({ raw, response }) => {
 
 test.each<[string, string, Behaviour]>([
   ['is rate-limited', 'status', text(429, 'application/json', '{"error":{}}')],
-  ['is broken', 'status', text(500, 'text/html', '<h1>sorry</h1>')],
+  ['returns 500', 'status', text(500, 'text/html', '<h1>sorry</h1>')],
   ['redirects', 'status', ({ response }) => void response.writeHead(302, { Location: 'http://127.0.0.1:1/' }).end()],
-  ['answers with a page', 'content_type', text(200, 'text/html', 'data: {}\n\n')],
+  ['sends an HTML page', 'content_type', text(200, 'text/html', 'data: {}\n\n')],
   ['does not stream', 'content_type', text(200, 'application/json', '{"choices":[{"message":{"content":"x"}}]}')],
   ['sends bad JSON', 'bad_json', opened(({ raw, response }) => (raw('data: {"choices":[{\n\n'), void response.end()))],
   [
@@ -154,9 +154,9 @@ test.each<[string, string, Behaviour]>([
     opened(({ raw, response }) => (raw('data: {"error":{"m":1}}\n\n'), void response.end())),
   ],
   ['has no choices', 'empty', opened(({ raw, done }) => (raw('data: {"choices":[]}\n\n'), done()))],
-  ['says nothing', 'empty', opened(({ done }) => done())],
-  ['says only white space', 'empty', opened(({ say, done }) => (say(' \n '), done()))],
-  ['says far too much', 'too_large', opened(({ say, done }) => (say('x'.repeat(16_001)), done()))],
+  ['sends no text', 'empty', opened(({ done }) => done())],
+  ['sends only white space', 'empty', opened(({ say, done }) => (say(' \n '), done()))],
+  ['sends too much text', 'too_large', opened(({ say, done }) => (say('x'.repeat(16_001)), done()))],
   ['never ends', 'timeout', opened(forEver)],
   ['never begins', 'timeout', () => undefined],
   [
@@ -164,20 +164,21 @@ test.each<[string, string, Behaviour]>([
     'cut_off',
     opened(({ say, response }) => (say('Well, I '), void setTimeout(() => response.destroy(), 20))),
   ],
-  ['ends without an end', 'cut_off', opened(({ say, response }) => (say('Well, I '), void response.end()))],
-])(
-  'a provider that %s is fallen back from: the caller gets the knowledge’s answer',
-  async (_name, because, behaviour) => {
-    const { provider, ask } = await setUp(because === 'timeout' ? { timeoutMs: 400 } : {});
-    provider.behave(behaviour);
+  [
+    'closes the stream without an end marker',
+    'cut_off',
+    opened(({ say, response }) => (say('Well, I '), void response.end())),
+  ],
+])('if a provider %s, the caller gets the fall-back from the knowledge', async (_name, because, behaviour) => {
+  const { provider, ask } = await setUp(because === 'timeout' ? { timeoutMs: 400 } : {});
+  provider.behave(behaviour);
 
-    const { status, body, why } = await ask();
+  const { status, body, why } = await ask();
 
-    expect([status, body.reply]).toEqual([200, FALL_BACK]);
-    expect(why).toMatchObject({ engine: 'retrieval', fallBack: { from: 'openai', because } });
-    expect(provider.asked).toHaveLength(1);
-  },
-);
+  expect([status, body.reply]).toEqual([200, FALL_BACK]);
+  expect(why).toMatchObject({ engine: 'retrieval', fallBack: { from: 'openai', because } });
+  expect(provider.asked).toHaveLength(1);
+});
 
 test('if a provider fails during its stream, the fallback is a new attempt, and one answer is stored', async () => {
   const { provider, apiKey, history } = await setUp();

@@ -54,7 +54,7 @@ const REQUESTS: Record<string, string[]> = {
   af: ['ek wil met iemand praat'],
 };
 
-test.each(Object.entries(REQUESTS))('a person is asked for in %s', (_language, messages) => {
+test.each(Object.entries(REQUESTS))('requests for a person are recognised in %s', (_language, messages) => {
   const missed = messages.filter((message) => !asksForHuman(message));
 
   expect(missed).toEqual([]);

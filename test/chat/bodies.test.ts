@@ -71,7 +71,7 @@ test.each([
   ['application/json', { 'Content-Encoding': 'gzip' }],
   ['application/json', { 'Content-Encoding': 'gzip, gzip' }],
   ['application/json', { 'Content-Encoding': '__proto__' }],
-])('a good turn as "%s" with %j is invalid_json', async (type, headers) => {
+])('a valid turn as "%s" with %j is invalid_json', async (type, headers) => {
   expect(problemOf(await send(turn, { 'Content-Type': type, ...headers }))).toBe('422 invalid_json');
 });
 
@@ -81,7 +81,7 @@ test.each([
   ['APPLICATION/JSON', {}],
   ['application/json; profile=x', {}],
   ['application/json', { 'Content-Encoding': 'identity' }],
-])('a turn as %s with %j is taken', async (type, headers) => {
+])('a turn as %s with %j is accepted', async (type, headers) => {
   expect((await send(JSON.stringify(aTurn()), { 'Content-Type': type, ...headers })).status).toBe(200);
 });
 

@@ -118,7 +118,7 @@ test.each([
   [`/api/v1/conversations/${randomUUID()}/escalate`, ['GET', 'DELETE', 'OPTIONS'], 'POST'],
   ['/healthz', ['POST', 'OPTIONS'], 'GET, HEAD'],
   ['/readyz', ['DELETE', 'OPTIONS'], 'GET, HEAD'],
-])('%s takes no other method, and says which it takes', async (path, methods, allow) => {
+])('%s refuses other methods and lists the allowed ones', async (path, methods, allow) => {
   for (const method of methods) {
     const answer = await request(`${stack.url}${path}`, { method });
     expect(answer.headers.get('allow')).toBe(allow);

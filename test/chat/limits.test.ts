@@ -106,7 +106,7 @@ test('a long poll has its own window, but only if it may wait', async () => {
 });
 
 test.each(['wait=1', 'wait=25&after_seq=', 'wait=1&after_seq=x', 'wait=1e1&after_seq=0', 'wait=0&after_seq=0'])(
-  'a query that makes nobody wait (%s) counts like any other request',
+  'a query that does not make the request wait (%s) counts like any other request',
   async (query) => {
     const { chat, call } = await anAssistant(stack, { limitPerMinute: 2 });
     const { body } = await chat(aTurn());

@@ -81,7 +81,7 @@ const edgesOf = async (locator: Locator) => {
 };
 
 test.for([360, 390, 1280])(
-  'at %i pixels all tabs of a queue are in sight, and nothing covers the way back',
+  'at %i pixels all tabs of a queue are visible, and nothing covers the back link',
   async (width) => {
     const { cookie } = await anOperator(stack);
     const page = await browser.open(stack.url, { cookie: cookie(), viewport: { width, height: 800 } });

@@ -21,13 +21,13 @@ test.each([
   ['another secret', { secret: newWebhookSecret() }, /secret, the body or the time differs/],
   ['another body', { body: BODY.replace('ü', 'u') }, /secret, the body or the time differs/],
   ['a line break at the end of the body', { body: `${BODY}\n` }, /extra whitespace/],
-  ['a body laid out anew', { body: JSON.stringify(JSON.parse(BODY), null, 2) }, /reformatted/],
-  ['a secret without its beginning', { secret: secret.replace('whsec_', '') }, /whsec_/],
+  ['a reformatted body', { body: JSON.stringify(JSON.parse(BODY), null, 2) }, /reformatted/],
+  ['a secret without its prefix', { secret: secret.replace('whsec_', '') }, /whsec_/],
   ['a secret with a space', { secret: ` ${secret}` }, /spaces around/],
   ['a header without a time', { header: signed().replace(/t=\d+,/, '') }, /no time/],
   ['a header without a signature', { header: `t=${NOW}` }, /no signature/],
   ['a header as the dashboard shows it', { header: `t=${NOW},v1=[redacted]` }, /hides the signature/],
-])('the box says wrong for %s, and why', async (_name, change, why) => {
+])('the signature check fails for %s and shows the reason', async (_name, change, why) => {
   const verdict = await verify({ header: signed(), body: BODY, secret, ...change }, NOW);
 
   expect(verdict.ok).toBe(false);

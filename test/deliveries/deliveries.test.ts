@@ -91,7 +91,7 @@ test.each([
   [302, 'rejected'],
   [410, 'rejected'],
   [500, 'rejected'],
-])('an answer of %i ends %s, after one request', async (status, outcome) => {
+])('a response with status %i ends as %s after one request', async (status, outcome) => {
   const receiver = await aReceiver({ respond: () => ({ status, headers: { location: '/elsewhere' } }) });
   const { say, ended } = await anEndpointAt(receiver.url);
 

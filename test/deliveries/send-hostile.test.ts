@@ -112,7 +112,7 @@ describe.each([
   ['alone', { concurrent: false, deadlineMs: 4_000, of: ALONE }],
   ['among others', { concurrent: true, deadlineMs: QUICK.deadlineMs, of: TOGETHER }],
 ])(
-  'a hostile receiver ends in time, with its outcome, and is sent to once: %s',
+  'a send to a hostile receiver ends in time with its outcome, after one request: %s',
   (_, { concurrent, deadlineMs, of }) => {
     it.for(of)('%s', { concurrent }, async (name, { expect }) => {
       const receiver = await openHostile(HOSTILE[name]);

@@ -181,7 +181,7 @@ describe('the response', () => {
     ['-5', null],
     ['soon', null],
     ['1.5', null],
-  ])('may ask for patience: Retry-After %j', async (wish, seconds) => {
+  ])('may ask for a delay: Retry-After %j', async (wish, seconds) => {
     const header = () => (typeof wish === 'string' ? wish : new Date(Date.now() + wish.inSeconds * 1000).toUTCString());
     const receiver = await aReceiver({ respond: () => ({ status: 503, headers: { 'retry-after': header() } }) });
 
@@ -265,7 +265,7 @@ describe('a request is written once', () => {
     expect([receiver.connections(), receiver.requests()]).toEqual([2, 2]);
   });
 
-  it('also if the close arrives in the turn right before the write', async () => {
+  it('is written once if the close arrives right before the write', async () => {
     const sockets: Socket[] = [];
     const receiver = await aHostile({
       connected: (socket) => sockets.push(socket),
@@ -287,7 +287,7 @@ describe('a request is written once', () => {
   });
 
   it.each(['end', 'resetAndDestroy', 'destroy'] as const)(
-    'and not again if the used connection closes (%s) during the write',
+    'is not written again if the used connection closes (%s) during the write',
     async (ending) => {
       const receiver = await aHostile({
         requested: (socket, nth) => (nth === 1 ? socket.write(ANSWER) : socket[ending]()),

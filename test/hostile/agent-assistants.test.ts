@@ -125,7 +125,7 @@ test('the list covers every agent operation with an assistant or a conversation'
 });
 
 test.each(OPERATIONS.filter(([id]) => !['listInbox', 'playgroundTurn'].includes(id)))(
-  '%s: a playground’s conversation is in nobody’s inbox, and read by whoever’s it is',
+  '%s: a playground conversation is in no inbox, and only the operator who started it can read it',
   async (id, call) => {
     const turn = { sessionId: randomUUID(), message: 'What are your opening hours?' };
     const path = `/assistants/${mine.assistantId}/playground`;

@@ -43,17 +43,23 @@ const mongoWith = (env: Record<string, string>, userinfo: string): string =>
 const settings: [string, () => Record<string, string>][] = [
   ['a wrong Redis password', () => ({ REDIS_URL: guarded.url.replace('//', `//:${CANARY}@`) })],
   ['a wrong Redis user', () => ({ REDIS_URL: guarded.url.replace('//', `//somebody:${CANARY}@`) })],
-  ['Redis away', () => ({ REDIS_URL: `redis://somebody:${CANARY}@127.0.0.1:${nobody}` })],
-  ['a Redis address that is hardly one', () => ({ REDIS_URL: `redis//:${CANARY}@127.0.0.1` })],
-  ['a Redis password with marks', () => ({ REDIS_URL: `redis://:${CANARY}/"'${CANARY}@127.0.0.1:${nobody}` })],
+  ['Redis unavailable', () => ({ REDIS_URL: `redis://somebody:${CANARY}@127.0.0.1:${nobody}` })],
+  ['a malformed Redis address', () => ({ REDIS_URL: `redis//:${CANARY}@127.0.0.1` })],
+  [
+    'a Redis password with special characters',
+    () => ({ REDIS_URL: `redis://:${CANARY}/"'${CANARY}@127.0.0.1:${nobody}` }),
+  ],
   ['a wrong MongoDB password', () => ({ MONGODB_URL: mongoWith(newEnvironment(), `somebody:${CANARY}`) })],
-  ['MongoDB away', () => ({ MONGODB_URL: `mongodb://somebody:${CANARY}@127.0.0.1:${nobody},127.0.0.1:1/x` })],
-  ['a MongoDB address that is hardly one', () => ({ MONGODB_URL: `mongodb:/somebody:${CANARY}@127.0.0.1/x` })],
-  ['a MongoDB password with marks', () => ({ MONGODB_URL: `mongodb://somebody:${CANARY}/@"${CANARY}@127.0.0.1/x` })],
-  ['an option of MongoDB that is none', () => ({ MONGODB_URL: `mongodb://127.0.0.1/x?${CANARY}=${CANARY}` })],
-  ['a key that is none', () => ({ ENCRYPTION_KEY: CANARY })],
-  ['keys that are none', () => ({ ENCRYPTION_KEY: `${CANARY}:${CANARY},a:${CANARY}` })],
-  ['a public address that is none', () => ({ PUBLIC_URL: `ftp://somebody:${CANARY}@example.com` })],
+  ['MongoDB unavailable', () => ({ MONGODB_URL: `mongodb://somebody:${CANARY}@127.0.0.1:${nobody},127.0.0.1:1/x` })],
+  ['a malformed MongoDB address', () => ({ MONGODB_URL: `mongodb:/somebody:${CANARY}@127.0.0.1/x` })],
+  [
+    'a MongoDB password with special characters',
+    () => ({ MONGODB_URL: `mongodb://somebody:${CANARY}/@"${CANARY}@127.0.0.1/x` }),
+  ],
+  ['an unknown MongoDB option', () => ({ MONGODB_URL: `mongodb://127.0.0.1/x?${CANARY}=${CANARY}` })],
+  ['an invalid key', () => ({ ENCRYPTION_KEY: CANARY })],
+  ['invalid keys', () => ({ ENCRYPTION_KEY: `${CANARY}:${CANARY},a:${CANARY}` })],
+  ['an invalid public address', () => ({ PUBLIC_URL: `ftp://somebody:${CANARY}@example.com` })],
 ];
 
 const kinds: Kind[] = ['api', 'reply', 'delivery'];
@@ -65,7 +71,7 @@ const starts = settings.flatMap(([name, make], nth) =>
 );
 
 test.concurrent.each(starts)(
-  '%s: the %s process says so, and not what',
+  '%s: the %s process reports the problem without the value',
   { timeout: 120_000 },
   async (_, kind, make) => {
     const { status, said } = await run([MAINS[kind]], { ...newEnvironment(), LOG_LEVEL: 'trace', ...make() });
@@ -97,7 +103,7 @@ const textsIn = (folder: string): string =>
     .join('\n');
 
 test.concurrent.each(settings.filter(([name]) => /wrong|away|hardly/.test(name)))(
-  '%s: nor does the quickstart',
+  '%s: the quickstart reports the problem without the value',
   { timeout: 120_000 },
   async (_, make) => {
     const folder = mkdtempSync(join(tmpdir(), 'quickstart-'));

@@ -16,7 +16,7 @@ test.each([
   'blob:null/1',
   'about:blank',
   'not an address',
-])('a change asked for by a page of %s is refused', async (Origin) => {
+])('a change from a page of %s is refused', async (Origin) => {
   const owner = await anOperator(stack);
 
   const headers = { Origin, 'Sec-Fetch-Site': 'same-origin' };

@@ -86,7 +86,7 @@ test.each([
     'baseUrl must be an address such as https://example.com',
   ],
   ['/operators', 'POST', { email: 'x' }, 'email must be an email address'],
-])('%s says to %s %j: %s', async (path, method, body, message) => {
+])('%s answers %s %j with: %s', async (path, method, body, message) => {
   const owner = await anOperator(stack);
   const { assistantId } = await anAssistant(stack);
 

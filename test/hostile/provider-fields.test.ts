@@ -66,7 +66,7 @@ test.each([
   [1.5, 2],
   [3, 1e300],
   [3, 'zebra'],
-])('a usage of %j and %j tokens is none', async (prompt_tokens, completion_tokens) => {
+])('a usage of %j and %j tokens is not recorded', async (prompt_tokens, completion_tokens) => {
   const { chat } = await setUp(() => [
     chunk({ choices: [{ delta: { content: 'Yes.' }, finish_reason: 'stop' }] }),
     chunk({ choices: [], usage: { prompt_tokens, completion_tokens } }),

@@ -28,7 +28,7 @@ const kinds: Kind[] = ['api', 'reply', 'delivery'];
 const starts = kinds.flatMap((kind) => (['Redis', 'MongoDB'] as const).map((store) => [kind, store] as const));
 
 test.concurrent.each(starts)(
-  '%s does not start with a silent %s: it says so and ends',
+  '%s does not start with a silent %s: it logs this and ends',
   { timeout: 60_000 },
   async (kind, store) => {
     const env = await withSilent(store);
@@ -46,7 +46,7 @@ test.concurrent.each(starts)(
 );
 
 test.concurrent.each(['Redis', 'MongoDB'] as const)(
-  'the doctor and other commands tell of a silent %s',
+  'the doctor and other commands report a silent %s',
   { timeout: 60_000 },
   async (store) => {
     const env = await withSilent(store);

@@ -86,7 +86,7 @@ test.each([
   'ftp://provider.example',
   'https://user@provider.example',
   'https://provider.example/?a=1',
-])('an engine at %s is refused by its field, and what was set stays', async (baseUrl) => {
+])('an engine at %s is refused with the field named, and the old engine stays', async (baseUrl) => {
   const owner = await anOperator(stack);
   const path = `/assistants/${await anAssistantBy(owner)}`;
 

@@ -48,7 +48,7 @@ test.each<[keyof Timing, number, string]>([
   ['checkStoreAfterMs', 29_500, 'checkStoreAfterMs + checkStoreEveryMs (30000 ms) must be less than replyTimeoutMs'],
   ['settingsCachedForMs', 1_000, 'settingsCachedForMs (1000 ms) must be less than settingsSeenWithinMs (1000 ms)'],
   ['providerStopAfterMs', 15_000, 'providerStopAfterMs (15000 ms) must be less than SHUTDOWN_DEADLINE_MS (15000 ms)'],
-])('%s of %i ms breaks one inequality, which is said in one line', (name, ms, problem) => {
+])('%s of %i ms breaks one inequality, which is reported in one line', (name, ms, problem) => {
   const problems = timingProblems(defaults, { ...TIMING, [name]: ms });
 
   expect(problems).toEqual([expect.stringContaining(problem)]);

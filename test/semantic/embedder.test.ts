@@ -239,7 +239,7 @@ describe.runIf(isLocalModelFor)('the local model', () => {
   test.each([
     ['cut short', (weights: string) => truncate(weights, 1_000_000)],
     ['changed in one bit', (weights: string) => flipByte(weights, 40_000_000)],
-  ])('a model file that is %s is not used, and why is said', async (_what, damage) => {
+  ])('a model file that is %s is not used, and the reason is logged', async (_what, damage) => {
     const embedder = await opened({ SEMANTIC_DIR: await aCopy(folder, damage) });
 
     expect(embedder.status()).toEqual({

@@ -34,63 +34,57 @@ test('two workers embed each text once, and both know all vectors', () =>
     expect(new Set(asked).size).toBe(480);
   }));
 
-test(
-  'a worker that is killed half-way leaves its work to the next, which goes on from there',
-  { timeout: 60_000 },
-  () =>
-    withStack(async (stack) => {
-      const killed = spawn(process.execPath, ['test/support/semantic-worker.ts'], {
-        env: { PATH: process.env.PATH, NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE, ...stack.env },
-        stdio: ['ignore', 'pipe', 'inherit'],
-      });
-      await once(killed.stdout, 'data');
-      const knower = await anAssistantWithVectors(stack, someEntries(100));
-      await eventually(async () => expect((await knower.status()).done).toBeGreaterThan(10));
-      const ended = once(killed, 'exit');
-      killed.kill('SIGKILL');
-      await ended;
-      const stored = (await knower.readRows()).length;
+test('after a worker is killed, the next one continues its work', { timeout: 60_000 }, () =>
+  withStack(async (stack) => {
+    const killed = spawn(process.execPath, ['test/support/semantic-worker.ts'], {
+      env: { PATH: process.env.PATH, NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE, ...stack.env },
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    await once(killed.stdout, 'data');
+    const knower = await anAssistantWithVectors(stack, someEntries(100));
+    await eventually(async () => expect((await knower.status()).done).toBeGreaterThan(10));
+    const ended = once(killed, 'exit');
+    killed.kill('SIGKILL');
+    await ended;
+    const stored = (await knower.readRows()).length;
 
-      const embedder = anEmbedder();
-      await stack.startReplyWorker(undefined, embedder);
+    const embedder = anEmbedder();
+    await stack.startReplyWorker(undefined, embedder);
 
-      expect(await knower.waitForVectors(LEASES_MS)).toEqual(await knower.expected());
-      expect(stored).toBeGreaterThan(10);
-      expect(embedder.texts.filter((text) => /^Where is .*\?$/.test(text))).toHaveLength(100 - stored);
-    }),
+    expect(await knower.waitForVectors(LEASES_MS)).toEqual(await knower.expected());
+    expect(stored).toBeGreaterThan(10);
+    expect(embedder.texts.filter((text) => /^Where is .*\?$/.test(text))).toHaveLength(100 - stored);
+  }),
 );
 
-test(
-  'a worker held up for longer than its lease cannot leave the vector of an old text behind',
-  { timeout: 60_000 },
-  () =>
-    withStack(async (stack) => {
-      const slow = anEmbedder();
-      const held = Promise.withResolvers<void>();
-      const reached = Promise.withResolvers<void>();
-      slow.gate = (texts) => {
-        if (!texts.includes('the old text')) return;
-        reached.resolve();
-        return held.promise;
-      };
-      await stack.startReplyWorker(undefined, slow);
-      const knower = await anAssistantWithVectors(stack, [anEntry({ question: 'the old text' })]);
-      await reached.promise;
-      const [entry] = await knower.entries();
+test('a worker paused for longer than its lease cannot leave the vector of an old text', { timeout: 60_000 }, () =>
+  withStack(async (stack) => {
+    const slow = anEmbedder();
+    const held = Promise.withResolvers<void>();
+    const reached = Promise.withResolvers<void>();
+    slow.gate = (texts) => {
+      if (!texts.includes('the old text')) return;
+      reached.resolve();
+      return held.promise;
+    };
+    await stack.startReplyWorker(undefined, slow);
+    const knower = await anAssistantWithVectors(stack, [anEntry({ question: 'the old text' })]);
+    await reached.promise;
+    const [entry] = await knower.entries();
 
-      await stack.startReplyWorker(undefined, anEmbedder());
-      await stack.service.assistants.updateKnowledge(
-        knower.assistantId,
-        entry?.entryId ?? '',
-        anEntry({ question: 'the new text' }),
-      );
-      expect(await knower.waitForVectors(LEASES_MS)).toEqual(await knower.expected());
-      held.resolve();
+    await stack.startReplyWorker(undefined, anEmbedder());
+    await stack.service.assistants.updateKnowledge(
+      knower.assistantId,
+      entry?.entryId ?? '',
+      anEntry({ question: 'the new text' }),
+    );
+    expect(await knower.waitForVectors(LEASES_MS)).toEqual(await knower.expected());
+    held.resolve();
 
-      // It stores its vectors, notices that its lease is lost, and marks the assistant as stale.
-      await eventually(() => expect(stack.logs).toContainEqual(expect.objectContaining({ ended: 'lost' })));
-      expect(await knower.waitForVectors()).toEqual(await knower.expected());
-    }),
+    // It stores its vectors, notices that its lease is lost, and marks the assistant as stale.
+    await eventually(() => expect(stack.logs).toContainEqual(expect.objectContaining({ ended: 'lost' })));
+    expect(await knower.waitForVectors()).toEqual(await knower.expected());
+  }),
 );
 
 test('another model replaces all vectors once no worker uses the old model', { timeout: 60_000 }, () =>

@@ -20,7 +20,7 @@ afterAll(async () => stack?.close());
 const PETS = 'Are pets allowed?';
 
 test.runIf(isLocalModelFor)(
-  'what is asked in other words is answered, and the reason tells of both kinds of evidence',
+  'a question in other words is answered, and its explanation has both kinds of evidence',
   SLOW,
   async () => {
     const ask = hotel.aGuest();
@@ -43,7 +43,7 @@ test.runIf(isLocalModelFor)(
 );
 
 test.runIf(isLocalModelFor)(
-  'a question in German finds an English entry, and the German one where there is one',
+  'a question in German finds an English entry, or the German one if it exists',
   SLOW,
   async () => {
     const german = {
@@ -61,21 +61,25 @@ test.runIf(isLocalModelFor)(
   },
 );
 
-test.runIf(isLocalModelFor)('a near miss offers up to three questions, and pressing one answers', SLOW, async () => {
-  const ask = hotel.aGuest();
+test.runIf(isLocalModelFor)(
+  'an unsure match offers up to three questions, and pressing one gives its answer',
+  SLOW,
+  async () => {
+    const ask = hotel.aGuest();
 
-  const offer = await ask('is it ok if my cat comes along');
-  const questions = offer.actions.filter(({ type }) => type === 'reply');
-  const pressed = await ask(questions.find(({ label }) => label === PETS)?.payload ?? 'nothing to press');
+    const offer = await ask('is it ok if my cat comes along');
+    const questions = offer.actions.filter(({ type }) => type === 'reply');
+    const pressed = await ask(questions.find(({ label }) => label === PETS)?.payload ?? 'nothing to press');
 
-  expect(offer.why?.kind).toBe('askBack');
-  expect(questions.length).toBeGreaterThan(0);
-  expect(questions.length).toBeLessThanOrEqual(3);
-  expect(pressed.reply).toBe(hotel.answerTo(PETS));
-});
+    expect(offer.why?.kind).toBe('askBack');
+    expect(questions.length).toBeGreaterThan(0);
+    expect(questions.length).toBeLessThanOrEqual(3);
+    expect(pressed.reply).toBe(hotel.answerTo(PETS));
+  },
+);
 
 test.runIf(isLocalModelFor)(
-  'what the knowledge does not hold is not answered, however near it sounds',
+  'a topic outside the knowledge is not answered, even if it sounds similar',
   SLOW,
   async () => {
     for (const message of [
@@ -90,7 +94,7 @@ test.runIf(isLocalModelFor)(
 );
 
 test.runIf(isLocalModelFor)(
-  'a question that leans on the one before is understood with it, a new one is not',
+  'a follow-up is understood with the previous question, a new question is not',
   SLOW,
   async () => {
     const ask = hotel.aGuest();
@@ -105,7 +109,7 @@ test.runIf(isLocalModelFor)(
 );
 
 test.runIf(isLocalModelFor)(
-  'without its model a turn is answered by its words, and by both once it is back',
+  'without the model a turn is answered by words, and by both when the model is back',
   SLOW,
   async () => {
     const before = await hotel.aGuest()('can I bring my dog');

@@ -60,7 +60,7 @@ const leftRunning = (): string[] =>
   });
 
 test.runIf(process.platform === 'linux')(
-  'npm run dev answers a turn, restarts the processes that loaded a saved file, and ends clean',
+  'npm run dev answers a turn, restarts the processes that use a saved file, and ends cleanly',
   { timeout: 120_000 },
   async () => {
     const { child, run, ended } = dev();

@@ -50,7 +50,7 @@ test.each([
   ['MongoDB', () => mongodb],
   ['Redis', () => redis],
 ])(
-  '%s away: 503 within a second with Retry-After, nothing stored, and service again by itself',
+  '%s unavailable: 503 within a second with Retry-After, nothing stored, and recovery without a restart',
   async (_name, relayOf) => {
     const { apiKey, assistantId } = await anAssistant(stack);
     await stack.service.assistants.setChannel(assistantId, { connected: true, token: 'verify-me' });

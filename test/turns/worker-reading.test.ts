@@ -57,10 +57,10 @@ const forgetful: AssistantEngine = {
 };
 
 test.each([
-  ['says so', undefined, 'The answer to card.'],
-  ['answers all the same', forgetful, 'yes, after 12'],
+  ['reports this', undefined, 'The answer to card.'],
+  ['answers anyway', forgetful, 'yes, after 12'],
 ])(
-  'a history that cannot be read is nobody’s try, whether the engine %s',
+  'a history that cannot be read does not count as a try, whether the engine %s',
   { timeout: 30_000 },
   async (_, engine, reply) => {
     const knowledge = ['card', 'cash'].map((how) =>

@@ -149,7 +149,7 @@ describe('the layers below the URL work on their own', () => {
     [['127.0.0.1'], AddressRefused],
     [['93.184.215.14', '127.0.0.1'], AddressRefused],
     [[], NameUnresolved],
-  ])('a look-up that finds %j fails, whether one answer is wanted or all', async (answers, failure) => {
+  ])('a look-up that finds %j fails, for one address and for all', async (answers, failure) => {
     const lookup = guardedLookup({ allowPrivate: false, resolver: async () => answers });
     for (const options of [{ all: true }, { all: false }, {}]) {
       const error = await new Promise((resolve) => lookup('name.example', options, resolve));
@@ -196,7 +196,7 @@ describe('allowPrivate', () => {
     ['http://user@localhost/', 'userinfo'],
     ['hook', 'not_a_url'],
     [`http://localhost/${'a'.repeat(2048)}`, 'too_long'],
-  ])('leaves the rest: %.40s', (url, reason) => {
+  ])('keeps the other rules: %.40s', (url, reason) => {
     expect(checkEndpointUrl(url, { allowPrivate: true })).toEqual({ ok: false, reason });
   });
 });
