@@ -1,6 +1,6 @@
 /**
- * `npm run bench -- engine` measures the time of a turn in the retrieval engine and the memory of its index, with 2,000
- * entries.
+ * `npm run bench -- engine` measures the time of a turn in the retrieval engine and the memory of the engine's index,
+ * with 2,000 entries.
  */
 import { createRetrievalEngine } from '../workers/reply/engines/retrieval/engine.ts';
 import type { AssistantProfile, KnowledgeEntry } from '../workers/reply/engines/engine.ts';
@@ -17,7 +17,9 @@ const SUBJECTS =
   );
 const PLACES = 'Berlin Paris Vienna Madrid Rome Oslo Lisbon Prague Athens Dublin'.split(' ');
 
-/** The three evaluation sets, and generated entries that share their words, as in a large catalogue. */
+/**
+ * The entries of the three evaluation sets, and generated entries that share words with them, as in a large catalogue.
+ */
 const knowledge = (): KnowledgeEntry[] => {
   const entries = BASES.flatMap((base) =>
     loadBase(base).knowledge.map((entry) => ({ ...entry, entryId: `${base}-${entry.entryId}` })),
@@ -86,7 +88,7 @@ for (let round = 0; round < ROUNDS; round += 1) {
   }
 }
 const all = ascending(timesOf.flat());
-// Other processes on the machine delay a turn now and then, but not the same message every time.
+// The median over all runs of a message counts, because other processes sometimes delay a single run.
 const messagesAlone = ascending(timesOf.map((times) => at(ascending(times), 0.5)));
 const [p50, p99] = [at(messagesAlone, 0.5), at(messagesAlone, 0.99)];
 console.log(`${assistant.knowledge.length} entries, ${all.length} turns of ${turns.length} different messages`);

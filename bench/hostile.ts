@@ -1,7 +1,7 @@
 /**
- * Measures memory and time of the sender with 1,000 hostile receivers of every kind, 150 at a time, in a separate
- * process. Exits non-zero when a send takes longer than 5.5 s or resident memory grows by 32 MB or more. BENCH_N
- * changes the number.
+ * Measures memory and time of the sender with 1,000 sends to hostile receivers of every kind, 150 at a time. The
+ * receivers run in a separate process. Exits non-zero if a send takes longer than 5.5 s or resident memory grows by 32
+ * MB or more. BENCH_N changes the number of sends.
  */
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
@@ -47,7 +47,7 @@ const main = async () => {
     await Promise.all(Array.from({ length: IN_FLIGHT }, lane));
   };
 
-  // The heap must reach its working size first. Otherwise that growth would count as a leak.
+  // The first sends bring the heap to its working size. Otherwise that growth would count as a leak.
   await run(urls.length * 10);
   ends.clear();
   const before = process.memoryUsage().rss;

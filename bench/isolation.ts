@@ -6,10 +6,10 @@ import { openReceiver } from '../test/support/receiver.ts';
 import { withDeliveryWorkers } from './support/with-workers.ts';
 
 /**
- * Measures how hanging endpoints slow down the others. One delivery worker serves ten endpoints under a steady load,
- * while none, then one, then five of them hang. The time runs from the commit of an event to its arrival at one of the
- * five endpoints that never hang. The median of five alternating rounds counts, so that other load on the machine
- * affects all three conditions alike. Fails when p99 more than doubles.
+ * Measures how much hanging endpoints slow down the others. One delivery worker serves ten endpoints under a steady
+ * load, while none, one or five of them hang. The measured time is from the commit of an event to its arrival at one of
+ * the five endpoints that never hang. The conditions alternate for five rounds and the median counts, so that other
+ * load on the machine affects all conditions alike. Fails if p99 more than doubles.
  */
 requireNode();
 const ENDPOINTS = 10;
@@ -43,7 +43,7 @@ const openPlace = async (service: Service, hangs: boolean, received: (content: s
   return { assistantId, keys, close };
 };
 
-/** Runs one condition for some seconds. Returns the time of each event to the healthy endpoints, in ms. */
+/** Runs one condition for some seconds. Returns the delivery time of each event to the healthy endpoints, in ms. */
 const measure = async (service: Service, hanging: number): Promise<number[]> => {
   const feed = createFeed(service);
   const arrivedAt = new Map<string, number>();
@@ -75,7 +75,7 @@ const measure = async (service: Service, hanging: number): Promise<number[]> => 
     ({ content, committedAt }) => (arrivedAt.get(content) ?? Number.POSITIVE_INFINITY) - committedAt,
   );
   await Promise.all(healthy.map(({ close }) => close()));
-  // Waits until the last request to a hanging endpoint has timed out and the events behind it have ended.
+  // In this time, the last request to a hanging endpoint times out, and the remaining events of its stream end.
   if (hanging > 0) await sleep(6_000);
   return took;
 };

@@ -31,7 +31,10 @@ export const limitTextOf = ({ id }: Figure): string => {
   return 'atLeast' in limit ? `≥ ${limit.atLeast}` : `≤ ${limit.atMost}`;
 };
 
-/** Null when the figure has no limit. A figure that could not be measured misses its limit. */
+/**
+ * True if the figure is within its limit. Null if the figure has no limit. A figure that could not be measured exceeds
+ * its limit.
+ */
 export const isMet = ({ id, value }: Figure): boolean | null => {
   const limit = LIMITS[id];
   if (!limit) return null;

@@ -8,7 +8,7 @@ import { withDeliveryWorkers } from './support/with-workers.ts';
 
 /**
  * Sends 1,000 conversations of 20 events each to one endpoint with random latency, with two workers. The events of a
- * conversation must arrive in order, each after the previous one was answered.
+ * conversation must arrive in order, and each event only after the previous one was answered.
  */
 requireNode();
 const CONVERSATIONS = 1_000;

@@ -1,6 +1,6 @@
 /**
- * `npm run bench -- page` writes the tables of the last whole run, and of the parts that run by name, into
- * docs/performance.md, between its markers, and the chart beside it.
+ * `npm run bench -- page` updates docs/performance.md: it writes the tables of the last whole run and of the parts that
+ * run separately between the page's markers, and the chart beside the page.
  */
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { isMet } from './limits.ts';
@@ -103,7 +103,7 @@ const million = (): string => {
   const deliveryBytes = figure('growth.delivery-bytes').value;
   const rows = (['whole', 'endpoint'] as const).map((name) => {
     const cost = costs[`${name} 200`];
-    // µs per turn equal seconds per million turns.
+    // A cost in µs per turn is the same number in seconds per million turns.
     const coreSeconds = PROCESSES.reduce((sum, one) => sum + (cost?.cpu[one] ?? 0), 0);
     const gigabytes = (turnBytes + (name === 'endpoint' ? deliveryBytes : 0)) / 1000;
     const hours = coreSeconds / 3600;
@@ -126,7 +126,10 @@ const million = (): string => {
   return markdown([...head, 'between the processes'], rows);
 };
 
-/** What the first section says. Two machines: one for API and workers, one for the stores. Arithmetic, not measured. */
+/**
+ * The table of the first section, computed from measured costs for two machines: one for API and workers, one for the
+ * stores.
+ */
 const short = (): string => {
   const rows = (['whole', 'endpoint'] as const).map((name) => {
     const cpu = costs[`${name} 200`]?.cpu ?? {};

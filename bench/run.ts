@@ -1,6 +1,6 @@
 /**
- * `npm run bench` runs every part in turn, prints one table and writes `bench/results/latest.json`. `npm run bench --
- * hot` runs one part. Exits non-zero when a limit of bench/limits.ts is missed.
+ * `npm run bench` runs all parts one after the other, prints one table and writes `bench/results/latest.json`. `npm run
+ * bench -- hot` runs only the part `hot`. Exits non-zero if a figure exceeds its limit in bench/limits.ts.
  */
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
@@ -11,7 +11,10 @@ import { script } from './parts/script.ts';
 import { closeAll } from './support/services.ts';
 import { tableOf } from './support/table.ts';
 
-/** Parts are loaded only when they run. A part that exceeds its time limit is stopped with an error. */
+/**
+ * The parts. A part is loaded only when it runs. A part that exceeds its time limit is stopped with an error. A part
+ * with `byName` runs only if it is named.
+ */
 const PARTS: Record<string, { load: () => Promise<Part>; withinS: number; byName?: true }> = {
   start: { load: async () => (await import('./parts/start.ts')).start, withinS: 60 },
   turns: { load: async () => (await import('./parts/turns.ts')).turns, withinS: 400 },
@@ -30,7 +33,10 @@ const PARTS: Record<string, { load: () => Promise<Part>; withinS: number; byName
   memory: { load: async () => (await import('./parts/memory.ts')).memory, withinS: 800, byName: true },
 };
 
-/** The repository keeps the results of the last whole run, and of parts that it leaves out. Others go to a local file. */
+/**
+ * The folders of results. The repository keeps the results of the last whole run and of parts with `byName`. Other
+ * results go to a local folder.
+ */
 const RESULTS = { whole: new URL('results/', import.meta.url), part: new URL('../.local/bench/', import.meta.url) };
 
 const say = (line: string): void => console.error(`… ${line}`);
@@ -70,7 +76,7 @@ const measure = async (names: string[], options: Options): Promise<Record<string
       results[name] = await within(part.withinS, name, (await part.load())(options, say));
     } catch (cause) {
       if (interrupted) throw cause;
-      // A part that fails must not lose the figures of the others.
+      // If one part fails, the figures of the other parts are kept.
       say(`${name} failed: ${cause instanceof Error ? cause.message : String(cause)}`);
       results[name] = { figures: [], detail: { failed: String(cause) } };
       process.exitCode = 1;

@@ -1,6 +1,7 @@
 /**
- * Compares `send` with a bare undici dispatch: the same small POSTs, 200 in flight, to a sink in a separate process.
- * Exits non-zero when `send` reaches less than 0.7 of undici's rate. BENCH_N and BENCH_IN_FLIGHT change the load.
+ * Compares `send` with a bare undici dispatch: both send the same small POSTs, 200 in flight, to a sink in a separate
+ * process. Exits non-zero if `send` reaches less than 0.7 of undici's rate. BENCH_N and BENCH_IN_FLIGHT change the
+ * load.
  */
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
@@ -80,7 +81,7 @@ const main = async () => {
   ];
   const contenders = ways.map(([name, one]): Contender => ({ name, one, best: 0, cpu: Number.POSITIVE_INFINITY }));
   for (const contender of contenders) await run(contender, 5000);
-  // The two alternate and the best round of each counts, because other load on the machine can only lower a rate.
+  // The two alternate. The best round of each counts, because other load on the machine can only lower a rate.
   for (let round = 0; round < ROUNDS; round += 1) for (const contender of contenders) await run(contender, N);
   await pool.destroy();
   await sender.close();

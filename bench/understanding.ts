@@ -1,7 +1,7 @@
 /**
- * The second half of `npm run bench -- engine` measures what semantic search costs: one turn that needs the model,
- * turns that do not while fifty per second do, the event loop, and memory. It uses 2,000 entries. Most vectors are
- * random, because only their number matters here.
+ * The second half of `npm run bench -- engine` measures the cost of semantic search, with 2,000 entries. It measures
+ * one turn that needs the model, then turns that do not need the model while fifty others per second do, the delay of
+ * the event loop, and memory. Most vectors are random, because only their number matters here.
  */
 import { readFileSync } from 'node:fs';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
@@ -88,7 +88,7 @@ const semanticSearch: SemanticSearch = async (text, keep, options) => {
 };
 const engine = createRetrievalEngine();
 const { signal } = new AbortController();
-/** The API decides this before a worker sees the turn. */
+/** The language of a turn is decided by the API before a worker reads the turn. */
 const toTurn = (message: string) => ({ message, language: decideLanguage({ message, allowed: [] }).language });
 const answer = async ({ message, language }: ReturnType<typeof toTurn>) => {
   return engine.reply({ assistant, message, language, history: async () => [], signal, semanticSearch });
@@ -100,7 +100,7 @@ const at = (values: number[], share: number): number => {
 };
 const median = (values: number[]): number => at(values, 0.5);
 
-/** Each text is asked only once, because a repeated text is cached. */
+/** The questions of visitors. Each text is asked only once, because vectors of repeated texts are cached. */
 const asked = [...loadUnseen(), ...loadQuestions()]
   .filter(({ half }) => half === 'tune')
   .map(({ message }) => toTurn(message));
@@ -125,7 +125,7 @@ for (let turn = 0; turn < ALONE; turn += 1) {
   sure.push(performance.now() - exactAt);
 }
 
-/** Sends sure turns at a fixed rate, measured from the time each was due. */
+/** Sends sure turns at a fixed rate. The time of a turn is measured from its planned start. */
 const phase = async (withMeaning: boolean): Promise<{ p99: number; blocked: number }> => {
   const loop = monitorEventLoopDelay({ resolution: 1 });
   const times: number[] = [];
@@ -154,7 +154,7 @@ const phase = async (withMeaning: boolean): Promise<{ p99: number; blocked: numb
 const rounds: { without: Awaited<ReturnType<typeof phase>>; beside: Awaited<ReturnType<typeof phase>> }[] = [];
 for (let round = 0; round < ROUNDS; round += 1) rounds.push({ without: await phase(false), beside: await phase(true) });
 
-/** Private memory, plus the process's part of the memory that workers share. */
+/** The private memory of a process, and its part of the memory that the processes share. */
 const megabytesOf = (pid: number): number =>
   Number(/^Pss:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/smaps_rollup`, 'utf8'))?.[1] ?? 0) / 1_000;
 const memory = modelProcessesOf().reduce((sum, pid) => sum + megabytesOf(pid), 0) + vectorMegabytes;

@@ -2,7 +2,7 @@ import { createServer } from 'node:http';
 import { Worker } from 'bullmq';
 import { Redis } from 'ioredis';
 
-/** The baseline worker answers a job at once and publishes the reply. Only the bench uses it. */
+/** The baseline worker answers a job immediately and publishes the reply. Only the bench uses it. */
 const url = process.env.REDIS_URL ?? 'redis://127.0.0.1:6379';
 const redis = new Redis(url, { enableAutoPipelining: true, maxRetriesPerRequest: null });
 const connection = new Redis(url, { maxRetriesPerRequest: null });

@@ -12,7 +12,7 @@ const FOLDER = join(import.meta.dirname, '../botbuilder');
 const IN_FLIGHT = 50;
 const INSTALL_WITHIN_MS = 180_000;
 
-/** Its 170 packages are downloaded on first use, so that users of Parley do not install them. */
+/** Installs the 170 packages of Bot Framework on first use, so that users of Parley do not install them. */
 const install = async (): Promise<void> => {
   const lock = readFileSync(join(FOLDER, 'package-lock.json'), 'utf8');
   const stamp = join(FOLDER, 'node_modules/.installed-lock');
@@ -31,7 +31,7 @@ const install = async (): Promise<void> => {
   writeFileSync(stamp, lock);
 };
 
-/** Runs Bot Framework with memory storage, an in-memory peer, under the load of the turns bench. */
+/** Measures Bot Framework with memory storage, an in-memory peer, under the load of the turns bench. */
 export const botbuilder: Part = async (options, say) => {
   say('botbuilder: installing it if needed');
   await install();

@@ -14,7 +14,7 @@ const IN_FLIGHT = 200;
 const LONG_TURNS = 500;
 const LOOKS = 60;
 
-/** Sends the requests one by one. The first few are a warm-up and not counted. */
+/** Sends the requests one by one. The first few requests are a warm-up and are not counted. */
 const timeEach = async (look: () => Promise<unknown>): Promise<number[]> => {
   const times: number[] = [];
   for (let nth = 0; nth < LOOKS + 5; nth += 1) {
@@ -30,7 +30,7 @@ const pageFigures = (id: string, what: string, times: number[]): Figure[] => [
   { id: `${id}-p99`, what: `${what}: p99`, unit: 'ms', value: quantile(times, 0.99) },
 ];
 
-/** Returns the address of the history of a conversation with 1,000 messages. */
+/** Adds a conversation with 1,000 messages, and returns the address of its history. */
 const addLongConversation = async ({ service }: Parley, owner: BenchAssistant): Promise<string> => {
   const { conversation, pages } = conversationAfter({ ...owner, sessionPrefix: 'long' }, 0, LONG_TURNS);
   const models = conversationModels(service.mongo);
@@ -40,8 +40,8 @@ const addLongConversation = async ({ service }: Parley, owner: BenchAssistant): 
 };
 
 /**
- * Measures the same load on an empty store and on a store with years of data. Then measures the pages that people open
- * in the large store.
+ * Measures the same load on an empty store and on a store with years of data. Then measures the pages that people open,
+ * with the large store.
  */
 export const growth: Part = async (options, say) => {
   const { scale } = options;

@@ -8,8 +8,8 @@ import { openServices } from '../support/services.ts';
 const WAITING = 20;
 
 /**
- * Measures one session that always has pending turns. They are answered one by one, so the rate shows the time of a
- * turn.
+ * Measures one session that always has pending turns. The turns are answered one by one, so the rate shows the time of
+ * a turn.
  */
 export const hot: Part = async ({ rounds, seconds, warmUpSeconds }, say) => {
   say('hot: one session with 20 pending turns');
@@ -20,7 +20,7 @@ export const hot: Part = async ({ rounds, seconds, warmUpSeconds }, say) => {
   const assistant = await parley.addAssistant();
   const target = { kind: 'chat', port: api.port, ...assistant } as const;
   const pids = { API: api.pid, 'reply worker': worker.pid, ...services.pids };
-  // Many sessions warm up the processes, so that the hot session runs at its final speed from the start.
+  // Many sessions warm up the processes, so that the measured session runs at full speed from the start.
   const warm = { name: 'warm', target, pids };
   await runRound({ contender: warm, messages: QUESTIONS, counters, inFlight: 50 }, { seconds: 2, warmUpSeconds: 0.1 });
 

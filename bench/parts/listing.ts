@@ -11,7 +11,7 @@ const ROUGHLY_HALFWAY_MS = 86_400_000 + (DELIVERIES / 2) * 50;
 const OPERATOR = { email: 'bench@example.com', password: 'correct horse battery', role: 'owner' } as const;
 
 /**
- * The filters of the list of deliveries. Rare values belong to the oldest deliveries, so that the query must read to
+ * The filters of the list of deliveries. The rare values belong to the oldest deliveries, so that a query must read to
  * the end.
  */
 const filters = (scale: number): Record<string, string> => {

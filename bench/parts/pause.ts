@@ -4,7 +4,7 @@ import { figureOf, type Part } from '../support/figures.ts';
 const PIECES = 300;
 const PAUSES_MS = [0, 1, 5, 20];
 
-/** Allocates some strings and objects, as a request does. The work is the same each time. */
+/** Allocates some strings and objects, as a request does. Each call does the same work. */
 const work = (): object =>
   Object.fromEntries(
     Array.from({ length: 300 }, (_, index) => [
@@ -14,8 +14,8 @@ const work = (): object =>
   );
 
 /**
- * Compares the CPU time of the same work done in a loop and done after a pause, including the wake-up. On a machine
- * where they differ much, a service needs most CPU per turn when it has little to do.
+ * Compares the CPU time of the same work in a loop and after a pause. The time after a pause includes the wake-up. On a
+ * machine where the two differ much, a service with little load needs the most CPU per turn.
  */
 export const pause: Part = async ({ rounds }, say) => {
   say('pause: the same work after pauses');

@@ -19,12 +19,15 @@ const SHOWN = 25;
 const PROCESSES = ['API', 'reply worker', 'delivery worker'] as const;
 type Name = (typeof PROCESSES)[number];
 
-/** One load: its processes, its time span, and the number of items. */
+/** One load: its processes, its time span, and its number of items. */
 type Load = { label: string; of: Name[]; window: Window; items: number; wakeUps: Record<string, number> };
 
 const nowUs = (): number => Number(process.hrtime.bigint() / 1000n);
 
-/** Measures where the CPU of a turn and of an event goes, by step, and how often each process wakes up for one. */
+/**
+ * Measures how the CPU of a turn and of an event is divided between steps, and how often each process wakes up for a
+ * turn or an event.
+ */
 export const profile: Part = async ({ scale }, say) => {
   rmSync(FOLDER, { recursive: true, force: true });
   const services = await openServices('profile');

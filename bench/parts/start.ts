@@ -2,7 +2,7 @@ import { figureOf, type Part } from '../support/figures.ts';
 import { openParley } from '../support/parley.ts';
 import { openServices } from '../support/services.ts';
 
-/** Measures the time from the start of the process to its first "ready", with MongoDB and Redis running. */
+/** Measures the time from the start of a process to its first "ready", while MongoDB and Redis are running. */
 export const start: Part = async ({ rounds }, say) => {
   say('start: the API');
   const services = await openServices('start');

@@ -37,7 +37,10 @@ const drainDeliveries = (parley: Parley) => async (): Promise<Record<string, num
   };
 };
 
-/** A handed-off conversation is answered without the engine, so it would make the figures look better than they are. */
+/**
+ * Fails if a conversation was handed off. Such a conversation is answered without the engine, so the figures would look
+ * better than they are.
+ */
 const refuseEscalated = async (parley: Parley): Promise<void> => {
   const escalated = await conversationsOf(parley).countDocuments({ status: { $ne: 'open' } });
   if (escalated > 0) throw new Error(`${escalated} conversations are no longer answered by the engine`);
@@ -67,7 +70,8 @@ const figuresOf = (inFlight: number, results: Map<string, Round[]>): Figure[] =>
 };
 
 /**
- * Compares the baseline with Parley, with and without an endpoint. All processes stay up, so that no start is counted.
+ * Compares the baseline with Parley, with and without an endpoint. All processes keep running between rounds, so that
+ * no start is counted.
  */
 export const turns: Part = async (options, say) => {
   const services = await openServices('turns');

@@ -2,15 +2,15 @@ import { type Counters, perItem, type Reading } from './counters.ts';
 import { figureOf, type Figure, median, type Options } from './figures.ts';
 import { type LoadResult, type LoadSettings, runLoad } from './load-settings.ts';
 
-/** A system that is measured under the same load as the others. */
+/** A system under measurement. All contenders get the same load. */
 export type Contender = {
   name: string;
   target: Pick<LoadSettings, 'kind' | 'port' | 'apiKey' | 'sessionPrefix'> & { sessions?: number };
-  /** The processes whose CPU is counted. */
+  /** The ids of the processes whose CPU is counted. */
   pids: Record<string, number>;
   /**
-   * Waits until the work caused by the load is done, so that the next contender does not pay for it. Returns how many
-   * items were left.
+   * Waits until the work caused by the load is done, so that this work does not slow down the next contender. Returns
+   * how many items were left.
    */
   drain?: (turns: number) => Promise<Record<string, number>>;
 };

@@ -3,8 +3,8 @@ import mongoose from 'mongoose';
 import { cpuMsOf, type Services } from './services.ts';
 
 /**
- * The usage so far: CPU by process, and operation counts of MongoDB and Redis. CPU is in ms as a total, in µs per
- * item.
+ * The total use so far: CPU by process in ms, and operation counts of MongoDB and Redis. In a reading per item, CPU is
+ * in µs.
  */
 export type Reading = { cpu: Record<string, number>; counts: Record<string, number> };
 
@@ -14,7 +14,7 @@ type ServerStatus = {
   network: { bytesIn: number; bytesOut: number };
 };
 
-/** These commands come from the bench itself or from the driver's heartbeats. */
+/** Commands that are not counted, because the bench itself or the driver's heartbeats send them. */
 const NOT_WORK = new Set(['serverStatus', 'hello', 'isMaster', 'ping', 'replSetGetStatus']);
 
 const commandsOf = ({ metrics }: ServerStatus): number =>
@@ -54,7 +54,7 @@ export const openCounters = async (services: Services) => {
 
 export type Counters = Awaited<ReturnType<typeof openCounters>>;
 
-/** The growth of each value, divided by `count`. CPU in µs. */
+/** The growth of each value between two readings, divided by `count`. CPU is in µs. */
 export const perItem = (before: Reading, after: Reading, count: number): Reading => {
   const grown = (from: Record<string, number>, to: Record<string, number>, times: number) =>
     Object.fromEntries(

@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-/** What `node --cpu-prof` writes. Times are µs on the clock of `process.hrtime`. */
+/** The format of a file that `node --cpu-prof` writes. Times are in µs on the clock of `process.hrtime`. */
 type CpuProfile = {
   nodes: { id: number; callFrame: { functionName: string; url: string }; children?: number[] }[];
   startTime: number;
@@ -14,8 +14,8 @@ export type Window = { fromUs: number; toUs: number };
 type Frame = CpuProfile['nodes'][number]['callFrame'];
 
 /**
- * Assigns code to a step. The first matching rule counts, starting at the innermost frame. Node's own functions are
- * recognised by their file, native functions by their caller.
+ * Rules that assign code to a step. The first matching rule counts, starting at the innermost frame. Node's own
+ * functions are recognised by their file, native functions by their caller.
  */
 const STEPS: [step: string, place: RegExp][] = [
   ['limit', /rate-limit(er-flexible)?\b/],
@@ -73,7 +73,7 @@ const stepOf = (frames: Frame[]): string | null => {
   return 'native: loop, system calls';
 };
 
-/** µs by step and by function, within the given time span. */
+/** CPU time in µs by step and by function, within the given time span. */
 export const attribute = (profile: CpuProfile, { fromUs, toUs }: Window) => {
   const byId = new Map(profile.nodes.map((node) => [node.id, node]));
   const parents = new Map(

@@ -4,7 +4,7 @@ import { ascending, quantile } from './figures.ts';
 import type { Parley } from './parley.ts';
 import { nowMs, type Sink } from './sink.ts';
 
-/** The body has 600 bytes with its envelope. */
+/** With this content and its envelope, the body of an event has 600 bytes. */
 const CONTENT = 'x'.repeat(365);
 const ENDPOINTS = 10;
 const EVENTS_A_LINE = 5;
@@ -13,7 +13,7 @@ const ARRIVE_WITHIN_MS = 30_000;
 
 type Conversation = { assistantId: string; key: string };
 
-/** Creates conversations of ten assistants, each with one endpoint, that can announce events. */
+/** Creates ten assistants with one endpoint each, and conversations of these assistants that can announce events. */
 export const openEventFeed = async (parley: Parley, sink: Sink) => {
   const feed = createFeed(parley.service);
   const assistantIds: string[] = [];
@@ -28,7 +28,7 @@ export const openEventFeed = async (parley: Parley, sink: Sink) => {
         return keys.map((key) => ({ assistantId, key }));
       }),
     );
-    // Takes one conversation of each assistant in turn.
+    // The conversations of all assistants take turns in the list.
     return (each[0] ?? []).flatMap((_, index) => each.flatMap((conversations) => conversations[index] ?? []));
   };
 
@@ -61,7 +61,8 @@ export const openEventFeed = async (parley: Parley, sink: Sink) => {
     },
 
     /**
-     * Stores events at a fixed rate. Returns the ms until arrival, from the planned time and from the time of storing.
+     * Stores events at a fixed rate. For each event, returns two times in ms: from the planned time to the arrival, and
+     * from storing to the arrival.
      */
     stream: async (conversations: Conversation[], perSecond: number, seconds: number) => {
       const count = Math.round(perSecond * seconds);

@@ -1,11 +1,11 @@
 /** One measured value: the median of the rounds, with their `min` and `max`. */
 export type Figure = { id: string; what: string; unit: string; value: number; min?: number; max?: number };
 
-/** What a part returns: the lines of the table, and further counts for the pages. */
+/** The result of a part: the lines of the table, and further counts for the documentation. */
 export type PartResult = { figures: Figure[]; detail: Record<string, unknown> };
 
 export type Options = {
-  /** Rounds of the alternation A B A B. */
+  /** The number of rounds. In each round, all contenders run once. */
   rounds: number;
   /** Counted seconds of one round. The `warmUpSeconds` before them are not counted. */
   seconds: number;
@@ -32,7 +32,7 @@ export const readOptions = (env: NodeJS.ProcessEnv): Options => {
 
 export const ascending = (numbers: number[]): number[] => numbers.toSorted((a, b) => a - b);
 
-/** Expects numbers in ascending order. */
+/** The value at a share of the numbers. `sorted` must be in ascending order. */
 export const quantile = (sorted: number[], share: number): number =>
   sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.NaN;
 
@@ -50,7 +50,7 @@ export const figureOf = (id: string, what: string, unit: string, rounds: number[
   ...(rounds.length > 1 && { min: Math.min(...rounds), max: Math.max(...rounds) }),
 });
 
-/** Compares pair by pair, because other load on the machine affects both values of a pair. */
+/** Compares the values of each pair, because other load on the machine affects both values of a pair. */
 export const ratioOf = (id: string, what: string, ours: number[], theirs: number[]): Figure =>
   figureOf(
     id,

@@ -10,7 +10,10 @@ import { type BenchAssistant, type Parley, QUESTIONS } from './parley.ts';
 const DAY_MS = 86_400_000;
 const BATCH = 1000;
 const RECENT = 20;
-/** Prime to the counts in use, so that neighbours by number lie far apart in the collection. */
+/**
+ * This number is prime to all counts in use, so that documents with neighbouring numbers lie far apart in the
+ * collection.
+ */
 const STRIDE = 7919;
 
 type Owner = Pick<BenchAssistant, 'assistantId' | 'sessionKey' | 'sessionPrefix'>;
@@ -36,8 +39,8 @@ const messagesOf = (turnId: string, number: number, createdAt: Date): Message[] 
 ];
 
 /**
- * A conversation document after `turns` turns, as the service leaves it: full pages are stored elsewhere, and the
- * document holds the newest messages and recent turns.
+ * A conversation document after `turns` turns, as the service leaves it: full pages are stored in another collection,
+ * and the document has only the newest messages and recent turns.
  */
 export const conversationAfter = (owner: Owner, nth: number, turns: number) => {
   const { assistantId, sessionKey, sessionPrefix } = owner;
@@ -93,7 +96,10 @@ export const conversationAfter = (owner: Owner, nth: number, turns: number) => {
 export const RARE_ENDPOINT = '7d1f3b52-6a0e-4c3f-9b1d-2f0a8e5c4d11';
 const RARE_EACH = 30;
 
-/** The rare endpoint and outcomes belong to the oldest deliveries, the worst case for a filter over a million. */
+/**
+ * The rare endpoint and the rare outcomes belong to the oldest deliveries: the worst case for a filter over a million
+ * deliveries.
+ */
 const rarityOf = (nth: number, total: number): Partial<StoredDelivery> => {
   if (nth >= total - RARE_EACH) return { endpointId: RARE_ENDPOINT };
   if (nth >= total - 2 * RARE_EACH) return { event: 'webhook.test' };
@@ -122,7 +128,7 @@ const deliveryOf = (assistantId: string, nth: number, total: number): StoredDeli
   return { ...record, ...exchange, ...rarityOf(nth, total), createdAt: happenedAt, endedAt: happenedAt };
 };
 
-/** The data is temporary, so its writes need not be durable. */
+/** Inserts documents without waiting for durability, because the data is temporary. */
 const insert = async <Stored extends { _id: string }>(collection: mongo.Collection<Stored>, documents: Stored[]) => {
   if (documents.length === 0) return;
   await collection.insertMany(documents as mongo.OptionalUnlessRequiredId<Stored>[], {
@@ -131,7 +137,7 @@ const insert = async <Stored extends { _id: string }>(collection: mongo.Collecti
   });
 };
 
-/** Fills a database as years of use would. The indexes are built afterwards, which is faster. */
+/** Fills a database with the data of years of use. The indexes are built afterwards, because that is faster. */
 export const fill = async (
   { service }: Parley,
   owner: Owner,
@@ -149,7 +155,7 @@ export const fill = async (
   const deliveries = collectionOf<StoredDelivery>(deliveryModel(service.mongo));
   for (const collection of [conversations, deliveries]) await collection.dropIndexes();
 
-  // Builds the next batch while the previous one is stored.
+  // The next batch is built while the previous one is being stored.
   let last: Promise<unknown> = Promise.resolve();
   const inBatches = async (total: number, store: (numbers: number[]) => Promise<unknown>): Promise<void> => {
     for (let start = 0; start < total; start += BATCH) {

@@ -6,7 +6,7 @@ export type LoadSettings = {
   port: number;
   apiKey: string;
   inFlight: number;
-  /** Requests per second, independent of the responses. Without it, the rate is limited only by `inFlight`. */
+  /** Requests per second, independent of the responses. Without a rate, only `inFlight` limits the load. */
   rate?: number;
   seconds: number;
   warmUpSeconds: number;
@@ -20,7 +20,7 @@ export type LoadResult = {
   perSecond: number;
   p50: number;
   p99: number;
-  /** All answered requests, with those of the warm-up. */
+  /** The number of all answered requests, including those of the warm-up. */
   total: number;
   failed: number;
   cpuMs: number;
@@ -31,7 +31,7 @@ const SPARE_MS = 15_000;
 
 let numbered = 0;
 
-/** Runs the load generator once. A time limit ends it soon after its planned end. */
+/** Runs the load generator once. A time limit stops it if it runs on after its planned end. */
 export const runLoad = async (settings: Omit<LoadSettings, 'firstNumber'>): Promise<LoadResult> => {
   numbered += 1_000_000; // more than one run can send
   const argument = JSON.stringify({ ...settings, firstNumber: numbered } satisfies LoadSettings);

@@ -4,9 +4,9 @@ import { openWire, requestText, type Wire } from './raw-http.ts';
 
 /**
  * A light load generator in a separate process, with raw sockets and one request in flight on each. Without `rate`,
- * each socket sends again once it is answered (closed loop). With `rate`, requests are due at fixed times, and a
- * latency counts from that time (open loop). The settings come as JSON in the first argument. The result is printed as
- * JSON.
+ * each socket sends its next request once the previous one is answered (closed loop). With `rate`, requests are due at
+ * fixed times, and the latency of a request is measured from its due time (open loop). The settings are JSON in the
+ * first argument. The result is printed as JSON.
  */
 const CONNECTIONS_OPEN_LOOP = 256;
 
@@ -37,7 +37,7 @@ const bodyOf = (sessionId: string, text: string): string =>
 
 const path = kind === 'chat' ? '/api/v1/chat' : '/api/messages';
 
-/** Every message is different. Otherwise a message would be answered as a duplicate. */
+/** Builds the next request. Every message is different, because a repeated message would be answered as a duplicate. */
 const nextRequest = (): string => {
   counter += 1;
   const text = `${messages[counter % messages.length]} (${counter})`;
@@ -85,7 +85,7 @@ const driveOpen = (perSecond: number): Promise<void> =>
     const send = (): void => {
       const now = performance.now();
       while (free.length > 0 && dueAtOf(issued) <= now && dueAtOf(issued) < until) {
-        // Picks the socket that has been idle longest, so that the server closes none of them as idle.
+        // The socket that has been idle longest is used, so that the server closes no socket as idle.
         const lane = free.shift() as Lane;
         lane.dueAt = dueAtOf(issued);
         issued += 1;

@@ -46,7 +46,7 @@ export const openParley = async (services: Services, database = 'parley') => {
     service,
     env,
 
-    /** Adds one assistant with its 200 entries, a key with a very high limit, and its endpoints. */
+    /** Adds one assistant with its 200 entries, an API key with a very high limit, and its endpoints. */
     addAssistant: async (urls: string[] = []) => {
       const { assistantId, sessionKey } = await service.assistants.createAssistant({ name: 'Bench' });
       await service.assistants.addKnowledge(assistantId, KNOWLEDGE);

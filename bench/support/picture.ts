@@ -11,7 +11,7 @@ const COLOURS = ['#4269d0', '#efb118', '#ff725c', '#6cc5b0', '#9c6b4e', '#a463f2
 const text = (x: number, y: number, content: string, more = ''): string =>
   `<text x="${x}" y="${y}" ${more}>${content}</text>`;
 
-/** One stacked bar per entry, all on one scale. */
+/** Draws one stacked bar per entry. All bars have the same scale. */
 export const pictureOf = (title: string, bars: Bar[]): string => {
   const totalOf = ({ parts }: Bar): number => parts.reduce((sum, [, value]) => sum + value, 0);
   const scale = (WIDTH - LEFT - RIGHT) / Math.max(1, ...bars.map(totalOf));

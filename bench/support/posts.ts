@@ -4,13 +4,14 @@ import { once } from 'node:events';
 export type PostsOrder = { port: number; count: number; inFlight: number; body: string };
 
 /**
- * Sends plain POSTs by undici from a separate process that stays up. They show the least that a delivery could cost.
+ * Sends plain POSTs by undici from a separate process that keeps running. Their cost is the lowest possible cost of a
+ * delivery.
  */
 export const openPosts = () => {
   const child = fork(new URL('posts-process.ts', import.meta.url), { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
   return {
     pid: child.pid as number,
-    /** Requests per second. */
+    /** Sends the POSTs and returns the rate in requests per second. */
     run: async (order: PostsOrder): Promise<number> => {
       const answer = once(child, 'message') as Promise<[number]>;
       child.send(order);

@@ -1,7 +1,7 @@
 import { connect } from 'node:net';
 
 export type Wire = {
-  /** Send one request at a time. The next may go after `onAnswer`. */
+  /** Sends one request. Wait for `onAnswer` before the next request. */
   send: (request: string) => void;
   close: () => void;
 };
@@ -10,7 +10,10 @@ type Hooks = { onOpen: () => void; onAnswer: (ok: boolean) => void; onLost: () =
 
 const lengthOf = (head: string): number => Number(/content-length: (\d+)/i.exec(head)?.[1] ?? 0);
 
-/** A raw socket that counts bytes. A client library would use CPU that the measured processes need. */
+/**
+ * Opens a raw socket and finds the end of each answer by counting bytes. A client library would use CPU that the
+ * measured processes need.
+ */
 export const openWire = (port: number, { onOpen, onAnswer, onLost }: Hooks): Wire => {
   let received = '';
   let closed = false;

@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { freePort, startMongod, startRedis } from '../../scripts/services.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
-/** On disk, because syncing a journal in memory costs nothing. */
+/** The stores' data is on disk, because syncing a journal in memory costs nothing. */
 const DATA = join(ROOT, '.local/bench');
 const READY_WITHIN_MS = 15_000;
 const STOP_WITHIN_MS = 6_000;
@@ -18,14 +18,14 @@ type Start = {
   name: string;
   file: string;
   env: Record<string, string>;
-  /** The variable that sets the port. */
+  /** The environment variable that sets the process's port. */
   portIn?: 'PORT' | 'WORKER_HEALTH_PORT';
   nodeArgs?: string[];
 };
 
 const open = new Set<() => Promise<void>>();
 
-/** Stops everything that the bench has started, by process id. Concurrent calls share one result. */
+/** Stops all processes that the bench has started, by process id. Concurrent calls share one result. */
 export const closeAll = async (): Promise<void> => {
   closing ??= Promise.allSettled([...open].map((close) => close())).finally(() => (closing = undefined));
   await closing;
@@ -38,7 +38,7 @@ export const cpuMsOf = (pid: number): number => {
   return (Number(fields[11]) + Number(fields[12])) * TICK_MS;
 };
 
-/** How often a process went to sleep and was woken again, all its threads together. */
+/** How often the threads of a process went to sleep and were woken again, in total. */
 export const wakeUpsOf = (pid: number): number =>
   readdirSync(`/proc/${pid}/task`).reduce((sum, thread) => {
     const status = readFileSync(`/proc/${pid}/task/${thread}/status`, 'utf8');
@@ -78,7 +78,7 @@ export const startChild = async ({ name, file, env, portIn = 'PORT', nodeArgs = 
   }
 };
 
-/** Starts a separate Redis and mongod, sized as on a server, with their data on disk until they are closed. */
+/** Starts a separate Redis and mongod with server-sized caches. Their data is on disk until they are closed. */
 export const openServices = async (part: string) => {
   const folder = join(DATA, `${part}-${process.pid}`);
   mkdirSync(folder, { recursive: true });

@@ -1,7 +1,7 @@
 import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { type Arrivals, nowMs } from './sink.ts';
 
-// Raw sockets, as in the load generator. A web server would use CPU that the measured processes need.
+// Uses raw sockets, like the load generator, because a web server would use CPU that the measured processes need.
 
 const ANSWER = 'HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\nok';
 

@@ -6,7 +6,7 @@ export const nowMs = (): number => Number(process.hrtime.bigint() / 1000n) / 100
 
 export type Arrivals = [eventId: string, atMs: number][];
 
-/** The customers' server, in a separate process. It accepts everything and notes the time of arrival. */
+/** The customers' server, in a separate process. It accepts every event and records the time of arrival. */
 export const openSink = async () => {
   const child = fork(new URL('sink-process.ts', import.meta.url), { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
   const [port] = (await once(child, 'message')) as [number];
@@ -20,7 +20,7 @@ export const openSink = async () => {
     port,
     pid: child.pid as number,
     count: () => ask<number>('count'),
-    /** Returns the arrivals since the last call and forgets them. */
+    /** Returns the arrivals since the last call, and deletes them. */
     take: () => ask<Arrivals>('take'),
     close: (): void => void child.kill(),
   };

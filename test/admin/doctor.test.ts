@@ -25,7 +25,7 @@ test('without workers the doctor names what waits; with workers it finds no prob
   const { endpoint } = await stack.service.endpoints.addEndpoint(assistantId, { url: 'http://127.0.0.1:9999/hook' });
   const { body } = await chat(aTurn());
   const deliveryId = await stack.service.deliveries.queueTest(endpoint);
-  // Moves all times back by a minute.
+  // All stored times are moved back by a minute.
   const minuteAgo = new Date(Date.now() - 60_000);
   const { mongo } = stack.service;
   await mongo.collection('conversations').updateMany({}, [

@@ -5,7 +5,7 @@ import { anAssistant, type ChatBody, type ErrorBody, type TestAssistant } from '
 import { eventually } from '../support/eventually.ts';
 import { useStack } from '../support/stack.ts';
 
-/** Replies `echo: …`. A message that names a gate waits until the test opens it. */
+/** The engine replies `echo: …`. A message with a gate is answered when the test opens the gate. */
 const gates = new Map<string, Promise<void>>();
 const engine: AssistantEngine = {
   name: 'echo',
@@ -137,7 +137,7 @@ test('a waiting caller joins an asynchronous turn, and the other way round', asy
     expect((await assistant.history(accepted.body.conversationId)).body.messages).toHaveLength(2),
   );
   const joined = await send(assistant, { session_id, message: other.message });
-  // The join is stored by now, because the pending turns are read after it.
+  // The join is stored now, because this request reads the pending turns after it.
   await look(assistant, accepted.body.turnId);
   one.release();
   other.release();
@@ -190,7 +190,7 @@ test('a failed turn is shown as failed, and sending it again resumes it under it
   const { message, release } = hold();
   const head = await send(assistant, { session_id, message });
   const { turnId } = (await send(assistant, { session_id, message: 'poison' })).body;
-  // As if three workers had died while they answered it.
+  // Sets the state after three workers have died while they answered the turn.
   await stack.service.redis.set(`{${stack.env.REDIS_PREFIX}-0}:tries:${turnId}`, '3');
 
   release();

@@ -36,7 +36,7 @@ test('a first message gets a reply, opens a conversation and is in its history',
 });
 
 test('ten turns over chat API and channel are one conversation, announced by eleven signed events in order', async () => {
-  // Without knowledge no answer has low confidence, so nothing is handed to a person.
+  // Without knowledge, no answer counts as low confidence, so no conversation is handed off.
   const { assistantId, chat, history } = await anAssistant(stack, { knowledge: [] });
   await stack.service.assistants.setChannel(assistantId, { connected: true, token: 'open sesame'.replace(' ', '-') });
   const secrets: string[] = [];
@@ -151,7 +151,7 @@ test('the 61st request within a minute is refused, and one after the wait succee
   const wait = refused.headers.get('retry-after');
   expect(wait).toMatch(/^[1-9]\d?$/);
   expect(refused.headers.get('x-ratelimit-remaining')).toBe('0');
-  // The window ends when its key expires in Redis, so wait for that and not for the local clock.
+  // The window ends when its key expires in Redis, so the test waits for Redis and not for the local clock.
   const keys = await stack.service.redis.keys(`${stack.env.REDIS_PREFIX}:limit:key:*`);
   const ttl = Math.max(...(await Promise.all(keys.map((key) => stack.service.redis.pttl(key)))));
   expect(ttl).toBeLessThanOrEqual(Number(wait) * 1000);

@@ -8,8 +8,8 @@ import { openReceiver } from '../support/receiver.ts';
 import { useStack } from '../support/stack.ts';
 
 /**
- * The rules of docs/contract.md, Retry is safe, as a model beside the running service: random conversations of sends,
- * repetitions, operators' messages and held replies, over two API processes. The model knows only the rules, and the
+ * Compares the service with a model of the rules of docs/contract.md, Retry is safe. Random conversations of turns,
+ * repetitions, operators' messages and held replies run over two API processes. The model knows only the rules, and the
  * service is called over HTTP.
  */
 
@@ -59,7 +59,10 @@ const send = (run: Run, api: number, text: string, key?: string): Promise<Answer
     headers: { ...(key && { 'Idempotency-Key': `${run.run}-${key}` }) },
   });
 
-/** A delivery is recorded after the response was written, and the rules depend on the record. */
+/**
+ * Waits until a reply is recorded as delivered. The record is written after the response, and the rules depend on the
+ * record.
+ */
 const untilDelivered = async (turnId: string): Promise<void> => {
   const key = `{${stack.env.REDIS_PREFIX}-0}:delivered:${turnId}`;
   await eventually(async () => expect(await stack.service.redis.exists(key)).toBe(1));
@@ -72,7 +75,7 @@ const settle = async (run: Run, { body }: Answer<ChatBody>): Promise<void> => {
   await untilDelivered(message?.turnId as string);
 };
 
-/** The turn that this request repeats by the rules. Null: a new turn. */
+/** The turn that this request repeats according to the rules. Null means a new turn. */
 const expected = ({ model }: Run, text: string, key: string | null): Turn | null => {
   if (key !== null) return model.turns.find((turn) => turn.key === key) ?? null;
   const latest = model.turns.at(-1);

@@ -9,7 +9,7 @@ const stack = useStack();
 const CHAT = '/api/v1/chat';
 const TOO_LARGE = { body: { ...aTurn(), padding: 'x'.repeat(65_536) } };
 
-/** What is stored for an assistant. A refused request stores nothing. */
+/** The counts of what is stored for an assistant. A refused request must not change them. */
 const storedFor = async ({ assistantId }: TestAssistant): Promise<number[]> => {
   const { mongo } = stack.service;
   return Promise.all([

@@ -7,10 +7,10 @@ import { useStack } from '../support/stack.ts';
 
 const BODIES = 1_000;
 const AT_ONCE = 20;
-/** `SEED=… npm test` draws the same bodies again. */
+/** `SEED=… npm test` generates the same bodies again. */
 const seed = Number(process.env.SEED ?? Date.now() % 2 ** 31);
 
-/** This tests the input, so the engine does nothing. */
+/** The engine does nothing, because this test is about the input. */
 const engine: AssistantEngine = {
   name: 'brief',
   reply: async ({ language }) => ({ text: 'ok', suggestedActions: [], confidence: 1, low: false, language, why: {} }),
@@ -26,7 +26,7 @@ test(`${BODIES} hostile bodies, drawn by seed ${seed}: documented answers only, 
     `/api/v1/channels/webhook/${assistantId}`,
     `/api/v1/conversations/${opened.conversationId}/escalate`,
   ];
-  // `request` itself checks that each answer is documented, with its headers and body.
+  // `request` itself checks that each response is documented, with its headers and body.
   const send = async ({ body, headers }: Hostile, index: number): Promise<number> => {
     const url = `${stack.url}${doors[index % doors.length]}`;
     return (await request(url, { method: 'POST', body, headers, bearer: apiKey })).status;
@@ -42,7 +42,7 @@ test(`${BODIES} hostile bodies, drawn by seed ${seed}: documented answers only, 
   const others = [...statuses.entries()].filter(([, status]) => ![200, 413, 422, 429].includes(status));
   expect(others).toEqual([]);
   const count = (wanted: number) => statuses.filter((status) => status === wanted).length;
-  // Both kinds occur: some bodies are accepted, most are not.
+  // Both kinds of bodies occur: some are accepted, most are refused.
   const counted = { 200: count(200), 413: count(413), 422: count(422) };
   expect(counted).toSatisfy(() => counted[200] > 100 && counted[413] > 10 && counted[422] > 300);
   expect(stack.logs.filter(({ level }) => Number(level) >= 50)).toEqual([]);

@@ -18,7 +18,7 @@ const logger = createLogger({ name: 'test', level: 'silent' });
 const lifecycle = createLifecycle(logger, { deadlineMs: 5_000 });
 afterAll(() => lifecycle.close());
 
-/** Every test starts with an unused window for failing requests. */
+/** Resets the window of failed requests before every test. */
 beforeEach(async () => {
   const keys = await stack.service.redis.keys(`${stack.env.REDIS_PREFIX}:limit:failing:*`);
   if (keys.length > 0) await stack.service.redis.del(keys);

@@ -8,7 +8,7 @@ import { eventually } from '../support/eventually.ts';
 import { openReceiver } from '../support/receiver.ts';
 import { useStack } from '../support/stack.ts';
 
-/** Replies `echo: …`. A message that names a gate waits until the test opens it. */
+/** The engine replies `echo: …`. A message with a gate is answered when the test opens the gate. */
 const gates = new Map<string, Promise<void>>();
 const engine: AssistantEngine = {
   name: 'echo',
@@ -54,7 +54,7 @@ test('200 identical requests at once over two API processes are one turn, announ
     [1, 'user'],
     [1, 'assistant'],
   ]);
-  // The event of a later message comes after all events that the first could have caused.
+  // The event of a later message arrives after all events that the first message could have caused.
   await request(`${stack.url}/api/v1/chat`, { body: { ...body, message: 'the end' }, bearer: apiKey });
   const received = await receiver.waitFor((all) =>
     all.some(({ json }) => (json as { payload: { content?: string } }).payload.content === 'the end'),

@@ -195,7 +195,7 @@ test('a second try starts over with a higher attempt, and late deltas of the fir
   script.say('half a sen');
   await until(open, 'half a sen');
 
-  // As if the first worker was killed: its lease is gone, and another worker answers the turn.
+  // Simulates a killed worker: its lease is gone, and another worker answers the turn.
   const row = await stack.service.mongo.collection('conversations').findOne({ sessionId: session_id });
   const turnId = String(open.events[0]?.data.turnId);
   await stack.service.redis.del(`{${stack.env.REDIS_PREFIX}-0}:take:${turnId}`);

@@ -11,7 +11,9 @@ import { useStack } from '../support/stack.ts';
 // Without a delivery worker, every wake-up stays in the queue, and nothing is sent to the endpoint.
 const stack = useStack({ deliveryWorkers: 0 });
 
-/** A sweep only wakes for events that have waited for 2 seconds. */
+/**
+ * A sweep sends wake-ups only for events that have waited for 2 seconds. An earlier wake-up does not come from a sweep.
+ */
 const SOONER_THAN_A_SWEEP_MS = 1_900;
 
 let wakeUps: PartitionedQueue<WakeUpJob>;
@@ -52,7 +54,7 @@ const wakeUpsOf = async (key: string): Promise<number[]> => {
     .map(({ timestamp }) => timestamp);
 };
 
-/** The time between the event and the wake-up. */
+/** The time between an event and its wake-up. */
 const delayOfWakeUp = (key: string, event: { at: Date } | undefined): Promise<number> =>
   eventually(async () => {
     if (event === undefined) throw new Error('the event was not stored');

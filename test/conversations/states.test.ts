@@ -7,7 +7,7 @@ import { eventually } from '../support/eventually.ts';
 import { openReceiver, type Received } from '../support/receiver.ts';
 import { useStack } from '../support/stack.ts';
 
-/** A message `hold…` waits for its gate. `low` gets a reply of low confidence, and on `boom` the engine throws. */
+/** The engine answers a message `hold…` when its gate opens, and `low` with low confidence. On `boom` it throws. */
 const gates = new Map<string, Promise<void>>();
 const engine: AssistantEngine = {
   name: 'scripted',

@@ -19,7 +19,7 @@ const aStream = async (conversations = 1) => {
   const receiver = await openReceiver();
   opened.push(receiver);
   const { endpoint } = await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url });
-  // The events of these tests happened before the endpoint was registered.
+  // Events from before `enabledSince` are not sent, and the events of these tests have past times.
   await stack.service.mongo
     .collection('endpoints')
     .updateMany({ assistantId }, { $set: { enabledSince: new Date(0) } });
@@ -36,7 +36,7 @@ const aStream = async (conversations = 1) => {
   return { assistantId, receiver, endpoint, feed, keys, key, readHead };
 };
 
-/** Events without a wake-up, old enough for a sweep. */
+/** The events have no wake-up and are old enough for a sweep. */
 const OLD = { at: new Date(Date.now() - 3_000), silent: true };
 
 const readDelivery = async (id: string) => (await stack.service.deliveries.readByIds([id])).get(id);
@@ -63,7 +63,7 @@ test('a claim whose worker is gone ends unknown after ten seconds, not before, a
         { $set: { claimedAt: new mongo.Timestamp({ t: Math.floor(Date.now() / 1000) - seconds, i: 1 }) } },
       ]);
 
-  // MongoDB's clock counts whole seconds: seven seconds here may be up to eight.
+  // MongoDB's clock counts whole seconds: seven seconds of the test may be eight seconds there.
   await new Promise((resolve) => setTimeout(resolve, 1_000 - (Date.now() % 1_000)));
   await ageTo(7);
   await new Promise((resolve) => setTimeout(resolve, 1_600));
@@ -74,7 +74,7 @@ test('a claim whose worker is gone ends unknown after ten seconds, not before, a
   expect(before?.outcome).toBe('sending');
   expect(await readDelivery(id)).toMatchObject({ outcome: 'unknown', errorKind: 'worker_lost' });
   expect(receiver.received.map(contentOf)).toEqual(['next']);
-  // A later result changes nothing.
+  // A result that arrives later changes nothing.
   const late = { ...neverSent('internal'), outcome: 'delivered' as const };
   await stack.service.deliveries.recordOutcome(id, claimed.won ? claimed.token : '', late);
   expect((await readDelivery(id))?.outcome).toBe('unknown');
@@ -106,7 +106,7 @@ test('an event whose claim is released is sent; a claim that a sweep has ended c
   expect([again.won, byOther, byOwner]).toEqual([false, false, true]);
 });
 
-/** A sweep run by the test, whose wake-ups reach no worker. Beside it only the reply worker runs. */
+/** Sweeps that the test runs itself. Their wake-ups reach no worker. Of the stack, only the reply worker is running. */
 const sweepsOf = (
   streams: { endpoint: { endpointId: string } }[],
   options: { suspended?: () => string[]; outboxesPerSweep?: number },
@@ -129,7 +129,7 @@ const sweepsOf = (
   return { woken, sweep: sweeps.streams };
 };
 
-/** Keeps the stack's own sweeps and workers away from the events. */
+/** Pauses the endpoint, so that the stack's own sweeps and workers do not send the events. */
 const hold = ({ endpoint }: { endpoint: { endpointId: string } }) =>
   stack.service.endpoints.pauseEndpoint(endpoint.endpointId, { reason: 'gone', until: null });
 

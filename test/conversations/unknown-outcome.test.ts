@@ -14,9 +14,9 @@ const stack = useStack({ deliveryWorkers: 0 });
 const lifecycle = createLifecycle(createLogger({ name: 'test', level: 'silent' }), { deadlineMs: 5_000 });
 let relay: Relay;
 let url: string;
-/** Called once, with the next command of this kind. */
+/** The answer to the next command of this kind is lost, once. `onLost` is then called. */
 let trap: { of: (command: Command) => boolean; onLost: () => void } | null = null;
-/** After this many more of these commands, the server is silent on their connection. */
+/** The next `times` commands of this kind get no answer, and neither do later commands on the same connection. */
 let silent: { of: (command: Command) => boolean; times: number } | null = null;
 
 beforeAll(async () => {
@@ -43,7 +43,7 @@ afterAll(async () => {
 
 const on = (name: string) => (command: Command) => command.name === name && command.collection === 'conversations';
 const nothingMore = () => undefined;
-/** The server is unavailable from now on for this time, which is longer than one look-up takes. */
+/** Makes the server unavailable for this time, which is longer than one look-up takes. */
 const awayFor = (ms: number) => () => {
   void relay.cut().then(() => setTimeout(() => void relay.mend(), ms));
 };
@@ -53,7 +53,7 @@ const aSession = async () => {
   const session_id = randomUUID();
   const say = (message: string, headers: Record<string, string> = {}) =>
     request<ChatBody>(`${url}/api/v1/chat`, { body: { session_id, message }, bearer: apiKey, headers });
-  /** The stored visitor messages, and the number of replies. */
+  /** The visitor messages and the number of replies that are stored. */
   const stored = async () => {
     const { body } = await call<{ conversations: { conversationId: string }[] }>('/api/v1/conversations');
     const [conversation] = body.conversations;
@@ -75,7 +75,7 @@ test.each([
 ] as const)('%s: one turn, answered, under a first message', async (_name, command, onLost) => {
   const { say, stored } = await aSession();
   trap = { of: on(command), onLost };
-  // With a key, the conversation's id is needed at once, so the write is read back.
+  // A turn with an idempotency key needs the conversation's id immediately, so the API reads the accepted turn back.
   const headers: Record<string, string> = command === 'find' ? { 'Idempotency-Key': randomUUID() } : {};
 
   const answer = await say('hello there, what are your opening hours please?', headers);
@@ -148,7 +148,7 @@ test('silent connections delay callers only briefly, and each turn on them is st
 }, async () => {
   const { say, stored } = await aSession();
   const other = await aSession();
-  // As many accepting writes as can be in flight at once. All later ones wait behind them.
+  // These are as many accepting writes as can be in flight at the same time. All later writes wait behind them.
   silent = { of: on('update'), times: 2 };
   const message = 'hello there, what are your opening hours please?';
 

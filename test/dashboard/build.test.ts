@@ -9,11 +9,11 @@ const ROOT = join(import.meta.dirname, '../..');
 
 type Context = { root: string; env: NodeJS.ProcessEnv };
 type Step = { find: (context: Context) => { text: string } | undefined; make: (context: Context) => Promise<void> };
-// A computed name, because the launcher is plain JavaScript without types.
+// The module name is computed, because the launcher is plain JavaScript without types.
 const file = join(ROOT, 'scripts/setup/dashboard.js');
 const { dashboardStep } = (await import(file)) as { dashboardStep: Step };
 
-/** The real sources, with a builder that counts its calls. */
+/** A clone with the real sources and a builder that counts its calls. */
 const aClone = (builder = 'appendFileSync("builds", "x")'): string => {
   const root = mkdtempSync(join(tmpdir(), 'parley-dashboard-build-'));
   onTestFinished(() => rmSync(root, { recursive: true }));

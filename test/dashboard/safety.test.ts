@@ -23,13 +23,13 @@ const ATTACKS = [
 ];
 const ALL = ATTACKS.join(' ');
 
-/** An injected script would have run before the page's next task. */
+/** Checks that no injected script has run. Such a script would have run before the page's next task. */
 const nothingRan = async (page: Page): Promise<void> => {
   expect(await page.evaluate('new Promise((done) => setTimeout(() => done(window.ran), 50))')).toBeUndefined();
   expect(await page.locator('img[src="x"], svg[onload], a[href^="javascript"]').count()).toBe(0);
 };
 
-/** Opens the page and expects the texts as text. */
+/** Opens the page and expects each text to be shown as plain text. */
 const shows = async (page: Page, path: string, ...texts: string[]): Promise<void> => {
   await go(page, path);
   for (const text of texts) await page.getByText(text).locator('visible=true').first().waitFor();

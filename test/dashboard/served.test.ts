@@ -16,7 +16,7 @@ const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
 const SCRIPT = 'console.log("it runs");'.repeat(100);
 const HTML = { Accept: 'text/html,application/xhtml+xml,*/*;q=0.8' };
 
-/** A folder like the build’s output. */
+/** A folder with the structure of the build's output. */
 const aBuild = (): string => {
   const folder = mkdtempSync(join(tmpdir(), 'parley-dashboard-'));
   onTestFinished(() => rmSync(folder, { recursive: true }));

@@ -6,14 +6,14 @@ import { createFeed } from '../support/feed.ts';
 import { contentOf, openReceiver, type Receiver } from '../support/receiver.ts';
 import { useStack } from '../support/stack.ts';
 
-// A send hangs for longer than the test takes, also on a busy machine, but ends before its claim counts as lost.
+// A send hangs for longer than the test takes, even on a busy machine, but ends before its claim counts as lost.
 const stack = useStack({ deliveryWorkers: 0, sending: { deadlineMs: 9_500 } });
 const opened: Receiver[] = [];
 afterAll(() => Promise.all(opened.map((one) => one.close())));
 
 const numbers = (from: number, to: number) => Array.from({ length: to - from }, (_, index) => String(from + index));
 
-/** Answers the first request only when it is released. */
+/** A receiver that answers the first request only after `release`. */
 const aHangingReceiver = async () => {
   const { promise, resolve } = Promise.withResolvers<void>();
   const receiver = await openReceiver({
@@ -46,7 +46,7 @@ test('the bound holds without a delivery worker, and the remaining events are se
   const [key = ''] = await feed.openConversations(assistantId, 1);
 
   await feed.say(assistantId, key, numbers(0, 800));
-  // The sweep of the reply worker has ended them.
+  // The reply worker's sweep has ended the oldest events.
   await eventually(async () => expect(await readOutbox(assistantId)).toHaveLength(500));
   const ends = await countEnds(assistantId);
   const worker = await stack.startDeliveryWorker();
@@ -57,7 +57,8 @@ test('the bound holds without a delivery worker, and the remaining events are se
 
   expect(ends).toEqual({ backlog: 300 });
   expect(receiver.received.map(contentOf)).toEqual(numbers(300, 300 + atClose));
-  // The worker is stopped in the middle of its stream: what it sent is recorded, and the rest is unclaimed.
+  // The worker was stopped in the middle of its stream. The events that it sent are recorded, and the remaining events
+  // are unclaimed.
   expect(await countEnds(assistantId)).toEqual({ backlog: 300, delivered: atClose });
   expect(left.map(({ payload }) => payload.content)).toEqual(numbers(300 + atClose, 800));
 });

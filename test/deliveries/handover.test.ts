@@ -9,7 +9,7 @@ import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
 
-/** A stream whose receiver holds the first event until it is released, and is slow for the others. */
+/** A stream whose receiver answers the first event only after `release`, and the other events slowly. */
 const aHeldLine = async () => {
   const { promise: released, resolve: release } = Promise.withResolvers<void>();
   const { assistantId } = await anAssistant(stack);

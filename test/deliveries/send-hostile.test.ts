@@ -29,12 +29,12 @@ const sendOnce = async (url: string, options: Partial<SenderOptions> = QUICK) =>
 const slowly = () => sleep(1_000, ['127.0.0.1']);
 const neverResolves = () => new Promise<string[]>(() => {});
 
-// This is exact. The resident size would also count memory that the engine keeps for later; `bench/hostile.ts` measures
-// that.
+// A forced collection makes the measured memory exact. The resident size would also count memory that the engine keeps
+// for later; `bench/hostile.ts` measures that size.
 setFlagsFromString('--expose-gc');
 const collect = runInNewContext('gc') as () => void;
 const heldMegabytes = async () => {
-  // Runs twice: dead buffers are only counted as freed a moment later.
+  // The collection runs twice, because freed buffers are counted only a moment later.
   for (let nth = 0; nth < 2; nth += 1) {
     await sleep(150);
     collect();
@@ -107,7 +107,7 @@ const TRUNCATED: HostileName[] = [
   'resetsInBody',
 ];
 
-// The tests that run alone end before the concurrent ones begin.
+// The tests that must run alone end before the concurrent tests begin.
 describe.each([
   ['alone', { concurrent: false, deadlineMs: 4_000, of: ALONE }],
   ['among others', { concurrent: true, deadlineMs: QUICK.deadlineMs, of: TOGETHER }],

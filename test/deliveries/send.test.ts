@@ -310,7 +310,7 @@ describe('a request is written once', () => {
       sockets.push(socket);
       return socket;
     };
-    // The only class of errors after which undici sends a request in flight again.
+    // undici sends a request in flight again only after errors of this class.
     const requested = () => sockets[0]?.destroy(new errors.InformationalError('gone'));
     const receiver = await aHostile({ requested });
 

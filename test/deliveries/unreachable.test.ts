@@ -10,7 +10,7 @@ import { freePort } from '../support/processes.ts';
 import { contentOf, openReceiver, type Receiver } from '../support/receiver.ts';
 import { useStack } from '../support/stack.ts';
 
-/** Longer than the healthy endpoint takes on a busy machine. */
+/** The pause is longer than the healthy endpoint takes on a busy machine. */
 const PAUSE_MS = 6_000;
 
 const stack = useStack({ deliveryWorkers: 0, env: { ENDPOINT_CONCURRENCY: '2', DELIVERY_CONCURRENCY: '8' } });
@@ -77,7 +77,7 @@ test('hanging endpoints hold no more than their share of the slots', async () =>
 
   await Promise.all(held.map((stream) => stream.say('held')));
   await Promise.all(hanging.map((receiver) => receiver.waitFor((all) => all.length >= 1)));
-  // This comes before the first hanging send reaches its deadline.
+  // These events are sent before the first hanging send reaches its deadline.
   await others.say('healthy');
   await healthy.waitFor((all) => all.length === 40, 4_000);
 

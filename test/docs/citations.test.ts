@@ -6,7 +6,7 @@ const ROOT = join(import.meta.dirname, '../..');
 const read = (file: string): string => readFileSync(join(ROOT, file), 'utf8');
 const CODE = '{src,workers,bench,chaos,scripts,dashboard/src,packages/client/src,test}/**/*.{ts,tsx,js}';
 
-/** A citation may continue on the next line of its comment. */
+/** Joins the lines of comments, because a citation may continue on the next line. */
 const withoutLineBreaks = (code: string): string => code.replace(/\n *(?:\*|\/\/) ?/g, ' ');
 
 const headingsOf = (page: string): string[] =>

@@ -7,7 +7,7 @@ const ROOT = join(import.meta.dirname, '../..');
 const read = (file: string): string => readFileSync(join(ROOT, file), 'utf8');
 const DOMAIN = 'src/{assistants,webhooks,conversations,deliveries,turns,operators,language}/**/*.ts';
 
-/** The first cells of the tables that stand under the headings which `wanted` accepts. */
+/** The first cells of all tables below headings that `wanted` accepts. */
 const termsUnder = (wanted: (heading: string) => boolean): string[] =>
   read('docs/glossary.md')
     .split(/^## /m)
@@ -44,7 +44,7 @@ const PRIVATE_WORDS = [
   /\b(under way|in hand|(in|of|from) (its|a session's) line|begins? anew|homed id|patience|resting)\b/i,
   /\b(is|are) away\b|\bspeaks? to\b|\bnobody['’]s\b|\/\*\* (So long|Of a|None that)\b/i,
 ];
-/** A prompt for a language model, which depends on its exact words. */
+/** This file contains a prompt for a language model, and the exact words of the prompt matter. */
 const PROMPT = 'workers/reply/engines/openai/prompt.ts';
 
 test('no replaced private word is left in the services', () => {

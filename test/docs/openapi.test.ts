@@ -180,7 +180,8 @@ test('every documented status of every operation occurs', async () => {
       { url: `http://127.0.0.1:${drained.port}${path}`, options: { method, bearer, ...good } },
     ].map(({ url, options }) => drive(url, options));
 
-  // Turn requests: a turn, a stranger, draining, then bodies that are too large or not valid, a late reply and a limit.
+  // Turn requests: a valid turn, a wrong key, a draining API, then bodies that are too large or invalid, a late reply
+  // and a rate limit.
   const channel = `/api/v1/channels/webhook/${assistantId}`;
   for (const [path, bearer] of [
     ['/api/v1/chat', apiKey],
@@ -195,7 +196,7 @@ test('every documented status of every operation occurs', async () => {
   await drive(`${stack.url}${channel}`, { body: aTurn(), bearer: 'verify-me' });
   await drive(`${stack.url}/api/v1/channels/webhook/${randomUUID()}`, { body: aTurn() });
 
-  // Erased while its caller waits.
+  // A conversation is erased while its caller waits for the reply.
   const session_id = randomUUID();
   const waiting = drive(`${stack.url}/api/v1/chat`, { body: { session_id, message: 'hold' }, bearer: apiKey });
   await eventually(async () => {
@@ -207,7 +208,7 @@ test('every documented status of every operation occurs', async () => {
   });
   await waiting;
 
-  // Conversation requests: as above, then not found, not valid, and a broken record.
+  // Conversation requests: the cases above, then an unknown id, an invalid request and a corrupt record.
   const { conversationId, turnId } = await drive<{ conversationId: string; turnId: string }>(
     `${stack.url}/api/v1/chat`,
     {

@@ -24,7 +24,7 @@ type Layer = {
 };
 type App = { router: { stack: Layer[] } };
 
-/** These are pages of the dashboard, not operations of an API. */
+/** Routes of the dashboard's pages, which are not operations of an API. */
 const NOT_OPERATIONS = ['get /'];
 const routesOf = (layers: Layer[], prefix = ''): string[] =>
   layers.flatMap((layer) => {

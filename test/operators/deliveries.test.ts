@@ -58,7 +58,7 @@ test('a queued delivery is shown without a request, and after sending with it', 
   await receiver.close();
 });
 
-/** Stores ended deliveries, one a second, for more endpoints than one index query covers. */
+/** Stores ended deliveries, one per second, for more endpoints than one index query covers. */
 const manyDeliveries = async (assistantId: string) => {
   const endpoints = Array.from({ length: 40 }, () => randomUUID());
   const records = Array.from({ length: 120 }, (_, nth) => {

@@ -9,7 +9,7 @@ import { useStack } from '../support/stack.ts';
 const stack = useStack({ env: { TRUST_PROXY: '1' }, deliveryWorkers: 0 });
 const command = useAdmin(stack);
 
-/** Uses its own client address, so that tests do not share a limit. */
+/** A client with its own address, so that tests do not share a limit. */
 const aBrowser = () => openOperatorClient(stack.url, { 'X-Forwarded-For': `2001:db8:${randomUUID().slice(0, 4)}::1` });
 
 type Line = { action: string; target: string | null; email: string; details: Record<string, unknown> };
@@ -140,14 +140,14 @@ test('an unknown email gets the same answer as a wrong password, in the same tim
 
   const known: Awaited<ReturnType<typeof timed>>[] = [];
   const unknown: Awaited<ReturnType<typeof timed>>[] = [];
-  // Alternates, so that load on the machine affects both.
+  // The two kinds of requests alternate, so that load on the machine affects both.
   for (const letter of 'abcdefgh') {
     known.push(await timed(email));
     unknown.push(await timed(`${letter}@example.com`));
   }
 
   const fastest = (all: { ms: number }[]) => Math.min(...all.map(({ ms }) => ms));
-  // Without a dummy hash, an unknown email would take less than a tenth of the time.
+  // Without a dummy hash, a request with an unknown email would take less than a tenth of the time.
   expect(fastest(unknown)).toBeGreaterThan(fastest(known) / 4);
   expect(new Set([...known, ...unknown].map(({ message }) => message)).size).toBe(1);
 });

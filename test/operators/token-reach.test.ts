@@ -9,7 +9,7 @@ import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ deliveryWorkers: 0 });
 
-/** An assistant with one object of each kind, and their ids. */
+/** An assistant with one object of each kind, and the ids of these objects. */
 const anInhabited = async () => {
   const assistant = await anAssistant(stack);
   const { assistantId, keyId } = assistant;
@@ -71,7 +71,7 @@ const stateOf = async ({ ids, assistantId }: Inhabited) => {
   return Promise.all(paths.map(async (path) => (await owner.get(path)).body));
 };
 
-/** The status, or the status with the error code. */
+/** The status of an answer. For an error, the status with the error code. */
 const outcomeOf = (answer: Awaited<ReturnType<typeof request>>): string =>
   answer.status < 300 ? String(answer.status) : problemOf(answer);
 

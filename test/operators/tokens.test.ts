@@ -21,7 +21,7 @@ const aToken = async (given: Given = {}) => {
   return made.body;
 };
 
-/** Calls the API at `url` with a token, without cookie or Origin. */
+/** Calls the API at `url` with a token, without a cookie or an `Origin` header. */
 const withToken =
   (bearer: string, { url = stack.url, headers = {} }: { url?: string; headers?: Record<string, string> } = {}) =>
   <Body = Record<string, unknown>>(method: string, path: string, body?: unknown) =>

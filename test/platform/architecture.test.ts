@@ -3,7 +3,7 @@ import { dirname, join } from 'node:path';
 import { parseAst } from 'vite';
 import { expect, test } from 'vitest';
 
-/** A folder imports only from folders on the lines above it. Folders on one line do not import each other. */
+/** A folder imports only from folders of earlier lines. Folders of the same line do not import each other. */
 const ORDER = [
   ['src/platform'],
   ['src/language'],
@@ -18,7 +18,7 @@ const ORDER = [
   ['src/openapi'],
 ];
 const LAST_FOR_WORKERS = 'src/turns';
-/** These folders compose the processes. Files directly in `src` stand above all folders. */
+/** Shared code of the processes. Files directly in `src` may import from all of its folders. */
 const FOR_WORKERS = ['src/service.ts', 'src/service-metrics.ts', 'src/worker-process.ts', 'src/maintenance.ts'];
 
 const CONVERSATIONS_MAX_LINES = 2_000;
@@ -27,7 +27,7 @@ type Import = { from: string; to: string };
 
 const isNode = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null;
 
-/** Includes type imports, re-exports and `import()`. */
+/** The imports of a file, including type imports, re-exports and `import()`. */
 const importsOf = (file: string): Import[] => {
   const found: Import[] = [];
   const note = (source: unknown): void => {
@@ -63,7 +63,7 @@ const breaksOrder = ({ from, to }: Import): boolean => {
     : levelOf(to) > levelOf(from);
 };
 
-/** The first import that leads back to a file on the current path. Null when there is none. */
+/** Finds an import that leads back to a file on the current path. Returns null if there is no cycle. */
 const findCycle = (): string[] | null => {
   const targets = new Map(files.map((file) => [file, new Set<string>()]));
   for (const { from, to } of imports) targets.get(from)?.add(to);

@@ -8,7 +8,10 @@ import { eventually } from '../support/eventually.ts';
 const ROOT = join(import.meta.dirname, '../..');
 const TICKS_A_SECOND = 100;
 const TRIES = 3;
-/** CPU time of one restart. An idle machine needs half of it, and less than a second of real time. */
+/**
+ * The limit of the CPU time of one restart. On an idle machine, a restart needs half of this CPU time and less than a
+ * second of real time.
+ */
 const LONGEST_S = 2;
 
 const dir = mkdtempSync(join(tmpdir(), 'parley-dev-'));
@@ -38,7 +41,7 @@ const ask = async ({ baseUrl, apiKey }: State) => {
   return ((await response.json()) as { reply: string }).reply;
 };
 
-/** The one process that a watcher runs. */
+/** The id of the process that a watcher runs. */
 const childOf = (pid: number): number => {
   const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').split(' ').filter(Boolean);
   expect(children).toHaveLength(1);

@@ -15,7 +15,7 @@ afterAll(() => rmSync(dir, { recursive: true, force: true }));
 const quickstart = (args: string[] = [], settings: Record<string, string> = {}) => {
   const child = spawn(process.execPath, ['scripts/quickstart.ts', ...args], {
     cwd: ROOT,
-    // Separate services and a separate folder, beside a developer's running quickstart.
+    // The test uses separate services and a separate folder, so that a developer's running quickstart is not disturbed.
     env: { ...process.env, REDIS_URL: '', MONGODB_URL: '', PORT: '0', LOCAL_DIR: dir, ...settings },
   });
   onTestFinished(() => void child.kill('SIGKILL')); // its guards then end what it started
@@ -43,7 +43,7 @@ type State = {
 const stateFile = join(dir, 'quickstart.json');
 const readState = () => JSON.parse(readFileSync(stateFile, 'utf8')) as State;
 
-/** All processes with this folder in their environment, with the guards. Works on Linux only. */
+/** All processes that have this folder in their environment, including guards. Works only on Linux. */
 const leftRunning = (): string[] =>
   (process.platform === 'linux' ? readdirSync('/proc') : []).flatMap((pid) => {
     try {

@@ -10,7 +10,7 @@ const ROOT = join(import.meta.dirname, '../..');
 
 type Run = { status: number | null; stdout: string; stderr: string };
 
-/** A clone with the launcher only. The test's own programs come first on PATH. */
+/** A clone with only the launcher. Programs of the test come first on PATH. */
 const aClone = async (programs: Record<string, string> = {}) => {
   const root = await mkdtemp(join(tmpdir(), 'parley-clone-'));
   onTestFinished(() => rm(root, { recursive: true, force: true }));
@@ -261,8 +261,8 @@ describe('the command itself', () => {
   });
 
   test.each(['SIGINT', 'SIGTERM'] as const)('a %s reaches it once, and its children end with it', async (signal) => {
-    // Ready once the second sleep is running. Until its exec, a forked shell would take the signal for its own and
-    // lose it.
+    // The script is ready once its second `sleep` is running. Before that, a forked shell that has not yet started
+    // `sleep` would receive the signal and lose it.
     const asleep = `until grep -qs sleep /proc/$last/comm || [ ! -d /proc/1 ]; do :; done`;
     const checker = `trap 'echo heard; kill $last; exit 3' INT TERM; sleep 60 & sleep 60 & last=$!; (${asleep}; echo ready) & wait`;
     const { child, run, ended } = launch(await aClone({ npm: FAKE_NPM, checker }), ['typecheck']);

@@ -10,7 +10,7 @@ import { openStack, type Stack } from '../support/stack.ts';
 const SESSIONS = 8;
 const STEP_DOWNS = 1;
 
-/** So slow that turns are always being answered when something happens. */
+/** The engine is so slow that some turns are always being answered when a fault happens. */
 const engine: AssistantEngine = {
   name: 'slow echo',
   reply: async ({ message, language }) => {
@@ -31,7 +31,7 @@ afterAll(async () => {
   await mongod.dispose();
 });
 
-/** Makes the primary step down for a second or two. Meanwhile it answers that it is not the primary. */
+/** Makes the primary step down for a second or two. In that time, the server answers that it is not the primary. */
 const stepDown = async (): Promise<void> => {
   const { host } = new URL(mongod.url);
   const client = new mongoose.mongo.MongoClient(`mongodb://${host}/?directConnection=true`);
@@ -75,7 +75,8 @@ test('a change of primary under load fails, loses and doubles no turn', { timeou
   const ids = await Promise.all(sessions);
 
   expect(stack.logs.filter(({ end }) => end === 'failed')).toEqual([]);
-  // A failed read is 503. A failed write is looked up and at worst 500. Nothing else is allowed.
+  // A failed read causes 503. After a failed write, the API looks the turn up, and at worst answers 500. No other
+  // status is allowed.
   expect(['500', '503']).toEqual(expect.arrayContaining([...refusals]));
   for (const id of ids) {
     const { messages } = (await history(id)).body;

@@ -10,7 +10,7 @@ import { eventually } from '../support/eventually.ts';
 import { freePort, type Kind, type RealProcess, startRealProcess } from '../support/processes.ts';
 import { openReceiver, type Receiver } from '../support/receiver.ts';
 
-// Uses its own services and processes, because this file kills them.
+// This file has its own services and processes, because it kills them.
 let redis: Service;
 let mongod: Service;
 let env: Record<string, string>;
@@ -221,7 +221,7 @@ test('an unavailable Redis or MongoDB is 503 within a second, and the service re
       expect(refused).toMatchObject({ status: 503, body: { error: { code: 'unavailable' } } });
       expect(refused.headers.get('retry-after')).toBe('1');
     }
-    // Not the slowest: files that run beside this one have their share of the machine.
+    // The median is compared, not the slowest time, because other test files run on the same machine.
     expect(times.toSorted((a, b) => a - b)[2]).toBeLessThan(1_000);
     expect((await fetch(`${api.url}/readyz`)).status).toBe(503);
     await service.restart();

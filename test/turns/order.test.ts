@@ -10,9 +10,9 @@ import { useStack } from '../support/stack.ts';
 const SESSIONS = 50;
 const TURNS = 60;
 
-/** Answers at random speed, and records when each turn of a session was being answered. */
-/** Closed while a burst is sent, so that the whole burst is pending before its first turn is answered. */
+/** A gate is closed while a burst is sent, so that the whole burst is pending before its first turn is answered. */
 const gates = new Map<string, Promise<void>>();
+/** The times in which each turn of a session was being answered. */
 const spans = new Map<string, { from: number; to: number }[]>();
 const engine: AssistantEngine = {
   name: 'slow by chance',
@@ -38,7 +38,7 @@ test('50 sessions of 60 turns, sent at different speeds, are each answered in or
   const talk = async (session_id: string): Promise<string> => {
     let conversationId = '';
     for (let turn = 0; turn < TURNS; ) {
-      // Sends several messages at once. Each waits until the one before is accepted, but not until it is answered.
+      // Sends several messages. Each message waits until the previous one is accepted, but not until it is answered.
       const burst = Math.min(1 + Math.floor(Math.random() * 4), TURNS - turn);
       const gate = Promise.withResolvers<void>();
       gates.set(session_id, gate.promise);

@@ -8,7 +8,7 @@ import { eventually } from '../support/eventually.ts';
 import { openReceiver } from '../support/receiver.ts';
 import { useStack } from '../support/stack.ts';
 
-/** Turns are accepted while no worker runs. Then a worker with the test's engine answers them. */
+/** No worker runs while turns are accepted. Then a worker with the test's engine answers them. */
 const stack = useStack({ replyWorkers: 0 });
 
 const entry = (question: string, answer: string) => anEntry({ question, answer });
@@ -49,7 +49,7 @@ const answered = (conversationId: string) =>
     return now;
   });
 
-/** Only the first turn of a commit is leased, not those committed with it. */
+/** Counts the leased turns. Only the first turn of a commit is leased. */
 const countLeased = async (turns: Accepted[]): Promise<number> => {
   const keys = turns.map(({ turnId }) => `{${stack.env['REDIS_PREFIX']}-0}:take:${turnId}`);
   return stack.service.redis.exists(...keys);
@@ -83,7 +83,7 @@ test('pending turns of a session are each answered after the one before, and sto
     ['assistant', 'The answer to card.'],
     ['assistant', 'From nine to five.'],
   ]);
-  // The holding text is stored once and also answers later messages.
+  // The holding text is stored once. It is also the reply to later messages.
   expect(said.slice(3).map(([role]) => role)).toEqual(['assistant', 'system']);
   expect(body.status).toBe('escalated');
   expect(body.messages.map(({ seq }) => seq)).toEqual([1, 1, 2, 2, 3, 3, 4, 4, 5, 6, 7]);
@@ -117,7 +117,7 @@ test('a head whose first try was interrupted is answered alone', async () => {
   await worker.close();
 });
 
-/** As quick as the retrieval engine, except for turns that are held. */
+/** The engine is as quick as the retrieval engine, except for messages with a gate. */
 const gates = new Map<string, Promise<void>>();
 const hold = (message: string): (() => void) => {
   const { promise, resolve } = Promise.withResolvers<void>();
@@ -144,7 +144,7 @@ test('an accepted turn is always found, also while all pending turns are committ
   const named = (name: string, count: number) => numbers(1, count).map((number) => `${session} ${name} ${number}`);
   const turns = await acceptAll(assistant, session, named('one', 17));
   const conversationId = turns[0]?.conversationId as string;
-  // The worker stops after fifteen turns: the next one begins with a full page and a full queue of pending turns.
+  // The first worker stops after fifteen turns. The second worker begins with a full page and many pending turns.
   const goOn = hold(`${session} one 15`);
   const first = await stack.startReplyWorker(quick);
   await eventually(() => expect(begun).toContain(`${session} one 15`));
@@ -165,7 +165,7 @@ test('an accepted turn is always found, also while all pending turns are committ
   await second.close();
 });
 
-/** A conversation with one turn, and a worker that answers at once. */
+/** A conversation with one turn, and a worker that answers immediately. */
 const aConversation = async () => {
   const assistant = await anAssistant(stack);
   const session = randomUUID();
@@ -184,7 +184,7 @@ test('an operator and a visitor who alternate leave no more history in the docum
   const where = { conversationId };
 
   for (const round of numbers(1, 40)) {
-    // Visitors have the even numbers, so the operator's message always stores the page.
+    // Visitors' messages have the even numbers, so each full page is stored by an operator's message.
     await stack.service.conversations.transitions.replyAsOperator(where, `operator ${round}`);
     await acceptAll(assistant, session, [`visitor ${round}`]);
     await answered(conversationId);
@@ -248,7 +248,8 @@ test('after many turns each number is stored once, and the document keeps few', 
   expect([...inPages, ...inDocument]).toEqual(numbers(1, conversation.seq));
   expect(pages.every(({ entries }) => entries.length === PAGE_SIZE)).toBe(true);
   expect(conversation.storedTo).toBe(inPages.at(-1));
-  // The next write stores a full page, so the turns of one commit may still be in the document beside it.
+  // A full page moves out of the document only at the next write, so the document may contain one page plus the turns
+  // of one commit.
   expect(inDocument.length).toBeLessThan(PAGE_SIZE + 20);
   expect(conversation.recent.length).toBeGreaterThanOrEqual(20);
   expect(conversation.recent.length).toBeLessThan(28 + PAGE_SIZE + 20);

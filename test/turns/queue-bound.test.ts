@@ -7,7 +7,7 @@ import { eventually } from '../support/eventually.ts';
 import { openReceiver } from '../support/receiver.ts';
 import { useStack } from '../support/stack.ts';
 
-/** More than the bound of either queue. */
+/** More jobs than the limit of either queue. */
 const FULL = 20_001;
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
@@ -15,7 +15,10 @@ const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
 const waitingKey = (name: string): string => `{${stack.env.REDIS_PREFIX}-0}:${name}:wait`;
 const both = [TURNS_QUEUE, DELIVERIES_QUEUE];
 
-/** Reads only the ids of jobs. Whole jobs would keep the shared Redis busy for long. */
+/**
+ * Fills the queues with the ids of jobs, without the jobs. So many whole jobs would keep the shared Redis busy for
+ * long.
+ */
 beforeAll(async () => {
   const ids = Array.from({ length: FULL }, (_, index) => `old-${index}`);
   for (const name of both) await stack.service.redis.rpush(waitingKey(name), ...ids);

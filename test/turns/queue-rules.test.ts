@@ -44,7 +44,7 @@ test('a turn answered by two workers at once is stored once, with one reply for 
     const ref = await eventually(() => readHead(session_id));
     await eventually(() => expect(asked.filter((one) => one === message)).toHaveLength(1));
 
-    // The first worker loses its lease, as if it was stopped for too long. Another worker answers the turn.
+    // The first worker loses its lease, as after a long stop of its process. Another worker answers the turn.
     await stack.service.redis.del(redisKey('take', ref.turnId));
     stack.service.turnQueue.enqueue(ref);
     await eventually(() => expect(asked.filter((one) => one === message)).toHaveLength(2));
@@ -66,7 +66,7 @@ test('a turn answered by two workers at once is stored once, with one reply for 
 test('a stream woken many times on two workers sends each event once', async () => {
   const { assistantId, chat } = await anAssistant(stack);
   const receiver = await openReceiver({
-    // So slow that every wake-up comes while a send is in flight.
+    // The receiver is so slow that every wake-up arrives while a send is in flight.
     respond: () => new Promise((resolve) => setTimeout(() => resolve({}), 30)),
   });
   await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url });
@@ -104,7 +104,7 @@ test('a turn that was started three times without an end fails, and a retry resu
     expect(row?.waiting).toHaveLength(2);
     return row?.waiting[1] as { turnId: string; messageId: string };
   });
-  // As if three workers had died while they answered it.
+  // Sets the state after three workers have died while they answered the turn.
   await stack.service.redis.set(redisKey('tries', turn.turnId), '3');
 
   release();
@@ -185,7 +185,7 @@ test('a stray job for a turn that is not the head does not delay it later', asyn
   });
 
   stack.service.turnQueue.enqueue(behind);
-  // The same queue answers another session's turn. The stray job came before it.
+  // The same queue answers a turn of another session, so the stray job before it has been processed.
   await chat({ session_id: randomUUID(), message: 'meanwhile' });
   const releasedAt = performance.now();
   release();

@@ -16,7 +16,7 @@ test('a worker whose connection is refused at first works once it is connected',
   onTestFinished(() => closeRedis(connection));
 
   relay.refuse();
-  // The worker waits for jobs on a connection of its own, a copy of this one.
+  // The worker waits for jobs on its own connection, a copy of this one.
   const worker = new Worker(name, async ({ data }) => void done.push(data), { connection });
   onTestFinished(() => worker.close(true));
   await once(worker, 'error');

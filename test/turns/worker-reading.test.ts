@@ -8,14 +8,14 @@ import type { RelayOptions } from '../support/relay.ts';
 import { openRelayed } from '../support/relayed.ts';
 import { useStack } from '../support/stack.ts';
 
-/** A sweep may run meanwhile and lose some of its own reads. */
+/** How many reads lose their answer. A sweep that runs in the meantime may lose some of its own reads. */
 const LOST = 4;
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
 
 type Loses = NonNullable<RelayOptions['loses']>;
 
-/** A reply worker that loses answers of MongoDB. */
+/** A reply worker that does not receive some answers of MongoDB. */
 const openUnluckyWorker = async (loses: Loses) => {
   const relayed = await openRelayed(stack, { loses });
   return (engine?: AssistantEngine) => openReplyWorker({ ...relayed, ...(engine && { engine }) });
@@ -23,7 +23,7 @@ const openUnluckyWorker = async (loses: Loses) => {
 
 test('the pending turns continue after the read of the next turn failed', async () => {
   const seen = { committed: false, lost: 0 };
-  /** Reads after the first commit: of the session's next turn, and the driver's second try. */
+  /** Loses reads after the first commit: the read of the session's next turn, and the driver's second try. */
   const startWorker = await openUnluckyWorker(({ name, collection }) => {
     if (collection !== 'conversations') return null;
     if (name === 'update') seen.committed = true;
@@ -46,7 +46,7 @@ test('the pending turns continue after the read of the next turn failed', async 
   expect(statuses).toEqual([200, 200, 200]);
 });
 
-/** Answers even if it could not read the earlier messages. */
+/** An engine that answers even if it could not read the earlier messages. */
 const forgetful: AssistantEngine = {
   name: 'forgetful',
   reply: async ({ message, language, history }) => {
@@ -69,7 +69,7 @@ test.each([
     const { chat, history } = await anAssistant(stack, { knowledge });
     const session_id = randomUUID();
     const first = await stack.startReplyWorker();
-    // A page of history is stored, so the next turn reads from there.
+    // After these turns, a page of history is stored, so the next turn reads from that page.
     for (let turn = 1; turn <= 8; turn += 1)
       await chat({ session_id, message: `Can I pay by cash in the shop? ${turn}` });
     const { conversationId } = (await chat({ session_id, message: 'pay in the shop', language: 'en' })).body;

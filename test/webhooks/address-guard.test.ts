@@ -19,7 +19,7 @@ import { openReceiver, type Receiver } from '../support/receiver.ts';
 interface Case {
   name: string;
   url: string;
-  /** The addresses that the name server returns: at first, and from the second time on. */
+  /** The addresses that the name server returns: `answers` at first, `later` from the second request on. */
   answers?: string[];
   later?: string[];
   reach: boolean;
@@ -35,7 +35,7 @@ let trap: ReturnType<typeof createTcpServer>;
 let trapPort = 0;
 beforeAll(async () => {
   receiver = await openReceiver({ tls: true });
-  // Counts the connections that reach the receiver.
+  // The trap counts the connections that reach the receiver.
   trap = createTcpServer((socket) => {
     connections += 1;
     const onward = new Socket().connect(receiver.port, '127.0.0.1');
@@ -51,8 +51,8 @@ afterAll(async () => {
 });
 
 /**
- * All addresses, public or not, lead to the trap. Everything else works as in `net.connect`: literals are not looked
- * up, names are, and the peer is the given address.
+ * Connects to the trap, whatever the address, public or not. The rest works as in `net.connect`: a name is looked up, a
+ * literal address is not, and the peer is the given address.
  */
 const dial = ({ host = '', lookup }: TcpNetConnectOpts): Socket => {
   const socket = new Socket();
@@ -119,7 +119,7 @@ describe('allowed and connected', () => {
 
     expect(saved).toMatchObject({ ok: true });
     expect(connections - before).toBe(1);
-    // No certificate is issued for a bare address, so the handshake is the last step.
+    // The certificate is not valid for a literal address, so such a connection ends at the handshake.
     expect(result.outcome).toBe(one.answers ? 'delivered' : 'not_sent');
     const literal = new URL(urlOf(one)).hostname.replace(/[[\]]/g, '');
     expect(result.remoteAddress).toBe((one.later ?? one.answers ?? [literal])[0]);

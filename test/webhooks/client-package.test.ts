@@ -22,7 +22,10 @@ const header = signEvent({ body, secrets: [secret], timestamp });
 let folder = '';
 let project = '';
 
-/** The npm that started this run, else the one on PATH. It runs offline, with no settings of this project. */
+/**
+ * Runs npm: the npm that started this run, otherwise the one on PATH. It runs offline, without the settings of this
+ * project.
+ */
 const npm = (args: string[], cwd: string) => {
   const started = process.env['npm_execpath'];
   const inherited = Object.entries(process.env).filter(([name]) => !name.toLowerCase().startsWith('npm_'));
@@ -40,7 +43,7 @@ const npm = (args: string[], cwd: string) => {
 
 const write = (name: string, text: string): Promise<void> => writeFile(join(project, name), text);
 
-/** Runs a customer's file on the Node of this test. */
+/** Runs a customer's file with the Node of this test. */
 const runFile = async (name: string, text: string): Promise<unknown> => {
   await write(name, text);
   const { stdout, stderr } = await run(process.execPath, [name, body, header, secret], { cwd: project });

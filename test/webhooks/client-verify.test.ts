@@ -55,7 +55,10 @@ describe('verifyWebhook', () => {
   });
 });
 
-/** How to run the example of each language: its file, what follows it, and the command. It prints a JSON list. */
+/**
+ * The examples by language: the file of the example, the lines appended to it, and the command that runs it. The output
+ * is a JSON list.
+ */
 const EXAMPLES = {
   js: {
     file: 'verify.mjs',
