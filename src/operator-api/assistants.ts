@@ -106,7 +106,10 @@ export const assistantOperations = {
   }),
 };
 
-/** Lists the fields one by one, so that a secret added to assistants later is not shown by accident. */
+/**
+ * The view of an assistant. The fields are listed one by one, so that a secret field that is added later is not shown
+ * by accident.
+ */
 const toView = (assistant: Assistant): z.input<typeof AssistantView> => {
   const { connected, tokenHash, limitPerMinute } = assistant.channel;
   return {
@@ -127,7 +130,10 @@ const toView = (assistant: Assistant): z.input<typeof AssistantView> => {
 
 type Dependencies = { assistants: AssistantStore; allowPrivate: boolean };
 
-/** A name that does not resolve is accepted, because each call to the provider checks it again. */
+/**
+ * Refuses a provider's address that is not allowed. A name that does not resolve is accepted, because each call to the
+ * provider checks the address again.
+ */
 const checkProvider = async (baseUrl: string, allowPrivate: boolean): Promise<void> => {
   const checked = await checkEndpoint(baseUrl, { allowPrivate });
   if (!checked.ok && checked.reason !== 'unresolved') {
@@ -150,7 +156,8 @@ export const assistantRoutes = ({ assistants, allowPrivate }: Dependencies): Han
   handled(assistantOperations.read, async ({ params: { id = '' } }) => toView(await assistants.getAssistant(id))),
 
   handled(assistantOperations.update, async ({ params: { id = '' }, body, req, note }) => {
-    // Omitted fields have defaults in the schema, which are only for new assistants.
+    // The schema adds defaults for omitted fields. These defaults are only for new assistants, so they are removed
+    // here.
     const named = Object.entries(body).filter(([name]) => Object.hasOwn(req.body as object, name));
     const changed = await assistants.updateAssistant(id, Object.fromEntries(named));
     note({ target: id, details: { fields: named.map(([name]) => name).join(', ') } });

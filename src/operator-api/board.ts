@@ -20,12 +20,14 @@ export type BoardQueues = {
 };
 
 /**
- * Conversation keys are internal. The board shows their first 48 bits, with which all prefixed ids of the conversation
- * start.
+ * What the board shows of a conversation key, which is internal: the first 48 bits. All ids of the conversation and its
+ * turns start with these bits.
  */
 const idPrefixOf = (key: unknown): string => `${String(key).slice(0, 8)}-${String(key).slice(8, 12)}-…`;
 
-/** Shows only ids that can be looked up. An invalid job shows nothing of its data. */
+/**
+ * What the board shows of a job, by queue: only ids that can be looked up. An invalid job shows nothing of its data.
+ */
 const SHOWN = {
   [TURNS_QUEUE]: ({ turns = [] }: Partial<TurnsJob>) => ({ turnIds: turns.map(({ turnId }) => turnId) }),
   [DELIVERIES_QUEUE]: ({ conversations = [], deliveries = [] }: Partial<WakeUpJob>) => ({
@@ -62,8 +64,8 @@ const OWN_STYLE = `<link href="${ASSETS}/board.css" rel="stylesheet">`;
 const OWN_START = `<script src="${ASSETS}/board.js"></script><a class="parley-back" href="/operator/">← Dashboard</a>`;
 
 /**
- * The board's page loads a font from Google; no third party may learn who watches the queues. It also lacks the styles
- * of `board.css`.
+ * Changes the board's page. Removes the font that the page loads from Google, because no third party may learn who
+ * watches the queues. Adds the styles of `board.css` and a link to the dashboard.
  */
 const asOurPage = (html: string): string =>
   html
@@ -80,7 +82,10 @@ const withOurPage: RequestHandler = (_req, res, next) => {
   next();
 };
 
-/** Replaces the board's own error answers, which may quote a job or an id, by ours (docs/contract.md, Errors). */
+/**
+ * Replaces the board's own error answers by ours (docs/contract.md, Errors), because the board's answers may quote a
+ * job or an id.
+ */
 const withOurErrors =
   (board: RequestHandler): RequestHandler =>
   (req, res, next) => {

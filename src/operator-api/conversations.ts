@@ -21,7 +21,7 @@ const inbox = { tag: 'Operators', audience: 'operators', errors: ['not_found'] }
 const one = { ...inbox, resource: 'conversation' } as const;
 const path = '/conversations/:id';
 
-/** What callers see, with the reasons for replies and for the lead score. */
+/** The conversation as callers see it, with the reasons for replies and for the lead score. */
 const ReadView = z
   .object({
     ...HistoryView.shape,
@@ -153,7 +153,10 @@ export const inboxRoutes = ({ conversations, inbox, operators }: Dependencies): 
   const where = (conversationId = '') => ({ conversationId });
   const toState = async (transition: Promise<Changed>) => toView((await transition).conversation);
 
-  /** `resolved_by` must be an operator. A token may name one; the default is the first owner (docs/admin.md). */
+  /**
+   * Finds the operator for `resolved_by`, which must be an operator. A token may name an operator; the default is the
+   * first owner (docs/admin.md).
+   */
   const resolverOf = async ({ operatorId, token }: Caller, named: string | undefined): Promise<string> => {
     if (!token) {
       if (named === undefined || named === operatorId) return operatorId;

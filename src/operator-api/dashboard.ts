@@ -12,7 +12,10 @@ export const DASHBOARD_PATH = '/operator';
 const BUILT = join(import.meta.dirname, '../../dashboard/dist');
 const NONCE = /__CSP_NONCE__/g;
 
-/** Paths of other modules: an unknown one must give their 404, not a page. */
+/**
+ * Paths that belong to other modules. Unknown paths below them must give a 404 of these modules, not the dashboard's
+ * page.
+ */
 const NOT_PAGES = /^\/(?:v1|queues|assets)(?:\/|$)/;
 
 const CODINGS = [
@@ -29,7 +32,7 @@ const POLICY = {
   formAction: ["'self'"],
 };
 
-/** Serves the compressed file from the build if the browser accepts its encoding. */
+/** Serves the compressed version of a built file if the browser accepts its encoding. */
 const precompressed = (names: ReadonlySet<string>): RequestHandler => {
   return (req, res, next) => {
     res.vary('Accept-Encoding');
@@ -49,13 +52,16 @@ const precompressed = (names: ReadonlySet<string>): RequestHandler => {
 
 const YEAR_MS = 365 * 86_400_000;
 
-/** Removes the headers that were set for a file that was not sent. */
+/** Removes the headers that were set for a file if the file was not sent. */
 const clearFileHeaders: RequestHandler = (_req, res, next) => {
   for (const name of ['Content-Encoding', 'Content-Type', 'Cache-Control', 'Last-Modified']) res.removeHeader(name);
   next();
 };
 
-/** All names contain a content hash, except the two files that index.html names itself. */
+/**
+ * Serves the built files. All file names contain a content hash and are cached for a year, except two files that
+ * index.html refers to by fixed names.
+ */
 const files = (folder: string): Router => {
   const router = Router({ caseSensitive: true });
   router.use(helmet.xContentTypeOptions(), helmet.crossOriginResourcePolicy());
@@ -82,7 +88,8 @@ const NOT_BUILT =
 type Dependencies = { tls: boolean; logger: Logger; folder?: string };
 
 /**
- * Serves the dashboard: one page for all its addresses, with a content security policy that allows only this service.
+ * Serves the dashboard: the same page for all its addresses, with a content security policy that allows only this
+ * service.
  */
 export const dashboardRoutes = ({ tls, logger, folder = BUILT }: Dependencies): Router => {
   const index = join(folder, 'index.html');
@@ -98,7 +105,7 @@ export const dashboardRoutes = ({ tls, logger, folder = BUILT }: Dependencies): 
   };
   const pages = Router({ caseSensitive: true });
   pages.use(asPage, pageHeaders(tls, POLICY), async (_req, res) => {
-    // Read for each request, because a newer build deletes the files that an old page names.
+    // The page is read again for each request, because a newer build deletes the files that an old page refers to.
     const page = await readFile(index, 'utf8').catch(() => null);
     if (page === null) return void res.status(404).type('text/plain').send(NOT_BUILT);
     res.type('html').send(page.replaceAll(NONCE, nonceOf(res)));

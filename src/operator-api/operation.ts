@@ -4,7 +4,9 @@ import type { BodyOf, Declaration, QueryOf } from '../platform/operation.ts';
 import type { Audience } from '../operators/roles.ts';
 import type { Caller } from '../operators/token.ts';
 
-/** What the path's `:id` refers to. Its assistant must be one of the caller's. */
+/**
+ * The kind of object that the path's `:id` refers to. The object must belong to an assistant that the caller may use.
+ */
 export type Resource =
   | 'assistant'
   | 'conversation'
@@ -15,22 +17,26 @@ export type Resource =
   | 'delivery';
 
 /**
- * Says which resource an operation concerns, for agents and limited tokens. `filtered`: the answer contains only what
- * the caller has access to. Null: the whole service, or the caller. `peopleOnly`: not for operator tokens, whatever
- * their scope.
+ * States which resource an operation concerns, to check the access of agents and limited tokens. `filtered`: the answer
+ * contains only what the caller may see. Null: the operation concerns the whole service, or the caller. `peopleOnly`:
+ * operator tokens may not call the operation, whatever their scope.
  */
 type ForSome = { audience: Exclude<Audience, 'anyone'>; resource: Resource | 'filtered' | null; peopleOnly?: true };
 type ForAnyone = { audience: 'anyone'; resource?: never; peopleOnly?: never };
 
 /**
- * The declaration of one operator API operation. The router mounts it below `/operator/v1`, authentication checks
- * `audience`, zod checks `query` and `body`, the OpenAPI document describes it, and `audit` names it in the audit log.
+ * The declaration of one operation of the operator API. The router adds a route for it below `/operator/v1`,
+ * authentication checks `audience`, zod checks `query` and `body`, the OpenAPI document describes the operation, and
+ * `audit` is its name in the audit log.
  */
 export type Operation = (ForSome | ForAnyone) &
   Declaration & {
-    /** The action's name in the audit log. Every change needs one, or a comment that says why it has none. */
+    /**
+     * The action's name in the audit log. Every operation that changes something needs a name, or a comment that
+     * explains why it has no name.
+     */
     audit?: string;
-    /** A rate limit counts successful calls too, and its state is in the headers. */
+    /** True if a rate limit also counts successful calls. Its state is then sent in the headers. */
     limited?: boolean;
   };
 
@@ -42,9 +48,9 @@ export type Call<One extends Operation> = {
   params: Record<string, string>;
   query: QueryOf<One>;
   body: BodyOf<One>;
-  /** The signed-in operator or the token; not for operations with the audience `anyone`. */
+  /** The signed-in operator or the token. Not set for operations with the audience `anyone`. */
   operator: Caller;
-  /** Sets target and details of the audit line; the default target is the path's `id`. */
+  /** Sets the target and the details of the audit line. The default target is the path's `id`. */
   note: (note: Note) => void;
   req: Request;
   res: Response;

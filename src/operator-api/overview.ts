@@ -49,7 +49,9 @@ type Dependencies = {
   deliveryQueue: DeliveryQueue;
 };
 
-/** Caches counts for twenty times as long as they took, because pages ask every few seconds. */
+/**
+ * Caches the counts of an assistant for twenty times as long as the counting took, because pages ask every few seconds.
+ */
 const cachedByCost = <Counts extends object>(count: (assistantId: string) => Promise<Counts>) => {
   const known = new LRUCache<string, Counts>({ max: 1000, ttl: 1 });
   return async (assistantId: string): Promise<Counts> => {
@@ -62,7 +64,7 @@ const cachedByCost = <Counts extends object>(count: (assistantId: string) => Pro
   };
 };
 
-/** An event that is being sent is in its outbox too, so it must not count as queued. */
+/** Adds pending events to `queued`. The outbox still contains events that are being sent, so these are subtracted. */
 const withPending = ({ queued = 0, sending = 0, ...ended }: Partial<Record<Outcome, number>>, pending: number) => ({
   ...ended,
   sending,

@@ -8,7 +8,10 @@ import { type Handled, handled, operation } from './operation.ts';
 
 const SESSION_MAX = 200;
 
-/** Operators with the same session id have different sessions. */
+/**
+ * The session id in the playground. It contains the operator's id, so that two operators who choose the same id get
+ * different sessions.
+ */
 const ownSession = (operatorId: string, sessionId: string): string => `${operatorId}:${sessionId}`;
 
 export const isPlaygroundOf = (
@@ -38,7 +41,7 @@ export const playgroundOperations = {
 
 type Dependencies = { assistants: AssistantStore; submit: Submit; rateLimiter: Pick<RateLimiter, 'forPlayground'> };
 
-/** Leaves no audit line, because nobody else sees the change. */
+/** Playground operations add no line to the audit log, because only the operator sees the conversation. */
 export const playgroundRoutes = ({ assistants, submit, rateLimiter }: Dependencies): Handled[] => [
   handled(playgroundOperations.turn, async ({ params: { id = '' }, body, operator, res }) => {
     res.set(rateLimitHeaders(await rateLimiter.forPlayground(operator.operatorId)));

@@ -5,11 +5,12 @@ type Shown = { toJSON: () => Failure };
 
 const FRAME = /^\s+at (?:.+ \()?(?:file|node):[^()\s]+:\d+:\d+\)?$/;
 const NAME = /^[A-Z]\w{0,60}(?=[:\s]|$)/;
-/** A message of BullMQ itself; it contains nothing of a job. */
+/** A message that BullMQ itself writes. It contains no data of a job. */
 const OWN_WORDS = /^job stalled more than allowable limit/;
 
 /**
- * The error's name and stack frames. The message is left out because it may quote anything; the worker's log has it.
+ * The error's name and stack frames, without the message. The message may quote anything, and the worker's log contains
+ * it.
  */
 const withoutMessage = (stack: unknown, message: string): string => {
   const text = String(stack);
@@ -39,8 +40,8 @@ const redact = <Job extends Shown>(job: Job): Job => {
 };
 
 /**
- * Shows the kind of a failed job's error and where it was thrown, but no message, which could contain a visitor's text
- * or a secret.
+ * Shows the kind of a failed job's error and the place where it was thrown. Hides the error's message, which could
+ * contain a visitor's text or a secret.
  */
 export class RedactedAdapter extends BullMQAdapter {
   override async getJob(id: string) {

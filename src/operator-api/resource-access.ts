@@ -22,8 +22,9 @@ type Dependencies = {
 };
 
 /**
- * Checks that the caller may use the resource, after authentication and before the body is read. A resource of another
- * assistant gives 404, like one that does not exist. A playground conversation is visible only to its own operator.
+ * Checks whether the caller may use the resource, after authentication and before the body is read. A resource of an
+ * assistant that the caller may not use gives 404, like a resource that does not exist. Only the operator of a
+ * playground conversation can see it.
  */
 export const createResourceAccess = (dependencies: Dependencies) => {
   const { assistants, conversations, inbox, endpoints, deliveries, beforeWriting } = dependencies;
@@ -35,7 +36,7 @@ export const createResourceAccess = (dependencies: Dependencies) => {
     return owner.channel !== 'playground' || isOwn ? owner.assistantId : null;
   };
 
-  /** The id of the resource's assistant; null if there is none. */
+  /** Finds the id of the resource's assistant, for each kind of resource. Null if the resource does not exist. */
   const find: Record<Resource, (id: string, operatorId: string) => Promise<string | null>> = {
     assistant: async (id) => (await assistants.getAssistant(id)).assistantId,
     conversation: (id) => ofConversation(id, null),
@@ -52,7 +53,7 @@ export const createResourceAccess = (dependencies: Dependencies) => {
   return ({ audience, resource }: Operation): RequestHandler =>
     async ({ params: { id } }, res, next) => {
       const operator = operatorOf(res);
-      // Owners and unlimited tokens have every assistant.
+      // Owners and unlimited tokens may use every assistant.
       const hasAll = audience === 'owners' && operator.role === 'owner';
       if (resource == null || resource === 'filtered' || hasAll) return next();
       const assistantId = await beforeWriting(find[resource](String(id), operator.operatorId));

@@ -18,7 +18,8 @@ type Dependencies = { access: OperatorAccess; resourceAccess: ResourceAccess; au
 const DEFAULT_STATUS = 200;
 
 /**
- * Writes the audit line after the change. A failed write is logged; it does not undo the change or fail the request.
+ * Writes the audit line after the change. If this write fails, the failure is logged, but the change stays and the
+ * request succeeds.
  */
 const auditLine =
   ({ audit, logger }: Dependencies) =>
@@ -42,8 +43,8 @@ const auditLine =
   };
 
 /**
- * Checks all strings of known fields (docs/contract.md, Request). Unknown fields are not checked, so that errors do not
- * quote them.
+ * Refuses strings that cannot be stored, in all known fields (docs/contract.md, Request). Unknown fields are not
+ * checked, so that errors do not quote their names.
  */
 const storable = <Value>(value: Value): Value => {
   const field = findUnstorable(value);
@@ -58,7 +59,8 @@ const run =
     let noted: Partial<Note> = params.id === undefined ? {} : { target: params.id };
     const call: Call<Operation> = {
       params,
-      // `undefined` for an operation without a query; `Call<One>` gives each handler its own type.
+      // The query is `undefined` for an operation without a query schema. `Call<One>` gives each handler the right
+      // type.
       query: (operation.query && storable(validate(operation.query, req.query))) as Call<Operation>['query'],
       body: (operation.body && storable(validate(operation.body, req.body))) as Call<Operation>['body'],
       operator: operatorOf(res),
@@ -76,7 +78,7 @@ const run =
 
 const headLast = (methods: string[]): string[] => [...methods, ...(methods.includes('GET') ? ['HEAD'] : [])];
 
-/** Mounts all operations with their checks, and answers other methods on their paths with 405. */
+/** Adds all operations with their checks to a router. Other methods on the same paths get 405. */
 export const createOperatorRouter = (all: Handled[], dependencies: Dependencies): Router => {
   const router = Router({ caseSensitive: true });
   router.use((_req, res, next) => {

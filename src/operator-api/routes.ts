@@ -62,7 +62,7 @@ export type OperatorApiDependencies = {
   publicUrl: string | undefined;
   /** True if a provider may have a private address. */
   allowPrivate: boolean;
-  /** True if callers use TLS, here or at a proxy. */
+  /** True if callers use TLS, either to this process or to a proxy before it. */
   tls: boolean;
   logger: Logger;
 };

@@ -16,7 +16,7 @@ import { uuid } from './wire.ts';
 
 const tag = 'Operators';
 const token = z.string().min(1).max(100);
-/** Any possible length: a wrong password gives 401, not 422. */
+/** A password of any possible length, so that a wrong password gives 401 and never 422. */
 const anyPassword = z.string().min(1).max(PASSWORD_MAX);
 
 const Me = z
@@ -158,8 +158,8 @@ export const sessionRoutes = (dependencies: Dependencies): Handled[] => {
   };
 
   const subjectsOf = async (email: string, req: Request) => {
-    // The account is looked up only for requests with a device cookie, so nobody learns from the response time whether
-    // it exists.
+    // The account is looked up only for requests with a device cookie. So nobody without such a cookie learns from the
+    // response time whether the account exists.
     const account = devices.hasAny(req) ? await operators.findAccount(email) : null;
     const deviceId = account && devices.idFor(req, account);
     return deviceId ? limits.byDevice(deviceId) : limits.byStranger(addressOf(req), email);

@@ -5,7 +5,10 @@ import type { TokenStore } from '../operators/token-store.ts';
 import { type Handled, handled, operation } from './operation.ts';
 import { line, time, uuid } from './wire.ts';
 
-/** Operator tokens cannot create, list or revoke tokens, so a stolen one cannot replace itself. */
+/**
+ * Operations on tokens. Operator tokens cannot create, list or revoke tokens, so that a stolen token cannot make its
+ * own replacement.
+ */
 const people = { tag: 'Operators', audience: 'owners', resource: null, peopleOnly: true } as const;
 
 const TokenView = z
@@ -62,7 +65,7 @@ export const tokenOperations = {
   }),
 };
 
-/** The audit line of a new token; the admin command writes the same. */
+/** The audit line of a new token. The admin command writes the same line. */
 export const noteOfToken = ({ tokenId, name, scope, lastFour, assistantIds }: OperatorToken) => ({
   target: tokenId,
   details: { name, scope, lastFour, assistants: assistantIds?.join(', ') ?? 'all' },

@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import { createTimeCursor } from '../platform/cursor.ts';
 
-/** A time, which is a string in JSON. */
+/** A time that is a string in JSON. */
 export const time = z.date().meta({ description: 'ISO 8601, UTC.', override: { type: 'string', format: 'date-time' } });
 export const uuid = z.uuid();
 export const nextCursor = z
@@ -18,10 +18,10 @@ export const line = (max: number) =>
     .max(max)
     .refine((value) => value.isWellFormed() && !/\p{Cc}/u.test(value), 'must be one line of well-formed Unicode');
 
-/** For lists ordered by a time and an id. */
+/** The cursor of lists that are ordered by a time and an id. */
 export const timeCursor = createTimeCursor(/^[\w-]{1,64}$/);
 
-/** Removes undefined fields, because a filter treats them differently from absent ones. */
+/** Removes fields whose value is undefined, because a filter treats them differently from absent fields. */
 export const definedFields = <Fields extends Record<string, unknown>>(
   fields: Fields,
 ): { [Name in keyof Fields]?: Exclude<Fields[Name], undefined> } =>

@@ -14,7 +14,10 @@ const READS = new Set(['GET', 'HEAD', 'OPTIONS']);
 /** The signed-in operator or the token of a request, kept in `res.locals.operator` after authentication. */
 export const operatorOf = (res: Response): Caller => res.locals.operator as Caller;
 
-/** The origin of a URL. Null if it has none: `file:`, `data:` and extensions share the opaque origin "null". */
+/**
+ * The origin of a URL, or null if the URL has no origin: `file:`, `data:` and extensions all share the opaque origin
+ * "null".
+ */
 const originOf = (url: string | undefined): string | null => {
   const origin = URL.parse(url ?? '')?.origin ?? 'null';
   return origin === 'null' ? null : origin;
@@ -59,15 +62,15 @@ export const createOperatorAccess = (dependencies: {
     return given !== null && (given === known || new URL(given).host === req.host);
   };
 
-  /** Refuses changes that a page of another site sends, sign-in included, before the body is read. */
+  /** Refuses changes, including sign-in, that a page of another site sends. Runs before the body is read. */
   const fromOwnPages: RequestHandler = (req, _res, next) => {
     if (READS.has(req.method) || isOwnPage(req)) return next();
     throw new ApiError('forbidden', { message: 'The request came from a page of another site.' });
   };
 
   /**
-   * Like `fromOwnPages`, for operations that accept a token. A browser never adds a token by itself, so a request with one
-   * comes from a program.
+   * Like `fromOwnPages`, for operations that accept a token. A browser never adds a token by itself, so a request with
+   * a token comes from a program and is not checked.
    */
   const fromOwnPagesOrWithToken: RequestHandler = (req, res, next) =>
     readToken(req.headers.authorization) === null ? fromOwnPages(req, res, next) : next();
@@ -106,7 +109,9 @@ export const createOperatorAccess = (dependencies: {
       next();
     };
 
-  /** Accepts signed-in operators and programs with an operator token. If there is a token, the cookie is ignored. */
+  /**
+   * Accepts signed-in operators, and programs with an operator token. If a request has a token, its cookie is ignored.
+   */
   const signedInOrTokenFor =
     (rule: AccessRule): RequestHandler =>
     async (req, res, next) => {

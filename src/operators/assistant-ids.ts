@@ -6,8 +6,8 @@ import type { Role } from './roles.ts';
 type Wanted = { role: Role; assistantIds: string[] | null };
 
 /**
- * Validates the assistants of an operator: removes duplicates and refuses unknown ids. Owners must have null, which
- * means all.
+ * Checks the list of assistants for an operator: removes duplicates and refuses unknown ids. The list must be null for
+ * owners, which means all assistants.
  */
 export const createAssistantIdsCheck = (connection: Connection) => {
   const { assistants } = assistantModels(connection);

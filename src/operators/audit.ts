@@ -5,18 +5,21 @@ import { newId } from '../platform/ids.ts';
 export const AUDIT_DAYS = 365;
 const DAY_S = 86_400;
 
-/** A signed-in operator, a program with an operator token, or the admin command on the server. */
+/** Who can act: a signed-in operator, a program with an operator token, or the admin command on the server. */
 export const ACTORS = ['operator', 'token', 'command'] as const;
 export type Actor = (typeof ACTORS)[number];
 
-/** Who did what to which object, and when. It has ids and names, but never a secret or a message. */
+/** Records who did what to which object, and when. A line contains ids and names, but never a secret or a message. */
 export type AuditLine = {
   auditId: string;
   at: Date;
   actor: Actor;
-  /** The id of the operator or token; zeros for the admin command. */
+  /** The id of the operator or token. All digits are zero for the admin command. */
   operatorId: string;
-  /** The email at that time, so that the line stays readable after the operator is gone. For a token, its name. */
+  /**
+   * The operator's email at that time, so that the line stays readable after the operator is deleted. For a token, the
+   * token's name.
+   */
   email: string;
   action: string;
   target: string | null;
@@ -24,7 +27,7 @@ export type AuditLine = {
   requestId: string;
 };
 
-/** Lines from before operator tokens existed have no actor. */
+/** Lines that were written before operator tokens existed have no actor. */
 type StoredLine = Omit<AuditLine, 'auditId' | 'actor'> & { _id: string; actor?: Actor };
 
 const auditSchema = new Schema<StoredLine>(
@@ -55,14 +58,14 @@ export type AuditFilter = {
 };
 
 /**
- * The audit log is kept for a year, so long texts from requests are cut. Ids, hosts and event lists are shorter than
- * this.
+ * The most characters of one text in a line. The audit log is kept for a year, so long texts from requests are cut.
+ * Ids, hosts and event lists are shorter than this limit.
  */
 const TEXT_MAX = 500;
 
 const short = (text: string): string => text.slice(0, TEXT_MAX).toWellFormed();
 
-/** Bounds what one request can add to the audit log. */
+/** Limits how much one request can add to the audit log. */
 export const boundedLine = <Line extends Pick<AuditLine, 'target' | 'details'>>(line: Line): Line => ({
   ...line,
   target: line.target === null ? null : short(line.target),
@@ -80,7 +83,7 @@ export const createAudit = (connection: Connection) => {
       await lines.create({ _id: newId(), at: serverDate(), ...line });
     },
 
-    /** Newest first. `next` is the cursor of the following page. */
+    /** Lists lines, newest first. `next` is the cursor of the following page. */
     list: async ({ after, limit, ...exact }: AuditFilter) => {
       const rows = await lines
         .find({

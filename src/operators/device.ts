@@ -10,8 +10,8 @@ const TOKEN = /^[\w-]{22}\.[\w-]{43}$/;
 type Account = Pick<StoredOperator, '_id' | 'passwordHash'>;
 
 /**
- * Device secrets, derived from the same keys as the session secrets but different from them. The newest signs; all are
- * accepted.
+ * The secrets that sign device tokens. They are derived from the same keys as the session secrets, but are different
+ * from them. The newest secret signs; all secrets are accepted.
  */
 const secretsOf = ({ ENCRYPTION_KEY }: Pick<Config, 'ENCRYPTION_KEY'>): Buffer[] =>
   ENCRYPTION_KEY.map(({ key }) => Buffer.from(hkdfSync('sha256', key, '', 'parley known devices', 32)));
@@ -23,9 +23,9 @@ const signatureOf = (secret: Buffer, id: string, { _id, passwordHash }: Account)
     .digest();
 
 /**
- * Recognises browsers that have signed in before. A browser's cookie holds a signed token for each of its last five
- * accounts; nothing is stored on the server. A token does not sign anybody in. It only gives the browser its own count
- * of wrong passwords.
+ * Recognises browsers that have signed in before. A browser's cookie contains a signed token for each of its last five
+ * accounts; the server stores nothing. A token does not sign anybody in. It only gives the browser a separate count of
+ * wrong passwords.
  */
 export const createDevices = (config: Pick<Config, 'ENCRYPTION_KEY'>, { secure }: { secure: boolean }) => {
   const secrets = secretsOf(config);
@@ -47,13 +47,13 @@ export const createDevices = (config: Pick<Config, 'ENCRYPTION_KEY'>, { secure }
   return {
     hasAny: (req: Request): boolean => tokensOf(req).length > 0,
 
-    /** The device's id for this account; null for an unknown device. */
+    /** The id of this device for this account, or null for an unknown device. */
     idFor: (req: Request, account: Account): string | null =>
       tokensOf(req)
         .find((token) => belongsTo(token, account))
         ?.split('.')[0] ?? null,
 
-    /** Called after a correct password. A known device keeps its id, and with it its count. */
+    /** Called after a correct password. A known device keeps its id and its count of wrong passwords. */
     remember: (req: Request, res: Response, account: Account): void => {
       const [newest] = secrets;
       if (!newest) return;

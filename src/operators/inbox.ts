@@ -3,7 +3,7 @@ import { prefixRange, isUuid } from '../platform/ids.ts';
 import { collectionOf, timeLimit } from '../platform/mongo.ts';
 import { conversationModels, type Status, type StoredConversation } from '../conversations/conversation.ts';
 
-/** A search that takes longer is ended; the person has to narrow it down. */
+/** A search that takes longer than this is ended. The operator then has to search for less. */
 const WITHIN_MS = 3_000;
 const LIST_FIELDS = { outbox: 0, opening: 0, texts: 0, recent: 0, waiting: 0 } as const;
 
@@ -13,14 +13,14 @@ export type InboxFilter = {
   assistantId: string;
   status?: Status;
   tag?: string;
-  /** A conversationId, or a part of a session_id. */
+  /** A conversationId, or a part of a `session_id`. */
   search?: string;
   sessionId?: string;
   after?: { at: Date; id: string };
   limit: number;
 };
 
-/** The search text is literal, not a pattern. */
+/** Escapes the search text, because the text is literal and not a pattern. */
 const escapeRegExp = (text: string): string => text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&');
 
 const queryOf = ({
@@ -45,12 +45,12 @@ const queryOf = ({
   }),
 });
 
-/** Conversations for operators, latest change first. Playground conversations are excluded. */
+/** Conversations for operators, ordered by latest change. Playground conversations are excluded. */
 export const createInbox = (connection: Connection) => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
   return {
-    /** Assistant, channel and session of a conversation, without its messages. */
+    /** The assistant, channel and session of a conversation, without its messages. */
     findOwner: async (conversationId: string): Promise<ConversationIdentity | null> => {
       if (!isUuid(conversationId)) return null;
       const filter = { _id: prefixRange(conversationId), conversationId };
@@ -70,7 +70,7 @@ export const createInbox = (connection: Connection) => {
       return { conversations: page, next: last ? { at: last.updatedAt, id: last._id } : null };
     },
 
-    /** Counts conversations that changed since then, by status. */
+    /** Counts conversations that changed at or after `since`, by status. */
     countStatuses: async (assistantId: string, since: Date): Promise<Partial<Record<Status, number>>> => {
       const rows = await conversations
         .aggregate<{ _id: Status; count: number }>(

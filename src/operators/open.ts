@@ -6,8 +6,8 @@ import { createOperatorStore } from './store.ts';
 import { createTokenStore } from './token-store.ts';
 
 /**
- * Opens the stores for operators, tokens and the audit log: for the API, the admin command and the quickstart. Workers
- * do not use them.
+ * Opens the stores for operators, tokens and the audit log. The API, the admin command and the quickstart use these
+ * stores; workers do not.
  */
 export const openOperators = async (connection: Connection) => {
   const operators = createOperatorStore(connection);

@@ -2,7 +2,7 @@ import { type Connection, Schema } from 'mongoose';
 import * as z from 'zod';
 import { ROLES, type Role } from './roles.ts';
 
-/** Normalises an email address: phones capitalise the first letter. */
+/** An email address in its normal form. Letters become lower case, because phones capitalise the first letter. */
 export const Email = z
   .string()
   .max(254)
@@ -35,9 +35,9 @@ export type Operator = {
   email: string;
   role: Role;
   disabled: boolean;
-  /** The assistants of an agent; null = all, as for owners. */
+  /** The assistants that an agent may use. Null means all assistants, as for owners. */
   assistantIds: string[] | null;
-  /** False until an invited operator has used the link. */
+  /** False until an invited operator has used the link to set a password. */
   hasPassword: boolean;
   /** Sessions store this number. Incrementing it ends all of the operator's sessions. */
   generation: number;
@@ -45,16 +45,19 @@ export type Operator = {
   lastSignInAt: Date | null;
 };
 
-/** A link to set a password, stored by its hash. An operator has one link at most; a new one replaces it. */
+/**
+ * A link to set a password. Only its hash is stored. An operator has at most one link; a new link replaces the old
+ * link.
+ */
 export type StoredLink = { hash: string; until: Date };
 
 export type StoredOperator = Omit<Operator, 'operatorId' | 'hasPassword' | 'assistantIds'> & {
   _id: string;
-  /** Absent for operators created before this field existed. */
+  /** Absent for operators that were created before this field existed. */
   assistantIds?: string[] | null;
   passwordHash: string | null;
   link: StoredLink | null;
-  /** Incremented to make two removals of owners conflict (see `requireAnotherOwner`). */
+  /** Incremented so that two concurrent removals of owners conflict (see `requireAnotherOwner`). */
   vouched?: number;
 };
 

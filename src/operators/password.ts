@@ -1,17 +1,20 @@
 import { randomBytes } from 'node:crypto';
 import { hash, verify } from '@node-rs/argon2';
 
-/** argon2id with 19 MiB, 2 passes and 1 lane, as OWASP recommends. It takes about 50 ms on a thread of the pool. */
+/**
+ * The cost of argon2id: 19 MiB, 2 passes and 1 lane, as OWASP recommends. Hashing takes about 50 ms on a thread of the
+ * pool.
+ */
 const COST = { memoryCost: 19_456, timeCost: 2, parallelism: 1 } as const;
 
 export const hashPassword = (password: string): Promise<string> => hash(password.normalize('NFKC'), COST);
 
-/** A generated password with 120 bits. It is shown once. */
+/** Generates a password with 120 bits. It is shown once. */
 export const newPassword = (): string => randomBytes(15).toString('base64url');
 
 /**
- * Compares a password with a stored hash. Without a stored hash it compares with a dummy, so that the time does not
- * show whether the account exists.
+ * Compares a password with a stored hash. Without a stored hash, the password is compared with a dummy hash, so that
+ * the response time does not show whether the account exists.
  */
 export const createVerifier = () => {
   const dummyHash = hashPassword(newPassword());

@@ -8,7 +8,10 @@ import type { Config } from '../platform/config.ts';
 import type { BeforeWriting } from '../platform/mongo-silence.ts';
 import type { Operator } from './operator.ts';
 
-/** Sent by a page that polls without a person's action. Such requests do not prolong the session. */
+/**
+ * A header that a page sends with requests that no person caused, such as polls. Such requests do not prolong the
+ * session.
+ */
 export const UNATTENDED_HEADER = 'X-Parley-Unattended';
 
 const IDLE_MS = 12 * 3_600_000;
@@ -35,18 +38,21 @@ sessionSchema.index({ expires: 1 }, { expireAfterSeconds: 0 });
 export const sessionModel = (connection: Connection) => connection.model('OperatorSession', sessionSchema);
 
 /**
- * Session secrets, derived from the same keys as the encryption of endpoint secrets but different from it. The newest
- * signs; all are accepted.
+ * The secrets that sign session cookies. They are derived from the same keys as the encryption of endpoint secrets, but
+ * are different from them. The newest secret signs; all secrets are accepted.
  */
 const secretsOf = ({ ENCRYPTION_KEY }: SessionConfig): string[] =>
   ENCRYPTION_KEY.map(({ key }) =>
     Buffer.from(hkdfSync('sha256', key, '', 'parley operator sessions', 32)).toString('base64url'),
   );
 
-/** With `__Host-`, neither a subdomain nor a plain-HTTP page can set the cookie. */
+/** The prefix `__Host-` ensures that neither a subdomain nor a plain-HTTP page can set the cookie. */
 export const cookieNameOf = (secure: boolean): string => (secure ? '__Host-parley' : 'parley');
 
-/** The queue board polls and does not send our header, so its path is recognised too. */
+/**
+ * True for requests that no person caused. The queue board polls without sending the header, so its path is recognised
+ * too.
+ */
 const isUnattended = (req: Request): boolean =>
   req.get(UNATTENDED_HEADER) !== undefined || /\/queues\/api\//.test(req.originalUrl);
 
@@ -55,7 +61,10 @@ const toPromise = (work: (done: (failure?: unknown) => void) => void): Promise<v
     work((failure) => (failure ? reject(failure instanceof Error ? failure : new Error('session')) : resolve()));
   });
 
-/** Server-side sessions in MongoDB. The cookie has a signed session id; the database has only its hash. */
+/**
+ * Server-side sessions in MongoDB. The cookie contains a signed session id; the database contains only a hash of this
+ * id.
+ */
 export const createSessions = (
   connection: Connection,
   config: SessionConfig,
@@ -74,7 +83,7 @@ export const createSessions = (
       transformId: (sid) => createHash('sha256').update(sid).digest('base64url'),
     });
     const touch = store.touch.bind(store);
-    // A session that ended during its own request cannot be touched; that is not an error.
+    // The renewal of a session fails if the session ended during its own request. This is not an error.
     store.touch = (sid, data, done) => (attended ? touch(sid, data, () => done?.(null)) : done?.(null));
     return store;
   };
@@ -89,11 +98,11 @@ export const createSessions = (
       rolling: attended,
       cookie: { httpOnly: true, sameSite: 'strict', secure, path: '/', maxAge: IDLE_MS },
     });
-  /** Puts the session cookie before the device cookie, because many clients read only the first. */
+  /** Sends the session cookie before the device cookie, because many clients read only the first cookie. */
   const sessionFirst: RequestHandler = (_req, res, next) => {
     const writeHead = res.writeHead.bind(res) as (...given: unknown[]) => Response;
     const isOurs = (cookie: string): boolean => cookie.startsWith(`${cookieNameOf(secure)}=`);
-    // This hook is set before the session's hook, so it runs after the session has written its cookie.
+    // This hook is set before the hook of the session library, so it runs after the library has written its cookie.
     res.writeHead = (...given: unknown[]) => {
       const cookies = res.getHeader('set-cookie');
       if (Array.isArray(cookies)) {
@@ -113,7 +122,8 @@ export const createSessions = (
     next();
   };
   if (!config.TLS_TERMINATED_UPSTREAM) return [sessionFirst, sessions];
-  // The setting promises that callers use TLS. The cookie must be secure even if the proxy does not send the header.
+  // `TLS_TERMINATED_UPSTREAM` promises that callers use TLS. The cookie must be secure even if the proxy does not send
+  // this header.
   const behindTls: RequestHandler = (req, _res, next) => {
     req.headers['x-forwarded-proto'] = 'https';
     next();
@@ -121,7 +131,10 @@ export const createSessions = (
   return [behindTls, sessionFirst, sessions];
 };
 
-/** Starts a session under a new id, so that an id planted before the sign-in (session fixation) is worthless. */
+/**
+ * Starts a session under a new id, so that an attacker cannot use an id that was set before the sign-in (session
+ * fixation).
+ */
 export const beginSession = async (req: Request, { operatorId, generation }: Operator): Promise<void> => {
   const signedInAt = req.session.operatorId === operatorId ? (req.session.signedInAt ?? serverNow()) : serverNow();
   await toPromise((done) => req.session.regenerate(done));
@@ -131,7 +144,7 @@ export const beginSession = async (req: Request, { operatorId, generation }: Ope
 
 export const endSession = (req: Request): Promise<void> => toPromise((done) => req.session.destroy(done));
 
-/** The session's operator and generation; null if there is no session or it is too old. */
+/** The operator and generation of the session, or null if there is no session or the session is too old. */
 export const readSession = (req: Request): { operatorId: string; generation: number } | null => {
   const { operatorId, generation, signedInAt } = req.session;
   if (operatorId === undefined || generation === undefined || signedInAt === undefined) return null;

@@ -2,9 +2,12 @@ import { createHash } from 'node:crypto';
 import type { RateLimiter } from '../assistants/rate-limit.ts';
 import { networkOf } from '../platform/client-network.ts';
 
-/** Wrong passwords per minute for one device or session, or for one account from one address. */
+/** The limit of wrong passwords per minute for one device or session, and for one account from one address. */
 const OWN_LIMIT = 5;
-/** Wrong passwords per minute from one address, which many people may share, and for one account from all addresses. */
+/**
+ * The limit of wrong passwords per minute from one address, which many people may share, and for one account from all
+ * addresses.
+ */
 const SHARED_LIMIT = 20;
 
 const hashed = (text: string): string => createHash('sha256').update(text).digest('base64url');
@@ -12,9 +15,9 @@ const hashed = (text: string): string => createHash('sha256').update(text).diges
 type Subject = { name: string; limit: number };
 
 /**
- * Limits how often a password may be guessed. Unknown browsers are counted by address, by account and address, and by
- * account. A request that one limit refuses does not count at the others. A browser that has signed in to the account
- * before has its own count, so its person is not locked out by others' attempts.
+ * Limits how often a password may be guessed. Unknown browsers have three counts: by address, by account and address,
+ * and by account. If one limit refuses a request, the request does not count at the other limits. A browser that has
+ * signed in to the account before has a separate count, so that other people's attempts do not lock its user out.
  */
 export const createSignInLimits = (rateLimiter: RateLimiter) => {
   const count = async (subjects: Subject[]): Promise<void> => {
@@ -35,8 +38,8 @@ export const createSignInLimits = (rateLimiter: RateLimiter) => {
   };
 
   /**
-   * Counts before the attempt, so that concurrent guesses count too, and takes the count back unless the attempt was
-   * wrong.
+   * Counts an attempt before it starts, so that concurrent guesses count too. Unless the password was wrong, the count
+   * is taken back afterwards.
    */
   const limited = async <Found>(subjects: Subject[], attempt: () => Promise<Found | null>): Promise<Found | null> => {
     await count(subjects);
@@ -46,7 +49,7 @@ export const createSignInLimits = (rateLimiter: RateLimiter) => {
       wrong = found === null;
       return found;
     } finally {
-      // An attempt that failed because the store is unavailable does not count either.
+      // An attempt that failed because MongoDB is unavailable does not count either.
       if (!wrong) await refund(subjects);
     }
   };
@@ -59,9 +62,9 @@ export const createSignInLimits = (rateLimiter: RateLimiter) => {
 
   return {
     limited,
-    /** For the token of an invitation or reset link. */
+    /** The count for attempts with the token of an invitation or reset link. */
     byAddress: (ip: string): Subject[] => [ofAddress(ip)],
-    /** For a signed-in operator who changes the password. */
+    /** The count for a signed-in operator who changes the password. */
     bySession: (sessionId: string): Subject[] => [ofOne('session', sessionId)],
     byDevice: (deviceId: string): Subject[] => [ofOne('device', deviceId)],
     byStranger: (ip: string, email: string): Subject[] => [

@@ -26,8 +26,8 @@ const newLink = (): { token: string; link: StoredLink } => {
 };
 
 /**
- * Accounts of operators. Every change that takes a right away increments `generation`, which ends the operator's
- * sessions.
+ * The accounts of operators. Disabling an operator or setting a password increments `generation`, which ends the
+ * operator's sessions.
  */
 export const createOperatorStore = (connection: Connection) => {
   const operators = operatorModel(connection);
@@ -66,8 +66,8 @@ export const createOperatorStore = (connection: Connection) => {
   const ACTIVE_OWNER = { role: 'owner', disabled: false, passwordHash: { $ne: null } } as const;
 
   /**
-   * Keeps at least one owner who can sign in. The transaction also writes to another owner: if two owners remove each
-   * other concurrently, one transaction conflicts, retries and finds no other owner.
+   * Ensures that at least one other owner can sign in. The transaction also writes to that owner: if two owners remove
+   * each other concurrently, one transaction conflicts, is tried again and finds no other owner.
    */
   const requireAnotherOwner = async (operatorId: string, session: ClientSession): Promise<void> => {
     const other = await operators
@@ -121,39 +121,47 @@ export const createOperatorStore = (connection: Connection) => {
       (await operators.find().sort({ createdAt: 1 }).lean()).map((stored) => toOperator(stored)),
 
     /**
-     * Null for a wrong password, an unknown email, an unused invitation and a disabled operator; all take the same
-     * time.
+     * Checks an email and a password. Returns null for a wrong password, an unknown email, an unused invitation and a
+     * disabled operator. All these cases take the same time.
      */
     checkSignIn: async (email: string, password: string): Promise<Operator | null> => {
       const stored = await operators.findOne({ email }).lean();
       const right = await isPassword(stored?.passwordHash ?? null, password);
       if (!right || !stored) return null;
-      // No session if the account was disabled or its password changed during the comparison.
+      // The filter matches nothing if the account was disabled or its password changed during the comparison.
       const { _id, passwordHash } = stored;
       return change({ _id, passwordHash, disabled: false }, { $set: { lastSignInAt: serverDate() } });
     },
 
-    /** Creates an operator without a password, and a link to set one. Only this answer contains the link's token. */
+    /**
+     * Creates an operator without a password, and a link to set a password. Only this answer contains the link's token.
+     */
     invite: async ({ email, role, assistantIds: ids = null }: NewOperator): Promise<Link> => {
       const { token, link } = newLink();
       const assistantIds = await checkAssistantIds({ role, assistantIds: ids });
       return { operator: await insert({ email, role, assistantIds, link }), token, expiresAt: link.until };
     },
 
-    /** A new link for a forgotten password or an expired invitation. The old password works until the link is used. */
+    /**
+     * Makes a new link for a forgotten password or an expired invitation. The old password works until the link is
+     * used.
+     */
     makeLink: async (operatorId: string): Promise<Link> => {
       const { token, link } = newLink();
       return { operator: await getChanged(operatorId, { $set: { link } }), token, expiresAt: link.until };
     },
 
-    /** The operator of a valid link; null if it has expired. */
+    /** The operator of a link, or null if the link is unknown or has expired. */
     findByLink: async (token: string): Promise<Operator | null> => {
       const filter = { 'link.hash': hashSecret(token), 'link.until': { $gt: serverDate() }, disabled: false };
       const stored = await operators.findOne(filter).lean();
       return stored && toOperator(stored);
     },
 
-    /** Works once: if two requests use the link concurrently, one sets its password and the other gets null. */
+    /**
+     * Sets a password by a link, which works once: if two requests use the link concurrently, one sets its password and
+     * the other gets null.
+     */
     useLink: async (token: string, password: string): Promise<Operator | null> => {
       const filter = { 'link.hash': hashSecret(token), 'link.until': { $gt: serverDate() }, disabled: false };
       if (!(await operators.findOne(filter).lean())) return null;
@@ -162,18 +170,18 @@ export const createOperatorStore = (connection: Connection) => {
       return change(filter, { $set: set, $inc: { generation: 1 } });
     },
 
-    /** Null if the current password is wrong. An unused link becomes invalid too. */
+    /** Changes the password. Returns null if the current password is wrong. An unused link becomes invalid too. */
     changePassword: async (operatorId: string, current: string, next: string): Promise<Operator | null> => {
       const stored = await operators.findById(operatorId).lean();
       if (!(await isPassword(stored?.passwordHash ?? null, current))) return null;
       const set = { passwordHash: await hashPassword(next), link: null };
-      // The filter has the compared hash, so only one of two concurrent changes succeeds.
+      // The filter contains the hash that was compared, so only one of two concurrent changes succeeds.
       return change({ _id: operatorId, passwordHash: stored?.passwordHash }, { $set: set, $inc: { generation: 1 } });
     },
 
     /**
-     * Changes role, assistants and the disabled state in one transaction. An agent who becomes an owner gets every
-     * assistant.
+     * Changes the role, the assistants and the disabled state in one transaction. An agent who becomes an owner may use
+     * every assistant.
      */
     updateOperator: (operatorId: string, { role, disabled, assistantIds }: OperatorChange): Promise<Operator> =>
       connection.transaction(async (session) => {
@@ -190,7 +198,8 @@ export const createOperatorStore = (connection: Connection) => {
         };
         if (disabled || (role !== undefined && role !== 'owner')) {
           await requireAnotherOwner(operatorId, session);
-          // For good, so that a stolen token does not work again if the operator is enabled later.
+          // Tokens are revoked permanently, so that a stolen token does not work again if the operator is enabled
+          // later.
           const theirs = { createdBy: operatorId, revokedAt: null };
           await tokens.updateMany(theirs, { revokedAt: serverDate() }, { session });
         }

@@ -18,7 +18,7 @@ const LAST_USED_EVERY_MS = 60_000;
 
 export type NewToken = Pick<OperatorToken, 'name' | 'scope' | 'assistantIds' | 'createdBy'>;
 
-/** Operator tokens. Every request loads its token, so a revoked one is refused from the next request on. */
+/** Operator tokens. Every request loads its token, so a revoked token is refused from the next request on. */
 export const createTokenStore = (connection: Connection) => {
   const tokens = tokenModel(connection);
   const operators = operatorModel(connection);
@@ -29,14 +29,14 @@ export const createTokenStore = (connection: Connection) => {
 
   const noteUse = ({ _id, lastUsedAt }: StoredToken): void => {
     if ((lastUsedAt?.getTime() ?? 0) > serverNow() - LAST_USED_EVERY_MS) return;
-    // Only shown to operators, so a lost write is harmless.
+    // The time is only shown to operators, so a lost write is harmless.
     tokens.updateOne({ _id }, { lastUsedAt: serverDate() }).catch(() => undefined);
   };
 
   return {
     models: [tokens],
 
-    /** Only this answer contains the full token. */
+    /** Creates a token. Only this answer contains the full token. */
     createToken: async ({ assistantIds, ...given }: NewToken): Promise<{ token: OperatorToken; secret: string }> => {
       const secret = newOperatorToken();
       const stored: StoredToken = {
@@ -53,7 +53,10 @@ export const createTokenStore = (connection: Connection) => {
       return { token: toToken(stored), secret };
     },
 
-    /** Null for a malformed, unknown or revoked token, and for one whose creator is no longer an active owner. */
+    /**
+     * Finds an active token. Null for a malformed, unknown or revoked token, and for a token whose creator is no longer
+     * an active owner.
+     */
     findToken: async (secret: string): Promise<OperatorToken | null> => {
       if (!isWellFormedToken(secret)) return null;
       const stored = await tokens.findOne({ hash: hashSecret(secret), revokedAt: null }).lean();
@@ -65,7 +68,7 @@ export const createTokenStore = (connection: Connection) => {
     listTokens: async (): Promise<OperatorToken[]> =>
       (await tokens.find().sort({ createdAt: -1 }).lean()).map((stored) => toToken(stored)),
 
-    /** Revoking twice is a no-op. */
+    /** Revokes a token. Revoking a revoked token changes nothing. */
     revokeToken: async (tokenId: string): Promise<OperatorToken> => {
       await tokens.updateOne({ _id: tokenId, revokedAt: null }, { revokedAt: serverDate() });
       const stored = await tokens.findById(tokenId).lean();

@@ -2,7 +2,7 @@ import { type Connection, Schema } from 'mongoose';
 import { newSecret, SECRET_BODY } from '../assistants/api-keys.ts';
 import type { Operator } from './operator.ts';
 
-/** What a token may do: read, or change things too. */
+/** What a token may do: only read, or also change things. */
 export const SCOPES = ['read', 'manage'] as const;
 export type Scope = (typeof SCOPES)[number];
 
@@ -10,12 +10,16 @@ const PREFIX = 'op_';
 const SHAPE = new RegExp(`^${PREFIX}${SECRET_BODY}$`);
 
 /**
- * `op_` and 32 random bytes in base 62. It is shown once; only its hash is stored (docs/contract.md, Operator tokens).
+ * A new token: `op_` and 32 random bytes in base 62. The token is shown once; only its hash is stored
+ * (docs/contract.md, Operator tokens).
  */
 export const newOperatorToken = (): string => newSecret(PREFIX);
 export const isWellFormedToken = (token: string): boolean => SHAPE.test(token);
 
-/** The operator token in an `Authorization` header, valid or not; null for other values, such as those of a proxy. */
+/**
+ * The operator token in an `Authorization` header, whether valid or not. Null for other values, such as the credentials
+ * of a proxy.
+ */
 export const readToken = (authorization: string | undefined): string | null =>
   /^Bearer +(op_\S{0,100}) *$/i.exec(authorization ?? '')?.[1] ?? null;
 
@@ -24,11 +28,14 @@ export type OperatorToken = {
   name: string;
   lastFour: string;
   scope: Scope;
-  /** The assistants it is limited to; null = every assistant, and operations that concern none. */
+  /**
+   * The assistants that the token is limited to. Null means every assistant, and also operations that concern no
+   * assistant.
+   */
   assistantIds: string[] | null;
   /**
-   * The owner who created it; it stops working when that person is no longer an owner. Null = created by the admin
-   * command on the server.
+   * The owner who created the token. The token stops working when that person is no longer an owner. Null if the admin
+   * command on the server created the token.
    */
   createdBy: string | null;
   createdAt: Date;
@@ -63,7 +70,10 @@ export const toToken = ({ _id, hash: _hash, ...stored }: StoredToken): OperatorT
 /** The signed-in operator of a request, or a program with a token. The audit log shows a token by its name. */
 export type Caller = Operator & { token: OperatorToken | null };
 
-/** A token as an operator: an unlimited one acts as an owner, a limited one as an agent with its assistants. */
+/**
+ * A token in the form of an operator: an unlimited token acts as an owner, and a limited token acts as an agent with
+ * its assistants.
+ */
 export const callerOfToken = (token: OperatorToken): Caller => ({
   operatorId: token.tokenId,
   email: token.name,

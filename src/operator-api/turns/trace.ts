@@ -34,7 +34,7 @@ const findJob = async ({ turnJobs }: TurnTraceDependencies, key: string, turnId:
     0,
     JOBS_LOOKED_AT,
   );
-  // A job that was removed after the listing is undefined.
+  // A job is undefined if it was removed after the ids were listed.
   const job = jobs.find((one: Job<TurnsJob> | undefined) => one?.data.turns.some((turn) => turn.turnId === turnId));
   if (!job) return null;
   return {
@@ -82,8 +82,8 @@ const findReply = async (
 };
 
 /**
- * Events do not name their turn. They are found by their time: that of the turn's acceptance or, for a handoff, of its
- * reply.
+ * Finds the events of a turn. Events do not contain the id of their turn, so they are found by their time: the time of
+ * the turn's acceptance or, for a handoff, the time of its reply.
  */
 const findEvents = async (
   { deliveries: store }: TurnTraceDependencies,
@@ -111,7 +111,10 @@ const statusOf = (found: FoundTurn, leased: boolean): string => {
   return found.head && leased ? 'answering' : 'accepted';
 };
 
-/** All that is known of a turn, in order of time. A playground turn is visible only to its own operator. */
+/**
+ * Everything that is known about a turn, in order of time. Only the operator of a playground conversation can see its
+ * turns.
+ */
 export const readTurnTrace = async (dependencies: TurnTraceDependencies, turnId: string, operatorId: string) => {
   const found = await dependencies.conversations.findTurn(turnId);
   if (!found || isOthersPlayground(operatorId, found.conversation)) throw notFound();
