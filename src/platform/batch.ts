@@ -1,25 +1,25 @@
 const MAX_ITEMS = 256;
 const MAX_IN_FLIGHT = 2;
-/** A quarter of what MongoDB accepts as one command. The rest is a reserve for headers. */
+/** The most bytes in a batch: a quarter of what MongoDB accepts as one command. The rest is a reserve for headers. */
 const MAX_BYTES = 4_000_000;
-/** The ids, field names and operators of one item. Its texts are counted separately. */
+/** An upper estimate of the ids, field names and operators of one item. Its texts are counted separately. */
 const ITEM_OVERHEAD_BYTES = 2_000;
-/** The most bytes that one UTF-16 unit needs in UTF-8. Counting exactly would read every text once more. */
+/** The most bytes that one UTF-16 unit needs in UTF-8. An exact count would have to read every text once more. */
 const BYTES_PER_UNIT = 3;
 
 export type BatchOptions<Item> = {
   maxItems?: number;
   maxInFlight?: number;
-  /** Length of an item's texts in UTF-16 units, for items with long texts. It keeps a batch below 4 MB. */
+  /** The length of an item's texts in UTF-16 units. Needed for items with long texts, to keep a batch below 4 MB. */
   lengthOf?: (item: Item) => number;
   /**
-   * True when a failure does not depend on the items, as when the store is unavailable. Then the items are not tried
-   * separately.
+   * True when a failure does not depend on the items, for example because the store is unavailable. The items are then
+   * not tried separately.
    */
   isShared?: (cause: unknown) => boolean;
 };
 
-/** A result for one item that failed while its neighbours did not. */
+/** The result of an item that failed although other items of its batch may have succeeded. */
 export class ItemFailure {
   readonly cause: unknown;
   constructor(cause: unknown) {
@@ -30,12 +30,12 @@ export class ItemFailure {
 type Entry<Item, Result> = { item: Item; resolve: (result: Result) => void; reject: (cause: unknown) => void };
 
 /**
- * Micro-batching: items that arrive while a write is in flight go out together as the next write.
+ * Micro-batching: items that arrive during a write are sent together in the next write.
  *
- * A single item goes out in the same turn of the event loop. Under load, a batch grows to the number of items that
+ * A single item is sent in the same turn of the event loop. Under load, a batch grows to the number of items that
  * arrive during one write. Each caller awaits its own result. `write` gets the items in order of arrival and returns
- * one result for each, in the same order. When `write` throws, the batch is halved and each half is tried again, down
- * to the items that fail. `write` must therefore be safe to repeat for the same items.
+ * one result for each item, in the same order. When `write` throws, the batch is halved and each half is tried again,
+ * until only the items that cause the failure fail. `write` must therefore be safe to repeat for the same items.
  */
 export const createBatcher = <Item, Result>(
   write: (items: Item[]) => Promise<(Result | ItemFailure)[]>,
@@ -88,7 +88,8 @@ export const createBatcher = <Item, Result>(
   const schedule = (): void => {
     if (scheduled || gathered.length === 0 || inFlight >= maxInFlight) return;
     scheduled = true;
-    // Runs after the poll phase, so that every request of this turn of the loop is in the batch.
+    // Runs after the poll phase, so that the batch contains the items of all requests that this turn of the loop has
+    // read.
     setImmediate(() => {
       scheduled = false;
       if (gathered.length > 0 && inFlight < maxInFlight) void flush();

@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache';
 
-/** Bounds the memory for keys that are never used again. */
+/** The most keys in memory. The keys used longest ago are removed. */
 const MAX_KEYS = 10_000;
 
 export interface BreakerOptions {
@@ -16,9 +16,9 @@ interface State {
 }
 
 /**
- * A circuit breaker for each key. After `threshold` failures in a row the key is suspended. After a pause, one probe at
- * a time goes out until one succeeds. Libraries wrap a single call; here a permit is acquired first and its result is
- * recorded later, because a delivery is claimed in between.
+ * A circuit breaker for each key. After `threshold` failures in a row, the key is suspended. After a pause, one probe
+ * at a time is allowed until a probe succeeds. Libraries wrap a single call, which does not fit here: a delivery is
+ * claimed after its permit is acquired and before its result is recorded.
  */
 export const createBreaker = ({
   threshold = 5,
@@ -27,7 +27,7 @@ export const createBreaker = ({
 }: BreakerOptions = {}) => {
   const states = new LRUCache<string, State>({ max: MAX_KEYS });
 
-  /** True when `tryAcquire` would refuse: the key is suspended, or its probe is in flight. Changes no state. */
+  /** True when `tryAcquire` would refuse, because the key is suspended or its probe is in flight. Changes no state. */
   const isSuspended = (key: string): boolean => {
     const state = states.get(key);
     if (!state || state.suspendedUntil === null) return false;
@@ -40,8 +40,8 @@ export const createBreaker = ({
     isSuspended,
 
     /**
-     * True is a permit, whose result must be recorded. After the pause, the first permit for a suspended key is its
-     * probe.
+     * Returns true as a permit. The result of the permitted call must be recorded. After the pause, the first permit
+     * for a suspended key is its probe.
      */
     tryAcquire: (key: string): boolean => {
       if (isSuspended(key)) return false;
@@ -50,7 +50,7 @@ export const createBreaker = ({
       return true;
     },
 
-    /** Releases a permit that had no result, so that another probe can be made. */
+    /** Releases a permit without a result, so that another probe can be made. */
     release: (key: string): void => {
       const state = states.get(key);
       if (state) state.probeSince = null;
@@ -62,20 +62,20 @@ export const createBreaker = ({
       const state = states.get(key) ?? { failures: 0, suspendedUntil: null, probeSince: null };
       states.set(key, state);
       state.failures += 1;
-      // Failures of requests that began before the pause do not extend it.
+      // Failures of requests that began before the pause do not extend the pause.
       const isWaiting = state.suspendedUntil !== null && state.probeSince === null;
       if (isWaiting || state.failures < threshold) return;
       state.suspendedUntil = now() + pauseMs;
       state.probeSince = null;
     },
 
-    /** Suspends the key without a failure. */
+    /** Suspends the key immediately, without counting a failure. */
     suspend: (key: string): void => {
       const failures = states.get(key)?.failures ?? 0;
       states.set(key, { failures, suspendedUntil: now() + pauseMs, probeSince: null });
     },
 
-    /** A time on the clock `now`. Null when the key is not suspended. */
+    /** The end of the pause as a time of the clock `now`, or null when the key is not suspended. */
     suspendedUntil: (key: string): number | null => {
       const until = states.get(key)?.suspendedUntil ?? null;
       return until !== null && until > now() ? until : null;

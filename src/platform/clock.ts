@@ -1,9 +1,14 @@
 import type { Connection, mongo } from 'mongoose';
 
-/** Network delay only makes a sample too small, so the largest recent sample is the best. */
+/**
+ * How many samples of the offset are kept. Network delay can only make a sample too small, so the largest recent sample
+ * is the best.
+ */
 const SAMPLES_KEPT = 8;
 
-/** This machine's monotonic clock as milliseconds since the epoch. Steps of the wall clock do not move it. */
+/**
+ * This machine's monotonic clock, in milliseconds since the epoch. Jumps of the system time do not affect this clock.
+ */
 const localNow = (): number => performance.timeOrigin + performance.now();
 
 /** The offset of MongoDB's clock from this process's clock, in milliseconds. */
@@ -11,8 +16,8 @@ let ahead = 0;
 
 /**
  * Milliseconds since the epoch by the clock of MongoDB's primary. Every stored time and every decision about an age
- * uses it, so that processes with different clocks agree on what has expired. Before `followServerClock` it is this
- * machine's time.
+ * uses this clock, so that processes with different clocks agree on what has expired. Before `followServerClock` is
+ * called, the time is this machine's.
  */
 export const serverNow = (): number => Math.round(localNow() + ahead);
 
@@ -26,7 +31,7 @@ export const followServerClock = async (connection: Connection): Promise<void> =
   let samples: number[] = [];
   let source = '';
   const note = (address: string, serverTime: number, at: number): void => {
-    // After a failover the clock is another machine's.
+    // After a failover, the samples of the old primary say nothing about the clock of the new one.
     if (address !== source) samples = [];
     source = address;
     samples = [...samples, serverTime - at].slice(-SAMPLES_KEPT);

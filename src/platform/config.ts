@@ -22,7 +22,7 @@ const encryptionKeys = z.string().transform((value, context) => {
   return keys;
 });
 
-/** Only for a developer's machine: everyone can read this key. */
+/** A key that everyone can read. Only for a developer's machine. */
 const DEVELOPMENT_KEY = Buffer.alloc(32, 'parley development key').toString('base64');
 
 const trustProxy = z.string().transform((value) => {
@@ -74,7 +74,7 @@ export type Config = Omit<z.infer<typeof Environment>, 'ENCRYPTION_KEY' | 'HOST'
   production: boolean;
 };
 
-/** The process must not start. The message has one line per problem. */
+/** The configuration is invalid, so the process must not start. The message has one line per problem. */
 export class ConfigError extends Error {}
 
 const refusedInProduction = (env: z.infer<typeof Environment>): string[] => {

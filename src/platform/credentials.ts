@@ -14,8 +14,8 @@ const decoded = (text: string): string => {
 };
 
 /**
- * Passwords in a URL, encoded and decoded. It also reads text that is not a valid URL, because libraries quote invalid
- * URLs in their errors.
+ * Finds passwords in a URL and returns them encoded and decoded. Also works for text that is not a valid URL, because
+ * libraries quote invalid URLs in their errors.
  */
 const passwordsOf = (url: string): string[] => {
   const from = url.indexOf('//');
@@ -29,10 +29,10 @@ const passwordsOf = (url: string): string[] => {
   return [password, ...options].flatMap((one) => [one, decoded(one)]);
 };
 
-/** Shorter secrets would match parts of ordinary words. */
+/** The length of the shortest secret that is removed. Shorter secrets would match parts of ordinary words. */
 const SHORTEST = 4;
 
-/** The secrets in a process's settings that no log line may contain: passwords in URLs, keys and tokens. */
+/** The secrets in a process's settings: passwords in URLs, keys and tokens. No log line may contain these secrets. */
 export const secretsIn = (environment: Record<string, string | undefined>): string[] => {
   const all = Object.entries(environment).flatMap(([name, value = '']) => {
     if (name.endsWith('_URL')) return passwordsOf(value);

@@ -1,11 +1,12 @@
 import * as z from 'zod';
 import { invalid } from './errors.ts';
 
-/** The cursor field of a query. `decode` checks that the list made it. */
+/** The cursor parameter of a query. `decode` checks that the list has made this cursor. */
 export const cursor = z.string().max(500);
 
 /**
- * The cursor of one list: a position, opaque to callers. A position that does not match the schema is refused with 422.
+ * Encodes a position in a list as a cursor that callers cannot read. A cursor whose position does not match the schema
+ * is refused with 422.
  */
 export const createCursor = <Position>(schema: z.ZodType<Position>) => ({
   encode: (position: Position): string => Buffer.from(JSON.stringify(position)).toString('base64url'),

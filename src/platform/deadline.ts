@@ -1,14 +1,14 @@
 type Options = {
-  /** The error after the deadline. */
+  /** Makes the error that is thrown after the deadline. */
   late?: () => Error;
-  /** Ends the wait before the deadline, with the signal's reason. */
+  /** Aborting this signal ends the wait before the deadline, with the signal's reason. */
   signal?: AbortSignal;
 };
 
 /**
- * Resolves to the result of `work`, or rejects after `ms`. A function gets a signal that aborts at the deadline. The
- * race is needed because a signal alone does not end a request that is still connecting. Work that ignores the signal
- * continues, and its result is dropped.
+ * Resolves to the result of `work`, or rejects after `ms`. If `work` is a function, it gets a signal that aborts at the
+ * deadline. The wait also ends by itself at the deadline, because a signal alone does not end a request that is still
+ * connecting. Work that ignores the signal continues, and its result is dropped.
  */
 export const withDeadline = async <Value>(
   work: Promise<Value> | ((signal: AbortSignal) => Promise<Value>),

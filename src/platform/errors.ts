@@ -17,7 +17,7 @@ export type ErrorCode =
   | 'internal_error'
   | 'reply_timeout'
   | 'unavailable'
-  // For bytes that never became a request.
+  // For bytes that are not a valid request.
   | 'malformed_request'
   | 'request_timeout'
   | 'headers_too_large';
@@ -68,13 +68,13 @@ const MESSAGE: Record<ErrorCode, string> = {
 
 export const ERROR_CODES = Object.keys(STATUS) as ErrorCode[];
 
-/** An answer lists at most this many wrong fields. */
+/** The most wrong fields that an answer lists. */
 export const MAX_DETAILS = 20;
 
 const ErrorDetail = z.object({ field: z.string(), code: z.string(), message: z.string() });
 export type ErrorDetail = z.infer<typeof ErrorDetail>;
 
-/** The body of every answer that is not 2xx (docs/contract.md, Errors). */
+/** The body of every error response (docs/contract.md, Errors). */
 export const ErrorBody = z
   .object({
     error: z.object({
@@ -93,9 +93,9 @@ export const ErrorBody = z
 export type ErrorBody = z.infer<typeof ErrorBody>;
 
 /**
- * An error that the caller can correct or must know about (docs/contract.md, Errors). Messages never quote the input, a
- * stack or an internal name. `headers` are sent with the answer. `details` list the wrong fields; `field` is the first
- * of them.
+ * An error that the caller can correct or must know about (docs/contract.md, Errors). A message never quotes the input,
+ * a stack or an internal name. `headers` are sent with the response. `details` lists the wrong fields; `field` is the
+ * first of these.
  */
 export class ApiError extends Error {
   readonly code: ErrorCode;
@@ -135,7 +135,8 @@ export const invalid = (field: string, code: string, message: string): ApiError 
 export const notFound = (): ApiError => new ApiError('not_found');
 
 /**
- * MongoDB or Redis is unavailable. Use it only when the request was certainly not accepted (docs/contract.md, Errors).
+ * The error when MongoDB or Redis is unavailable. Use it only when the request was certainly not accepted
+ * (docs/contract.md, Errors).
  */
 export const unavailable = (cause?: unknown): ApiError =>
   new ApiError('unavailable', { cause, headers: { 'Retry-After': '1' } });

@@ -23,11 +23,14 @@ type Dependencies = {
   mongo: Connection;
   redis: Redis;
   draining: AbortSignal;
-  /** Names the part of this process's own work that is stuck, or null. */
+  /** Returns the name of the part of this process's work that is stuck, or null. */
   stuck?: () => string | null;
 };
 
-/** Ready means: MongoDB and Redis answer, the process is not draining, and its work is not stuck. */
+/**
+ * Checks whether the process is ready: MongoDB and Redis answer, the process is not draining, and its work is not
+ * stuck.
+ */
 export const createReadiness =
   ({ mongo, redis, draining, stuck = () => null }: Dependencies) =>
   async (): Promise<Readiness> => {

@@ -10,7 +10,10 @@ const REQUEST_ID = /^[\w-]{8,64}$/;
 
 export const requestIdOf = (res: Response): string => res.locals.requestId as string;
 
-/** Every response has a request id: the caller's if it is well-formed, else a new one (docs/contract.md, Request). */
+/**
+ * Gives every response a request id: the caller's id if it is well-formed, otherwise a new id (docs/contract.md,
+ * Request).
+ */
 export const requestId: RequestHandler = (req, res, next) => {
   const given = req.headers['x-request-id'];
   const id = typeof given === 'string' && REQUEST_ID.test(given) ? given : newId();
@@ -29,20 +32,22 @@ export const notFoundHandler: RequestHandler = () => {
   throw notFound();
 };
 
-/** Turns any error into one that a caller may see. Express itself throws for a malformed path or an aborted body. */
+/**
+ * Turns any error into an error that a caller may see. Express itself throws for a malformed path or an aborted body.
+ */
 const toApiError = (failure: unknown, { method }: Request): ApiError => {
   if (failure instanceof ApiError) return failure;
   if (failure instanceof z.ZodError)
     return new ApiError('validation_failed', { details: failure.issues.slice(0, MAX_DETAILS).map(detailOf) });
   if (failure instanceof URIError || (failure as { status?: number }).status === 400) return notFound();
-  // Requests that write report a failed read themselves (`beforeWriting`). A lost write has an unknown outcome, never
-  // "not accepted".
+  // A lost read becomes 503 here. Requests that write do this themselves for their reads (`beforeWriting`). The outcome
+  // of a lost write is unknown, so a lost write must not become 503.
   const onlyRead = method === 'GET' || method === 'HEAD';
   if (onlyRead && isConnectionFailure(failure)) return unavailable(failure);
   return new ApiError('internal_error', { cause: failure });
 };
 
-/** What the caller may know of a failure. Our own faults are logged here and nowhere else. */
+/** Converts a failure to the error that the caller may see. Our own faults are logged here and nowhere else. */
 export const createToApiError =
   (logger: Logger) =>
   (failure: unknown, req: Request, res: Response): ApiError => {

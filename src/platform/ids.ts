@@ -1,22 +1,20 @@
 import { createHmac, randomFillSync, randomUUID } from 'node:crypto';
 
 /**
- * Length of the prefix in hex digits. The uuids of a conversation and its turns start with the first 48 bits of the
- * conversation key, so that the document is found by a range on `_id`, without another index (docs/design.md, The
+ * The length of the prefix in hex digits. The uuids of a conversation and its turns start with the first 48 bits of the
+ * conversation key. So the document is found by a range on `_id`, without another index (docs/design.md, The
  * conversation document).
  */
 const PREFIX_HEX = 12;
 
-/**
- * The key of a session's conversation: 128 bits in hex, unique and evenly distributed. It is never shown to callers.
- */
+/** The key of a session's conversation: 128 bits in hex, unique and evenly distributed. Callers never see the key. */
 export const conversationKeyOf = (session: { sessionKey: string; sessionId: string; playground: boolean }): string =>
   createHmac('sha256', session.sessionKey)
     .update(`${session.playground ? 'playground' : 'live'}\0${session.sessionId}`)
     .digest('hex')
     .slice(0, 32);
 
-/** A new uuid in v4 layout that begins with the first 48 bits of the key. */
+/** A new uuid in v4 layout that begins with the first 48 bits of the conversation key. */
 export const newPrefixedId = (conversationKey: string): string => {
   const random = randomUUID();
   return `${conversationKey.slice(0, 8)}-${conversationKey.slice(8, PREFIX_HEX)}${random.slice(13)}`;
@@ -26,7 +24,7 @@ const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{1
 
 export const isUuid = (value: string): boolean => UUID.test(value);
 
-/** The range of conversation keys that match a prefixed id: usually one document, at most a handful. */
+/** The range of conversation keys that match a prefixed id. The range contains usually one document, at most a few. */
 export const prefixRange = (prefixedId: string): { $gte: string; $lt: string } => {
   const prefix = prefixedId.slice(0, 8) + prefixedId.slice(9, 13);
   return { $gte: prefix, $lt: `${prefix}g` };

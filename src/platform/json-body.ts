@@ -5,7 +5,7 @@ import type { Request, RequestHandler, Response } from 'express';
 import { ApiError } from './errors.ts';
 
 export const BODY_LIMIT_BYTES = 65_536;
-/** The rest of a refused upload is read and discarded for this time, so that the sender can read the answer. */
+/** After an upload is refused, its rest is read and discarded for this time, so that the sender can read the answer. */
 const LINGER_MS = 2_000;
 
 const DECODERS: Record<string, () => NodeJS.ReadWriteStream & Readable> = {
@@ -43,7 +43,7 @@ const decoded = (req: Request): Readable => {
   return req.pipe(decoder());
 };
 
-/** Counts bytes after decoding, so that a small compressed body cannot fill the memory. */
+/** Reads the decoded body. The limit counts decoded bytes, so that a small compressed body cannot fill the memory. */
 const readAll = (stream: Readable, limitBytes: number): Promise<Buffer> =>
   new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
@@ -59,7 +59,7 @@ const readAll = (stream: Readable, limitBytes: number): Promise<Buffer> =>
     stream.once('end', () => resolve(Buffer.concat(chunks)));
     // The body cannot be decoded, or the caller has closed the connection.
     stream.on('error', () => reject(invalidJson()));
-    // An error after the end would cost a stack trace for nothing.
+    // Creating an error after the end would cost a stack trace that nobody reads.
     stream.once('close', () => stream.readableEnded || reject(invalidJson()));
   });
 
@@ -85,7 +85,10 @@ const parseObject = (bytes: Buffer): object => {
   return value;
 };
 
-/** The size is checked before the form (docs/contract.md, Order of checks): a body that is too large is always 413. */
+/**
+ * Reads a JSON object. The size is checked before the syntax (docs/contract.md, Order of checks), so a body that is too
+ * large always gives 413.
+ */
 const readObject = async (req: Request, limitBytes: number): Promise<object> => {
   if (Number(req.headers['content-length']) > limitBytes) throw tooLarge(limitBytes);
   const bytes = await readAll(decoded(req), limitBytes);
@@ -94,9 +97,9 @@ const readObject = async (req: Request, limitBytes: number): Promise<object> => 
 };
 
 /**
- * Reads the body as a JSON object: `application/json`, UTF-8, at most 64 KiB or `limitBytes`. Any other body is
- * `invalid_json`, and the error never quotes it. With `optional`, a missing body counts as `{}`. `express.json` is not
- * used because it reads a refused upload to its end before it answers.
+ * Reads the body as a JSON object: `application/json`, UTF-8, at most 64 KiB or `limitBytes`. Any other body gives
+ * `invalid_json`, and the error never quotes the body. With `optional`, a missing body counts as `{}`. `express.json`
+ * is not used, because it reads a refused upload to its end before it answers.
  */
 export const jsonBody =
   ({ optional = false, limitBytes = BODY_LIMIT_BYTES } = {}): RequestHandler =>

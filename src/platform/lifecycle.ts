@@ -3,7 +3,7 @@ import type { Logger } from './logger.ts';
 type Closer = { name: string; close: () => unknown };
 
 /**
- * Closes what a process has opened, last in, first out, after a signal or a fatal error. A process that does not stop
+ * Closes what a process has opened, in reverse order, after a signal or a fatal error. A process that does not stop
  * before the deadline logs this and exits non-zero.
  */
 export const createLifecycle = (logger: Logger, { deadlineMs }: { deadlineMs: number }) => {
@@ -46,10 +46,10 @@ export const createLifecycle = (logger: Logger, { deadlineMs }: { deadlineMs: nu
   };
 
   return {
-    /** Aborted as soon as the process begins to stop. */
+    /** This signal is aborted as soon as the process begins to stop. */
     draining: draining.signal,
 
-    /** Adds an opened resource. It is closed before the ones added earlier. */
+    /** Adds an opened resource. Resources that were added last are closed first. */
     add: <Opened>(name: string, value: Opened, closeIt: (value: Opened) => unknown): Opened => {
       opened.push({ name, close: () => closeIt(value) });
       return value;
@@ -57,7 +57,10 @@ export const createLifecycle = (logger: Logger, { deadlineMs }: { deadlineMs: nu
 
     close,
 
-    /** For a `main.ts`. A signal drains and exits 0. An uncaught error is logged once, drains and exits 1. */
+    /**
+     * Called by a `main.ts`. After a signal, the process drains and exits 0. An uncaught error is logged once; the
+     * process then drains and exits 1.
+     */
     listenToProcess: (): void => {
       process.on('SIGTERM', () => end('SIGTERM', 0));
       process.on('SIGINT', () => end('SIGINT', 0));
@@ -75,7 +78,7 @@ export const createLifecycle = (logger: Logger, { deadlineMs }: { deadlineMs: nu
 
 export type Lifecycle = ReturnType<typeof createLifecycle>;
 
-/** Node 24 is required. Older versions would fail later with a less clear error. */
+/** Throws if Node is older than version 24. Older versions would fail later with a less clear error. */
 export const requireNode = (version = process.versions.node): void => {
   if (Number(version.split('.')[0]) < 24) {
     throw new Error(`Node 24 or later is required; this is ${version}. The npm scripts install it.`);

@@ -1,8 +1,8 @@
 import { type DestinationStream, pino } from 'pino';
 
 /**
- * Standard output for log lines. All lines of one turn of the event loop go out in one write, because a write costs
- * more than formatting a line. A process that exits writes the remaining lines.
+ * Standard output for log lines. All lines of one turn of the event loop are sent in one write, because a write costs
+ * more than formatting a line. When the process exits, the remaining lines are written.
  */
 const openLogOutput = (): DestinationStream & { flushSync: () => void } => {
   const output = pino.destination({ dest: 1, sync: true });
@@ -19,7 +19,7 @@ const openLogOutput = (): DestinationStream & { flushSync: () => void } => {
       if (lines === '') setImmediate(flushSync);
       lines += line;
     },
-    // pino calls this after a fatal line.
+    // pino calls this function after a fatal line.
     flushSync,
   };
 };

@@ -1,6 +1,9 @@
 import * as z from 'zod';
 
-/** The fields of an error that a log line may contain. Libraries put commands, documents and inputs into the others. */
+/**
+ * The fields of an error that a log line may contain. Other fields are left out, because libraries put commands,
+ * documents and inputs into them.
+ */
 export type Loggable = {
   type: string;
   message: string;
@@ -14,17 +17,23 @@ export type Loggable = {
 };
 
 const MESSAGE_MAX = 500;
-/** Characters of a message that are examined. The rest is never logged. */
+/** How many characters of a message are examined. The rest is never logged. */
 const READ_MAX = 4_000;
 const FRAMES_MAX = 20;
 const DEPTH_MAX = 5;
 const ERRORS_MAX = 3;
 
 const NAME = /^[A-Za-z_$][\w$.]{0,80}$/;
-/** A stack frame in our code, Node's or a library's. A message may contain lines that only look like frames. */
+/**
+ * Matches a stack frame in our code, Node's or a library's. The match is strict, because a message may contain lines
+ * that look like frames.
+ */
 const FRAME = /^\s+at (?:[\w.$<>[\]# ]{1,200} \()?(?:file:\/\/|node:|\/)[^()\s]+:\d+:\d+\)?$/;
 
-/** Removes everything from the first quotation mark to the last, because a quoted text may contain such marks. */
+/**
+ * Matches quoted texts, from the first quotation mark to the last, because a quoted text may itself contain quotation
+ * marks.
+ */
 const QUOTED: [RegExp, string][] = [
   [/"[^]*"|"[^]*$/, '"…"'],
   [/`[^]*`|`[^]*$/, '`…`'],
@@ -32,13 +41,13 @@ const QUOTED: [RegExp, string][] = [
   [/(?<!\w)'(?![\w.$/-]{1,100}'(?!\w)[^']*$)(?:[^]*'(?!\w)|[^]*$)/, "'…'"],
   [/\b(Received|dup key:|with args beginning with:)[^]*$/, '$1 …'],
 ];
-/** Patterns of our own secrets. */
+/** Matches our own secrets. */
 const SECRETS: [RegExp, string][] = [
   [/\b(Bearer|Basic) \S+/gi, '$1 …'],
   [/\b(?:sk|op|vt|whsec)[_-][\w-]{6,}/g, '…'],
 ];
 
-/** Removes the user and the options of a URL, and the local part of an email address. */
+/** Removes the user and the options from a URL, and the local part from an email address. */
 const plainWord = (word: string): string => {
   const at = word.lastIndexOf('@');
   const where = at > 0 ? `…@${word.slice(at + 1)}` : word;
@@ -46,7 +55,7 @@ const plainWord = (word: string): string => {
   return options === -1 ? where : `${where.slice(0, options)}?…`;
 };
 
-/** A message without what it quotes (inputs, documents, addresses) and without these secrets. */
+/** A message without these secrets and without the texts that it quotes (inputs, documents, addresses). */
 export const plainMessage = (message: string, secrets: readonly string[] = []): string => {
   const without = secrets.reduce((text, secret) => text.replaceAll(secret, '…'), message);
   const rules = [...QUOTED, ...SECRETS];
@@ -54,12 +63,12 @@ export const plainMessage = (message: string, secrets: readonly string[] = []): 
   return plain.replace(/\S+/g, plainWord).slice(0, MESSAGE_MAX);
 };
 
-/** A thrown error may have any type in these fields. */
+/** The value as a string. The fields of a thrown error may have any type. */
 const textOf = (value: unknown): string => (typeof value === 'string' ? value : '');
 
 const messageOf = (error: Error, secrets: readonly string[]): string => {
   if (!(error instanceof z.ZodError)) return plainMessage(textOf(error.message), secrets);
-  // The message of a ZodError quotes the input, so only paths and codes are used.
+  // Only paths and codes are used, because the message of a ZodError quotes the input.
   const where = (path: PropertyKey[]) =>
     path.map((part) => (/^[\w-]{1,40}$/.test(String(part)) ? part : '…')).join('.');
   return error.issues
@@ -71,7 +80,10 @@ const messageOf = (error: Error, secrets: readonly string[]): string => {
 const named = (value: unknown): string | undefined =>
   typeof value === 'string' && NAME.test(value) ? value : undefined;
 
-/** An error as it may be logged. For a thrown value that is not an error, only its type is logged. */
+/**
+ * Converts an error to the form in which it is logged. For a thrown value that is not an error, only its type is
+ * logged.
+ */
 export const toLoggable = (thrown: unknown, secrets: readonly string[] = [], depth = 1): Loggable => {
   if (!(thrown instanceof Error)) return { type: typeof thrown, message: 'not an error' };
   const { code, codeName, syscall, status, errors, cause } = thrown as Error & Record<string, unknown>;
@@ -96,7 +108,7 @@ export const toLoggable = (thrown: unknown, secrets: readonly string[] = [], dep
   };
 };
 
-/** The same as text for a terminal: each error with its frames, then its causes. */
+/** A failure as text for a terminal: each error with its stack frames, then its causes. */
 export const describeFailure = (thrown: unknown, secrets: readonly string[] = []): string => {
   const lines = ({ stack, message, errors = [], cause }: Loggable): string[] => [
     stack ?? message,

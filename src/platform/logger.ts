@@ -5,9 +5,9 @@ import { toLoggable } from './loggable.ts';
 export type { Logger } from 'pino';
 
 /**
- * A second defence: no log line should contain these fields at all. The paths are set once at the root, because a child
- * logger's own rules would replace them. There are no wildcards, because a wildcard walks every object of every line.
- * Errors need no path, because only known fields of them are logged.
+ * Fields whose values are removed. This is a second defence, because no log line should contain these fields. The paths
+ * are set once at the root, because a child logger's own paths would replace them. There are no wildcards, because a
+ * wildcard reads every object of every line. Errors need no path, because only known fields of errors are logged.
  */
 const SECRET_PATHS = ['apiKey', 'secret', 'token', 'authorization', 'password', 'message', 'content', 'text'].flatMap(
   (name) => [name, `why.${name}`, `config.${name}`],
@@ -16,13 +16,13 @@ const SECRET_PATHS = ['apiKey', 'secret', 'token', 'authorization', 'password', 
 type Options = {
   name: string;
   level: string;
-  /** Secrets of this process, which no message may contain. */
+  /** Secrets of this process. No message may contain these. */
   secrets?: readonly string[];
 };
 
-/** JSON lines on standard output. They never contain a key, a secret, a token or a visitor's text. */
+/** Writes JSON lines to standard output. The lines never contain a key, a secret, a token or a visitor's text. */
 export const createLogger = ({ name, level, secrets = [] }: Options, destination?: DestinationStream): Logger => {
-  /** Errors are made loggable under any field name. */
+  /** Converts errors to their loggable form, whatever the name of their field. */
   const withoutErrors = (line: object): object => {
     const errors = Object.entries(line).filter(([, value]) => value instanceof Error);
     if (errors.length === 0 && !('err' in line)) return line;
@@ -39,7 +39,7 @@ export const createLogger = ({ name, level, secrets = [] }: Options, destination
       serializers: { err: (known: unknown) => known },
       formatters: { log: withoutErrors as (line: Record<string, unknown>) => Record<string, unknown> },
       hooks: {
-        // pino would use the message of a bare error as the text of the line.
+        // An error that is logged alone is wrapped. Otherwise pino would use its message as the text of the line.
         logMethod(args, method) {
           const [first, ...rest] = args as unknown[];
           const line = first instanceof Error ? [{ err: first }, ...(rest.length > 0 ? rest : ['failed'])] : args;

@@ -3,7 +3,7 @@ import type { Duplex } from 'node:stream';
 import { ApiError, type ErrorCode, notFound } from './errors.ts';
 import { newId } from './ids.ts';
 
-/** Time for the client to read the last answer on a connection that is then destroyed. */
+/** How long the client can read the answer before the connection is destroyed. */
 const LINGER_MS = 1_000;
 
 const CODE_OF: Record<string, ErrorCode> = {
@@ -30,9 +30,9 @@ const writeError = (socket: Duplex, error: ApiError): void => {
 };
 
 /**
- * Answers in our error format where Node would send an empty body or hang up: invalid HTTP, CONNECT, or an unknown
- * `Expect`. The parser has given up the connection, so the answer is written to the socket, unless another response is
- * half written.
+ * Answers in our error format where Node would send an empty body or close the connection: after invalid HTTP, CONNECT,
+ * or an unknown `Expect`. After a parser error the connection is unusable for HTTP, so the answer is written to the
+ * socket, unless part of another response has already been written.
  */
 export const answerMalformed = (server: Server): void => {
   const answering = new WeakMap<Duplex, ServerResponse>();

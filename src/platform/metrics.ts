@@ -4,10 +4,10 @@ import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom
 import { withDeadline } from './deadline.ts';
 
 const SAMPLE_WITHIN_MS = 1_000;
-/** Bucket limits in seconds, from an answer out of memory to one that no caller waits for. */
+/** Bucket limits in seconds. They range from answers out of memory to answers that no caller waits for. */
 const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
 
-/** Headers that show a proxy in front of this peer. */
+/** Headers that show that a proxy forwarded the request. */
 const PROXIED = ['forwarded', 'x-forwarded-for', 'x-forwarded-host', 'x-real-ip', 'via'];
 
 const isLoopback = (address = ''): boolean => address === '::1' || /^(::ffff:)?127\./.test(address);
@@ -17,7 +17,10 @@ const sameSecret = (one: string, other: string): boolean => {
   return timingSafeEqual(a, b);
 };
 
-/** Allows a loopback peer without a proxy, or any peer with `METRICS_TOKEN` (docs/contract.md, Health and metrics). */
+/**
+ * Allows requests from this machine that no proxy forwarded, and requests with `METRICS_TOKEN` (docs/contract.md,
+ * Health and metrics).
+ */
 const mayRead = ({ socket, headers }: IncomingMessage, token: string | undefined): boolean => {
   const bearer = /^Bearer +(\S+) *$/i.exec(headers.authorization ?? '')?.[1];
   if (token !== undefined && bearer !== undefined && sameSecret(bearer, token)) return true;
@@ -30,7 +33,7 @@ type Sample<Label extends string> = { labels: Labels<Label>; value: number };
 
 /**
  * The metrics of one process, for Prometheus. Code that counts gets a small function and does not know the library.
- * Each call has its own registry, so that tests can run several processes in one.
+ * Each call creates a registry of its own, so that tests can run several services in one process.
  */
 export const createMetrics = ({ token }: { token?: string | undefined } = {}) => {
   const registry = new Registry();
@@ -50,7 +53,7 @@ export const createMetrics = ({ token }: { token?: string | undefined } = {}) =>
       return (values: Labels<Label>, seconds: number): void => histogram.observe(values, seconds);
     },
 
-    /** Read at each scrape. A metric that cannot be read within a second is left out. */
+    /** Adds a metric that is read at each scrape. If reading takes more than a second, the metric is left out. */
     sampled: <Label extends string>(
       { name, help, labels }: Naming<Label>,
       read: () => Promise<Sample<Label>[]>,
@@ -71,7 +74,7 @@ export const createMetrics = ({ token }: { token?: string | undefined } = {}) =>
       });
     },
 
-    /** The text of the metrics, or null when the peer may not read them. */
+    /** The text of the metrics, or null when the client may not read them. */
     answer: async (request: IncomingMessage): Promise<string | null> =>
       mayRead(request, token) ? registry.metrics() : null,
   };

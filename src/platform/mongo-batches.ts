@@ -3,8 +3,8 @@ import type { mongo } from 'mongoose';
 const BATCH = 500;
 
 /**
- * Runs `work` on all matching documents, 500 at a time, so that no command takes long enough for its connection to
- * count as silent. After a failure or an abort, the next call starts again, so `work` must be safe to repeat.
+ * Runs `work` on all matching documents, 500 at a time. So no command takes long enough for its connection to count as
+ * silent. After a failure or an abort, the next call starts from the beginning, so `work` must be safe to repeat.
  */
 export const inBatches = async <Row extends { _id: string }>(
   { collection, filter, until }: { collection: mongo.Collection<Row>; filter: mongo.Filter<Row>; until?: AbortSignal },

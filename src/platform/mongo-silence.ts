@@ -4,22 +4,27 @@ import { failureBeforeWriting } from './mongo.ts';
 
 const CHECK_EVERY_MS = 250;
 const PING_EVERY_MS = 1_000;
-/** Together with the check interval, a waiting caller learns of the silence within a second. */
+/**
+ * How long the server has to answer a ping. This time and the check interval are short enough that a waiting caller
+ * learns of the silence within a second.
+ */
 const ANSWER_WITHIN_MS = 500;
 
 type Waiter = { since: number; notify: () => void };
 
 type Server = {
   ping: () => Promise<unknown>;
-  /** Calls `notify` whenever an operation has ended. A busy server answers others while the ping waits. */
+  /**
+   * Calls `notify` whenever any operation has ended. A busy server may answer other operations while the ping waits.
+   */
   onAnswer: (notify: () => void) => void;
 };
 
 /**
- * Tells a silent MongoDB, which accepts data and never answers, from a slow one. When a caller has waited for a while,
- * it pings the server. If neither the ping nor any other operation is answered, the server is silent. Then all waiting
- * callers are notified, and new ones are refused at once until the server answers. The driver ends its own operations
- * later, by its own limits.
+ * Distinguishes a silent MongoDB, which accepts data and never answers, from a slow one. When a caller has waited for a
+ * while, the server is pinged. If neither the ping nor any other operation is answered, the server is silent. All
+ * waiting callers are then notified, and new callers are refused immediately until the server answers. The driver's own
+ * limits end its operations later.
  */
 export const watchMongo = ({ ping, onAnswer }: Server) => {
   const waiting = new Set<Waiter>();
@@ -31,7 +36,10 @@ export const watchMongo = ({ ping, onAnswer }: Server) => {
   });
   let answeredAt = Number.NEGATIVE_INFINITY;
 
-  /** If this process was paused, answers that have arrived meanwhile are read before the ping counts as late. */
+  /**
+   * True if the server answers in time. If this process was paused, the answers that arrived during the pause are read
+   * before the ping counts as late.
+   */
   const answersInTime = (answer: Promise<boolean>): Promise<boolean> => {
     const askedAt = performance.now();
     const late = sleep(ANSWER_WITHIN_MS, undefined, { ref: false })
@@ -46,7 +54,8 @@ export const watchMongo = ({ ping, onAnswer }: Server) => {
     );
 
   /**
-   * A ping is due when a caller has waited since before the last answer, or at intervals for long waits such as polls.
+   * True if a ping is due: when a caller has waited for the check interval, and at longer intervals for callers who
+   * wait long, such as polls.
    */
   const isDue = (now: number): boolean => {
     const sinceAnswer = now - answeredAt;
@@ -77,7 +86,7 @@ export const watchMongo = ({ ping, onAnswer }: Server) => {
     timer ??= setTimeout(() => void check(), CHECK_EVERY_MS).unref();
   };
 
-  /** Calls `notify` once MongoDB is silent. The returned function cancels this. */
+  /** Calls `notify` once MongoDB is silent. The returned function removes this callback. */
   const onSilent = (notify: () => void): (() => void) => {
     if (silent) {
       notify();
@@ -93,7 +102,7 @@ export const watchMongo = ({ ping, onAnswer }: Server) => {
     onSilent,
 
     /**
-     * For work before the first write of a request: an unavailable or silent MongoDB becomes 503 (docs/contract.md,
+     * Wraps work before the first write of a request: an unavailable or silent MongoDB becomes 503 (docs/contract.md,
      * Errors).
      */
     beforeWriting: <Value>(work: Promise<Value>): Promise<Value> => {

@@ -5,22 +5,22 @@ import { followServerClock } from './clock.ts';
 import { unavailable } from './errors.ts';
 import type { Logger } from './logger.ts';
 
-/** For every write that decides something: it is acknowledged after a majority has it in the journal. */
+/** The write concern of every write that decides something: a majority must have the write in its journal. */
 export const DURABLE = { w: 'majority', j: true } as const;
 
 export const DUPLICATE_KEY = 11000;
 
 const CONNECT_RETRY_MS = 200;
 /**
- * A connection that owes an answer and brings no data for this time is closed. This leaves an accept enough time to
- * look for its turn again. Longer work uses `timeLimit` or `inBatches`.
+ * A connection that waits for an answer and gets no data for this time is closed. The limit is short enough that an
+ * accept can check afterwards whether its turn was stored. Longer work uses `timeLimit` or `inBatches`.
  */
 const SILENT_AFTER_MS = 3_500;
 
 /**
  * Opens one connection pool per process. Operations fail when no primary answers within 800 ms, so that a caller gets
- * 503 within a second. Heartbeats detect a silent server, and the socket timeout a silent connection. At start, the
- * server has `timeoutMs` to appear.
+ * 503 within a second. Heartbeats detect a silent server, and the socket timeout detects a silent connection. At the
+ * start, the server must answer within `timeoutMs`.
  */
 export const openMongo = async (
   { url, timeoutMs = 10_000, maxPoolSize = 32 }: { url: string; timeoutMs?: number; maxPoolSize?: number },
@@ -37,10 +37,10 @@ export const openMongo = async (
       connectTimeoutMS: 2000,
       socketTimeoutMS: SILENT_AFTER_MS,
       heartbeatFrequencyMS: 2000,
-      // A failover must not roll back what was answered to a caller or what allows a send.
+      // A failover must not roll back data that was sent to a caller or that allows a send.
       readConcernLevel: 'majority',
       writeConcern: DURABLE,
-      // Every stored string was written from a JavaScript string, so it is valid.
+      // Strings from MongoDB need no check: every stored string was written from a JavaScript string, so it is valid.
       enableUtf8Validation: false,
     });
     connection.on('error', (cause: unknown) => logger.warn({ err: cause }, 'mongodb connection failed'));
@@ -62,8 +62,9 @@ export const openMongo = async (
 };
 
 /**
- * Options for a read that may take longer than the socket timeout. The server ends the read; the connection is closed
- * only if the server does not. The driver honours `socketTimeoutMS` here, although its types do not list it.
+ * Options for a read that may take longer than the socket timeout. The server ends a read that takes too long; the
+ * connection is closed only if the server does not end it. The driver honours `socketTimeoutMS` here, although its
+ * types do not list it.
  */
 export const timeLimit = (ms: number): { maxTimeMS: number } => {
   const limits = { maxTimeMS: ms, socketTimeoutMS: Math.max(ms + 1_000, SILENT_AFTER_MS) };
@@ -74,7 +75,8 @@ export const timeLimit = (ms: number): { maxTimeMS: number } => {
 export type Indexed = Pick<Model<unknown>, 'collection'> & { schema: Pick<mongoose.Schema, 'indexes'> };
 
 /**
- * Builds missing indexes without a time limit, because a build over many documents takes longer than any other command.
+ * Builds missing indexes. The builds have no time limit, because building an index over many documents takes longer
+ * than any other command.
  */
 export const buildIndexes = async (models: Indexed[]): Promise<void> => {
   const build = ({ collection, schema }: Indexed) =>
@@ -86,8 +88,8 @@ export const buildIndexes = async (models: Indexed[]): Promise<void> => {
 };
 
 /**
- * The driver's collection behind a model, for hot paths and for updates that mongoose would cast wrongly. Schema and
- * indexes stay with the model.
+ * The driver's collection behind a model. Used where speed matters, and for updates that mongoose would cast wrongly.
+ * Schema and indexes stay with the model.
  */
 export const collectionOf = <Stored extends { _id: string }>(model: Model<Stored>): mongo.Collection<Stored> =>
   model.collection as unknown as mongo.Collection<Stored>; // mongoose wraps the collection and keeps the driver's methods
@@ -98,7 +100,7 @@ export const createStoreBatcher = <Item, Result>(
   options: Omit<BatchOptions<Item>, 'isShared'> = {},
 ): ((item: Item) => Promise<Result>) => createBatcher(write, { ...options, isShared: isConnectionFailure });
 
-/** Reads single documents by `_id`. Concurrent reads share one command. Null means that there is no such document. */
+/** Reads single documents by `_id`. Concurrent reads share one command. A missing document gives null. */
 export const createReader = <Row extends { _id: string }>(
   collection: mongo.Collection<Row>,
   projection: mongo.Document,
@@ -125,13 +127,13 @@ export type UpdateStatement = {
   arrayFilters?: Record<string, unknown>[];
 };
 
-/** A write was sent and its outcome is not known. Read it back. */
+/** A write was sent, and its outcome is unknown. Read the document to find out. */
 export class OutcomeUnknown extends Error {
   override name = 'OutcomeUnknown';
 }
 
 const failOnConcern = (reply: WriteReply & { writeConcernError?: { errmsg: string } }): WriteReply => {
-  // The write is applied here, but a majority has not confirmed it.
+  // The primary has applied the write, but a majority has not confirmed it.
   if (reply.writeConcernError) throw new OutcomeUnknown(`write concern failed: ${reply.writeConcernError.errmsg}`);
   return reply;
 };
@@ -146,8 +148,8 @@ const writeMany = async (connection: Connection, command: Record<string, unknown
   );
 
 /**
- * Sends many updates as one command. A refused statement does not stop the others; `writeErrors` names it by index. A
- * raw command is measurably cheaper than `bulkWrite`.
+ * Sends many updates as one command. A refused statement does not stop the others; `writeErrors` contains the index of
+ * each refused statement. A raw command is measurably cheaper than `bulkWrite`.
  */
 export const updateMany = async (
   connection: Connection,
@@ -156,7 +158,7 @@ export const updateMany = async (
 ): Promise<WriteReply> => writeMany(connection, { update: collection, updates });
 
 /**
- * Updates one document and returns it as it is afterwards: one round trip instead of two. Null: no document matched.
+ * Updates one document and returns the updated document: one round trip instead of two. Null if no document matched.
  */
 export const updateAndRead = async <Row>(
   connection: Connection,
@@ -170,9 +172,9 @@ export const updateAndRead = async <Row>(
 };
 
 /**
- * An update that sets `fields` if the document has the `expected` values, and otherwise changes nothing. It allows a
- * filter on `_id` alone, which MongoDB finds directly; planning any other filter costs as much as the update. All
- * values are literals, never expressions.
+ * An update that sets `fields` if the document has the `expected` values, and otherwise changes nothing. With this
+ * update, the filter needs only `_id`, which MongoDB finds directly; planning any other filter costs as much as the
+ * update. All values are literals, never expressions.
  */
 export const setWhere = (
   expected: Record<string, unknown>,
@@ -184,7 +186,8 @@ export const setWhere = (
 };
 
 /**
- * Sends many inserts as one command. A document whose `_id` exists is reported in `writeErrors`; the others are stored.
+ * Sends many inserts as one command. A document whose `_id` exists is reported in `writeErrors`; the other documents
+ * are stored.
  */
 export const insertMany = async (
   connection: Connection,
@@ -208,14 +211,14 @@ const NEVER_SENT = new Set([
 
 const CONNECTION_LOST = new Set(['MongoNetworkError', 'MongoNetworkTimeoutError', 'PoolClearedOnNetworkError']);
 
-/** The server reports that it is not the primary. */
+/** Error codes of a server that is not the primary. */
 const NOT_PRIMARY = new Set([10058, 10107, 13435, 13436]);
-/** The server steps down or stops, and has interrupted the operation. */
+/** Error codes of an operation that was interrupted because the server steps down or stops. */
 const INTERRUPTED = new Set([91, 189, 11600, 11602]);
 
 /**
- * The failure of one statement in a batch. A server that steps down interrupts single statements, which may already be
- * written.
+ * The failure of one statement in a batch. A server that steps down interrupts single statements. Such a statement may
+ * already have been written.
  */
 export const toItemFailure = ({ code }: Pick<WriteError, 'code'>): ItemFailure =>
   new ItemFailure(
@@ -230,16 +233,16 @@ const codeOf = (cause: unknown): number => (cause instanceof mongoose.mongo.Mong
 export const wasNotPrimary = (cause: unknown): boolean => NOT_PRIMARY.has(codeOf(cause));
 
 /**
- * True when the driver never sent the command, so a raw command wrote nothing. A retryable write of the driver may also
- * end so after its first try was sent.
+ * True when the driver never sent the command. After a raw command, this means that nothing was written. A retryable
+ * write of the driver can fail in the same way although its first try was sent.
  */
 export const wasNeverSent = (cause: unknown): boolean =>
   cause instanceof Error &&
   (NEVER_SENT.has(cause.name) || (cause as { beforeHandshake?: boolean }).beforeHandshake === true);
 
 /**
- * True when MongoDB is unavailable or changes its primary. False for a wrong command. The outcome of a write may be
- * unknown.
+ * True when MongoDB is unavailable or is changing its primary. False for a wrong command. If the failed command is a
+ * write, its outcome may be unknown.
  */
 export const isConnectionFailure = (cause: unknown): boolean =>
   wasNeverSent(cause) ||

@@ -5,7 +5,7 @@ import { methodNotAllowed } from './http.ts';
 import { jsonBody } from './json-body.ts';
 import { validate } from './validation.ts';
 
-/** An additional response. With `code` it is an error and has the headers of that error. */
+/** An additional response. With `code`, the response is an error and has the headers of that error. */
 export type OtherAnswer = {
   description: string;
   schema: z.ZodType;
@@ -15,33 +15,34 @@ export type OtherAnswer = {
 };
 
 /**
- * One operation, declared once. Its route, its entry in the OpenAPI document and the test client are derived from it.
- * Each API adds its authentication: see `assistants/operation.ts` and `operator-api/operation.ts`.
+ * One operation, declared once. Its route, its entry in the OpenAPI document and the test client are derived from this
+ * declaration. Each API adds fields for its authentication: see `assistants/operation.ts` and
+ * `operator-api/operation.ts`.
  */
 export type Declaration = {
   method: 'get' | 'post' | 'put' | 'patch' | 'delete';
-  /** In Express syntax. */
+  /** The path in Express syntax. */
   path: string;
   id: string;
   tag: string;
   summary: string;
   description?: string;
-  /** Describes the path's parameters. Without it, each is a string. */
+  /** Describes the path's parameters. If omitted, each parameter is a string. */
   params?: z.ZodObject;
   headers?: z.ZodObject;
   query?: z.ZodObject;
   body?: z.ZodType;
   bodyExample?: unknown;
   bodyLimitBytes?: number;
-  /** A missing body counts as `{}`. */
+  /** If true, a missing body counts as `{}`. */
   bodyOptional?: boolean;
-  /** Without it, the response is 204 without a body. */
+  /** The schema of the response's body. If omitted, the response is 204 without a body. */
   answer?: z.ZodType;
   answerExample?: unknown;
   answerDescription?: string;
   answerHeaders?: Record<string, z.ZodType>;
   contentType?: string;
-  /** The same answer as server-sent events. */
+  /** Describes the same answer as server-sent events. */
   stream?: { description: string; example: string };
   status?: 200 | 201 | 202;
   otherAnswers?: Record<number, OtherAnswer>;
@@ -52,14 +53,16 @@ export type Declaration = {
 export type QueryOf<One> = One extends { query: infer Schema extends z.ZodType } ? z.output<Schema> : undefined;
 export type BodyOf<One> = One extends { body: infer Schema extends z.ZodType } ? z.output<Schema> : undefined;
 
-/** Validates only when the handler calls it, because some handlers answer 404 before they read the query. */
+/**
+ * Validates the query when the handler calls this function. Some handlers must answer 404 before they read the query.
+ */
 export const queryOf = <One extends { query: z.ZodObject }>(one: One, req: Request) =>
   validate<One['query']>(one.query, req.query);
 
 export const bodyOf = <One extends { body: z.ZodType }>(one: One, req: Request) =>
   validate<One['body']>(one.body, req.body);
 
-/** Sends what the declaration promises. The type checker refuses any other value. */
+/** Sends the response that the operation declares. The type checker refuses any other value. */
 export const answerWith = <One extends { answer: z.ZodType; status?: number }>(
   one: One,
   res: Response,
@@ -81,7 +84,7 @@ export type Served = { operation: Declaration; handlers: RequestHandler[] };
 const headBesideGet = (methods: string[]): string[] =>
   methods.flatMap((method) => (method === 'GET' ? ['GET', 'HEAD'] : [method]));
 
-/** Adds all operations to the router, and 405 for the other methods of their paths. */
+/** Adds all operations to the router. Other methods on the same paths get 405. */
 export const mount = (router: Router, all: Served[], allowed = headBesideGet): void => {
   for (const [path, some] of Map.groupBy(all, ({ operation }) => operation.path)) {
     const route = router.route(path);

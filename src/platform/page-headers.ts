@@ -6,7 +6,7 @@ type Source = string | ((req: IncomingMessage, res: ServerResponse) => string);
 type Allowed = Record<'styleSrc' | 'baseUri' | 'formAction', Source[]> &
   Partial<Record<'scriptSrc' | 'imgSrc' | 'fontSrc' | 'connectSrc', Source[]>>;
 
-/** For pages for operators, which load from this service alone. */
+/** The sources of operators' pages, which load from this service alone. */
 export const OWN_ORIGIN = {
   scriptSrc: ["'self'"],
   imgSrc: ["'self'", 'data:'],
@@ -15,8 +15,8 @@ export const OWN_ORIGIN = {
 };
 
 /**
- * Headers of a page. The policy forbids everything that is not named. HSTS is sent only with TLS: over plain HTTP it
- * would send a browser to an https address that does not exist.
+ * Sets the headers of a page. The policy forbids every source that is not listed. HSTS is sent only with TLS: over
+ * plain HTTP, this header would send a browser to an https address that does not exist.
  */
 export const pageHeaders = (tls: boolean, { scriptSrc, styleSrc, ...others }: Allowed): RequestHandler =>
   helmet({

@@ -2,13 +2,13 @@ import { ConfigError } from './config.ts';
 import { secretsIn } from './credentials.ts';
 import { describeFailure } from './loggable.ts';
 
-/** Explains a failed start. A wrong configuration gives one line per problem. Secrets are removed. */
+/** Explains why a start failed. A wrong configuration gives one line per problem. Secrets are removed. */
 export const explainFailure = (cause: unknown, environment: Record<string, string | undefined>): string =>
   cause instanceof ConfigError
     ? `The configuration is not valid:\n${cause.message}`
     : describeFailure(cause, secretsIn(environment));
 
-/** Runs a `main.ts`. A start that fails prints the reason and exits 1. */
+/** Runs a `main.ts`. If the start fails, prints the reason and exits 1. */
 export const startProcess = async (start: () => Promise<void>): Promise<void> => {
   try {
     await start();

@@ -4,16 +4,16 @@ import { withDeadline } from './deadline.ts';
 import type { Logger } from './logger.ts';
 import type { Partitions } from './redis.ts';
 
-/** Finished jobs are kept for inspection. */
+/** Jobs are tried once. Some finished jobs are kept for inspection. */
 const JOB_OPTIONS: JobsOptions = { attempts: 1, removeOnComplete: { count: 200 }, removeOnFail: { count: 2000 } };
 
 /**
- * A closing queue waits this long for jobs that are being added. Redis may be unavailable, and a sweep adds lost jobs
- * again.
+ * How long a closing queue waits for jobs that are being added. The wait is short, because Redis may be unavailable and
+ * a sweep adds lost jobs again.
  */
 const ADDED_WITHIN_MS = 1_000;
 
-/** Above this number of waiting jobs, work is left to the sweeps. MongoDB knows it, so Redis need not hold it too. */
+/** The most waiting jobs. Above this number, no jobs are added, and sweeps find the work in MongoDB later. */
 const JOBS_MAX = 20_000;
 const COUNT_EVERY_MS = 1_000;
 
@@ -21,12 +21,15 @@ export type PartitionedQueue<Data> = {
   queues: Queue<Data>[];
   /** The queue of the partition that holds this conversation. */
   of: (conversationKey: string) => Queue<Data>;
-  /** For a job that no caller waits for, because a sweep adds lost jobs again. Never throws. `close` waits for it. */
+  /**
+   * Adds a job that no caller waits for, because a sweep adds lost jobs again. Never throws. `close` waits for the job
+   * to be added.
+   */
   addInBackground: (job: Promise<unknown>) => void;
   close: () => Promise<void>;
 };
 
-/** Opens one BullMQ queue per partition, with all its keys under the partition's hash tag. Jobs have one attempt. */
+/** Opens one BullMQ queue per partition. All keys of a queue contain the partition's hash tag. Jobs are tried once. */
 export const openQueues = <Data>(
   name: string,
   { redis, partitions }: { redis: Redis; partitions: Partitions },
@@ -54,7 +57,7 @@ export const openQueues = <Data>(
   };
 };
 
-/** Jobs by state, over all partitions. */
+/** Counts jobs by state, over all partitions. */
 export const countJobs = async ({ queues }: { queues: Queue[] }): Promise<Record<string, number>> => {
   const counts = await Promise.all(queues.map((queue) => queue.getJobCounts('waiting', 'active', 'delayed', 'failed')));
   const total: Record<string, number> = {};
@@ -62,7 +65,9 @@ export const countJobs = async ({ queues }: { queues: Queue[] }): Promise<Record
   return total;
 };
 
-/** Whether more jobs wait than allowed, counted once a second. Above the limit, work is left to the sweeps. */
+/**
+ * Checks whether too many jobs are waiting. Counts at most once a second. Above the limit, work is left to the sweeps.
+ */
 export const createFullCheck = (queue: { queues: Queue[] }): (() => Promise<boolean>) => {
   let full = false;
   let countedAt = Number.NEGATIVE_INFINITY;
@@ -75,7 +80,10 @@ export const createFullCheck = (queue: { queues: Queue[] }): (() => Promise<bool
   };
 };
 
-/** When the longest waiting job was added, over all partitions, in ms since the epoch. Null when no job waits. */
+/**
+ * The time when the job that has waited longest was added, over all partitions, in ms since the epoch. Null when no job
+ * is waiting.
+ */
 export const oldestWaitingAt = async (queues: Queue[]): Promise<number | null> => {
   const jobs = await Promise.all(queues.map((queue) => queue.getJobs(['waiting'], 0, 0, true)));
   const times = jobs.flat().flatMap((job) => (job ? [job.timestamp] : []));

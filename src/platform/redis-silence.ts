@@ -5,16 +5,19 @@ const PING_EVERY_CHECKS = 5;
 
 type Options = {
   silentAfterMs: () => number;
-  /** Sends pings, for a connection without other commands. Without commands, silence would not be noticed. */
+  /**
+   * True to send pings. Needed on a connection without other commands, because silence is noticed only while a command
+   * waits.
+   */
   pings: boolean;
 };
 
 /**
  * Closes a connection whose server accepts commands and never answers. ioredis does not detect this. Afterwards, the
- * connection behaves as after any break: it fails at once or waits, and reconnects.
+ * connection behaves as after any other break: commands fail or wait, according to its role, and it reconnects.
  *
- * Silence is counted in checks instead of milliseconds, so that a process that was paused first reads what has arrived.
- * The handshake is watched too, so that a silent server is tried again.
+ * Silence is counted in checks instead of milliseconds, so that a process that was paused first reads the data that has
+ * arrived. The handshake is watched too, so that a connection to a silent server is tried again.
  */
 export const watchSilence = (redis: Redis, { silentAfterMs, pings }: Options): void => {
   let [checks, silentChecks, bytesSeen] = [0, 0, -1];

@@ -19,9 +19,15 @@ const OPTIONS = {
   subscriber: { maxRetriesPerRequest: null, autoResubscribe: true },
 } as const;
 
-/** How long a server may leave a command unanswered. Callers of `api` must get an answer within a second. */
+/**
+ * How long a server may leave a command unanswered. Callers of a process with the role `api` must get an answer within
+ * a second.
+ */
 const SILENT_AFTER_MS = { api: 800, worker: 3_000, subscriber: 1_600 } as const;
-/** For the connection on which BullMQ waits for jobs. It must exceed BullMQ's longest block (10 s). */
+/**
+ * The same limit for the connection on which BullMQ waits for jobs. This limit must exceed BullMQ's longest wait (10
+ * s).
+ */
 const BLOCKED_FOR_MS = 13_000;
 const QUIT_WITHIN_MS = 500;
 const GONE_CHECK_MS = 250;
@@ -31,9 +37,9 @@ const retryStrategy = (attempt: number): number => Math.min(50 * 2 ** Math.min(a
 type Corked = Redis['stream'];
 
 /**
- * Sends the commands of one turn of the event loop in one write. ioredis' auto-pipelining also does this, but copies
+ * Sends the commands of one turn of the event loop in one write. ioredis' auto-pipelining does the same, but copies
  * every script of the connection, which costs more than the commands. BullMQ waits for jobs on a duplicate of the
- * connection, so duplicates are watched too.
+ * connection, so duplicates are watched for silence too.
  */
 class WatchedRedis extends Redis {
   private corked: Corked | null = null;
@@ -62,11 +68,11 @@ type Opening = {
   url: string;
   role: RedisRole;
   timeoutMs?: number;
-  /** After this signal, commands fail instead of waiting, so that a process can stop without Redis. */
+  /** After this signal, commands fail instead of waiting, so that a process can stop while Redis is unavailable. */
   draining?: AbortSignal;
 };
 
-/** Opens one connection. Resolves once it is ready, or rejects after `timeoutMs`. */
+/** Opens one connection. Resolves once the connection is ready, or rejects after `timeoutMs`. */
 export const openRedis = async (
   { url, role, timeoutMs = 10_000, draining }: Opening,
   logger: Logger,
@@ -101,19 +107,22 @@ export const openRedis = async (
     redis.disconnect();
     throw cause;
   }
-  // BullMQ's workers wait for jobs on a duplicate of this connection. With `lazyConnect`, the duplicate tries only once
-  // to connect, and after a failure its worker gets no more jobs. Without it, the duplicate retries.
+  // BullMQ's workers wait for jobs on a duplicate of this connection, which copies its options. With `lazyConnect`, the
+  // duplicate would try to connect only once, and after a failure its worker would get no more jobs.
   redis.options.lazyConnect = false;
   return redis;
 };
 
-/** Sends `quit` if the server answers, else cuts the connection. */
+/** Sends `quit` if the server answers. Otherwise disconnects. */
 export const closeRedis = async (redis: Redis): Promise<void> => {
   if (redis.status !== 'ready') return redis.disconnect();
   await withDeadline(redis.quit(), QUIT_WITHIN_MS).catch(() => redis.disconnect());
 };
 
-/** Resolves once Redis does not answer two pings in a row. Use a connection that fails fast, where every ping ends. */
+/**
+ * Resolves when Redis has not answered two pings in a row. Use this only with a connection whose commands fail fast,
+ * because every ping must end.
+ */
 export const whenUnavailable = async (redis: Redis, { signal }: { signal: AbortSignal }): Promise<void> => {
   for (let missed = 0; missed < 2 && !signal.aborted; ) {
     await sleep(GONE_CHECK_MS, undefined, { signal, ref: false }).catch(() => undefined);
@@ -123,8 +132,8 @@ export const whenUnavailable = async (redis: Redis, { signal }: { signal: AbortS
 };
 
 /**
- * All Redis keys of a partition share a hash tag, so that a partition fits on one node of a cluster and one Lua call
- * may use several of its keys. A conversation's partition depends on its `_id` alone.
+ * All Redis keys of a partition share a hash tag. So a partition is stored on one node of a cluster, and one Lua call
+ * may use several of its keys. A conversation's partition depends only on its `_id`.
  */
 export type Partitions = {
   count: number;

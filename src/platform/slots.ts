@@ -1,14 +1,17 @@
-/** The most requests of one holder that wait in memory. The work of others stays in MongoDB until a sweep finds it. */
+/**
+ * The most requests of one holder that wait in memory. Further requests are refused; their work stays in MongoDB until
+ * a sweep finds it.
+ */
 const WAITING_MAX = 1_000;
-/** The limit of waiting requests over all holders. Each holder gets a share of it. */
+/** The most waiting requests of all holders together. Each holder gets a share of this limit. */
 const WAITING_TOTAL = 20_000;
 
-/** Slots in use by this holder and by all, and the number of holders with a slot. */
+/** The slots in use by this holder, the slots in use by all holders, and the number of holders with a slot. */
 export type Occupancy = { own: number; inUse: number; holders: number };
 
 /**
- * Bounds the work in flight, per holder (an endpoint or an assistant) and in total, as `hasFreeSlot` decides. Holders
- * take turns, so that one with a long queue does not delay the others.
+ * Limits the work in flight, both per holder (an endpoint or an assistant) and in total. `hasFreeSlot` decides. Holders
+ * take turns, so that a holder with a long queue does not delay the others.
  */
 export const createSlots = (hasFreeSlot: (occupancy: Occupancy) => boolean) => {
   const active = new Map<string, number>();
@@ -45,11 +48,14 @@ export const createSlots = (hasFreeSlot: (occupancy: Occupancy) => boolean) => {
       return inUse;
     },
 
-    /** True once a slot is acquired. False when too many requests wait already, or when the slots were closed. */
+    /**
+     * Resolves to true once a slot is acquired. Resolves to false when too many requests are already waiting, or when
+     * the slots are closed.
+     */
     acquire: (holder: string): Promise<boolean> => {
       if (closed) return Promise.resolve(false);
       const queue = waiting.get(holder) ?? [];
-      // A later request must not overtake those that wait.
+      // A later request must not overtake the waiting requests.
       if (queue.length === 0 && isFree(holder)) {
         occupy(holder);
         return Promise.resolve(true);
@@ -64,15 +70,15 @@ export const createSlots = (hasFreeSlot: (occupancy: Occupancy) => boolean) => {
       const left = (active.get(holder) ?? 1) - 1;
       if (left === 0) active.delete(holder);
       else active.set(holder, left);
-      // One released slot may allow several new ones, because shares depend on the number of holders.
+      // Releasing one slot may allow several new grants, because shares depend on the number of holders.
       while (grantNext());
     },
 
-    /** Holders whose waiting queue is so long that more requests are of no use. */
+    /** Holders whose waiting queue is so long that more requests would not help. */
     saturated: (): string[] =>
       [...waiting].filter(([, queue]) => queue.length >= waitingMax() / 2).map(([holder]) => holder),
 
-    /** Refuses all waiting and all later requests. */
+    /** Refuses all waiting requests and all later requests. */
     close: (): void => {
       closed = true;
       for (const queue of waiting.values()) for (const grant of queue) grant(false);

@@ -1,6 +1,9 @@
 type TreeNode = { value: unknown; key: string; parent: TreeNode | null };
 
-/** A lone surrogate can be neither stored nor sent without loss. MongoDB refuses NUL in patterns. */
+/**
+ * True if a text can be stored. A lone surrogate can be neither stored nor sent without loss. MongoDB refuses NUL in
+ * patterns.
+ */
 export const isStorableText = (text: string): boolean => text.isWellFormed() && !text.includes('\0');
 
 const pathOf = (node: TreeNode): string => {
@@ -10,8 +13,8 @@ const pathOf = (node: TreeNode): string => {
 };
 
 /**
- * The dotted path of the first string that cannot be stored. A loop, because JSON may nest deeper than the call stack
- * allows.
+ * The dotted path of the first string that cannot be stored. The search is a loop, because JSON may be nested deeper
+ * than the call stack allows.
  */
 export const findUnstorable = (whole: unknown): string | null => {
   const pending: TreeNode[] = [{ value: whole, key: '', parent: null }];

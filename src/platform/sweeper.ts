@@ -2,9 +2,9 @@ import type { Logger } from './logger.ts';
 import { TIMING } from './timing.ts';
 
 /**
- * Runs `sweep` repeatedly, never twice at once. The pause is random, at most `everyMs`, so that several processes do
- * not sweep in step. A failed sweep is logged and repeated. Every worker has its own timer, because a schedule in Redis
- * would be lost together with the work that a sweep restores.
+ * Runs `sweep` repeatedly, never two runs at the same time. The pause is random, at most `everyMs`, so that several
+ * processes do not sweep at the same moments. A failed sweep is logged and repeated. Every worker has its own timer,
+ * because a schedule in Redis could be lost together with the jobs that a sweep restores.
  */
 export const startSweeper = (
   name: string,

@@ -1,21 +1,21 @@
-/*
- * Time limits that depend on each other, each explained once. `timingProblems` holds the inequalities between them, and
- * `readConfig` refuses to start when one is broken. Independent limits stay where they are used.
+/**
+ * Time limits that depend on each other. `timingProblems` contains the inequalities between these limits, and
+ * `readConfig` refuses to start when an inequality does not hold. Independent limits stay where they are used.
  */
 
-/** From the start of the DNS lookup to the end of a receiver's response. */
+/** The longest time from the start of the DNS lookup to the end of the receiver's response. */
 export const DELIVERY_DEADLINE_MS = 5_000;
 
 export const TIMING = {
-  // A delivery, from reading its outbox to its outcome.
+  // The steps of a delivery, from reading its outbox to its outcome.
   deliveryDeadlineMs: DELIVERY_DEADLINE_MS,
   /** Time for the rest of the body once the status has arrived. */
   bodyGraceMs: 1_000,
-  /** An older reading of an outbox or endpoint may be outdated, so it allows no claim and no connection. */
+  /** Outboxes and endpoints that were read longer ago may be outdated, so they allow no claim and no connection. */
   readFreshMs: 2_000,
-  /** Counted from the reading. After this time, no byte of the request may be written. */
+  /** After this time since the outbox was read, no byte of the request may be written. */
   writeBeforeMs: 7_000,
-  /** A claim of this age has lost its worker. A sweep ends it as `unknown`. */
+  /** The worker of a claim that is older than this is gone. A sweep ends the claim as `unknown`. */
   claimLostMs: 10_000,
   /** How long the write of an outcome is repeated while MongoDB is unavailable. */
   recordForMs: 10_000,
@@ -27,26 +27,26 @@ export const TIMING = {
   sweepEveryMs: 1_500,
   /** A sweep that runs longer than this makes its process unready. */
   sweepStuckMs: 30_000,
-  /** An event without a delivery in flight for this long needs a new wake-up. */
+  /** An event for which no delivery has been in flight for this long needs a new wake-up. */
   eventStaleMs: 2_000,
-  /** A session's first pending turn without a lease for this long needs a new job. */
+  /** A head of pending turns that has had no lease for this long needs a new job. */
   turnStaleMs: 2_000,
-  /** After this time the turn gets a new job even if the old one may still wait in the queue. */
+  /** After this time, a turn gets a new job even if its old job may still be waiting in the queue. */
   turnJobReplacedAfterMs: 20_000,
 
-  // A turn, while a worker answers it.
+  // The steps of a turn while a worker answers it.
   turnLeaseMs: 10_000,
   turnLeaseRenewMs: 3_000,
   /** How long the count of a turn's tries is kept. A lost count starts at zero again. */
   triesKeptMs: 120_000,
-  /** BullMQ's lock on a job. BullMQ renews it at half this time. */
+  /** The duration of BullMQ's lock on a job. BullMQ renews the lock after half this time. */
   jobLockMs: 10_000,
   /** How often BullMQ looks for jobs whose lock has expired. */
   jobStalledEveryMs: 5_000,
 
   // Callers that wait for a reply, and callers that retry.
   replyTimeoutMs: 30_000,
-  /** A caller who has waited this long may have missed the message, so the API reads the store. */
+  /** A caller who has waited this long may have missed the published reply, so the API reads the store. */
   checkStoreAfterMs: 2_000,
   checkStoreEveryMs: 500,
   providerTimeoutMs: 20_000,
@@ -57,7 +57,7 @@ export const TIMING = {
   resumableForMs: 600_000,
   /** The longest window in which an assistant may replay a delivered answer. */
   dedupeWindowMaxMs: 600_000,
-  /** How long a turn is known to be delivered. Without this record it counts as undelivered. */
+  /** How long the record of a delivered turn is kept. Without this record, the turn counts as undelivered. */
   deliveredKeptMs: 660_000,
 
   // Settings of an assistant or an endpoint, read by every process.
@@ -212,7 +212,7 @@ const configuredRules = (t: Timing, env: ConfiguredTiming): Rule[] => [
   },
 ];
 
-/** One line for each broken inequality, with the configured limits included. */
+/** One line for each inequality that does not hold, with the configured limits included. */
 export const timingProblems = (env: ConfiguredTiming, timing: Timing = TIMING): string[] =>
   [...deliveryRules(timing), ...turnRules(timing), ...processRules(timing), ...configuredRules(timing, env)]
     .filter(({ less: [, small], than: [, large], orEqual }) => !(orEqual ? small <= large : small < large))

@@ -20,7 +20,9 @@ type Issue = Parameters<z.core.$ZodErrorMap>[0];
 
 const shapes = new WeakMap<z.ZodType, Shape>();
 
-/** Built only for the first error of a schema. A schema without a JSON form gives shorter messages. */
+/**
+ * The shape of a schema, computed only at the schema's first error. A schema without a JSON form gets shorter messages.
+ */
 const shapeOf = (schema: z.ZodType): Shape => {
   const known = shapes.get(schema);
   if (known) return known;
@@ -28,7 +30,7 @@ const shapeOf = (schema: z.ZodType): Shape => {
   try {
     shape = z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any', reused: 'inline' }) as Shape;
   } catch {
-    // An id is used twice, or there is a cycle. The messages then do without the shape.
+    // The schema uses an id twice, or contains a cycle. Messages are then made without the shape.
   }
   shapes.set(schema, shape);
   return shape;
@@ -36,7 +38,7 @@ const shapeOf = (schema: z.ZodType): Shape => {
 
 const alternativesOf = (shape: Shape): Shape[] => [shape, ...(shape.anyOf ?? []), ...(shape.oneOf ?? [])];
 
-/** All shapes that a value at this path may have. A union has more than one. */
+/** All shapes that a value at this path may have. A union has more than one shape. */
 const shapesAt = (shape: Shape, [first, ...rest]: readonly PropertyKey[] = []): Shape[] => {
   const alternatives = alternativesOf(shape);
   if (first === undefined)
@@ -152,7 +154,7 @@ export const detailOf = (issue: z.core.$ZodIssue): ErrorDetail => {
   return { field, code: code === 'custom' ? 'invalid' : code, message: issue.message };
 };
 
-/** The value in the schema's shape. Throws a 422 that names the wrong fields, the first one as `field`. */
+/** Returns the value in the schema's shape. Throws a 422 that lists the wrong fields; `field` is the first of these. */
 export const validate = <Schema extends z.ZodType>(schema: Schema, value: unknown): z.output<Schema> => {
   const parsed = check(schema, value);
   if (parsed.success) return parsed.data;

@@ -6,7 +6,7 @@ export interface VaultKey {
 }
 
 export interface Vault {
-  /** `context` names the owner of the secret. A sealed text opens only with the context it was sealed with. */
+  /** `context` identifies the owner of the secret. A sealed text can be opened only with the context that sealed it. */
   seal: (plain: string, context: string) => string;
   open: (sealed: string, context: string) => string;
 }
@@ -20,7 +20,7 @@ const KEY_ID = /^[\w-]{1,32}$/;
 const IV_BYTES = 12;
 const TAG_BYTES = 16;
 
-/** Encrypts secrets at rest (AES-256-GCM). The first key seals. Every key opens, so that keys can be rotated. */
+/** Encrypts secrets for storage (AES-256-GCM). The first key seals. Every key opens, so that keys can be rotated. */
 export const createVault = ({ keys }: { keys: readonly VaultKey[] }): Vault => {
   const [current] = keys;
   if (!current) throw new VaultError('a vault needs at least one key');

@@ -7,7 +7,10 @@ import { answerMalformed } from './malformed-requests.ts';
 
 const KEEP_ALIVE_MS = 75_000;
 const IDLE_SWEEP_MS = 100;
-/** No code depends on the Host header, and Node would refuse a request without it with an empty body. */
+/**
+ * No code depends on the Host header. With this check, Node would refuse a request without the header and send an empty
+ * body.
+ */
 const OPTIONS = { requireHostHeader: false };
 
 /** Plain HTTP, or TLS 1.3 only if a certificate is configured (docs/contract.md, TLS). */
@@ -22,7 +25,8 @@ export const createWebServer = (
           listener,
         )
       : createServer(OPTIONS, listener);
-  // Longer than the idle time of common load balancers, so that none sends a request on a connection that is closing.
+  // The timeout is longer than the idle time of common load balancers, so that none sends a request on a connection
+  // that is closing.
   server.keepAliveTimeout = KEEP_ALIVE_MS;
   answerMalformed(server);
   return server;
@@ -37,7 +41,7 @@ export const listen = (server: Server, { host, port }: { host: string; port: num
     });
   });
 
-/** Lets requests in flight end. Idle connections are closed at once, all others after `deadlineMs`. */
+/** Lets requests in flight end. Idle connections are closed immediately, all others after `deadlineMs`. */
 export const closeWebServer = (server: Server, deadlineMs: number): Promise<void> =>
   new Promise((resolve) => {
     const sweep = setInterval(() => server.closeIdleConnections(), IDLE_SWEEP_MS);

@@ -3,8 +3,8 @@ import * as z from 'zod';
 const DIGITS = /^\d{1,16}$/;
 
 /**
- * Accepts digits only, while `Number` would also accept `1e3`, `0x10` and blanks. Null when the text is not a whole
- * number within the bounds.
+ * Parses a number that consists only of digits; `Number` would also accept `1e3`, `0x10` and blanks. Null when the text
+ * is not a whole number within the limits.
  */
 export const parseWholeNumber = (text: string, min: number, max: number): number | null => {
   const number = DIGITS.test(text) ? Number(text) : Number.NaN;

@@ -7,7 +7,7 @@ const MARK = `for _, key in ipairs(KEYS) do redis.call('SET', key, '1', 'PX', AR
 
 type Scripts = { parleyDelivered: (...args: (string | number)[]) => Promise<unknown> };
 
-/** Which replies reached a caller. A record that Redis loses leads to a replay of the stored reply. */
+/** Records which replies have reached a caller. If Redis loses a record, the stored reply may be sent again. */
 export const createDeliveredReplies = (redis: Redis, partitions: Partitions) => {
   redis.defineCommand('parleyDelivered', { lua: MARK });
   const scripts = redis as unknown as Scripts; // defined just above
@@ -23,13 +23,16 @@ export const createDeliveredReplies = (redis: Redis, partitions: Partitions) => 
   };
 
   return {
-    /** Call it after a response was written. Not awaited. The marks of one turn of the event loop are one command. */
+    /**
+     * Records a delivery. Call this after a response was written. Does not wait for Redis. The records of one turn of
+     * the event loop are written with one command per partition.
+     */
     mark: (turn: TurnRef): void => {
       if (gathered.length === 0) setImmediate(flush);
       gathered.push(turn);
     },
 
-    /** Which of these turns' replies are recorded to have reached a caller. Empty while Redis is unavailable. */
+    /** Returns the ids of those turns whose replies are recorded as delivered. Empty while Redis is unavailable. */
     find: async (turns: TurnRef[]): Promise<Set<string>> => {
       const values = await Promise.all(turns.map((turn) => redis.get(keyOf(turn)).catch(() => null)));
       return new Set(turns.filter((_, index) => values[index] !== null).map(({ turnId }) => turnId));

@@ -19,8 +19,8 @@ export type Answer = {
 
 /**
  * How the head ends. `answered`: with the engine's reply. `handoff`: the assistant escalates, and the holding text is
- * the reply. `held`: the conversation is escalated already. `failed`: three tries failed by our own fault, and the next
- * turn becomes the head.
+ * the reply. `held`: the conversation is already escalated. `failed`: three tries failed because of errors in this
+ * service, and the next turn becomes the head.
  */
 export type TurnEnd =
   | { kind: 'answered'; answer: Answer; leadScore: number; leadBecause: string[] }
@@ -35,12 +35,14 @@ export type TurnEnd =
   | { kind: 'held'; holdingText: string; leadScore: number; leadBecause: string[] }
   | { kind: 'failed' };
 
-/** What a waiting caller gets: the chat response (docs/contract.md, Response), or that the turn failed. */
+/**
+ * The result for a waiting caller: the chat response (docs/contract.md, Response), or the fact that the turn failed.
+ */
 export type TurnReply =
   | { outcome: 'answered'; reply: string; suggestedActions?: SuggestedAction[]; messageId: string }
   | { outcome: 'failed' };
 
-/** A head that has ended, before it is stored. */
+/** A head that has ended but is not stored yet. */
 export type EndedTurn = TurnCommit & { end: TurnEnd; reply: TurnReply };
 
 const replyMessageOf = (end: TurnEnd, turn: PendingTurn, holding: Holding | null, createdAt: Date): Message | null => {
@@ -50,7 +52,7 @@ const replyMessageOf = (end: TurnEnd, turn: PendingTurn, holding: Holding | null
     return { ...spoken, content: text, language, ...(suggestedActions.length > 0 && { suggestedActions }), why };
   }
   if (end.kind === 'handoff') return { ...spoken, content: end.holdingText, language: turn.language, why: end.why };
-  // The holding text is stored once for each escalation. It also answers later visitor messages.
+  // The holding text is stored once for each escalation. This text also answers later visitor messages.
   if (end.kind === 'held' && !holding) return { ...spoken, content: end.holdingText, language: turn.language };
   return null;
 };
@@ -88,7 +90,7 @@ const stateAfter = (end: TurnEnd, now: Date): Partial<StoredConversation> => {
   }
 };
 
-/** Null for a resumed turn, whose message is stored already. */
+/** The visitor's message, or null for a resumed turn, whose message is already stored. */
 const visitorMessageOf = (turn: PendingTurn, heldBy: Message['heldBy'] | null): Message | null =>
   turn.seq === undefined
     ? {
@@ -103,7 +105,7 @@ const visitorMessageOf = (turn: PendingTurn, heldBy: Message['heldBy'] | null): 
     : null;
 
 /**
- * Ends the head: gives its messages the next number, and computes the finished turn, the new state and perhaps an
+ * Ends the head: gives its messages the next number, and computes the finished turn, the new state and, if needed, an
  * escalation.
  */
 export const endTurn = (conversation: AnswerableConversation, end: TurnEnd): EndedTurn => {

@@ -8,7 +8,7 @@ const KEPT_S = 86_400;
 
 export type Reservation = { turnId: string; state: 'new' | 'known' } | { state: 'reused' };
 
-/** What is stored for an `Idempotency-Key`: a message, its session, and the turn id reserved for it. */
+/** What is stored for an `Idempotency-Key`: the message, its session, and the turn id that is reserved for it. */
 type StoredKey = {
   _id: string;
   conversationKey: string;
@@ -64,13 +64,16 @@ export const createIdempotencyKeys = (connection: Connection) => {
         if (!isDuplicateKey(cause)) throw cause;
       }
       const known = await keys.findOne({ _id });
-      // The key expired between insert and read, so this request counts as new.
+      // The key expired between the insert and the read, so this request counts as new.
       if (!known) return { turnId, state: 'new' };
       if (known.conversationKey !== conversationKey || known.dedupeKey !== dedupeKey) return { state: 'reused' };
       return { turnId: known.turnId, state: 'known' };
     },
 
-    /** Ties the key to the conversation that accepted its turn, so that both are erased together. Not awaited. */
+    /**
+     * Links the key to the conversation that accepted its turn, so that both are erased together. Does not wait for
+     * MongoDB.
+     */
     bind: (assistantId: string, idempotencyKey: string, conversationId: string): void => {
       keys
         .updateOne({ _id: `${assistantId}:${idempotencyKey}`, conversationId: null }, { $set: { conversationId } })

@@ -1,12 +1,15 @@
 /**
- * Counts the requests of each session that this process is answering. The only request of a session is most likely the
- * head of its pending turns. One among several most likely is not.
+ * Counts the requests in flight in this process, by session. If a session has only one request in flight, its turn is
+ * most likely the head of the pending turns. If it has several, a turn is most likely not the head.
  */
 export const createSessionsInFlight = () => {
   const counts = new Map<string, number>();
 
   return {
-    /** Counts a request. Returns the function to call when it has ended; calling it twice counts once. */
+    /**
+     * Counts a request. The caller must call the returned function when the request has ended; further calls have no
+     * effect.
+     */
     enter: (key: string): (() => void) => {
       counts.set(key, (counts.get(key) ?? 0) + 1);
       let counted = true;

@@ -6,8 +6,8 @@ import { TIMING } from '../platform/timing.ts';
 
 const { turnLeaseMs, turnLeaseRenewMs, triesKeptMs } = TIMING;
 
-// Acquires the lease and counts the try. Returns 0 if another worker holds the lease. If the answer is lost with its
-// connection, the command is sent again and finds its own token.
+// Acquires the lease and counts the try. Returns 0 if another worker has the lease. If the connection breaks before the
+// answer, the command is sent again and finds its own token.
 const ACQUIRE = `
 if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
   local tries = redis.call('INCR', KEYS[2])
@@ -17,7 +17,7 @@ end
 if redis.call('GET', KEYS[1]) == ARGV[1] then return tonumber(redis.call('GET', KEYS[2]) or '1') end
 return 0`;
 
-// Only the owner renews or releases.
+// Only the owner of a lease can renew or release it.
 const RENEW = `
 if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
 return 0`;
@@ -32,13 +32,16 @@ type Scripts = {
   parleyRelease: (...args: (string | number)[]) => Promise<number>;
 };
 
-/** Which worker is answering a turn. A lease that Redis loses leads to a second answer, which is discarded. */
+/**
+ * Leases show which worker is answering a turn. If Redis loses a lease, a second worker may answer the turn, and the
+ * second answer is discarded.
+ */
 export const createTurnLeases = (redis: Redis, partitions: Partitions) => {
   redis.defineCommand('parleyAcquire', { numberOfKeys: 2, lua: ACQUIRE });
   redis.defineCommand('parleyRenew', { numberOfKeys: 1, lua: RENEW });
   redis.defineCommand('parleyRelease', { numberOfKeys: 2, lua: RELEASE });
   const scripts = redis as unknown as Scripts; // commands defined just above
-  // Named as in release 0.1: workers of both releases must exclude each other.
+  // The key has the name that release 0.1 used, so that workers of both releases exclude each other.
   const leaseKey = ({ key, turnId }: TurnRef) => `${partitions.tagOf(key)}:take:${turnId}`;
   const triesKey = ({ key, turnId }: TurnRef) => `${partitions.tagOf(key)}:tries:${turnId}`;
 
@@ -51,7 +54,7 @@ export const createTurnLeases = (redis: Redis, partitions: Partitions) => {
   renewal.unref();
 
   return {
-    /** Acquires the lease of a turn and counts the try. Null: another worker holds it. */
+    /** Acquires the lease of a turn and counts the try. Null if another worker has the lease. */
     acquire: async (turn: TurnRef): Promise<{ token: string; tries: number } | null> => {
       const token = newToken();
       const tries = await scripts.parleyAcquire(leaseKey(turn), triesKey(turn), token, turnLeaseMs, triesKeptMs);
@@ -60,21 +63,21 @@ export const createTurnLeases = (redis: Redis, partitions: Partitions) => {
       return { token, tries };
     },
 
-    /** Stops renewing the lease of an answered turn. Nobody will ask for it, so it may expire. */
+    /** Stops renewing the lease of an answered turn. No worker needs this lease any more, so it may expire. */
     expire: ({ turnId }: TurnRef): void => {
       renewed.delete(turnId);
     },
 
     /**
-     * Releases the lease of a turn that may be leased again. `forgetTries`: the next try counts as the first. Not
-     * awaited.
+     * Releases the lease of a turn that may be leased again. With `forgetTries`, the next try counts as the first. Does
+     * not wait for Redis.
      */
     release: (turn: TurnRef, token: string, forgetTries: boolean): void => {
       renewed.delete(turn.turnId);
       scripts.parleyRelease(leaseKey(turn), triesKey(turn), token, forgetTries ? 1 : 0).catch(() => undefined);
     },
 
-    /** Which of these turns a worker holds right now. */
+    /** Returns the ids of those turns that a worker has leased now. */
     findLeased: async (turns: TurnRef[]): Promise<Set<string>> => {
       const values = await Promise.all(turns.map((turn) => redis.get(leaseKey(turn))));
       return new Set(turns.filter((_, index) => values[index] !== null).map(({ turnId }) => turnId));

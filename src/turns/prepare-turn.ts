@@ -16,15 +16,15 @@ export type TurnRequest = {
   channel: ChannelName;
   sessionId: string;
   message: string;
-  /** Canonical BCP 47, or null to have it detected. */
+  /** A canonical BCP 47 tag, or null if the language must be detected. */
   language: string | null;
   idempotencyKey: string | null;
   /**
-   * Answered with 202 at once: nobody waits, and the turn counts as delivered when answered
-   * (docs/contract.md, Retry is safe).
+   * True if the caller gets 202 immediately. Nobody waits for the reply, and the turn counts as delivered when it is
+   * answered (docs/contract.md, Retry is safe).
    */
   async?: boolean;
-  /** Set if the caller wants a stream: called with the text so far, while the reply is written. */
+  /** Set if the caller wants a stream. Called with the known text while the reply is written. */
   onProgress?: (progress: Progress) => void;
 };
 
@@ -41,7 +41,7 @@ export const createPrepareTurn = ({ conversations, idempotencyKeys, replies }: D
     return onProgress ? replies.streamChannel : replies.channel;
   };
 
-  /** Reads the conversation's language only if the message alone does not decide. */
+  /** Decides the language. Reads the conversation's language only if the message alone does not decide. */
   const languageOf = async (
     { assistant, message, language: given }: TurnRequest,
     key: string,

@@ -6,7 +6,7 @@ import { countJobs, createFullCheck, oldestWaitingAt, type PartitionedQueue } fr
 
 export const TURNS_QUEUE = 'turns';
 
-/** Small, so that turns which arrive together are spread over workers. */
+/** The most turns in one job. The number is small, so that turns that arrive together are spread over workers. */
 const TURNS_PER_JOB = 16;
 
 export const TurnsJob = z.object({
@@ -18,8 +18,8 @@ export const TurnsJob = z.object({
 export type TurnsJob = z.infer<typeof TurnsJob>;
 
 /**
- * Jobs are wake-ups: MongoDB says which turn is head, and a sweep adds a lost job again. So a failure to add one is
- * logged and not shown to the caller.
+ * Jobs are wake-ups: MongoDB decides which turn is the head, and a sweep adds a lost job again. So a failure to add a
+ * job is only logged, and the caller does not see it.
  */
 export const createTurnQueue = (queue: PartitionedQueue<TurnsJob>) => {
   const isFull = createFullCheck(queue);
@@ -40,7 +40,7 @@ export const createTurnQueue = (queue: PartitionedQueue<TurnsJob>) => {
       }
       return heads.map(() => undefined);
     },
-    // Items hold only our own ids, so a failure is one of Redis and concerns the whole batch.
+    // The items contain only our own ids, so a failure comes from Redis and concerns the whole batch.
     { maxInFlight: 8, isShared: () => true },
   );
 
@@ -49,8 +49,8 @@ export const createTurnQueue = (queue: PartitionedQueue<TurnsJob>) => {
     enqueue: (head: TurnRef): void => queue.addInBackground(add(head)),
 
     /**
-     * When the oldest job that has not started was added, over all partitions. A head that was enqueued later may still
-     * have its job in the queue.
+     * The time when the job that has waited longest was added, over all partitions. A head that was enqueued later may
+     * still have its job in the queue.
      */
     oldestWaitingAt: () => oldestWaitingAt(queue.queues),
 

@@ -21,7 +21,7 @@ const Reply = z.discriminatedUnion('outcome', [
   z.object({ outcome: z.literal('erased') }),
 ]);
 
-/** What ends a wait: the chat response, a failed turn, or an erased conversation. */
+/** How a wait ends: with the chat response, a failed turn, or an erased conversation. */
 export type Reply = z.infer<typeof Reply>;
 
 const Published = z.object({ turnId: z.string(), conversationId: z.string(), reply: Reply });
@@ -29,7 +29,7 @@ export type Published = z.infer<typeof Published>;
 
 const PublishedBatch = z.array(z.union([Published, Delta]));
 
-/** Channels where streams wait. Only they get the deltas of a reply. */
+/** Ends the name of the channel for callers with a stream. Only these channels get the deltas of a reply. */
 const STREAM_SUFFIX = ':stream';
 export const streamChannels = (channels: string[]): string[] =>
   channels.filter((channel) => channel.endsWith(STREAM_SUFFIX));
@@ -37,7 +37,7 @@ export const streamChannels = (channels: string[]): string[] =>
 export type Waiter = {
   turnId: string;
   reply: Promise<Published>;
-  /** Call it once the turn is accepted. From then on the store is checked if Redis stays silent. */
+  /** Call this once the turn is accepted. From then on, the store is checked if no reply is published. */
   arm: () => void;
   cancel: () => void;
 };
@@ -59,8 +59,9 @@ type Entry = {
 };
 
 /**
- * Publishes replies and their deltas to the channels of those who wait for them. Everything that is published to a
- * channel in one turn of the event loop becomes one message. Never throws, because waiters also check the store.
+ * Publishes replies and their deltas to the channels of the callers who wait for them. Everything that is published to
+ * a channel in one turn of the event loop becomes one message. Never throws, because the store is also checked for
+ * waiting callers.
  */
 export const createPublisher = (redis: Redis) => {
   let gathered = new Map<string, (Published | Delta)[]>();
@@ -85,7 +86,7 @@ export const createPublisher = (redis: Redis) => {
 
 export type Publish = ReturnType<typeof createPublisher>;
 
-/** Undefined for invalid JSON, because an error thrown in a listener would end the process. */
+/** Parses JSON. Invalid JSON gives undefined, because an error thrown in a listener would end the process. */
 const parseJson = (text: string): unknown => {
   try {
     return JSON.parse(text);
@@ -95,12 +96,12 @@ const parseJson = (text: string): unknown => {
 };
 
 /**
- * The callers of this process that wait for a reply. Pub/sub may lose a message, and a worker may die between commit
- * and publish, so the store is checked for waiters older than 2 s.
+ * Manages the callers of this process that wait for a reply. Pub/sub may lose a message, and a worker may die after the
+ * commit and before it publishes. So the store is checked for callers who have waited longer than 2 s.
  */
 export const openReplies = async ({ subscriber, channel, findTurn, storedReply, logger }: Dependencies) => {
   const waiting = new Map<string, Set<Entry>>();
-  /** The text so far of replies that somebody waits for. */
+  /** The known text of each reply that a caller waits for. */
   const inProgress = new Map<string, Progress>();
 
   const resolveWaiters = (published: Published): void => {
@@ -158,8 +159,8 @@ export const openReplies = async ({ subscriber, channel, findTurn, storedReply, 
     streamChannel,
 
     /**
-     * Waits for the reply to a turn. Call it before the turn is accepted, since the reply may come at once.
-     * `onProgress` gets the text so far.
+     * Waits for the reply to a turn. Call this before the turn is accepted, because the reply may arrive immediately
+     * afterwards. `onProgress` gets the known text.
      */
     watch: (turnId: string, onProgress: ((progress: Progress) => void) | null = null): Waiter => {
       const { promise, resolve } = Promise.withResolvers<Published>();

@@ -10,7 +10,7 @@ export const createStaleHeads = (connection: Connection) => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
   return {
-    /** Heads that have waited longer than `olderThanMs`, by the server's clock. */
+    /** Finds heads that have waited longer than `olderThanMs`, by MongoDB's clock. */
     find: async (olderThanMs: number, limit: number): Promise<StaleHead[]> => {
       const older = (path: string | object) => ({ $lt: [path, { $subtract: ['$$NOW', olderThanMs] }] });
       const rows = await conversations
@@ -31,7 +31,10 @@ export const createStaleHeads = (connection: Connection) => {
       );
     },
 
-    /** Notes that a job is being added for these heads. If several sweeps do so at once, one of them matches. */
+    /**
+     * Records that a job is being added for these heads. If several sweeps record this concurrently, only one of them
+     * changes the document.
+     */
     renew: async (heads: StaleHead[]): Promise<void> => {
       if (heads.length === 0) return;
       await updateMany(

@@ -14,22 +14,28 @@ import type { Replies, Waiter } from './replies.ts';
 import type { ChatResponse } from './turn.ts';
 import { createSessionsInFlight } from './in-flight.ts';
 
-/** The accepted turn, or the one that this request repeats. */
+/** The accepted turn, or the earlier turn that this request repeats. */
 export type StartedTurn = {
   turnId: string;
-  /** Null for a caller who waits for the whole answer, which carries it. */
+  /** Null for a caller who waits for the whole answer, because the answer contains the id. */
   conversationId: string | null;
-  /** The turn of an earlier or concurrent request: `Idempotent-Replayed: true`. */
+  /**
+   * True if an earlier or concurrent request created the turn. The response then has the header `Idempotent-Replayed:
+   * true`.
+   */
   replayed: boolean;
-  /** Waits for the answer. Throws the error that the caller gets. Not called for a 202. */
+  /** Waits for the answer. Throws the error that the caller must get. Not called for a 202. */
   response: () => Promise<ChatResponse>;
-  /** Call once the response was written: from then on a repeated message may be a new turn. */
+  /** Call this once the response was written. From then on, a repeated message may become a new turn. */
   delivered: () => void;
-  /** Call when nobody waits any more. */
+  /** Call this when nobody waits for the reply any more. */
   end: () => void;
 };
 
-/** Why a request made no new turn (docs/contract.md, Retry is safe); `keyed`: its `Idempotency-Key` decided. */
+/**
+ * Why a request created no new turn (docs/contract.md, Retry is safe). `keyed`: because its `Idempotency-Key` was
+ * known.
+ */
 export type Repetition = 'joined' | 'replayed' | 'resumed' | 'keyed';
 
 type Dependencies = {
@@ -50,19 +56,22 @@ const repetitionOf = (accepted: Accepted): Repetition | null => {
   return accepted.kind === 'accepted' && accepted.resumed ? 'resumed' : null;
 };
 
-/** A caller who waits for the whole answer gets the conversation's id with it. All others need it at once. */
+/**
+ * True if the conversation's id is needed before the answer. A caller who waits for the whole answer gets the id with
+ * the answer.
+ */
 const needsConversationId = ({ async, onProgress, idempotencyKey }: TurnRequest): boolean =>
   async === true || onProgress !== undefined || idempotencyKey !== null;
 
-/** The conversation's id, for requests that need it at once. */
+/** The conversation's id, for requests that need the id before the answer. */
 export const knownConversationOf = ({ conversationId }: Pick<StartedTurn, 'conversationId'>): string => {
   if (conversationId === null) throw new Error('the conversation of this turn was not read back');
   return conversationId;
 };
 
 /**
- * Starts a turn, for every channel (docs/contract.md, Sending a message): accepts it or finds the one it repeats, and enqueues
- * the head. The caller decides whether to wait for the answer.
+ * Starts a turn, for every channel (docs/contract.md, Sending a message): accepts the turn or finds the turn that it
+ * repeats, and enqueues the head. The caller decides whether to wait for the answer.
  */
 export const createStartTurn = (dependencies: Dependencies) => {
   const { conversations, idempotencyKeys, deliveredReplies, turnQueue, replies, replyTimeoutMs, logger } = dependencies;

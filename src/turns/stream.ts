@@ -11,14 +11,14 @@ const COMMENT_EVERY_MS = 15_000;
 const HEADERS = {
   'Content-Type': 'text/event-stream; charset=utf-8',
   'Cache-Control': 'no-cache, no-transform',
-  // nginx and similar proxies would otherwise buffer the events until the response ends.
+  // Without this header, nginx and similar proxies buffer the events until the response ends.
   'X-Accel-Buffering': 'no',
 };
 
 export const wantsStream = (req: Request): boolean =>
   req.accepts(['application/json', 'text/event-stream']) === 'text/event-stream';
 
-/** Writes events. Of a reply, it writes only the text that was not sent before. */
+/** Writes events. For a reply, writes only the text that was not sent before. */
 const createWriter = (res: Response) => {
   let sent: Progress = NOTHING_YET;
 
@@ -36,14 +36,14 @@ const createWriter = (res: Response) => {
 
 type Dependencies = {
   startTurn: StartTurn;
-  /** The error to show to the caller. Logs our own faults. */
+  /** Converts a failure to the error that the caller sees. Logs our own faults. */
   toApiError: (failure: unknown, req: Request, res: Response) => ApiError;
 };
 
 /**
  * Sends the reply as server-sent events (docs/contract.md, Streaming). An error before the turn is accepted is thrown
- * and becomes a normal JSON error. A later error becomes an event. If the caller leaves before the message was written,
- * the reply does not count as delivered.
+ * and becomes a normal JSON error. A later error becomes an event. If the caller disconnects before the final message
+ * was written, the reply does not count as delivered.
  */
 export const createStreamTurn =
   ({ startTurn, toApiError }: Dependencies) =>
@@ -77,7 +77,7 @@ export const createStreamTurn =
     } catch (failure) {
       writer.send('error', toApiError(failure, req, res).toBody(requestIdOf(res)));
     } finally {
-      // If the caller left before the listener was added, `close` does not come again.
+      // If the caller disconnected before the listener was added, the `close` event does not come again.
       leave();
     }
     res.end();

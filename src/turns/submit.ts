@@ -5,9 +5,12 @@ import type { ChatResponse } from './turn.ts';
 export type Submitted = {
   response: ChatResponse;
   turnId: string;
-  /** The answer of an earlier or concurrent request with the same message: `Idempotent-Replayed: true`. */
+  /**
+   * True for the answer of an earlier or concurrent request with the same message. The response then has the header
+   * `Idempotent-Replayed: true`.
+   */
   replayed: boolean;
-  /** Call once the response was written: from then on a repeated message may be a new turn. */
+  /** Call this once the response was written. From then on, a repeated message may become a new turn. */
   delivered: () => void;
 };
 

@@ -9,7 +9,7 @@ const HEADS_PER_SWEEP = 1_000;
 type Dependencies = { staleHeads: StaleHeads; leases: TurnLeases; turnQueue: TurnQueue };
 
 /**
- * Adds a job for each head whose job was lost: Redis was wiped, or a worker was killed between two steps
+ * Adds a job for each head whose job was lost, because Redis was wiped or a worker was killed between two steps
  * (docs/design.md, Sweeps).
  */
 export const createTurnSweep =
@@ -17,12 +17,12 @@ export const createTurnSweep =
   async (): Promise<void> => {
     const heads = await staleHeads.find(TIMING.turnStaleMs, HEADS_PER_SWEEP);
     if (heads.length === 0) return;
-    // Throws while Redis is unavailable: no job can be added, so no head may be renewed either.
+    // This call throws while Redis is unavailable. No job can be added then, so no head may be recorded as queued.
     const [leased, oldestWaiting] = await Promise.all([leases.findLeased(heads), turnQueue.oldestWaitingAt()]);
     const now = serverNow();
     const lost = heads.filter(({ turnId, queuedAt }) => {
       if (leased.has(turnId)) return false;
-      // Queues are first in, first out: while an older job waits, this head's job may simply be behind it.
+      // Queues are first in, first out. While an older job is waiting, the job of this head may be behind it.
       const mayBeQueued = oldestWaiting !== null && oldestWaiting <= queuedAt.getTime() + TIMING.turnStaleMs;
       return !mayBeQueued || now - queuedAt.getTime() > TIMING.turnJobReplacedAfterMs;
     });

@@ -20,7 +20,7 @@ export const AcceptedTurn = z
   .meta({ id: 'AcceptedTurn' });
 export type AcceptedTurn = z.infer<typeof AcceptedTurn>;
 
-/** A turn as callers can read it for 24 hours, with the chat response once it is answered. */
+/** A turn that callers can read for 24 hours. Contains the chat response once the turn is answered. */
 export const TurnView = z
   .object({
     turnId,
@@ -40,7 +40,10 @@ type Dependencies = {
   storedReply: (conversation: StoredConversation, turn: RecentTurn) => Promise<Reply>;
 };
 
-/** Throws the same 404 for an id that is malformed, unknown, another assistant's, erased or too old. */
+/**
+ * Reads a turn. Throws the same 404 if the turn's id is malformed or unknown, if the turn is erased or too old, or if
+ * it belongs to another assistant.
+ */
 export const createReadTurn =
   ({ conversations, leases, storedReply }: Dependencies) =>
   async (id: string, assistantId: string): Promise<TurnView> => {
@@ -49,7 +52,7 @@ export const createReadTurn =
     const { conversationId, _id: key } = found.conversation;
     if (found.state === 'pending') {
       const turn = { key, turnId: id };
-      // Without Redis it is not known whether a worker is answering the turn.
+      // While Redis is unavailable, it is not known whether a worker is answering the turn.
       const leased = found.head && (await leases.findLeased([turn]).catch(() => new Set<string>())).has(id);
       return { turnId: id, conversationId, status: leased ? 'answering' : 'accepted' };
     }

@@ -15,12 +15,18 @@ const codePoints = (value: string): number => {
 
 const longest = (max: number) => (value: string) => value.length <= max || codePoints(value) <= max;
 
-/** For every string from outside: a lone surrogate cannot be stored or sent exactly. */
+/**
+ * A well-formed string. Every string from outside needs this check, because a lone surrogate cannot be stored or sent
+ * exactly.
+ */
 export const wellFormed = z.string().refine((value) => value.isWellFormed(), 'must be well-formed Unicode');
 
 const notBlank = (value: string): boolean => value.trim() !== '';
 
-/** Kept exactly, never trimmed or folded (docs/contract.md, Request). Lengths in code points. */
+/**
+ * A session id. It is kept exactly, never trimmed or folded (docs/contract.md, Request). Its length is counted in code
+ * points.
+ */
 export const SessionId = wellFormed
   .refine(notBlank, 'must not be blank')
   .refine(longest(SESSION_ID_MAX), `must be at most ${SESSION_ID_MAX} characters`)
@@ -37,7 +43,7 @@ export const MessageText = wellFormed
   .refine(longest(MESSAGE_MAX), `must be at most ${MESSAGE_MAX} characters`)
   .refine((value) => !value.includes('\0'), 'must not contain NUL');
 
-/** The chat request (docs/contract.md, Request); unknown fields are ignored. */
+/** The chat request (docs/contract.md, Request). Unknown fields are ignored. */
 export const ChatRequest = z
   .object({
     session_id: SessionId,
@@ -49,7 +55,7 @@ export const ChatRequest = z
   })
   .meta({ id: 'ChatRequest' });
 
-/** 1–255 visible ASCII characters. */
+/** An idempotency key: 1–255 visible ASCII characters. */
 export const IdempotencyKey = z.string().regex(/^[\x21-\x7e]{1,255}$/, 'must be 1–255 visible ASCII characters');
 
 export const ChatResponse = z

@@ -2,8 +2,8 @@ import { lookup as osLookup, Resolver } from 'node:dns/promises';
 import { BlockList, isIP, type LookupFunction } from 'node:net';
 
 /**
- * Which addresses an endpoint may have. The same checks run when it is saved, when it is tested and at each delivery
- * (docs/contract.md, Public addresses only).
+ * Why the URL of an endpoint is refused. The same checks run when an endpoint is saved, when it is tested and at each
+ * delivery (docs/contract.md, Public addresses only).
  */
 export const URL_REFUSALS = ['not_a_url', 'too_long', 'not_https', 'userinfo', 'port', 'private_address'] as const;
 export type UrlRefusal = (typeof URL_REFUSALS)[number];
@@ -12,7 +12,7 @@ export type EndpointCheck =
   | { ok: true; url: URL; addresses: string[] }
   | { ok: false; reason: UrlRefusal | 'unresolved' };
 
-/** Gives all addresses of a name, in any order. The guard checks each of them. */
+/** Resolves a name to all its addresses, in any order. The guard checks each address. */
 export type Resolve = (hostname: string) => Promise<string[]>;
 export interface GuardOptions {
   allowPrivate: boolean;
@@ -30,7 +30,7 @@ const MAX_URL_LENGTH = 2048;
 const LOCAL_NAME = /(^|\.)localhost\.*$/i;
 
 const blocked = new BlockList();
-// In BlockList, an IPv4 rule also matches the IPv4-mapped forms, so ::ffff:a.b.c.d is checked as a.b.c.d.
+// In BlockList, an IPv4 rule also matches the IPv4-mapped IPv6 form, so ::ffff:a.b.c.d is checked as a.b.c.d.
 for (const range of [
   '0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.2.0/24',
   '192.88.99.0/24 192.168.0.0/16 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4',
@@ -41,7 +41,7 @@ for (const range of [
   const [network = '', prefix] = range.split('/');
   blocked.addSubnet(network, Number(prefix), network.includes(':') ? 'ipv6' : 'ipv4');
 }
-// Only global unicast IPv6 addresses are assigned, so all others are refused as well.
+// Only global unicast IPv6 addresses can be public, so all other IPv6 addresses are refused too.
 const reachable = new BlockList();
 reachable.addSubnet('2000::', 3, 'ipv6');
 reachable.addSubnet('::ffff:0:0', 96, 'ipv6');
@@ -49,19 +49,20 @@ reachable.addSubnet('::ffff:0:0', 96, 'ipv6');
 export const isPublicAddress = (ip: string): boolean => {
   const family = isIP(ip);
   if (family === 4) return !blocked.check(ip, 'ipv4');
-  // A zone (fe80::1%eth0) only makes sense on a local link.
+  // An address with a zone (fe80::1%eth0) is valid only on a local link.
   if (family === 6) return !ip.includes('%') && reachable.check(ip, 'ipv6') && !blocked.check(ip, 'ipv6');
   return false;
 };
 
-/** The host for a socket: IPv6 without brackets. */
+/** The host in the form that a socket needs: IPv6 addresses without brackets. */
 export const socketHost = (url: URL): string =>
   url.hostname.startsWith('[') ? url.hostname.slice(1, -1) : url.hostname;
 
 const portAllowed = (port: string): boolean => port === '' || port === '80' || Number(port) >= 1024;
 
 /**
- * The checks that need no look-up. The URL parser has already turned 0x7f.1, 2130706433 and the like into 127.0.0.1.
+ * Runs the checks that need no DNS query. The URL parser has already turned 0x7f.1, 2130706433 and similar forms into
+ * 127.0.0.1.
  */
 export const checkEndpointUrl = (text: string, { allowPrivate }: { allowPrivate: boolean }): UrlCheck => {
   if (text.length > MAX_URL_LENGTH) return { ok: false, reason: 'too_long' };
@@ -78,7 +79,7 @@ export const checkEndpointUrl = (text: string, { allowPrivate }: { allowPrivate:
   return refused ? { ok: false, reason: 'private_address' } : { ok: true, url };
 };
 
-// getaddrinfo runs in four threads, so one name server that never answers would block the look-ups of all endpoints.
+// getaddrinfo runs in four threads, so one name server that never answers would block the lookups of all endpoints.
 // Public names are therefore resolved by DNS queries, and only development reads the hosts file.
 const resolvePublic: Resolve = async (hostname) => {
   const wire = new Resolver({ timeout: 1000, tries: 2 });
@@ -88,7 +89,10 @@ const resolvePublic: Resolve = async (hostname) => {
 };
 const resolveAny: Resolve = async (hostname) => (await osLookup(hostname, { all: true })).map(({ address }) => address);
 
-/** Refuses a name if any of its addresses is private. Otherwise an attacker could choose which one is used. */
+/**
+ * Resolves a name, and refuses it if any of its addresses is private. Otherwise an attacker could choose which address
+ * is used.
+ */
 export const resolveGuarded = async (hostname: string, { allowPrivate, resolver }: GuardOptions): Promise<string[]> => {
   const resolve = resolver ?? (allowPrivate ? resolveAny : resolvePublic);
   const addresses = await resolve(hostname).catch((cause: unknown) => {
@@ -98,7 +102,7 @@ export const resolveGuarded = async (hostname: string, { allowPrivate, resolver 
   for (const address of addresses) {
     if (isIP(address) === 0) throw new NameUnresolved(`${hostname} has an answer that is no address`);
     if (!allowPrivate && !isPublicAddress(address)) {
-      // The message leaves out the address, because it could reveal what our name server knows.
+      // The message does not contain the address, because the address could reveal what our name server knows.
       throw new AddressRefused(`${hostname} leads to an address that is not public`);
     }
   }
@@ -106,8 +110,8 @@ export const resolveGuarded = async (hostname: string, { allowPrivate, resolver 
 };
 
 /**
- * A look-up for `net.connect`. The socket connects to the addresses that were checked, so a name cannot change in
- * between.
+ * A lookup function for `net.connect`. The socket connects to the addresses that were checked, so the name cannot
+ * change after the check.
  */
 export const guardedLookup = (options: GuardOptions): LookupFunction => {
   const answer = async (...[hostname, { all, family }, callback]: Parameters<LookupFunction>): Promise<void> => {
@@ -117,7 +121,7 @@ export const guardedLookup = (options: GuardOptions): LookupFunction => {
       const [first] = wanted;
       if (first === undefined) throw new NameUnresolved(`${hostname} has no IPv${String(family)} address`);
       const answers = wanted.map((address) => ({ address, family: isIP(address) }));
-      // Called outside the promise, so that an error thrown by the socket is not taken for a failed look-up.
+      // The callback runs outside the promise, so that an error thrown by the socket does not count as a failed lookup.
       process.nextTick(() => (all ? callback(null, answers) : callback(null, first, isIP(first))));
     } catch (error) {
       process.nextTick(callback, error, []);
@@ -126,11 +130,11 @@ export const guardedLookup = (options: GuardOptions): LookupFunction => {
   return (hostname, lookupOptions, callback) => void answer(hostname, lookupOptions, callback);
 };
 
-/** Checks the peer of a connected socket, because a URL with an IP literal never passes the look-up. */
+/** Checks the address of a connected socket. Needed because a URL with an IP address causes no lookup. */
 export const isAllowedPeer = (ip: string | undefined, { allowPrivate }: { allowPrivate: boolean }): boolean =>
   ip !== undefined && (allowPrivate || isPublicAddress(ip));
 
-/** All checks, including the look-up, for an endpoint that is saved or tested. */
+/** Runs all checks, including the lookup, when an endpoint is saved or tested. */
 export const checkEndpoint = async (text: string, options: GuardOptions): Promise<EndpointCheck> => {
   const checked = checkEndpointUrl(text, options);
   if (!checked.ok) return checked;

@@ -44,11 +44,14 @@ type Dependencies = {
   connection: Connection;
   vault: Vault;
   guard: GuardOptions;
-  /** Called after an endpoint was removed, switched on or off, or resumed, to wake its streams. Never throws. */
+  /** Called after an endpoint was removed, enabled, disabled or resumed, to wake its streams. Never throws. */
   onChanged?: (endpointId: string) => Promise<void>;
 };
 
-/** The customer's URLs, each with its own secret, event filter and switch (docs/contract.md, Endpoints). */
+/**
+ * The customers' endpoints. Each endpoint has its own URL, secret and event filter, and can be disabled
+ * (docs/contract.md, Endpoints).
+ */
 export const createEndpointStore = (dependencies: Dependencies) => {
   const { connection, vault, guard, onChanged = async () => undefined } = dependencies;
   const endpoints = endpointModel(connection);
@@ -62,7 +65,10 @@ export const createEndpointStore = (dependencies: Dependencies) => {
       (await endpoints.find({ assistantId }).sort({ createdAt: 1 }).lean()).map((row) => toEndpoint(row)),
   });
 
-  /** Cached, because opening a secret costs a tenth of a delivery. A sealed value always opens to the same secret. */
+  /**
+   * Opens a sealed secret. The result is cached, because opening costs a tenth of a delivery. A sealed value always
+   * opens to the same secret.
+   */
   const openSecret = (sealed: string, endpointId: string): string => {
     const cacheKey = `${endpointId} ${sealed}`;
     const known = openedSecrets.get(cacheKey);
@@ -74,7 +80,7 @@ export const createEndpointStore = (dependencies: Dependencies) => {
 
   const checkUrl = async (url: string): Promise<void> => {
     const checked = await checkEndpoint(url, guard);
-    // A name that does not resolve now may resolve later. Each delivery checks it again.
+    // A name that does not resolve now may resolve later. Each delivery checks the name again.
     if (!checked.ok && checked.reason !== 'unresolved') {
       throw invalid('url', checked.reason, URL_REFUSAL_MESSAGES[checked.reason] ?? 'is refused');
     }
@@ -93,7 +99,10 @@ export const createEndpointStore = (dependencies: Dependencies) => {
     return toEndpoint(stored);
   };
 
-  /** Takes the first free one of the assistant's ten slots. If two inserts want the same slot, the index refuses one. */
+  /**
+   * Inserts an endpoint into the first free one of the assistant's ten slots. If two inserts use the same slot, the
+   * unique index refuses one of them.
+   */
   const insert = async (wanted: Omit<StoredEndpoint, 'place'>): Promise<StoredEndpoint> => {
     const { assistantId } = wanted;
     for (;;) {
@@ -117,16 +126,16 @@ export const createEndpointStore = (dependencies: Dependencies) => {
   return {
     models: [endpoints],
 
-    /** Which endpoints of the assistant want an event. Cached for a second. */
+    /** Returns which endpoints of the assistant want an event. Cached for at most a second. */
     receivers: async (assistantId: string): Promise<(event: EventKind) => string[]> => {
       const known = cachedEndpoints.get(assistantId) ?? (await cachedEndpoints.fetch(assistantId)) ?? [];
       return (event) => known.filter((endpoint) => wants(endpoint, event)).map(({ endpointId }) => endpointId);
     },
 
-    /** An uncached read, for deliveries. Null if the endpoint was removed. Batched. */
+    /** Reads an endpoint without a cache, for deliveries. Null if the endpoint was removed. Reads are batched. */
     readForSending: createReader(collectionOf<StoredEndpoint>(endpoints), {}),
 
-    /** Secrets to sign with, newest first; an old one while its overlap lasts. */
+    /** The secrets that sign an event, newest first. An old secret also signs until its overlap ends. */
     openSecrets: (endpoint: StoredEndpoint, now: number): string[] =>
       endpoint.secrets
         .filter(({ until }) => until === null || until.getTime() > now)
@@ -165,10 +174,11 @@ export const createEndpointStore = (dependencies: Dependencies) => {
       return change(endpointId, { $set: given });
     },
 
-    /** Events that happen while an endpoint is disabled are not sent later. */
+    /** Enables or disables an endpoint. Events that happen while an endpoint is disabled are not sent later. */
     setEnabled: async (endpointId: string, enabled: boolean): Promise<Endpoint> => {
       const now = serverDate();
-      // A compare-and-set: if two people press at once, `enabledSince` changes once.
+      // This is a compare-and-set, so that `enabledSince` changes only once if two people enable the endpoint
+      // concurrently.
       const changed = await endpoints.findOneAndUpdate(
         { _id: endpointId, enabled: !enabled },
         { $set: { enabled, ...(enabled && { enabledSince: now, pause: null }) } },
@@ -188,7 +198,7 @@ export const createEndpointStore = (dependencies: Dependencies) => {
       return toEndpoint(stored);
     },
 
-    /** Makes a new secret. The old one also signs for `overlapHours` (0–168, default 0). */
+    /** Makes a new secret. The old secret also signs for `overlapHours` (0–168, default 0). */
     rotateSecret: async (endpointId: string, overlapHours = 0): Promise<{ endpoint: Endpoint; secret: string }> => {
       if (!(overlapHours >= 0 && overlapHours <= MAX_OVERLAP_HOURS)) {
         throw invalid('overlap_hours', 'out_of_range', `must be 0–${MAX_OVERLAP_HOURS}`);
@@ -201,7 +211,7 @@ export const createEndpointStore = (dependencies: Dependencies) => {
           overlapHours > 0 && current ? [{ ...current, until: new Date(serverNow() + overlapHours * HOUR_MS) }] : [];
         const rotated = await endpoints
           .findOneAndUpdate(
-            // Rotations at once happen one after the other, so that each person sees a secret that was in use.
+            // Concurrent rotations run one after another, so that every secret shown to a person was really in use.
             { _id: endpointId, 'secrets.0.sealed': secrets[0]?.sealed },
             { $set: { secrets: [{ sealed: vault.seal(secret, endpointId), until: null }, ...kept] } },
             { returnDocument: 'after' },
@@ -211,13 +221,16 @@ export const createEndpointStore = (dependencies: Dependencies) => {
       }
     },
 
-    /** Never shortens a pause: a send that was in flight when a longer pause began does not change it. */
+    /**
+     * Pauses an endpoint. Never shortens a pause: the result of a send that began before a longer pause does not change
+     * that pause.
+     */
     pauseEndpoint: async (endpointId: string, pause: Pause): Promise<void> => {
       const shorter = pause.until === null ? {} : { $or: [{ pause: null }, { 'pause.until': { $lt: pause.until } }] };
       await endpoints.updateOne({ _id: endpointId, ...shorter }, { $set: { pause } });
     },
 
-    /** The ids of paused endpoints: they answered 410, or their `Retry-After` is not over. */
+    /** The ids of paused endpoints: either the receiver answered 410, or the time in its `Retry-After` is not over. */
     listPausedIds: async (): Promise<string[]> => {
       const rows = await endpoints
         .find({

@@ -5,29 +5,32 @@ import { EventKind } from './event.ts';
 export const MAX_ENDPOINTS = 10;
 export const MAX_OVERLAP_HOURS = 168;
 
-/** Why an endpoint is paused: the receiver answered 410, or asked for time with `Retry-After`. */
+/** Why an endpoint is paused: the receiver answered 410, or asked for a pause with `Retry-After`. */
 export type Pause = { reason: 'gone' | 'retry_after'; until: Date | null };
 
 export type Endpoint = {
   endpointId: string;
   assistantId: string;
   url: string;
-  /** Empty: all events. */
+  /** The events that the endpoint wants. An empty list means all events. */
   events: EventKind[];
   enabled: boolean;
-  /** Events before this time end `not_sent: endpoint_disabled`: they happened while the endpoint was off. */
+  /**
+   * When the endpoint was enabled. Events before this time end as `not_sent: endpoint_disabled`, because they happened
+   * while the endpoint was disabled.
+   */
   enabledSince: Date;
   pause: Pause | null;
   createdAt: Date;
-  /** Until then the previous secret signs too. Null: no overlap. */
+  /** The previous secret also signs until this time. Null if there is no overlap. */
   overlapUntil: Date | null;
 };
 
 export type StoredEndpoint = Omit<Endpoint, 'endpointId' | 'overlapUntil'> & {
   _id: string;
-  /** The endpoint's slot, 0–9. Unique for an assistant, so that it has at most ten endpoints. */
+  /** The endpoint's slot, 0–9. Each slot of an assistant is unique, so an assistant has at most ten endpoints. */
   place: number;
-  /** Sealed, newest first. `until` is the end of an overlap, and null for the current secret. */
+  /** Sealed secrets, newest first. `until` is the end of an overlap, or null for the current secret. */
   secrets: { sealed: string; until: Date | null }[];
 };
 
@@ -55,7 +58,7 @@ const endpointSchema = new Schema<StoredEndpoint>(
 );
 endpointSchema.index({ assistantId: 1, createdAt: 1 });
 endpointSchema.index({ assistantId: 1, place: 1 }, { unique: true });
-// Every sweep lists the paused endpoints.
+// This index serves every sweep, because sweeps list the paused endpoints.
 endpointSchema.index({ pause: 1 }, { partialFilterExpression: { 'pause.reason': { $exists: true } } });
 
 export const endpointModel = (connection: Connection) => connection.model<StoredEndpoint>('Endpoint', endpointSchema);

@@ -12,15 +12,15 @@ export const EVENT_KINDS = [
 export const EventKind = z.enum(EVENT_KINDS);
 export type EventKind = z.infer<typeof EventKind>;
 
-/** The kinds of events that a conversation has. A test event belongs to no conversation. */
+/** The kinds of events of a conversation. A test event belongs to no conversation. */
 export type ConversationEventKind = Exclude<EventKind, 'webhook.test'>;
 
 export const CONTENT_MAX_CODE_POINTS = 500;
 
-/** Constant facts of a conversation, added to the payload when the body is composed. */
+/** Fields that never change during a conversation. They are added to the payload when the body is composed. */
 export type ConversationFacts = { conversationId: string; sessionId: string; channel: string };
 
-/** Payloads as stored: with wire names, and without the `ConversationFacts`. */
+/** Payloads as they are stored: with the field names of the wire, and without the `ConversationFacts`. */
 export type EventPayloads = {
   'conversation.created': { language: string };
   'message.received': { role: 'user'; content: string; language: string };
@@ -33,7 +33,7 @@ export type ConversationEvent = {
   [Kind in ConversationEventKind]: { event: Kind; payload: EventPayloads[Kind] };
 }[ConversationEventKind];
 
-/** The first 500 code points; never half a surrogate pair. */
+/** The first 500 code points. Surrogate pairs are never split. */
 export const truncateContent = (content: string): string => {
   if (content.length <= CONTENT_MAX_CODE_POINTS) return content;
   let end = 0;
@@ -59,7 +59,7 @@ const payloadOf = (event: ConversationEvent, facts: ConversationFacts): Record<s
   }
 };
 
-/** The exact body that is signed, stored and sent. `timestamp` is in Unix seconds. */
+/** Composes the exact body that is signed, stored and sent. `timestamp` is in Unix seconds. */
 export const composeBody = (
   envelope: ConversationEvent & { eventId: string; timestamp: number },
   facts: ConversationFacts,

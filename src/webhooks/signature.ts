@@ -2,12 +2,12 @@ import { createHmac, randomBytes } from 'node:crypto';
 
 export interface SignedEvent {
   body: Buffer | string;
-  /** One secret, or two while a rotation overlaps: the new one first. */
+  /** One secret. During the overlap of a rotation, two secrets, the new secret first. */
   secrets: readonly string[];
   timestamp: number;
 }
 
-/** The value of `X-Factory-Signature`. The key of the HMAC is the whole secret as it was shown, including `whsec_`. */
+/** The value of `X-Factory-Signature`. The HMAC key is the whole secret as it was shown, including `whsec_`. */
 export const signEvent = ({ body, secrets, timestamp }: SignedEvent): string => {
   if (secrets.length === 0) throw new Error('an event is signed with at least one secret');
   let header = `t=${timestamp}`;

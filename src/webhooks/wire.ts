@@ -16,7 +16,7 @@ const envelope = <Kind extends EventKind, Payload extends z.ZodObject>(event: Ki
     })
     .meta({ id });
 
-/** The bodies a customer's server receives, by kind (docs/contract.md, Events). */
+/** The bodies that a customer's server receives, by event kind (docs/contract.md, Events). */
 export const WIRE_EVENTS = {
   'conversation.created': envelope(
     'conversation.created',
