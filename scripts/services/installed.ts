@@ -35,9 +35,11 @@ const cache = new Map<string, z.infer<typeof FoundServices>>();
 const findServices = (env: NodeJS.ProcessEnv, ...names: (keyof z.infer<typeof FoundServices>)[]) => {
   const fromLauncher = env['SETUP_FOUND'] === undefined ? undefined : read(env['SETUP_FOUND']);
   if (fromLauncher && names.every((name) => fromLauncher[name])) return fromLauncher;
+  // A browser opens the dashboard, so a changed dashboard is built first.
+  const wanted = names.flatMap((name) => (name === 'chromium' ? ['dashboard', name] : name));
   const ask = (): string =>
     // REDIS_URL and MONGODB_URL are removed, because the caller needs programs that it can start and kill.
-    execFileSync(process.execPath, [join(ROOT, 'scripts/run.js'), 'locate', ...names], {
+    execFileSync(process.execPath, [join(ROOT, 'scripts/run.js'), 'locate', ...wanted], {
       encoding: 'utf8',
       env: { ...env, REDIS_URL: '', MONGODB_URL: '' },
       stdio: ['ignore', 'pipe', 'inherit'],

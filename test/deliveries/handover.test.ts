@@ -9,8 +9,11 @@ import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
 
+/** The commands that take an ended event off its outbox: `findAndModify` for a single event, `update` for several. */
+const PULLS = ['update', 'findAndModify'];
+
 /** A stream whose receiver answers the first event only after `release`, and the other events slowly. */
-const aHeldLine = async () => {
+const aHeldStream = async () => {
   const { promise: released, resolve: release } = Promise.withResolvers<void>();
   const { assistantId } = await anAssistant(stack);
   const receiver = await openReceiver({
@@ -40,7 +43,7 @@ const aHeldLine = async () => {
 };
 
 test('a worker that stops wakes others for its streams', async () => {
-  const { say, receiver, release } = await aHeldLine();
+  const { say, receiver, release } = await aHeldStream();
   const first = await stack.startDeliveryWorker();
   await say('0', '1', '2');
   await receiver.waitFor((all) => all.length === 1);
@@ -59,7 +62,7 @@ test('a worker that stops wakes others for its streams', async () => {
 });
 
 test('events after an endpoint is switched on again are sent, even if a worker read the endpoint before', async () => {
-  const { say, receiver, release, endpointId, readEnds } = await aHeldLine();
+  const { say, receiver, release, endpointId, readEnds } = await aHeldStream();
   const { endpoints } = stack.service;
   const { promise: pulling, resolve: onPull } = Promise.withResolvers<void>();
   const { promise: pullable, resolve: letPull } = Promise.withResolvers<void>();
@@ -67,7 +70,7 @@ test('events after an endpoint is switched on again are sent, even if a worker r
   const relayed = await openRelayed(stack, {
     holds: ({ name, collection }) => {
       if (name === 'find' && collection === 'endpoints') endpointReadings += 1;
-      if (name !== 'update' || collection !== 'conversations') return null;
+      if (!PULLS.includes(name) || collection !== 'conversations') return null;
       onPull();
       return pullable;
     },

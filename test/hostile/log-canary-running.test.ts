@@ -127,7 +127,7 @@ test('no log line shows a confidential value: in normal work, with hostile input
     'delivery ended',
     'a job failed',
     'redis connection failed',
-    'mongodb is away',
+    'mongodb is unavailable',
   ]) {
     expect(said).toContain(expected);
   }

@@ -29,7 +29,7 @@ const questionsOf = async (assistantId: string): Promise<string[]> =>
 
 test('a provider’s key set at the same time as another engine setting is kept, and no key goes to another address', async () => {
   const vault = createVault({ keys: readConfig(stack.env).ENCRYPTION_KEY });
-  const provider = { kind: 'openai', baseUrl: 'https://one.example/v1', model: 'm' };
+  const provider = { kind: 'openai', baseUrl: 'https://127.0.0.1:9001/v1', model: 'm' };
   const left = await runs(async () => {
     const assistantId = await newAssistant();
     const path = `/assistants/${assistantId}/engine`;
@@ -47,8 +47,8 @@ test('a provider’s key set at the same time as another engine setting is kept,
     const path = `/assistants/${assistantId}/engine`;
     await here.call('PUT', path, { ...provider, apiKey: 'old-key' });
     await Promise.all([
-      here.call('PUT', path, { ...provider, baseUrl: 'https://two.example/v1' }),
-      there.call('PUT', path, { ...provider, baseUrl: 'https://three.example/v1' }),
+      here.call('PUT', path, { ...provider, baseUrl: 'https://127.0.0.1:9002/v1' }),
+      there.call('PUT', path, { ...provider, baseUrl: 'https://127.0.0.1:9003/v1' }),
     ]);
     const { engine } = await stack.service.assistants.getAssistant(assistantId);
     return engine.kind === 'openai' && engine.apiKeySealed;

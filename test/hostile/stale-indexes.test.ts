@@ -138,6 +138,7 @@ const EVER_DECLARED: Record<string, string[]> = {
   knowledge: ['assistantId_1_position_1'],
   knowledgeVectors: ['assistantId_1_live_1_model_1_hash_1__id_1', 'removedAt_1'],
   operatorSessions: ['expires_1'],
+  operatorTokens: ['hash_1', 'createdAt_-1'],
   operators: ['email_1', 'links'],
   tombstones: ['purgeAt_1'],
 };

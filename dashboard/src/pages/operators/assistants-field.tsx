@@ -12,7 +12,7 @@ type Props = {
 };
 
 const SOME = 'They do not see the others.';
-const NONE = 'None chosen: they see no assistant.';
+const NONE = 'None selected: they see no assistants.';
 
 /** Chooses between all assistants, including future ones, and selected assistants. */
 export const AssistantsField = ({ assistants, value, onChange, error, some = SOME, none = NONE }: Props) => (

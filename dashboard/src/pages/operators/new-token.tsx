@@ -49,7 +49,7 @@ export const NewToken = ({ assistants, onClose, onMade }: Props) => {
       <AssistantsField
         assistants={assistants}
         some="It has no other, and nothing of the service as a whole."
-        none="None chosen: it has no assistant."
+        none="None selected: it has no assistants."
         {...form.pick('assistantIds')}
       />
     </FormDialog>
