@@ -10,7 +10,7 @@ import { AUTHORITY, EXPIRED, KEY, OTHER_NAME, VALID } from '../support/certifica
 import { HOSTILE, type HostileName, openHostile } from '../support/hostile-receiver.ts';
 
 const QUICK = { deadlineMs: 700, bodyGraceMs: 300 };
-// This flood blocks the whole process for a while, including its timers.
+// Receivers that are tested alone. This flood blocks the whole process for a while, including its timers.
 const ALONE: HostileName[] = ['interimEndless'];
 const body = Buffer.from('{"event":"webhook.test"}');
 

@@ -18,7 +18,7 @@ const ORDER = [
   ['src/openapi'],
 ];
 const LAST_FOR_WORKERS = 'src/turns';
-/** Shared code of the processes. Files directly in `src` may import from all of its folders. */
+/** The files directly in `src` that workers may import. They compose the processes and may import from all folders. */
 const FOR_WORKERS = ['src/service.ts', 'src/service-metrics.ts', 'src/worker-process.ts', 'src/maintenance.ts'];
 
 const CONVERSATIONS_MAX_LINES = 2_000;

@@ -221,7 +221,7 @@ test('an unavailable Redis or MongoDB is 503 within a second, and the service re
       expect(refused).toMatchObject({ status: 503, body: { error: { code: 'unavailable' } } });
       expect(refused.headers.get('retry-after')).toBe('1');
     }
-    // The median is compared, not the slowest time, because other test files run on the same machine.
+    // The third of the four times is compared, not the slowest, because other test files run on the same machine.
     expect(times.toSorted((a, b) => a - b)[2]).toBeLessThan(1_000);
     expect((await fetch(`${api.url}/readyz`)).status).toBe(503);
     await service.restart();

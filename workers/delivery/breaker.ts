@@ -8,7 +8,7 @@ export interface DeliveryBreaker extends Breaker {
 
 /**
  * Stops connecting to an endpoint that cannot be reached. Only connection failures count. A slow receiver is not
- * suspended: the limit of sends in flight bounds it.
+ * suspended, because the limit of sends in flight already protects other endpoints from it.
  */
 export const createDeliveryBreaker = (options?: BreakerOptions): DeliveryBreaker => {
   const breaker = createBreaker(options);

@@ -3,7 +3,10 @@ import type { ProximityPattern } from './guard-scan.ts';
 /** What a message attempts: to replace the instructions, to read them, or to imitate another role. */
 export type GuardFinding = 'override' | 'leak' | 'role_token';
 
-/** Maximum characters between the words of one attempt. Scripts where a character is a word use less. */
+/**
+ * The most characters between the words of one attempt. Patterns for scripts where a character is a word use a smaller
+ * number.
+ */
 const REACH = 40;
 
 const sequence = (...steps: string[]): ProximityPattern => ({ steps, reach: REACH });

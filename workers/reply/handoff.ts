@@ -39,8 +39,8 @@ const handoffReasonOf = (
 };
 
 /**
- * An engine's suggested actions obey the rules of the knowledge (docs/contract.md, Suggested actions): at most five, and only
- * safe ones.
+ * Applies the rules for knowledge to an engine's suggested actions: at most five, and only safe ones (docs/contract.md,
+ * Suggested actions).
  */
 const safeActions = (actions: SuggestedAction[]): SuggestedAction[] =>
   actions.filter((action) => SuggestedAction.safeParse(action).success).slice(0, MAX_SUGGESTED_ACTIONS);

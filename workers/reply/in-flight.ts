@@ -6,7 +6,7 @@ type ProviderTurn = {
   turnId: string;
   /** Resolves with the id of the next turn to enqueue, or null. */
   answer: () => Promise<string | null>;
-  /** Enqueues a turn. A session's next turn needs a new slot, so that no session keeps one for ever. */
+  /** Enqueues a turn. A session's next turn needs a new slot, so that no session keeps a slot for ever. */
   enqueue: (turnId: string) => void;
 };
 

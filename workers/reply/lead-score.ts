@@ -67,7 +67,7 @@ export const LEAD_RULES: readonly Rule[] = [
 ];
 
 const MAX_SCORE = 100;
-/** Only the beginning of a message is read, which bounds the time. */
+/** Only the beginning of a message is read, so that long messages do not take longer. */
 const MAX_LENGTH = 1000;
 
 export type LeadEvidence = {

@@ -43,7 +43,7 @@ const oneShot = (socket: Socket): buildConnector.connector => {
   };
 };
 
-/** One socket and its undici client. undici closes the socket if data arrives while it is idle. */
+/** One socket and its undici client. undici closes the socket if data arrives while the socket is idle. */
 export class Connection {
   /** Called when the connection has closed. */
   onClose: (() => void) | null = null;

@@ -34,8 +34,8 @@ export class Exchange implements Dispatcher.DispatchHandler {
   }
 
   /**
-   * undici's `writeH1` calls this and then writes synchronously, so this decision still holds when the first byte
-   * leaves. An error thrown here cancels the request and leaves the connection usable.
+   * undici's `writeH1` calls this and then writes synchronously, so this decision is still valid when the first byte is
+   * sent. An error thrown here cancels the request and leaves the connection usable.
    */
   onRequestStart(): void {
     if (this.wroteAt !== null || !this.listener.mayWrite()) throw TOO_LATE;

@@ -30,7 +30,7 @@ const environment = (): NodeJS.ProcessEnv => ({
   ...(process.env['NODE_COMPILE_CACHE'] && { NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'] }),
 });
 
-/** Starts the model process. Resolves when it has loaded the model. */
+/** Starts the model process. Resolves when the process has loaded the model. */
 export const startModelProcess = async (folder: string, signal: AbortSignal) => {
   const child: ChildProcess = fork(PROGRAM, [folder], {
     serialization: 'advanced',

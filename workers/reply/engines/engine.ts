@@ -20,7 +20,7 @@ export type AssistantProfile = {
   version: string;
   name: string;
   instructions: string;
-  /** Languages the assistant speaks, the preferred one first. Empty means any. */
+  /** The languages of the assistant, the preferred language first. An empty list means any language. */
   languages: string[];
   /** The least confidence with which an answer is given. Null means the engine's default. */
   threshold: number | null;

@@ -22,7 +22,7 @@ const looksLikePhone = (text: string): boolean => {
 };
 
 const MAX_LENGTH = 2000;
-/** NFKC can expand one character to eighteen, so the text is cut again. */
+/** The beginning of a message, normalised. NFKC can expand one character to eighteen, so the text is cut again. */
 const beginningOf = (message: string): string =>
   withoutPiledMarks(message.slice(0, MAX_LENGTH)).normalize('NFKC').slice(0, MAX_LENGTH);
 
