@@ -60,7 +60,7 @@ const refuseReadsWhileSilent =
     if (!res.headersSent) next();
   };
 
-/** The API as one Express app: routers, not-found and the error handler. It opens no connection. */
+/** Builds the Express app of the API: routers, not-found and the error handler. Opens no connection. */
 export const createApp = (dependencies: AppDependencies): Express => {
   const { access, startTurn, conversations, onErased, draining, trustProxy, logger } = dependencies;
   const { mongoWatch } = dependencies;

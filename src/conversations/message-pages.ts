@@ -32,7 +32,7 @@ export const numbersOf = (texts: StoredConversation['texts']): number[] =>
 
 const lastOfFullPages = (seq: number): number => seq - (seq % PAGE_SIZE);
 
-/** True if `texts` holds a full page that is not stored yet. The next write that adds a text stores it. */
+/** True if `texts` contains a full page that is not stored yet. The next write that adds a text stores this page. */
 export const hasFullPage = ({ seq, storedTo }: Pick<StoredConversation, 'seq' | 'storedTo'>): boolean =>
   lastOfFullPages(seq) > (storedTo ?? 0);
 

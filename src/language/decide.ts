@@ -28,7 +28,7 @@ export type LanguageEvidence = {
  * How many characters of a message are read. They are enough to recognise the language, and more would only cost time.
  */
 const SAMPLE_LENGTH = 500;
-/** How many characters the detector gets. It is slow on long texts, and one or two sentences are enough. */
+/** How many characters the detector gets. The detector is slow on long texts, and one or two sentences are enough. */
 const DETECTOR_LENGTH = 200;
 /** Matches addresses, links and handles, which do not show the language of a message. */
 const NOT_LANGUAGE = /@|:\/\/|^www\.|^#/u;

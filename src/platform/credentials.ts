@@ -1,4 +1,4 @@
-/** The scheme, hosts and path of a URL. Omits the user, the password and the options, which may hold secrets. */
+/** The scheme, hosts and path of a URL. Omits the user, the password and the options, which may contain secrets. */
 export const withoutCredentials = (url: string): string => {
   const [scheme = '', rest = ''] = url.split(/:\/\/(.*)/s, 2);
   const where = rest.slice(rest.lastIndexOf('@') + 1).replace(/[?#].*/s, '');

@@ -100,7 +100,7 @@ export const createEndpointStore = (dependencies: Dependencies) => {
   };
 
   /**
-   * Inserts an endpoint into the first free one of the assistant's ten slots. If two inserts use the same slot, the
+   * Inserts an endpoint into the first free slot of the assistant's ten slots. If two inserts use the same slot, the
    * unique index refuses one of them.
    */
   const insert = async (wanted: Omit<StoredEndpoint, 'place'>): Promise<StoredEndpoint> => {

@@ -2,7 +2,7 @@ import { createHmac, randomBytes } from 'node:crypto';
 
 export interface SignedEvent {
   body: Buffer | string;
-  /** One secret. During the overlap of a rotation, two secrets, the new secret first. */
+  /** The list has one secret. During the overlap of a rotation it has two, the new secret first. */
   secrets: readonly string[];
   timestamp: number;
 }
