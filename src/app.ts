@@ -46,8 +46,7 @@ const refuseWhileDraining =
   };
 
 /**
- * Answers 503 to a read while MongoDB is silent. A read has written nothing, so its caller can retry safely and need
- * not wait.
+ * Answers 503 to a read while MongoDB is silent. The caller can repeat the read safely, because a read changes nothing.
  */
 const refuseReadsWhileSilent =
   ({ onSilent }: MongoWatch): RequestHandler =>

@@ -9,7 +9,8 @@ type RetiredIndex = { name: string; key: Record<string, 1 | -1> };
  */
 export const RETIRED_INDEXES: Readonly<Record<string, readonly RetiredIndex[]>> = {
   deliveries: [
-    // Replaced by the index with endpoint and event, which serves every filter of the list.
+    // Replaced by the index that also contains endpoint and event. The new index serves every filter of the delivery
+    // list.
     { name: 'assistantId_1_createdAt_-1__id_-1', key: { assistantId: 1, createdAt: -1, _id: -1 } },
   ],
 };
@@ -17,10 +18,13 @@ export const RETIRED_INDEXES: Readonly<Record<string, readonly RetiredIndex[]>> 
 /** MongoDB's error code when the index does not exist. Another process may have dropped the index already. */
 const INDEX_NOT_FOUND = 27;
 
-/** The properties of an index that was declared by its key alone. */
+/** The properties of an index that was declared without options. All retired indexes were declared without options. */
 const PLAIN = new Set(['v', 'key', 'name', 'hidden']);
 
-/** The name alone is not enough: the owner of the database may have created an index with the same name. */
+/**
+ * True if the index is one of our retired indexes. The name alone does not prove this, because the owner of the
+ * database may have created an index with the same name.
+ */
 const isOurs = (found: mongo.IndexDescriptionInfo, { name, key }: RetiredIndex): boolean =>
   found.name === name &&
   JSON.stringify(found.key) === JSON.stringify(key) && // the order of the fields counts

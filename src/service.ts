@@ -41,7 +41,7 @@ export const openService = async ({ config, logger, lifecycle, redisRole, startW
     openMongo({ url: config.MONGODB_URL, timeoutMs }, logger),
     openRedis({ url: config.REDIS_URL, role: redisRole, timeoutMs, draining }, logger),
   ] as const;
-  // Every opened connection is registered for closing before the failure of another connection is thrown.
+  // If one connection fails to open, the other is first registered for closing. Only then is the failure thrown.
   const [openedMongo, openedRedis] = await Promise.allSettled(openings);
   if (openedMongo.status === 'fulfilled') lifecycle.add('mongodb', openedMongo.value, (opened) => opened.close());
   if (openedRedis.status === 'fulfilled') lifecycle.add('redis', openedRedis.value, closeRedis);

@@ -15,8 +15,9 @@ import { createStaleHeads } from './turns/stale-heads.ts';
 import { createTurnSweep } from './turns/sweep.ts';
 
 /**
- * BullMQ uses these limits to run a dead worker's job again, or to fail it if it must not run twice (deliveries).
- * Correctness does not depend on them, because a job is only a wake-up and the sweeps restore its work much earlier.
+ * After these times, BullMQ runs a dead worker's job again, or fails the job if it must not run twice (deliveries).
+ * Correctness does not depend on these times, because a job is only a wake-up, and a sweep finds unfinished work much
+ * earlier.
  */
 const LOCKS = { lockDuration: TIMING.jobLockMs, stalledInterval: TIMING.jobStalledEveryMs } as const;
 
@@ -26,7 +27,7 @@ type QueueWork = {
   queue: string;
   concurrency: number;
   maxStalledCount?: number;
-  /** Gets the raw data of the job. Must check this data first and refuse invalid data. */
+  /** Processes one job. The job's data has not been checked, so this function must first refuse invalid data. */
   process: (data: unknown) => Promise<void>;
 };
 

@@ -41,14 +41,14 @@ type Dependencies = {
 
 const CALLER_LEFT = 499;
 
-/** True for a query that makes the request wait. All other requests are answered without waiting. */
+/** True for a long poll: a request that asks the API to wait for something new. */
 const isLongPoll = ({ wait, after_seq }: Request['query']): boolean =>
   [wait, after_seq].every((value) => typeof value === 'string' && /^\d{1,15}$/.test(value)) && Number(wait) > 0;
 
 /**
- * The first checks of a request (docs/contract.md, Order of checks): 404 for a channel, 401, 429. The body is read
- * afterwards. A failed request counts against its client's network; over that limit, the client gets 429 instead of its
- * own error.
+ * The first checks of a request (docs/contract.md, Order of checks): 404 for an unknown channel, 401 for a wrong key or
+ * token, 429 above the rate limit. The body is read after these checks. Each request that fails with 404 or 401 counts
+ * against the network of its client. Above the limit of that network, the client gets 429 instead.
  */
 export const createAccess = ({ assistants, rateLimiter, channelCalls, beforeWriting }: Dependencies) => {
   const refuse = async (req: Request, error: ApiError): Promise<never> => {

@@ -50,7 +50,7 @@ export type Assistant = z.infer<typeof AssistantInput> & {
   sessionKey: string;
   channel: Channel;
   engine: EngineSettings;
-  /** Incremented on every change that an engine indexes. */
+  /** Incremented on every change of data that an engine indexes, so that an outdated index is noticed. */
   version: number;
   createdAt: Date;
   semantic?: Partial<Semantic>;

@@ -46,7 +46,7 @@ export const createChannelCalls = (redis: Redis, prefix: string) => {
   };
 
   return {
-    /** The assistant must exist, because any other id would create a new Redis key. */
+    /** Records a call. The assistant must exist, because every unknown id would create another Redis key. */
     record: (assistantId: string, call: ChannelCall): void => {
       const calls = pending.get(assistantId) ?? [];
       if (calls.length === 0) pending.set(assistantId, calls);

@@ -32,8 +32,8 @@ const provider = {
   baseUrl: BaseUrl,
   model: z.string().trim().min(1).max(200),
   /**
-   * The time limit from the request to the end of the reply. The limit is shorter than the caller's wait, so that there
-   * is time to fall back to another engine.
+   * The time limit for a provider, from the request to the end of the reply. The limit is shorter than the caller's
+   * wait, so that there is time to fall back to another engine.
    */
   timeoutMs: z.number().int().min(100).max(TIMING.providerTimeoutMaxMs).default(DEFAULT_PROVIDER_TIMEOUT_MS),
   temperature: z.number().min(0).max(2).nullable().default(null),

@@ -28,7 +28,7 @@ const EXTENSIONS: Record<string, KnowledgeFormat> = {
   markdown: 'markdown',
 };
 
-/** The format that the file name's extension means, or null for an unknown extension. */
+/** The format of a file by the extension of its name, or null for an unknown extension. */
 export const knowledgeFormatOf = (fileName: string): KnowledgeFormat | null =>
   EXTENSIONS[/\.([a-z]+)$/i.exec(fileName)?.[1]?.toLowerCase() ?? ''] ?? null;
 

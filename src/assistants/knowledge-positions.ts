@@ -3,7 +3,9 @@ import { invalid, notFound } from '../platform/errors.ts';
 import type { assistantModels, KnowledgePositions } from './assistant.ts';
 import { MAX_KNOWLEDGE } from './knowledge-input.ts';
 
-/** An unfinished import that began longer ago than this has crashed. Its range no longer counts towards the limit. */
+/**
+ * An import that stays unfinished for longer than this counts as crashed. Its range no longer counts towards the limit.
+ */
 const DEAD_AFTER_MS = 10 * 60_000;
 
 const tooMany = () =>
@@ -16,7 +18,7 @@ const tooMany = () =>
 /** The filter for visible entries: entries that are neither replaced nor part of an unfinished import. */
 export const visibleEntries = (assistantId: string, { from = 0, last, unfinished = [] }: KnowledgePositions) => ({
   assistantId,
-  // Positions that were assigned after `last` was read may belong to an unfinished import.
+  // Positions that were assigned after `last` was read are left out, because they may belong to an unfinished import.
   position: { $gte: from, ...(last !== undefined && { $lte: last }) },
   ...(unfinished.length > 0 && {
     $nor: unfinished.map((range) => ({ position: { $gte: range.first, $lte: range.last } })),
@@ -24,15 +26,16 @@ export const visibleEntries = (assistantId: string, { from = 0, last, unfinished
 });
 
 /**
- * Assigns positions to entries and decides which entries are visible. Both are fields of the assistant's document, so
- * every change is atomic.
+ * Assigns positions to entries and decides which entries are visible. All of this is stored in the assistant's
+ * document, so every change is atomic.
  */
 export const createKnowledgePositions = ({ assistants, knowledge }: ReturnType<typeof assistantModels>) => {
   const read = async (assistantId: string): Promise<KnowledgePositions> =>
     (await assistants.findById(assistantId).select({ knowledgePlaces: 1 }).lean())?.knowledgePlaces ?? {};
 
   const appendRange = async (assistantId: string, count: number) => {
-    // Assistants that were created before this field existed have no highest position.
+    // Assistants that were created before this field existed have no highest position, so it is read from their
+    // entries.
     const highest = (await knowledge.findOne({ assistantId }).sort({ position: -1 }).lean())?.position ?? 0;
     const last = { $add: [{ $max: ['$knowledgePlaces.last', highest] }, count] };
     const range = {

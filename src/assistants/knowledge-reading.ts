@@ -9,7 +9,7 @@ const INLINE_MAX_CHARS = 8 * 1024;
 const READ_WITHIN_MS = 20_000;
 const MEMORY_MB = 512;
 
-/** What the thread answers to each request for more rows. */
+/** The thread's answer to a request for more rows: the next part of the result, or why the whole file was refused. */
 export type Part = (ParsedKnowledge & { ended: boolean }) | { details: ErrorDetail[] };
 
 const tooMuchWork = () =>
@@ -32,8 +32,8 @@ const readInThread = async (format: KnowledgeFormat, text: string): Promise<Pars
     workerData: { format, text },
     resourceLimits: { maxOldGenerationSizeMb: MEMORY_MB },
   });
-  // While an answer is pending, `once` handles an error. This listener keeps errors at other times from ending the
-  // process.
+  // `once` handles errors while an answer is pending. This listener handles errors at all other times. Without it, such
+  // an error would end the process.
   thread.on('error', () => undefined);
   try {
     return await withDeadline(collect(thread), READ_WITHIN_MS, { late: tooMuchWork });

@@ -16,13 +16,14 @@ import type { KnowledgeEntry } from './knowledge-input.ts';
 const segmenter = new Intl.Segmenter(undefined, { granularity: 'word' });
 
 /**
- * Combining marks are removed before and after normalizing, because normalizing a long run of them takes quadratic
- * time.
+ * Removes case, accents and other combining marks. Marks are removed before normalizing, because normalizing a long run
+ * of marks takes quadratic time. They are removed again afterwards, because normalizing splits `é` into a letter and a
+ * mark.
  */
 const fold = (text: string): string =>
   text.replaceAll(/\p{M}/gu, '').normalize('NFKD').replaceAll(/\p{M}/gu, '').toLowerCase();
 
-/** Scripts without spaces between words. Splitting their texts into words needs a dictionary, which is slow. */
+/** Matches scripts without spaces between words. Splitting their texts into words needs a dictionary, which is slow. */
 const UNSPACED =
   /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}\p{Script=Myanmar}]/u;
 
@@ -57,7 +58,7 @@ const STOPS = Object.entries({
   nl: dutch,
 });
 const STOPS_OF = new Map(STOPS.map(([language, stops]) => [language, new Set(stops.flatMap(wordsOf))]));
-/** Stop words that are not removed here, because they distinguish questions. */
+/** Words that the comparison of questions keeps although they are stop words, because they distinguish questions. */
 const QUESTION_WORDS = new Set(
   `who what when where why which how not no wer was wann wo wohin woher warum welche welcher wie wieviel nicht kein keine
   qui que quoi quand ou pourquoi comment combien quel quelle pas quien cuando donde como cuanto cual por chi quando dove
@@ -153,10 +154,10 @@ const conflictsIn = async (entries: KnowledgeEntry[]): Promise<KnowledgeConflict
 };
 
 /**
- * Finds entries with similar questions but different answers, by their words alone. A question or variant is compared
- * by its folded words without stop words; two phrasings are similar if they share at least 80 % of these words. Two
- * similar phrasings always share a word that is among the rarest words of both, so only pairs with such a word are
- * compared. The result is cached for each version of an assistant.
+ * Finds entries with similar questions but different answers. The search compares words, not meanings: the folded words
+ * of each question and variant, without stop words. Two phrasings are similar if they share at least 80 % of these
+ * words. Two similar phrasings always share a word that is among the rarest words of both, so only pairs with such a
+ * word are compared. The result is cached for each version of an assistant.
  */
 export const createFindConflicts = () => {
   const known = new LRUCache<string, { version: number; conflicts: Promise<KnowledgeConflict[]> }>({ max: 100 });

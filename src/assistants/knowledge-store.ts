@@ -117,13 +117,15 @@ export const createKnowledgeStore = ({ assistants, knowledge, vectors, onChanged
     ): Promise<KnowledgeEntry[]> => {
       const first = await positions.reserve(assistantId, entries.length, { replace });
       const added = await insert(assistantId, first, entries).catch(async (cause: unknown) => {
-        // The entries are not visible. Their range stays reserved, because a write that timed out may still arrive.
+        // The entries of a failed import never become visible. Their range stays reserved, because a write that timed
+        // out may still arrive.
         const position = { $gte: first, $lt: first + entries.length };
         await knowledge.deleteMany({ assistantId, position }).catch(() => undefined);
         throw cause;
       });
       const from = await positions.publish(assistantId, first, { replace });
-      // The vectors also need an update if a concurrent import has already replaced these entries.
+      // Called even if a concurrent import has already replaced these entries, because the vectors then need an update
+      // too.
       onChanged(assistantId);
       if (replace || from > first) await removeAll({ assistantId, position: { $lt: from } });
       return added;

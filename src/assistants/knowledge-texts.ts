@@ -11,7 +11,7 @@ export type KnowledgeText = { kind: TextKind; hash: string; text: string };
  * costs time and makes the vector less precise.
  */
 const ANSWER_CHARS = 300;
-/** A long answer is cut between words, unless the last word is longer than this. */
+/** A long answer is cut between words, unless its last word has more characters than this. */
 const LONG_WORD = 60;
 const HASH_CHARS = 16;
 

@@ -80,7 +80,7 @@ export const createVectorStore = (
       }
     },
 
-    /** The texts of the current entries: all entries in order, or only the given ids. */
+    /** Reads the texts of current entries: of all entries in order, or only of the entries with the given ids. */
     async *readTexts(assistantId: string, entryIds?: string[]): AsyncGenerator<EntryTexts> {
       const assistant = await assistants.findById(assistantId).select({ knowledgePlaces: 1 }).lean();
       const filter = {
@@ -102,7 +102,7 @@ export const createVectorStore = (
       }
     },
 
-    /** The keys of the texts of these entries, without the vectors. */
+    /** Reads the text keys of these entries (see `textKeyOf`), without the vectors. */
     async *readTextKeys(entryIds: string[]): AsyncGenerator<Pick<EntryVectors, 'entryId' | 'texts'>> {
       for (let start = 0; start < entryIds.length; start += INFO_BATCH) {
         const some = { _id: { $in: entryIds.slice(start, start + INFO_BATCH) } };

@@ -19,8 +19,8 @@ export const publicOperation = <const One extends PublicOperation>(one: One): On
 type Limiter = NonNullable<PublicOperation['limiter']>;
 
 /**
- * Routes for public operations. The checks follow docs/contract.md, Order of checks: 404 for a channel, 401 and 429
- * first. Then the body is read, which may give 413 or 422.
+ * Routes for public operations. The checks follow docs/contract.md, Order of checks: 404 for an unknown channel, 401
+ * and 429 come first. Only then is the body read, which may give 413 or 422.
  */
 export const createPublicRouter = (
   access: Access,

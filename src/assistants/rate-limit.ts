@@ -25,7 +25,10 @@ const stateOf = (limit: number, { consumed, msBeforeNext }: Counted): RateLimitS
   resetSeconds: Math.max(1, Math.ceil(msBeforeNext / 1000)),
 });
 
-/** The counts of several requests that took their points in one call, in the order in which the requests came. */
+/**
+ * Splits the result of one call that took points for several requests into one count for each request, in order of
+ * arrival.
+ */
 const sharesOf = ({ consumedPoints, msBeforeNext }: RateLimiterRes, requests: number): Counted[] =>
   Array.from({ length: requests }, (_, nth) => ({ consumed: consumedPoints - requests + 1 + nth, msBeforeNext }));
 
@@ -36,9 +39,9 @@ export const rateLimitHeaders = ({ limit, remaining, resetSeconds }: RateLimitSt
 });
 
 /**
- * Fixed windows of 60 s in Redis, shared by all API processes: one for each API key, channel, network of failing
- * requests, and operator in the playground. `consume` throws 429 with all headers when the window is used up, and 503
- * when Redis is unavailable.
+ * Fixed windows of 60 s in Redis, shared by all API processes. There is one window for each API key, each channel, each
+ * client network that sends failing requests, and each operator who uses the playground. `consume` throws 429 with all
+ * headers when the window is used up, and 503 when Redis is unavailable.
  */
 export const createRateLimiter = (
   redis: Redis,
@@ -109,7 +112,7 @@ export const createRateLimiter = (
      */
     forFailing: (address: string) => consume('failing', address, FAILING_LIMIT_PER_MINUTE),
     forPlayground: (operatorId: string) => consume('playground', operatorId, PLAYGROUND_LIMIT_PER_MINUTE),
-    /** `src/operators/sign-in-limits.ts` decides the subjects and limits. */
+    /** Counts an attempt to sign in. `src/operators/sign-in-limits.ts` decides the subjects and the limits. */
     forSignIn: (subject: string, limit: number) => consume('sign_in', subject, limit),
     refundSignIn: async (subject: string, limit: number): Promise<void> => {
       await limiterOf(limit)

@@ -54,7 +54,10 @@ const renewal = (token: string, fields: Record<string, unknown> = {}, revision: 
 
 const AFTER = { returnDocument: 'after', projection: { version: 1 } } as const;
 
-/** Leases for making vectors, and its progress. Every step is a compare-and-set, and all times are MongoDB's. */
+/**
+ * The leases of workers that make vectors, and the progress of this work. Every step is a compare-and-set, and all
+ * times come from MongoDB's clock.
+ */
 export const createSemanticState = (assistants: mongo.Collection<StoredAssistant>) => ({
   /** Assistants that need vectors and that no worker has leased. */
   findOutdated: async (

@@ -1,6 +1,6 @@
 /**
- * The progress of making an assistant's vectors. It is a part of the assistant's document, so that one read returns
- * both. The field is absent, or has no `model`, until the first vectors are made.
+ * The progress of making an assistant's vectors. It is a part of the assistant's document, so that one read returns the
+ * assistant and this progress. The field is absent, or has no `model`, until the first vectors are made.
  */
 export type Semantic = {
   model: string;

@@ -104,7 +104,8 @@ export const createAssistantStore = ({ connection, vault, onKnowledgeChanged = (
     /** The active key that a Bearer value belongs to. Malformed, unknown and revoked keys all give null. */
     findApiKey: async (apiKey: string): Promise<ApiKey | null> => {
       const hash = hashSecret(apiKey);
-      // Checking the checksum costs less than a query but more than a cache hit.
+      // The checksum is checked only for a key that is not cached, because the check costs less than a query but more
+      // than a cache hit.
       if (!findByHash.knows(hash) && !isWellFormedApiKey(apiKey)) return null;
       const key = await findByHash(hash);
       if (key && (key.lastUsedAt?.getTime() ?? 0) < serverNow() - LAST_USED_EVERY_MS) {

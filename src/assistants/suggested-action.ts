@@ -11,8 +11,8 @@ const CONTROL_OR_BACKSLASH = /[\p{Cc}\\]/u;
  * exactly one `/`, `#` or `?` (docs/contract.md, Suggested actions).
  */
 export const isSafeLink = (payload: string): boolean => {
-  // Parsing a long URL can take quadratic time. The schema calls this function even if its length check has refused the
-  // payload.
+  // The length is checked again, because the schema calls this function even for a payload that is too long, and
+  // parsing a long URL can take quadratic time.
   if (payload.length > MAX_PAYLOAD || CONTROL_OR_BACKSLASH.test(payload)) return false;
   if (/^([/#?])(?!\1)/.test(payload)) return true;
   return /^(https?:\/\/|mailto:|tel:)\S/i.test(payload) && URL.canParse(payload);

@@ -43,7 +43,10 @@ export const conversationRoutes = ({
     return found;
   };
 
-  /** Waits until the conversation has a number above `afterSeq`, the time is up, or the caller has disconnected. */
+  /**
+   * Waits until the conversation has a message with a number above `afterSeq`, the time is up, or the caller has
+   * disconnected.
+   */
   const waitForNewer = async (
     read: StoredConversation,
     { afterSeq, waitMs, res }: { afterSeq: number; waitMs: number; res: Response },
@@ -95,7 +98,7 @@ export const conversationRoutes = ({
 
   const escalate: RequestHandler = async (req, res) => {
     const { assistantId } = callerOf(res).assistant;
-    // The conversation of another assistant gives 404, whatever the body contains.
+    // Checked before the body, so that the conversation of another assistant gives 404 whatever the body contains.
     await getOwn(req, res);
     const { reason, lead_score } = bodyOf(conversationOperations.escalate, req);
     const { conversation } = await conversations.transitions.escalate(

@@ -59,7 +59,8 @@ export const createAccept = ({ connection, resolveDuplicate, announce }: Depende
         'conversations',
         items.map(({ turn, receiversOf }) => acceptStatement(turn, receiversOf)),
       ).catch((cause: unknown) => {
-        // The primary may have stepped down between two statements of the batch, so some turns may be stored.
+        // If the primary stepped down between two statements of the batch, some turns may be stored. So the outcome of
+        // a batch with several turns is unknown.
         throw wasNotPrimary(cause) && items.length > 1 ? new OutcomeUnknown('a batch was refused', { cause }) : cause;
       });
       const errors = new Map(writeErrors.map((error) => [error.index, error]));

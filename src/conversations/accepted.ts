@@ -9,7 +9,8 @@ export type AcceptOptions = {
    */
   readBack: boolean;
   /**
-   * Called before this request joins a pending turn. The caller is then already waiting when that turn's reply arrives.
+   * Called before this request joins a pending turn, so that the caller is already waiting when that turn's reply
+   * arrives.
    */
   watch: (turnId: string) => void;
 };

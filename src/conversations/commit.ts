@@ -49,8 +49,8 @@ export const commitStatement = (
       // committed turns still follow it.
       'waiting.0.turnId': head.turnId,
       ...Object.fromEntries(committed.map(({ replyTo }, at) => [`waiting.${at}.replyTo`, { $size: replyTo.length }])),
-      // A turn that was accepted meanwhile was not the head, so it has no job. The commit must then fail, so that the
-      // next read finds this turn.
+      // If all pending turns are committed, no turn may have been added meanwhile. Such a turn would have no job,
+      // because it was not the head when it was accepted. So the commit fails, and the next read finds the turn.
       ...(read.waiting.length === committed.length && { waiting: { $size: committed.length } }),
     },
     u: {
@@ -96,7 +96,8 @@ export const createCommit = ({ connection, pages, compact, announce }: Dependenc
         items.map(({ statement }) => statement),
       );
       if (n === items.length) return items.map(() => true);
-      // Some conversations changed before the write. A commit succeeded if its last finished turn is stored.
+      // Some updates changed nothing, most likely because their conversations had changed before the write. A commit
+      // has succeeded if its last finished turn is now stored.
       const rows = await conversations
         .find(
           { _id: { $in: items.map(({ key }) => key) } },

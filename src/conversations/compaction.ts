@@ -38,9 +38,9 @@ export const pushFinished = (finished: RecentTurn[], compaction: Compaction | nu
 });
 
 /**
- * How many finished turns the document keeps. The last `RECENT_MIN` turns are always kept. Among the older turns
- * (`candidates`), all are kept from the first that can still be resumed or replayed. `count` is the number of all
- * finished turns.
+ * How many finished turns the document keeps. The last `RECENT_MIN` turns are always kept. The older turns
+ * (`candidates`, oldest first) are kept from the first one that can still be resumed or replayed, up to `RECENT_MAX`
+ * turns in all. `count` is the number of all finished turns.
  */
 const countKept = (
   { candidates, count }: { candidates: RecentTurn[]; count: number },
@@ -57,7 +57,7 @@ const countKept = (
 type Read = Pick<StoredConversation, '_id' | 'conversationId' | 'seq' | 'storedTo'> &
   Partial<Pick<StoredConversation, 'texts' | 'recent'>>;
 
-/** About once per eight `seq` numbers, a write that adds a text also trims the document. */
+/** Decides what a write removes from the document. About once per eight `seq` numbers, there is something to remove. */
 export const createCompact = (dependencies: {
   connection: Connection;
   pages: MessagePages;
@@ -76,7 +76,8 @@ export const createCompact = (dependencies: {
     ending: number,
   ): Promise<Compaction | 'changed' | null> => {
     if (!hasFullPage({ seq, storedTo })) return null;
-    // A document that was read whole is not read again, because the filter of the write contains its `seq`.
+    // If the caller has already read the texts and finished turns, they are not read again. They cannot be outdated,
+    // because the filter of the write contains their `seq`.
     const now = texts && recent ? { conversationId, seq, texts, recent } : await readForCompaction(key);
     if (now?.conversationId !== conversationId || now.seq !== seq) return 'changed';
     const count = now.recent.length + ending;

@@ -35,7 +35,7 @@ export type Message = {
 export type Entry = { seq: number; messages: Message[] };
 
 /**
- * The count of numbers (`seq`) in each stored page. A page always has the same numbers, so storing a page twice is
+ * How many numbers (`seq`) a stored page covers. Each page always covers the same numbers, so storing a page twice is
  * harmless.
  */
 export const PAGE_SIZE = 8;
@@ -72,8 +72,8 @@ export type RecentTurn = {
   /** The number of the visitor message. */
   seq: number;
   /**
-   * The number of the reply: equal to `seq`, later than `seq` if the turn was resumed, or the number of the holding
-   * text.
+   * The number of the reply. It equals `seq`, with two exceptions: the reply of a resumed turn has a later number, and
+   * a turn answered by a holding text has the number of that text.
    */
   replySeq?: number;
   replyMessageId?: string;
@@ -81,13 +81,13 @@ export type RecentTurn = {
   async?: boolean;
 };
 
-/** Identifies a turn by its id and the key of its conversation. */
+/** Identifies a turn by the turn id and the key of its conversation. */
 export type TurnRef = { key: string; turnId: string };
 
 /** Returns the ids of those turns whose replies are recorded as delivered to a caller. */
 export type FindDelivered = (turns: TurnRef[]) => Promise<Set<string>>;
 
-/** An event whose delivery has not yet ended at all of its endpoints. */
+/** An event that is still pending, or is being sent, for at least one of its endpoints. */
 export type OutboxEvent = ConversationEvent & {
   eventId: string;
   /** The time in Unix seconds, as in the envelope. */
@@ -133,9 +133,12 @@ export type StoredConversation = {
   headSince: Date;
   waiting: PendingTurn[];
   recent: RecentTurn[];
-  /** Messages that are not stored as a page yet, by `seq`: their page is not full, or the last write filled it. */
+  /**
+   * Messages that are not stored as a page yet, by `seq`. Their page is still incomplete, or the last write completed
+   * it.
+   */
   texts: Record<string, Message[]>;
-  /** The created event. It has a field of its own, because an upsert cannot both set and push on one path. */
+  /** The created event. It has a field of its own, because one upsert cannot both set the outbox and push to it. */
   opening?: OutboxEvent;
   outbox?: OutboxEvent[];
   createdAt: Date;

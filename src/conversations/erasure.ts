@@ -32,7 +32,7 @@ type Dependencies = {
   connection: Connection;
   pages: MessagePages;
   eraseElsewhere: EraseElsewhere;
-  /** After this signal, another process must finish long purges. */
+  /** After this signal, long purges stop in this process, and another process must finish them. */
   draining: AbortSignal;
 };
 

@@ -15,8 +15,8 @@ export const LAST_SEQ = 999_999_999_999;
 export const pageOf = (seq: number): number => Math.floor((seq - 1) / PAGE_SIZE);
 
 /**
- * The id consists of the conversation and the page number. So history is a range on `_id`, and a page that is stored
- * twice exists once.
+ * The id is the conversation id plus the page number. History can then be read as a range on `_id`, and storing a page
+ * again creates no duplicate.
  */
 export const pageIdOf = (conversationId: string, page: number): string =>
   `${conversationId}:${String(page).padStart(12, '0')}`;
@@ -37,8 +37,8 @@ export const hasFullPage = ({ seq, storedTo }: Pick<StoredConversation, 'seq' | 
   lastOfFullPages(seq) > (storedTo ?? 0);
 
 /**
- * What is stored as pages now. The write that sets `storedTo` also removes the messages with these numbers from the
- * document.
+ * The messages that are now stored as pages. The write that sets `storedTo` also removes the messages with these
+ * numbers from the document.
  */
 export type StoredPages = { storedTo: number; numbers: number[] };
 

@@ -103,8 +103,8 @@ export const acceptStatement = (turn: NewTurn, receiversOf: ReceiversOf): Update
 };
 
 /**
- * True if the write of an accepted turn may have added an event to the outbox. It is not known here which event,
- * because the turn may have created the conversation.
+ * True if the write of an accepted turn may have added an event to the outbox. It is unknown whether the write created
+ * the conversation, so both possible events count.
  */
 export const mayAnnounce = (receiversOf: ReceiversOf): boolean =>
   receiversOf('message.received').length > 0 || receiversOf('conversation.created').length > 0;

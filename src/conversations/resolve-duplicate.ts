@@ -17,8 +17,8 @@ type Options = AcceptOptions & { receiversOf: ReceiversOf };
  */
 export const createResolveDuplicate = ({ connection, findDelivered, history }: Dependencies) => {
   /**
-   * Sends a raw command, because the driver would retry its own update. If the driver's retry finds no server, its
-   * error hides that the first try may be stored.
+   * Sends a raw command, because the driver would retry an update of its own. If such a retry finds no server, its
+   * error looks as if nothing was written, although the first try may be stored.
    */
   const compareAndSet = async (q: Record<string, unknown>, u: UpdateStatement['u']): Promise<boolean> => {
     const { n, writeErrors = [] } = await updateMany(connection, 'conversations', [{ q, u }]);
@@ -68,7 +68,8 @@ export const createResolveDuplicate = ({ connection, findDelivered, history }: D
       {
         ...unchangedFilter(conversation),
         ...notPendingFilter({ ...turn, turnId: failed.turnId }),
-        // The failed turn was found in `recent` or, if the turn is older, only in `messages`.
+        // A failed turn that was found in `recent` must still be there. An older turn was found only in `messages`, so
+        // it must not be in `recent`.
         ...(conversation.recent.includes(failed)
           ? { recent: { $elemMatch: { turnId: failed.turnId, outcome: 'failed' } } }
           : { 'recent.turnId': { $ne: failed.turnId } }),

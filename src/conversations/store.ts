@@ -16,7 +16,7 @@ import type { AnswerableConversation } from './turn-commit.ts';
 
 const LIST_MAX = 100;
 
-/** Excludes the fields that only deliveries read. */
+/** Leaves out the fields that only deliveries read. */
 const WITHOUT_EVENTS = { outbox: 0, opening: 0 } as const;
 
 /**
@@ -55,7 +55,7 @@ type Dependencies = {
   draining: AbortSignal;
 };
 
-/** The only access to stored conversations. Large operations have files of their own. */
+/** Reads and writes stored conversations. Large operations have files of their own. */
 export const createConversationStore = (dependencies: Dependencies) => {
   const { connection, receivers, wakeDeliveries, findDelivered, eraseElsewhere, beforeWriting, draining } =
     dependencies;

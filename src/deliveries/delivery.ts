@@ -151,8 +151,8 @@ export type StoredDelivery = Partial<Omit<Exchange, 'outcome' | 'requestHeaders'
 };
 
 /**
- * The id of a delivery. The id of a resend ends with the number that the page showed, so that a double click makes only
- * one resend.
+ * The id of a delivery. The id of a resend ends with the number that the page showed. A double click uses the same
+ * number twice, so it makes only one resend.
  */
 export const deliveryIdOf = (eventId: string, endpointId: string, resend?: number): string =>
   resend === undefined ? `${eventId}:${endpointId}` : `${eventId}:${endpointId}:${resend}`;

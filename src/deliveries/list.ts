@@ -5,7 +5,7 @@ import type { OutboxEvent } from '../conversations/conversation.ts';
 import { pendingOf, type Outbox } from './outbox.ts';
 import type { Pending } from './pending.ts';
 
-/** The most conversations whose outboxes are searched for one page. */
+/** For one page, the outboxes of at most this many conversations are searched. */
 const OUTBOXES_MAX = 1_000;
 
 type Dependencies = {
@@ -46,7 +46,7 @@ export const findPendingRow = async (pending: Pending, deliveryId: string): Prom
   return event ? toPendingRow(outbox, event, endpointId) : null;
 };
 
-/** Pending events as list rows. An event that was claimed meanwhile has a record too. */
+/** Pending events as list rows. An event that was claimed after the outbox was read also has a record. */
 export const pendingRowsOf = (outbox: Outbox): DeliveryRow[] =>
   [...(outbox.opening ? [outbox.opening] : []), ...(outbox.outbox ?? [])].flatMap((event) =>
     event.endpoints.map((endpointId) => toPendingRow(outbox, event, endpointId)),

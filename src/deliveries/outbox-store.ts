@@ -64,8 +64,8 @@ export const createOutboxStore = (connection: Connection) => {
 
     /**
      * Removes ended events from their stream. Call this only after MongoDB has acknowledged their outcomes. Returns the
-     * changed outbox, so that the caller can choose the next event: only the beginning of the outbox, or all of it with
-     * `readWhole`.
+     * beginning of the changed outbox, so that the caller can choose the next event. With `readWhole`, returns the
+     * whole changed outbox.
      */
     pullEnded: async (
       outbox: Outbox,

@@ -65,7 +65,7 @@ export const createPending = (connection: Connection) => {
           .limit(1)
           .toArray()
           .catch((cause: unknown) => {
-            // So many events are pending that searching all of them takes too long.
+            // With very many pending events, the search takes too long. The event then counts as not found.
             if (exceededTimeLimit(cause)) return [];
             throw cause;
           });

@@ -5,11 +5,11 @@ import type { UpdateStatement } from '../platform/mongo.ts';
 export type Pull = { key: string; conversationId: string; endpointId: string; ended: OutboxEvent[]; opening: boolean };
 
 /**
- * Updates that remove the endpoint from each event's entry, or the whole entry if this is its last endpoint. These are
- * two statements, and no entry matches both filters. An entry never gains endpoints. If it was read with this endpoint
- * alone, the first statement is enough. If it was read with more endpoints, the others may be gone by now, and both
- * statements are needed. If two concurrent pulls leave an entry without removing it, the next delivery finds that the
- * event has ended and pulls the entry again.
+ * Updates that remove the endpoint from the outbox entries of ended events. One statement removes the whole entry if
+ * this endpoint is its last. Another removes only the endpoint if the entry has more. No entry matches both. An entry
+ * never gains endpoints, so the first statement is enough for an entry that was read with this endpoint alone. An entry
+ * that was read with more endpoints may have lost them by now, so it needs both statements. If two concurrent pulls
+ * still leave an entry, the next delivery finds that the event has ended and pulls the entry again.
  */
 export const pullStatements = ({ key, conversationId, endpointId, ended, opening }: Pull): UpdateStatement[] => {
   const conversation = { _id: key, conversationId };

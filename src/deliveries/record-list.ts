@@ -68,7 +68,9 @@ const queryOf = (filter: DeliveryFilter): Record<string, unknown> => {
   };
 };
 
-/** The most sorted index ranges that MongoDB merges. With more ranges, MongoDB would sort all results. */
+/**
+ * The highest number of index ranges that MongoDB merges in order. With more ranges, MongoDB would sort all results.
+ */
 const INDEX_RANGES_MAX = 200;
 const ENDPOINTS_AT_ONCE = Math.floor(INDEX_RANGES_MAX / EVENT_KINDS.length);
 
@@ -80,8 +82,8 @@ const endpointsIn = (deliveries: mongo.Collection<StoredDelivery>, assistantId: 
   deliveries.distinct('endpointId', { assistantId });
 
 /**
- * Lists the records of an assistant, its failures, or the records of one conversation or one event. Newest first, by
- * cursor, with an index.
+ * Lists the records of an assistant, its failures, or the records of one conversation or one event. Every list is
+ * newest first, uses a cursor and is served by an index.
  */
 export const createRecordList = (deliveries: mongo.Collection<StoredDelivery>) => {
   const find = (query: Record<string, unknown>, { limit, hint }: { limit: number; hint: string | undefined }) =>
@@ -98,7 +100,7 @@ export const createRecordList = (deliveries: mongo.Collection<StoredDelivery>) =
   return async (filter: DeliveryFilter): Promise<{ deliveries: StoredDelivery[]; nextCursor: string | null }> => {
     const size = sizeOf(filter);
     const { endpointId, conversationId, eventId, outcome, status } = filter;
-    // Only rejected deliveries can be filtered by status.
+    // Only rejected deliveries can be filtered by status, so a status together with any other outcome matches nothing.
     if (status !== undefined && outcome !== undefined && outcome !== 'rejected')
       return { deliveries: [], nextCursor: null };
     const hint = isInFlight(outcome) ? IN_FLIGHT[outcome] : undefined;

@@ -60,8 +60,8 @@ export const toDeliveryView = (delivery: StoredDelivery) => ({
   worker: delivery.worker,
   expiresAt: delivery.expiresAt,
   /**
-   * The risk that follows from this delivery alone. `planResend` also considers the other deliveries of the event. Null
-   * if this delivery cannot be resent.
+   * The risk of a resend as far as this delivery alone shows. `planResend` also considers the other deliveries of the
+   * event. Null if this delivery cannot be resent.
    */
   resend: isFinal(delivery.outcome) && delivery.body ? resendRiskOf(delivery) : null,
 });
@@ -69,7 +69,7 @@ export type DeliveryView = ReturnType<typeof toDeliveryView>;
 
 const resendRiskOf = ({ outcome }: StoredDelivery): ResendRisk => (outcome === 'not_sent' ? 'safe' : 'may_double');
 
-/** `ok` is null if the delivery did not reach this step or there is nothing to check. */
+/** One check of a test event. `ok` is null if the delivery did not reach this step or there is nothing to check. */
 export type TestCheck = { check: 'address' | 'tls' | 'status' | 'time'; ok: boolean | null; detail: string | null };
 
 type Checked = Pick<

@@ -73,7 +73,8 @@ export const decideLanguage = (evidence: LanguageEvidence): LanguageDecision => 
   });
   if (counted.best === null) return fallBack(evidence, null);
   const guess = { base: counted.best, by: counted.by };
-  // If the detector is unsure, its result is not used. A recognised word is still better than no evidence.
+  // If the detector is unsure, its result is not used. Recognised words are used even if they are unclear, because they
+  // are better than no evidence.
   if (!counted.clear) return fallBack(evidence, counted.by === 'detector' ? null : guess);
   return { language: asSpoken(guess.base, evidence), by: guess.by, decided: true };
 };

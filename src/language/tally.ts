@@ -44,7 +44,10 @@ const NEIGHBOUR_WEIGHT = 0.4;
 const DETECTOR_MIN_LENGTH = 15;
 const TIE_BREAK = 0.02;
 const SPOKEN_WEIGHT = 1.25;
-/** The score from which the result counts as clear. Chosen on the tuning half of the evaluation set. */
+/**
+ * The score from which the result counts as clear. Chosen by tests on the part of the evaluation set that is reserved
+ * for tuning.
+ */
 const CLEAR_SCORE = 0.45;
 const CLEAR_LEAD = 0.15;
 
@@ -81,7 +84,8 @@ export const tally = (sample: string, { among, hint, allowed, detect }: TallyOpt
   if (hint) add(evidence, hint, 1);
 
   const spoken = allowed.map(baseLanguage).filter((language) => !among || among.includes(language));
-  // Without kana, a few Chinese characters may be Chinese or Japanese, and the detector would only guess.
+  // Without kana, a few Chinese characters may be Chinese or Japanese. The detector would only guess, so it is not
+  // asked.
   const detected = among?.includes('ja')
     ? []
     : detect(sample, spoken.length > 0 ? spoken : [...(among ?? CHAT_LANGUAGES)]);

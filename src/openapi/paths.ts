@@ -63,7 +63,8 @@ const describePublic = (one: PublicOperation): ZodOpenApiOperationObject => {
   const { auth, limiter, errors = [] } = one;
   const input: ErrorCode[] = one.body ? INPUT : one.query ? ['validation_failed'] : [];
   const general: ErrorCode[] = limiter ? ['rate_limited', 'internal_error', 'unavailable'] : [];
-  // An unknown channel is refused before the rate limit counts the request.
+  // For a channel, this list has no 404, because an unknown channel is refused before the rate limit counts the
+  // request.
   const afterCounting: ErrorCode[] = auth === 'apiKey' ? [...INPUT, 'not_found'] : INPUT;
   return describe(one, {
     security: SECURITY[auth],
@@ -80,7 +81,8 @@ const AUDIENCE: Record<Operation['audience'], string> = {
 
 const operatorErrors = ({ audience, resource, body, query, errors = [], method }: Operation): ErrorCode[] => {
   const codes: ErrorCode[] = ['internal_error', 'unavailable', ...errors];
-  // Wrong operator tokens are limited per client address. A token whose scope does not allow the operation is refused.
+  // `rate_limited`: wrong operator tokens are limited per client address. `forbidden`: a token's scope may not allow
+  // the operation.
   if (audience !== 'anyone') codes.push('not_signed_in', 'rate_limited', 'forbidden');
   if (method !== 'get') codes.push('forbidden');
   if (resource && resource !== 'filtered') codes.push('not_found');

@@ -20,8 +20,8 @@ export type BoardQueues = {
 };
 
 /**
- * What the board shows of a conversation key, which is internal: the first 48 bits. All ids of the conversation and its
- * turns start with these bits.
+ * What the board shows instead of a conversation key, which is internal: the first 48 bits of the key. All ids of the
+ * conversation and its turns start with these bits.
  */
 const idPrefixOf = (key: unknown): string => `${String(key).slice(0, 8)}-${String(key).slice(8, 12)}-…`;
 

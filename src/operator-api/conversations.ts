@@ -154,8 +154,8 @@ export const inboxRoutes = ({ conversations, inbox, operators }: Dependencies): 
   const toState = async (transition: Promise<Changed>) => toView((await transition).conversation);
 
   /**
-   * Finds the operator for `resolved_by`, which must be an operator. A token may name an operator; the default is the
-   * first owner (docs/admin.md).
+   * Finds the operator for `resolved_by`. A signed-in operator can give only their own id. A token may name any
+   * operator; if it names none, the first owner is used (docs/admin.md).
    */
   const resolverOf = async ({ operatorId, token }: Caller, named: string | undefined): Promise<string> => {
     if (!token) {

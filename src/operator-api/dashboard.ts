@@ -59,8 +59,8 @@ const clearFileHeaders: RequestHandler = (_req, res, next) => {
 };
 
 /**
- * Serves the built files. All file names contain a content hash and are cached for a year, except two files that
- * index.html refers to by fixed names.
+ * Serves the built files. Files with a content hash in their names are cached for a year. The two files to which
+ * index.html refers by fixed names are cached for an hour.
  */
 const files = (folder: string): Router => {
   const router = Router({ caseSensitive: true });

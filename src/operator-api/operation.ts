@@ -36,7 +36,9 @@ export type Operation = (ForSome | ForAnyone) &
      * explains why it has no name.
      */
     audit?: string;
-    /** True if a rate limit also counts successful calls. Its state is then sent in the headers. */
+    /**
+     * True if a rate limit also counts successful calls. The headers of the response then show the state of this limit.
+     */
     limited?: boolean;
   };
 

@@ -5,12 +5,12 @@ type Shown = { toJSON: () => Failure };
 
 const FRAME = /^\s+at (?:.+ \()?(?:file|node):[^()\s]+:\d+:\d+\)?$/;
 const NAME = /^[A-Z]\w{0,60}(?=[:\s]|$)/;
-/** A message that BullMQ itself writes. It contains no data of a job. */
+/** Matches a message that BullMQ itself writes. This message contains no data of a job, so it may be shown. */
 const OWN_WORDS = /^job stalled more than allowable limit/;
 
 /**
- * The error's name and stack frames, without the message. The message may quote anything, and the worker's log contains
- * it.
+ * The error's name and stack frames. The message is left out, because it may quote anything; it can be read in the
+ * worker's log.
  */
 const withoutMessage = (stack: unknown, message: string): string => {
   const text = String(stack);

@@ -20,7 +20,7 @@ export type InboxFilter = {
   limit: number;
 };
 
-/** Escapes the search text, because the text is literal and not a pattern. */
+/** Escapes the search text, so that no character in it acts as a pattern. */
 const escapeRegExp = (text: string): string => text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&');
 
 const queryOf = ({

@@ -9,7 +9,7 @@ const COST = { memoryCost: 19_456, timeCost: 2, parallelism: 1 } as const;
 
 export const hashPassword = (password: string): Promise<string> => hash(password.normalize('NFKC'), COST);
 
-/** Generates a password with 120 bits. It is shown once. */
+/** Generates a password from 120 random bits. The password is shown once. */
 export const newPassword = (): string => randomBytes(15).toString('base64url');
 
 /**

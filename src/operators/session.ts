@@ -83,7 +83,7 @@ export const createSessions = (
       transformId: (sid) => createHash('sha256').update(sid).digest('base64url'),
     });
     const touch = store.touch.bind(store);
-    // The renewal of a session fails if the session ended during its own request. This is not an error.
+    // If a session ends during its own request, renewing it fails afterwards. This is not an error.
     store.touch = (sid, data, done) => (attended ? touch(sid, data, () => done?.(null)) : done?.(null));
     return store;
   };

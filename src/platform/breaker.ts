@@ -17,8 +17,8 @@ interface State {
 
 /**
  * A circuit breaker for each key. After `threshold` failures in a row, the key is suspended. After a pause, one probe
- * at a time is allowed until a probe succeeds. Libraries wrap a single call, which does not fit here: a delivery is
- * claimed after its permit is acquired and before its result is recorded.
+ * at a time is allowed until a probe succeeds. No library is used, because libraries wrap a single call, but a delivery
+ * is claimed after its permit is acquired and before its result is recorded.
  */
 export const createBreaker = ({
   threshold = 5,
@@ -32,7 +32,8 @@ export const createBreaker = ({
     const state = states.get(key);
     if (!state || state.suspendedUntil === null) return false;
     const time = now();
-    // A probe without a result must not suspend the key for ever.
+    // A probe that never reports a result must not suspend the key for ever, so it counts only for the length of a
+    // pause.
     return time < state.suspendedUntil || (state.probeSince !== null && time - state.probeSince < pauseMs);
   };
 

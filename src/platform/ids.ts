@@ -24,7 +24,7 @@ const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{1
 
 export const isUuid = (value: string): boolean => UUID.test(value);
 
-/** The range of conversation keys that match a prefixed id. The range contains usually one document, at most a few. */
+/** The range of conversation keys that match a prefixed id. The range usually contains one document, at most a few. */
 export const prefixRange = (prefixedId: string): { $gte: string; $lt: string } => {
   const prefix = prefixedId.slice(0, 8) + prefixedId.slice(9, 13);
   return { $gte: prefix, $lt: `${prefix}g` };

@@ -59,7 +59,7 @@ const readAll = (stream: Readable, limitBytes: number): Promise<Buffer> =>
     stream.once('end', () => resolve(Buffer.concat(chunks)));
     // The body cannot be decoded, or the caller has closed the connection.
     stream.on('error', () => reject(invalidJson()));
-    // Creating an error after the end would cost a stack trace that nobody reads.
+    // No error is created after the body has ended, because its stack trace would cost time and nobody would read it.
     stream.once('close', () => stream.readableEnded || reject(invalidJson()));
   });
 

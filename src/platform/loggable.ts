@@ -41,7 +41,9 @@ const QUOTED: [RegExp, string][] = [
   [/(?<!\w)'(?![\w.$/-]{1,100}'(?!\w)[^']*$)(?:[^]*'(?!\w)|[^]*$)/, "'…'"],
   [/\b(Received|dup key:|with args beginning with:)[^]*$/, '$1 …'],
 ];
-/** Matches our own secrets. */
+/**
+ * Matches secrets that can be recognised by their form: credentials in headers, and this service's own keys and tokens.
+ */
 const SECRETS: [RegExp, string][] = [
   [/\b(Bearer|Basic) \S+/gi, '$1 …'],
   [/\b(?:sk|op|vt|whsec)[_-][\w-]{6,}/g, '…'],
@@ -55,7 +57,7 @@ const plainWord = (word: string): string => {
   return options === -1 ? where : `${where.slice(0, options)}?…`;
 };
 
-/** A message without these secrets and without the texts that it quotes (inputs, documents, addresses). */
+/** A message without secrets and without the texts that it quotes (inputs, documents, addresses). */
 export const plainMessage = (message: string, secrets: readonly string[] = []): string => {
   const without = secrets.reduce((text, secret) => text.replaceAll(secret, '…'), message);
   const rules = [...QUOTED, ...SECRETS];

@@ -106,7 +106,7 @@ export const watchMongo = ({ ping, onAnswer }: Server) => {
      * Errors).
      */
     beforeWriting: <Value>(work: Promise<Value>): Promise<Value> => {
-      // No race: this runs several times per turn, and a race makes more promises.
+      // `Promise.race` is not used, because it makes more promises and this code runs several times per turn.
       const { promise, resolve, reject } = Promise.withResolvers<Value>();
       const end = onSilent(() => reject(unavailable()));
       work.finally(end).then(resolve, (cause: unknown) => reject(failureBeforeWriting(cause)));

@@ -37,7 +37,8 @@ export const openMongo = async (
       connectTimeoutMS: 2000,
       socketTimeoutMS: SILENT_AFTER_MS,
       heartbeatFrequencyMS: 2000,
-      // A failover must not roll back data that was sent to a caller or that allows a send.
+      // Reads return only data that a majority has. Otherwise a failover could roll back data that was already sent to
+      // a caller or that already allowed a send.
       readConcernLevel: 'majority',
       writeConcern: DURABLE,
       // Strings from MongoDB need no check: every stored string was written from a JavaScript string, so it is valid.

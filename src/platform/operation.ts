@@ -42,7 +42,7 @@ export type Declaration = {
   answerDescription?: string;
   answerHeaders?: Record<string, z.ZodType>;
   contentType?: string;
-  /** Describes the same answer as server-sent events. */
+  /** Describes the server-sent events, if a caller can also get the answer in this form. */
   stream?: { description: string; example: string };
   status?: 200 | 201 | 202;
   otherAnswers?: Record<number, OtherAnswer>;
@@ -54,7 +54,8 @@ export type QueryOf<One> = One extends { query: infer Schema extends z.ZodType }
 export type BodyOf<One> = One extends { body: infer Schema extends z.ZodType } ? z.output<Schema> : undefined;
 
 /**
- * Validates the query when the handler calls this function. Some handlers must answer 404 before they read the query.
+ * Validates the query. The handler calls this function itself, because some handlers must answer 404 before they read
+ * the query.
  */
 export const queryOf = <One extends { query: z.ZodObject }>(one: One, req: Request) =>
   validate<One['query']>(one.query, req.query);

@@ -6,7 +6,7 @@ type Source = string | ((req: IncomingMessage, res: ServerResponse) => string);
 type Allowed = Record<'styleSrc' | 'baseUri' | 'formAction', Source[]> &
   Partial<Record<'scriptSrc' | 'imgSrc' | 'fontSrc' | 'connectSrc', Source[]>>;
 
-/** The sources of operators' pages, which load from this service alone. */
+/** The allowed sources for operators' pages. These pages load only from this service. */
 export const OWN_ORIGIN = {
   scriptSrc: ["'self'"],
   imgSrc: ["'self'", 'data:'],

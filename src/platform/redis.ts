@@ -25,8 +25,8 @@ const OPTIONS = {
  */
 const SILENT_AFTER_MS = { api: 800, worker: 3_000, subscriber: 1_600 } as const;
 /**
- * The same limit for the connection on which BullMQ waits for jobs. This limit must exceed BullMQ's longest wait (10
- * s).
+ * How long the connection on which BullMQ waits for jobs may be silent. This limit must exceed BullMQ's longest wait
+ * (10 s).
  */
 const BLOCKED_FOR_MS = 13_000;
 const QUIT_WITHIN_MS = 500;

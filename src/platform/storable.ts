@@ -1,8 +1,8 @@
 type TreeNode = { value: unknown; key: string; parent: TreeNode | null };
 
 /**
- * True if a text can be stored. A lone surrogate can be neither stored nor sent without loss. MongoDB refuses NUL in
- * patterns.
+ * True if a text can be stored. A lone surrogate is refused, because it can be neither stored nor sent without loss.
+ * NUL is refused, because MongoDB does not accept it in patterns.
  */
 export const isStorableText = (text: string): boolean => text.isWellFormed() && !text.includes('\0');
 

@@ -15,7 +15,7 @@ export const TIMING = {
   readFreshMs: 2_000,
   /** After this time since the outbox was read, no byte of the request may be written. */
   writeBeforeMs: 7_000,
-  /** The worker of a claim that is older than this is gone. A sweep ends the claim as `unknown`. */
+  /** A claim that is older than this has lost its worker. A sweep ends such a claim as `unknown`. */
   claimLostMs: 10_000,
   /** How long the write of an outcome is repeated while MongoDB is unavailable. */
   recordForMs: 10_000,
@@ -27,9 +27,9 @@ export const TIMING = {
   sweepEveryMs: 1_500,
   /** A sweep that runs longer than this makes its process unready. */
   sweepStuckMs: 30_000,
-  /** An event for which no delivery has been in flight for this long needs a new wake-up. */
+  /** An event that has waited this long without a delivery in flight needs a new wake-up. */
   eventStaleMs: 2_000,
-  /** A head of pending turns that has had no lease for this long needs a new job. */
+  /** A head of pending turns that has waited this long without a lease needs a new job. */
   turnStaleMs: 2_000,
   /** After this time, a turn gets a new job even if its old job may still be waiting in the queue. */
   turnJobReplacedAfterMs: 20_000,

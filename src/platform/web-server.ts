@@ -8,8 +8,8 @@ import { answerMalformed } from './malformed-requests.ts';
 const KEEP_ALIVE_MS = 75_000;
 const IDLE_SWEEP_MS = 100;
 /**
- * No code depends on the Host header. With this check, Node would refuse a request without the header and send an empty
- * body.
+ * Node's check of the Host header is turned off. No code depends on this header, and Node would refuse a request
+ * without it by an answer with an empty body.
  */
 const OPTIONS = { requireHostHeader: false };
 

@@ -7,7 +7,7 @@ import { TIMING } from '../platform/timing.ts';
 const { turnLeaseMs, turnLeaseRenewMs, triesKeptMs } = TIMING;
 
 // Acquires the lease and counts the try. Returns 0 if another worker has the lease. If the connection breaks before the
-// answer, the command is sent again and finds its own token.
+// answer, the command is sent again, finds its own token and succeeds.
 const ACQUIRE = `
 if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
   local tries = redis.call('INCR', KEYS[2])

@@ -29,7 +29,7 @@ export type Published = z.infer<typeof Published>;
 
 const PublishedBatch = z.array(z.union([Published, Delta]));
 
-/** Ends the name of the channel for callers with a stream. Only these channels get the deltas of a reply. */
+/** The end of a channel's name if its callers want a stream. Only such channels get the deltas of a reply. */
 const STREAM_SUFFIX = ':stream';
 export const streamChannels = (channels: string[]): string[] =>
   channels.filter((channel) => channel.endsWith(STREAM_SUFFIX));
@@ -60,8 +60,8 @@ type Entry = {
 
 /**
  * Publishes replies and their deltas to the channels of the callers who wait for them. Everything that is published to
- * a channel in one turn of the event loop becomes one message. Never throws, because the store is also checked for
- * waiting callers.
+ * a channel in one turn of the event loop becomes one message. Never throws: if publishing fails, waiting callers still
+ * get their reply, because the store is also checked for them.
  */
 export const createPublisher = (redis: Redis) => {
   let gathered = new Map<string, (Published | Delta)[]>();

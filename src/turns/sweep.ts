@@ -22,7 +22,8 @@ export const createTurnSweep =
     const now = serverNow();
     const lost = heads.filter(({ turnId, queuedAt }) => {
       if (leased.has(turnId)) return false;
-      // Queues are first in, first out. While an older job is waiting, the job of this head may be behind it.
+      // Queues are first in, first out. While an older job is waiting, the job of this head may be behind it, so that
+      // job does not count as lost yet.
       const mayBeQueued = oldestWaiting !== null && oldestWaiting <= queuedAt.getTime() + TIMING.turnStaleMs;
       return !mayBeQueued || now - queuedAt.getTime() > TIMING.turnJobReplacedAfterMs;
     });

@@ -52,7 +52,8 @@ export const createReadTurn =
     const { conversationId, _id: key } = found.conversation;
     if (found.state === 'pending') {
       const turn = { key, turnId: id };
-      // While Redis is unavailable, it is not known whether a worker is answering the turn.
+      // While Redis is unavailable, it is not known whether a worker is answering the turn, so the status stays
+      // `accepted`.
       const leased = found.head && (await leases.findLeased([turn]).catch(() => new Set<string>())).has(id);
       return { turnId: id, conversationId, status: leased ? 'answering' : 'accepted' };
     }

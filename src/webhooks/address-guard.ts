@@ -90,8 +90,8 @@ const resolvePublic: Resolve = async (hostname) => {
 const resolveAny: Resolve = async (hostname) => (await osLookup(hostname, { all: true })).map(({ address }) => address);
 
 /**
- * Resolves a name, and refuses it if any of its addresses is private. Otherwise an attacker could choose which address
- * is used.
+ * Resolves a name, and refuses the name if any of its addresses is private. If one public address were enough, an
+ * attacker could add a private address, and the socket might connect to it.
  */
 export const resolveGuarded = async (hostname: string, { allowPrivate, resolver }: GuardOptions): Promise<string[]> => {
   const resolve = resolver ?? (allowPrivate ? resolveAny : resolvePublic);

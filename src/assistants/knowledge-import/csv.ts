@@ -88,8 +88,8 @@ type Read = { line: number; cells: string[] } | { line: number; reason: string }
 
 /**
  * Reads the file strictly, because lenient reading could let a stray quote swallow valid rows. After an error, the
- * failing line is parsed alone and leniently (`5" wide`). If this fails too, the line is refused. Strict reading
- * continues after the line.
+ * failing line is parsed alone and leniently, because it may be readable (`5" wide`). If this fails too, the line is
+ * refused. After this line, strict reading continues.
  */
 const readRecords = (text: string, delimiter: string): Read[] => {
   const lines = text.split('\n');

@@ -3,7 +3,7 @@ import MarkdownIt, { type Token } from 'markdown-it';
 /** A Markdown token with the blocks inside it. */
 export type Block = { token: Token; inside: Block[] };
 
-// markdown-it takes linear time on hostile text and limits nesting to 100; marked does neither.
+// markdown-it takes linear time on hostile text and limits nesting to 100. The library `marked` does neither.
 const markdown = new MarkdownIt({ html: true });
 // Plain text shows a link's address as the author wrote the address.
 markdown.normalizeLink = (address) => address;

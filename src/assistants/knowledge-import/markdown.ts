@@ -4,7 +4,7 @@ import type { Row } from './row.ts';
 
 type Section = { line: number; level: number; question: string; blocks: Block[] };
 
-/** True for the document's title: the first heading, if there are more headings and all of them are deeper. */
+/** True for the document's title: the first heading, if other headings follow and all of these are deeper. */
 const isTitle = (section: Section, index: number, all: Section[]): boolean =>
   index === 0 && all.length > 1 && all.slice(1).every(({ level }) => level > section.level);
 

@@ -21,7 +21,7 @@ const textOf = (part: Part): string => {
 export const html = (strings: TemplateStringsArray, ...parts: Part[]): Html =>
   new Html(strings.map((text, index) => text + textOf(parts[index])).join(''));
 
-/** Renders the Markdown in the document's texts. They use only `code`. */
+/** Renders the Markdown in the document's texts. These texts contain no markup except `code`. */
 export const inline = (text: string): Html =>
   new Html(
     text
