@@ -1,6 +1,6 @@
 /**
- * `npm run bench -- engine` measures the time of a turn in the retrieval engine and the memory of the engine's index,
- * with 2,000 entries.
+ * `npm run bench -- engine` measures the retrieval engine with 2,000 entries: the time of a turn, and the memory of the
+ * index.
  */
 import { createRetrievalEngine } from '../workers/reply/engines/retrieval/engine.ts';
 import type { AssistantProfile, KnowledgeEntry } from '../workers/reply/engines/engine.ts';
@@ -18,7 +18,7 @@ const SUBJECTS =
 const PLACES = 'Berlin Paris Vienna Madrid Rome Oslo Lisbon Prague Athens Dublin'.split(' ');
 
 /**
- * The entries of the three evaluation sets, and generated entries that share words with them, as in a large catalogue.
+ * The entries of the three evaluation sets, and generated entries that share words with those, as in a large catalogue.
  */
 const knowledge = (): KnowledgeEntry[] => {
   const entries = BASES.flatMap((base) =>
@@ -88,7 +88,7 @@ for (let round = 0; round < ROUNDS; round += 1) {
   }
 }
 const all = ascending(timesOf.flat());
-// The median over all runs of a message counts, because other processes sometimes delay a single run.
+// Each message counts with the median of its runs, because other processes sometimes delay a single run.
 const messagesAlone = ascending(timesOf.map((times) => at(ascending(times), 0.5)));
 const [p50, p99] = [at(messagesAlone, 0.5), at(messagesAlone, 0.99)];
 console.log(`${assistant.knowledge.length} entries, ${all.length} turns of ${turns.length} different messages`);

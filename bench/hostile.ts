@@ -47,7 +47,7 @@ const main = async () => {
     await Promise.all(Array.from({ length: IN_FLIGHT }, lane));
   };
 
-  // The first sends bring the heap to its working size. Otherwise that growth would count as a leak.
+  // The heap grows to its working size during these first sends. Otherwise that growth would count as a leak.
   await run(urls.length * 10);
   ends.clear();
   const before = process.memoryUsage().rss;

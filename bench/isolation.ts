@@ -8,8 +8,8 @@ import { withDeliveryWorkers } from './support/with-workers.ts';
 /**
  * Measures how much hanging endpoints slow down the others. One delivery worker serves ten endpoints under a steady
  * load, while none, one or five of them hang. The measured time is from the commit of an event to its arrival at one of
- * the five endpoints that never hang. The conditions alternate for five rounds and the median counts, so that other
- * load on the machine affects all conditions alike. Fails if p99 more than doubles.
+ * the five endpoints that never hang. The three conditions alternate for five rounds, so that other load on the machine
+ * affects all of them alike. The median of the rounds counts. Fails if p99 more than doubles.
  */
 requireNode();
 const ENDPOINTS = 10;
@@ -75,7 +75,7 @@ const measure = async (service: Service, hanging: number): Promise<number[]> => 
     ({ content, committedAt }) => (arrivedAt.get(content) ?? Number.POSITIVE_INFINITY) - committedAt,
   );
   await Promise.all(healthy.map(({ close }) => close()));
-  // In this time, the last request to a hanging endpoint times out, and the remaining events of its stream end.
+  // During this wait, the last request to a hanging endpoint times out, and the remaining events of its stream end.
   if (hanging > 0) await sleep(6_000);
   return took;
 };

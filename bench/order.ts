@@ -7,7 +7,7 @@ import { createFeed } from '../test/support/feed.ts';
 import { withDeliveryWorkers } from './support/with-workers.ts';
 
 /**
- * Sends 1,000 conversations of 20 events each to one endpoint with random latency, with two workers. The events of a
+ * Sends 1,000 conversations of 20 events each to one endpoint with random latency, using two workers. The events of a
  * conversation must arrive in order, and each event only after the previous one was answered.
  */
 requireNode();

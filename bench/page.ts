@@ -1,6 +1,6 @@
 /**
- * `npm run bench -- page` updates docs/performance.md: it writes the tables of the last whole run and of the parts that
- * run separately between the page's markers, and the chart beside the page.
+ * `npm run bench -- page` updates docs/performance.md. Between the page's markers it writes the tables of the last
+ * whole run and of the parts that run separately. It also writes the chart of the page.
  */
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { isMet } from './limits.ts';
@@ -103,7 +103,7 @@ const million = (): string => {
   const deliveryBytes = figure('growth.delivery-bytes').value;
   const rows = (['whole', 'endpoint'] as const).map((name) => {
     const cost = costs[`${name} 200`];
-    // A cost in µs per turn is the same number in seconds per million turns.
+    // The same number expresses µs per turn and seconds per million turns, so no conversion is needed.
     const coreSeconds = PROCESSES.reduce((sum, one) => sum + (cost?.cpu[one] ?? 0), 0);
     const gigabytes = (turnBytes + (name === 'endpoint' ? deliveryBytes : 0)) / 1000;
     const hours = coreSeconds / 3600;
@@ -127,8 +127,8 @@ const million = (): string => {
 };
 
 /**
- * The table of the first section, computed from measured costs for two machines: one for API and workers, one for the
- * stores.
+ * The table of the first section, computed from measured costs. It assumes two machines: one for API and workers, one
+ * for the stores.
  */
 const short = (): string => {
   const rows = (['whole', 'endpoint'] as const).map((name) => {

@@ -12,8 +12,8 @@ import { closeAll } from './support/services.ts';
 import { tableOf } from './support/table.ts';
 
 /**
- * The parts. A part is loaded only when it runs. A part that exceeds its time limit is stopped with an error. A part
- * with `byName` runs only if it is named.
+ * The parts of the bench. A part is loaded only when it runs. A part that exceeds its time limit is stopped with an
+ * error. A part with `byName` runs only if it is named.
  */
 const PARTS: Record<string, { load: () => Promise<Part>; withinS: number; byName?: true }> = {
   start: { load: async () => (await import('./parts/start.ts')).start, withinS: 60 },

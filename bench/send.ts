@@ -81,7 +81,8 @@ const main = async () => {
   ];
   const contenders = ways.map(([name, one]): Contender => ({ name, one, best: 0, cpu: Number.POSITIVE_INFINITY }));
   for (const contender of contenders) await run(contender, 5000);
-  // The two alternate. The best round of each counts, because other load on the machine can only lower a rate.
+  // The two contenders alternate. The best round of each counts, because other load on the machine can only lower a
+  // rate.
   for (let round = 0; round < ROUNDS; round += 1) for (const contender of contenders) await run(contender, N);
   await pool.destroy();
   await sender.close();

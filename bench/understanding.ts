@@ -1,7 +1,7 @@
 /**
  * The second half of `npm run bench -- engine` measures the cost of semantic search, with 2,000 entries. It measures
- * one turn that needs the model, then turns that do not need the model while fifty others per second do, the delay of
- * the event loop, and memory. Most vectors are random, because only their number matters here.
+ * one turn that uses the model; then turns that do not use it, while 50 turns per second do use it; then event-loop
+ * delay and memory. Most vectors are random, because only their number affects the figures.
  */
 import { readFileSync } from 'node:fs';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
@@ -125,7 +125,10 @@ for (let turn = 0; turn < ALONE; turn += 1) {
   sure.push(performance.now() - exactAt);
 }
 
-/** Sends sure turns at a fixed rate. The time of a turn is measured from its planned start. */
+/**
+ * Sends turns that need no model at a fixed rate. With `withMeaning`, other turns use the model meanwhile. The time of
+ * a turn is measured from its planned start.
+ */
 const phase = async (withMeaning: boolean): Promise<{ p99: number; blocked: number }> => {
   const loop = monitorEventLoopDelay({ resolution: 1 });
   const times: number[] = [];
@@ -154,7 +157,9 @@ const phase = async (withMeaning: boolean): Promise<{ p99: number; blocked: numb
 const rounds: { without: Awaited<ReturnType<typeof phase>>; beside: Awaited<ReturnType<typeof phase>> }[] = [];
 for (let round = 0; round < ROUNDS; round += 1) rounds.push({ without: await phase(false), beside: await phase(true) });
 
-/** The private memory of a process, and its part of the memory that the processes share. */
+/**
+ * The memory of a process in MB: its private memory, and its share of the memory that several processes use together.
+ */
 const megabytesOf = (pid: number): number =>
   Number(/^Pss:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/smaps_rollup`, 'utf8'))?.[1] ?? 0) / 1_000;
 const memory = modelProcessesOf().reduce((sum, pid) => sum + megabytesOf(pid), 0) + vectorMegabytes;

@@ -23,7 +23,7 @@ import { killAllWorkers, startWorker } from './delivery/worker.ts';
  */
 requireNode();
 const LATENCY_MS = 40;
-/** A worker has at most 20 requests in flight per endpoint. */
+/** A worker sends at most 20 requests at once to an endpoint, so several endpoints are needed to load it fully. */
 const ENDPOINTS = 3;
 
 const wholeNumber = (value: string, name: string): number => {

@@ -1,7 +1,7 @@
 /**
  * `npm run eval` measures answers, and `npm run eval -- language` measures language detection, on the labelled sets of
- * test/eval. Figures come from the report half of each set. `--tune` uses the other half and shows every miss, for work
- * on the engine. `--words` runs without the model.
+ * test/eval. Each set has two halves. The figures come from the report half. `--tune` uses the other half and shows
+ * every miss, for work on the engine. `--words` runs without the model.
  */
 import { parseArgs } from 'node:util';
 import { baseLanguage } from '../src/language/base.ts';

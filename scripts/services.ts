@@ -11,14 +11,14 @@ export { type RedisOptions, startRedis } from './services/redis.ts';
 export type Services = {
   redisUrl: string;
   mongodbUrl: string;
-  /** Process ids of the services that were started here. A service given by URL has no process id. */
+  /** Process ids of the services that this run started. A service given by URL has no process id. */
   pids: { redis?: number; mongod?: number };
   stop: () => Promise<void>;
 };
 
 /**
- * Gives a Redis and a MongoDB for one run: those of REDIS_URL and MONGODB_URL, or new ones on free ports. With
- * `dataDir`, their data is kept for the next run.
+ * Provides a Redis and a MongoDB for one run: those of REDIS_URL and MONGODB_URL, or new ones on free ports. With
+ * `dataDir`, the data of new ones is kept for the next run.
  */
 export const startServices = async ({
   dataDir,

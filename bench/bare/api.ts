@@ -5,8 +5,8 @@ import * as z from 'zod';
 import { randomUUID } from 'node:crypto';
 
 /**
- * The baseline: the cost of Express, zod, one BullMQ job per turn and a reply channel without Parley. The baseline
- * stores nothing and has no keys, limits, order or de-duplication. Only the bench uses it.
+ * The baseline shows the cost of Express, zod, one BullMQ job per turn and a reply channel, without Parley. It stores
+ * nothing and has no keys, limits, order or de-duplication. Only the bench uses it.
  */
 const url = process.env.REDIS_URL ?? 'redis://127.0.0.1:6379';
 const redis = new Redis(url, { enableAutoPipelining: true, maxRetriesPerRequest: null });

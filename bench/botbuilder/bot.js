@@ -8,9 +8,10 @@ import {
 } from 'botbuilder';
 import express from 'express';
 
-// The in-memory peer: a bot like those of the Bot Framework samples. Requests use `expectReplies`, so the reply is in the
-// response. The bot echoes and keeps each conversation's messages in memory. Without an app id, no caller is
-// authenticated. It is plain JavaScript in a separate package folder, because the project does not need its packages.
+// A bot like those of the Bot Framework samples, for comparison with Parley. Requests use `expectReplies`, so the reply
+// is in the response. The bot echoes messages and keeps them in memory, by conversation. Without an app id, no caller
+// is authenticated. The bot is plain JavaScript in a separate package folder, because the project itself does not need
+// its packages.
 
 const MESSAGES_KEPT = 20;
 

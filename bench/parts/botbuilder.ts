@@ -31,7 +31,7 @@ const install = async (): Promise<void> => {
   writeFileSync(stamp, lock);
 };
 
-/** Measures Bot Framework with memory storage, an in-memory peer, under the load of the turns bench. */
+/** Measures Bot Framework, which keeps its data in memory, under the same load as the turns bench. */
 export const botbuilder: Part = async (options, say) => {
   say('botbuilder: installing it if needed');
   await install();

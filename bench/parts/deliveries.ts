@@ -16,8 +16,8 @@ const RATE_ROUNDS = 3;
 const TALKS = 2_000;
 
 /**
- * Measures the delivery of stored events at full speed, compared with plain POSTs without records. Then measures events
- * that arrive at a fixed rate.
+ * Measures the delivery of stored events at full speed, compared with plain POSTs that write no records. Then measures
+ * events that arrive at a fixed rate.
  */
 export const deliveries: Part = async ({ rounds, scale, seconds }, say) => {
   const services = await openServices('deliveries');

@@ -41,7 +41,7 @@ const addLongConversation = async ({ service }: Parley, owner: BenchAssistant): 
 
 /**
  * Measures the same load on an empty store and on a store with years of data. Then measures the pages that people open,
- * with the large store.
+ * on the large store.
  */
 export const growth: Part = async (options, say) => {
   const { scale } = options;

@@ -8,8 +8,8 @@ import { openServices } from '../support/services.ts';
 const WAITING = 20;
 
 /**
- * Measures one session that always has pending turns. The turns are answered one by one, so the rate shows the time of
- * a turn.
+ * Measures one session that always has pending turns. Its turns are answered one by one, so the rate shows how long a
+ * turn takes.
  */
 export const hot: Part = async ({ rounds, seconds, warmUpSeconds }, say) => {
   say('hot: one session with 20 pending turns');

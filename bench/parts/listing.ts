@@ -11,8 +11,8 @@ const ROUGHLY_HALFWAY_MS = 86_400_000 + (DELIVERIES / 2) * 50;
 const OPERATOR = { email: 'bench@example.com', password: 'correct horse battery', role: 'owner' } as const;
 
 /**
- * The filters of the list of deliveries. The rare values belong to the oldest deliveries, so that a query must read to
- * the end.
+ * The filters of the list of deliveries. The rare values occur only in the oldest deliveries, so that a query must read
+ * to the end.
  */
 const filters = (scale: number): Record<string, string> => {
   const halfway = new Date(Date.now() - ROUGHLY_HALFWAY_MS * scale).toISOString();

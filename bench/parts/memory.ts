@@ -4,15 +4,12 @@ import { openParley, QUESTIONS } from '../support/parley.ts';
 import { openSink } from '../support/sink.ts';
 import { memoryMbOf, openServices } from '../support/services.ts';
 
-/** A rate far below the capacity of two cores with deliveries, so that no backlog builds up. */
+/** A rate far below what two cores can handle together with deliveries, so that no backlog builds up. */
 const PER_SECOND = 300;
 const SECONDS = 600;
 const SAMPLE_EVERY_MS = 5_000;
 
-/**
- * Applies a steady load for ten minutes. The memory of a process that keeps data of each turn grows visibly in that
- * time.
- */
+/** Applies a steady load for ten minutes. In that time, a process that keeps data of each turn grows visibly. */
 export const memory: Part = async ({ scale }, say) => {
   const seconds = SECONDS * scale;
   say(`memory: ${PER_SECOND} turns a second for ${seconds} s`);
@@ -45,7 +42,7 @@ export const memory: Part = async ({ scale }, say) => {
   const grown = [...samples].map(([name, all]) => {
     const part = (from: number, to: number): number =>
       middleOf(all.slice(Math.floor(all.length * from), Math.ceil(all.length * to)));
-    // The first 40 % are not counted, because the heap first grows to its working size.
+    // The first 40 % of the time is not counted, because the heap first grows to its working size.
     return { name, from: part(0.4, 0.5), to: part(0.9, 1) };
   });
   return {

@@ -14,8 +14,8 @@ const work = (): object =>
   );
 
 /**
- * Compares the CPU time of the same work in a loop and after a pause. The time after a pause includes the wake-up. On a
- * machine where the two differ much, a service with little load needs the most CPU per turn.
+ * Compares the CPU time of the same work in a loop and after pauses. The time after a pause includes the wake-up. On a
+ * machine where the two times differ much, a turn costs the most CPU when the service has little load.
  */
 export const pause: Part = async ({ rounds }, say) => {
   say('pause: the same work after pauses');

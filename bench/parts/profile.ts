@@ -19,14 +19,13 @@ const SHOWN = 25;
 const PROCESSES = ['API', 'reply worker', 'delivery worker'] as const;
 type Name = (typeof PROCESSES)[number];
 
-/** One load: its processes, its time span, and its number of items. */
+/** One load: its processes, its time span, its number of turns or events, and the wake-ups of each process. */
 type Load = { label: string; of: Name[]; window: Window; items: number; wakeUps: Record<string, number> };
 
 const nowUs = (): number => Number(process.hrtime.bigint() / 1000n);
 
 /**
- * Measures how the CPU of a turn and of an event is divided between steps, and how often each process wakes up for a
- * turn or an event.
+ * Measures how the CPU of a turn and of an event is divided among steps, and how often each process wakes up for them.
  */
 export const profile: Part = async ({ scale }, say) => {
   rmSync(FOLDER, { recursive: true, force: true });

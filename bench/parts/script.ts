@@ -5,7 +5,9 @@ import type { Part } from '../support/figures.ts';
 
 type Script = { name: string; file: string; nodeArgs?: string[]; withinS: number };
 
-/** Runs a bench that is a separate program with its own limits. The result only says whether the program kept them. */
+/**
+ * Runs a bench that is a separate program with its own limits. The result says only whether the program met its limits.
+ */
 export const script =
   ({ name, file, nodeArgs = [], withinS }: Script): Part =>
   async (_options, say) => {

@@ -38,8 +38,8 @@ const drainDeliveries = (parley: Parley) => async (): Promise<Record<string, num
 };
 
 /**
- * Fails if a conversation was handed off. Such a conversation is answered without the engine, so the figures would look
- * better than they are.
+ * Fails if a conversation was handed off, because it is then answered without the engine and the figures would look too
+ * good.
  */
 const refuseEscalated = async (parley: Parley): Promise<void> => {
   const escalated = await conversationsOf(parley).countDocuments({ status: { $ne: 'open' } });
@@ -70,7 +70,7 @@ const figuresOf = (inFlight: number, results: Map<string, Round[]>): Figure[] =>
 };
 
 /**
- * Compares the baseline with Parley, with and without an endpoint. All processes keep running between rounds, so that
+ * Compares Parley, with and without an endpoint, with the baseline. All processes keep running between rounds, so that
  * no start is counted.
  */
 export const turns: Part = async (options, say) => {

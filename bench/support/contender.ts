@@ -9,8 +9,8 @@ export type Contender = {
   /** The ids of the processes whose CPU is counted. */
   pids: Record<string, number>;
   /**
-   * Waits until the work caused by the load is done, so that this work does not slow down the next contender. Returns
-   * how many items were left.
+   * Waits until the work caused by the load is done, so that it does not slow down the next contender. Returns how many
+   * items were left.
    */
   drain?: (turns: number) => Promise<Record<string, number>>;
 };

@@ -3,8 +3,8 @@ import mongoose from 'mongoose';
 import { cpuMsOf, type Services } from './services.ts';
 
 /**
- * The total use so far: CPU by process in ms, and operation counts of MongoDB and Redis. In a reading per item, CPU is
- * in µs.
+ * The totals so far: CPU by process in ms, and operation counts of MongoDB and Redis. In a reading that `perItem`
+ * returns, CPU is in µs.
  */
 export type Reading = { cpu: Record<string, number>; counts: Record<string, number> };
 
@@ -54,7 +54,7 @@ export const openCounters = async (services: Services) => {
 
 export type Counters = Awaited<ReturnType<typeof openCounters>>;
 
-/** The growth of each value between two readings, divided by `count`. CPU is in µs. */
+/** The increase of each value between two readings, divided by `count`. CPU is in µs. */
 export const perItem = (before: Reading, after: Reading, count: number): Reading => {
   const grown = (from: Record<string, number>, to: Record<string, number>, times: number) =>
     Object.fromEntries(

@@ -14,8 +14,8 @@ export type Window = { fromUs: number; toUs: number };
 type Frame = CpuProfile['nodes'][number]['callFrame'];
 
 /**
- * Rules that assign code to a step. The first matching rule counts, starting at the innermost frame. Node's own
- * functions are recognised by their file, native functions by their caller.
+ * Rules that assign code to a step. Frames are tried from the innermost to the outermost, and the first matching rule
+ * decides. Node's own functions are recognised by their file, native functions by their caller.
  */
 const STEPS: [step: string, place: RegExp][] = [
   ['limit', /rate-limit(er-flexible)?\b/],
@@ -115,7 +115,7 @@ export const attribute = (profile: CpuProfile, { fromUs, toUs }: Window) => {
 
 /** The profile of a process that has ended. */
 export const readProfile = (folder: string): CpuProfile => {
-  // A process with several threads writes several profiles.
+  // A process writes one profile per thread. The one with the most samples is used.
   const read = readdirSync(folder).map((name) => JSON.parse(readFileSync(join(folder, name), 'utf8')) as CpuProfile);
   const [longest] = read.toSorted((one, other) => other.samples.length - one.samples.length);
   if (!longest) throw new Error('the process left no profile');

@@ -4,7 +4,7 @@ import { ascending, quantile } from './figures.ts';
 import type { Parley } from './parley.ts';
 import { nowMs, type Sink } from './sink.ts';
 
-/** With this content and its envelope, the body of an event has 600 bytes. */
+/** The content of an event. With its envelope, the body of the event has 600 bytes. */
 const CONTENT = 'x'.repeat(365);
 const ENDPOINTS = 10;
 const EVENTS_A_LINE = 5;
@@ -28,7 +28,7 @@ export const openEventFeed = async (parley: Parley, sink: Sink) => {
         return keys.map((key) => ({ assistantId, key }));
       }),
     );
-    // The conversations of all assistants take turns in the list.
+    // The list alternates between the assistants, so that all endpoints get events at the same time.
     return (each[0] ?? []).flatMap((_, index) => each.flatMap((conversations) => conversations[index] ?? []));
   };
 
@@ -43,7 +43,7 @@ export const openEventFeed = async (parley: Parley, sink: Sink) => {
   return {
     openTalks,
 
-    /** Stores the events, five per conversation, then wakes the worker. Returns how many arrived per second. */
+    /** Stores `count` events, five per conversation, then wakes the worker. Returns how many arrived per second. */
     drain: async (count: number): Promise<number> => {
       const conversations = await openTalks(count / EVENTS_A_LINE);
       const contents = Array.from({ length: EVENTS_A_LINE }, () => CONTENT);

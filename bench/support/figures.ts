@@ -7,10 +7,13 @@ export type PartResult = { figures: Figure[]; detail: Record<string, unknown> };
 export type Options = {
   /** The number of rounds. In each round, all contenders run once. */
   rounds: number;
-  /** Counted seconds of one round. The `warmUpSeconds` before them are not counted. */
+  /** The number of counted seconds in a round. A round begins with `warmUpSeconds`, which are not counted. */
   seconds: number;
   warmUpSeconds: number;
-  /** Shrinks the amount of stored data for a quick check. Figures are valid only at 1. */
+  /**
+   * The amount of stored data, as a share of the full amount. Less than 1 makes a quick check. Figures are valid only
+   * at 1.
+   */
   scale: number;
 };
 
@@ -32,7 +35,7 @@ export const readOptions = (env: NodeJS.ProcessEnv): Options => {
 
 export const ascending = (numbers: number[]): number[] => numbers.toSorted((a, b) => a - b);
 
-/** The value at a share of the numbers. `sorted` must be in ascending order. */
+/** The quantile: the value below which this share of the numbers lies. `sorted` must be in ascending order. */
 export const quantile = (sorted: number[], share: number): number =>
   sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.NaN;
 
@@ -50,7 +53,10 @@ export const figureOf = (id: string, what: string, unit: string, rounds: number[
   ...(rounds.length > 1 && { min: Math.min(...rounds), max: Math.max(...rounds) }),
 });
 
-/** Compares the values of each pair, because other load on the machine affects both values of a pair. */
+/**
+ * The ratio of two contenders. It is computed for each round, because other load on the machine affects both values of
+ * a round.
+ */
 export const ratioOf = (id: string, what: string, ours: number[], theirs: number[]): Figure =>
   figureOf(
     id,

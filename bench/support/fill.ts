@@ -11,8 +11,8 @@ const DAY_MS = 86_400_000;
 const BATCH = 1000;
 const RECENT = 20;
 /**
- * This number is prime to all counts in use, so that documents with neighbouring numbers lie far apart in the
- * collection.
+ * Consecutive documents get numbers this far apart, modulo the count. So documents with neighbouring numbers lie far
+ * apart in the collection. The step has no common divisor with the counts in use, so that each number occurs once.
  */
 const STRIDE = 7919;
 
@@ -39,8 +39,8 @@ const messagesOf = (turnId: string, number: number, createdAt: Date): Message[] 
 ];
 
 /**
- * A conversation document after `turns` turns, as the service leaves it: full pages are stored in another collection,
- * and the document has only the newest messages and recent turns.
+ * A conversation document after `turns` turns, as the service leaves it: the document has only the newest messages and
+ * recent turns. Full pages of older messages are in another collection.
  */
 export const conversationAfter = (owner: Owner, nth: number, turns: number) => {
   const { assistantId, sessionKey, sessionPrefix } = owner;
@@ -96,10 +96,7 @@ export const conversationAfter = (owner: Owner, nth: number, turns: number) => {
 export const RARE_ENDPOINT = '7d1f3b52-6a0e-4c3f-9b1d-2f0a8e5c4d11';
 const RARE_EACH = 30;
 
-/**
- * The rare endpoint and the rare outcomes belong to the oldest deliveries: the worst case for a filter over a million
- * deliveries.
- */
+/** The rare values of some of the oldest deliveries. They are the worst case for a filter over a million deliveries. */
 const rarityOf = (nth: number, total: number): Partial<StoredDelivery> => {
   if (nth >= total - RARE_EACH) return { endpointId: RARE_ENDPOINT };
   if (nth >= total - 2 * RARE_EACH) return { event: 'webhook.test' };
@@ -128,7 +125,7 @@ const deliveryOf = (assistantId: string, nth: number, total: number): StoredDeli
   return { ...record, ...exchange, ...rarityOf(nth, total), createdAt: happenedAt, endedAt: happenedAt };
 };
 
-/** Inserts documents without waiting for durability, because the data is temporary. */
+/** Inserts documents without waiting until they are on disk, because the data is temporary. */
 const insert = async <Stored extends { _id: string }>(collection: mongo.Collection<Stored>, documents: Stored[]) => {
   if (documents.length === 0) return;
   await collection.insertMany(documents as mongo.OptionalUnlessRequiredId<Stored>[], {

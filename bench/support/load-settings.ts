@@ -31,7 +31,7 @@ const SPARE_MS = 15_000;
 
 let numbered = 0;
 
-/** Runs the load generator once. A time limit stops it if it runs on after its planned end. */
+/** Runs the load generator once. A time limit stops it if it does not end as planned. */
 export const runLoad = async (settings: Omit<LoadSettings, 'firstNumber'>): Promise<LoadResult> => {
   numbered += 1_000_000; // more than one run can send
   const argument = JSON.stringify({ ...settings, firstNumber: numbered } satisfies LoadSettings);

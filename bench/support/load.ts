@@ -3,7 +3,7 @@ import type { LoadResult, LoadSettings } from './load-settings.ts';
 import { openWire, requestText, type Wire } from './raw-http.ts';
 
 /**
- * A light load generator in a separate process, with raw sockets and one request in flight on each. Without `rate`,
+ * A light load generator in a separate process. It uses raw sockets with one request in flight on each. Without `rate`,
  * each socket sends its next request once the previous one is answered (closed loop). With `rate`, requests are due at
  * fixed times, and the latency of a request is measured from its due time (open loop). The settings are JSON in the
  * first argument. The result is printed as JSON.
@@ -85,7 +85,7 @@ const driveOpen = (perSecond: number): Promise<void> =>
     const send = (): void => {
       const now = performance.now();
       while (free.length > 0 && dueAtOf(issued) <= now && dueAtOf(issued) < until) {
-        // The socket that has been idle longest is used, so that the server closes no socket as idle.
+        // The longest idle socket is used first, so that the server never closes one for being idle.
         const lane = free.shift() as Lane;
         lane.dueAt = dueAtOf(issued);
         issued += 1;

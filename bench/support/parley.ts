@@ -8,7 +8,7 @@ import { type Child, type Services, startChild } from './services.ts';
 const FEATURES = 'alpha beta gamma delta epsilon zeta eta theta iota kappa'.split(' ');
 const UNLIMITED_PER_MINUTE = 1_000_000;
 
-/** Questions of visitors. Each is answered by one of the assistant's 200 entries. */
+/** Questions of visitors. Each question has its answer among the assistant's 200 entries. */
 export const QUESTIONS = Array.from(
   { length: 200 },
   (_, number) => `How do I configure feature ${FEATURES[number % FEATURES.length]} number ${number}?`,

@@ -4,8 +4,8 @@ import { once } from 'node:events';
 export type PostsOrder = { port: number; count: number; inFlight: number; body: string };
 
 /**
- * Sends plain POSTs by undici from a separate process that keeps running. Their cost is the lowest possible cost of a
- * delivery.
+ * Sends plain POSTs with undici from a separate process that keeps running. Their cost is the minimum that a delivery
+ * can have.
  */
 export const openPosts = () => {
   const child = fork(new URL('posts-process.ts', import.meta.url), { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });

@@ -1,7 +1,7 @@
 import { connect } from 'node:net';
 
 export type Wire = {
-  /** Sends one request. Wait for `onAnswer` before the next request. */
+  /** Sends one request. Call it again only after `onAnswer`. */
   send: (request: string) => void;
   close: () => void;
 };
@@ -11,8 +11,8 @@ type Hooks = { onOpen: () => void; onAnswer: (ok: boolean) => void; onLost: () =
 const lengthOf = (head: string): number => Number(/content-length: (\d+)/i.exec(head)?.[1] ?? 0);
 
 /**
- * Opens a raw socket and finds the end of each answer by counting bytes. A client library would use CPU that the
- * measured processes need.
+ * Opens a raw socket and finds the end of each answer by counting bytes. A client library is not used, because it would
+ * use CPU that the measured processes need.
  */
 export const openWire = (port: number, { onOpen, onAnswer, onLost }: Hooks): Wire => {
   let received = '';

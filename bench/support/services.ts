@@ -6,7 +6,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { freePort, startMongod, startRedis } from '../../scripts/services.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
-/** The stores' data is on disk, because syncing a journal in memory costs nothing. */
+/**
+ * The stores keep their data on disk. In memory, journal syncs would cost nothing and the figures would be too good.
+ */
 const DATA = join(ROOT, '.local/bench');
 const READY_WITHIN_MS = 15_000;
 const STOP_WITHIN_MS = 6_000;
@@ -38,7 +40,7 @@ export const cpuMsOf = (pid: number): number => {
   return (Number(fields[11]) + Number(fields[12])) * TICK_MS;
 };
 
-/** How often the threads of a process went to sleep and were woken again, in total. */
+/** The total number of times that the threads of a process went to sleep and were woken again. */
 export const wakeUpsOf = (pid: number): number =>
   readdirSync(`/proc/${pid}/task`).reduce((sum, thread) => {
     const status = readFileSync(`/proc/${pid}/task/${thread}/status`, 'utf8');

@@ -4,7 +4,7 @@ import type { Random } from './random.ts';
 import type { CountingReceiver } from './receiver.ts';
 import type { Worker } from './worker.ts';
 
-/** The longest life of a worker once it is ready. It is killed at a random moment within this time. */
+/** A worker is killed at a random moment within this time after it is ready. */
 const LIFE_MS = 2_000;
 const BETWEEN_WIPES_MS = 1_500;
 const TOLD_EVERY = 25;

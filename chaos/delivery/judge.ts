@@ -64,7 +64,7 @@ export const judge = ({ ends, events, receiver, kills, wipes, seconds }: Evidenc
       ? [{ what: 'unknown', ...none(unknown.length) }]
       : [
           { what: 'unknown', found: unknown.length, limit: '', ok: null },
-          // With fewer lost claims, the kills have proved little.
+          // At least half of the kills must interrupt a send, because other kills prove little.
           {
             what: 'kills in the middle of a send',
             found: byWorker.length,

@@ -34,7 +34,7 @@ export const startLoad = async (service: Service, { assistants, random }: { assi
   const run = async (): Promise<void> => {
     while (!stopped) {
       const until = performance.now() + COUNT_EVERY_MS;
-      // Every claimed event has a record.
+      // The number of events without a record. Every claimed event has a record, so these are unclaimed.
       let behind = events.size - (await deliveries.estimatedDocumentCount());
       for (; behind < BEHIND && !stopped; behind += 2 * LANES) await Promise.all(Array.from({ length: LANES }, speak));
       await sleep(Math.max(0, until - performance.now()));

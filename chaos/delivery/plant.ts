@@ -2,8 +2,8 @@ import { registerHooks } from 'node:module';
 import { FAULTS } from '../../test/support/planted.ts';
 
 /**
- * Plants a fault in a worker. `node --import` loads this file before the worker's modules, and it rewrites their source
- * while they load, like the planted faults of the tests. The product itself has no switch for faults.
+ * Plants a fault in a worker. `node --import` loads this file before the worker's modules. The file rewrites their
+ * source while they load, like the planted faults of the tests, so the product itself needs no switch for faults.
  */
 const name = process.env['CHAOS_PLANT'] ?? '';
 const faults = FAULTS[name];

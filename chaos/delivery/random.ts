@@ -1,4 +1,4 @@
-/** Mulberry32, a small and fast generator that repeats its numbers for the same seed. */
+/** Mulberry32, a small and fast random number generator that repeats its numbers for the same seed. */
 export const createRandom = (seed: number) => {
   let state = seed >>> 0;
   const next = (): number => {

@@ -4,8 +4,8 @@ import type { AddressInfo } from 'node:net';
 import type { Random } from './random.ts';
 
 /**
- * A customer's server that counts each event, answers 200 after a random time, and knows which conversations have a
- * request in flight.
+ * A customer's server for the test. It counts each event, answers 200 after a random time, and knows which
+ * conversations have a request in flight.
  */
 export const openCountingReceiver = async (random: Random, latencyMs: number) => {
   const times = new Map<string, number>();

@@ -17,7 +17,7 @@ const Waiting = () => (
   </Center>
 );
 
-/** Shows the sign-in instead of the requested page. After the sign-in, the requested page is shown. */
+/** Shows the sign-in instead of the requested page until an operator has signed in. */
 const ForOperators = () => {
   const session = useSession();
   const client = useQueryClient();

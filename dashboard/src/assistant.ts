@@ -21,8 +21,8 @@ const remember = (assistantId: string): void => {
 };
 
 /**
- * The current assistant: the one named in the address, otherwise the last one used in this browser, otherwise the first
- * of the list.
+ * The current assistant: the one in the page's address, otherwise the last one used in this browser, otherwise the
+ * first of the list.
  */
 export const useAssistant = ({ assistants }: Me): Me['assistants'][number] | null => {
   const [, params] = useRoute('/assistants/:id/*?');

@@ -1,6 +1,6 @@
 /** Events that show that a person uses the page. Polling alone does not keep the session alive. */
 const ACTS = ['pointerdown', 'pointermove', 'keydown', 'wheel', 'touchstart'] as const;
-/** A request within this time after an event counts as caused by the person. */
+/** A request counts as caused by the person if it is sent within this time after such an event. */
 const LASTS_MS = 60_000;
 
 let lastAct = 0;

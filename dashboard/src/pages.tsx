@@ -6,7 +6,7 @@ import { NotForYou, NotHere } from './frame/not-here.tsx';
 import { Loading } from './parts/states.tsx';
 import type { Me } from './types.ts';
 
-/** Each page is one file, loaded on demand. */
+/** Each page is a separate file that is loaded on demand. */
 const FILES = {
   overview: () => import('./pages/overview/overview.tsx'),
   tryIt: () => import('./pages/try-it/chat.tsx'),
@@ -59,7 +59,7 @@ const homeOf = ({ assistants, role }: Me): string => {
 };
 
 /**
- * True if this operator may have the assistant. Owners have all assistants, including one that was just created in
+ * True if this operator may open the assistant. Owners may open all assistants, even one that was just created in
  * another window.
  */
 const mayTry = ({ role, assistants }: Me, id: string): boolean =>
@@ -67,7 +67,7 @@ const mayTry = ({ role, assistants }: Me, id: string): boolean =>
 
 const Elsewhere = ({ me }: { me: Me }) => (me.assistants.length === 0 ? <NoAssistant /> : <NotHere />);
 
-/** The pages that agents can also open. The server refuses requests from agents to all other pages. */
+/** The pages that agents can open too. The server refuses agents' requests for all other pages. */
 const ForEveryone = ({ me }: { me: Me }) => (
   <Switch>
     {['/', '/sign-in'].map((path) => (

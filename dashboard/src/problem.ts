@@ -1,6 +1,6 @@
 type Detail = { field: string; code: string; message: string };
 
-/** An error answer of the API with its message, or the error that no answer came. */
+/** An error answer of the API with its message, or a failure to get any answer. */
 export class Problem extends Error {
   readonly status: number;
   readonly code: string;
@@ -32,7 +32,7 @@ export const isProblem = (value: unknown, status?: number): value is Problem =>
 
 const sentence = (words: string): string => words.charAt(0).toUpperCase() + words.slice(1);
 
-/** The errors of one field as a sentence, including errors of its parts (`languages.0`). */
+/** The errors of one field as one sentence. Includes errors of the field's parts (`languages.0`). */
 export const fieldProblem = (problem: unknown, field: string): string | undefined => {
   if (!isProblem(problem)) return undefined;
   const own = problem.details.find((one) => one.field === field || one.field.startsWith(`${field}.`));

@@ -13,11 +13,14 @@ import { isProblem } from './problem.ts';
 import type { LookedFor, Me } from './types.ts';
 
 export const SESSION = '/session';
-/** Set when a person has signed out. The end of that session is then not reported. */
+/** The cache key that is set when a person signs out, so that the end of the session is not reported as unexpected. */
 export const LEFT = 'left';
 const LOOK_EVERY_MS = 60_000;
 
-/** Creates the client. The key of each query is its path. A change lists the paths that it affects. */
+/**
+ * Creates the client that caches answers of the API. The key of each query is its path. A change lists the paths that
+ * it affects.
+ */
 export const createQueryClient = (): QueryClient => {
   /** A 401 for any request means that the session has ended, so the sign-in is shown. */
   const noticeSignedOut = (failure: Error): void => {
@@ -57,7 +60,7 @@ export const useSession = () =>
     queryKey: [SESSION],
     queryFn: async ({ signal }): Promise<Me | null> =>
       (await call<LookedFor>('GET', `${SESSION}/current`, { signal })).session,
-    // The session is polled, so that an unused page shows when its session has ended.
+    // The session is polled, so that even an unattended page shows the sign-in when its session has ended.
     refetchInterval: ({ state }) => (state.data ? LOOK_EVERY_MS : false),
     staleTime: 60_000,
   });
@@ -75,12 +78,12 @@ type Change<Input, Answer> = {
   invalidates?: readonly string[];
   /** The message that is shown after success. */
   done?: string | ((answer: Answer, input: Input) => string);
-  /** True if a form itself shows the problem. */
+  /** True if no notification is needed, because a form shows the problem itself. */
   quiet?: boolean;
   after?: (answer: Answer, input: Input) => void;
 };
 
-/** A change by a person. Notifications show success and failure. */
+/** A change that a person makes. Notifications show success and failure. */
 export const useChange = <Answer, Input = void>({
   run,
   invalidates = [],

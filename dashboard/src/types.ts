@@ -13,7 +13,7 @@ import type { playgroundOperations } from '../../src/operator-api/playground.ts'
 import type { sessionOperations } from '../../src/operator-api/session.ts';
 import type { tokenOperations } from '../../src/operator-api/tokens.ts';
 
-/** The type of a value after a round trip through JSON: times become strings. */
+/** The type of a value after JSON serialisation and parsing: times become strings. */
 type Json<Value> = Value extends Date
   ? string
   : Value extends object

@@ -6,10 +6,10 @@ import { Failure, failureOf, notFoundFailure } from './failure.ts';
 import type { Settings } from './settings.ts';
 
 const PREFIX = '/operator/v1';
-/** Reading a large import takes up to 20 s. A call that takes longer than this limit counts as hanging. */
+/** A call that takes longer than this counts as hanging. Reading a large import takes up to 20 s. */
 const ANSWER_WITHIN_MS = 60_000;
 
-/** The type of a value after a round trip through JSON: times become strings. */
+/** The type of a value after JSON serialisation and parsing: times become strings. */
 type Json<Value> = Value extends Date
   ? string
   : Value extends object
@@ -23,7 +23,7 @@ type BodyOf<One extends Operation> = One extends { body: infer Schema extends z.
 type Call<One extends Operation> = {
   /** The value of `:id` in the path. */
   id?: string;
-  /** The kind of object that `id` names, for the message that the object does not exist. */
+  /** The kind of object that `id` names, for the error message if it does not exist. */
   what?: string;
   body?: BodyOf<One>;
   query?: Record<string, string | number | undefined>;
@@ -59,7 +59,7 @@ const reasonOf = (cause: unknown): string => {
   return inner instanceof Error ? plainMessage(inner.message || inner.name).replace(/\.$/, '') : 'no answer';
 };
 
-/** Calls operations of the operator API by their declarations. Any answer other than 2xx throws a `Failure`. */
+/** Calls operations of the operator API by their declarations. Throws a `Failure` for any answer other than 2xx. */
 export const openApi = ({ baseUrl, operatorToken }: Pick<Settings, 'baseUrl' | 'operatorToken'>): Api => {
   if (baseUrl === null || operatorToken === undefined) throw new Failure('no_operator_token', NO_TOKEN);
 

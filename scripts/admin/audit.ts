@@ -3,7 +3,7 @@ import { newId } from '../../src/platform/ids.ts';
 
 type LocalChange = { action: string; target: string; details: Record<string, string> };
 
-/** The operator id in audit entries of local changes. No operator is signed in for such a change. */
+/** The operator id in audit entries of local changes, because no operator is signed in for them. */
 const COMMAND_ID = '00000000-0000-0000-0000-000000000000';
 
 /** Records a change that the command itself makes, without the API. */

@@ -34,7 +34,7 @@ const showHistory = async (api: Api, id: string): Promise<Answer> => {
 
 type ListOptions = { assistant: string; session?: string; status?: Status; limit?: number };
 
-/** Lists conversations. The latest change is first, because people rarely look for the oldest. */
+/** Lists conversations, the latest change first, because people rarely look for the oldest. */
 const listConversations = async (api: Api, { assistant, session, status, limit = LIMIT }: ListOptions) => {
   const one = { id: assistant, what: 'assistant' };
   const views = await readPages(limit, PAGE_MAX, async (page) => {
@@ -59,8 +59,8 @@ const listConversations = async (api: Api, { assistant, session, status, limit =
 };
 
 /**
- * Adds the commands that read, and returns the `conversation` command, so that the caller can add the commands that
- * change.
+ * Adds the commands that read conversations. Returns the `conversation` command, so that the caller can add the
+ * commands that change one.
  */
 export const addConversationCommands = (program: Command, run: Run): Command => {
   const conversation = program.command('conversation').description('Read conversations and work on them');

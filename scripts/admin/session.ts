@@ -22,8 +22,8 @@ export type Run = (work: (api: Api) => Promise<Answer>) => Promise<void>;
 /** The parameters of a local command. */
 export type CommandContext = { config: Config; settings: Settings; logger: Logger; lifecycle: Lifecycle };
 /**
- * The stores of operators and tokens, opened directly. They are needed to create the first operator and the first
- * token, before anybody can sign in.
+ * The stores of operators and tokens, opened without the API. They are needed to create the first operator and the
+ * first token, before anybody can sign in.
  */
 export type OperatorStores = Awaited<ReturnType<typeof openOperators>>;
 export type RunLocal = (work: (opened: OperatorStores) => Promise<Answer>) => Promise<void>;

@@ -17,8 +17,8 @@ const stateAnswer = (conversation: Conversation): Answer => ({
 });
 
 /**
- * The service names the first owner by default. If there is no owner, the error asks the person at the terminal for an
- * operator.
+ * If no operator is named, the service records the change under the first owner. If there is no owner, the error asks
+ * the person at the terminal to name an operator.
  */
 const orNameOperator = (cause: unknown): never => {
   const noOwner = cause instanceof Failure && cause.field === 'operatorId';

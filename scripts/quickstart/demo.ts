@@ -12,7 +12,8 @@ import { writeJsonPrivately } from './private-file.ts';
 import { SHOP } from './shop.ts';
 
 /**
- * The data that an earlier start saved. Keys and tokens are saved here, because the service stores only their hashes.
+ * The data that an earlier start saved. Keys and tokens are saved in this file, because the service stores only their
+ * hashes.
  */
 const SavedDemo = z.object({
   assistantId: z.string(),
@@ -24,7 +25,7 @@ const SavedDemo = z.object({
 });
 type SavedDemo = z.infer<typeof SavedDemo>;
 
-/** `operator` is null if the database has an owner whose password is unknown here. */
+/** `operator` is null if the database has an owner whose password the quickstart does not know. */
 export type Demo = Omit<SavedDemo, 'endpointId' | 'operator' | 'operatorToken'> & {
   webhookSecret: string;
   isNew: boolean;
@@ -48,7 +49,7 @@ const makeAssistant = async ({ assistants }: Service): Promise<string> => {
   return assistantId;
 };
 
-/** Sets the URL of the demo endpoint to the receiver, whose port changes with each start. */
+/** Changes the URL of the demo endpoint to the current URL of the receiver, whose port changes with each start. */
 const pointEndpoint = async (
   { endpoints }: Service,
   demo: { assistantId: string; endpointId?: string; url: string },
@@ -71,7 +72,10 @@ const pointEndpoint = async (
   return { endpointId, webhookSecret: (await endpoints.rotateSecret(endpointId)).secret };
 };
 
-/** Finds the demo owner with the saved password. Returns null if the password was changed or another owner exists. */
+/**
+ * Finds the demo owner, or creates it if there is no owner. Returns null if the saved password was changed or if
+ * another owner exists.
+ */
 const findOwner = async (
   { operators }: OperatorStores,
   { operator }: Partial<SavedDemo>,
@@ -83,9 +87,7 @@ const findOwner = async (
   return made;
 };
 
-/**
- * Finds the operator token of the admin command, which has all rights. If the token was revoked, a new one is created.
- */
+/** Finds the operator token of the admin command, which has all rights. Creates a new one if that token was revoked. */
 const findOperatorToken = async (
   { tokens }: OperatorStores,
   { operatorToken }: Partial<SavedDemo>,
@@ -98,8 +100,8 @@ const findOperatorToken = async (
 const seed = async (service: Service, { file, receiverUrl }: { file: string; receiverUrl: string }): Promise<Demo> => {
   const { assistants } = service;
   const saved = readSaved(file);
-  // MONGODB_URL may name another database than before, or parts of the demo may have been removed, so each part is
-  // checked.
+  // Each part is checked, because MONGODB_URL may name another database than before, or parts of the demo may have been
+  // removed.
   const existing = saved.assistantId === undefined ? null : await assistants.findAssistant(saved.assistantId);
   const assistantId = existing?.assistantId ?? (await makeAssistant(service));
   const verifyToken = saved.verifyToken ?? `vt_${randomBytes(24).toString('base64url')}`;
@@ -128,7 +130,9 @@ const seed = async (service: Service, { file, receiverUrl }: { file: string; rec
   return { assistantId, apiKey, verifyToken, webhookSecret, operator, operatorToken, isNew: !existing };
 };
 
-/** Creates the demo assistant with knowledge, key, channel and endpoint, or finds the parts of an earlier start. */
+/**
+ * Creates the demo assistant with knowledge, key, channel and endpoint. Reuses the parts that an earlier start created.
+ */
 export const seedDemo = async (
   env: NodeJS.ProcessEnv,
   options: { file: string; receiverUrl: string },

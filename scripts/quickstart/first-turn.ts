@@ -58,7 +58,7 @@ const untilVerified = async ({ receiverUrl, signal }: Demo, conversationId: stri
   throw new StartError(`the turn was answered, but its events did not arrive within ${EVENT_WITHIN_MS / 1000} s`);
 };
 
-/** Asks one question through the API and waits until the receiver has its events. */
+/** Asks one question through the API and waits until the receiver has verified its events. */
 export const tryFirstTurn = async (demo: Demo): Promise<FirstTurn> => {
   const since = performance.now();
   const answer = await ask(demo);

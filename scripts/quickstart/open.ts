@@ -15,7 +15,7 @@ import { openPretty } from './watch.ts';
 /** The content of `.local/quickstart.json`, by which other commands of this clone reach the running service. */
 export type QuickstartState = {
   baseUrl: string;
-  /** The address of each API process. The first is `baseUrl`. */
+  /** The address of each API process. The first address is the same as `baseUrl`. */
   baseUrls: string[];
   dashboardUrl: string;
   assistantId: string;

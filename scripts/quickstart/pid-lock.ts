@@ -5,10 +5,7 @@ import { writePrivately } from './private-file.ts';
 
 export type LockResult = { acquired: true; release: () => void } | { acquired: false; pid: number };
 
-/**
- * The command line of a process; empty if the process does not run. The caller sees by it whether the process id was
- * reused.
- */
+/** The command line of a process, or empty if it is not running. The caller uses it to detect a reused process id. */
 const commandOf = (pid: number): string => {
   try {
     if (process.platform === 'linux') return readFileSync(`/proc/${pid}/cmdline`, 'utf8').replaceAll('\0', ' ');

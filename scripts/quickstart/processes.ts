@@ -10,7 +10,7 @@ const isReadyAt = (url: string) => async (): Promise<boolean> =>
 
 export type Plan = { baseUrls: [string, ...string[]]; receiverUrl: string; receiverPort: number; workers: ChildSpec[] };
 
-/** Plans every process with a fixed port, so that a process keeps its address after a restart. */
+/** Describes every process to start. The ports are fixed, so that a process keeps its address after a restart. */
 export const planProcesses = async (
   { env, counts, watch }: { env: NodeJS.ProcessEnv; counts: Counts; watch: boolean },
   say: (line: string) => void,

@@ -2,8 +2,9 @@ import { createServer, type IncomingMessage } from 'node:http';
 import { buffer } from 'node:stream/consumers';
 import { verifyWebhook } from '../../packages/client/src/verify-webhook.ts';
 
-// The server of the demo's customer. It receives events, verifies their signatures, prints a line for each event and
-// lists the latest events at GET /received. The receiver and the service share only the endpoint's secret.
+// The webhook server of the demo's imaginary customer. It receives events, verifies their signatures, prints a line for
+// each event and lists the latest events at GET /received. The receiver and the service share only the endpoint's
+// secret.
 
 type Received = { receivedAt: string; verified: boolean; reason: string | null; again: boolean; event: unknown };
 

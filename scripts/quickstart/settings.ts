@@ -49,8 +49,8 @@ const isFree = (port: number, host: string): Promise<boolean> =>
   });
 
 /**
- * Chooses the API's port: PORT if it is set, otherwise 3000, otherwise a free port, which `say` announces. A PORT that
- * is set is never replaced.
+ * Chooses the API's port: PORT if it is set, otherwise 3000 if that is free, otherwise another free port, which `say`
+ * announces. A PORT that is set is never replaced.
  */
 export const choosePort = async (env: NodeJS.ProcessEnv, host: string, say: (line: string) => void) => {
   const wanted = env['PORT'] ? Number(env['PORT']) : undefined;

@@ -7,7 +7,7 @@ const CHECK_EVERY_MS = 500;
 export type Stores = { mongodbUrl: string; redisUrl: string; stop: () => Promise<void> };
 type Options = { dataDir: string; env: NodeJS.ProcessEnv; say: (line: string) => void };
 
-/** Restarts a service, with the same port and data, if it ends unexpectedly. */
+/** Restarts a service whenever it ends unexpectedly. Port and data stay the same. */
 const keepAlive = (name: string, service: Service, say: (line: string) => void): (() => Promise<void>) => {
   let lastPid = service.pid;
   let restarting: Promise<void> | undefined;

@@ -7,12 +7,15 @@ import { type Guard, startGuard } from '../services/guard.ts';
 export type ChildSpec = {
   /** A unique name, such as `api-1`. It is also the name of the log file. */
   name: string;
-  /** The group of the process in `pids`, such as `api`. */
+  /** The group to which the process belongs in `pids`, such as `api`. */
   kind: string;
   /** The arguments for Node, such as `['src/main.ts']`. */
   args: string[];
   env?: Record<string, string>;
-  /** Polled after each start until it returns true. Without it, the process counts as ready immediately. */
+  /**
+   * Called repeatedly after each start until it returns true. Without this function, the process counts as ready
+   * immediately.
+   */
   isReady?: () => Promise<boolean>;
   /** If true, the standard output of the process goes to the terminal, not to its log. */
   inheritStdout?: boolean;
@@ -39,7 +42,7 @@ export type Supervisor = {
   pids: () => Record<string, number[]>;
   /** Ends all processes in parallel. Resolves with true if all of them ended in time. */
   stop: () => Promise<boolean>;
-  /** Kills all processes that are still running during a slow stop. */
+  /** Kills all processes that are still running. It is meant for a stop that takes too long. */
   kill: () => void;
 };
 
@@ -55,8 +58,7 @@ const isRunning = (child: Child): boolean =>
 
 /**
  * Keeps processes running until the supervisor is stopped. Each process has its own session, so that Ctrl-C reaches
- * only the supervisor, and the supervisor then stops the processes in order. If the supervisor is killed, a guard
- * process ends them.
+ * only the supervisor, which then stops the processes in order. If the supervisor is killed, a guard process ends them.
  */
 export const createSupervisor = (options: SupervisorOptions): Supervisor => {
   const { cwd, env, logDir, say, onChange, show, stopMs = 20_000, readyMs = 30_000 } = options;
@@ -99,7 +101,7 @@ export const createSupervisor = (options: SupervisorOptions): Supervisor => {
   };
 
   const restart = async (child: Child, what: string): Promise<void> => {
-    // A process that ends right after its start is restarted with backoff, never in a tight loop.
+    // A process that ends soon after its start is restarted with a growing delay, so that it cannot use all CPU.
     const steady = Date.now() - child.startedAt > STEADY_MS;
     child.delayMs = steady ? FIRST_DELAY_MS : Math.min(child.delayMs * 2, LONGEST_DELAY_MS);
     await pause(child.delayMs);

@@ -7,7 +7,7 @@ export type Terminal = {
   /** Prints lines without the prefix, so that they can be copied. */
   show: (lines: string[]) => void;
   /**
-   * Runs a step and then prints one line with a summary of the result and the duration. A slow step also shows its
+   * Runs a step. Then prints one line with its duration and a summary of its result. A slow step also shows its
    * progress.
    */
   step: <Result>(name: string, work: () => Promise<Result>, summarize: (result: Result) => string) => Promise<Result>;

@@ -1,7 +1,7 @@
 import type { Readable } from 'node:stream';
 import type { ChildSpec } from './supervisor.ts';
 
-/** Arguments for Node's watch mode: a saved file restarts only the processes that have loaded this file. */
+/** Arguments for Node's watch mode, in which a saved file restarts only the processes that have loaded this file. */
 export const WATCH_ARGS = ['--watch', '--watch-preserve-output'];
 
 /** The command that serves the dashboard from its sources, with hot reload. Vite prints its address. */

@@ -21,7 +21,7 @@ const actionWords = (type: string, payload: string): string =>
 
 type Opened = { state: QuickstartState; firstTurn: FirstTurn; dir: string; stays: boolean; watch: boolean };
 
-/** The lines that a new user needs next. A page is listed only if it answers. */
+/** The lines that a new user needs next. They list a page only if it responds. */
 export const welcome = async ({ state, firstTurn, dir, stays, watch }: Opened): Promise<string[]> => {
   const { baseUrl, dashboardUrl, assistantId, operator } = state;
   const [dashboard, openApi] = await Promise.all([isThere(dashboardUrl), isThere(`${baseUrl}/openapi.json`)]);
@@ -68,7 +68,7 @@ export const refusal = (stateFile: string, pid: number): string => {
   try {
     where = `it answers at ${(JSON.parse(readFileSync(stateFile, 'utf8')) as QuickstartState).baseUrl}`;
   } catch {
-    // The file is missing until all processes have started.
+    // The state file is missing until all processes have started.
   }
   return `A quickstart already runs in this clone (pid ${pid}): ${where}. Stop it with Ctrl-C before you start another.`;
 };

@@ -3,15 +3,15 @@ import { join } from 'node:path';
 import { ROOT } from './installed.ts';
 
 export type Guard = {
-  /** Sets the process that the guard ends if this process dies. With undefined, the guard ends no process. */
+  /** Sets the process that the guard ends if this process dies. With undefined, there is none to end. */
   watch: (pid: number | undefined) => void;
   done: () => void;
 };
 
 /**
- * Starts a small guard process (scripts/setup/guard.sh). A closed pipe tells the guard that this process has ended,
- * even after SIGKILL. `seconds` is the time between SIGTERM and SIGKILL; with 0, the guard sends only SIGKILL. The
- * guard then removes `folder`.
+ * Starts a small guard process (scripts/setup/guard.sh). When this process ends, even by SIGKILL, a pipe closes and the
+ * guard notices. The guard then ends the watched process and removes `folder`. `seconds` is the time between SIGTERM
+ * and SIGKILL. With 0, the guard sends only SIGKILL.
  */
 export const startGuard = ({ seconds, folder }: { seconds: number; folder?: string }): Guard => {
   const args = [join(ROOT, 'scripts/setup/guard.sh'), String(seconds), ...(folder === undefined ? [] : [folder])];

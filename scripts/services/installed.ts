@@ -30,7 +30,7 @@ const cache = new Map<string, z.infer<typeof FoundServices>>();
 
 /**
  * Reads the services that the launcher found. If the launcher did not run (for example, a test started in an editor),
- * this starts its search.
+ * this function starts the launcher to find them.
  */
 const findServices = (env: NodeJS.ProcessEnv, ...names: (keyof z.infer<typeof FoundServices>)[]) => {
   const fromLauncher = env['SETUP_FOUND'] === undefined ? undefined : read(env['SETUP_FOUND']);

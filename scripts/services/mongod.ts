@@ -25,8 +25,7 @@ const readSetConfig = async (admin: Admin): Promise<z.infer<typeof SetConfig>['c
 };
 
 /**
- * Creates a replica set of one member. In data of an earlier start, the member has the old port, so the port is
- * updated.
+ * Creates a replica set of one member, or updates the member's port if the data of an earlier start has an old port.
  */
 const formSet = async (admin: Admin, host: string): Promise<void> => {
   const config = await readSetConfig(admin);
@@ -38,7 +37,7 @@ const formSet = async (admin: Admin, host: string): Promise<void> => {
   const [member] = config.members;
   if (member?.host === host) return;
   const moved = { ...config, version: config.version + 1, members: [{ ...member, host }] };
-  // `force` is needed: the old list does not contain this address, so the member is not the primary.
+  // `force` is needed: the old configuration does not contain this address, so no member is primary.
   await admin.command({ replSetReconfig: moved, force: true });
 };
 
@@ -64,14 +63,14 @@ const becomePrimary = ({ port }: { port: number }): Promise<void> =>
     throw new Error('not yet primary');
   });
 
-/** Small sizes, so that many instances fit on a laptop. */
+/** Small cache and log sizes, so that many instances fit on a laptop. */
 const SMALL = ['--wiredTigerCacheSizeGB', '0.5', '--oplogSize', '256'];
 
 const settings = ({ port, dir, bind }: ServiceLocation, sizes: string[]): string[] => {
   const network = ['--port', String(port), '--bind_ip', bind, '--replSet', SET, '--nounixsocket'];
   const storage = ['--dbpath', dir, ...sizes];
-  // A single member cannot hand over to another one. Without the first parameter, a stop would wait 15 s for a new
-  // primary.
+  // Without the first parameter, a stop would wait 15 s for another member to become primary, but a single member has
+  // no other.
   const parameters = ['shutdownTimeoutMillisForSignaledShutdown=100', 'diagnosticDataCollectionEnabled=false'];
   const log = ['--quiet', '--logpath', `${dir}/mongod.log`];
   return [...network, ...storage, ...log, ...parameters.flatMap((parameter) => ['--setParameter', parameter])];
@@ -111,8 +110,8 @@ export type ReplicaSet = {
 };
 
 /**
- * Starts several members on 127.0.0.1. The first member is the primary. The others notice a dead member after
- * `electionTimeoutMs`.
+ * Starts a replica set of several members on 127.0.0.1. The first member becomes the primary. `electionTimeoutMs` is
+ * the time after which a dead member is noticed.
  */
 export const startReplicaSet = async (
   count: number,

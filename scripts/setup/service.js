@@ -28,7 +28,8 @@ export const onPath = (names, env) =>
 
 const answers = (url, defaultPort) =>
   new Promise((resolve) => {
-    // Only the first host of a list is checked. A `+srv` name has no address to connect to, so it is not checked.
+    // Of a list of hosts, only the first is checked. A `+srv` name is not checked, because it has no address to connect
+    // to.
     const [, host, port] = /^[a-z]+:\/\/(?:[^@/]*@)?(\[[^\]]+\]|[^:,/?]+)(?::(\d+))?/.exec(url) ?? [];
     if (host === undefined) return resolve(url.includes('+srv://'));
     const socket = connect({ host: host.replace(/^\[|\]$/g, ''), port: Number(port ?? defaultPort), timeout: 3000 });
@@ -100,7 +101,7 @@ const find = async (kind, context, ways) => {
 
 /**
  * A set-up step that provides a service. `find` looks only for services that already exist. `make` tries several ways
- * in order until one works.
+ * to get one, in order, until one works.
  */
 export const serviceStep = (kind) => {
   const forced = (env) => {

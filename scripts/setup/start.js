@@ -5,8 +5,8 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { guard } from './guard.js';
 
 /**
- * A command has this many seconds to end after its launcher was killed. The limit is longer than a quickstart's own
- * deadline.
+ * The number of seconds that a command has to end after its launcher was killed. It is longer than a quickstart's own
+ * deadline for stopping.
  */
 const GUARD_SECONDS = 25;
 const LEFTOVER_MS = 1000;
@@ -18,9 +18,9 @@ const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'];
 export const statusOf = (code, signal) => code ?? 128 + (constants.signals[signal] ?? 0);
 
 /**
- * Calls `stop` for a signal, or when the npm that started this process was killed, because npm's shell does not pass
- * signals on. Ctrl-C arrives twice, from the terminal and from npm, so a repetition of the same signal within a second
- * is ignored. Returns a function that stops listening.
+ * Calls `stop` on a signal, or when the npm that started this process was killed (npm's shell does not pass signals
+ * on). Ctrl-C arrives twice, from the terminal and from npm, so a repetition of the same signal within a second is
+ * ignored. Returns a function that ends the listening.
  */
 export const onStop = (stop) => {
   const last = {};
@@ -63,7 +63,7 @@ const groupLives = (group) => {
   });
 };
 
-/** Ends the remaining child processes of a command, so that none continues in the background. */
+/** Ends the remaining processes of a command's group, so that none continues in the background. */
 const endGroup = async (group) => {
   if (!signalGroup(group, 'SIGTERM')) return;
   const deadline = Date.now() + LEFTOVER_MS;
@@ -75,15 +75,15 @@ const endGroup = async (group) => {
 };
 
 /**
- * Runs one command in its own process group and returns `{status, stopped}`. Each signal is passed to the group once.
- * If this process is killed, a guard ends the group. With `aside`, the command has a lower priority, and its output is
- * printed when it ends.
+ * Runs one command in its own process group and returns `{status, stopped}`. A signal to this process is passed to the
+ * group. If this process is killed, a guard ends the group. With `aside`, the command has a lower priority, and its
+ * output is printed when it ends.
  */
 export const start = ([command, ...args], { cwd, env, aside = false }) =>
   new Promise((resolve) => {
     let stopped = false;
-    // The handler is registered before the start. Otherwise a signal between start and registration would end this
-    // process and leave the command running.
+    // The handler is registered before the command starts. Otherwise a signal in between would end this process and
+    // leave the command running.
     const stopListening = onStop((signal) => {
       stopped = true;
       if (child.pid !== undefined) signalGroup(child.pid, signal);

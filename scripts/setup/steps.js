@@ -23,8 +23,8 @@ const STEPS = {
 
 /**
  * Sets up everything in `needs`, and always Node. Returns the environment for the command: PATH with the right Node
- * first, `SETUP_FOUND` with the services and programs that were found, and a cache for compiled code, which saves a
- * third of each start.
+ * first, `SETUP_FOUND` with the services and programs that were found, and the folder of a cache for compiled code,
+ * which saves a third of each start.
  */
 export const setUp = async ({ root, needs, verbose }) => {
   const report = createReport();
@@ -38,7 +38,7 @@ export const setUp = async ({ root, needs, verbose }) => {
     texts.push(`${step.name} ${result.text}`);
   };
   const provide = async (step) => (await step.find(context)) ?? fetchIt(step, context, report);
-  // The largest download is independent of the others, so it runs in parallel.
+  // The model is the largest download and independent of the other steps, so it is downloaded in parallel.
   const wanted = needs.includes('semantic');
   const there = semanticStep.find(context);
   const model = there || !wanted ? there : provideModel(context, report);
@@ -59,7 +59,9 @@ export const setUp = async ({ root, needs, verbose }) => {
   return { found, env: { ...context.env, ...provided?.settings, SETUP_FOUND: JSON.stringify(found) } };
 };
 
-/** Provides the model. A failure is only reported, because the service also runs without the model. */
+/**
+ * Provides the model for semantic search. A failure is only reported, because the service also runs without the model.
+ */
 const provideModel = async (context, report) => {
   try {
     return await fetchIt(semanticStep, context, report);
@@ -80,8 +82,8 @@ const isWritable = (folder) => {
 };
 
 /**
- * Provides a step in a folder that is not writable, as in an image. The step uses what is installed and changes
- * nothing.
+ * Completes a step without changing anything, because the folder is not writable, as in an image. It uses what is
+ * installed, or fails.
  */
 const asGiven = (step, { root, env }) => {
   const text = step.given?.({ root });

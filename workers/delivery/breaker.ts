@@ -7,8 +7,8 @@ export interface DeliveryBreaker extends Breaker {
 }
 
 /**
- * Stops connecting to an endpoint that cannot be reached. Only connection failures count. A slow receiver is not
- * suspended, because the limit of sends in flight already protects other endpoints from it.
+ * Stops connecting to an endpoint after repeated connection failures. A slow receiver is not suspended, because the
+ * limit of sends in flight already protects other endpoints from it.
  */
 export const createDeliveryBreaker = (options?: BreakerOptions): DeliveryBreaker => {
   const breaker = createBreaker(options);
@@ -17,7 +17,8 @@ export const createDeliveryBreaker = (options?: BreakerOptions): DeliveryBreaker
     record: (endpointId, { outcome, errorKind }) => {
       if (outcome !== 'not_sent') breaker.succeeded(endpointId);
       else if (CONNECTION_FAILURES.has(errorKind)) breaker.failed(endpointId);
-      // A refused address, a late event or a removed endpoint says nothing about the connection.
+      // A refused address, a late event or a removed endpoint says nothing about the connection, so it counts neither
+      // as success nor as failure.
       else breaker.release(endpointId);
     },
   };

@@ -28,10 +28,10 @@ type Dependencies = {
 export type OutboxReading = { at: number; outbox: Outbox };
 type Reading = OutboxReading & { endpoint: StoredEndpoint | null };
 
-/** What to do with a stream next. */
+/** The next step for a stream: end undeliverable events, send the head, or stop. */
 type Next = { kind: 'end' } | { kind: 'send'; event: OutboxEvent; endpoint: StoredEndpoint } | { kind: 'stop' };
 
-/** The result of one try: the event has ended, the event is pending as before, or another process sends it. */
+/** The result of one try: the event has ended, the event is still pending, or this process must not send it. */
 type Sent = 'ended' | 'untried' | 'not ours';
 type Ended = { event: OutboxEvent; how: Sent };
 type ClaimedQueued = { delivery: StoredDelivery; token: string };
@@ -40,7 +40,7 @@ const isFresh = ({ at }: { at: number }): boolean => performance.now() - at < TI
 
 /**
  * Delivers one stream: the events of a conversation to an endpoint, in order. Each send starts after the previous event
- * has ended. Only the claim of an event permits its send. Nothing here runs a second time for a claim that was won
+ * has ended. An event is sent only by the process that claimed it, and nothing repeats a send after its claim
  * (docs/contract.md, At most once).
  */
 export const createDeliver = (dependencies: Dependencies) => {
@@ -55,8 +55,8 @@ export const createDeliver = (dependencies: Dependencies) => {
   };
 
   /**
-   * Writes, and then reads the outbox to choose the next event. If more events were pending before, the endpoint is
-   * read in parallel. Otherwise the endpoint is read after the outbox, and only if an event is pending.
+   * Performs a write that returns the new outbox. Reads the endpoint in parallel if more events were pending before.
+   * Otherwise reads the endpoint after the write, and only if an event is pending.
    */
   const readAfter = async (
     before: Reading,
@@ -81,8 +81,8 @@ export const createDeliver = (dependencies: Dependencies) => {
   };
 
   /**
-   * Returns null if this process cannot decrypt the secrets. Nothing is claimed then, because another process may have
-   * the right key.
+   * Returns null if this process cannot decrypt the secrets. The event then stays unclaimed, because another process
+   * may have the right key.
    */
   const targetOf = (endpoint: StoredEndpoint, at: number): Target | null => {
     try {
@@ -95,8 +95,8 @@ export const createDeliver = (dependencies: Dependencies) => {
   };
 
   /**
-   * Ends an event whose record MongoDB cannot store. Without this end, every sweep would try the event again, and later
-   * events would wait.
+   * Ends an event whose record MongoDB cannot store. Otherwise every sweep would try the event again, and later events
+   * would wait.
    */
   const endUnstorable = async (claim: Claim, cause: unknown): Promise<'ended'> => {
     const { eventId, endpointId } = claim;
@@ -107,7 +107,7 @@ export const createDeliver = (dependencies: Dependencies) => {
     return 'ended';
   };
 
-  /** Claims and sends. Every return without a send releases the breaker's permit. */
+  /** Claims and sends the first pending event. Every return without a send releases the breaker's permit. */
   const sendHead = async ({ at, outbox }: Reading, event: OutboxEvent, endpoint: StoredEndpoint): Promise<Sent> => {
     const endpointId = endpoint._id;
     const target = targetOf(endpoint, at);
@@ -121,18 +121,20 @@ export const createDeliver = (dependencies: Dependencies) => {
     if (claimed === 'ended') return 'ended';
     if (!claimed.won) {
       breaker.release(endpointId);
-      // An ended event is removed from the stream. If the event is being sent or its outcome is unknown, the owner of
-      // the claim continues the stream.
+      // An event that has already ended is removed from the stream. If the event is being sent or its outcome is
+      // unknown, the owner of its claim continues the stream.
       return claimed.found && isFinal(claimed.found.outcome) ? 'ended' : 'not ours';
     }
     const own = { ...claimed, redelivery: false, queued: false };
     if (isFresh(target)) return dispatch.dispatch(claim, own, target);
-    // The claim took so long that the endpoint may have changed since it was read.
+    // The claim took so long that the endpoint may have changed since it was read. The event is therefore not sent now.
     breaker.release(endpointId);
     return (await deliveries.release(own.deliveryId, own.token, own)) ? 'untried' : 'ended';
   };
 
-  /** Sends the head while a slot is held. After a long wait for the slot, the stream is read again first. */
+  /**
+   * Sends the first pending event while a slot is held. After a long wait for the slot, the stream is read again first.
+   */
   const sendInSlot = async (
     before: Reading,
     endpointId: string,
@@ -145,8 +147,8 @@ export const createDeliver = (dependencies: Dependencies) => {
   };
 
   /**
-   * Reads the endpoint again before it ends events. An ended event cannot be reopened, and the endpoint may have been
-   * read before the outbox.
+   * Reads the endpoint again before ending events, because the known endpoint may be older than the outbox and an ended
+   * event cannot be reopened.
    */
   const endHead = async (before: Reading, endpointId: string): Promise<Reading | null> => {
     const reading = { ...before, endpoint: await endpoints.readForSending(endpointId) };
@@ -155,8 +157,8 @@ export const createDeliver = (dependencies: Dependencies) => {
   };
 
   /**
-   * Returns the next reading. Returns null if the stream is empty, paused, without a slot for now, or sent by another
-   * process.
+   * Handles the first pending event and returns the next reading. Returns null if the stream is empty or paused, if no
+   * slot is free, or if another process sends the event.
    */
   const step = async (before: Reading, endpointId: string): Promise<Reading | null> => {
     const next = nextOf(before, endpointId);
@@ -189,8 +191,8 @@ export const createDeliver = (dependencies: Dependencies) => {
 
   return {
     /**
-     * Sends a stream's events until nothing can be sent. Pass `first` if the outbox has already been read; it replaces
-     * the first read. Returns the start time of the last read: the stream has seen every event of an earlier wake-up.
+     * Sends a stream's events until none can be sent. If the outbox has already been read, pass it as `first` to save a
+     * read. Returns the start time of the last read, because every event stored before that time has been seen.
      */
     deliverStream: async (key: string, endpointId: string, first?: OutboxReading): Promise<number> => {
       let at = first?.at ?? performance.now();
@@ -205,16 +207,14 @@ export const createDeliver = (dependencies: Dependencies) => {
     },
 
     /**
-     * Ends the events above the stream's size limit. Runs while the head is being sent, because a send may take long.
+     * Ends the events above the stream's size limit. It runs while an event is being sent, because a send may take
+     * long.
      */
     trimStream: async ({ outbox }: OutboxReading, endpointId: string): Promise<void> => {
       await endUndeliverable({ outbox, endpoint: await endpoints.readForSending(endpointId) }, endpointId);
     },
 
-    /**
-     * Delivers a test or a resend. Both ignore the order of the stream and its pauses, and are claimed by
-     * compare-and-set.
-     */
+    /** Delivers a test or a resend. Both ignore the order of the stream and its pauses. */
     deliverQueued: async (deliveryId: string): Promise<void> => {
       const queued = (await deliveries.readByIds([deliveryId])).get(deliveryId);
       if (queued?.outcome !== 'queued' || !(await slots.acquire(queued.endpointId))) return;

@@ -35,7 +35,7 @@ const isUntried = ({ wrote, errorKind }: SendResult): boolean =>
   !wrote && (errorKind === 'too_late' || errorKind === 'shutdown');
 
 /**
- * The part of a result that is recorded. A result with `too_late` or `shutdown` does not get here: its claim is
+ * The part of a result that is recorded. Results with `too_late` or `shutdown` are not recorded, because their claim is
  * released.
  */
 const toExchange = (result: SendResult): Exchange => {
@@ -67,7 +67,10 @@ export const createDispatch = (dependencies: Dependencies) => {
     logger.info({ eventId, endpointId, event, conversationId, outcome, errorKind, status, ms }, 'delivery ended');
   };
 
-  /** Writes the pause before the outcome, so that the sender of the next event sees it. */
+  /**
+   * Stores the pause that the receiver asked for. It is stored before the outcome, so that the sender of the next event
+   * sees it.
+   */
   const pauseAsAsked = async (endpointId: string, { status, retryAfterSeconds }: SendResult): Promise<void> => {
     if (status === 410) return endpoints.pauseEndpoint(endpointId, { reason: 'gone', until: null });
     if ((status === 429 || status === 503) && retryAfterSeconds !== null && retryAfterSeconds > 0) {
@@ -78,7 +81,7 @@ export const createDispatch = (dependencies: Dependencies) => {
 
   /**
    * Records the outcome. While MongoDB is unavailable, only this write is repeated, never the send. The repetition is
-   * safe, because the write matches only `sending`.
+   * safe, because the write changes only a record that is still `sending`.
    */
   const record = async (work: () => Promise<void>): Promise<void> => {
     const until = performance.now() + TIMING.recordForMs;
@@ -95,7 +98,7 @@ export const createDispatch = (dependencies: Dependencies) => {
   return {
     logEnd,
 
-    /** 'ended': the event has its outcome. 'untried': the event is pending as before, and unclaimed. */
+    /** Returns 'ended' if the event has its outcome, or 'untried' if the event is pending and unclaimed again. */
     dispatch: async (claim: Dispatched, own: OwnClaim, target: Target): Promise<'ended' | 'untried'> => {
       const { endpointId } = claim;
       const { deliveryId, token } = own;
@@ -108,7 +111,7 @@ export const createDispatch = (dependencies: Dependencies) => {
       });
       breaker.record(endpointId, result);
       if (isUntried(result)) {
-        // If the claim cannot be released, a sweep or an erasure has ended it.
+        // The release fails only if a sweep or an erasure has already ended the claim.
         return (await deliveries.release(deliveryId, token, own)) ? 'untried' : 'ended';
       }
       const exchange = toExchange(result);

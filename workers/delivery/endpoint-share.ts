@@ -2,7 +2,7 @@ import type { Occupancy } from '../../src/platform/slots.ts';
 
 /**
  * Limits the sends in flight, per endpoint and in total. A slot is acquired before the claim, so that waiting events
- * stay unclaimed. Once half of all slots are taken, an endpoint gets no more than its share, so that hanging endpoints
+ * stay unclaimed. Once half of all slots are in use, each endpoint is limited to its share, so that hanging endpoints
  * leave slots for others.
  */
 export const endpointShare =

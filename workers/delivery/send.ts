@@ -14,7 +14,7 @@ export type { SendResult, Timings } from './send/result.ts';
 export interface SenderOptions {
   userAgent: string;
   allowPrivate: boolean;
-  /** The most idle connections kept for an endpoint. */
+  /** The maximum number of idle connections that are kept for an endpoint. */
   perEndpointConnections: number;
   /** Above this number of sockets, idle connections are closed to make room for new ones. */
   maxSockets?: number;
@@ -27,15 +27,17 @@ export interface SenderOptions {
   dial?: Dial;
 }
 export interface Sender {
-  /** Starts immediately; the caller limits the number in flight. Never throws, and never writes a request twice. */
+  /**
+   * Sends immediately, so the caller must limit the number in flight. Never throws, and never writes a request twice.
+   */
   send: (request: SendRequest) => Promise<SendResult>;
-  /** Waits for sends in flight. Later sends end `not_sent: shutdown`. */
+  /** Waits for sends in flight. A send that is requested later fails with `shutdown`. */
   close: () => Promise<void>;
 }
 
 /**
- * The HTTP client for deliveries. undici writes the request and reads the response. This module opens the socket and
- * sets the deadlines, so that no redirect is followed and no request is repeated.
+ * The HTTP client for deliveries. undici only writes the request and reads the response. This module opens the socket
+ * and sets the deadlines, so that no redirect is followed and no request is repeated.
  */
 export const createSender = (options: SenderOptions): Sender => {
   const { perEndpointConnections, maxSockets = 512, resolver, allowPrivate } = options;

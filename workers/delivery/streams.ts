@@ -14,9 +14,9 @@ type Dependencies = {
 };
 
 /**
- * The delivery streams that this process is working on. Each stream runs only once at a time. A wake-up after the last
- * read began causes another read before the stream stops. Two processes may work on the same stream; the claim decides
- * which one sends. The slots limit how many streams send at the same time.
+ * The delivery streams that this process is working on. Each stream runs only once at a time. A stream that is woken
+ * after its last read began reads again before it stops. Two processes may work on the same stream, and the claim
+ * decides which one sends. The slots limit how many streams send at the same time.
  */
 export const createStreams = ({ deliveries, deliver, deliveryQueue, logger }: Dependencies) => {
   const active = new Map<string, Running>();
@@ -43,7 +43,7 @@ export const createStreams = ({ deliveries, deliver, deliveryQueue, logger }: De
     }
   };
 
-  /** `work` returns the time when its last read began. */
+  /** Runs `work` until no wake-up is newer than its last read. `work` returns the time when that read began. */
   const run = async (streamId: string, stream: Running, work: (again: boolean) => Promise<number>): Promise<void> => {
     active.set(streamId, stream);
     let readAt = await runOnce(streamId, () => work(false));
@@ -61,7 +61,7 @@ export const createStreams = ({ deliveries, deliver, deliveryQueue, logger }: De
       );
       return;
     }
-    // Reads may finish in a different order than they started.
+    // The maximum is taken, because reads may finish in a different order than they started.
     running.wokenAt = Math.max(running.wokenAt, at);
     const trimId = `${streamId}:trim`;
     if (pendingOf(outbox, endpointId).length <= BACKLOG_MAX + 1 || active.has(trimId)) return;
@@ -96,7 +96,7 @@ export const createStreams = ({ deliveries, deliver, deliveryQueue, logger }: De
       return active.size;
     },
 
-    /** Starts no new streams, waits for streams in flight, and wakes other processes for the remaining events. */
+    /** Starts no new streams, waits for running streams, and wakes other processes for the remaining events. */
     close: async (): Promise<void> => {
       closing = true;
       const keys = new Set([...active.values()].flatMap(({ key }) => key ?? []));

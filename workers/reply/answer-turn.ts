@@ -15,8 +15,8 @@ import type { InFlight } from './in-flight.ts';
 /** A turn fails only after this many tries (docs/contract.md, Accepted means answered). */
 const MAX_TRIES = 3;
 /**
- * A job answers at most this many turns of a session. The queue gets the remaining turns, so that no session occupies a
- * job for ever.
+ * A job answers at most this many turns of a session. The remaining turns are enqueued again, so that no session
+ * occupies a job for ever.
  */
 const TURNS_IN_A_ROW = 50;
 
@@ -32,7 +32,7 @@ export type Dependencies = {
   logger: Logger;
 };
 
-/** The head of a session under a lease, the conversation as it was read, and the number of this try. */
+/** A session's first pending turn with its lease, the conversation as it was read, and the number of this try. */
 type LeasedTurn = { key: string; turnId: string; read: AnswerableConversation; tries: number };
 
 /** The result of one step: the next head, how many turns ended, and whether the next head needs a provider. */
@@ -45,15 +45,15 @@ const headOf = (conversation: AnswerableConversation | null, turnId: string): Pe
 };
 
 /**
- * True if a reply to the first version of the conversation is also valid for the second. A new message or a handoff
- * makes the reply invalid; a new waiter does not.
+ * True if a reply to the first version of the conversation is also valid for the second version. A new message or a
+ * handoff makes the reply invalid. A new waiting caller does not.
  */
 const isUnchanged = (one: AnswerableConversation, other: AnswerableConversation): boolean =>
   one.seq === other.seq && one.status === other.status && one.leadScore === other.leadScore;
 
 /**
- * Answers the pending turns of a session, the head first. The queue may deliver a turn twice, but the turn is stored
- * once: the commit matches only the conversation that was read, with this turn at its head (docs/design.md, Commit).
+ * Answers the pending turns of a session in order. The queue may deliver a turn twice, but only one reply is stored,
+ * because the commit succeeds only if the conversation has not changed since it was read (docs/design.md, Commit).
  */
 export const createAnswerTurn = (dependencies: Dependencies) => {
   const { conversations, leases, askEngine, inFlight, turnQueue } = dependencies;
@@ -88,9 +88,9 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
   };
 
   /**
-   * Answers the head and those turns behind it that the engine answers immediately, so that one commit stores all of
-   * them. The last pending turn waits for the next step, because more turns may have arrived behind it. A retried head
-   * is answered alone, because another turn may have caused the failure.
+   * Answers the first pending turn and the turns after it that the engine answers immediately, so that one commit
+   * stores all of them. The last pending turn is left for the next commit, because more turns may have arrived after
+   * it. A retried turn is answered alone, because another turn may have caused the failure.
    */
   const answerPending = async (
     { read, tries }: LeasedTurn,
@@ -120,7 +120,8 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
   };
 
   /**
-   * Answers and commits. Repeats both if the conversation has changed. Returns null if this turn is no longer the head.
+   * Answers and commits, and repeats both if the conversation has changed. Returns null if this turn is no longer the
+   * first pending turn.
    */
   const answerAndCommit = async (leased: LeasedTurn): Promise<Progress | null> => {
     const { key, turnId } = leased;
@@ -152,16 +153,16 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
   };
 
   /**
-   * Acquires the lease of a turn that was read as the head, so that a stray job never leases a later turn. If this
-   * worker's own commit just made the turn the head, no prior check is needed: the conversation is read while the lease
-   * is acquired.
+   * Acquires the lease of a session's first pending turn. The turn is checked before, so that a stray job never leases
+   * a later turn. If this worker's own commit just made the turn the first, no check is needed, so the conversation is
+   * read while the lease is acquired.
    */
   const acquireHead = async (ref: TurnRef, seen: AnswerableConversation | null) => {
     if (seen) return [seen, await leases.acquire(ref)] as const;
     const [read, lease] = await Promise.allSettled([readHead(ref), leases.acquire(ref)]);
     if (lease.status === 'rejected') throw lease.reason;
     if (read.status === 'fulfilled') return [read.value, lease.value] as const;
-    // A lease that is not released is renewed until this process ends.
+    // The lease is released explicitly, because otherwise it would be renewed until this process ends.
     if (lease.value) leases.release(ref, lease.value.token, true);
     throw read.reason;
   };
@@ -187,8 +188,8 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
         return { ...NO_PROGRESS, nextTurnId: ref.turnId, needsProvider: true };
       }
       const progress = await answerAndCommit({ ...ref, read, tries: lease.tries });
-      // In both cases the turn may be answered later: a failed turn after a resume, another turn when it becomes the
-      // head. Releasing the lease also resets the number of tries.
+      // The lease is released, because the turn may be answered later: a failed turn after a resume, another turn when
+      // it becomes the first pending turn. The release also resets the number of tries.
       if (!progress || progress.failed) leases.release(ref, lease.token, true);
       else leases.expire(ref);
       return progress ?? NO_PROGRESS;
@@ -204,7 +205,7 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
   };
 
   /**
-   * Answers a head with a provider once a slot is free. The head is read again, because another worker may have
+   * Answers a turn with a provider once a slot is free. The turn is read again, because another worker may have
    * answered it during the wait.
    */
   const answerWithProvider = async (ref: TurnRef): Promise<string | null> => {
@@ -214,7 +215,7 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
   };
 
   /**
-   * Answers a session's turns from this head on. For a turn that needs a provider, the job starts the answer and does
+   * Answers a session's turns from this turn on. For a turn that needs a provider, the job starts the answer and does
    * not wait for it.
    */
   return async ({ key, turnId }: TurnRef): Promise<void> => {

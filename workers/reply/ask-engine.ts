@@ -30,14 +30,20 @@ type Question = {
   /** The conversation as it was read, or as it is after the previous turn of the same commit. */
   conversation: AnswerableConversation;
   turn: PendingTurn;
-  /** The number of this answer, for callers who receive the reply as a stream. */
+  /**
+   * The number of this answer. Callers who receive the reply as a stream use it to tell a new answer from an earlier
+   * one.
+   */
   attempt: number;
   history: (entries: number) => Promise<Message[]>;
 };
 
 const rounded = (ms: number): number => Math.round(ms * 100) / 100;
 
-/** Decides how a turn ends: an engine's reply, the guard's refusal, or the holding text of an escalated conversation. */
+/**
+ * Decides how a turn ends: with an engine's reply, with the guard's refusal, or with the holding text of an escalated
+ * conversation.
+ */
 export const createAskEngine = (dependencies: Dependencies) => {
   const { conversations, assistants, engine, semanticSearchOf, publish, draining, logger } = dependencies;
 

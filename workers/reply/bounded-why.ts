@@ -10,7 +10,7 @@ const jsonLengthOf = (value: unknown): number => {
   }
 };
 
-/** Returns a `why` that fits unchanged. A larger `why` keeps only `engine` and `kind`, and gets `cut: true`. */
+/** Returns `why` unchanged if it is small enough. Otherwise keeps only `engine` and `kind`, and adds `cut: true`. */
 export const boundedWhy = (why: Record<string, unknown>): Record<string, unknown> => {
   if (jsonLengthOf(why) <= WHY_MAX) return why;
   const named = ['engine', 'kind'].flatMap((name) => {

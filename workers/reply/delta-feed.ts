@@ -2,7 +2,7 @@ import { type Publish, streamChannels } from '../../src/turns/replies.ts';
 
 /** Pieces that arrive within this time are published together. */
 const COALESCE_MS = 30;
-/** How often the channels of newly joined callers are read. */
+/** How often the channels of newly waiting callers are read. */
 const REFRESH_EVERY_MS = 1_000;
 
 type Options = {
@@ -15,7 +15,7 @@ type Options = {
   publish: Publish;
 };
 
-/** The text's length, without half a surrogate pair at its end. */
+/** The length of the text, without a surrogate pair that is cut in half at the end. */
 const endOfWhole = (text: string): number => {
   const last = text.charCodeAt(text.length - 1);
   return last >= 0xd800 && last <= 0xdbff ? text.length - 1 : text.length;
@@ -23,8 +23,7 @@ const endOfWhole = (text: string): number => {
 
 /**
  * Publishes a reply to streaming callers while the reply is being written. A lost piece does no harm, because the
- * committed reply has the whole text. Each piece has its offset, so that a caller who missed a piece does not show
- * wrong text.
+ * committed reply has the whole text. Each piece has its offset, so that a caller can notice a missed piece.
  */
 export const createDeltaFeed = ({ turnId, attempt, replyTo, findReplyTo, publish }: Options) => {
   let channels = streamChannels(replyTo);
@@ -62,7 +61,7 @@ export const createDeltaFeed = ({ turnId, attempt, replyTo, findReplyTo, publish
       if (now - publishedAt > COALESCE_MS) publishDelta();
       else timer ??= setTimeout(publishDelta, COALESCE_MS);
     },
-    /** Publishes the rest, before the reply is published. */
+    /** Publishes the remaining text. Call it before the reply is published. */
     end: (): void => {
       ended = true;
       if (timer) clearTimeout(timer);

@@ -1,11 +1,11 @@
 import type { ProximityPattern } from './guard-scan.ts';
 
-/** What a message attempts: to replace the instructions, to read them, or to imitate another role. */
+/** What a message tries to do: replace the instructions, read them, or imitate another role. */
 export type GuardFinding = 'override' | 'leak' | 'role_token';
 
 /**
- * The most characters between the words of one attempt. Patterns for scripts where a character is a word use a smaller
- * number.
+ * The maximum number of characters between the words of one match. Patterns for scripts where one character is a word
+ * use a smaller number.
  */
 const REACH = 40;
 
@@ -20,8 +20,8 @@ const pairs = (first: string, second: string): string =>
     .join(' ');
 
 /**
- * One pattern per language: a verb such as *ignore*, followed by a word for the instructions. Latin letters have no
- * accents, as in folded messages.
+ * One pattern per language: a verb such as *ignore*, followed by a word for the instructions. Latin letters are written
+ * without accents, because folding removes the accents of messages.
  */
 export const OVERRIDES: readonly ProximityPattern[] = [
   sequence(
@@ -52,7 +52,7 @@ export const OVERRIDES: readonly ProximityPattern[] = [
   sequence('enable activate enter', 'developer_mode jailbreak_mode god_mode dan_mode'),
 ];
 
-/** One pattern per language: a verb such as *show*, followed by a word for what must stay hidden. */
+/** One pattern per language: a verb such as *show*, followed by a word for the instructions or another secret. */
 export const LEAKS: readonly ProximityPattern[] = [
   sequence(
     'reveal show print repeat output display tell_me give_me what_is what_are leak translate summarise summarize',
@@ -98,7 +98,10 @@ export const LEAKS: readonly ProximityPattern[] = [
   sequenceWithin(25, 'أظهر اكشف اعرض كرر أخبرني', 'تعليمات_النظام موجه_النظام تعليماتك'),
 ];
 
-/** Marks of speakers in prompts, which no visitor types by chance. Every repetition in these patterns has a limit. */
+/**
+ * Marks of speakers in prompts, which no visitor types by chance. Every repetition in these patterns has a limit, so
+ * that matching stays fast.
+ */
 export const ROLE_TOKENS: readonly RegExp[] = [
   /<\|?\s?(?:im_start|im_end|im_sep|system|assistant|endoftext|eot_id|start_header_id|end_header_id|begin_of_text)\s?\|?>/u,
   /\[\/?(?:inst|system|sys)\]|<<\/?sys>>/u,

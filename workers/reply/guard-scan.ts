@@ -1,12 +1,13 @@
 const ANY_ENDING = '*';
 const LETTER = /[\p{L}\p{N}_]/u;
 
-/** The step of a pattern that an entry of the trie completes, and how the entry must end. */
+/** Which step of which pattern an entry of the trie completes, and what must follow the entry in the text. */
 type StepEnd = { pattern: number; step: number; ending: 'edge' | 'word' | 'anywhere' };
 type Node = { next: Map<number, Node>; anyEnding: Node | null; stepEnds: StepEnd[] };
 
 /**
- * Steps that must follow each other, with at most `reach` characters between two steps. Each step is a list of words.
+ * Steps that must occur one after another, with at most `reach` characters between two steps. Each step is a list of
+ * words, one of which must occur.
  */
 export type ProximityPattern = { steps: string[]; reach: number };
 
@@ -64,9 +65,9 @@ const createEndOfLetters = (text: string): ((from: number) => number) => {
 
 /**
  * Scans a folded text once, in linear time. A trie of all entries is followed from each position, and each pattern
- * keeps only the ends that its next step can still reach. A regular expression would try every pair of words. In an
+ * keeps only the matches that its next step can still reach. A regular expression would try every pair of words. In an
  * entry, `_` is a space and `*` any ending. Latin entries match whole words; entries in other scripts match anywhere.
- * Returns the index of the first pattern of the list that matches, or null.
+ * Returns the index of the first matching pattern of the list, or null.
  */
 export const createScanner = (patterns: readonly ProximityPattern[]): ((text: string) => number | null) => {
   const root = build(patterns);

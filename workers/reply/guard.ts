@@ -2,7 +2,7 @@ import { withoutPiledMarks } from '../../src/language/fold.ts';
 import { type GuardFinding, LEAKS, OVERRIDES, ROLE_TOKENS } from './guard-patterns.ts';
 import { createScanner } from './guard-scan.ts';
 
-/** Only the first and last characters of a long message are inspected. */
+/** Of a long message, only this many characters at each end are inspected. */
 const INSPECTED_ENDS = 4_000;
 
 const INVISIBLE = /[\p{Default_Ignorable_Code_Point}\p{Cf}]/gu;
@@ -17,15 +17,15 @@ const LOOK_ALIKES = new Map(
 );
 
 const LOOKS_ALIKE = new RegExp(`[${[...LOOK_ALIKES.keys()].join('')}]`, 'gu');
-/** Plain ASCII: lower-casing is the only normalisation that it needs. */
+/** Matches plain ASCII text, which needs only lower-casing. */
 const PLAIN = /^[\t\n\r -~]*$/;
 
 const endsOf = (text: string): string =>
   text.length <= 2 * INSPECTED_ENDS ? text : `${text.slice(0, INSPECTED_ENDS)} ${text.slice(-INSPECTED_ENDS)}`;
 
 /**
- * Folds a text that is not plain ASCII. NFKC can expand one character to eighteen, so the text is cut to its ends
- * again.
+ * Normalises a text that is not plain ASCII. NFKC can expand one character to eighteen, so the text is shortened again
+ * afterwards.
  */
 const folded = (text: string): string =>
   endsOf(withoutPiledMarks(text).normalize('NFKC'))

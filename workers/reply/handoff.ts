@@ -15,8 +15,8 @@ type Lead = { leadScore: number; leadBecause: string[] };
 type Streaks = Pick<StoredConversation, 'lowConfidenceStreak' | 'engineErrorStreak'>;
 
 /**
- * The data, apart from the engine's answer, that decides how a turn ends. A conversation that was resolved in the
- * meantime stays resolved.
+ * Everything except the engine's answer that decides how a turn ends. A conversation that was resolved in the meantime
+ * is not handed off.
  */
 type Circumstances = {
   assistant: Assistant;
@@ -39,8 +39,8 @@ const handoffReasonOf = (
 };
 
 /**
- * Applies the rules for knowledge to an engine's suggested actions: at most five, and only safe ones (docs/contract.md,
- * Suggested actions).
+ * Keeps at most five of an engine's suggested actions, and only safe ones, as the rules for knowledge require
+ * (docs/contract.md, Suggested actions).
  */
 const safeActions = (actions: SuggestedAction[]): SuggestedAction[] =>
   actions.filter((action) => SuggestedAction.safeParse(action).success).slice(0, MAX_SUGGESTED_ACTIONS);
@@ -65,8 +65,8 @@ export const endWithReply = (
 };
 
 /**
- * Ends a turn after the engine and its fall-back failed. The visitor gets an apology; the second failure in a row
- * causes a handoff.
+ * Ends a turn after both the engine and its fall-back failed. The visitor gets an apology. The second such turn in a
+ * row causes a handoff.
  */
 export const endWithApology = ({ assistant, turn, status, streaks, lead }: Circumstances): TurnEnd => {
   const why = { engine: 'none', error: 'engine_error' };

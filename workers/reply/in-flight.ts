@@ -12,8 +12,8 @@ type ProviderTurn = {
 
 /**
  * Turns that wait for a provider, or for a slot to call it. A job only starts these turns, so that jobs stay free for
- * turns without a provider. An assistant gets another slot only while it has fewer slots than are free, so the next
- * assistant always finds a free slot: a single assistant gets half of the slots, two assistants get a third each. A
+ * turns without a provider. An assistant gets another slot only while it has fewer slots than are free, so that the
+ * next assistant always finds a free slot: one assistant gets at most half of the slots, and two get a third each. A
  * turn that waits for a slot has no lease, so another worker may answer it.
  */
 export const createInFlight = ({ total, logger }: { total: number; logger: Logger }) => {
@@ -26,7 +26,8 @@ export const createInFlight = ({ total, logger }: { total: number; logger: Logge
     waiting.add(turnId);
     const entered = await slots.acquire(assistantId);
     waiting.delete(turnId);
-    // The list of waiting turns is full. The sweep enqueues this turn again later.
+    // No slot was given, because the process is stopping or the list of waiting turns is full. In the second case the
+    // sweep enqueues the turn again later.
     if (!entered) return closed ? turnId : null;
     try {
       return await answer();
@@ -39,7 +40,7 @@ export const createInFlight = ({ total, logger }: { total: number; logger: Logge
   };
 
   return {
-    /** True if the turn waits for a slot, so that a repeated job is ignored. */
+    /** True if the turn already waits for a slot. A second job for it is then ignored. */
     isWaiting: (turnId: string): boolean => waiting.has(turnId),
 
     start: (turn: ProviderTurn): void => {
@@ -52,7 +53,7 @@ export const createInFlight = ({ total, logger }: { total: number; logger: Logge
       running.add(ended);
     },
 
-    /** Waiting turns are enqueued again, and running turns are awaited. */
+    /** Enqueues waiting turns again, and waits for running turns. */
     close: async (): Promise<void> => {
       closed = true;
       slots.close();

@@ -15,8 +15,9 @@ type Message = {
 const BUCKET_CHARS = 2;
 
 /**
- * Matches folded words of many languages: `*` is any ending, `_` a space. Tokens are looked up in tables, so that the
- * time does not depend on the length of the list.
+ * A rule that applies if the message has a word of the list. The list has folded words of many languages; `*` is any
+ * ending, `_` a space. Words of the message are looked up in tables, so that the time does not depend on the length of
+ * the list.
  */
 const mentionsAny = (list: string): Rule['applies'] => {
   const entries = list.split(' ').map((entry) => fold(entry.replaceAll('_', ' ')));
@@ -67,7 +68,7 @@ export const LEAD_RULES: readonly Rule[] = [
 ];
 
 const MAX_SCORE = 100;
-/** Only the beginning of a message is read, so that long messages do not take longer. */
+/** Only this many characters of a message are read, so that long messages do not take longer. */
 const MAX_LENGTH = 1000;
 
 export type LeadEvidence = {

@@ -19,7 +19,10 @@ import { openVectorUpdater } from './vectors/updater.ts';
 import { createSemanticSearch } from './vectors/semantic-search.ts';
 import { createVectorReader } from './vectors/reader.ts';
 
-/** A single assistant gets at most half of the slots. With twice as many slots as jobs, it can still use every job. */
+/**
+ * Slots for provider calls. A single assistant gets at most half of the slots, so twice as many slots as jobs let it
+ * use every job.
+ */
 const SLOTS_PER_JOB = 2;
 
 type Options = {

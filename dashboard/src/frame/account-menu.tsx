@@ -7,7 +7,7 @@ import { LEFT, SESSION, useChange } from '../query.ts';
 import type { Me } from '../types.ts';
 import { ColorScheme } from './color-scheme.tsx';
 
-/** Signs out and clears all cached data, so that the next person cannot see any data of this one. */
+/** Signs out and clears all cached data, so that the next person at this browser cannot see it. */
 export const useSignOut = (path: '/session' | '/sessions', done: string) => {
   const client = useQueryClient();
   const [, go] = useLocation();

@@ -4,8 +4,8 @@ import { Icon } from '../parts/icon.tsx';
 import type { Me } from '../types.ts';
 
 /**
- * The address of the same page for another assistant. A detail page becomes its list, because the item belongs to this
- * assistant.
+ * The address of the same page for another assistant. From a detail page, it leads to the list, because the item
+ * belongs to the current assistant.
  */
 const samePageOf = (id: string, location: string, me: Me): string => {
   const page = /^\/assistants\/[^/]+\/(\w+)/.exec(location)?.[1];

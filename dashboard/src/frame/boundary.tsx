@@ -2,7 +2,7 @@ import { Button } from '@mantine/core';
 import { Component, type ReactNode } from 'react';
 import { Empty } from '../parts/states.tsx';
 
-/** Shows an error if a page fails, or if its file was removed by an upgrade. */
+/** Shows an error if a page fails to render, or if its file was removed by an upgrade. */
 export class Boundary extends Component<{ children: ReactNode }, { failed: boolean }> {
   override state = { failed: false };
 

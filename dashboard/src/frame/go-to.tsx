@@ -8,7 +8,7 @@ import { navigationOf } from './navigation.tsx';
 
 type Target = { name: string; of: string; to: string; icon: IconName; outside?: boolean };
 
-/** All pages to search: those of the current assistant and of the service, then the other assistants. */
+/** All pages that the search offers: those of the current assistant and of the service, then the other assistants. */
 const pagesOf = (me: Me, current: Me['assistants'][number] | null): Target[] => [
   ...navigationOf(me, current?.assistantId ?? null).flatMap(({ title, entries }) =>
     entries.map(({ label, ...entry }) => ({

@@ -65,7 +65,7 @@ const NavList = ({ title, entries }: { title: string; entries: Entry[] }) => {
   );
 };
 
-/** The pages that this operator may open, in groups. */
+/** The groups of pages that this operator may open. */
 export const navigationOf = (me: Me, assistantId: string | null): { title: string; entries: Entry[] }[] => {
   const allowed = (entries: Entry[]) => entries.filter(({ owners }) => me.role === 'owner' || !owners);
   return [

@@ -1,8 +1,9 @@
 import { useSearchParams } from 'wouter';
 
 /**
- * Keeps filters in the address, so that a list can be shared and the Back button restores the filters. A filter in
- * `typed` changes with every key press and adds no history entry. Changing a filter returns to the first page.
+ * Keeps filters in the page's address, so that a list can be shared and the Back button restores its filters. The
+ * filters in `typed` change with every key press, so they add no history entries. Changing a filter returns to the
+ * first page.
  */
 export const useAddress = <Name extends string>(names: readonly Name[], typed: readonly Name[] = []) => {
   const [params, setParams] = useSearchParams();

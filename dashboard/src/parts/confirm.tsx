@@ -33,7 +33,8 @@ export const useConfirm = () => {
   );
   const ask = (next: Question): void => {
     setQuestion(next);
-    // The dialog opens after the current event. Otherwise an Escape that leaves a form would also close the dialog.
+    // The dialog opens only after the current event. Otherwise the Escape that leaves a form would also close the
+    // dialog.
     window.setTimeout(() => setOpened(true));
   };
   return { dialog, ask, asking: opened };

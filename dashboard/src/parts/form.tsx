@@ -18,7 +18,7 @@ export const useFields = <Values extends Record<string, unknown>>(initial: Value
     set,
     reset: setValues,
     names: Object.keys(initial),
-    /** Props for an `<input>`, whose handler gets an event. */
+    /** Props for an `<input>`, whose change handler gets an event. */
     text: <Name extends keyof Values & string>(name: Name) =>
       ({
         name,
@@ -26,7 +26,7 @@ export const useFields = <Values extends Record<string, unknown>>(initial: Value
         onChange: (event) => set(name, event.currentTarget.value as Values[Name]),
         ...errorOf(name),
       }) as { name: Name } & Change<string>,
-    /** Props for a component whose handler gets the value. */
+    /** Props for a component whose change handler gets the value itself. */
     pick: <Name extends keyof Values & string>(name: Name) => ({
       value: values[name],
       onChange: (value: Values[Name]) => set(name, value),
@@ -41,7 +41,7 @@ export const FormProblem = ({ problem, fields }: { problem: unknown; fields: rea
   return words === undefined ? null : <Notice tone="bad">{words}</Notice>;
 };
 
-/** The submit handler of a form. Prevents the browser from submitting the form itself. */
+/** A form's submit handler. It calls `send` and prevents the browser from submitting the form. */
 export const onSubmit = (send: () => void) => (event: SyntheticEvent) => {
   event.preventDefault();
   send();

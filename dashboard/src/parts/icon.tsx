@@ -1,4 +1,4 @@
-/** Icons as strokes on a grid of 24 by 24. */
+/** Icons, drawn as strokes on a grid of 24 by 24. */
 const PATHS = {
   home: 'M4 11l8-7 8 7v8a1 1 0 0 1-1 1h-5v-6h-4v6H5a1 1 0 0 1-1-1z',
   chat: 'M5 5h14a1 1 0 0 1 1 1v9a1 1 0 0 1-1 1h-8l-5 4v-4H5a1 1 0 0 1-1-1V6a1 1 0 0 1 1-1z',

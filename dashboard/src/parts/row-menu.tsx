@@ -2,7 +2,7 @@ import { ActionIcon, Menu } from '@mantine/core';
 import type { ReactNode } from 'react';
 import { Icon } from './icon.tsx';
 
-/** The menu of a row. */
+/** The menu of actions for a row of a list. */
 export const RowMenu = ({ label, children }: { label: string; children: ReactNode }) => (
   <Menu position="bottom-end" width={210}>
     <Menu.Target>

@@ -13,7 +13,8 @@ export type Secret = {
 };
 
 /**
- * Shows a secret once. Only the button closes the dialog, because an accidental click outside would lose the secret.
+ * Shows a secret that cannot be shown again. Only the button closes the dialog, because a click outside by accident
+ * would lose the secret.
  */
 export const SecretDialog = ({ secret, onClose }: { secret: Secret | null; onClose: () => void }) => (
   <Modal

@@ -2,8 +2,8 @@ import { createHmac, timingSafeEqual } from 'node:crypto';
 
 export interface VerifyOptions {
   /**
-   * The largest allowed difference between the sender's clock and the clock of this machine, in seconds, in both
-   * directions.
+   * The largest allowed difference, in seconds, between the sender's clock and the clock of this machine. It applies in
+   * both directions.
    */
   toleranceSeconds?: number;
   /** Unix time in seconds. The default is the system clock. */
@@ -26,7 +26,7 @@ export const verifyWebhook = (
   { toleranceSeconds = 300, now = Date.now() / 1000 }: VerifyOptions = {},
 ): WebhookVerdict => {
   const keys = typeof secrets === 'string' ? [secrets] : secrets;
-  // Anyone can sign with an empty key, and a missing setting often becomes an empty key.
+  // An empty key is refused, because anyone can sign with it and a missing setting often becomes one.
   if (keys.length === 0 || keys.includes('')) throw new TypeError('verifyWebhook needs the secret of the endpoint');
 
   const parts = [header ?? []]

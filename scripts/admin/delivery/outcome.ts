@@ -38,8 +38,8 @@ const textOf = (delivery: Delivery): string => {
 };
 
 /**
- * Waits until a test or resend has ended, and describes its outcome. The exit status is 1 if it has not ended within 10
- * s.
+ * Waits up to 10 s until a test or resend has ended, and describes its outcome. If it has not ended by then, the exit
+ * status is 1.
  */
 export const awaitOutcome = async (api: Api, deliveryId: string): Promise<Answer> => {
   const until = Date.now() + WAIT_MS;

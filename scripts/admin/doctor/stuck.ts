@@ -4,11 +4,11 @@ import { VaultError } from '../../../src/platform/vault.ts';
 import type { Opened } from '../session.ts';
 import { TIMING } from '../../../src/platform/timing.ts';
 
-/** Sweeps find lost work within seconds, so work that is older than this is stuck. */
+/** Work older than this counts as stuck, because sweeps find lost work within seconds. */
 const HEAD_STUCK_MS = 10_000;
 const EVENT_STUCK_MS = 10_000;
 const QUEUED_STUCK_MS = 10_000;
-/** A sweep ends the claim of a dead worker within this time. */
+/** A send that is older than this counts as stuck, because a sweep ends the claim of a dead worker within this time. */
 const SENDING_STUCK_MS = TIMING.claimEndedWithinMs;
 const LOOKED_AT = 1_000;
 const EXAMPLES = 5;
@@ -25,7 +25,10 @@ const toFound = (items: { id: string; at: Date }[], now: number): Found => {
   };
 };
 
-/** Finds old heads without a lease. The age is measured from `acceptedAt`, because sweeps update `headSince`. */
+/**
+ * Finds conversations whose first pending turn is old and has no lease. The age is measured from `acceptedAt`, because
+ * sweeps update `headSince`.
+ */
 const findStaleHeads = async ({ mongo, leases }: Opened, now: number): Promise<Found> => {
   const rows = await mongo
     .collection<StoredConversation>('conversations')

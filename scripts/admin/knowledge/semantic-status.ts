@@ -6,8 +6,8 @@ import { plain } from '../text.ts';
 
 const LOOK_EVERY_MS = 250;
 /**
- * After this time without progress, the command stops waiting. The entries are stored and can already be found by their
- * words.
+ * After this time without progress, the command stops waiting. By then the entries are stored and can already be found
+ * by their words.
  */
 const STALLED_MS = 15_000;
 /** The time between two lines of progress if the output is not a terminal. */

@@ -17,7 +17,7 @@ export interface AttemptSettings extends DialSettings {
 }
 
 /**
- * Sends one request, once. If an idle connection turns out to be closed before the write, another connection is used.
+ * Sends one request once. If an idle connection turns out to be closed before the write, another connection is used.
  * After the write no other connection is used, so no failure can send the bytes a second time.
  */
 export class Attempt implements ExchangeListener {
@@ -66,14 +66,13 @@ export class Attempt implements ExchangeListener {
 
   mayWrite(): boolean {
     const { notAfter = Number.POSITIVE_INFINITY } = this.request;
-    // The deadline is compared as well: after the process was stopped and continued, this code may run before the
-    // timer.
+    // The timer alone is not enough, because after the process was stopped and continued, this code may run before it.
     return !this.ended && performance.now() <= Math.min(notAfter, this.deadlineAt);
   }
 
   onStatus(): void {
-    // The rest of the body gets a short time, not the whole deadline. Most bodies arrive together with the head, so
-    // they need no timer.
+    // The rest of the body gets a short time, not the whole deadline. Most bodies arrive together with the head, so the
+    // timer starts one step later and is rarely needed.
     queueMicrotask(() => {
       if (!this.ended) this.setTimer(Math.min(this.deadlineAt, performance.now() + this.settings.bodyGraceMs));
     });
@@ -83,7 +82,7 @@ export class Attempt implements ExchangeListener {
     if (this.ended) return;
     if (error === TOO_LATE) return this.settle('too_late');
     if (!this.url || this.connection?.alive) return this.settle('internal', describe(error));
-    // This connection was opened for this request and is already closed. A new connection would probably fail too.
+    // The failed connection was opened for this request, so another new connection would probably fail too.
     if (this.trace.connectedAt !== null) return this.settle(this.trace.phase, describe(error));
     this.findConnection(this.url);
   }
@@ -144,7 +143,7 @@ export class Attempt implements ExchangeListener {
   private release(kind: ErrorKind | null): void {
     const { connection, exchange } = this;
     if (!connection) return;
-    // After this callback, undici itself closes a connection that must not be used again.
+    // If the connection must not be used again, undici closes it after this callback.
     if (exchange.done && connection.reusable) this.pool.put(this.key, connection);
     else connection.close(kind !== null || exchange.response.truncated);
   }

@@ -4,14 +4,16 @@ import type { TLSSocket } from 'node:tls';
 import { type buildConnector, Client, type Dispatcher } from 'undici';
 import type { Exchange } from './exchange.ts';
 
-// Some common servers close idle connections after 2 s. A request that is sent at that moment would end `unknown`.
+// Shorter than the idle limit of some common servers, which is 2 s. A request that is sent while the server closes the
+// connection would end `unknown`.
 const IDLE_MS = 1500;
-// Subtracted from the keep-alive limit that a server announces.
+// Subtracted from the keep-alive time that a server announces, so that a connection is never used at the moment the
+// server closes it.
 const IDLE_MARGIN_MS = 1000;
-// Busy connections are closed after this time, so that DNS changes take effect.
+// A connection older than this is closed after use, so that DNS changes take effect.
 const MAX_AGE_MS = 60_000;
 const MAX_HEADER_BYTES = 32 * 1024;
-// The limit of a whole response on the wire. undici itself does not limit status lines or chunk extensions.
+// The limit of a whole response in bytes as received, because undici does not limit status lines or chunk extensions.
 const MAX_RESPONSE_BYTES = 256 * 1024;
 
 const CLIENT_OPTIONS: Client.Options = {
@@ -28,9 +30,9 @@ const CLIENT_OPTIONS: Client.Options = {
 };
 
 /**
- * Gives undici one socket, once. When a client's socket closes, undici opens a new one for the requests left in its
- * queue. In some cases that queue includes a request that undici had begun to write. Here undici cannot open another
- * socket, so those requests fail. No request is written twice, or to an address that was not checked.
+ * Gives undici one socket, once. When a client's socket closes, undici would open a new one for the requests left in
+ * its queue, sometimes including a request that it had begun to write. Without another socket, those requests fail, so
+ * no request is written twice or to an address that was not checked.
  */
 const oneShot = (socket: Socket): buildConnector.connector => {
   let prepared: Socket | null = socket;
@@ -77,9 +79,9 @@ export class Connection {
   }
 
   /**
-   * Waits one whole turn of the event loop before a write, so that a close that has already arrived is noticed first. A
-   * whole turn takes two callbacks, because the first may run in the current turn. On a used socket, undici adds the
-   * second callback in `dispatch`.
+   * Waits one whole turn of the event loop before a write, so that a close that has already arrived is noticed before
+   * the write. A whole turn takes two callbacks, because the first may run in the current turn. On a used socket,
+   * undici adds the second callback in `dispatch`.
    */
   onceChecked(use: () => void): void {
     if (this.exchange?.wroteAt) setImmediate(use);

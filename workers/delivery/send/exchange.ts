@@ -15,7 +15,7 @@ export interface ExchangeListener {
   onNotWritten(error: Error): void;
 }
 
-// Real servers send fewer interim responses.
+// More interim (1xx) responses than real servers send.
 const MAX_INTERIM = 16;
 export const TOO_LATE = new Error('too late to be written');
 
@@ -34,8 +34,8 @@ export class Exchange implements Dispatcher.DispatchHandler {
   }
 
   /**
-   * undici's `writeH1` calls this and then writes synchronously, so this decision is still valid when the first byte is
-   * sent. An error thrown here cancels the request and leaves the connection usable.
+   * undici's `writeH1` calls this and then writes synchronously, so the decision to write is still valid when the first
+   * byte is sent. An error thrown in this method cancels the request and leaves the connection usable.
    */
   onRequestStart(): void {
     if (this.wroteAt !== null || !this.listener.mayWrite()) throw TOO_LATE;
@@ -76,12 +76,12 @@ export class Exchange implements Dispatcher.DispatchHandler {
     this.onBroken(kind, detail);
   }
 
-  /** More bytes arrived than a response may have. */
+  /** Called when more bytes arrived than a response may have. */
   onFlood(): void {
     if (this.wroteAt !== null) this.onBroken('bad_response', 'the response is too large');
   }
 
-  /** A received status decides the outcome, even if the body is incomplete. */
+  /** Ends a broken exchange. If a status was received, it decides the outcome, even if the body is incomplete. */
   private onBroken(kind: ErrorKind, detail: string): void {
     if (this.response.status === 0) return this.listener.settle(kind, detail);
     this.response.truncated = true;

@@ -8,7 +8,7 @@ import type { Phase } from './failure.ts';
 export type Dial = (options: TcpNetConnectOpts) => Socket;
 /** When each step of an attempt ended. */
 export interface Trace {
-  /** The current step. If the step fails, this is the failure's name. */
+  /** The current step. If this step fails, its name is the name of the failure. */
   phase: Phase;
   startedAt: number;
   remoteAddress: string | null;
@@ -30,7 +30,8 @@ export const newTrace = (): Trace => {
 
 type Opened = (error: Error | null, connection: Connection | null) => void;
 
-// The time after which the next address is tried in parallel. Node's default of 250 ms is too short for distant hosts.
+// If an address has not connected after this time, the next address is tried in parallel. Node's default of 250 ms is
+// too short for distant hosts.
 const NEXT_ADDRESS_AFTER_MS = 1000;
 
 const secure = (raw: Socket, host: string, { secureContext }: DialSettings): TLSSocket => {

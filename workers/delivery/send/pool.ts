@@ -2,7 +2,7 @@ import type { Connection } from './connection.ts';
 
 /**
  * Idle connections, by endpoint and origin. The newest connection is used first. undici closes connections that are
- * idle for too long, and closed connections leave the pool.
+ * idle for too long, and a closed connection is removed from the pool.
  */
 export const createPool = ({ perKey }: { perKey: number }) => {
   const idle = new Map<string, Connection[]>();

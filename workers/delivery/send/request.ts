@@ -5,7 +5,10 @@ export interface SendRequest {
   endpointId: string;
   url: string;
   body: Buffer;
-  /** A function is called immediately before the write, so that the signature contains the time of sending. */
+  /**
+   * The headers, or a function that returns them. The function is called immediately before the write, so that the
+   * signature contains the time of sending.
+   */
   headers: Record<string, string> | ((timestampSeconds: number) => Record<string, string>);
   deadlineMs?: number;
   /** Nothing may be written after this time, on the clock of `performance.now()`. */
@@ -30,7 +33,7 @@ export const composeRequest = (url: URL, userAgent: string, { body, headers }: S
     ...own,
     'content-length': String(body.length),
   };
-  // undici refuses line breaks but accepts non-ASCII characters.
+  // Checked, because undici accepts non-ASCII characters in headers.
   for (const value of Object.values(all)) if (UNSAFE.test(value)) throw new Error('a header cannot be sent');
   const path = url.pathname + url.search;
   return { headers: all, options: { method: 'POST', path, headers: all, body } };

@@ -4,7 +4,7 @@ import type { Header } from '../../../src/deliveries/delivery.ts';
 const MAX_BODY_BYTES = 16 * 1024;
 const MAX_HEADER_BYTES = 16 * 1024;
 
-/** The stored part of a response. Only the status decides the outcome; operators read the rest. */
+/** The stored part of a response. Only its status decides the outcome. The rest is for operators. */
 export class KeptResponse {
   /** 0 until a final status has been read. */
   status = 0;
@@ -25,7 +25,7 @@ export class KeptResponse {
     }
   }
 
-  /** False once the body exceeds the limit. */
+  /** Adds bytes of the body. Returns false once the body exceeds the limit. */
   push(bytes: Buffer): boolean {
     const room = MAX_BODY_BYTES - this.bytes;
     const kept = bytes.subarray(0, room);
@@ -35,7 +35,7 @@ export class KeptResponse {
     return !this.truncated;
   }
 
-  /** Invalid UTF-8 becomes U+FFFD. A character that was cut at the limit is dropped. */
+  /** The body as text. Invalid UTF-8 becomes U+FFFD. A character that was cut at the limit is dropped. */
   text(): string {
     const bytes = Buffer.concat(this.body);
     if (!this.truncated) return bytes.toString();

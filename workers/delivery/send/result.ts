@@ -7,8 +7,8 @@ import type { Trace } from './open.ts';
 import { serverNow } from '../../../src/platform/clock.ts';
 
 /**
- * The duration of each step in milliseconds; null for a step that did not happen. `firstByte` is measured from the
- * request's last byte.
+ * The duration of each step in milliseconds; null for a step that did not happen. `firstByte` is the time from the last
+ * byte of the request to the first byte of the response.
  */
 export interface Timings {
   dns: number | null;
@@ -47,7 +47,7 @@ const tlsOf = ({ tls }: Connection): SendResult['tls'] => {
   return { version: tls.version, daysToExpiry };
 };
 
-/** Reads seconds or a date (RFC 9110). Other values are ignored. */
+/** Reads a `Retry-After` header, which has seconds or a date (RFC 9110). Other values are ignored. */
 const retryAfterOf = (value: string | undefined): number | null => {
   if (value === undefined) return null;
   if (/^\d{1,9}$/.test(value)) return Number(value);

@@ -2,13 +2,13 @@ export type TextKind = 'query' | 'passage';
 export type Priority = 'turn' | 'background';
 export type Status = { available: boolean; detail: string };
 
-/** Limits of one request to a model, and of long texts. */
+/** Limits for requests to a model, and for the length of texts. */
 export type Limits = {
   texts: number;
   concurrency: number;
   /**
-   * A longer text is split into pieces, so that a turn never waits for the embedding of a whole page. `pieces` is the
-   * largest number of pieces per text.
+   * A longer text is split into pieces of this size, so that a turn never waits for the embedding of a whole page.
+   * `pieces` is the maximum number of pieces per text.
    */
   pieceBytes: number;
   pieces: Record<TextKind, number>;

@@ -9,14 +9,14 @@ export type SemanticConfig = Pick<
   'SEMANTIC' | 'SEMANTIC_DIR' | 'EMBEDDINGS_URL' | 'EMBEDDINGS_MODEL' | 'EMBEDDINGS_KEY' | 'WEBHOOK_ALLOW_PRIVATE'
 >;
 
-/** Connections to an embeddings service. Further texts wait in the embedder's queue. */
+/** The maximum number of connections to an embeddings service. Further texts wait in the embedder's queue. */
 const CONNECTIONS = 16;
 
 type Chosen = { model: ModelBackend; close: () => Promise<void> } | { none: string };
 
 /**
- * Chooses the model by the settings: an embeddings service first, then the local model. `none` is the reason why no
- * model is chosen.
+ * Chooses the model by the settings: an embeddings service if one is set, otherwise the local model. If no model is
+ * chosen, `none` is the reason.
  */
 export const chooseModel = (config: SemanticConfig): Chosen => {
   const { SEMANTIC, SEMANTIC_DIR, EMBEDDINGS_URL, EMBEDDINGS_MODEL, EMBEDDINGS_KEY } = config;

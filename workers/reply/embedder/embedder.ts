@@ -8,9 +8,8 @@ import { createSupervisedModel } from './supervised-model.ts';
 
 export type Embedder = {
   /**
-   * Returns vectors of length 1 in the order of the texts; do not modify them. Returns null if semantic search is not
-   * available right now (off, not installed, queue full, too slow, restarting). The reply is then chosen by words
-   * alone.
+   * Returns vectors of length 1 in the order of the texts; do not modify them. Returns null if the model is not
+   * available right now (off, not installed, queue full, too slow, restarting). The caller then works without vectors.
    */
   embed: (texts: string[], kind: TextKind, options?: { priority?: Priority }) => Promise<Float32Array[] | null>;
   /** Model name and version, stored with each vector. Null while no model is available. */
@@ -32,7 +31,9 @@ const unavailableEmbedder = (detail: string): Embedder => ({
   close: () => Promise.resolve(),
 });
 
-/** Opens the model that the settings choose. A missing model is no error; `status` and one log line give the reason. */
+/**
+ * Opens the model that the settings choose. A missing model is not an error: `status` and one log line give the reason.
+ */
 export const openEmbedder = async ({ config, logger, count = () => undefined }: Options): Promise<Embedder> => {
   const chosen = chooseModel(config);
   if ('none' in chosen) {

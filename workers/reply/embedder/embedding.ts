@@ -9,7 +9,7 @@ import { mean } from './vector.ts';
 const QUEUE_CAPACITY = { turn: 64, background: 256 };
 /** How long a turn waits for a vector. */
 const TURN_MS = 2_000;
-/** Number of cached questions, which need 3 MB with the local model. Visitors often ask the same questions. */
+/** Number of cached vectors of questions, 3 MB with the local model. Different visitors often ask the same question. */
 const CACHE_SIZE = 2_000;
 
 type Options = { model: SupervisedModel; count: CountEmbedding };
@@ -71,7 +71,7 @@ export const createEmbedding = ({ model, count }: Options) => {
     }
     const read = texts.map(readable);
     if (priority === 'turn') return allOrNull(await Promise.all(read.map((text) => embedOne(text, kind, priority))));
-    // The texts are queued in small steps, so that ten thousand entries do not fill the queue.
+    // The texts are queued a few at a time, so that ten thousand entries do not fill the queue.
     const step = limits.texts * limits.concurrency;
     const vectors: Float32Array[] = [];
     for (let at = 0; at < read.length; at += step) {

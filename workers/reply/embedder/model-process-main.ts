@@ -8,7 +8,7 @@ import { filesIn, findDamage } from './model-files.ts';
  * never a worker. The process runs until its parent disconnects or kills it.
  */
 
-/** Gives the event loops that answer callers a higher priority than this process. */
+/** Lowers the priority of this process, so that the event loops that answer callers go first. */
 const NICE = 5;
 
 const send = (message: ModelMessage): void => void process.send?.(message);
@@ -26,7 +26,7 @@ const openModel = (folder: string) => {
   return (text: string, isQuery: boolean): Promise<Float32Array<ArrayBuffer>> =>
     new Promise((resolve, reject) => {
       const vector = new Float32Array(dimensions);
-      // Runs on another thread, so that this process notices when its parent has ended.
+      // The call runs on another thread, so that this process notices when its parent has ended.
       embed.async(model, text, isQuery ? 1 : 0, vector, (cause: Error | null, status: number) => {
         if (cause) reject(cause);
         else if (status === 0) resolve(vector);
@@ -55,7 +55,8 @@ const main = async (folder: string): Promise<void> => {
 
 // SIGKILL is used, because an ordinary exit would wait for a thread that hangs in native code.
 process.on('disconnect', () => process.kill(process.pid, 'SIGKILL'));
-// Ctrl-C reaches the whole process group, but the worker first finishes its turns and may need vectors for them.
+// These signals are ignored: Ctrl-C reaches the whole process group, but the worker first finishes its turns and may
+// need vectors for them.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => undefined);
 setPriority(NICE);
 await main(process.argv[2] ?? '');

@@ -4,7 +4,7 @@ import { ModelError, type TextKind } from './backend.ts';
 import { ModelMessage, type ModelRequest } from './model-message.ts';
 
 const PROGRAM = join(import.meta.dirname, 'model-process-main.ts');
-/** Small heaps are enough: nearly all memory of the process is the model, which is mapped and shared. */
+/** Small heaps are enough, because nearly all memory of the process is the model, which is mapped from its file. */
 const FLAGS = ['--max-old-space-size=64', '--max-semi-space-size=1', '--v8-pool-size=1'];
 const START_MS = 20_000;
 /**

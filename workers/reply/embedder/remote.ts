@@ -6,7 +6,7 @@ import { postJson } from './remote-request.ts';
 import { normalised } from './vector.ts';
 
 const PROBE = 'Can I bring my dog?';
-/** After this many failed requests in a row, the service gets no requests for a while. */
+/** After this many failed requests in a row, no requests are sent to the service for a while. */
 const FAILURES = 3;
 
 const Answer = z.object({ data: z.array(z.object({ index: z.int().min(0), embedding: z.array(z.number()) })) });

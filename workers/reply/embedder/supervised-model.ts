@@ -5,7 +5,7 @@ import { normalised } from './vector.ts';
 
 const FIRST_BACKOFF_MS = 200;
 const MAX_BACKOFF_MS = 60_000;
-/** After a model has worked for this long, the backoff starts at its first value again. */
+/** A model that has worked for this long counts as stable, so the next restart waits only the shortest backoff. */
 const STABLE_AFTER_MS = 30_000;
 
 const reasonOf = (cause: unknown): string =>

@@ -14,7 +14,7 @@ export type KnowledgeEntry = {
   tags: string[];
 };
 
-/** The settings of an assistant that an engine needs. `version` changes with every change of settings or knowledge. */
+/** The settings of an assistant that an engine needs. `version` changes whenever settings or knowledge change. */
 export type AssistantProfile = {
   assistantId: string;
   version: string;
@@ -22,10 +22,10 @@ export type AssistantProfile = {
   instructions: string;
   /** The languages of the assistant, the preferred language first. An empty list means any language. */
   languages: string[];
-  /** The least confidence with which an answer is given. Null means the engine's default. */
+  /** The minimum confidence for an answer. Null means the engine's default. */
   threshold: number | null;
   knowledge: KnowledgeEntry[];
-  /** Default: retrieval. */
+  /** The engine that answers. Default: retrieval. */
   engine?: EngineSettings;
   /** Hosts a provider's reply may link to, in addition to the links in the knowledge. */
   allowedLinks?: string[];
@@ -43,12 +43,13 @@ export type TurnContext = {
   history: (entries: number) => Promise<HistoryMessage[]>;
   signal: AbortSignal;
   /**
-   * Semantic search, if available. It is called only when the words do not decide, because the call waits for a model.
+   * Semantic search, if available. An engine calls it only if the words do not decide, because the call waits for a
+   * model.
    */
   semanticSearch?: SemanticSearch | undefined;
   /**
-   * Receives the pieces of a reply that is still being written; callers see each piece immediately. If the final reply
-   * differs from the pieces (after a fall-back), callers see the final reply instead.
+   * Receives the pieces of a reply that is still being written. Callers see each piece immediately. If the final reply
+   * differs from the pieces (after a fall-back), it replaces them.
    */
   onDelta?: (text: string) => void;
 };
@@ -56,7 +57,7 @@ export type TurnContext = {
 export type EngineReply = {
   text: string;
   suggestedActions: SuggestedAction[];
-  /** A number from 0 to 1. */
+  /** The probability that the reply is right, from 0 to 1. */
   confidence: number;
   /** True if the reply is not a sure answer. Two such replies in a row cause an escalation. */
   low: boolean;

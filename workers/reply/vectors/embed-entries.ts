@@ -4,7 +4,7 @@ import type { EntryTexts, EntryVectors, VectorStore } from '../../../src/assista
 import type { Embedder } from '../embedder/embedder.ts';
 import type { Plan, WorkItem } from './plan.ts';
 
-/** Texts per call. A visitor's question waits for at most one such call. */
+/** Texts per call of the embedder. The number is small, because a visitor's question may wait for one such call. */
 const TEXTS_PER_CALL = 8;
 /** How long a call is retried while the queue is full or the model restarts. */
 const RETRY_FOR_MS = 2_000;
@@ -39,7 +39,10 @@ export const createEmbedEntries = ({ vectors, embedder, draining }: Dependencies
     }
   };
 
-  /** Finds stored vectors of the same texts, from these entries or from removed ones. Keys are text hashes. */
+  /**
+   * Finds stored vectors of the same texts, so that they need not be embedded again. They belong to these entries or to
+   * removed ones. Keys are text hashes.
+   */
   const findKnown = async ({ plan, batch, model }: Task, entries: EntryTexts[]): Promise<Map<string, Float32Array>> => {
     const hashes = entries.flatMap(({ texts }) => texts.map(({ hash }) => hash));
     const candidates = [...batch.map(({ entryId }) => entryId), ...hashes.map((hash) => plan.sources.get(hash) ?? '')];

@@ -10,15 +10,16 @@ export type Plan = VectorProgress & {
   work: WorkItem[];
   /** Ids of entries whose texts have changed since their vectors were stored. */
   edited: Set<string>;
-  /** Vectors of removed entries. */
+  /** Ids of removed entries that still have stored vectors. */
   orphans: string[];
-  /** Text hash → id of a removed entry that still has the vector of this text. */
+  /** Maps a text hash to the id of a removed entry that still has the vector of this text. */
   sources: Map<string, string>;
 };
 
 /**
- * Compares the stored vectors with the entries. Edited entries go first, because their author waits. The questions of
- * all entries go next, because a question is enough to find its entry. The answers go last.
+ * Compares the stored vectors with the entries and orders the missing work. Edited entries go first, because their
+ * author waits. The questions of all other entries go next, because a question is enough to find its entry. Answers go
+ * last.
  */
 export const planWork = async (vectors: VectorStore, assistantId: string, model: string): Promise<Plan> => {
   const stored = new Map<string, VectorsInfo>();
@@ -65,7 +66,9 @@ export const planWork = async (vectors: VectorStore, assistantId: string, model:
 
 const TEXTS_PER_BATCH = 16;
 
-/** Batches of one kind. A batch is large enough to save calls to the store, and small enough to end quickly. */
+/**
+ * Splits the work into batches. A batch is large enough to save calls to the store, and small enough to end quickly.
+ */
 export const batchesOf = function* (work: WorkItem[]): Generator<WorkItem[]> {
   let batch: WorkItem[] = [];
   let texts = 0;

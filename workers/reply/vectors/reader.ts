@@ -9,7 +9,7 @@ import { measureSimilarity, type Similarities, type SimilarityOptions } from './
 const MAX_BYTES = 100_000_000;
 /** Estimated memory of an entry without its vectors. */
 const ENTRY_BYTES = 400;
-/** The order in which kinds of vectors are dropped if an assistant exceeds the memory limit. */
+/** The order in which vectors are dropped, by kind, if an assistant exceeds the memory limit. */
 const DROP_ORDER: TextKind[] = ['answer', 'variant', 'question'];
 
 type AssistantVersion = { assistantId: string; version: number; revision: number };
@@ -50,8 +50,8 @@ const toVectorEntry = ({ entryId, hash, texts, vectors }: EntryVectors): VectorE
 });
 
 /**
- * Caches vectors, at most `maxBytes` in all. A change increases the assistant's version or revision. After a change,
- * the stored hashes are compared, and only changed entries are read.
+ * Caches vectors, at most `maxBytes` in all. If the assistant's version or revision has increased, the stored hashes
+ * are compared and only changed entries are read.
  */
 export const createVectorReader = (
   vectors: VectorStore,
@@ -114,7 +114,8 @@ export const createVectorReader = (
   };
 
   /**
-   * Returns null if the assistant has no vectors. The first vectors can be used before the remaining ones are stored.
+   * Returns null if the assistant has no vectors. Vectors are returned as soon as some are stored, before the remaining
+   * ones are made.
    */
   return async ({
     assistantId,

@@ -11,8 +11,8 @@ const SLICE_MS = 2;
 export const ENTRIES_PER_TIME_CHECK = 32;
 
 /**
- * The cosine, because all vectors have length 1. Four independent sums are faster than one sum, because an addition
- * waits for the previous addition.
+ * The dot product, which equals the cosine because all vectors have length 1. Four independent sums are faster than one
+ * sum, because each addition to a sum waits for the previous one.
  */
 export const dotProduct = (query: Float32Array, rows: Float32Array, start: number): number => {
   const length = query.length;

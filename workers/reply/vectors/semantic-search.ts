@@ -6,8 +6,8 @@ import type { VectorsOf } from './reader.ts';
 import type { Similarities, SimilarityOptions } from './similarity.ts';
 
 /**
- * Compares a text with the vectors of all entries. Returns null if no vector is available right now; the reply is then
- * chosen by words alone.
+ * Compares a text with the vectors of all entries. Returns null if no vector is available right now. The reply is then
+ * chosen by word matches only.
  */
 export type SemanticSearch = (
   text: string,
@@ -15,7 +15,10 @@ export type SemanticSearch = (
   options?: SimilarityOptions,
 ) => Promise<Similarities | null>;
 
-/** The semantic search of an assistant. Returns undefined without a model, or without vectors of this model. */
+/**
+ * The semantic search of an assistant. Undefined if there is no model, or if the assistant has no vectors of this
+ * model.
+ */
 export type SemanticSearchOf = (
   assistant: Pick<Assistant, 'assistantId' | 'version' | 'semantic'>,
 ) => SemanticSearch | undefined;

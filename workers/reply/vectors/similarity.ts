@@ -4,8 +4,8 @@ import { dotProduct, ENTRIES_PER_TIME_CHECK, type VectorEntry } from './scan.ts'
 /** The cosine of an entry's most similar question, and the cosine of its answer (null if the answer has no vector). */
 export type EntrySimilarity = { entryId: string; question: number; answer: number | null };
 /**
- * The distribution of the cosines of all entries. Cosines lie close together and shift with each question, so a single
- * cosine means little.
+ * The distribution of the cosines of all entries. A single cosine means little without it, because all cosines lie
+ * close together and shift with each question.
  */
 export type Distribution = { count: number; mean: number; deviation: number };
 export type Similarities = { entries: EntrySimilarity[]; question: Distribution; answer: Distribution };
@@ -13,7 +13,7 @@ export type Similarities = { entries: EntrySimilarity[]; question: Distribution;
 export type SimilarityOptions = { includedOnly?: boolean };
 
 const NEAREST = 8;
-/** The loop yields after this time. A turn that needs no model takes less. */
+/** After this time, the loop yields to other turns. It is shorter than a turn that needs no model takes. */
 const SLICE_MS = 0.5;
 
 const createDistribution = () => {

@@ -8,8 +8,8 @@ import { createEmbedEntries } from './embed-entries.ts';
 import { batchesOf, planWork } from './plan.ts';
 
 /**
- * A single text may be impossible to embed. After this many failures in a row, the whole embedder counts as
- * unavailable.
+ * After this many failures in a row, the embedder counts as unavailable. A single failure is ignored, because one text
+ * may be impossible to embed.
  */
 const MAX_FAILURES_IN_A_ROW = 3;
 /** The shortest time between two writes of the progress. */
@@ -19,7 +19,7 @@ type Dependencies = {
   vectors: VectorStore;
   semantic: SemanticState;
   embedder: Embedder;
-  /** Models of other running workers. */
+  /** Returns the models of other running workers. */
   others: () => string[];
   draining: AbortSignal;
   logger: Logger;
@@ -60,7 +60,7 @@ export const createUpdateVectors = ({ vectors, semantic, embedder, others, drain
       if (outcome) return outcome;
       if (draining.aborted) return { kind: 'postponed' };
       const embedding = embedEntries({ assistantId, model, plan, batch });
-      // If the call takes long, the progress of the previous calls is saved during the call.
+      // If the call takes long, the progress of the previous calls is saved meanwhile.
       const inTime = await withDeadline(embedding, PROGRESS_EVERY_MS).then(
         () => true,
         () => false,

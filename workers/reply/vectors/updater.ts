@@ -12,8 +12,8 @@ import type { Embedder } from '../embedder/embedder.ts';
 import { createUpdateVectors } from './update.ts';
 
 /**
- * The most assistants that are updated at the same time. They share the embedder, so that a small edit does not wait
- * for a large import.
+ * The maximum number of assistants that are updated at the same time. They share the embedder, so that a small edit
+ * does not wait for a large import.
  */
 const MAX_RUNNING = 16;
 const THOROUGH_EVERY_MS = 60_000;

@@ -1,4 +1,4 @@
-/** Descriptions of audit actions. For an unknown action, its name is shown. */
+/** Descriptions of audit actions. An action without a description is shown by its name. */
 const WORDS: Record<string, string> = {
   'assistant.create': 'Created an assistant',
   'assistant.update': 'Changed an assistant',

@@ -5,8 +5,8 @@ const MADE_BY_CURL = new Set(['host', 'connection', 'content-length', 'x-factory
 const quoted = (text: string): string => `'${text.replaceAll("'", String.raw`'\''`)}'`;
 
 /**
- * The request as a curl command. The stored request has no signature, and an old signature would have expired. So the
- * command computes a new signature in the shell, and the copied text does not contain the secret.
+ * The request as a curl command. The command computes a new signature in the shell, because the stored request has no
+ * signature and an old one would have expired. The copied text does not contain the secret.
  */
 export const curlOf = ({ url, body, requestHeaders }: Delivery): string => {
   const headers = Object.entries(requestHeaders)

@@ -22,7 +22,9 @@ const MINUTE_MS = 60_000;
 const REFUSING = /^[345]\d\d$/;
 const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
-/** The start of a time span, rounded to the minute, so that polling does not change the filter each time. */
+/**
+ * The start of a time span that ends now, rounded to the minute, so that polling does not change the filter each time.
+ */
 const since = (span: string): string | undefined => {
   const ms = SPANS.find(({ value }) => value === span)?.ms;
   return ms === undefined ? undefined : new Date(Math.floor((Date.now() - ms) / MINUTE_MS) * MINUTE_MS).toISOString();

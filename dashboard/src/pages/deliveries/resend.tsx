@@ -10,7 +10,7 @@ import { addressOf } from './rows.tsx';
 
 type Props = { id: string; delivery: Delivery; opened: boolean; onClose: () => void };
 
-/** A resend may reach a customer twice, so the dialog warns and asks for a second confirmation. */
+/** The dialog for a resend. It warns and asks for a second confirmation if the customer may get the event twice. */
 export const Resend = ({ id, delivery, opened, onClose }: Props) => {
   const [, go] = useLocation();
   const [known, setKnown] = useState(false);

@@ -10,7 +10,10 @@ export const addressOf = (id: string, deliveryId: string): string =>
 
 const shortOf = (errorKind: NonNullable<DeliveryRow['errorKind']>): string => errorKind.replaceAll('_', ' ');
 
-/** Shows a URL. If space is short, the host is cut before the path, because endpoints of one host differ by path. */
+/**
+ * Shows a URL. If space is short, the host is shortened before the path, because endpoints of the same host differ only
+ * in their paths.
+ */
 const Target = ({ url }: { url: string | null }) => {
   const parsed = url === null ? null : URL.parse(url);
   return (

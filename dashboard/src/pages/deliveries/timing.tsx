@@ -24,7 +24,7 @@ const spansOf = (timings: Timings): { name: string; key: string; ms: number }[] 
 
 const msWords = (ms: number): string => (ms < 10 ? `${ms.toFixed(1)} ms` : `${Math.round(ms)} ms`);
 
-/** The phases of a request as a bar. The list beside the bar has the same figures. */
+/** The phases of a request as a bar, with a list of the same figures beside it. */
 export const Timing = ({ timings }: { timings: Timings }) => {
   const spans = spansOf(timings);
   const total = Math.max(timings.total ?? 0, 0.1);

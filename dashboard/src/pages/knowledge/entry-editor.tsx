@@ -58,7 +58,7 @@ const useEntryChanges = ({ path, entry, onClose }: Props) => {
   return { save, remove };
 };
 
-/** Edits one entry. The form is mounted again for each entry, so that it starts with the stored values. */
+/** Edits one entry. A new form is created for each entry, so that it starts with the stored values. */
 export const EntryEditor = (props: Props) => {
   const { entry, onClose } = props;
   const { save, remove } = useEntryChanges(props);

@@ -38,7 +38,7 @@ const Found = ({ result }: { result: KnowledgeImport }) => (
   </div>
 );
 
-/** A dry run shows the file's errors by line before anything is imported. */
+/** The dialog of an import. A dry run first shows the file's errors by line, before anything is imported. */
 export const Import = ({ id, onClose }: { id: string; onClose: () => void }) => {
   const [checked, setChecked] = useState<KnowledgeImport | null>(null);
   const send = (dryRun: boolean): Promise<KnowledgeImport> =>

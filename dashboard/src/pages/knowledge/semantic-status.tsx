@@ -10,7 +10,7 @@ const wordsOf = ({ state, reason, done, total }: KnowledgeStatus): string => {
   return `Semantic search: ${done.toLocaleString('en')} of ${total.toLocaleString('en')} entries ready`;
 };
 
-/** The state of semantic search, polled while the state is changing. */
+/** Shows the state of semantic search. The state is polled while it is changing. */
 export const SemanticStatus = ({ id }: { id: string }) => {
   const { data } = useRead<KnowledgeStatus>(at`/assistants/${id}/knowledge-status`, {
     every: (status) => status?.state === 'making' && POLL_MS,

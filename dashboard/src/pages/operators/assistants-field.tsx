@@ -14,7 +14,7 @@ type Props = {
 const SOME = 'They do not see the others.';
 const NONE = 'None selected: they see no assistants.';
 
-/** Chooses between all assistants, including future ones, and selected assistants. */
+/** A field that allows either all assistants, including future ones, or only selected ones. */
 export const AssistantsField = ({ assistants, value, onChange, error, some = SOME, none = NONE }: Props) => (
   <Stack gap="sm">
     <Radio.Group

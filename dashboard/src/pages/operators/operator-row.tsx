@@ -8,7 +8,7 @@ const State = ({ one }: { one: Operator }) => {
   return one.invited ? <Status tone="warn">Invited</Status> : <Status tone="good">Active</Status>;
 };
 
-/** The names of assistants. The name of a new assistant may not be loaded yet. */
+/** The names of assistants as text. The name of a new assistant may not be loaded yet. */
 export const assistantsInWords = (assistantIds: string[] | null, assistants: Me['assistants']): string => {
   if (assistantIds === null) return 'All assistants';
   if (assistantIds.length === 0) return 'No assistant';

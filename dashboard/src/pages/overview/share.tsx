@@ -5,7 +5,7 @@ export type Part = { name: string; count: number; tone: 'good' | 'bad' | 'warn' 
 const WIDTH = 1000;
 const GAP = 4;
 
-/** The parts of a number as one bar. The list below the bar has the same figures. */
+/** The parts of a number as one bar, with a list of the same figures below it. */
 export const Share = ({ parts, label }: { parts: Part[]; label: string }) => {
   const total = parts.reduce((sum, { count }) => sum + count, 0);
   const there = parts.filter(({ count }) => count > 0);

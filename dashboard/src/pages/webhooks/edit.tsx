@@ -7,7 +7,7 @@ import { EndpointForm, type EndpointFields, isComplete, toBody } from './endpoin
 
 const fieldsOf = ({ url, events }: Endpoint): EndpointFields => ({ url, every: events.length === 0, events });
 
-/** Edits an endpoint. The form is mounted again each time it opens, so that it starts with the stored values. */
+/** Edits an endpoint. A new form is created each time the dialog opens, so that it starts with the stored values. */
 export const Edit = ({ endpoint, onClose }: { endpoint: Endpoint; onClose: () => void }) => {
   const update = useChange({
     run: (fields: EndpointFields) =>

@@ -20,7 +20,7 @@ const compactJson = (text: string): string | null => {
   }
 };
 
-/** Finds the mistake that explains a wrong signature: tries common mistakes until the signature matches. */
+/** Explains a wrong signature: tries common mistakes until one of them produces the given signature. */
 const findMistake = async (
   timestamp: string,
   signatures: string[],
@@ -58,8 +58,8 @@ const ageWords = (seconds: number): string =>
   seconds >= 0 ? `${Math.round(seconds / 60)} minutes old` : `${Math.round(-seconds / 60)} minutes ahead of this clock`;
 
 /**
- * Verifies a header, body and secret as a receiver would, and gives the reason for a failure. The browser sends none of
- * these values to a server.
+ * Verifies a header, body and secret as a receiver would, and returns the reason for a failure. The check runs in the
+ * browser, so none of these values is sent to a server.
  */
 export const verify = async (pasted: Pasted, nowS = Date.now() / 1000): Promise<Verdict> => {
   const header = pasted.header.trim().replace(/^x-factory-signature:\s*/i, '');

@@ -3,7 +3,7 @@ import { type Dispatcher, request } from 'undici';
 import * as z from 'zod';
 import { withDeadline } from '../../../../src/platform/deadline.ts';
 
-/** No real reply has more characters. */
+/** More characters than any real reply has. A longer answer is an error. */
 const MAX_TEXT = 16_000;
 const MAX_BYTES = 2_000_000;
 const MAX_ATTEMPTS = 2;
@@ -33,7 +33,7 @@ export class ProviderError extends Error {
   }
 }
 
-/** Finish reasons are stored and logged, so unknown values of a provider become `other`. */
+/** The known finish reasons. They are stored and logged, so an unknown value of a provider becomes `other`. */
 const FINISHES = ['stop', 'length', 'tool_calls', 'content_filter'] as const;
 export type Finish = (typeof FINISHES)[number] | 'other';
 const finishOf = (reason: string): Finish => FINISHES.find((known) => known === reason) ?? 'other';
@@ -142,8 +142,8 @@ const complete = async (call: Call): Promise<Completion> => {
 };
 
 /**
- * Reads a completion with one deadline for connection, request and answer. After the deadline or `stop`, `onText` is
- * not called.
+ * Reads a completion with one deadline for connection, request and answer. After the deadline, or once `stop` aborts,
+ * `onText` is no longer called.
  */
 export const completeInTime = (
   call: Omit<Call, 'signal'>,

@@ -11,7 +11,7 @@ import { createReplyFilter } from './reply-filter.ts';
 import { TIMING } from '../../../../src/platform/timing.ts';
 
 const HISTORY_ENTRIES = 20;
-/** Statuses whose cause is the request itself. The breaker ignores them. */
+/** Statuses that are caused by the request itself, so the breaker does not count them as failures of the provider. */
 const REQUEST_ERRORS = new Set([400, 413, 422]);
 
 type Dependencies = {
@@ -24,12 +24,12 @@ type Dependencies = {
 
 const RetrievalWhy = z.object({ by: z.string(), hits: z.array(z.object({ entryId: z.string(), score: z.number() })) });
 /**
- * After hybrid search, a score is a probability. An entry whose score is below this share of the best score is left out
- * of the prompt.
+ * After hybrid search, a score is a probability. An entry is left out of the prompt if its score is below this share of
+ * the best score.
  */
 const MIN_PROMPT_SHARE = 0.02;
 
-/** The entries for the prompt, the most likely first. */
+/** The knowledge entries for the prompt, the most likely first. */
 const promptEntriesOf = ({ why }: EngineReply, { assistant }: TurnContext): KnowledgeEntry[] => {
   const { by, hits } = RetrievalWhy.safeParse(why).data ?? { by: '', hits: [] };
   const least = by === 'both' ? (hits[0]?.score ?? 0) * MIN_PROMPT_SHARE : 0;
@@ -56,8 +56,9 @@ const abortAfterDraining = (draining: AbortSignal): { signal: AbortSignal; clear
 };
 
 /**
- * Answers with an OpenAI-compatible provider. The retrieval engine runs first. Its hits go into the prompt. If it asks
- * for a handoff, the turn ends without a call to the provider. Its reply is used if the provider fails.
+ * Answers with an OpenAI-compatible provider. The retrieval engine runs first. The entries it finds go into the prompt.
+ * If it hands over to a person, the provider is not called. If the provider fails, the retrieval engine's reply is
+ * used.
  */
 export const createOpenAiEngine = ({ retrieval, dispatcher, breaker, openKey, allowPrivate }: Dependencies) => {
   const ask = async (turn: TurnContext, settings: ProviderSettings, hits: KnowledgeEntry[]) => {

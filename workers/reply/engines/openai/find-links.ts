@@ -2,13 +2,13 @@
 export type FoundLink = { start: number; end: number; address: string; words: string | null };
 
 const ADDRESS = /\b(?:https?:\/\/|www\.)[^\s<>()[\]"']+/gi;
-/** The beginning of a link: a bracket or an address. */
+/** The beginning of a link: an opening bracket or the start of an address. */
 const BEGINNING = new RegExp(`\\[|${ADDRESS.source}`, 'gi');
 const TRAILING = `.,;:!?'"`;
 
 /**
- * Removes punctuation that belongs to the sentence and not to the address. Uses a loop, because a regular expression
- * would not be linear.
+ * Removes punctuation that belongs to the sentence and not to the address. A loop is used, because a regular expression
+ * would not take linear time.
  */
 export const withoutTrailing = (address: string, trailing = TRAILING): string => {
   let end = address.length;
@@ -19,7 +19,8 @@ export const withoutTrailing = (address: string, trailing = TRAILING): string =>
 export const addressesIn = (text: string): string[] => text.match(ADDRESS) ?? [];
 
 /**
- * Finds the first match at or after a position. Callers must pass increasing positions, so that the text is read once.
+ * Returns a function that finds the first match at or after a position. Its positions must increase, so that the text
+ * is read only once.
  */
 const createForwardSearch = (text: string, pattern: RegExp): ((from: number) => number) => {
   const looking = new RegExp(pattern, 'g');

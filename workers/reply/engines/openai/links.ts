@@ -2,7 +2,9 @@ import type { AssistantProfile, KnowledgeEntry } from '../engine.ts';
 import { addressesIn, withoutTrailing } from './find-links.ts';
 import type { IsAllowedLink } from './reply-filter.ts';
 
-/** No host name is longer. The limit is needed because the conversion of an international name takes quadratic time. */
+/**
+ * Longer than any host name. Longer names are refused, because converting an international name takes quadratic time.
+ */
 const MAX_AUTHORITY = 300;
 const AUTHORITY = /^(?:https?:\/\/)?([^/?#]*)/i;
 
@@ -14,7 +16,7 @@ const hostOf = (link: string): string | null => {
 
 const plain = (link: string): string => withoutTrailing(link, '.,;:!?').replace(/\/$/, '');
 
-/** Allows the exact links of the hits, and links to hosts that the assistant allows. */
+/** Allows links that the found knowledge entries contain, and links to hosts that the assistant allows. */
 export const allowedLinksOf = ({ allowedLinks = [] }: AssistantProfile, hits: KnowledgeEntry[]): IsAllowedLink => {
   const known = new Set(
     hits.flatMap(({ question, answer, actions }) => [

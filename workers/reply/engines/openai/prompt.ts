@@ -7,8 +7,8 @@ export type ChatMessage = { role: 'system' | 'user' | 'assistant'; content: stri
 export const UNSURE_MARK = '[unsure]';
 
 /**
- * Tokens are counted in pieces of this length, because the tokenizer takes quadratic time per word. Each additional
- * piece adds at most one token.
+ * Text is counted in pieces of this length, because the tokenizer takes quadratic time per word. Each additional piece
+ * raises the count by at most one token.
  */
 const COUNTED_CHARS = 128;
 const WORDS_REMEMBERED = 10_000;
@@ -26,7 +26,7 @@ export type CountTokens = (text: string, atMost: number) => number;
 
 export const countTokensOf = async (): Promise<CountTokens> => {
   const countTokens = await (tokenizer ??= loadTokenizer());
-  // Special tokens in a text count as ordinary text.
+  // Special tokens of the model are counted as ordinary text, because a visitor may type them.
   const options = { disallowedSpecial: new Set<string>() };
   return (text, atMost) => {
     let count = 0;
@@ -57,7 +57,10 @@ const systemText = ({ assistant, language }: TurnContext, hits: KnowledgeEntry[]
     .filter(Boolean)
     .join('\n\n');
 
-/** Marks visitor text as data. The fence is random for each call, so a visitor cannot close it. */
+/**
+ * Marks visitor text as data by putting it between two tags. The tag name is random for each call, so a visitor cannot
+ * write the closing tag.
+ */
 const fenced = (text: string, fence: string): string => `<${fence}>\n${text.replaceAll(fence, '')}\n</${fence}>`;
 
 const asMessage = ({ role, content }: HistoryMessage, fence: string): ChatMessage | null => {

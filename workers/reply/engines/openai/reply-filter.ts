@@ -1,12 +1,12 @@
 import { findLinks } from './find-links.ts';
 import { UNSURE_MARK } from './prompt.ts';
 
-/** The most characters after an open bracket that are held back while its link is still incomplete. */
+/** The maximum number of characters that are held back after an open bracket while the link may still be incomplete. */
 const MAX_PENDING = 400;
 
 export type IsAllowedLink = (link: string) => boolean;
 
-/** Removes links that are not allowed. The words of a Markdown link stay. */
+/** Removes links that are not allowed. The text of a Markdown link is kept. */
 export const removeDisallowedLinks = (text: string, isAllowed: IsAllowedLink): string => {
   let kept = '';
   let from = 0;
@@ -23,7 +23,7 @@ const isSpace = (char: string): boolean => /\s/.test(char);
 /** The position where the last word begins, and the position where the white space before that word begins. */
 type Tail = { word: number; space: number };
 
-/** Finds the tail of a text that grew from length `before`. Only the new part is read. */
+/** Finds the tail of a text that has grown from the length `before`. Only the new part is read. */
 const tailOf = (text: string, before: number, known: Tail): Tail => {
   let word = text.length;
   while (word > before && !isSpace(text.charAt(word - 1))) word -= 1;
@@ -33,14 +33,14 @@ const tailOf = (text: string, before: number, known: Tail): Tail => {
   return { word, space: space === before && known.word === before ? known.space : space };
 };
 
-/** The largest safe position for a cut: text before the cut does not depend on later text. */
+/** The largest position at which the text can be cut so that later text cannot change what stands before the cut. */
 const safeEnd = (text: string, { word, space }: Tail): number => {
   const tail = text.slice(-MAX_PENDING);
   const bracket = tail.lastIndexOf('[');
   const begun = bracket === -1 ? '' : tail.slice(bracket);
   const closed = /^\[[^\]\n]*(\n|\]\([^)\n]*[)\n]|\][^(])/.exec(begun);
   const opens = text.length - begun.length;
-  // True if the link has no end yet, or ends in the unfinished last word.
+  // True if the last link has no end yet, or ends in the unfinished last word.
   const linked = begun !== '' && (closed === null || opens + closed[0].length > word);
   // White space is held back until the next word, so that a reply never ends with white space.
   return linked && opens < word ? text.slice(0, opens).trimEnd().length : space;

@@ -1,10 +1,13 @@
 /**
- * Adds up scores by document number. `clear` visits only the numbers that were used, because most searches use few of
- * many numbers.
+ * Adds up scores by document number. `clear` resets only the numbers that were used, because most searches use only a
+ * few of many.
  */
 export class Accumulator {
   readonly #sums: Float64Array;
-  /** The best value that the latest term added to each document, and the number of that term. */
+  /**
+   * For each document, the best value added by the most recent term that matched it. A second array has the number of
+   * that term.
+   */
   readonly #latest: Float64Array;
   readonly #latestTerm: Uint32Array;
   #term = 0;

@@ -1,6 +1,6 @@
 import type { Candidate } from './candidate.ts';
 
-/** Weights, fitted to the tune halves of the evaluation sets by `npm run eval -- fit`. */
+/** Weights, fitted on the `--tune` half of each evaluation set by `npm run eval -- fit`. */
 export type Calibration = { score: number[]; confidence: number[]; counterEvidence: number[] };
 
 const FITTED: Calibration = {
@@ -16,7 +16,7 @@ export type RankedCandidate = Candidate & { score: number; confidence: number };
 const weighted = (features: number[], weights: number[]): number =>
   features.reduce((sum, feature, at) => sum + feature * (weights[at] ?? 0), 0);
 
-/** Candidates by score, the best first. */
+/** Scores the candidates and sorts them, the best first. */
 export const rankCandidates = (
   candidates: Candidate[],
   { score }: Calibration = FITTED,
@@ -25,12 +25,12 @@ export const rankCandidates = (
     .map((one) => ({ ...one, score: weighted(one.scoreFeatures, score) }))
     .toSorted((a, b) => b.score - a.score);
 
-/** The lead of a candidate that is the only one. */
+/** The lead that a candidate gets if there is no other candidate. */
 const LONE_LEAD = 3;
 
 /**
- * The features of the confidence of the candidate at this position: bias, lead over the best rival, share among all
- * candidates, and the candidate's own features.
+ * The features from which the confidence of the candidate at `position` is computed: a constant 1 for the bias, the
+ * lead over the best rival, the share among all candidates, and the candidate's own features.
  */
 export const featuresInRanking = (ranked: (Candidate & { score: number })[], position: number): number[] => {
   const own = ranked[position];
@@ -42,7 +42,7 @@ export const featuresInRanking = (ranked: (Candidate & { score: number })[], pos
 
 const sigmoid = (value: number): number => 1 / (1 + Math.exp(-value));
 
-/** The confidence after `counterEvidenceOf` has run. The result can be higher or lower than before. */
+/** Adjusts a confidence by the features of `counterEvidenceOf`. The result can be higher or lower than before. */
 export const adjustConfidence = (confidence: number, features: number[], calibration: Calibration = FITTED): number =>
   sigmoid(weighted([1, Math.log(confidence / (1 - confidence)), ...features], calibration.counterEvidence));
 

@@ -9,7 +9,7 @@ import { NO_EVIDENCE, type EntryEvidence } from './lexical-evidence.ts';
 export type Candidate = {
   entry: KnowledgeEntry;
   group: KnowledgeGroup;
-  /** The confidence by words alone, and the best cosine (0 if there is no vector). */
+  /** The confidence by word matches only, and the best cosine (0 if there is no vector). */
   words: number;
   cosine: number;
   scoreFeatures: number[];
@@ -19,8 +19,8 @@ export type Candidate = {
 export type Question = { message: string; visitorLanguage: string; index: KnowledgeIndex };
 
 /**
- * The cosines of a typical assistant. They are combined with the measured cosines, because a small assistant has only
- * few.
+ * The number of measurements that the typical cosines in `PRIOR` count as. They are mixed with the measured cosines,
+ * because a small assistant has too few of its own.
  */
 const PRIOR_COUNT = 3;
 const PRIOR: Distribution = { count: PRIOR_COUNT, mean: 0.81, deviation: 0.022 };
@@ -35,11 +35,11 @@ const pooled = (one: Distribution, other: Distribution): Distribution => {
   return { count, mean, deviation: Math.sqrt(squares / count) };
 };
 
-/** Differences of cosines are small. This factor brings them near 1. */
+/** Differences of cosines are small. This factor brings them near 1, the size of the other features. */
 const SCALE = 20;
 const MAX_WORDS = 12;
 
-/** The share of the message that no entry of a language contains. All entries of that language have the same share. */
+/** The share of the message that no entry of this language contains. It is the same for all entries of the language. */
 const unknownShareIn = (lexical: ReadonlyMap<string, EntryEvidence>, group: KnowledgeGroup) => {
   const evidence = [...lexical.values()].filter((one) => one.group === group);
   return {

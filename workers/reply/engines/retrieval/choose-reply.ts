@@ -3,15 +3,17 @@ import type { Hit } from './lexical-search.ts';
 import { offerQuestions, type ReplyContext, answerReply, textReply, unsureReply } from './replies.ts';
 
 /**
- * The least confidence, as a share of the threshold, with which questions are offered: after lexical search, and after
- * hybrid search.
+ * The minimum confidence for offering questions, as a share of the threshold: `words` after lexical search, `both`
+ * after hybrid search.
  */
 const OFFER_SHARE = { words: 0.5, both: 0.07 };
-/** If the confidence is below this share of the threshold, the visitor can also choose to talk to a person. */
+/**
+ * If the confidence is below this share of the threshold, the offered questions come with a button to talk to a person.
+ */
 const LONG_SHOT_SHARE = 0.5;
-/** Several hits whose scores differ by less than this margin are offered as questions. */
+/** If several hits differ by less than this in score, the visitor chooses between their questions. */
 const TIE_MARGIN = 0.1;
-/** An offered hit has at least this share of the best score. */
+/** After lexical search, a question is offered only if its hit has at least this share of the best score. */
 const OFFER_SCORE_SHARE = 0.6;
 
 /** The best hit and those within the tie margin. */
@@ -23,7 +25,8 @@ export const chooseReply = (context: ReplyContext, hasContactDetails: boolean): 
   const [best] = hits;
   const isBoth = context.by === 'both';
   if (best && best.confidence >= threshold) {
-    // The confidence of hybrid search includes the lead over the other hits.
+    // After hybrid search, near ties are not checked, because the confidence already includes the lead over the other
+    // hits.
     const close = best.confidence < 1 && !isBoth ? nearTies(hits) : [best];
     return close.length > 1 ? offerQuestions(context, close) : answerReply(context, best);
   }

@@ -13,8 +13,8 @@ import trade from './concepts-trade.json' with { type: 'json' };
 const CONCEPTS: Readonly<Record<string, string>> = { ...trade, ...service, ...software };
 
 /**
- * The related concepts of each concept: a question about a car is often about parking. A related concept counts less
- * than a shared concept.
+ * For each concept, the concepts that it often occurs with: a question about a car is often about parking. A related
+ * concept counts less than a shared concept.
  */
 const RELATED: Readonly<Record<string, readonly string[]>> = {
   time: ['hours'],
@@ -61,7 +61,9 @@ export const conceptOf = (word: string): string | null => {
   return null;
 };
 
-/** The concept of a whole phrase. Beginnings of phrases do not count, or too many word pairs would match. */
+/**
+ * The concept of a whole phrase. The phrase must match completely, because beginnings would match too many word pairs.
+ */
 export const phraseConcept = (phrase: string): string | null => exact.get(phrase) ?? null;
 
 const SHORTEST_FUZZY = 6;

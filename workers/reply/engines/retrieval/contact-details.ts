@@ -1,6 +1,9 @@
 import { withoutPiledMarks } from '../../../../src/language/fold.ts';
 
-/** The pattern begins at the last character before the `@`. An earlier beginning would make it slower than linear. */
+/**
+ * An e-mail address from the last character before the `@` on. A pattern for the whole address would take more than
+ * linear time.
+ */
 const EMAIL = /[\p{L}\p{N}._%+-]@[\p{L}\p{N}-]{1,63}(?:\.[\p{L}\p{N}-]{1,63}){0,4}\.\p{L}{2,24}/u;
 const LONGEST_MAILBOX = 64;
 const MAILBOX = /[\p{L}\p{N}._%+-]/u;

@@ -5,7 +5,7 @@ import type { Question, Candidate } from './candidate.ts';
 import { readTerms, type Term } from './terms.ts';
 
 const LEAST_WORDS = 2;
-/** The same factor as in `candidate.ts`. */
+/** Brings differences of cosines near 1, like the factor in `candidate.ts`. */
 const SCALE = 20;
 
 const isIn = (term: Term, { group, entry }: Candidate): boolean => {
@@ -19,8 +19,8 @@ const isIn = (term: Term, { group, entry }: Candidate): boolean => {
 };
 
 /**
- * The message without the words that the entry does not contain. Null if the entry contains all words of the message,
- * if too few words remain, or if the entry is in another language.
+ * The message without the words that the entry does not contain. Null if no word is removed, if too few words remain,
+ * or if the entry is in another language.
  */
 export const withoutUnknownWords = ({ message, visitorLanguage }: Question, candidate: Candidate): string | null => {
   if (candidate.group.language !== visitorLanguage) return null;
@@ -36,9 +36,10 @@ export const withoutUnknownWords = ({ message, visitorLanguage }: Question, cand
 };
 
 /**
- * Compares the similarity of the entry to the full message and to the reduced message. A rise is evidence against the
- * entry: an entry on renewing books does not contain "passport", and is more similar to "how do I renew my" than to the
- * full question. A drop supports the entry: it says the same in other words.
+ * Compares the entry's similarity to the full message with its similarity to the reduced message. If the reduced
+ * message is more similar, that is evidence against the entry: an entry on renewing books does not contain "passport",
+ * and is more similar to "how do I renew my" than to the full question. If it is less similar, the entry probably says
+ * the same in other words.
  */
 export const counterEvidenceOf = (entryId: string, full: Similarities, reduced: Similarities): number[] | null => {
   const [before, after] = [full, reduced].map(({ entries }) => entries.find((near) => near.entryId === entryId));

@@ -11,13 +11,13 @@ import type { KnowledgeIndex } from './knowledge-index.ts';
 import { handoffReply, type ReplyContext, answerReply, textReply } from './replies.ts';
 import { readSmallTalk } from './small-talk.ts';
 
-/** The least confidence with which words alone give an answer. Chosen on the tune halves of the evaluation sets. */
+/** The minimum confidence for an answer from word matches only. Chosen on the `--tune` half of each evaluation set. */
 export const DEFAULT_THRESHOLD = 0.8;
-/** The threshold when words and vectors decide together. */
+/** The minimum confidence for an answer from words and vectors together. */
 const HYBRID_THRESHOLD = 0.7;
 /**
- * The model is not used if the lexical confidence is at least this high. Lower limits gave wrong answers in domains
- * outside the tuning data.
+ * At or above this lexical confidence, the model is not asked. Lower limits gave wrong answers in domains outside the
+ * tuning data.
  */
 const SURE_BY_WORDS = 0.95;
 
@@ -32,8 +32,8 @@ type LexicalReading = {
 };
 
 /**
- * Answers from the assistant's knowledge: by lexical search first, and by hybrid search if the words are not sure
- * enough.
+ * Answers from the assistant's knowledge: by lexical search first, and by hybrid search if the lexical confidence is
+ * too low.
  */
 export const createRetrievalEngine = (options: IndexOptions = {}): AssistantEngine => {
   const indexes = createIndexes(options);
@@ -51,7 +51,7 @@ export const createRetrievalEngine = (options: IndexOptions = {}): AssistantEngi
 
   const isExact = ({ hits }: LexicalReading): boolean => hits[0]?.confidence === 1;
 
-  /** True if words alone decide. Without a model, any hit at the threshold is enough. */
+  /** True if word matches alone decide. Without a model, any hit at the threshold is enough. */
   const isSure = ({ hits, context: { turn, threshold } }: LexicalReading): boolean =>
     (hits[0]?.confidence ?? 0) >= (turn.semanticSearch ? Math.max(threshold, SURE_BY_WORDS) : threshold);
 
@@ -76,8 +76,8 @@ export const createRetrievalEngine = (options: IndexOptions = {}): AssistantEngi
     const reading = read(turn, turn.assistant.knowledge.length > 0 ? await indexes.of(turn.assistant) : null);
     const { context, index, visitorLanguage, hasContactDetails, question, hits } = reading;
     const { message } = turn;
-    // A message that repeats a stored wording gets its answer, even if the message is small talk, because the author
-    // wants this answer.
+    // A message that repeats a stored wording gets its answer even if the message is small talk, because the author
+    // wrote an answer for it.
     if (hits[0] && isExact(reading)) return answerReply({ ...context, hits, by: 'wording' }, hits[0]);
 
     if (asksForHuman(message)) return handoffReply(context);

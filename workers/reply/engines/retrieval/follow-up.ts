@@ -29,12 +29,12 @@ export const findLastReply = async (turn: TurnContext): Promise<LastReply | null
   return last ? readWhy(last.why) : null;
 };
 
-/** The least and most words of a follow-up. A single word counts as a new subject. */
+/** The minimum and maximum number of words of a follow-up. A single word counts as a new subject. */
 const FOLLOW_UP_WORDS = { least: 2, most: 8 };
 
 /**
- * The visitor's previous question. Null if that question was not answered, or if this message is too short or too long
- * for a follow-up.
+ * The visitor's previous question. Null if that question was not answered, or if the current message is too short or
+ * too long for a follow-up.
  */
 export const findPreviousQuestion = async (turn: TurnContext): Promise<string | null> => {
   const length = words(fold(turn.message.slice(0, 200))).length;
@@ -47,7 +47,7 @@ export const findPreviousQuestion = async (turn: TurnContext): Promise<string | 
   return history.slice(0, answered).findLast(({ role }) => role === 'user')?.content ?? null;
 };
 
-/** The id of the entry that was answered last. Small talk in between is ignored. */
+/** The id of the entry that was answered last. Small talk after that answer is ignored. */
 const subjectOf = (history: HistoryMessage[]): string | null => {
   for (const message of history.slice(-LOOK_BACK).toReversed()) {
     const word = message.role === 'assistant' ? readWhy(message.why) : null;
@@ -79,8 +79,8 @@ const UNCUED_CONFIDENCE = 0.5;
 const NEW_CONFIDENCE = 0.35;
 
 /**
- * Lexical search for a follow-up. The terms of the last answered entry have half the weight, and most terms of the
- * message itself must be found.
+ * Lexical search for a follow-up. The terms of the last answered entry are added with half the weight. Most terms of
+ * the message itself must be found.
  */
 export const searchFollowUp = async (
   turn: TurnContext,

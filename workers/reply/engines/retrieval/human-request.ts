@@ -7,7 +7,7 @@ type Mention = { language: string; role: Role; at: number };
 const ROLES: readonly Role[] = ['talk', 'want', 'person', 'agent', 'refuse'];
 const spaced = (entry: string): string => words(fold(entry.replaceAll('_', ' '))).join(' ');
 
-/** Word, phrase or beginning → its roles and their languages. */
+/** Maps a word, a phrase or (in `beginnings`) the start of a word to its roles, each with its language. */
 const exact = new Map<string, { language: string; role: Role }[]>();
 const beginnings = new Map<string, { language: string; role: Role }[]>();
 const alone = new Set<string>();

@@ -2,7 +2,7 @@ import humanWords from './human-words.json' with { type: 'json' };
 
 /**
  * Words of requests for a person, by language. Words are folded; `*` is any ending, `_` a space. A message is a request
- * if it has a `talk` word near a `person` or `agent` word, or a `want` word near an `agent` word, or if an `alone` word
+ * if a `talk` word is near a `person` or `agent` word, if a `want` word is near an `agent` word, or if an `alone` word
  * is the whole message. A message with a `refuse` word is not a request.
  */
 export type HumanWords = { talk: string; want: string; person: string; agent: string; alone: string; refuse: string };

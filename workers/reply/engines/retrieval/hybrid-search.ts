@@ -12,9 +12,7 @@ type HybridQuery = { turn: TurnContext; question: string; visitorLanguage: strin
 type Found = { ranked: RankedCandidate[]; similarities: Similarities };
 
 const MAX_HITS = 3;
-/**
- * Counter-evidence is measured only for a confidence in this range. Outside the range, it could not change the reply.
- */
+/** Counter-evidence is measured only for a confidence in this range, because outside it cannot change the reply. */
 const CHECKED_CONFIDENCE = { from: 0.35, to: 0.95 };
 
 const searchMessage = async (
@@ -40,9 +38,9 @@ const searchMessage = async (
 };
 
 /**
- * Limits for a follow-up, which is searched together with the previous question. The entry's answer may be less similar
- * to both questions together than to the previous question alone, but at most by `maxDrop`. A message with new words
- * ("and a climbing wall?") is probably not a follow-up. Such a message has a lower limit, and its confidence is
+ * Limits for a follow-up, which is searched together with the previous question. The entry's similarity may be lower
+ * for both questions together than for the previous question alone, but at most by `maxDrop`. A message with new words
+ * ("and a climbing wall?") is probably not a follow-up. It therefore gets a smaller `maxDrop`, and its confidence is
  * multiplied by a smaller `factor`.
  */
 const FOLLOW_UP_LIMITS = { known: { maxDrop: 0.3, factor: 1 }, unknown: { maxDrop: 0.1, factor: 0.65 } };

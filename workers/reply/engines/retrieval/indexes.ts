@@ -4,15 +4,15 @@ import type { AssistantProfile } from '../engine.ts';
 import { buildIndexInSteps, type KnowledgeIndex } from './knowledge-index.ts';
 
 export type IndexOptions = {
-  /** How many indexes are cached. */
+  /** The maximum number of cached indexes. */
   maxIndexes?: number;
-  /** How many entries all cached indexes may have together. */
+  /** The maximum number of entries in all cached indexes together. */
   maxEntries?: number;
 };
 
 /** A build yields to other turns after this time. */
 const SLICE_MS = 3;
-/** With at most this many entries, a turn waits for the new index, so that the turn sees the latest edit. */
+/** For at most this many entries, a turn waits for the new index, so that it sees the latest edit. */
 const SMALL_KNOWLEDGE = 500;
 
 type Build = { key: string; index: Promise<KnowledgeIndex>; next: AssistantProfile | null };
@@ -28,8 +28,8 @@ export const createIndexes = ({ maxIndexes = 200, maxEntries = 100_000 }: IndexO
     sizeCalculation: ({ entriesById }) => 1 + entriesById.size,
   });
   /**
-   * Key and build number of an assistant's newest index. An older build that finishes later does not replace the newest
-   * index.
+   * The cache key and build number of each assistant's newest index. With the number, an older build that finishes
+   * later does not replace the newest index.
    */
   const latest = new LRUCache<string, { key: string; nth: number }>({ max: maxIndexes });
   const building = new Map<string, Build>();
@@ -78,8 +78,8 @@ export const createIndexes = ({ maxIndexes = 200, maxEntries = 100_000 }: IndexO
   };
 
   /**
-   * Builds one version of a large index at a time. Turns of newer versions get the index that is being built, and the
-   * newest version is built next, so a turn never waits for more than two builds.
+   * Builds the index of an assistant. For a large index, only one version is built at a time. Meanwhile turns of newer
+   * versions get that version, and only the newest is built next, so a turn never waits for more than two builds.
    */
   const obtain = (assistant: AssistantProfile): Promise<KnowledgeIndex> => {
     const key = keyOf(assistant);

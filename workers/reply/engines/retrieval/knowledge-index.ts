@@ -9,12 +9,12 @@ import { readTerms, type Term } from './terms.ts';
 export type Wording = { entry: number; weight: number };
 
 /**
- * The places where a key occurs: the numbers of wordings, of the entries of those wordings, and of entries with the key
- * in their answer or tags.
+ * The places where a key occurs: wordings (`wordings`), the entries of those wordings (`questionEntries`), and entries
+ * with the key in their answer or tags (`answerEntries`). All are numbers.
  */
 export type Postings = { wordings: number[]; questionEntries: number[]; answerEntries: number[]; weight: number };
 
-/** The lexical index of all entries of one language. A key is a stem, or `§` and a concept. */
+/** The lexical index of all entries of one language. A key is a stem, or `§` followed by a concept. */
 export type KnowledgeGroup = {
   language: string;
   entries: KnowledgeEntry[];
@@ -23,13 +23,13 @@ export type KnowledgeGroup = {
   /** All stems, to find misspelt and shortened words. */
   stems: SearchableMap<string>;
   /**
-   * Folded word → stem of the word as the knowledge spells it. A message without diacritics finds the right stem by
-   * this map.
+   * Maps a folded word to the stem of the word as the knowledge spells it. A message without diacritics thus finds the
+   * right stem.
    */
   spellings: Map<string, string>;
   /** Weight of a term that no entry contains. */
   unknownTermWeight: number;
-  /** Normalised wording → entry number, for messages that repeat a stored wording. */
+  /** Maps a normalised wording to its entry number, for messages that repeat a stored wording. */
   exact: Map<string, number>;
   accumulators: Accumulators;
 };
@@ -49,10 +49,10 @@ const createAccumulators = (wordings: number, entries: number): Accumulators => 
   nearest: new Accumulator(entries),
 });
 
-/** Question words have little weight: they can break a tie, but not decide an answer. */
+/** Concepts of question words. They have little weight, so that they can break a tie but not decide an answer. */
 const WEAK_CONCEPTS = new Set(['time', 'where', 'today', 'what', 'item']);
 const WEAK_SHARE = 0.4;
-/** Verbs have less weight than nouns. */
+/** Concepts of verbs. They have less weight than nouns. */
 const VERB_CONCEPTS = new Set([
   'sell',
   'buy',
@@ -115,7 +115,7 @@ const createReader = (language: string) => {
 };
 
 /**
- * Builds the group of one language. `all` is the number of the assistant's entries in every language, so that term
+ * Builds the index of one language. `all` is the number of the assistant's entries in all languages, so that term
  * weights are comparable between languages.
  */
 function* buildGroup(language: string, entries: KnowledgeEntry[], all: number): Generator<void, KnowledgeGroup> {
@@ -138,7 +138,8 @@ function* buildGroup(language: string, entries: KnowledgeEntry[], all: number): 
   }
 
   for (const keyPostings of postings.values()) {
-    // An occurrence in an answer counts half: a word in many answers but few questions still distinguishes questions.
+    // An occurrence in an answer counts half, because a word in many answers but few questions still distinguishes
+    // questions.
     const entriesWithKey = new Set([...keyPostings.questionEntries, ...keyPostings.answerEntries]).size;
     keyPostings.weight = inverseDocumentFrequency((keyPostings.questionEntries.length + entriesWithKey) / 2, all);
     yield;
@@ -165,7 +166,7 @@ function* buildGroup(language: string, entries: KnowledgeEntry[], all: number): 
 
 export type KnowledgeIndex = {
   groups: KnowledgeGroup[];
-  /** Entry id → entry and its group. */
+  /** Maps an entry id to the entry and its group. */
   entriesById: Map<string, { entry: KnowledgeEntry; group: KnowledgeGroup }>;
 };
 

@@ -3,7 +3,10 @@ import type { KnowledgeGroup, KnowledgeIndex } from './knowledge-index.ts';
 import { type LexicalEvidence, rankEntries } from './search.ts';
 import { readTerms } from './terms.ts';
 
-/** The lexical evidence for an entry: once with the concepts of the words, and once for the words alone (`literal`). */
+/**
+ * The lexical evidence for an entry: once counting words with the same concept as equal (`withConcepts`), and once
+ * counting only the same words (`literal`).
+ */
 export type EntryEvidence = {
   entry: KnowledgeEntry;
   group: KnowledgeGroup;
@@ -21,7 +24,7 @@ export const NO_EVIDENCE: LexicalEvidence = {
   ownCoverage: 0,
 };
 
-/** The most likely entries of each language by words. Keys are entry ids. */
+/** The most likely entries of each language, judged by word matches. Keys are entry ids. */
 export const collectLexicalEvidence = (
   message: string,
   index: KnowledgeIndex,

@@ -9,13 +9,13 @@ export type Hit = {
   group: KnowledgeGroup;
   confidence: number;
   score: number;
-  /** After hybrid search: the confidence by words alone, and the best cosine. */
+  /** Set after hybrid search: the confidence by word matches only, and the best cosine. */
   words?: number;
   cosine?: number;
 };
 
 const MAX_HITS = 3;
-/** The score of a hit in another language is multiplied by this factor, if the visitor's language has hits too. */
+/** The confidence of a hit in another language is multiplied by this factor, if the visitor's language has hits too. */
 const FOREIGN_SHARE = 0.75;
 
 export const toHits = (
@@ -33,8 +33,8 @@ export const inLanguageOrder = ({ groups }: KnowledgeIndex, visitorLanguage: str
   [...groups].sort((a, b) => Number(b.language === visitorLanguage) - Number(a.language === visitorLanguage));
 
 /**
- * The best hits of one language: the visitor's language if its confidence reaches the threshold, otherwise the language
- * with the highest confidence.
+ * The best hits of one language. This is the visitor's language if its confidence reaches the threshold. Otherwise the
+ * other languages are searched until one reaches the threshold, and the highest confidence decides.
  */
 export const searchLexical = (
   message: string,

@@ -10,10 +10,10 @@ const MAX_PAYLOAD = 2048;
 
 export type ReplyKind = TextKey | 'answer' | 'human' | 'contact';
 
-/** How the entries were found. `words only` means that the model gave no vector in time. */
+/** How the entries were found. `words only` means that the model gave no vector in time, so the words decided. */
 export type FoundBy = 'wording' | 'words' | 'words only' | 'both';
 
-/** The data of a reply's `why`. */
+/** The data from which a reply and its `why` are made. */
 export type ReplyContext = { turn: TurnContext; threshold: number; startedAt: number; hits: Hit[]; by: FoundBy };
 
 const rounded = (value: number, digits: number): number => Number(value.toFixed(digits));
@@ -55,7 +55,7 @@ export const handoffReply = (context: ReplyContext): EngineReply =>
   createReply(context, 'human', { text: text(context.turn.language, 'holding'), escalate: 'user_requested' });
 
 /**
- * True if the reply must say that the answer is in another language. False if the message itself is in the answer's
+ * True if the reply must say that its answer is in another language. False if the visitor wrote in the answer's
  * language.
  */
 const isForeign = (answerLanguage: string, { message, language }: TurnContext): boolean => {

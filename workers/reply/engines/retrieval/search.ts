@@ -3,7 +3,7 @@ import { type KnowledgeGroup, type Postings, normaliseWording, conceptWeight } f
 import { readTerms, type Term } from './terms.ts';
 
 /**
- * The evidence of the words for an entry. Shares are weighted by how rare each term is. `lexicalConfidence` combines
+ * How well the words of a message match an entry. In the shares, rare terms weigh more. `lexicalConfidence` combines
  * all values into one number.
  */
 export type LexicalEvidence = {
@@ -11,15 +11,15 @@ export type LexicalEvidence = {
   coverage: number;
   /** Share of the message that the entry's questions contain. */
   wordingCoverage: number;
-  /** Share of the entry's best matching question that the message contains. */
+  /** Share of the best matching question of the entry that occurs in the message. */
   wordingMatch: number;
   /** Share of the message that no entry contains. */
   unknownShare: number;
   /** How many terms of the message were found. */
   matchedTerms: number;
-  /** The difference to the score of the best other candidate. Negative for all candidates except the first. */
+  /** The entry's score minus the best score of any other candidate. Negative for all candidates except the first. */
   lead: number;
-  /** Share of the message that the entry contains, without the terms of the previous subject. */
+  /** Share of the message that the entry contains, not counting terms that were added from the previous answer. */
   ownCoverage: number;
 };
 export type LexicalCandidate = { entry: number; score: number; evidence: LexicalEvidence };
@@ -47,7 +47,8 @@ export const searchGroup = (message: string, group: KnowledgeGroup, visitorLangu
 };
 
 /**
- * Ranks the entries of a group for a message. For a follow-up question, `subject` has the terms of the previous answer.
+ * Ranks the entries of a group for a message. For a follow-up question, `subject` has the terms of the last answered
+ * entry.
  */
 export const rankEntries = (
   own: Term[],
@@ -92,8 +93,8 @@ export const rankEntries = (
 };
 
 /**
- * The best entries. The result is kept sorted during the scan, because sorting thousands of entries would cost more
- * than the search.
+ * The best entries. The result is kept sorted during the scan, because sorting all of thousands of entries would cost
+ * more than the search.
  */
 const bestOf = (
   { accumulators, wordings }: KnowledgeGroup,

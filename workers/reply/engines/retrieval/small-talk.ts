@@ -4,7 +4,10 @@ import { LEXICON, type SmallTalk } from '../../../../src/language/lexicon.ts';
 const KINDS: readonly SmallTalk[] = ['goodbye', 'thanks', 'no', 'yes', 'greeting'];
 const spaced = (text: string): string => words(fold(text)).join(' ');
 
-/** Phrase → language → kind. If a phrase has different kinds in different languages, the visitor's language decides. */
+/**
+ * Maps a phrase to its kind in each language. If a phrase has different kinds in different languages, the visitor's
+ * language decides.
+ */
 const phrases = new Map<string, Map<string, SmallTalk>>();
 for (const [language, entry] of Object.entries(LEXICON)) {
   for (const kind of KINDS) {
@@ -19,7 +22,7 @@ for (const [language, entry] of Object.entries(LEXICON)) {
 const LONGEST_PHRASE = 4;
 const MAX_WORDS = 8;
 
-/** The kind of a message that is only small talk. Null for other messages. */
+/** The kind of small talk that a message is. Null if the message is anything else. */
 export const readSmallTalk = (message: string, language: string): SmallTalk | null => {
   if (message.length > 120) return null;
   const tokens = words(fold(message)).map((word) => word.replace(/(.)\1{2,}/gu, '$1'));

@@ -53,8 +53,8 @@ import { LEXICON } from '../../../../src/language/lexicon.ts';
 import fillerWords from './fillers.json' with { type: 'json' };
 
 /**
- * Additional stop words for questions, by language. General stop word lists lack these words, because the words have a
- * meaning in other texts. Words are folded. A word of a concept is never a filler.
+ * Additional stop words for questions, by language. General lists lack them, because they have a meaning in other
+ * texts. Words are folded. A word that belongs to a concept is never one of these stop words.
  */
 const FILLERS: Readonly<Record<string, string>> = fillerWords;
 
@@ -101,7 +101,10 @@ const chatWords = (language: string): string[] =>
 const fillers = (language: string): string[] =>
   (Object.hasOwn(FILLERS, language) ? (FILLERS[language] ?? '') : '').split(' ');
 
-/** Languages with their own tables. All other tags share one cache entry, so that visitors cannot fill the cache. */
+/**
+ * Languages with their own tables. All other tags share one cache entry, so that visitors cannot fill the cache with
+ * invented tags.
+ */
 const KNOWN = new Set([...Object.keys(PACKAGED), ...Object.keys(LEXICON), ...Object.keys(FILLERS), ...NO_STEMS]);
 const UNKNOWN = 'und';
 const ready = new Map<string, Stemming>();

@@ -29,12 +29,15 @@ const segmenterFor = (language: string): Intl.Segmenter => {
 };
 
 /**
- * Languages that need a dictionary to separate words. All other tags share one segmenter, so that the cache stays
- * small.
+ * Languages that need a dictionary to separate words. Each has its own segmenter; all other tags share one, so that the
+ * cache stays small.
  */
 const SEGMENTED = new Set(['zh', 'ja', 'th', 'lo', 'km', 'my']);
 
-/** Korean particles are attached to words, so pairs of syllables match better than whole words. */
+/**
+ * Splits a Korean word into pairs of syllables. They match better than whole words, because Korean particles are
+ * attached to words.
+ */
 const syllablePairs = (word: string): string[] =>
   word.length < 3 ? [word] : Array.from({ length: word.length - 1 }, (_, at) => word.slice(at, at + 2));
 
