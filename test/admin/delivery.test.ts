@@ -20,7 +20,7 @@ type Doctor = { ok: boolean; problems: string[]; stuck: { pausedEndpoints: { end
 
 const admin = <Value = Record<string, unknown>>(...args: string[]): Promise<Value> => adminJson<Value>(env, ...args);
 
-/** A receiver whose endpoint was added by the command, with the secret that the command printed. */
+/** A receiver whose endpoint was added by the admin command, with the secret that the command printed. */
 const aReceiver = async (assistantId: string, events: string, options: ReceiverOptions = {}) => {
   const secrets: string[] = [];
   const receiver = await openReceiver({ secret: secrets, ...options });

@@ -33,7 +33,7 @@ test('after a worker is killed during a provider’s stream, the next one starts
   provider.behave(replyWith('From nine', ' to five.'));
   const next = await startRealProcess('reply', stack.env);
   const turnId = String(open.events[0]?.data.turnId);
-  // The dead worker's lease expires after ten seconds. The test does not wait for it.
+  // The dead worker's lease would expire after ten seconds. The test deletes it instead of waiting.
   await stack.service.redis.del(`{${stack.env.REDIS_PREFIX}-0}:take:${turnId}`);
   const events = await open.ended;
 

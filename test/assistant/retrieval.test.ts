@@ -219,7 +219,10 @@ test('a changed version is indexed again', async () => {
   expect(replies.map((reply) => reply.text)).toEqual(['The answer to old.', 'The answer to new.']);
 });
 
-/** Enough entries that the previous index is used while a new one is built. `onRead` is called when a build reads them. */
+/**
+ * An assistant with so many entries that its questions are answered from the previous index while a new index is built.
+ * `onRead` is called when a build reads the entries.
+ */
 const aLarge = (version: string, size: number, onRead: () => void = () => undefined): AssistantProfile => {
   const entries = Array.from({ length: size }, (_, nth) => anEntry(`${version}-${nth}`, `Where is thing ${nth}?`));
   const read = anEntry(version, 'Do you sell lamps?');

@@ -5,7 +5,7 @@ import { anAssistant, type ChatBody, type ErrorBody, type TestAssistant } from '
 import { eventually } from '../support/eventually.ts';
 import { useStack } from '../support/stack.ts';
 
-/** The engine replies `echo: …`. A message with a gate is answered when the test opens the gate. */
+/** Gates by message. The engine answers a message with a gate only after the test opens that gate. */
 const gates = new Map<string, Promise<void>>();
 const engine: AssistantEngine = {
   name: 'echo',
@@ -137,7 +137,7 @@ test('a waiting caller joins an asynchronous turn, and the other way round', asy
     expect((await assistant.history(accepted.body.conversationId)).body.messages).toHaveLength(2),
   );
   const joined = await send(assistant, { session_id, message: other.message });
-  // The join is stored now, because this request reads the pending turns after it.
+  // When this request has read the pending turns, the join that was sent before it is stored.
   await look(assistant, accepted.body.turnId);
   one.release();
   other.release();

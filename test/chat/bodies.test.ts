@@ -17,7 +17,7 @@ beforeAll(async () => {
 const send = (body: string | Uint8Array, headers: Record<string, string> = {}) =>
   assistant.call<{ messageId?: string }>('/api/v1/chat', { body, headers });
 
-/** A turn as JSON. An unknown field pads it to an exact number of bytes. */
+/** A turn as JSON with exactly `bytes` bytes. An unknown field is used as padding. */
 const jsonOf = (bytes: number): string => {
   const json = JSON.stringify(aTurn({ padding: '' }));
   return json.replace('"padding":""', `"padding":"${'x'.repeat(bytes - json.length)}"`);

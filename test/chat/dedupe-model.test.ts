@@ -75,7 +75,7 @@ const settle = async (run: Run, { body }: Answer<ChatBody>): Promise<void> => {
   await untilDelivered(message?.turnId as string);
 };
 
-/** The turn that this request repeats according to the rules. Null means a new turn. */
+/** The turn that this request repeats according to the rules. Null if the request is a new turn. */
 const expected = ({ model }: Run, text: string, key: string | null): Turn | null => {
   if (key !== null) return model.turns.find((turn) => turn.key === key) ?? null;
   const latest = model.turns.at(-1);

@@ -8,7 +8,7 @@ import { eventually } from '../support/eventually.ts';
 import { openReceiver } from '../support/receiver.ts';
 import { useStack } from '../support/stack.ts';
 
-/** The engine replies `echo: …`. A message with a gate is answered when the test opens the gate. */
+/** Gates by message. The engine answers a message with a gate only after the test opens that gate. */
 const gates = new Map<string, Promise<void>>();
 const engine: AssistantEngine = {
   name: 'echo',
@@ -54,7 +54,7 @@ test('200 identical requests at once over two API processes are one turn, announ
     [1, 'user'],
     [1, 'assistant'],
   ]);
-  // The event of a later message arrives after all events that the first message could have caused.
+  // Events arrive in order. When the event of this later message arrives, all events of the first message have arrived.
   await request(`${stack.url}/api/v1/chat`, { body: { ...body, message: 'the end' }, bearer: apiKey });
   const received = await receiver.waitFor((all) =>
     all.some(({ json }) => (json as { payload: { content?: string } }).payload.content === 'the end'),

@@ -6,7 +6,7 @@ import { deltasOf, type OpenStream, openStream, spokenOf, type StreamEvent } fro
 import { eventually } from '../support/eventually.ts';
 import { useStack } from '../support/stack.ts';
 
-/** The engine's script for a message: pieces that the test releases, then the reply. */
+/** Controls the engine's answer to a message: the test says pieces of it, then lets the engine reply or fail. */
 type Script = { say: (piece: string) => void; reply: (text: string) => void; fail: () => void };
 type Asked = Script & { message: string };
 const asked: Asked[] = [];
@@ -31,7 +31,7 @@ const newMessage = (): string => {
   return message;
 };
 
-/** The engine's nth run for this message, once it has started. */
+/** Waits until the engine has started its nth run for this message, and returns the controls of that run. */
 const run = (message: string, nth = 1): Promise<Script> =>
   eventually(() => {
     const found = asked.filter((one) => one.message === message)[nth - 1];

@@ -11,9 +11,7 @@ import { useStack } from '../support/stack.ts';
 // Without a delivery worker, every wake-up stays in the queue, and nothing is sent to the endpoint.
 const stack = useStack({ deliveryWorkers: 0 });
 
-/**
- * A sweep sends wake-ups only for events that have waited for 2 seconds. An earlier wake-up does not come from a sweep.
- */
+/** A sweep sends wake-ups only for events that have waited for 2 seconds, so an earlier wake-up is not from a sweep. */
 const SOONER_THAN_A_SWEEP_MS = 1_900;
 
 let wakeUps: PartitionedQueue<WakeUpJob>;

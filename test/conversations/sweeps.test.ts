@@ -19,7 +19,7 @@ const aStream = async (conversations = 1) => {
   const receiver = await openReceiver();
   opened.push(receiver);
   const { endpoint } = await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url });
-  // Events from before `enabledSince` are not sent, and the events of these tests have past times.
+  // Events from before `enabledSince` are not sent. It is moved back, because these events have past times.
   await stack.service.mongo
     .collection('endpoints')
     .updateMany({ assistantId }, { $set: { enabledSince: new Date(0) } });
@@ -36,7 +36,7 @@ const aStream = async (conversations = 1) => {
   return { assistantId, receiver, endpoint, feed, keys, key, readHead };
 };
 
-/** The events have no wake-up and are old enough for a sweep. */
+/** Options for events that have no wake-up and are old enough for a sweep. */
 const OLD = { at: new Date(Date.now() - 3_000), silent: true };
 
 const readDelivery = async (id: string) => (await stack.service.deliveries.readByIds([id])).get(id);
@@ -63,7 +63,8 @@ test('a claim whose worker is gone ends unknown after ten seconds, not before, a
         { $set: { claimedAt: new mongo.Timestamp({ t: Math.floor(Date.now() / 1000) - seconds, i: 1 }) } },
       ]);
 
-  // MongoDB's clock counts whole seconds: seven seconds of the test may be eight seconds there.
+  // Waits for a full second, because MongoDB's clock counts only whole seconds. Otherwise, an age of seven seconds here
+  // could be eight seconds for MongoDB.
   await new Promise((resolve) => setTimeout(resolve, 1_000 - (Date.now() % 1_000)));
   await ageTo(7);
   await new Promise((resolve) => setTimeout(resolve, 1_600));
@@ -106,7 +107,7 @@ test('an event whose claim is released is sent; a claim that a sweep has ended c
   expect([again.won, byOther, byOwner]).toEqual([false, false, true]);
 });
 
-/** Sweeps that the test runs itself. Their wake-ups reach no worker. Of the stack, only the reply worker is running. */
+/** Sweeps that the test runs itself. Their wake-ups are recorded in `woken` and reach no worker. */
 const sweepsOf = (
   streams: { endpoint: { endpointId: string } }[],
   options: { suspended?: () => string[]; outboxesPerSweep?: number },

@@ -14,7 +14,7 @@ const stack = useStack({ deliveryWorkers: 0 });
 const lifecycle = createLifecycle(createLogger({ name: 'test', level: 'silent' }), { deadlineMs: 5_000 });
 let relay: Relay;
 let url: string;
-/** The answer to the next command of this kind is lost, once. `onLost` is then called. */
+/** The relay loses the response to the next command of this kind, only once, and then calls `onLost`. */
 let trap: { of: (command: Command) => boolean; onLost: () => void } | null = null;
 /** The next `times` commands of this kind get no answer, and neither do later commands on the same connection. */
 let silent: { of: (command: Command) => boolean; times: number } | null = null;
@@ -43,7 +43,7 @@ afterAll(async () => {
 
 const on = (name: string) => (command: Command) => command.name === name && command.collection === 'conversations';
 const nothingMore = () => undefined;
-/** Makes the server unavailable for this time, which is longer than one look-up takes. */
+/** Makes the server unavailable for `ms`, which must be longer than one look-up takes. */
 const awayFor = (ms: number) => () => {
   void relay.cut().then(() => setTimeout(() => void relay.mend(), ms));
 };
@@ -75,7 +75,8 @@ test.each([
 ] as const)('%s: one turn, answered, under a first message', async (_name, command, onLost) => {
   const { say, stored } = await aSession();
   trap = { of: on(command), onLost };
-  // A turn with an idempotency key needs the conversation's id immediately, so the API reads the accepted turn back.
+  // An idempotency key makes the API send the `find`: the key needs the conversation's id immediately, so the API reads
+  // the accepted turn back.
   const headers: Record<string, string> = command === 'find' ? { 'Idempotency-Key': randomUUID() } : {};
 
   const answer = await say('hello there, what are your opening hours please?', headers);
@@ -92,7 +93,8 @@ test('an unknown outcome is resolved also for a write that reopens a resolved co
   const where = { conversationId: first.body.conversationId };
   await conversations.transitions.resolve(where, randomUUID());
   let updates = 0;
-  // The first write is the upsert, which does not match a resolved conversation.
+  // The first update is an upsert, which does not match a resolved conversation. The second update reopens the
+  // conversation, and the relay loses its response.
   trap = { of: (command) => on('update')(command) && ++updates === 2, onLost: awayFor(1_500) };
 
   const answer = await say('and what about the weekend, are you open then?');
@@ -148,7 +150,7 @@ test('silent connections delay callers only briefly, and each turn on them is st
 }, async () => {
   const { say, stored } = await aSession();
   const other = await aSession();
-  // These are as many accepting writes as can be in flight at the same time. All later writes wait behind them.
+  // At most two accepting writes can be in flight at the same time, so all later writes wait behind these two.
   silent = { of: on('update'), times: 2 };
   const message = 'hello there, what are your opening hours please?';
 

@@ -9,7 +9,7 @@ const ROOT = join(import.meta.dirname, '../..');
 
 type Context = { root: string; env: NodeJS.ProcessEnv };
 type Step = { find: (context: Context) => { text: string } | undefined; make: (context: Context) => Promise<void> };
-// The module name is computed, because the launcher is plain JavaScript without types.
+// The imported path is not a literal, because TypeScript would look for types, and the launcher has none.
 const file = join(ROOT, 'scripts/setup/dashboard.js');
 const { dashboardStep } = (await import(file)) as { dashboardStep: Step };
 

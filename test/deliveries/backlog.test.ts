@@ -6,7 +6,8 @@ import { createFeed } from '../support/feed.ts';
 import { contentOf, openReceiver, type Receiver } from '../support/receiver.ts';
 import { useStack } from '../support/stack.ts';
 
-// A send hangs for longer than the test takes, even on a busy machine, but ends before its claim counts as lost.
+// With this deadline, a hanging send lasts longer than the test, even on a busy machine. The send still ends before its
+// claim counts as lost.
 const stack = useStack({ deliveryWorkers: 0, sending: { deadlineMs: 9_500 } });
 const opened: Receiver[] = [];
 afterAll(() => Promise.all(opened.map((one) => one.close())));
@@ -46,7 +47,7 @@ test('the bound holds without a delivery worker, and the remaining events are se
   const [key = ''] = await feed.openConversations(assistantId, 1);
 
   await feed.say(assistantId, key, numbers(0, 800));
-  // The reply worker's sweep has ended the oldest events.
+  // Waits until the reply worker's sweep has ended the oldest events.
   await eventually(async () => expect(await readOutbox(assistantId)).toHaveLength(500));
   const ends = await countEnds(assistantId);
   const worker = await stack.startDeliveryWorker();
@@ -89,7 +90,7 @@ test('beyond 500 pending events the oldest end, also behind one that is being se
     hot.push(await say(number));
     calm.push(await time(other.chat({ session_id, message: number })));
   }
-  // An event is removed from its stream after it has ended.
+  // The test waits, because an event is removed from its outbox only a moment after it has ended.
   await eventually(async () => expect(await readOutbox(assistantId)).toHaveLength(501), 4_000);
   const ends = await countEnds(assistantId);
   release();

@@ -9,7 +9,7 @@ import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
 
-/** The commands that take an ended event off its outbox: `findAndModify` for a single event, `update` for several. */
+/** The commands that remove ended events from an outbox: `findAndModify` for a single event, `update` for several. */
 const PULLS = ['update', 'findAndModify'];
 
 /** A stream whose receiver answers the first event only after `release`, and the other events slowly. */

@@ -144,7 +144,7 @@ test('a test or resend that could not be tried is queued again; only its owner c
   const byOwner = await deliveries.release(id, claimed?.token ?? '', { queued: true });
 
   expect([second, byOther, byOwner]).toEqual([null, false, true]);
-  // The sweep finds the resend, as it would after a lost wake-up.
+  // The released resend has no wake-up, so the sweep must find it, as it would after a lost wake-up.
   expect(await endOf(id)).toMatchObject({ outcome: 'delivered' });
 });
 

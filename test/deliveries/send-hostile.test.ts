@@ -10,7 +10,7 @@ import { AUTHORITY, EXPIRED, KEY, OTHER_NAME, VALID } from '../support/certifica
 import { HOSTILE, type HostileName, openHostile } from '../support/hostile-receiver.ts';
 
 const QUICK = { deadlineMs: 700, bodyGraceMs: 300 };
-// Receivers that are tested alone. This flood blocks the whole process for a while, including its timers.
+// Receivers that are tested alone, because their flood blocks the whole process for a while, including its timers.
 const ALONE: HostileName[] = ['interimEndless'];
 const body = Buffer.from('{"event":"webhook.test"}');
 
@@ -29,12 +29,12 @@ const sendOnce = async (url: string, options: Partial<SenderOptions> = QUICK) =>
 const slowly = () => sleep(1_000, ['127.0.0.1']);
 const neverResolves = () => new Promise<string[]>(() => {});
 
-// A forced collection makes the measured memory exact. The resident size would also count memory that the engine keeps
-// for later; `bench/hostile.ts` measures that size.
+// A forced garbage collection makes the measured memory exact. The resident size is not used, because it also counts
+// memory that V8 keeps for later. `bench/hostile.ts` measures the resident size.
 setFlagsFromString('--expose-gc');
 const collect = runInNewContext('gc') as () => void;
 const heldMegabytes = async () => {
-  // The collection runs twice, because freed buffers are counted only a moment later.
+  // The garbage collection runs twice, because freed buffers still count as used for a moment.
   for (let nth = 0; nth < 2; nth += 1) {
     await sleep(150);
     collect();

@@ -352,7 +352,7 @@ describe('a request is written once', () => {
 });
 
 describe('undici', () => {
-  // `wrote` and `notAfter` depend on this: after the clock is checked, nothing else may run before the bytes leave.
+  // `wrote` and `notAfter` are right only if nothing else runs between the check of the clock and the write.
   it('writes synchronously after it reports the start', async () => {
     const receiver = await aHostile({ requested: (socket) => socket.write('HTTP/1.1 204 No\r\n\r\n') });
     const socket = connect(receiver.port, '127.0.0.1');

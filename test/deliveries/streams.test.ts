@@ -61,7 +61,7 @@ test('after a 410 nothing is sent until an operator resumes the endpoint, then e
   await say('3');
   await eventually(async () => expect(await outbox()).toHaveLength(3));
   const whilePaused = contents();
-  // Simulates the response to another request that was in flight when the 410 arrived.
+  // Simulates a late response: another request was still in flight when the 410 arrived.
   await endpoints.pauseEndpoint(endpointId, { reason: 'retry_after', until: new Date(Date.now() + 1) });
   const { pause } = await endpoints.getEndpoint(endpointId);
   const resumedAt = performance.now();
@@ -127,7 +127,7 @@ test.each(['removed', 'disabled'] as const)(
 test('events before an endpoint is enabled again are not sent, later ones are', async () => {
   const { endpoints } = stack.service;
   const { feed, assistantId, key, endpointId, say, receiver, countEnds, contents } = await aStream();
-  // Simulates an event of a process that had not yet read the change.
+  // Simulates an event from a process that had not yet read that the endpoint was disabled.
   const before = new Date(Date.now() - 1_000);
   await endpoints.setEnabled(endpointId, false);
   await endpoints.setEnabled(endpointId, true);
@@ -193,7 +193,7 @@ test('events that wait for one endpoint do not block those for another', async (
   await held.waitFor((all) => all.length === 12);
   await eventually(async () => expect(await outbox()).toEqual([]));
 
-  // A sweep would need longer to find the events.
+  // A sweep would need longer to find the events, so they did not wait for a sweep.
   expect(ms).toBeLessThan(1_500);
   expect(stillHeld).toBe(1);
   for (const one of [receiver, held]) expect(one.received.map(contentOf)).toEqual(numbers(0, 12));

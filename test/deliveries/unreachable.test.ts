@@ -10,7 +10,7 @@ import { freePort } from '../support/processes.ts';
 import { contentOf, openReceiver, type Receiver } from '../support/receiver.ts';
 import { useStack } from '../support/stack.ts';
 
-/** The pause is longer than the healthy endpoint takes on a busy machine. */
+/** The pause of the dead endpoint. It is longer than the healthy endpoint needs, even on a busy machine. */
 const PAUSE_MS = 6_000;
 
 const stack = useStack({ deliveryWorkers: 0, env: { ENDPOINT_CONCURRENCY: '2', DELIVERY_CONCURRENCY: '8' } });
@@ -54,7 +54,7 @@ test('five refused connections suspend an endpoint; after a successful probe all
   opened.push(revived);
   const received = await revived.waitFor((all) => all.length === 40 - failed, 16_000);
 
-  // There are two slots, so a send that was in flight at the fifth failure may still fail.
+  // An endpoint has two slots, so a send that was still in flight at the fifth failure may fail too.
   expect(failed).toBeGreaterThanOrEqual(5);
   expect(failed).toBeLessThanOrEqual(7);
   expect(await dead.count({ errorKind: 'connect' })).toBe(failed);
@@ -77,7 +77,7 @@ test('hanging endpoints hold no more than their share of the slots', async () =>
 
   await Promise.all(held.map((stream) => stream.say('held')));
   await Promise.all(hanging.map((receiver) => receiver.waitFor((all) => all.length >= 1)));
-  // These events are sent before the first hanging send reaches its deadline.
+  // The healthy endpoint must receive these events before the first hanging send reaches its deadline.
   await others.say('healthy');
   await healthy.waitFor((all) => all.length === 40, 4_000);
 

@@ -5,7 +5,7 @@ import { describe, expect, test } from 'vitest';
 const ROOT = join(import.meta.dirname, '../..');
 const read = (file: string): string => readFileSync(join(ROOT, file), 'utf8');
 const { scripts } = JSON.parse(read('package.json')) as { scripts: Record<string, string> };
-// The module name is computed, because the launcher is plain JavaScript without types.
+// The imported path is not a literal, because TypeScript would look for types, and the launcher has none.
 type Targets = {
   targetsIn: (root: string) => object;
   findTarget: (targets: object, words: string[]) => object | undefined;

@@ -38,7 +38,7 @@ test('every exported type of the domain is named in words of the glossary', () =
   expect([...new Set(unknown)].toSorted()).toEqual([]);
 });
 
-/** Words that once had a private meaning here. The glossary has the field's word for each. */
+/** Words that this project once used in a meaning of its own. The glossary has the common term for each meaning. */
 const PRIVATE_WORDS = [
   /\b(letLapse|giveBack|takenOut|newborn|underWay|doubtful|quieten|endUnsent|whenGone)\b/,
   /\b(under way|in hand|(in|of|from) (its|a session's) line|begins? anew|homed id|patience|resting)\b/i,

@@ -180,7 +180,7 @@ test('every documented status of every operation occurs', async () => {
       { url: `http://127.0.0.1:${drained.port}${path}`, options: { method, bearer, ...good } },
     ].map(({ url, options }) => drive(url, options));
 
-  // Turn requests: a valid turn, a wrong key, a draining API, then bodies that are too large or invalid, a late reply
+  // Turn requests: a valid turn, a wrong key, a draining API, a body that is too large, an invalid body, a late reply
   // and a rate limit.
   const channel = `/api/v1/channels/webhook/${assistantId}`;
   for (const [path, bearer] of [
@@ -208,7 +208,8 @@ test('every documented status of every operation occurs', async () => {
   });
   await waiting;
 
-  // Conversation requests: the cases above, then an unknown id, an invalid request and a corrupt record.
+  // Conversation requests: a valid request, a wrong key, a draining API, an unknown id, an invalid request and a
+  // corrupt record.
   const { conversationId, turnId } = await drive<{ conversationId: string; turnId: string }>(
     `${stack.url}/api/v1/chat`,
     {

@@ -1,6 +1,7 @@
 /**
- * `npm run eval -- ablation` measures the tune halves without one word list at a time: by words alone, and with meaning, where
- * each domain uses a fit to the other domains.
+ * `npm run eval -- ablation` disables one part of the engine at a time, and measures the `tune` half of each question
+ * set: with search by words only, and with search by words and meaning. With meaning, each domain is measured with
+ * weights that were fitted to the other domains.
  */
 import { execFileSync } from 'node:child_process';
 import { join } from 'node:path';

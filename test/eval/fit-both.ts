@@ -21,19 +21,22 @@ type Example = {
   expected: string[];
   weight: number;
   candidates: Candidate[];
-  /** By entry. */
+  /** The counter-evidence against each top candidate, by entry id. */
   counterEvidence: Map<string, number[]>;
 };
 
 const RIDGE = { score: 0.002, confidence: 0.005, counterEvidence: 0.01 };
 /** Weight of a question whose right entry was removed. There are many of these, and they are artificial. */
 const WITHOUT_ANSWER_WEIGHT = 0.05;
-/** Weight of questions of known domains. The word lists were written with them, so they are easier than real ones. */
+/** Weight of a question of a known domain. The word lists were written for these, so they are easier than real ones. */
 const KNOWN_DOMAIN_WEIGHT = 0.5;
-/** The number of top candidates with counter-evidence. Other weights may rank any of them first. */
+/** How many top candidates get counter-evidence. Other weights may rank any of them first. */
 const COUNTER_EVIDENCE_FOR = 4;
 
-/** The tune questions, asked with the right entry and again without it. Without it, they must not be answered. */
+/**
+ * Asks each question of the `tune` half. A question with a right entry is asked again with that entry removed, and must
+ * then not be answered.
+ */
 const examplesOf = async (vectors: TextVectors): Promise<Example[]> => {
   const examples: Example[] = [];
   const questions = [...loadQuestions(), ...loadUnseen()].filter(({ half }) => half === 'tune');
@@ -129,7 +132,7 @@ const predict = (calibration: Calibration, examples: Example[]): Prediction[] =>
     };
   });
 
-/** Fits all examples. Each domain is also measured with a fit to the other domains, because only unseen domains count. */
+/** Fits all examples. Also measures each domain with a fit to the other domains, because only unseen domains count. */
 export const fitBoth = async (vectors: TextVectors) => {
   const examples = await examplesOf(vectors);
   const unseen = [...BASES, ...UNSEEN_BASES].map((domain) => ({

@@ -1,6 +1,7 @@
 /**
- * `npm run eval -- fit` fits the engine's confidence to the tune halves and prints the weights for `confidence.ts` (words alone)
- * and `calibration.ts` (words and meaning), with how they do on what they were not fitted to.
+ * `npm run eval -- fit` fits the engine's confidence to the `tune` half of each question set. It prints the weights for
+ * `confidence.ts` (search by words only) and `calibration.ts` (search by words and meaning), and how well such weights
+ * work for questions that they were not fitted to.
  */
 import { fitBoth, type Prediction } from './fit-both.ts';
 import { fitWords } from './fit-words.ts';

@@ -22,7 +22,7 @@ const solve = (matrix: number[][], right: number[]): number[] => {
 
 const ROUNDS = 25;
 
-/** Newton's method: `add` sums slope and curvature over all samples at these weights. */
+/** Newton's method. `add` adds up the slope and the curvature of all samples at the given weights. */
 const minimise = (
   size: number,
   ridge: (at: number) => number,
@@ -47,7 +47,7 @@ export const logit = (chance: number): number => Math.log(chance / (1 - chance))
 
 export type Sample = { features: number[]; right: boolean; weight: number };
 
-/** Logistic regression. The first feature is the bias. The ridge applies to standardised features. */
+/** Logistic regression. The ridge penalty treats features as standardised, and skips the first (the bias). */
 export const fitLogistic = (samples: Sample[], ridge: number): number[] => {
   const size = samples[0]?.features.length ?? 0;
   const total = samples.reduce((sum, { weight }) => sum + weight, 0);
@@ -76,7 +76,7 @@ export const fitLogistic = (samples: Sample[], ridge: number): number[] => {
 
 export type Choice = { features: number[][]; right: boolean[]; weight: number };
 
-/** A choice between several candidates: softmax over a weighted sum. The fit maximises the probability of the right ones. */
+/** Fits a softmax choice between candidates by weighted sums. It maximises the probability of the right candidates. */
 export const fitChoice = (choices: Choice[], ridge: number): number[] => {
   const size = choices[0]?.features[0]?.length ?? 0;
   return minimise(

@@ -2,7 +2,11 @@ import type { Measured, Outcome } from './measure.ts';
 
 type Limit = { answered: number; reached: number; wrong: number; unanswerable: number; cross: number };
 
-/** Limits for unseen domains: answered right, right or offered, wrong, unanswerable answered, right across languages. */
+/**
+ * Limits for unseen domains, as shares of the questions. `answered`: answered right. `reached`: the right answer is
+ * given or offered. `wrong`: answered wrong. `unanswerable`: answered, although there is no answer. `cross`: answered
+ * right across languages.
+ */
 export const LIMITS: { meaning: Limit; words: Limit; language: number } = {
   meaning: { answered: 0.82, reached: 0.93, wrong: 0.04, unanswerable: 0.04, cross: 0.75 },
   words: { answered: 0.15, reached: 0.3, wrong: 0.04, unanswerable: 0.1, cross: 0 },

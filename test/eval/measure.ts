@@ -6,8 +6,8 @@ import { type ChatMessage, isEntry, loadBase, type Question } from './sets.ts';
 import type { TextVectors } from './vectors.ts';
 
 /**
- * The result of a question. `offered`: the right question is among the offered ones. `othersOffered`: only other questions
- * are offered. A question that must not be answered can be `wrong`, `othersOffered` or `refused`.
+ * The result of a question. `offered`: the right question is among the offered ones. `othersOffered`: only other
+ * questions are offered. A question that must not be answered can be `wrong`, `othersOffered` or `refused`.
  */
 export type Outcome = 'right' | 'offered' | 'wrong' | 'othersOffered' | 'refused';
 export type Measured = { question: Question; answerable: boolean; outcome: Outcome; by: string; explanation: string };

@@ -11,7 +11,7 @@ export type Question = {
   /** The entries that are right answers. Empty if the question must not be answered. */
   expected: string[];
   message: string;
-  /** The question before a follow-up. */
+  /** The question that is asked first, if `message` is a follow-up. */
   first?: string;
 };
 export type ChatMessage = { expected: string; half: Half; allowed: string[]; message: string };
@@ -24,9 +24,9 @@ const rows = (name: string): string[][] =>
     .slice(1)
     .map((line) => line.split('\t'));
 
-/** Known domains: the word lists were written with them. */
+/** The known domains. The engine's word lists were written for them. */
 export const BASES = ['shop', 'clinic', 'software'];
-/** Unseen domains: the engine was never tuned to them. */
+/** The unseen domains. The engine's word lists were written without them. */
 export const UNSEEN_BASES = ['hotel', 'gym', 'library', 'internet'];
 
 export const loadBase = (name: string, threshold: number | null = null): AssistantProfile => {
@@ -75,6 +75,6 @@ export const loadChatMessages = (): ChatMessage[] =>
     message,
   }));
 
-/** Translations of an entry have its id and a language suffix. */
+/** Whether an entry, or the entry that it translates, is expected. A translation has a language suffix in its id. */
 export const isEntry = (entryId: string, expected: string[]): boolean =>
   expected.some((one) => entryId === one || entryId.replace(/-(de|en)$/, '') === one);

@@ -38,8 +38,8 @@ export type TextVectors = {
 };
 
 /**
- * Vectors of the real model, cached in `.local/eval`, so that only the first run waits for them. `none` is the reason why there is
- * no model.
+ * Opens the vectors of the real model. They are cached in `.local/eval`, so that only the first run waits for the
+ * model. If there is no model, `none` says why.
  */
 export const openTextVectors = async (
   env: Record<string, string | undefined> = process.env,

@@ -1,7 +1,10 @@
 import { readFileSync } from 'node:fs';
 import { registerHooks, stripTypeScriptTypes } from 'node:module';
 
-/** Loaded first (`node --import`), to run the engine without the part that WITHOUT names. */
+/**
+ * The changes that disable each part of the engine. This file is preloaded with `node --import`, and disables the part
+ * that is named in the environment variable `WITHOUT`.
+ */
 const PARTS: Record<string, [file: string, change: (source: string) => string][]> = {
   'words of trade': [['concepts-trade.json', () => '{}']],
   'words of services': [['concepts-service.json', () => '{}']],

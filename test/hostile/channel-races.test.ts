@@ -9,7 +9,7 @@ const RUNS = 60;
 
 const stack = useStack({ apis: 2, deliveryWorkers: 0 });
 const command = useAdmin(stack);
-/** The same owner on two API processes. */
+/** Two clients of the same owner, one for each API process. */
 let here: OperatorClient;
 let there: OperatorClient;
 
@@ -91,7 +91,7 @@ test('the admin command and the dashboard do not undo each other', async () => {
       const limited = adminJson(command, 'channel', 'set', '--assistant', assistant, '--limit', '9').finally(() => {
         ended = true;
       });
-      // Each time the command reads, a token is set at the same time.
+      // While the command runs, the API sets a token again and again.
       while (!ended) await here.call('PATCH', path, { token: 'verify-me' });
       await limited;
       return read(path);

@@ -10,7 +10,7 @@ const ROOT = join(import.meta.dirname, '../..');
 const example = readFileSync(join(ROOT, '.env.example'), 'utf8');
 const KEY = 'a'.repeat(43);
 
-/** The settings that the compose file fixes: addresses inside its network, and those that production needs. */
+/** Settings that the compose file sets itself, so a `.env` cannot change them. */
 const FIXED = ['NODE_ENV', 'HOST', 'MONGODB_URL', 'REDIS_URL', 'TLS_TERMINATED_UPSTREAM', 'SEMANTIC_DIR'];
 const FIXED_PORT = { api: 'PORT', 'reply-worker': 'WORKER_HEALTH_PORT', 'delivery-worker': 'WORKER_HEALTH_PORT' };
 
@@ -70,7 +70,7 @@ describe('docker-compose.yml', () => {
 
 const hasCompose = spawnSync('docker', ['compose', 'version']).status === 0;
 
-/** If Compose is installed (it needs no engine here), it must read the file as the tests above do. */
+/** If Docker Compose is installed, it must parse the file as the tests above do. No running Docker engine is needed. */
 const GIVEN = [everything.replace('own-PORT', '8080'), `${example}ENCRYPTION_KEY=${KEY}\n`, `ENCRYPTION_KEY=${KEY}\n`];
 for (const dotEnv of hasCompose ? GIVEN : []) {
   test(`Compose itself reads the same from a .env of ${dotEnv.length} characters`, () => {

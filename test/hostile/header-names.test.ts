@@ -81,7 +81,8 @@ test('an event that is too large for a record fails alone, and the next event is
   const keys = await feed.openConversations(assistantId, 40);
   const [first = '', ...others] = keys;
 
-  // A control character takes six bytes in JSON, so the body exceeds MongoDB's 16 MB, while the outbox did not.
+  // A control character takes one byte in the outbox, but six bytes in the JSON body. Only the body therefore exceeds
+  // MongoDB's limit of 16 MB.
   await feed.say(assistantId, first, ['\u0001'.repeat(3_000_000), 'behind it'], { silent: true });
   await Promise.all(keys.map((key) => feed.say(assistantId, key, ['beside it'])));
 

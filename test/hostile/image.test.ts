@@ -175,7 +175,7 @@ describe('the script that tries the image with Docker', () => {
   });
 
   test('removes everything, prints the logs and fails if a step fails', async () => {
-    // The owner already exists.
+    // The owner already exists, so the step that creates the owner fails.
     const { status, stderr } = await tryCompose();
 
     expect(status).toBe(1);

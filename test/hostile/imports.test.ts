@@ -25,7 +25,7 @@ test.each([
   ...filesOf('csv', 'question,answer\n', CSV),
   ...filesOf('json', '[', JSON_PIECES),
 ])('a $format file of $piece is read quickly', ({ format, text }) => {
-  // First an eighth of the file, because a parser that is not linear would not finish the whole file.
+  // An eighth of the file is parsed first, because a parser that is not linear would not finish the whole file.
   expect(shortest(() => parseKnowledge(format, text.slice(0, SIZE / 8)), MOST_MS / 4, 2)).toBeLessThan(MOST_MS / 4);
   expect(shortest(() => parseKnowledge(format, text), MOST_MS, 3)).toBeLessThan(MOST_MS);
 });

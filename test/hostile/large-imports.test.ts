@@ -90,7 +90,7 @@ test('an import that fails half way changes nothing', async () => {
   const path = `/assistants/${assistantId}`;
   await importInto(assistantId, { format: 'json', text: JSON.stringify(rows(3)) });
   const collection = stack.service.mongo.collection('knowledge');
-  // A unique index makes the database refuse a row in the middle.
+  // A unique index makes the database refuse a row in the middle of the import.
   const like = { question: 'taken' };
   await collection.createIndex({ question: 1 }, { unique: true, partialFilterExpression: like });
   onTestFinished(async () => void (await collection.dropIndex('question_1')));

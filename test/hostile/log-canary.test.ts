@@ -63,7 +63,10 @@ const settings: [string, () => Record<string, string>][] = [
 ];
 
 const kinds: Kind[] = ['api', 'reply', 'delivery'];
-/** All processes start in the same way, so each setting is tried on one of them, and wrong passwords on all. */
+/**
+ * All kinds of processes start in the same way, so it is enough to try each setting on one kind. Only wrong passwords
+ * are tried on all kinds.
+ */
 const starts = settings.flatMap(([name, make], nth) =>
   kinds
     .filter((_, kind) => name.endsWith(' password') || kind === nth % kinds.length)

@@ -15,7 +15,7 @@ import { useStack } from '../support/stack.ts';
 const DELIVERIES = 200_000;
 const AT_A_TIME = 10_000;
 const ANSWERED_WITHIN_MS = 3_000;
-/** Longer than a connection's idle timeout, shorter than the timeout of a list. */
+/** Longer than a connection's idle timeout, but shorter than the time limit of a list request. */
 const SLOW_MS = 4_200;
 
 const stack = useStack({ deliveryWorkers: 0 });
@@ -84,7 +84,7 @@ test('a conversation with very many deliveries is erased at once, and another pr
   expect(await deliveries().countDocuments({ conversationId, outcome: { $in: ['queued', 'sending'] } })).toBe(0);
   expect(await texts()).toBeGreaterThan(0);
 
-  // As if a minute had passed.
+  // Moves the purge to the past, as if a minute had passed.
   await stack.service.mongo
     .collection<{ _id: string }>('tombstones')
     .updateOne({ _id: conversationId }, { $set: { purgeAt: new Date(0) } });

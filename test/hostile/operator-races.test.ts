@@ -7,7 +7,7 @@ const RUNS = 60;
 
 const stack = useStack({ apis: 2, replyWorkers: 0, deliveryWorkers: 0, env: { TRUST_PROXY: '1' } });
 
-/** Each signs in from a different address, because the limit of one address would refuse this many. */
+/** Signs in a new agent. Each agent needs its own address, because the rate limit would refuse so many from one. */
 const anAgent = async (address: string) => {
   const email = `agent-${randomUUID()}@example.com`;
   const { operatorId } = await stack.service.operators.createOperator({ email, role: 'agent', password: PASSWORD });
@@ -28,7 +28,8 @@ test('if owners remove or demote each other at once, one remains who can sign in
     for (const { operatorId } of [first, second]) {
       await operators.updateOperator(operatorId, { role: 'owner', disabled: false });
     }
-    // Disabling ended their sessions. They are enabled through the store, as the admin command does, without a sign-in.
+    // Disabling an owner ends their sessions. The owners are therefore changed through the store, as the admin command
+    // does, which needs no sign-in.
     const changes = run % 2 === 0 ? { disabled: true } : { role: 'agent' as const };
     const answers = await Promise.allSettled([
       operators.updateOperator(first.operatorId, changes),

@@ -5,7 +5,7 @@ import { LARGEST, shortest } from '../support/hostile-texts.ts';
 
 const MOST_MS = 5;
 
-/** Patterns that are not linear, with the length their file cuts the text to first. */
+/** Files whose patterns are not linear, with the length to which the file cuts a text before it uses the patterns. */
 const GIVEN: Record<string, number> = { 'workers/reply/engines/retrieval/human-request.ts': 400 };
 
 type Pattern = { file: string; source: string; flags: string };
@@ -30,7 +30,10 @@ const patterns = globSync([...PLACES, 'dashboard/src/**/*.{ts,tsx}']).flatMap(pa
 const BITS = ['a', ' ', '.', '/', '[', '](', '[](', '1', '-', '\n', ',', '@', '\u0300', '中', 'а'];
 const ENDS = ['!', '\n', ' '];
 
-/** Literal text of the pattern. Repeated, it starts to match at many positions and fails at each. */
+/**
+ * The literal text in a pattern. Repeating it makes an input where the pattern starts to match at many positions and
+ * fails at each one.
+ */
 const spelledIn = (source: string): string[] => {
   const spelled = source.replace(/\\[bBdDwWsSpP](?:\{[^}]*\})?|\(\?(?:<?[=!]|:)/g, '|').split(/[|()[\]*+?{}^$]/);
   return [...new Set(spelled.map((part) => part.replace(/\\(.)/g, '$1')).filter((part) => part !== ''))].slice(0, 6);
@@ -55,7 +58,7 @@ const named = patterns.map((pattern): [string, Pattern] => [`${pattern.file}: /$
 test.each(named)('%s is linear', { timeout: 60_000 }, (_, { file, source, flags }) => {
   const pattern = new RegExp(source, flags.includes('g') ? flags : `${flags}g`);
   const given = GIVEN[file] ?? LARGEST;
-  // First a small part, because a cubic pattern would not finish the whole text.
+  // Short texts come first, because a cubic pattern would not finish the long ones.
   for (const text of [...textsFor(source, given / 16), ...textsFor(source, given)]) {
     const took = shortest(() => text.replace(pattern, ''), MOST_MS);
     expect(took, `${JSON.stringify(text.slice(0, 40))}… took ${took} ms`).toBeLessThanOrEqual(MOST_MS);

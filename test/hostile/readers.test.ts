@@ -62,7 +62,7 @@ const OF_A_MESSAGE: Record<string, (text: string) => unknown> = {
   'who this is': asksWhoThisIs,
   'small talk': (message) => readSmallTalk(message, 'en'),
   'the history for a provider': (message) => countTokens(message, 2_000),
-  // Without history, it finishes before its first promise.
+  // Without history, the engine does all its work before it awaits a promise, so the measured time is complete.
   'the retrieval engine': (message) => engine.reply(aContext(message)),
 };
 
@@ -98,7 +98,10 @@ const OF_A_VALUE: Record<string, (text: string) => unknown> = {
   'a search': (text) => searchKnowledge([{ ...anEntry({ answer: text.slice(0, 4_000) }), entryId: 'x' }], 'hello you'),
 };
 
-/** Texts that took too long, with their times. A small part comes first, because cubic code would not finish the whole. */
+/**
+ * Returns the texts that took too long, with their times. A small part of each text comes first, because cubic code
+ * would not finish the whole text.
+ */
 const slowOf = (read: (text: string) => unknown, texts: [string, string][]): string[] => {
   read('What are your opening hours?');
   return texts.flatMap(([name, text]) => {

@@ -11,7 +11,7 @@ import { openStack, type Stack } from '../support/stack.ts';
 let set: ReplicaSet;
 let stack: Stack;
 beforeAll(async () => {
-  // Long, so that a primary without secondaries stays primary until the test kills it.
+  // The election timeout is long, so that a primary without secondaries stays primary until the test kills it.
   set = await startReplicaSet(3, { electionTimeoutMs: 60_000 });
   stack = await openStack({ env: { MONGODB_URL: set.url }, deliveryWorkers: 0 });
 });
@@ -21,8 +21,8 @@ afterAll(async () => {
 });
 
 /**
- * While `during` runs, the primary applies writes that no secondary copies. Then it is killed, and the others continue
- * without those writes.
+ * While `during` runs, the primary applies writes that no secondary copies. Then the primary is killed, and the
+ * secondaries continue without those writes.
  */
 const loseWhatIsApplied = async (during: (primary: Service) => Promise<void>): Promise<void> => {
   const primary = await eventually(async () => {
@@ -42,14 +42,14 @@ const loseWhatIsApplied = async (during: (primary: Service) => Promise<void>): P
   await primary.restart();
 };
 
-/** Reads the primary directly: its own documents and its profile, which is not replicated. */
+/** Connects to the primary directly, because its latest writes and its profile are not replicated. */
 const lookAt = async ({ port }: Service) => {
   const client = new mongoose.mongo.MongoClient(`mongodb://127.0.0.1:${port}/?directConnection=true`);
   const db = client.db(stack.service.mongo.name);
   await db.command({ profile: 2 });
   return {
     claims: () => db.collection('deliveries').countDocuments({}, { readConcern: 'local' }),
-    /** Makes the claim's response come at once: applied, but not confirmed by a majority. */
+    /** Ends the claim's wait for a majority: the claim is applied, but no majority has confirmed it. */
     breakOffClaim: async () => {
       const ns = `${db.databaseName}.deliveries`;
       const { inprog } = await client.db('admin').command({ currentOp: 1, op: 'insert', ns });
@@ -57,7 +57,7 @@ const lookAt = async ({ port }: Service) => {
       if (op === undefined) throw new Error('no claim is being written');
       await client.db('admin').command({ killOp: 1, op });
     },
-    /** Counts the queries for a claim by its id, which follow a lost response. */
+    /** Counts the queries that read a claim by its id. The worker sends them if its write is unclear. */
     claimsReadBack: () =>
       db.collection('system.profile').countDocuments({
         op: 'query',
@@ -88,7 +88,7 @@ test('a claim that was applied and rolled back does not allow sending: the event
     await eventually(() => inside.breakOffClaim());
     expect(await inside.claims()).toBe(1);
     await eventually(async () => expect(await inside.claimsReadBack()).toBeGreaterThan(0));
-    // At the second query, the worker has already acted on the result of the first.
+    // When the worker sends its second query, it has already acted on the result of its first query.
     await eventually(async () => expect(await inside.claimsReadBack()).toBeGreaterThan(1));
     await inside.close();
   });

@@ -36,7 +36,7 @@ const wrongThenRefused = (wrong: number, refused: number) => [
   ...times(refused).map(() => '429 rate_limited'),
 ];
 
-/** Fails until unknown devices are blocked from this account. */
+/** Signs in with wrong passwords until unknown devices are blocked from this account. */
 const lockOut = async (email: string): Promise<void> => {
   const answers = await tries(SHARED + 1, () => aBrowser().signIn(email, 'wrong'));
   expect(answers).toEqual(wrongThenRefused(SHARED, 1));
@@ -74,11 +74,12 @@ test('a refusal by the address limit does not count for the account, and the rev
   const [first, second] = [await anAccount(), await anAccount()];
   const attacker = aBrowser();
 
-  // Five of these count for the account and for the address. The limit of the pair refuses the rest.
+  // Five of these tries count for the account and for the address. The rest are refused by the limit for this account
+  // from this address, so they count for neither.
   await tries(30, () => attacker.signIn(first.email, 'wrong'));
   const others = await tries(SHARED - OWN + 1, () => aBrowser().signIn(first.email, 'wrong'));
   const rest = await tries(SHARED - OWN + 1, () => attacker.signIn(`${randomUUID()}@example.com`, 'wrong'));
-  // The address has reached its limit, so none of these may count for the second account.
+  // The address has reached its limit, so none of these tries may count for the second account.
   await tries(10, () => attacker.signIn(second.email, 'wrong'));
   const onSecond = await tries(SHARED + 1, () => aBrowser().signIn(second.email, 'wrong'));
 

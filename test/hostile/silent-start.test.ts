@@ -6,7 +6,7 @@ import { runAdmin } from '../support/admin.ts';
 import { openRelay, type Relay, through } from '../support/relay.ts';
 import { newEnvironment } from '../support/stack.ts';
 
-/** The stores have ten seconds; the rest allows for a busy machine. */
+/** A process waits ten seconds for its stores. The remaining time allows for a busy machine. */
 const STARTED_OR_NOT_WITHIN_MS = 40_000;
 const TOLD_WITHIN_MS = 15_000;
 

@@ -77,7 +77,7 @@ test.each(stores)(
     const ofMongo: typeof calls = [['/operator/v1/session', { headers: { Cookie: cookie } }]];
 
     of().freeze();
-    // All at once, while the assistant is not cached and the silence has not been noticed.
+    // All calls run at once, while the assistant is not cached and the API has not yet noticed the silence.
     const all = name === 'Redis' ? calls : [...calls, ...ofMongo];
     const answers = await Promise.all(all.map(([path, options]) => timed(request(`${url}${path}`, options))));
     const again = await timed(request(`${url}/api/v1/chat`, { body: aTurn(), bearer: apiKey }));
@@ -94,7 +94,7 @@ test.each(stores)(
     expect(await stack.service.mongo.collection('conversations').countDocuments({ assistantId })).toBe(0);
     await eventually(async () => {
       expect((await request(`${url}/readyz`)).status).toBe(200);
-      // No worker runs here, so an accepted turn is enough.
+      // No worker runs here, so the test only checks that the turn is accepted.
       const answer = await request(`${url}/api/v1/chat`, { body: aTurn(), bearer: apiKey });
       expect(problemOf(answer)).toBe('500 reply_timeout');
       expect((await signIn()).status).toBe(200);
@@ -140,7 +140,7 @@ test('MongoDB silent while a turn is accepted: 500, and the retry finds the same
   const worker = await stack.startReplyWorker(engine);
   const body = aTurn({ message: 'What are your opening hours?' });
   const say = () => request(`${url}/api/v1/chat`, { body, bearer: apiKey });
-  // This caches the key and the assistant, so that the first use of the silent MongoDB is the write that accepts the turn.
+  // This caches the key and the assistant. The first use of the silent MongoDB is then the write that accepts the turn.
   await request(`${url}/api/v1/chat`, { body: aTurn(), bearer: apiKey });
 
   mongodb.freeze();
@@ -163,7 +163,7 @@ test('Redis connections that go silent one by one are replaced, and replies in f
   const { apiKey } = await anAssistant(stack);
   const { engine } = aHeldEngine();
   const worker = await stack.startReplyWorker(engine);
-  /** Deltas come only by pub/sub, and a whole reply comes before MongoDB is polled. */
+  /** Streams a reply and measures the time. Only pub/sub brings a reply this soon, because MongoDB is polled later. */
   const hear = async () => {
     const since = performance.now();
     const headers = {

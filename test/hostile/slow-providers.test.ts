@@ -32,7 +32,7 @@ const aSlowAssistant = async (model: string, own = stack) => {
 
 const askedFor = (model: string): number => provider.asked.filter(({ body }) => body.model === model).length;
 
-/** Sends these turns one after the other, each in its own session, so that each has its own job. */
+/** Sends this many turns one after the other, each in its own session, so that each has its own job. */
 const flood = async ({ chat }: TestAssistant, turns: number): Promise<string[]> => {
   const conversations = [];
   for (let turn = 0; turn < turns; turn += 1) {
@@ -139,7 +139,7 @@ test('a worker that stops hands over its turns in flight and its pending turns',
   const conversations = await flood(assistant, 12);
   await eventually(() => expect(askedFor('handed over')).toBe(2));
 
-  // It stops sweeping, and turns in flight have some time to finish.
+  // The stopping worker no longer sweeps, but its turns in flight have some time to finish.
   let stopped = false;
   const stop = async (): Promise<void> => {
     await stopping.close();

@@ -69,7 +69,7 @@ describe('an index that is no longer declared', () => {
     await database.collection('deliveries').createIndex(OLD);
     const { logger, said } = collectLogs();
 
-    // All of them see the index before the first one drops it.
+    // All calls see the index before the first call drops it.
     await Promise.all(Array.from({ length: LOOKS_AT_ONCE }, () => dropRetiredIndexes(database, logger)));
 
     expect(await namesOn(database, 'deliveries')).not.toContain(OLD_NAME);
@@ -114,7 +114,7 @@ describe('an index that an administrator created stays', () => {
 });
 
 /**
- * Every index that a release has declared, by name. Add new indexes here. An index that leaves the schema stays here and
+ * Every index that a release has declared, by name. Add new indexes. An index that leaves the schema stays here and
  * is added to `RETIRED_INDEXES`.
  */
 const EVER_DECLARED: Record<string, string[]> = {

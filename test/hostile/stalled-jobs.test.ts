@@ -6,14 +6,14 @@ import { startRealProcess } from '../support/processes.ts';
 import { openRelay, through } from '../support/relay.ts';
 import { useStack } from '../support/stack.ts';
 
-/** BullMQ's lock and two stalled checks. Its defaults would take more than a minute. */
+/** The time of BullMQ's lock and of two checks for stalled jobs. With BullMQ's defaults, it would be over a minute. */
 const SEEN_WITHIN_MS = 28_000;
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0, env: { REPLY_TIMEOUT_MS: '500' } });
 
 test('a killed worker’s job is soon found to be stalled', { timeout: 60_000 }, async () => {
   const { chat } = await anAssistant(stack);
-  // Its job does not end, because its writes never arrive.
+  // The relay holds the worker's writes forever, so that the worker's job does not end.
   let writes = 0;
   const relay = await openRelay(inject('mongodbUrl'), {
     holds: ({ name, collection }) => {

@@ -9,7 +9,7 @@ import { useStack } from '../support/stack.ts';
 const stack = useStack({ env: { TRUST_PROXY: '1' }, deliveryWorkers: 0 });
 const command = useAdmin(stack);
 
-/** A client with its own address, so that tests do not share a limit. */
+/** A client with its own address, so that tests do not share a rate limit. */
 const aBrowser = () => openOperatorClient(stack.url, { 'X-Forwarded-For': `2001:db8:${randomUUID().slice(0, 4)}::1` });
 
 type Line = { action: string; target: string | null; email: string; details: Record<string, unknown> };
@@ -140,7 +140,7 @@ test('an unknown email gets the same answer as a wrong password, in the same tim
 
   const known: Awaited<ReturnType<typeof timed>>[] = [];
   const unknown: Awaited<ReturnType<typeof timed>>[] = [];
-  // The two kinds of requests alternate, so that load on the machine affects both.
+  // The two kinds of requests alternate, so that load on the machine affects both equally.
   for (const letter of 'abcdefgh') {
     known.push(await timed(email));
     unknown.push(await timed(`${letter}@example.com`));

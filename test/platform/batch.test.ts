@@ -17,7 +17,7 @@ test('an item that makes its batch throw fails alone', async () => {
   const statuses = await settle(numbers(100), batcher);
 
   expect(statuses.flatMap((status, index) => (status === 'rejected' ? [index] : []))).toEqual([13, 77]);
-  // A failing batch is halved. Trying item by item would need more batches.
+  // A failing batch is halved, because trying item by item would need more batches.
   expect(batches.length).toBeLessThan(30);
 });
 

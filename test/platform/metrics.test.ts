@@ -22,7 +22,7 @@ const stack = useStack({ engine, replyWorkers: 0, deliveryWorkers: 0, env: { MET
 const read = async (url: string, headers: Record<string, string> = {}) => {
   const response = await fetch(`${url}/metrics`, { headers });
   const text = await response.text();
-  /** The value of a metric. The series is its name with its labels in the order of their declaration. */
+  /** The value of a series, which is named by its metric and its labels in the order of their declaration. */
   const value = (series: string): number | undefined => {
     const line = text.split('\n').find((one) => one.startsWith(`${series} `));
     return line === undefined ? undefined : Number(line.slice(series.length + 1));

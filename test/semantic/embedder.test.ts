@@ -9,7 +9,7 @@ type Opened = Awaited<ReturnType<typeof anEmbedder>>;
 
 const LONG = 'The quick brown fox jumps over the lazy dog near the river bank. ';
 
-/** Closed after its test, so that each test finds only its own model process. */
+/** Opens an embedder and closes it after the test, so that each test finds only its own model process. */
 const opened = async (env: Record<string, string>): Promise<Opened> => {
   const embedder = await anEmbedder(env);
   onTestFinished(() => embedder.close());
@@ -65,7 +65,7 @@ test('a model folder that is not set or has no model is logged, and the start su
   expect(empty.model()).toBeNull();
 });
 
-// Other machines have no local model, which the tests above cover.
+// The tests above cover machines that have no local model.
 describe.runIf(isLocalModelFor)('the local model', () => {
   let folder = '';
   let shared: Opened;
@@ -128,7 +128,7 @@ describe.runIf(isLocalModelFor)('the local model', () => {
 
     test('survives hostile texts of a visitor', async () => {
       const engine = theEngine();
-      // U+FDFA is one character that expands to 18. The engine would write past its buffer.
+      // U+FDFA is one character that expands to 18. Without a limit, the engine would write past its buffer.
       const texts = [
         '',
         '\0',
@@ -182,7 +182,7 @@ describe.runIf(isLocalModelFor)('the local model', () => {
       const engine = theEngine();
       const answers: boolean[] = [];
       process.kill(engine, 'SIGSTOP');
-      // One in flight, 64 waiting, five too many.
+      // One call is in flight and 64 calls wait, so five of the 70 calls are refused.
       const asked = Array.from({ length: 70 }, async (_, at) => {
         answers.push((await shared.embed([`question ${at}`], 'query')) !== null);
       });

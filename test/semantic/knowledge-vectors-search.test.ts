@@ -122,7 +122,7 @@ test('a worker keeps its memory limit by dropping vectors of answers first, then
     const logged: unknown[] = [];
     const logger = { warn: (line: unknown) => logged.push(line) } as never;
 
-    // 100 entries of three texts take 500 kB.
+    // 100 entries of three texts take 500 kB, which is more than `maxBytes`.
     const vectorsOf = createVectorReader(stack.service.assistants.vectors, { logger, maxBytes: 400_000 });
     const vectors = await vectorsOf(assistant);
 

@@ -7,7 +7,7 @@ import { eventually } from '../support/eventually.ts';
 import { anAssistantWithVectors, someEntries } from '../support/assistant-with-vectors.ts';
 import { openStack, type Stack } from '../support/stack.ts';
 
-/** Longer than a lease, and than a killed worker's registration. */
+/** Longer than a lease lasts, and longer than a killed worker stays registered. */
 const LEASES_MS = 25_000;
 
 const withStack = async (run: (stack: Stack) => Promise<void>): Promise<void> => {
@@ -81,7 +81,7 @@ test('a worker paused for longer than its lease cannot leave the vector of an ol
     expect(await knower.waitForVectors(LEASES_MS)).toEqual(await knower.expected());
     held.resolve();
 
-    // It stores its vectors, notices that its lease is lost, and marks the assistant as stale.
+    // The held worker stores its vectors, notices that its lease is lost, and marks the assistant as stale.
     await eventually(() => expect(stack.logs).toContainEqual(expect.objectContaining({ ended: 'lost' })));
     expect(await knower.waitForVectors()).toEqual(await knower.expected());
   }),
@@ -97,7 +97,7 @@ test('another model replaces all vectors once no worker uses the old model', { t
     const worker = await stack.startReplyWorker(undefined, newer);
     await stack.service.assistants.addKnowledge(knower.assistantId, someEntries(1, 'late'));
     expect(await knower.waitForVectors()).toEqual(await knower.expected());
-    // The newer worker has swept at least once without a change.
+    // Waits until the newer worker has swept at least once. The sweep must change nothing.
     const row = () => stack.service.mongo.collection('embedders').findOne({ model: 'trigrams-2' });
     for (let sweeps = 0; sweeps < 2; sweeps += 1) {
       const seen = (await row())?.seenAt as Date;
@@ -138,7 +138,7 @@ test('knowledge that a process without vectors changed is still found', () =>
     const [entry] = await knower.entries();
     const { mongo, assistants } = stack.service;
 
-    // An earlier release, running at the same time, writes it like this.
+    // Changes the entry as a process of an earlier release does, which may run at the same time.
     await mongo.collection('knowledge').updateOne({ _id: entry?.entryId as never }, { $set: { question: 'untold' } });
     await mongo.collection('assistants').updateOne({ _id: knower.assistantId as never }, { $inc: { version: 1 } });
     await stack.startReplyWorker(undefined, anEmbedder());

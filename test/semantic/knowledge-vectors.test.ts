@@ -9,7 +9,7 @@ import { useStack } from '../support/stack.ts';
 const embedder = anEmbedder();
 const stack = useStack({ embedder: () => embedder });
 
-/** Holds the first call with this text until it is released. */
+/** Makes the embedder hold a call with this text until `letGo` is called. `reached` resolves when the call begins. */
 const hold = (text: string) => {
   const held = Promise.withResolvers<void>();
   const reached = Promise.withResolvers<void>();
@@ -95,7 +95,7 @@ test('vectors are removed with their entry, and a replacing import keeps those o
   await assistants.addKnowledge(knower.assistantId, someEntries(31, 'kept'), { replace: true });
 
   expect(await knower.waitForVectors()).toEqual(await knower.expected());
-  // The 31st entry is new. Nothing is left of the first, which was removed before.
+  // Only two entries get new vectors: the 31st, which is new, and the first, because it was removed before.
   expect(embedder.texts.slice(asked).toSorted()).toEqual(
     [...someEntries(1, 'kept'), ...someEntries(31, 'kept').slice(30)]
       .flatMap(({ question, variants, answer }) => [question, ...variants, `${question} ${answer}`])
@@ -126,7 +126,7 @@ test('an entry edited while its vector is made gets the vector of the new text',
     ...input,
     question: 'the second change',
   });
-  // Its wake-up came while the worker was busy with the first.
+  // The wake-up of the second change arrives while the worker is still busy with the first change.
   await eventually(async () => expect(await jobsWorkedOff()).toBeGreaterThan(workedOff));
   letGo();
 
@@ -212,7 +212,7 @@ test('a change is embedded at once, without waiting for the next sweep', async (
     times.push(performance.now() - startedAt);
   }
 
-  // Sweeps are 750 ms apart at least.
+  // Sweeps are at least 750 ms apart, so the fastest change did not wait for a sweep.
   expect(Math.min(...times)).toBeLessThan(600);
 });
 

@@ -12,7 +12,7 @@ const KNOWLEDGE = [
   anEntry({ question: 'Is there parking?', answer: 'Behind the house.' }),
 ];
 
-/** An assistant with vectors, after its worker has stopped. */
+/** An assistant whose vectors are all made and whose worker has stopped. */
 const aKnown = async (): Promise<TestAssistant> => {
   const assistant = await anAssistant(stack, { knowledge: KNOWLEDGE });
   const worker = await stack.startReplyWorker(undefined, anEmbedder());

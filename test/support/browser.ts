@@ -3,7 +3,7 @@ import { afterAll, afterEach, beforeAll, expect } from 'vitest';
 import { launchBrowser, openPage, type PageOptions } from './page.ts';
 
 /**
- * A browser for a test file. A test fails on each complaint of its pages (see `openPage`), unless it expects it. Chromium
+ * A browser for a test file. A test fails if its pages complain (see `openPage`) and it does not expect that. Chromium
  * itself writes an error for every response with status 400 or higher.
  */
 export const useBrowser = () => {

@@ -30,7 +30,7 @@ export const anEntry = (overrides: Partial<KnowledgeInput> = {}): KnowledgeInput
   ...overrides,
 });
 
-/** Sends a request as a caller does. A string body is sent as it is, any other as JSON. */
+/** Sends a request as a caller does. A string body is sent unchanged, any other body as JSON. */
 export const request = async <Body = ChatBody>(
   url: string,
   options: { method?: string; body?: unknown; headers?: Record<string, string>; bearer?: string | null } = {},

@@ -1,6 +1,7 @@
 /**
- * Fixed certificates for receivers in tests, created once with openssl so that no test run needs it. One authority, which
- * only tests trust, signs three certificates of one key: valid until 2125, expired in 2021, and for another name.
+ * Fixed certificates for receivers in tests, created once, so that no test run needs openssl. An authority that only
+ * tests trust has signed three certificates of one key: one valid until 2125, one expired in 2021, and one for another
+ * name.
  */
 
 export const AUTHORITY = `-----BEGIN CERTIFICATE-----
@@ -22,7 +23,7 @@ ARv+PAFsY2o3QkL015nhg5ob8rllWz44ssY6euQOy82HLbzIXB7hP0fD
 -----END PRIVATE KEY-----
 `;
 
-/** For localhost, 127.0.0.1, ::1, receiver.example and *.receiver.example. */
+/** Valid for localhost, 127.0.0.1, ::1, receiver.example and *.receiver.example. */
 export const VALID = `-----BEGIN CERTIFICATE-----
 MIIBvjCCAWSgAwIBAgICEAAwCgYIKoZIzj0EAwIwGTEXMBUGA1UEAwwOVGVzdCBh
 dXRob3JpdHkwIBcNMjUwMTAxMDAwMDAwWhgPMjEyNTAxMDEwMDAwMDBaMBsxGTAX

@@ -44,7 +44,7 @@ const interpolated = (value: unknown, known: Record<string, string | undefined>)
   return Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, interpolated(inner, known)]));
 };
 
-/** The services of the compose file with this `.env` and shell. The shell has precedence. */
+/** The services of the compose file with this `.env` and shell. Variables of the shell override the `.env`. */
 export const readCompose = ({ dotEnv, shell = {} }: Given): Record<string, ComposeService> => {
   const known = { ...parseEnv(dotEnv ?? ''), ...shell };
   return Compose.parse(interpolated(parse(readFileSync(FILE, 'utf8'), { merge: true }), known)).services;

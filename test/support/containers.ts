@@ -36,7 +36,7 @@ export const startContainers = async (settings: Record<string, string>) => {
     const port = await freePort().then(String);
     const addresses = { MONGODB_URL, REDIS_URL, HOST: '127.0.0.1', PORT: port, WORKER_HEALTH_PORT: port };
     const settled = environmentOf(service, { dotEnv });
-    // A path in the image is a path below its folder here.
+    // The image is only a folder in this test, so a path in the image is looked up below that folder.
     const SEMANTIC_DIR = join(image.stage.root, settled['SEMANTIC_DIR'] ?? '');
     const env = { ...settled, ...addresses, SEMANTIC_DIR };
     const child = image.start(service.command, env);

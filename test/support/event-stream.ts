@@ -5,7 +5,7 @@ export type StreamEvent = { event: string; data: Record<string, unknown> };
 export type OpenStream = {
   status: number;
   headers: Headers;
-  /** All events so far. A comment is `{event: ':'}`. */
+  /** All events so far. A comment of the stream is `{event: ':'}`. */
   events: StreamEvent[];
   /** Resolves when the server has ended the stream. */
   ended: Promise<StreamEvent[]>;

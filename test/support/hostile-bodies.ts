@@ -69,7 +69,7 @@ const type = fc.oneof(
   { weight: 12, arbitrary: fc.constant('application/json') },
   { weight: 1, arbitrary: fc.constantFrom('text/plain', 'application/json; charset=utf-16', 'a/b; boundary=x', ';') },
 );
-/** Missing in five of six requests. */
+/** A value that is missing in five of six requests. */
 const seldom = (arbitrary: fc.Arbitrary<string>): fc.Arbitrary<string | undefined> =>
   fc.oneof({ weight: 5, arbitrary: fc.constant(undefined) }, { weight: 1, arbitrary });
 const coding = seldom(fc.constantFrom('gzip', 'br', 'deflate', 'nonsense'));

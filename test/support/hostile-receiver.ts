@@ -9,7 +9,7 @@ export interface Behaviour {
 }
 export interface HostileReceiver {
   port: number;
-  /** Counts of connections and of whole request heads. More than one request head for a send is a second delivery. */
+  /** Counts connections and whole request heads. A second request head for one send means that it was sent twice. */
   connections: () => number;
   requests: () => number;
   /** The result of each finished connection: the code of its error, or `end`. */

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { buildImage, makeReachable, seal, type Stage, unseal } from './dockerfile.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
-/** The image's user `node`. Without root, a test runs as its own user, in a folder that is read-only. */
+/** The id of the image's user `node`. Without root, a test runs as its own user, in a read-only folder. */
 const NODE_UID = 1000;
 
 export type Ended = { status: number | null; stdout: string; stderr: string };

@@ -10,7 +10,7 @@ const OUTSIDE =
 const OPENS =
   /^(scripts\/services|scripts\/setup|src\/(api|service)\.ts|workers\/reply\/embedder\/|test\/eval\/vectors)/;
 
-/** The file and everything inside `test/` that it imports, directly or indirectly, with the text. */
+/** The file and everything inside `test/` that it imports, directly or indirectly. Maps each file to its text. */
 const reach = (file: string, seen = new Map<string, string>()): Map<string, string> => {
   if (seen.has(file) || !existsSync(file)) return seen;
   const text = readFileSync(file, 'utf8');
@@ -25,5 +25,5 @@ const reach = (file: string, seen = new Map<string, string>()): Map<string, stri
 
 const isPure = (file: string): boolean => [...reach(join(ROOT, file)).values()].every((text) => !OUTSIDE.test(text));
 
-/** The tests that need only this process. Their imports show it, so no list must be kept. */
+/** The tests that need nothing outside their own process. Their imports show this, so no list must be kept. */
 export const unitTests = (): string[] => globSync('test/**/*.test.ts', { cwd: ROOT }).filter(isPure).toSorted();

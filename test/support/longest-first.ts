@@ -1,6 +1,6 @@
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
-/** The slowest files, slowest first. If one started last, a single worker would be busy at the end. */
+/** The slowest files, slowest first. If a slow file started last, all other workers would wait for it at the end. */
 const LONGEST = [
   'dashboard/pages',
   'hostile/large-imports',
@@ -27,7 +27,7 @@ const rankOf = ({ moduleId }: TestSpecification): number => {
   return rank === -1 ? LONGEST.length : rank;
 };
 
-/** A new clone has no record of durations, so the slowest files are listed here. */
+/** Starts the files of `LONGEST` first. The list is needed because a new clone has no record of durations. */
 export class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     const sorted = await super.sort(files);

@@ -53,7 +53,7 @@ export const FAULTS: Record<string, Fault[]> = {
   ],
 };
 
-/** A step of the loader. It fails if the text to replace is missing, so that no fault is outdated unnoticed. */
+/** A Vite plugin that plants the fault. It throws if the text to replace is missing, to reveal an outdated fault. */
 export const plantFault = (name: string) => {
   const faults = FAULTS[name];
   if (!faults) throw new Error(`there is no fault "${name}"; there are: ${Object.keys(FAULTS).join(', ')}`);

@@ -8,8 +8,8 @@ const SHAPE = {
 
 /**
  * Status, code and field of an error, such as `422 validation_failed session_id`. It first checks the whole response
- * (docs/contract.md, Errors): JSON of exactly `{error: {code, message, field?, details?, requestId}}`, with the request id
- * in the header too.
+ * (docs/contract.md, Errors): JSON of exactly `{error: {code, message, field?, details?, requestId}}`, with the request
+ * id in the header too.
  */
 export const problemOf = (answer: { status: number; headers: Headers; body: unknown }): string => {
   const { error } = answer.body as { error: { code: string; field?: string; details?: unknown[]; requestId: string } };

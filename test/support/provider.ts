@@ -11,7 +11,7 @@ export type ProviderRequest<Body = Completion> = {
   body: Body & Record<string, unknown>;
 };
 
-/** Answers one call, by the protocol or against it. */
+/** How the fake provider answers a call. It may break the protocol. */
 export type Behaviour<Body = Completion> = (wire: Wire, requests: ProviderRequest<Body>) => unknown;
 
 export type Wire = {
@@ -63,7 +63,7 @@ export const replyWith =
     wire.done();
   };
 
-/** Vectors from the letters of each text, not normalised. The last text comes first, as the protocol allows. */
+/** Makes vectors from the letters of each text, not normalised. Their order is reversed, which the protocol allows. */
 export const embedByLetters: Behaviour<Embeddings> = ({ response }, { body }) => {
   const data = body.input.map((text, index) => {
     const embedding = Array.from({ length: 8 }, () => 0.5);
@@ -102,9 +102,9 @@ const open = async <Body>(first: Behaviour<Body>): Promise<Provider<Body>> => {
   };
 };
 
-/** `/chat/completions`. */
+/** A provider of `/chat/completions`. */
 export const openProvider = () => open<Completion>(replyWith('Hello.'));
 
 export type EmbeddingsService = Provider<Embeddings>;
-/** `/embeddings`. */
+/** A provider of `/embeddings`. */
 export const openEmbeddingsService = () => open<Embeddings>(embedByLetters);

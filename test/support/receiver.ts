@@ -9,7 +9,7 @@ export interface Received {
   method: string;
   path: string;
   headers: IncomingMessage['headers'];
-  /** The bytes as they came. */
+  /** The unparsed bytes. */
   body: Buffer;
   json: unknown;
   at: number;
@@ -24,7 +24,7 @@ export interface Answer {
 }
 export interface ReceiverOptions {
   secret?: string | string[];
-  /** A test can hold a delivery in flight with a promise. */
+  /** Answers a request. A test can return a promise to hold the delivery in flight. */
   respond?: (request: Received, nth: number) => Answer | Promise<Answer>;
   tls?: boolean | { key: string; cert: string };
   /** Default: a free port. */
@@ -79,7 +79,7 @@ export const openReceiver = async ({
     response.writeHead(answer.status ?? 200, answer.headers).end(answer.body ?? 'ok');
   };
   const listener: RequestListener = (request, response) => {
-    // A sender that gives up breaks the request, which some tests expect.
+    // The error is ignored, because some tests expect that the sender gives up and breaks the request.
     handle(request, response).catch(() => response.destroy());
   };
 

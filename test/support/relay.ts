@@ -11,7 +11,7 @@ export type Relay = {
   freeze: () => void;
   /** Silences the open connections only. New ones work. */
   strand: () => void;
-  /** Passes on what was sent meanwhile. */
+  /** Ends `freeze` or `strand`, and passes on all bytes that were sent in the meantime. */
   thaw: () => void;
 };
 
@@ -114,7 +114,7 @@ export const openRelay = async (address: string, options?: RelayOptions): Promis
   };
 };
 
-/** The same address through a relay. The driver must not discover other addresses of the replica set. */
+/** The same address through a relay. The driver must not discover other addresses, which would bypass the relay. */
 export const through = (address: string, relay: Relay): string => {
   const relayed = new URL(address);
   relayed.host = `127.0.0.1:${relay.port}`;

@@ -17,7 +17,7 @@ export const isLocalModelFor =
   process.arch === 'x64' &&
   Report.parse(process.report.getReport()).header.glibcVersionRuntime !== undefined;
 
-/** The folder of the unpacked model. The set-up is asked if the tests run without the launcher. */
+/** The folder of the unpacked model. If the tests run without the launcher, the set-up script is called to find it. */
 export const modelFolder = (): string => {
   const configured = process.env['SEMANTIC_DIR'];
   if (configured) return configured;
@@ -53,7 +53,7 @@ export const anEmbedder = async (env: Record<string, string>) => {
 const childrenOf = (pid: number): number[] =>
   readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').split(' ').filter(Boolean).map(Number);
 
-/** The model processes of a process. */
+/** The ids of the model processes that a process has started. */
 export const modelProcessesOf = (pid = process.pid): number[] =>
   childrenOf(pid).filter((child) => {
     try {

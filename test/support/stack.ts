@@ -15,7 +15,7 @@ import { openReplyWorker } from '../../workers/reply/worker.ts';
 export type StackOptions = {
   env?: Record<string, string>;
   engine?: AssistantEngine;
-  /** One embedder per reply worker. */
+  /** Makes one embedder for each reply worker. */
   embedder?: () => Embedder;
   sending?: Partial<SenderOptions>;
   apis?: number;

@@ -86,7 +86,7 @@ const checkUndocumented = ({ method, status, body }: Seen): string[] => {
   return codes.includes((body as { error: { code: string } }).error.code) ? [] : ['not the code of its status'];
 };
 
-/** A path that cannot be decoded belongs to no operation. */
+/** False for a path that cannot be decoded. Such a path belongs to no operation. */
 const isDecodable = (pathname: string): boolean => {
   try {
     return decodeURIComponent(pathname) !== '';
@@ -95,7 +95,10 @@ const isDecodable = (pathname: string): boolean => {
   }
 };
 
-/** Returns the documented response. Throws if the document does not allow it. Null for paths outside the API. */
+/**
+ * Returns the operation and the status of a response, or null if no operation has this address. Throws if the OpenAPI
+ * document does not allow the response.
+ */
 export const validateResponse = (seen: Seen): { operationId: string; status: number } | null => {
   const { pathname } = new URL(seen.url);
   const method = seen.method === 'HEAD' ? 'get' : seen.method.toLowerCase();

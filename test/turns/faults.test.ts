@@ -189,7 +189,7 @@ test('a delivery worker killed mid-send leaves every event with one outcome, and
     expect(rows.filter(({ outcome }) => ['delivered', 'unknown'].includes(outcome))).toHaveLength(total);
   }, 40_000);
   expectNoEventTwice(receiver);
-  // An event is removed from its stream after it has ended.
+  // The test waits, because an event is removed from its outbox only a moment after it has ended.
   await eventually(async () => {
     const left = { assistantId, 'outbox.0': { $exists: true } };
     expect(await stores.mongo.collection('conversations').countDocuments(left)).toBe(0);

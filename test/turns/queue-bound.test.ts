@@ -15,10 +15,7 @@ const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
 const waitingKey = (name: string): string => `{${stack.env.REDIS_PREFIX}-0}:${name}:wait`;
 const both = [TURNS_QUEUE, DELIVERIES_QUEUE];
 
-/**
- * Fills the queues with the ids of jobs, without the jobs. So many whole jobs would keep the shared Redis busy for
- * long.
- */
+/** Fills the queues with job ids only, because so many whole jobs would keep the shared Redis busy for long. */
 beforeAll(async () => {
   const ids = Array.from({ length: FULL }, (_, index) => `old-${index}`);
   for (const name of both) await stack.service.redis.rpush(waitingKey(name), ...ids);

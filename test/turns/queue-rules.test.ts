@@ -185,7 +185,7 @@ test('a stray job for a turn that is not the head does not delay it later', asyn
   });
 
   stack.service.turnQueue.enqueue(behind);
-  // The same queue answers a turn of another session, so the stray job before it has been processed.
+  // The turn of another session comes later in the same queue. When it is answered, the stray job has been processed.
   await chat({ session_id: randomUUID(), message: 'meanwhile' });
   const releasedAt = performance.now();
   release();

@@ -75,7 +75,7 @@ test.each([
 
     await eventually(async () => {
       expect((await request(`${url}/readyz`)).status).toBe(200);
-      // No worker runs here, so accepting the turn is enough.
+      // No worker runs here, so the test only checks that the turn is accepted.
       expect(problemOf(await request(`${url}/api/v1/chat`, { body: aTurn(), bearer: apiKey }))).toBe(
         '500 reply_timeout',
       );

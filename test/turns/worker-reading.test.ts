@@ -8,14 +8,14 @@ import type { RelayOptions } from '../support/relay.ts';
 import { openRelayed } from '../support/relayed.ts';
 import { useStack } from '../support/stack.ts';
 
-/** How many reads lose their answer. A sweep that runs in the meantime may lose some of its own reads. */
+/** How many reads lose their response. Reads of a sweep count too, if it runs in the meantime. */
 const LOST = 4;
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
 
 type Loses = NonNullable<RelayOptions['loses']>;
 
-/** A reply worker that does not receive some answers of MongoDB. */
+/** Returns a function that starts a reply worker. The worker does not receive some responses of MongoDB. */
 const openUnluckyWorker = async (loses: Loses) => {
   const relayed = await openRelayed(stack, { loses });
   return (engine?: AssistantEngine) => openReplyWorker({ ...relayed, ...(engine && { engine }) });

@@ -35,7 +35,7 @@ let trap: ReturnType<typeof createTcpServer>;
 let trapPort = 0;
 beforeAll(async () => {
   receiver = await openReceiver({ tls: true });
-  // The trap counts the connections that reach the receiver.
+  // The trap counts each connection and passes it on to the receiver.
   trap = createTcpServer((socket) => {
     connections += 1;
     const onward = new Socket().connect(receiver.port, '127.0.0.1');

@@ -77,7 +77,7 @@ test('a rotation with overlap signs with both secrets, new first; one without ov
   const hear = async (text: string) => {
     await feed.say(assistantId, key, [text]);
     const received = await receiver.waitFor((all) => all.some(({ body }) => body.includes(text)));
-    // A stream that is still sending its last event may have read the endpoint up to 2 s ago.
+    // A stream that is still sending its last event may have read the endpoint up to 2 s ago, so the test waits.
     await eventually(async () => {
       const row = await stack.service.mongo.collection('conversations').findOne({ _id: key as never });
       expect(row?.outbox ?? []).toEqual([]);
