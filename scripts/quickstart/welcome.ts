@@ -62,7 +62,7 @@ export const welcome = async ({ state, firstTurn, dir, stays, watch }: Opened): 
   ];
 };
 
-/** The message of a second quickstart. It says where the first one runs. */
+/** The message if a quickstart is already running. It says where. */
 export const refusal = (stateFile: string, pid: number): string => {
   let where = 'it is still starting';
   try {

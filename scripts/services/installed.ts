@@ -38,7 +38,7 @@ const findServices = (env: NodeJS.ProcessEnv, ...names: (keyof z.infer<typeof Fo
   // A browser opens the dashboard, so a changed dashboard is built first.
   const wanted = names.flatMap((name) => (name === 'chromium' ? ['dashboard', name] : name));
   const ask = (): string =>
-    // REDIS_URL and MONGODB_URL are removed, because the caller needs programs that it can start and kill.
+    // With these URLs, `locate` would return running servers. The caller needs programs that it can start and kill.
     execFileSync(process.execPath, [join(ROOT, 'scripts/run.js'), 'locate', ...wanted], {
       encoding: 'utf8',
       env: { ...env, REDIS_URL: '', MONGODB_URL: '' },

@@ -14,7 +14,7 @@ export const stopCommands = (signal) => {
 
 /**
  * Runs a command and returns `{ok, output, reason}`. It never throws, because the caller treats a missing command like
- * a failing one: it tries the next way. `onLine` receives the output while the command runs.
+ * a failing one: it tries the next alternative. `onLine` receives the output while the command runs.
  */
 export const run = (command, args, { env, cwd, timeoutMs, onLine } = {}) =>
   new Promise((resolve) => {

@@ -3,8 +3,8 @@ import { LanguageTag } from './language-tag.ts';
 import { SuggestedAction } from './suggested-action.ts';
 
 /**
- * The most entries that an assistant or an import may have. This limit bounds the cost of reading, listing and indexing
- * all entries of an assistant.
+ * The maximum number of entries that an assistant or an import may have. This limit bounds the cost of reading, listing
+ * and indexing all entries of an assistant.
  */
 export const MAX_KNOWLEDGE = 10_000;
 

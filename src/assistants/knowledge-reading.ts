@@ -18,7 +18,7 @@ const tooMuchWork = () =>
 const collect = async (thread: Worker): Promise<ParsedKnowledge> => {
   const entries: ParsedKnowledge['entries'] = [];
   for (;;) {
-    // oxlint-disable-next-line unicorn/require-post-message-target-origin -- a thread is no window
+    // oxlint-disable-next-line unicorn/require-post-message-target-origin -- the rule is for browser windows; a worker thread has no origin
     thread.postMessage('more');
     const [part] = (await once(thread, 'message')) as [Part];
     if ('details' in part) throw new ApiError('validation_failed', { details: part.details });

@@ -19,8 +19,8 @@ import { hasFullPage, type MessagePages, type StoredPages } from './message-page
  */
 const RECENT_MIN = PAGE_SIZE + MAX_PENDING;
 /**
- * The most finished turns that the document keeps after a compaction. With the turns that end before the next
- * compaction, the document has at most 200 finished turns.
+ * How many finished turns a compaction leaves in the document at most. Before the next compaction, at most RECENT_MIN
+ * more turns finish, so the document never has more than 200.
  */
 const RECENT_MAX = 200 - RECENT_MIN;
 

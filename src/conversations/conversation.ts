@@ -12,7 +12,10 @@ export type Status = (typeof STATUSES)[number];
 export const ROLES = ['user', 'assistant', 'operator', 'system'] as const;
 export type Role = (typeof ROLES)[number];
 
-/** The most pending turns of a session, including the one being answered (docs/contract.md, Order of turns). */
+/**
+ * The maximum number of pending turns of a session, including the one being answered (docs/contract.md, Order of
+ * turns).
+ */
 export const MAX_PENDING = 20;
 /** How long a failed turn can be resumed, and an undelivered reply replayed (docs/contract.md, Retry is safe). */
 export const RESUMABLE_FOR_MS = TIMING.resumableForMs;

@@ -51,7 +51,7 @@ type MovingStep = {
   [Name in keyof typeof STEPS]: (typeof STEPS)[Name]['from'] extends null ? never : Name;
 }[keyof typeof STEPS];
 
-/** The part of a write's filter that requires the state before the step. */
+/** A filter for a write: it matches a delivery only while the delivery is in the state that this step starts from. */
 export const stateBefore = (step: MovingStep): { outcome: Outcome } => ({ outcome: STEPS[step].from });
 
 export const isFinal = (outcome: Outcome): outcome is FinalOutcome => outcome !== 'queued' && outcome !== 'sending';
@@ -151,8 +151,8 @@ export type StoredDelivery = Partial<Omit<Exchange, 'outcome' | 'requestHeaders'
 };
 
 /**
- * The id of a delivery. The id of a resend ends with the number that the page showed. A double click uses the same
- * number twice, so it makes only one resend.
+ * The id of a delivery. The id of a resend ends with the resend number that the dashboard showed. Both clicks of a
+ * double click send the same number, so only one resend is created.
  */
 export const deliveryIdOf = (eventId: string, endpointId: string, resend?: number): string =>
   resend === undefined ? `${eventId}:${endpointId}` : `${eventId}:${endpointId}:${resend}`;

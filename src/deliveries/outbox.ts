@@ -1,8 +1,8 @@
 import type { OutboxEvent, StoredConversation } from '../conversations/conversation.ts';
 
 /**
- * The most pending events of a delivery stream (one conversation, one endpoint). When a stream has more, its oldest
- * events end as `not_sent: backlog` (docs/contract.md, Every event ends).
+ * The maximum number of pending events of a delivery stream (one conversation, one endpoint). When a stream has more,
+ * its oldest events end as `not_sent: backlog` (docs/contract.md, Every event ends).
  */
 export const BACKLOG_MAX = 500;
 

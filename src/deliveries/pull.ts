@@ -29,8 +29,9 @@ export const pullStatements = ({ key, conversationId, endpointId, ended, opening
     ];
   }
   const eventId = { $in: ended.map((event) => event.eventId) };
-  // The filter contains only `_id`. MongoDB would plan any other filter again for each statement, which costs a third
-  // more. An event id belongs to one conversation, so a session that was erased and started again is not changed.
+  // The filter contains only `_id`, because MongoDB would plan any other filter again for each statement, which costs a
+  // third more. `_id` alone is safe: if the session was erased and started again, the new conversation does not contain
+  // this event id, so nothing is removed.
   const last = { q: { _id: key }, u: { $pull: { outbox: { eventId, endpoints: [endpointId] } } } };
   if (shared.length === 0) return [last];
   const oneOfMany = {

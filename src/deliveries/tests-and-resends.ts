@@ -42,7 +42,7 @@ export const createTestsAndResends = ({ connection, worker, retentionDays }: Cla
     await deliveries
       .insertOne({ ...record, outcome: 'queued', token: null, worker: null }, { writeConcern: DURABLE })
       .catch((cause: unknown) => {
-        // After a double click, the delivery with this number exists already.
+        // A double click sends the same resend twice. The second insert is a duplicate, and the first one counts.
         if (!isDuplicateKey(cause)) throw cause;
       });
     return record._id;

@@ -2,7 +2,8 @@ import type { OutboxStore } from './outbox-store.ts';
 import type { DeliveryQueue } from './queue.ts';
 
 /**
- * The most streams that are woken together after their endpoint changed. Sweeps find the other streams within seconds.
+ * The maximum number of streams that are woken together after their endpoint changed. Sweeps find the other streams
+ * within seconds.
  */
 const WOKEN_AT_ONCE = 5_000;
 

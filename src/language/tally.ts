@@ -36,7 +36,7 @@ const FAMILIES: readonly (readonly string[])[] = [
   ['ru', 'uk', 'be', 'bg', 'sr', 'mk'],
 ];
 
-/** The most words that are read, which are enough to recognise a language. */
+/** The maximum number of words that are read, which are enough to recognise a language. */
 const MAX_WORDS = 40;
 const DETECTOR_WEIGHT = 0.8;
 const NEIGHBOUR_WEIGHT = 0.4;

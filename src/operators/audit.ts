@@ -58,8 +58,8 @@ export type AuditFilter = {
 };
 
 /**
- * The most characters of one text in a line. The audit log is kept for a year, so long texts from requests are cut.
- * Ids, hosts and event lists are shorter than this limit.
+ * The maximum number of characters of one text in a line. The audit log is kept for a year, so long texts from requests
+ * are cut. Ids, hosts and event lists are shorter than this limit.
  */
 const TEXT_MAX = 500;
 

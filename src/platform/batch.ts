@@ -1,15 +1,18 @@
 const MAX_ITEMS = 256;
 const MAX_IN_FLIGHT = 2;
 /**
- * The most bytes in a batch: a quarter of what MongoDB accepts as one command. The rest is left for what is not
- * counted.
+ * The maximum number of bytes in a batch: a quarter of what MongoDB accepts as one command. The rest is left for what
+ * is not counted.
  */
 const MAX_BYTES = 4_000_000;
 /**
  * An upper estimate of the bytes in one item's ids, field names and operators. The item's texts are counted separately.
  */
 const ITEM_OVERHEAD_BYTES = 2_000;
-/** The most bytes that one UTF-16 unit needs in UTF-8. An exact count would have to read every text once more. */
+/**
+ * The maximum number of bytes that one UTF-16 unit needs in UTF-8. An exact count would have to read every text once
+ * more.
+ */
 const BYTES_PER_UNIT = 3;
 
 export type BatchOptions<Item> = {

@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache';
 
-/** The most keys in memory. The keys used longest ago are removed. */
+/** The maximum number of keys in memory. The keys used longest ago are removed. */
 const MAX_KEYS = 10_000;
 
 export interface BreakerOptions {

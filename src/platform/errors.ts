@@ -68,7 +68,7 @@ const MESSAGE: Record<ErrorCode, string> = {
 
 export const ERROR_CODES = Object.keys(STATUS) as ErrorCode[];
 
-/** The most wrong fields that an answer lists. */
+/** The maximum number of wrong fields that an answer lists. */
 export const MAX_DETAILS = 20;
 
 const ErrorDetail = z.object({ field: z.string(), code: z.string(), message: z.string() });

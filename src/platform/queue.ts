@@ -13,7 +13,9 @@ const JOB_OPTIONS: JobsOptions = { attempts: 1, removeOnComplete: { count: 200 }
  */
 const ADDED_WITHIN_MS = 1_000;
 
-/** The most waiting jobs. Above this number, no jobs are added, and sweeps find the work in MongoDB later. */
+/**
+ * The maximum number of waiting jobs. Above this number, no jobs are added, and sweeps find the work in MongoDB later.
+ */
 const JOBS_MAX = 20_000;
 const COUNT_EVERY_MS = 1_000;
 

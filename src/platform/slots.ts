@@ -1,9 +1,9 @@
 /**
- * The most requests of one holder that wait in memory. Further requests are refused; their work stays in MongoDB until
+ * How many requests of one holder may wait in memory. Further requests are refused; their work stays in MongoDB until
  * a sweep finds it.
  */
 const WAITING_MAX = 1_000;
-/** The most waiting requests of all holders together. Each holder gets a share of this limit. */
+/** How many requests of all holders together may wait. Each holder gets a share of this limit. */
 const WAITING_TOTAL = 20_000;
 
 /** The slots in use by this holder, the slots in use by all holders, and the number of holders with a slot. */

@@ -6,7 +6,10 @@ import { countJobs, createFullCheck, oldestWaitingAt, type PartitionedQueue } fr
 
 export const TURNS_QUEUE = 'turns';
 
-/** The most turns in one job. The number is small, so that turns that arrive together are spread over workers. */
+/**
+ * The maximum number of turns in one job. The number is small, so that turns that arrive together are spread over
+ * workers.
+ */
 const TURNS_PER_JOB = 16;
 
 export const TurnsJob = z.object({

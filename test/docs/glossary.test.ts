@@ -44,7 +44,7 @@ const PRIVATE_WORDS = [
   /\b(under way|in hand|(in|of|from) (its|a session's) line|begins? anew|homed id|patience|resting)\b/i,
   /\b(is|are) away\b|\bspeaks? to\b|\bnobody['’]s\b|\/\*\* (So long|Of a|None that)\b/i,
 ];
-/** This file contains a prompt for a language model, and the exact words of the prompt matter. */
+/** The file with the language model's prompt. The test skips it, because the wording of a prompt must not change. */
 const PROMPT = 'workers/reply/engines/openai/prompt.ts';
 
 test('no replaced private word is left in the services', () => {

@@ -43,7 +43,7 @@ test.each(ways)(
     running = await startRealProcess(kind, env);
 
     await stores[store][how]();
-    // When `/readyz` returns 503, the process itself has used the silent store.
+    // A 503 from `/readyz` shows that the process has noticed the silent store.
     await eventually(async () => expect((await fetch(`${running?.url}/readyz`)).status).toBe(503));
     const since = performance.now();
     await running.kill('SIGTERM');

@@ -1,7 +1,7 @@
 /**
- * Fixed certificates for receivers in tests, created once, so that no test run needs openssl. An authority that only
- * tests trust has signed three certificates of one key: one valid until 2125, one expired in 2021, and one for another
- * name.
+ * Fixed certificates for receivers in tests, created once, so that no test run needs openssl. A test certificate
+ * authority signed three certificates for the same key: one is valid until 2125, one expired in 2021, and one is for
+ * another host name.
  */
 
 export const AUTHORITY = `-----BEGIN CERTIFICATE-----

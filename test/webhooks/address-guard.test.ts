@@ -51,8 +51,8 @@ afterAll(async () => {
 });
 
 /**
- * Connects to the trap, whatever the address, public or not. The rest works as in `net.connect`: a name is looked up, a
- * literal address is not, and the peer is the given address.
+ * Connects every socket to the trap server, whatever the requested address. Otherwise it works like `net.connect`: it
+ * resolves names, does not resolve literal addresses, and reports the requested address as the remote address.
  */
 const dial = ({ host = '', lookup }: TcpNetConnectOpts): Socket => {
   const socket = new Socket();

@@ -146,7 +146,7 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
     }
   };
 
-  /** The conversation, or null if this turn is not its head. */
+  /** The conversation, or null if this turn is not its oldest pending turn. */
   const readHead = async ({ key, turnId }: TurnRef): Promise<AnswerableConversation | null> => {
     const read = await conversations.findForAnswer(key);
     return headOf(read, turnId) && read;

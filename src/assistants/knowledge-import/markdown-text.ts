@@ -5,7 +5,7 @@ export type Block = { token: Token; inside: Block[] };
 
 // markdown-it takes linear time on hostile text and limits nesting to 100. The library `marked` does neither.
 const markdown = new MarkdownIt({ html: true });
-// Plain text shows a link's address as the author wrote the address.
+// Keeps link addresses exactly as written.
 markdown.normalizeLink = (address) => address;
 markdown.normalizeLinkText = (address) => address;
 markdown.validateLink = () => true;

@@ -21,5 +21,5 @@ function* read({ format, text }: { format: KnowledgeFormat; text: string }): Gen
 }
 
 const parts = read(workerData as Parameters<typeof read>[0]);
-// oxlint-disable-next-line unicorn/require-post-message-target-origin -- a thread is no window
+// oxlint-disable-next-line unicorn/require-post-message-target-origin -- the rule is for browser windows; a worker thread has no origin
 parentPort?.on('message', () => parentPort?.postMessage(parts.next().value));

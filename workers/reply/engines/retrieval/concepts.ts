@@ -75,8 +75,8 @@ const NO_CONCEPT = '';
 const guesses = new LRUCache<string, string>({ max: 5000 });
 
 /**
- * The concept of a misspelt word. The word differs in one letter from a known word, or from the known beginning of a
- * word.
+ * The concept of a misspelt word. The word differs in one letter from a known word or a known
+ * prefix.
  */
 export const misspeltConcept = (word: string): string | null => {
   if (word.length < SHORTEST_FUZZY) return null;

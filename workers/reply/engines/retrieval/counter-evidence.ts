@@ -5,7 +5,7 @@ import type { Question, Candidate } from './candidate.ts';
 import { readTerms, type Term } from './terms.ts';
 
 const LEAST_WORDS = 2;
-/** Brings differences of cosines near 1, like the factor in `candidate.ts`. */
+/** Cosine differences are small. This factor scales them to about 1, like the factor in `candidate.ts`. */
 const SCALE = 20;
 
 const isIn = (term: Term, { group, entry }: Candidate): boolean => {

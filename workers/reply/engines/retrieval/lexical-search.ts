@@ -9,8 +9,9 @@ export type Hit = {
   group: KnowledgeGroup;
   confidence: number;
   score: number;
-  /** Set after hybrid search: the confidence by word matches only, and the best cosine. */
+  /** The confidence by word matches only. Set only after a hybrid search. */
   words?: number;
+  /** The best cosine. Set only after a hybrid search. */
   cosine?: number;
 };
 
