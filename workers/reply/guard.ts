@@ -2,7 +2,7 @@ import { withoutPiledMarks } from '../../src/language/fold.ts';
 import { type GuardFinding, LEAKS, OVERRIDES, ROLE_TOKENS } from './guard-patterns.ts';
 import { createScanner } from './guard-scan.ts';
 
-/** Of a long message, only this many characters at each end are inspected. */
+/** A longer message is inspected only at both ends: this many characters at each end. */
 const INSPECTED_ENDS = 4_000;
 
 const INVISIBLE = /[\p{Default_Ignorable_Code_Point}\p{Cf}]/gu;
