@@ -2,10 +2,8 @@ import * as z from 'zod';
 import { type Assistant, AssistantInput, GUARDS } from '../assistants/assistant.ts';
 import { EngineInput, toEngineView } from '../assistants/engine-settings.ts';
 import type { AssistantStore } from '../assistants/store.ts';
-import { checkEndpoint } from '../webhooks/address-guard.ts';
-import { URL_REFUSAL_MESSAGES } from '../webhooks/endpoint-store.ts';
+import { requirePublicUrl } from '../webhooks/require-public-url.ts';
 import { hasAssistant } from '../operators/roles.ts';
-import { invalid } from '../platform/errors.ts';
 import { type Handled, handled, operation } from './operation.ts';
 import { time, uuid } from './wire.ts';
 
@@ -130,17 +128,6 @@ const toView = (assistant: Assistant): z.input<typeof AssistantView> => {
 
 type Dependencies = { assistants: AssistantStore; allowPrivate: boolean };
 
-/**
- * Refuses a provider's address that is not allowed. A name that does not resolve is accepted, because each call to the
- * provider checks the address again.
- */
-const checkProvider = async (baseUrl: string, allowPrivate: boolean): Promise<void> => {
-  const checked = await checkEndpoint(baseUrl, { allowPrivate });
-  if (!checked.ok && checked.reason !== 'unresolved') {
-    throw invalid('baseUrl', checked.reason, URL_REFUSAL_MESSAGES[checked.reason] ?? 'is refused');
-  }
-};
-
 export const assistantRoutes = ({ assistants, allowPrivate }: Dependencies): Handled[] => [
   handled(assistantOperations.list, async ({ operator }) => {
     const all = await assistants.listAssistants();
@@ -165,7 +152,7 @@ export const assistantRoutes = ({ assistants, allowPrivate }: Dependencies): Han
   }),
 
   handled(assistantOperations.setEngine, async ({ params: { id = '' }, body, note }) => {
-    if (body.kind === 'openai') await checkProvider(body.baseUrl, allowPrivate);
+    if (body.kind === 'openai') await requirePublicUrl(body.baseUrl, { allowPrivate }, 'baseUrl');
     const changed = await assistants.setEngine(id, body);
     const { kind } = changed.engine;
     note({ target: id, details: { kind, newKey: body.kind === 'openai' && typeof body.apiKey === 'string' } });

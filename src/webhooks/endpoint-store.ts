@@ -3,10 +3,11 @@ import type { Connection } from 'mongoose';
 import { serverDate, serverNow } from '../platform/clock.ts';
 import { invalid, notFound } from '../platform/errors.ts';
 import { newId } from '../platform/ids.ts';
-import { collectionOf, createReader, isDuplicateKey } from '../platform/mongo.ts';
+import { collectionOf, createReader } from '../platform/mongo.ts';
+import { isDuplicateKey } from '../platform/mongo-failures.ts';
 import type { Vault } from '../platform/vault.ts';
 import { validate } from '../platform/validation.ts';
-import { checkEndpoint, type GuardOptions } from './address-guard.ts';
+import type { GuardOptions } from './address-guard.ts';
 import {
   type Endpoint,
   EndpointInput,
@@ -19,6 +20,7 @@ import {
 } from './endpoint.ts';
 import type { EventKind } from './event.ts';
 import { TIMING } from '../platform/timing.ts';
+import { requirePublicUrl } from './require-public-url.ts';
 import { newWebhookSecret } from './signature.ts';
 
 const SECRETS_CACHED_FOR_MS = 60_000;
@@ -29,16 +31,6 @@ const toEndpoint = ({ _id, secrets, place: _place, ...stored }: StoredEndpoint):
   ...stored,
   overlapUntil: secrets.find(({ until }) => until !== null && until.getTime() > serverNow())?.until ?? null,
 });
-
-/** Messages for refused URLs, by reason. */
-export const URL_REFUSAL_MESSAGES: Record<string, string> = {
-  not_a_url: 'must be an absolute URL',
-  too_long: 'must be at most 2,048 characters',
-  not_https: 'must begin with https://',
-  userinfo: 'must not carry a user name or password',
-  port: 'must use port 443, 80, or one of 1024 and above',
-  private_address: 'must not lead to a private or reserved address',
-};
 
 type Dependencies = {
   connection: Connection;
@@ -76,14 +68,6 @@ export const createEndpointStore = (dependencies: Dependencies) => {
     const secret = vault.open(sealed, endpointId);
     openedSecrets.set(cacheKey, secret);
     return secret;
-  };
-
-  const checkUrl = async (url: string): Promise<void> => {
-    const checked = await checkEndpoint(url, guard);
-    // A name that does not resolve now may resolve later. Each delivery checks the name again.
-    if (!checked.ok && checked.reason !== 'unresolved') {
-      throw invalid('url', checked.reason, URL_REFUSAL_MESSAGES[checked.reason] ?? 'is refused');
-    }
   };
 
   const getStored = async (endpointId: string): Promise<StoredEndpoint> => {
@@ -143,7 +127,7 @@ export const createEndpointStore = (dependencies: Dependencies) => {
 
     addEndpoint: async (assistantId: string, input: unknown): Promise<{ endpoint: Endpoint; secret: string }> => {
       const parsed = validate(EndpointInput, input);
-      await checkUrl(parsed.url);
+      await requirePublicUrl(parsed.url, guard, 'url');
       const secret = newWebhookSecret();
       const endpointId = newId();
       const now = serverDate();
@@ -169,7 +153,7 @@ export const createEndpointStore = (dependencies: Dependencies) => {
 
     updateEndpoint: async (endpointId: string, input: { url?: string; events?: EventKind[] }): Promise<Endpoint> => {
       const parsed = validate(EndpointInput.partial(), input);
-      if (parsed.url !== undefined) await checkUrl(parsed.url);
+      if (parsed.url !== undefined) await requirePublicUrl(parsed.url, guard, 'url');
       const given = Object.fromEntries(Object.entries(parsed).filter(([name]) => name in input));
       return change(endpointId, { $set: given });
     },

@@ -38,11 +38,11 @@ export const NewToken = ({ assistants, onClose, onMade }: Props) => {
       />
       <Radio.Group label="Scope" {...form.pick('scope')}>
         <Stack gap="sm" mt={6}>
-          <Radio value="read" label="Read" description="Sees everything it is given, changes nothing." />
+          <Radio value="read" label="Read" description="Can read, but not change anything." />
           <Radio
             value="manage"
             label="Manage"
-            description="Changes it too. Neither makes tokens nor invites anybody."
+            description="Can also make changes. Cannot create tokens or invite operators."
           />
         </Stack>
       </Radio.Group>
