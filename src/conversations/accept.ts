@@ -2,18 +2,15 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Connection } from 'mongoose';
 import type { ItemFailure } from '../platform/batch.ts';
 import { ApiError, unavailable } from '../platform/errors.ts';
+import { collectionOf, createReader, createStoreBatcher, updateMany } from '../platform/mongo.ts';
 import {
-  collectionOf,
-  createReader,
-  createStoreBatcher,
   DUPLICATE_KEY,
   isConnectionFailure,
   OutcomeUnknown,
   toItemFailure,
-  updateMany,
   wasNeverSent,
   wasNotPrimary,
-} from '../platform/mongo.ts';
+} from '../platform/mongo-failures.ts';
 import type { Accepted, AcceptOptions } from './accepted.ts';
 import type { Announce, ReceiversOf } from './announce.ts';
 import { conversationModels, type StoredConversation } from './conversation.ts';

@@ -1,11 +1,6 @@
 import type { Connection } from 'mongoose';
-import {
-  collectionOf,
-  createStoreBatcher,
-  toItemFailure,
-  updateMany,
-  type UpdateStatement,
-} from '../platform/mongo.ts';
+import { collectionOf, createStoreBatcher, updateMany, type UpdateStatement } from '../platform/mongo.ts';
+import { toItemFailure } from '../platform/mongo-failures.ts';
 import { type Announce, newOutboxEvent, type ReceiversOf } from './announce.ts';
 import { pushFinished, type Compact, type Compaction, trimmedFields } from './compaction.ts';
 import { conversationModels, type RecentTurn, type StoredConversation } from './conversation.ts';

@@ -1,5 +1,6 @@
 import type { Connection } from 'mongoose';
-import { collectionOf, createStoreBatcher, DUPLICATE_KEY, insertMany, toItemFailure } from '../platform/mongo.ts';
+import { collectionOf, createStoreBatcher, insertMany } from '../platform/mongo.ts';
+import { DUPLICATE_KEY, toItemFailure } from '../platform/mongo-failures.ts';
 import { inBatches } from '../platform/mongo-batches.ts';
 import {
   conversationModels,

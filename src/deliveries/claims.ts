@@ -2,17 +2,8 @@ import { type Connection, mongo } from 'mongoose';
 import { serverDate } from '../platform/clock.ts';
 import type { ItemFailure } from '../platform/batch.ts';
 import { newToken } from '../platform/ids.ts';
-import {
-  collectionOf,
-  createStoreBatcher,
-  DUPLICATE_KEY,
-  DURABLE,
-  insertMany,
-  isConnectionFailure,
-  setWhere,
-  toItemFailure,
-  updateMany,
-} from '../platform/mongo.ts';
+import { collectionOf, createStoreBatcher, DURABLE, insertMany, setWhere, updateMany } from '../platform/mongo.ts';
+import { DUPLICATE_KEY, isConnectionFailure, toItemFailure } from '../platform/mongo-failures.ts';
 import {
   deliveryIdOf,
   deliveryModel,

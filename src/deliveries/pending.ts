@@ -1,5 +1,6 @@
 import type { Connection } from 'mongoose';
-import { collectionOf, timeLimit, exceededTimeLimit } from '../platform/mongo.ts';
+import { collectionOf, timeLimit } from '../platform/mongo.ts';
+import { exceededTimeLimit } from '../platform/mongo-failures.ts';
 import { conversationModels, type StoredConversation } from '../conversations/conversation.ts';
 import { type Outbox, OUTBOX_FIELDS } from './outbox.ts';
 

@@ -1,7 +1,8 @@
 import type { mongo } from 'mongoose';
 import { createTimeCursor } from '../platform/cursor.ts';
 import { invalid } from '../platform/errors.ts';
-import { timeLimit, exceededTimeLimit } from '../platform/mongo.ts';
+import { timeLimit } from '../platform/mongo.ts';
+import { exceededTimeLimit } from '../platform/mongo-failures.ts';
 import type { Outcome, StoredDelivery } from './delivery.ts';
 import { EVENT_KINDS, type EventKind } from '../webhooks/event.ts';
 

@@ -1,7 +1,8 @@
 import { serverDate, serverNow } from '../platform/clock.ts';
 import { ApiError, invalid, notFound } from '../platform/errors.ts';
 import { newId, newToken } from '../platform/ids.ts';
-import { collectionOf, DURABLE, isDuplicateKey } from '../platform/mongo.ts';
+import { collectionOf, DURABLE } from '../platform/mongo.ts';
+import { isDuplicateKey } from '../platform/mongo-failures.ts';
 import { type Claim, newRecord, type ClaimOptions } from './claims.ts';
 import {
   type ErrorKind,

@@ -4,7 +4,7 @@ import { hashSecret } from '../assistants/api-keys.ts';
 import { serverDate, serverNow } from '../platform/clock.ts';
 import { invalid, notFound } from '../platform/errors.ts';
 import { newId } from '../platform/ids.ts';
-import { isDuplicateKey } from '../platform/mongo.ts';
+import { isDuplicateKey } from '../platform/mongo-failures.ts';
 import { type Operator, operatorModel, type StoredLink, type StoredOperator, toOperator } from './operator.ts';
 import { createAssistantIdsCheck } from './assistant-ids.ts';
 import { createVerifier, hashPassword } from './password.ts';

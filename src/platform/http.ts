@@ -3,7 +3,7 @@ import * as z from 'zod';
 import { newId } from './ids.ts';
 import { ApiError, MAX_DETAILS, notFound, unavailable } from './errors.ts';
 import type { Logger } from './logger.ts';
-import { isConnectionFailure } from './mongo.ts';
+import { isConnectionFailure } from './mongo-failures.ts';
 import { detailOf } from './validation.ts';
 
 const REQUEST_ID = /^[\w-]{8,64}$/;

@@ -1,14 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import mongoose, { type Connection, type Model, type mongo } from 'mongoose';
-import { type BatchOptions, createBatcher, ItemFailure } from './batch.ts';
+import { type BatchOptions, createBatcher, type ItemFailure } from './batch.ts';
 import { followServerClock } from './clock.ts';
-import { unavailable } from './errors.ts';
 import type { Logger } from './logger.ts';
+import { isConnectionFailure, OutcomeUnknown } from './mongo-failures.ts';
 
 /** The write concern of every write that decides something: a majority must have the write in its journal. */
 export const DURABLE = { w: 'majority', j: true } as const;
-
-export const DUPLICATE_KEY = 11000;
 
 const CONNECT_RETRY_MS = 200;
 /**
@@ -128,11 +126,6 @@ export type UpdateStatement = {
   arrayFilters?: Record<string, unknown>[];
 };
 
-/** A write was sent, and its outcome is unknown. Read the document to find out. */
-export class OutcomeUnknown extends Error {
-  override name = 'OutcomeUnknown';
-}
-
 const failOnConcern = (reply: WriteReply & { writeConcernError?: { errmsg: string } }): WriteReply => {
   // The primary has applied the write, but a majority has not confirmed it.
   if (reply.writeConcernError) throw new OutcomeUnknown(`write concern failed: ${reply.writeConcernError.errmsg}`);
@@ -200,65 +193,3 @@ const database = (connection: Connection) => {
   if (!connection.db) throw new Error('MongoDB is not connected');
   return connection.db;
 };
-
-const NEVER_SENT = new Set([
-  'MongoServerSelectionError',
-  'MongoNotConnectedError',
-  'MongoTopologyClosedError',
-  'MongoPoolClearedError',
-  'MongoPoolClosedError',
-  'MongoWaitQueueTimeoutError',
-]);
-
-const CONNECTION_LOST = new Set(['MongoNetworkError', 'MongoNetworkTimeoutError', 'PoolClearedOnNetworkError']);
-
-/** Error codes of a server that is not the primary. */
-const NOT_PRIMARY = new Set([10058, 10107, 13435, 13436]);
-/** Error codes of an operation that was interrupted because the server steps down or stops. */
-const INTERRUPTED = new Set([91, 189, 11600, 11602]);
-
-/**
- * The failure of one statement in a batch. A server that steps down interrupts single statements. Such a statement may
- * already have been written.
- */
-export const toItemFailure = ({ code }: Pick<WriteError, 'code'>): ItemFailure =>
-  new ItemFailure(
-    NOT_PRIMARY.has(code) || INTERRUPTED.has(code)
-      ? new OutcomeUnknown(`a statement was broken off (code ${code})`)
-      : new Error(`MongoDB refused a statement (code ${code})`),
-  );
-
-const codeOf = (cause: unknown): number => (cause instanceof mongoose.mongo.MongoServerError ? Number(cause.code) : 0);
-
-/** True when the server refused a whole command because it is not the primary. */
-export const wasNotPrimary = (cause: unknown): boolean => NOT_PRIMARY.has(codeOf(cause));
-
-/**
- * True when the driver never sent the command. After a raw command, this means that nothing was written. A retryable
- * write of the driver can fail in the same way although its first try was sent.
- */
-export const wasNeverSent = (cause: unknown): boolean =>
-  cause instanceof Error &&
-  (NEVER_SENT.has(cause.name) || (cause as { beforeHandshake?: boolean }).beforeHandshake === true);
-
-/**
- * True when MongoDB is unavailable or is changing its primary. False for a wrong command. If the failed command is a
- * write, its outcome may be unknown.
- */
-export const isConnectionFailure = (cause: unknown): boolean =>
-  wasNeverSent(cause) ||
-  cause instanceof OutcomeUnknown ||
-  NOT_PRIMARY.has(codeOf(cause)) ||
-  INTERRUPTED.has(codeOf(cause)) ||
-  (cause instanceof Error && CONNECTION_LOST.has(cause.name));
-
-/** What a caller is told of a failure before the first write of a request: a lost connection is 503. */
-export const failureBeforeWriting = (cause: unknown): unknown =>
-  isConnectionFailure(cause) ? unavailable(cause) : cause;
-
-/** True when a read exceeded its `maxTimeMS`. */
-export const exceededTimeLimit = (cause: unknown): boolean =>
-  (cause as { codeName?: string } | null)?.codeName === 'MaxTimeMSExpired';
-
-export const isDuplicateKey = (cause: unknown): boolean =>
-  typeof cause === 'object' && cause !== null && (cause as { code?: unknown }).code === DUPLICATE_KEY;

@@ -1,6 +1,7 @@
 import { type Connection, Schema } from 'mongoose';
 import { serverDate } from '../platform/clock.ts';
-import { collectionOf, DURABLE, isDuplicateKey } from '../platform/mongo.ts';
+import { collectionOf, DURABLE } from '../platform/mongo.ts';
+import { isDuplicateKey } from '../platform/mongo-failures.ts';
 import { inBatches } from '../platform/mongo-batches.ts';
 import { dedupeKeyOf } from '../conversations/duplicates.ts';
 

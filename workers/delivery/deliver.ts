@@ -8,7 +8,7 @@ import type { EndpointStore } from '../../src/webhooks/endpoint-store.ts';
 import type { DeliveryStore } from '../../src/deliveries/store.ts';
 import { serverNow } from '../../src/platform/clock.ts';
 import type { Logger } from '../../src/platform/logger.ts';
-import { isConnectionFailure } from '../../src/platform/mongo.ts';
+import { isConnectionFailure } from '../../src/platform/mongo-failures.ts';
 import type { DeliveryBreaker } from './breaker.ts';
 import type { Target, Dispatch } from './dispatch.ts';
 import type { Slots } from '../../src/platform/slots.ts';

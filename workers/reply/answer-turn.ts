@@ -5,7 +5,7 @@ import { endTurn, type EndedTurn, type TurnEnd } from '../../src/turns/end-turn.
 import type { TurnLeases } from '../../src/turns/leases.ts';
 import { serverNow } from '../../src/platform/clock.ts';
 import type { Logger } from '../../src/platform/logger.ts';
-import { isConnectionFailure } from '../../src/platform/mongo.ts';
+import { isConnectionFailure } from '../../src/platform/mongo-failures.ts';
 import type { CountTurn } from '../../src/service-metrics.ts';
 import type { TurnQueue } from '../../src/turns/queue.ts';
 import type { Publish } from '../../src/turns/replies.ts';
