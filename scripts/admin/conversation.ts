@@ -15,7 +15,7 @@ const PAGE_MAX = 100;
 type Read = Answered<typeof conversationOperations.read>;
 
 /** The conversation as API callers see it, without the fields that only operators see. */
-const toHistory = ({ assistantId: _assistant, leadBecause: _because, messages, ...history }: Read) => ({
+const toHistory = ({ assistantId: _assistant, leadBecause: _because, seq: _seq, messages, ...history }: Read) => ({
   ...history,
   messages: messages.map(({ why: _why, ...message }) => message),
 });

@@ -27,6 +27,7 @@ const ReadView = z
     ...HistoryView.shape,
     assistantId: uuid,
     leadBecause: z.array(z.string()),
+    seq: z.int().min(0).meta({ description: 'The number of the last final message; 0 if there is none.' }),
     messages: z.array(z.object({ ...MessageView.shape, why: z.record(z.string(), z.unknown()).nullable() })),
   })
   .meta({ id: 'OperatorConversation' });
@@ -187,9 +188,9 @@ export const inboxRoutes = ({ conversations, inbox, operators }: Dependencies): 
         limit: limit ?? MESSAGES,
       });
       const view = toHistoryView(conversation, page, page.next && historyCursor.encode(page.next));
-      const { assistantId, leadBecause } = conversation;
+      const { assistantId, leadBecause, seq } = conversation;
       const messages = view.messages.map((message, index) => ({ ...message, why: page.messages[index]?.why ?? null }));
-      return { ...view, assistantId, leadBecause, messages };
+      return { ...view, assistantId, leadBecause, seq, messages };
     }),
 
     handled(conversationOperations.reply, async ({ params: { id = '' }, body: { content }, note }) => {

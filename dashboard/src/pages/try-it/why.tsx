@@ -1,129 +1,9 @@
-import { Button, Collapse } from '@mantine/core';
-import { useState } from 'react';
-import { Link } from 'wouter';
 import { at } from '../../api.ts';
-import { Code } from '../../parts/code.tsx';
-import { Facts } from '../../parts/page.tsx';
 import { Shown } from '../../parts/states.tsx';
-import { SESSION, useRead } from '../../query.ts';
-import type { Conversation, Knowledge, Me, Reply } from '../../types.ts';
-
-type Reason = Record<string, unknown>;
-
-const KINDS: Record<string, string> = {
-  answer: 'A knowledge entry',
-  greeting: 'A greeting',
-  thanks: 'Thanks',
-  goodbye: 'A goodbye',
-  unsure: 'Not sure enough to answer',
-  askBack: 'Not sure which entry matches, so it asked back',
-  noKnowledge: 'It has no entries yet',
-  whoAmI: 'Asked what it is',
-  human: 'Asked for a person',
-  contact: 'Contact details were given',
-  refused: 'Refused as prompt injection',
-};
-
-const FOUND_BY: Record<string, string> = {
-  wording: 'by its exact words',
-  words: 'by shared words',
-  'words only': 'by shared words only; semantic search took too long',
-  both: 'by shared words and meaning',
-};
-
-const LANGUAGE_BY: Record<string, string> = {
-  given: 'set by the caller',
-  script: 'from its script',
-  lexicon: 'from its words',
-  detector: 'detected',
-  previous: 'as in the message before',
-  default: 'the default',
-};
-
-const textOf = (value: unknown): string => (typeof value === 'string' ? value : '');
-const numberOf = (value: unknown): number | null => (typeof value === 'number' ? value : null);
-
-type Hit = { entryId: string; score: number; words: number | null; meaning: number | null };
-
-const hitsOf = ({ hits }: Reason): Hit[] =>
-  Array.isArray(hits)
-    ? hits.flatMap((hit: Partial<Hit>) =>
-        typeof hit.entryId === 'string'
-          ? [
-              {
-                entryId: hit.entryId,
-                score: numberOf(hit.score) ?? 0,
-                words: numberOf(hit.words),
-                meaning: numberOf(hit.meaning),
-              },
-            ]
-          : [],
-      )
-    : [];
-
-/** The evidence for an entry, in words. */
-const evidenceOf = ({ words, meaning }: Hit): string | null => {
-  if (words === null || meaning === null) return null;
-  const said = words === 0 ? 'no shared words' : `shared words ${words.toFixed(2)}`;
-  return meaning === 0 ? `${said}; vector not made yet` : `${said}; meaning ${meaning.toFixed(2)}`;
-};
-
-const Hits = ({ id, why }: { id: string; why: Reason }) => {
-  const me = useRead<Me>(SESSION, { enabled: false });
-  const isOwner = me.data?.role === 'owner';
-  const knowledge = useRead<Knowledge>(at`/assistants/${id}/knowledge`, { enabled: isOwner });
-  const threshold = numberOf(why.threshold);
-  return (
-    <ul className="hits">
-      {hitsOf(why).map((hit) => {
-        const { entryId, score } = hit;
-        const evidence = evidenceOf(hit);
-        const entry = knowledge.data?.entries.find((one) => one.entryId === entryId);
-        return (
-          <li key={entryId}>
-            <svg viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">
-              <rect width="100" height="8" rx="2" className="hit-back" />
-              <rect width={Math.max(score * 100, 1)} height="8" rx="2" className="hit-bar" />
-              {threshold !== null && <rect x={threshold * 100} width="1" height="8" className="hit-line" />}
-            </svg>
-            <span className="num">{score.toFixed(2)}</span>
-            {entry ? (
-              <Link className="link break" to={`/assistants/${id}/knowledge?entry=${entryId}`}>
-                {entry.question}
-              </Link>
-            ) : (
-              <span className="mono dim break">{entryId}</span>
-            )}
-            {evidence !== null && <span className="dim hit-evidence">{evidence}</span>}
-          </li>
-        );
-      })}
-      {threshold !== null && (
-        <li className="dim">The threshold is {threshold}: an entry below it is not the answer.</li>
-      )}
-    </ul>
-  );
-};
-
-const factsOf = (id: string, why: Reason) => {
-  const stages = typeof why.stages === 'object' && why.stages !== null ? (why.stages as Record<string, unknown>) : {};
-  const times = Object.entries(stages).flatMap(([name, ms]) =>
-    typeof ms === 'number' ? [`${name} ${Math.round(ms)} ms`] : [],
-  );
-  const engine = textOf(why.engine);
-  return {
-    ...(textOf(why.kind) !== '' && { Reply: KINDS[textOf(why.kind)] ?? textOf(why.kind) }),
-    Engine: why.model === undefined ? engine : `${engine}, ${textOf(why.model)}`,
-    Language: `${textOf(why.language)}${why.languageBy === undefined ? '' : ` (${LANGUAGE_BY[textOf(why.languageBy)] ?? textOf(why.languageBy)})`}`,
-    ...(FOUND_BY[textOf(why.by)] !== undefined && { Found: FOUND_BY[textOf(why.by)] }),
-    ...(hitsOf(why).length > 0 && { 'Entries found': <Hits id={id} why={why} /> }),
-    ...(why.fallBack !== undefined && {
-      'The provider failed': <Code text={JSON.stringify(why.fallBack)} label="failure" />,
-    }),
-    ...(why.guard !== undefined && { Guard: <Code text={JSON.stringify(why.guard)} label="guard" /> }),
-    ...(times.length > 0 && { Time: times.join(', ') }),
-  };
-};
+import { WhyFacts } from '../../parts/why/facts.tsx';
+import { WhyToggle } from '../../parts/why/toggle.tsx';
+import { useRead } from '../../query.ts';
+import type { Conversation, Reply } from '../../types.ts';
 
 const Reasons = ({ id, reply: { conversationId, messageId } }: { id: string; reply: Reply }) => {
   const read = useRead<Conversation>(at`/conversations/${conversationId}`);
@@ -132,7 +12,7 @@ const Reasons = ({ id, reply: { conversationId, messageId } }: { id: string; rep
       {({ messages }) => {
         const why = messages.find((message) => message.messageId === messageId)?.why;
         return why ? (
-          <Facts facts={factsOf(id, why)} />
+          <WhyFacts assistantId={id} why={why} />
         ) : (
           <span className="dim">No details are stored for this reply.</span>
         );
@@ -142,21 +22,6 @@ const Reasons = ({ id, reply: { conversationId, messageId } }: { id: string; rep
 };
 
 /** The reasons for a reply, for operators. They are loaded when the section is opened. */
-export const Why = ({ id, reply }: { id: string; reply: Reply }) => {
-  const [opened, setOpened] = useState(false);
-  return (
-    <div>
-      <Button
-        variant="subtle"
-        color="gray"
-        size="compact-xs"
-        aria-expanded={opened}
-        onClick={() => setOpened(!opened)}
-        className="why"
-      >
-        {opened ? 'Hide why' : 'Why this reply'}
-      </Button>
-      <Collapse expanded={opened}>{opened && <Reasons id={id} reply={reply} />}</Collapse>
-    </div>
-  );
-};
+export const Why = ({ id, reply }: { id: string; reply: Reply }) => (
+  <WhyToggle>{() => <Reasons id={id} reply={reply} />}</WhyToggle>
+);
