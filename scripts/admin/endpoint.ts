@@ -37,7 +37,11 @@ export const addEndpointCommands = (program: Command, run: Run): void => {
     .description('Add an endpoint; prints its secret, only once')
     .requiredOption(...ASSISTANT_OPTION)
     .requiredOption('--url <url>', 'where events go')
-    .option('--events <kinds>', `only these, of ${KINDS.join(', ')}`, commaList)
+    .option(
+      '--events <kinds>',
+      `only these, of ${KINDS.join(', ')}; without it every event except message.sent`,
+      commaList,
+    )
     .addHelpText(
       'after',
       example(

@@ -1,6 +1,6 @@
 import { newId } from '../platform/ids.ts';
 import type { ConversationEvent, ConversationEventKind } from '../webhooks/event.ts';
-import type { OutboxEvent, StoredConversation } from './conversation.ts';
+import type { Message, OutboxEvent, StoredConversation } from './conversation.ts';
 
 /** Returns the endpoints that want an event of this kind now. */
 export type ReceiversOf = (event: ConversationEventKind) => string[];
@@ -11,6 +11,17 @@ export const newOutboxEvent = (event: ConversationEvent, receiversOf: ReceiversO
   if (endpoints.length === 0) return null;
   return { ...event, eventId: newId(), timestamp: Math.floor(at.getTime() / 1000), at, endpoints };
 };
+
+/**
+ * The `message.sent` events of these messages. Visitor messages have none. A message without a language has the language
+ * of the conversation.
+ */
+export const sentEvents = (messages: Message[], seq: number, language: string): ConversationEvent[] =>
+  messages.flatMap(({ messageId, turnId, role, language: own }): ConversationEvent[] => {
+    if (role === 'user') return [];
+    const payload = { message_id: messageId, turn_id: turnId, seq, role, language: own ?? language };
+    return [{ event: 'message.sent', payload }];
+  });
 
 type Dependencies = {
   /** Returns the enabled endpoints of an assistant, by the event kinds that they want. */

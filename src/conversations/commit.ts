@@ -1,9 +1,9 @@
 import type { Connection } from 'mongoose';
 import { collectionOf, createStoreBatcher, updateMany, type UpdateStatement } from '../platform/mongo.ts';
 import { toItemFailure } from '../platform/mongo-failures.ts';
-import { type Announce, newOutboxEvent, type ReceiversOf } from './announce.ts';
+import { type Announce, newOutboxEvent, type ReceiversOf, sentEvents } from './announce.ts';
 import { pushFinished, type Compact, type Compaction, trimmedFields } from './compaction.ts';
-import { conversationModels, type RecentTurn, type StoredConversation } from './conversation.ts';
+import { conversationModels, type OutboxEvent, type RecentTurn, type StoredConversation } from './conversation.ts';
 import { lengthOfMessages } from './message-length.ts';
 import type { MessagePages } from './message-pages.ts';
 import type { AnswerableConversation, TurnCommit } from './turn-commit.ts';
@@ -13,6 +13,14 @@ export type Committed = {
   nextTurnId: string | null;
   /** True if an event was added to the outbox. */
   announced: boolean;
+};
+
+/** The events of an ended turn: its reply, then the escalation, then the system message that the escalation leaves. */
+const eventsOf = ({ entries, event, finished, language }: TurnCommit, receiversOf: ReceiversOf): OutboxEvent[] => {
+  const [reply = [], ...others] = entries.map(({ seq, messages }) => sentEvents(messages, seq, language));
+  return [...reply, ...(event ? [event] : []), ...others.flat()]
+    .map((one) => newOutboxEvent(one, receiversOf, finished.finishedAt))
+    .filter((one) => one !== null);
 };
 
 /**
@@ -29,9 +37,7 @@ export const commitStatement = (
   const [head] = committed;
   if (!head) throw new Error('a commit needs a head');
   const entries = ended.flatMap((turn) => turn.entries);
-  const events = ended
-    .map(({ event, finished }) => event && newOutboxEvent(event, receiversOf, finished.finishedAt))
-    .filter((event) => event !== null);
+  const events = ended.flatMap((turn) => eventsOf(turn, receiversOf));
   const finished = ended.map(({ finished }) => finished);
   const statement: UpdateStatement = {
     q: {

@@ -54,19 +54,32 @@ export const createHistory = (connection: Connection) => {
     texts: 1,
   });
 
+  /**
+   * Finds one entry in the document or in a stored page. Read the document before this call, because entries move from
+   * the document to pages.
+   */
+  const findEntry = async (
+    { conversationId, texts }: Pick<StoredConversation, 'conversationId' | 'texts'>,
+    seq: number,
+  ): Promise<Message[] | null> => {
+    const inDocument = texts[String(seq)];
+    if (inDocument) return inDocument;
+    const page = await pages.findOne({ _id: pageIdOf(conversationId, pageOf(seq)) });
+    return page?.entries.find((entry) => entry.seq === seq)?.messages ?? null;
+  };
+
   return {
-    /**
-     * Finds one entry in the document or in a stored page. Read the document before this call, because entries move
-     * from the document to pages.
-     */
-    findEntry: async (
-      { conversationId, texts }: Pick<StoredConversation, 'conversationId' | 'texts'>,
-      seq: number,
-    ): Promise<Message[] | null> => {
-      const inDocument = texts[String(seq)];
-      if (inDocument) return inDocument;
-      const page = await pages.findOne({ _id: pageIdOf(conversationId, pageOf(seq)) });
-      return page?.entries.find((entry) => entry.seq === seq)?.messages ?? null;
+    findEntry,
+
+    /** Finds a final message. Null if the conversation was erased. */
+    findMessage: async (
+      { _id, conversationId }: Pick<StoredConversation, '_id' | 'conversationId'>,
+      { seq, messageId }: { seq: number; messageId: string },
+    ): Promise<Message | null> => {
+      const now = await readTexts(_id);
+      if (now?.conversationId !== conversationId) return null;
+      const messages = await findEntry(now, seq);
+      return messages?.find((message) => message.messageId === messageId) ?? null;
     },
 
     /**

@@ -5,7 +5,7 @@ import { serverDate } from '../platform/clock.ts';
 import { ApiError, invalid, notFound } from '../platform/errors.ts';
 import { newId } from '../platform/ids.ts';
 import { collectionOf, DURABLE } from '../platform/mongo.ts';
-import { type Announce, newOutboxEvent, type ReceiversOf } from './announce.ts';
+import { type Announce, newOutboxEvent, type ReceiversOf, sentEvents } from './announce.ts';
 import { pushFinished, type Compact, trimmedFields } from './compaction.ts';
 import { conversationModels, type Message, REOPENED, type StoredConversation } from './conversation.ts';
 import type { MessagePages } from './message-pages.ts';
@@ -41,10 +41,13 @@ export const createTransitions = (dependencies: {
 
   const write = async (read: StoredConversation, change: Change, receiversOf: ReceiversOf): Promise<Changed | null> => {
     const { set = {}, message, event } = change;
-    const announcement = event ? newOutboxEvent(event, receiversOf, serverDate()) : null;
     const compaction = message ? await compact(read, 0) : null;
     if (compaction === 'changed') return null;
     const seq = read.seq + 1;
+    const now = serverDate();
+    const events = [...(event ? [event] : []), ...(message ? sentEvents([message], seq, read.language) : [])]
+      .map((one) => newOutboxEvent(one, receiversOf, now))
+      .filter((one) => one !== null);
     const conversation = await conversations.findOneAndUpdate(
       {
         _id: read._id,
@@ -63,13 +66,13 @@ export const createTransitions = (dependencies: {
         ...(compaction && { $unset: trimmedFields(compaction) }),
         $push: {
           ...(compaction && { recent: pushFinished([], compaction) }),
-          ...(announcement && { outbox: announcement }),
+          ...(events.length > 0 && { outbox: { $each: events } }),
         },
         $currentDate: { updatedAt: true },
       },
       { returnDocument: 'after', writeConcern: DURABLE },
     );
-    if (conversation) return { conversation, announced: announcement !== null };
+    if (conversation) return { conversation, announced: events.length > 0 };
     if (compaction) await pages.eraseIfGone(read);
     return null;
   };

@@ -25,6 +25,7 @@ export type AnswerableConversation = Pick<
 /** What a commit stores for one ended turn. */
 export type TurnCommit = {
   entries: Entry[];
+  language: string;
   finished: RecentTurn;
   /** The fields of the conversation that this turn changes. */
   changes: Partial<StoredConversation>;

@@ -10,6 +10,7 @@ import {
   type Outcome,
   type StoredDelivery,
 } from './delivery.ts';
+import { createComposeBody } from './event-body.ts';
 import { createDeliveryList, findPendingRow } from './list.ts';
 import { createOutboxStore } from './outbox-store.ts';
 import { createPending } from './pending.ts';
@@ -41,6 +42,7 @@ export const createDeliveryStore = (recording: ClaimOptions) => {
     ...createTestsAndResends(recording),
     outbox: createOutboxStore(recording.connection),
     pending,
+    composeBody: createComposeBody(recording.connection),
 
     readByIds: async (ids: string[]): Promise<Map<string, StoredDelivery>> => {
       const rows = await deliveries.find({ _id: { $in: ids } }).toArray();

@@ -1,7 +1,6 @@
 import type { Claim } from './claims.ts';
 import { type ErrorKind, type Exchange, isFinal, neverSent } from './delivery.ts';
 import type { StoredEndpoint } from '../webhooks/endpoint.ts';
-import { composeBody } from '../webhooks/event.ts';
 import type { DeliveryStore } from './store.ts';
 import type { OutboxEvent } from '../conversations/conversation.ts';
 import { BACKLOG_MAX, pendingOf, type Outbox } from './outbox.ts';
@@ -18,7 +17,7 @@ export type OnEnded = (
 export const claimOf = (
   outbox: Outbox,
   event: OutboxEvent,
-  { endpointId, url }: { endpointId: string; url: string },
+  { endpointId, url, body }: { endpointId: string; url: string; body: string },
 ): Claim => ({
   eventId: event.eventId,
   endpointId,
@@ -26,7 +25,7 @@ export const claimOf = (
   conversationId: outbox.conversationId,
   event: event.event,
   url,
-  body: composeBody(event, outbox),
+  body,
   happenedAt: event.at,
 });
 
@@ -73,7 +72,8 @@ export const createEndUndeliverable =
     const undeliverable = undeliverableOf(pendingOf(outbox, endpointId), { endpoint, eventMaxAgeMs });
     const results = await Promise.all(
       undeliverable.map(async ({ event, errorKind }) => {
-        const claim = claimOf(outbox, event, to);
+        const body = (await deliveries.composeBody(outbox, event)) ?? '';
+        const claim = claimOf(outbox, event, { ...to, body });
         const exchange = neverSent(errorKind);
         const claimed = await deliveries.claimEnded(claim, exchange);
         if (claimed.won) onEnded(claim, exchange);

@@ -10,6 +10,8 @@ const WHEN: Record<EventKind, string> = {
   'conversation.escalated': 'A conversation was handed to a person.',
   'conversation.resolved': 'An operator resolved a conversation.',
   'tag.added': 'An operator tagged a conversation.',
+  'message.sent':
+    'A reply, an operator’s message or a system message was stored. Only for endpoints that name this event.',
   'webhook.test': 'An operator sent a test event.',
 };
 
@@ -21,6 +23,16 @@ const PAYLOADS: Record<EventKind, Record<string, unknown>> = {
   'conversation.escalated': { conversation_id, reason: 'user_requested', lead_score: 40, language: 'en' },
   'conversation.resolved': { conversation_id, resolved_by: '3f0e8f0a-3c1c-4f0e-9d2b-6d6a0f6b7c11' },
   'tag.added': { conversation_id, tag: 'billing', color: '#2f6fed' },
+  'message.sent': {
+    conversation_id,
+    message_id: '0b5c9d52-6c0e-4f43-9a52-0f6f5b1f7a10',
+    turn_id: null,
+    seq: 3,
+    role: 'operator',
+    content: 'I have looked at your order. It leaves today.',
+    channel: 'webhook',
+    language: 'en',
+  },
   'webhook.test': { ping: 'pong' },
 };
 
@@ -75,5 +87,6 @@ export const eventWebhooks: Record<EventKind, ZodOpenApiPathItemObject> = {
   'conversation.escalated': webhookOf('conversation.escalated'),
   'conversation.resolved': webhookOf('conversation.resolved'),
   'tag.added': webhookOf('tag.added'),
+  'message.sent': webhookOf('message.sent'),
   'webhook.test': webhookOf('webhook.test'),
 };

@@ -16,7 +16,7 @@ const EndpointView = z
     endpointId: uuid,
     assistantId: uuid,
     url: z.string(),
-    events: z.array(EventKind).meta({ description: 'Empty: all events.' }),
+    events: z.array(EventKind).meta({ description: 'Empty: all events except `message.sent`, which must be named.' }),
     enabled: z.boolean(),
     enabledSince: time,
     pause: z

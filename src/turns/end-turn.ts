@@ -134,6 +134,7 @@ export const endTurn = (conversation: AnswerableConversation, end: TurnEnd): End
   return {
     end,
     entries,
+    language: turn.language,
     finished: {
       turnId: turn.turnId,
       messageId: turn.messageId,

@@ -1,6 +1,6 @@
 import { type Connection, Schema } from 'mongoose';
 import * as z from 'zod';
-import { EventKind } from './event.ts';
+import { EventKind, OPT_IN_KINDS } from './event.ts';
 
 export const MAX_ENDPOINTS = 10;
 export const MAX_OVERLAP_HOURS = 168;
@@ -12,7 +12,7 @@ export type Endpoint = {
   endpointId: string;
   assistantId: string;
   url: string;
-  /** The events that the endpoint wants. An empty list means all events. */
+  /** The events that the endpoint wants. An empty list means all events, except those that an endpoint must name. */
   events: EventKind[];
   enabled: boolean;
   /**
@@ -68,4 +68,5 @@ export const isPaused = ({ pause }: { pause: Pause | null }, now: number): boole
   pause !== null && (pause.until === null || pause.until.getTime() > now);
 
 export const wants = (endpoint: Pick<Endpoint, 'enabled' | 'events'>, event: EventKind): boolean =>
-  endpoint.enabled && (endpoint.events.length === 0 || endpoint.events.includes(event));
+  endpoint.enabled &&
+  (endpoint.events.includes(event) || (endpoint.events.length === 0 && !OPT_IN_KINDS.includes(event)));

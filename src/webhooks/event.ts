@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import type { SuggestedAction } from '../assistants/suggested-action.ts';
 
 export const EVENT_KINDS = [
   'conversation.created',
@@ -6,11 +7,15 @@ export const EVENT_KINDS = [
   'conversation.escalated',
   'conversation.resolved',
   'tag.added',
+  'message.sent',
   'webhook.test',
 ] as const;
 
 export const EventKind = z.enum(EVENT_KINDS);
 export type EventKind = z.infer<typeof EventKind>;
+
+/** Kinds that an endpoint gets only if it names them. An endpoint that wants every event does not get them. */
+export const OPT_IN_KINDS: readonly EventKind[] = ['message.sent'];
 
 /** The kinds of events of a conversation. A test event belongs to no conversation. */
 export type ConversationEventKind = Exclude<EventKind, 'webhook.test'>;
@@ -27,7 +32,20 @@ export type EventPayloads = {
   'conversation.escalated': { reason: string; lead_score: number; language: string };
   'conversation.resolved': { resolved_by: string };
   'tag.added': { tag: string; color: string | null };
+  'message.sent': {
+    message_id: string;
+    turn_id: string | null;
+    seq: number;
+    role: 'assistant' | 'operator' | 'system';
+    language: string;
+  };
 };
+
+/**
+ * The texts of a `message.sent` event. They are read when the body is composed: with the texts of 500 pending events, a
+ * conversation's document would exceed MongoDB's limit of 16 MB.
+ */
+export type MessageTexts = { content: string; suggestedActions?: SuggestedAction[] };
 
 export type ConversationEvent = {
   [Kind in ConversationEventKind]: { event: Kind; payload: EventPayloads[Kind] };
@@ -43,7 +61,11 @@ export const truncateContent = (content: string): string => {
   return content.slice(0, end);
 };
 
-const payloadOf = (event: ConversationEvent, facts: ConversationFacts): Record<string, unknown> => {
+const payloadOf = (
+  event: ConversationEvent,
+  facts: ConversationFacts,
+  texts: MessageTexts | null,
+): Record<string, unknown> => {
   const conversation_id = facts.conversationId;
   switch (event.event) {
     case 'conversation.created':
@@ -56,19 +78,33 @@ const payloadOf = (event: ConversationEvent, facts: ConversationFacts): Record<s
     case 'conversation.resolved':
     case 'tag.added':
       return { conversation_id, ...event.payload };
+    case 'message.sent': {
+      if (!texts) throw new Error('a sent message needs its texts');
+      const { language, ...message } = event.payload;
+      const { content, suggestedActions } = texts;
+      return {
+        conversation_id,
+        ...message,
+        content,
+        ...(suggestedActions && { suggested_actions: suggestedActions }),
+        channel: facts.channel,
+        language,
+      };
+    }
   }
 };
 
-/** Composes the exact body that is signed, stored and sent. `timestamp` is in Unix seconds. */
+/** Composes the exact body that is signed, stored and sent. Only `message.sent` has texts. */
 export const composeBody = (
   envelope: ConversationEvent & { eventId: string; timestamp: number },
   facts: ConversationFacts,
+  texts: MessageTexts | null = null,
 ): string =>
   JSON.stringify({
     event: envelope.event,
     event_id: envelope.eventId,
     timestamp: envelope.timestamp,
-    payload: payloadOf(envelope, facts),
+    payload: payloadOf(envelope, facts, texts),
   });
 
 export const composeTestBody = (eventId: string, timestamp: number): string =>

@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import { SuggestedAction } from '../assistants/suggested-action.ts';
 import { CONTENT_MAX_CODE_POINTS, type EventKind } from './event.ts';
 
 const conversation_id = z.uuid().meta({ example: '6f1d2c3b-8a49-4e5f-9b7a-1c2d3e4f5a6b' });
@@ -48,6 +49,24 @@ export const WIRE_EVENTS = {
     'tag.added',
     z.object({ conversation_id, tag: z.string(), color: z.string().nullable() }),
     'TagAddedEvent',
+  ),
+  'message.sent': envelope(
+    'message.sent',
+    z.object({
+      conversation_id,
+      message_id: z.uuid().meta({ description: 'The `messageId` of the message in the history.' }),
+      turn_id: z
+        .uuid()
+        .nullable()
+        .meta({ description: 'The turn that it answers; null unless `role` is `assistant`.' }),
+      seq: z.int().min(1).meta({ description: 'Its place in the conversation.' }),
+      role: z.enum(['assistant', 'operator', 'system']),
+      content: z.string().meta({ description: 'The whole message.' }),
+      suggested_actions: z.array(SuggestedAction).min(1).optional(),
+      channel,
+      language,
+    }),
+    'MessageSentEvent',
   ),
   'webhook.test': envelope('webhook.test', z.object({ ping: z.literal('pong') }), 'WebhookTestEvent'),
 } satisfies Record<EventKind, z.ZodType>;

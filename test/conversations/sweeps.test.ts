@@ -4,6 +4,7 @@ import { claimOf } from '../../src/deliveries/undeliverable.ts';
 import { createBackoff } from '../../src/deliveries/backoff.ts';
 import { createDeliverySweeps } from '../../src/deliveries/sweep.ts';
 import { neverSent } from '../../src/deliveries/delivery.ts';
+import { composeBody } from '../../src/webhooks/event.ts';
 import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { createFeed } from '../support/feed.ts';
@@ -31,7 +32,7 @@ const aStream = async (conversations = 1) => {
     const outbox = await stack.service.deliveries.outbox.read(key);
     const event = outbox?.outbox?.[0];
     if (!outbox || !event) throw new Error('nothing waits');
-    return { outbox, event, claim: claimOf(outbox, event, to) };
+    return { outbox, event, claim: claimOf(outbox, event, { ...to, body: composeBody(event, outbox) }) };
   };
   return { assistantId, receiver, endpoint, feed, keys, key, readHead };
 };

@@ -7,7 +7,8 @@ import { expect, test } from 'vitest';
 const ORDER = [
   ['src/platform'],
   ['src/language'],
-  ['src/assistants', 'src/webhooks'],
+  ['src/assistants'],
+  ['src/webhooks'],
   ['src/conversations'],
   ['src/deliveries'],
   ['src/turns'],

@@ -94,6 +94,13 @@ export const createDeliver = (dependencies: Dependencies) => {
     }
   };
 
+  /** Ends an event whose message is gone, because its conversation was erased after the outbox was read. */
+  const endErased = async (claim: Claim): Promise<'ended'> => {
+    const { won } = await deliveries.claimEnded(claim, neverSent('erased'));
+    if (won) dispatch.logEnd(claim, neverSent('erased'));
+    return 'ended';
+  };
+
   /**
    * Ends an event whose record MongoDB cannot store. Otherwise every sweep would try the event again, and later events
    * would wait.
@@ -110,9 +117,11 @@ export const createDeliver = (dependencies: Dependencies) => {
   /** Claims and sends the first pending event. Every return without a send releases the breaker's permit. */
   const sendHead = async ({ at, outbox }: Reading, event: OutboxEvent, endpoint: StoredEndpoint): Promise<Sent> => {
     const endpointId = endpoint._id;
+    const body = await deliveries.composeBody(outbox, event);
+    const claim = claimOf(outbox, event, { endpointId, url: endpoint.url, body: body ?? '' });
+    if (body === null) return endErased(claim);
     const target = targetOf(endpoint, at);
     if (!target || !breaker.tryAcquire(endpointId)) return 'not ours';
-    const claim = claimOf(outbox, event, { endpointId, url: endpoint.url });
     const claimed = await deliveries.claim(claim).catch((cause: unknown) => {
       breaker.release(endpointId);
       if (isConnectionFailure(cause)) throw cause;

@@ -7,7 +7,7 @@ import { Pager } from '../../parts/pager.tsx';
 import { Empty, Shown } from '../../parts/states.tsx';
 import { useRead } from '../../query.ts';
 import type { Deliveries as DeliveryList, Endpoints } from '../../types.ts';
-import { EVENT_NAMES } from '../webhooks/event-names.ts';
+import { EVENT_NAMES, SENT } from '../webhooks/event-names.ts';
 import { OUTCOMES } from './outcome.tsx';
 import { DeliveryRows } from './rows.tsx';
 
@@ -59,7 +59,7 @@ const FilterBar = ({ id, filters }: { id: string; filters: Filters }) => {
       />
       <NativeSelect
         label="Event"
-        data={[{ value: '', label: 'Any event' }, ...EVENT_NAMES, 'webhook.test']}
+        data={[{ value: '', label: 'Any event' }, ...EVENT_NAMES, SENT, 'webhook.test']}
         {...bound('event')}
       />
       <NativeSelect

@@ -3,9 +3,7 @@ import { FormDialog } from '../../parts/dialog.tsx';
 import { useFields } from '../../parts/form.tsx';
 import { useChange } from '../../query.ts';
 import type { Endpoint } from '../../types.ts';
-import { EndpointForm, type EndpointFields, isComplete, toBody } from './endpoint-form.tsx';
-
-const fieldsOf = ({ url, events }: Endpoint): EndpointFields => ({ url, every: events.length === 0, events });
+import { EndpointForm, type EndpointFields, fieldsOf, isComplete, toBody } from './endpoint-form.tsx';
 
 /** Edits an endpoint. A new form is created each time the dialog opens, so that it starts with the stored values. */
 export const Edit = ({ endpoint, onClose }: { endpoint: Endpoint; onClose: () => void }) => {

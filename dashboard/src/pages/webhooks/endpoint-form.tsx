@@ -1,17 +1,29 @@
-import { Checkbox, Radio, Stack, TextInput } from '@mantine/core';
+import { Checkbox, Radio, Stack, Switch, TextInput } from '@mantine/core';
 import type { useFields } from '../../parts/form.tsx';
-import { EVENT_NAMES, EVENTS } from './event-names.ts';
+import type { Endpoint } from '../../types.ts';
+import { EVENT_NAMES, EVENTS, SENT } from './event-names.ts';
 
-export type EndpointFields = { url: string; every: boolean; events: string[] };
-export const NEW_ENDPOINT: EndpointFields = { url: '', every: true, events: [] };
+export type EndpointFields = { url: string; every: boolean; events: string[]; sent: boolean };
+export const NEW_ENDPOINT: EndpointFields = { url: '', every: true, events: [], sent: false };
 
-export const toBody = ({ url, every, events }: EndpointFields) => ({ url: url.trim(), events: every ? [] : events });
-export const isComplete = ({ url, every, events }: EndpointFields): boolean =>
-  url.trim() !== '' && (every || events.length > 0);
+/** An endpoint that names all kinds wants every event, and `message.sent` beside them. */
+export const fieldsOf = ({ url, events }: Endpoint): EndpointFields => {
+  const sent = events.includes(SENT);
+  const named = events.filter((name) => name !== SENT);
+  const every = EVENT_NAMES.every((name) => named.includes(name)) || events.length === 0;
+  return { url, every, events: every ? [] : named, sent };
+};
+
+export const toBody = ({ url, every, events, sent }: EndpointFields) => ({
+  url: url.trim(),
+  events: sent ? [...(every ? EVENT_NAMES : events), SENT] : every ? [] : events,
+});
+export const isComplete = ({ url, every, events, sent }: EndpointFields): boolean =>
+  url.trim() !== '' && (every || sent || events.length > 0);
 
 /** URL and event filter of a new or existing endpoint. */
 export const EndpointForm = ({ form }: { form: ReturnType<typeof useFields<EndpointFields>> }) => {
-  const { every, events } = form.values;
+  const { every, events, sent } = form.values;
   return (
     <>
       <TextInput
@@ -29,7 +41,7 @@ export const EndpointForm = ({ form }: { form: ReturnType<typeof useFields<Endpo
         {...form.errorOf('events')}
       >
         <Stack gap="xs" mt={6}>
-          <Radio value="every" label="Every event, including future ones" />
+          <Radio value="every" label={sent ? 'Every event' : 'Every event, including future ones'} />
           <Radio value="some" label="Only these" />
         </Stack>
       </Radio.Group>
@@ -47,6 +59,17 @@ export const EndpointForm = ({ form }: { form: ReturnType<typeof useFields<Endpo
           </Stack>
         </Checkbox.Group>
       )}
+      <Switch
+        label="Also send replies"
+        description={
+          <>
+            Sends <span className="mono">message.sent</span> with the whole text of each reply, each message of an
+            operator and each system message. A bridge to a messenger needs it.
+          </>
+        }
+        checked={sent}
+        onChange={(event) => form.set('sent', event.currentTarget.checked)}
+      />
     </>
   );
 };

@@ -1,6 +1,7 @@
 import { Status } from '../../parts/status.tsx';
 import { timeOfDay } from '../../parts/when.tsx';
 import type { Endpoint } from '../../types.ts';
+import { EVENT_NAMES, SENT } from './event-names.ts';
 
 export const isPaused = ({ enabled, pause }: Endpoint): boolean =>
   enabled && pause !== null && (pause.until === null || Date.parse(pause.until) > Date.now());
@@ -12,4 +13,8 @@ export const EndpointState = ({ endpoint }: { endpoint: Endpoint }) => {
   return <Status tone="warn">{until ? `Paused until ${timeOfDay(until)}` : 'Paused'}</Status>;
 };
 
-export const eventsOf = ({ events }: Endpoint): string => (events.length === 0 ? 'Every event' : events.join(', '));
+export const eventsOf = ({ events }: Endpoint): string => {
+  if (events.length === 0) return 'Every event';
+  const isEvery = EVENT_NAMES.every((name) => events.includes(name));
+  return isEvery ? `Every event, and ${SENT}` : events.join(', ');
+};

@@ -7,4 +7,7 @@ export const EVENTS = {
   'tag.added': 'A tag was added to a conversation',
 } as const;
 
+/** An endpoint gets this event only if it names it. “Every event” does not include it. */
+export const SENT = 'message.sent';
+
 export const EVENT_NAMES = Object.keys(EVENTS) as (keyof typeof EVENTS)[];
