@@ -14,7 +14,7 @@ import { openQueues } from './platform/queue.ts';
 import { closeRedis, openRedis } from './platform/redis.ts';
 import { closeWebServer, createWebServer, listen } from './platform/web-server.ts';
 import { createDevices } from './operators/device.ts';
-import { createInbox } from './operators/inbox.ts';
+import { createInbox } from './inbox/inbox.ts';
 import { createSessions } from './operators/session.ts';
 import { createSignInLimits } from './operators/sign-in-limits.ts';
 import { openOperators } from './operators/open.ts';
@@ -112,7 +112,7 @@ export const openApi = async ({
       endpoints,
       deliveries: service.deliveries,
       conversations,
-      inbox: createInbox(service.mongo),
+      inbox: createInbox({ connection: service.mongo, operators, records: service.inboxRecords }),
       leases: service.leases,
       deliveredReplies: service.deliveredReplies,
       turnQueue,

@@ -7,6 +7,7 @@ import { createEndpointStore } from './webhooks/endpoint-store.ts';
 import { createDeliveryQueue, DELIVERIES_QUEUE, type WakeUpJob } from './deliveries/queue.ts';
 import { createDeliveryStore } from './deliveries/store.ts';
 import { createWakeStreams } from './deliveries/wake-streams.ts';
+import { createInboxRecords } from './inbox/records.ts';
 import type { Config } from './platform/config.ts';
 import { newToken } from './platform/ids.ts';
 import type { Lifecycle } from './platform/lifecycle.ts';
@@ -77,6 +78,7 @@ export const openService = async ({ config, logger, lifecycle, redisRole, startW
   const leases = lifecycle.add('turn leases', createTurnLeases(redis, partitions), (opened) => opened.close());
   const deliveredReplies = createDeliveredReplies(redis, partitions);
   const idempotencyKeys = createIdempotencyKeys(mongo);
+  const inboxRecords = createInboxRecords(mongo);
   const conversations = createConversationStore({
     connection: mongo,
     receivers: endpoints.receivers,
@@ -84,12 +86,13 @@ export const openService = async ({ config, logger, lifecycle, redisRole, startW
     findDelivered: deliveredReplies.find,
     eraseElsewhere: async (conversationId, until) => {
       await idempotencyKeys.erase(conversationId, until);
+      await inboxRecords.eraseConversation(conversationId, until);
       await deliveries.eraseConversation(conversationId, until);
     },
     beforeWriting: mongoWatch.beforeWriting,
     draining,
   });
-  const stores = [assistants, endpoints, deliveries, conversations, idempotencyKeys];
+  const stores = [assistants, endpoints, deliveries, conversations, idempotencyKeys, inboxRecords];
   await buildIndexes(stores.flatMap(({ models }): Indexed[] => models));
   await dropRetiredIndexes(mongo, logger);
 
@@ -106,6 +109,7 @@ export const openService = async ({ config, logger, lifecycle, redisRole, startW
     endpoints,
     deliveries,
     conversations,
+    inboxRecords,
     turnQueue,
     deliveryQueue,
   };

@@ -130,6 +130,9 @@ export const createAssistantStore = ({ connection, vault, onKnowledgeChanged = (
       return toAssistant(stored);
     },
 
+    listAssistantIds: async (): Promise<string[]> =>
+      (await assistants.find().select({ _id: 1 }).lean()).map(({ _id }) => _id),
+
     listAssistants: async (): Promise<Assistant[]> =>
       (await assistants.find().sort({ createdAt: 1 }).lean()).map((stored) => toAssistant(stored)),
 

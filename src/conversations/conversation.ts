@@ -144,6 +144,15 @@ export type StoredConversation = {
   /** The created event. It has a field of its own, because one upsert cannot both set the outbox and push to it. */
   opening?: OutboxEvent;
   outbox?: OutboxEvent[];
+  /** When the first visitor message arrived that waits for a person. Null if none waits. */
+  waitingSince?: Date | null;
+  /** What operators set in the inbox. A cleared field is absent, so that partial indexes leave the document out. */
+  assigneeId?: string;
+  snoozedUntil?: Date;
+  snoozedAt?: Date;
+  takeBy?: Date;
+  remindedAt?: Date;
+  attributes?: { name: string; value: string | number | boolean }[];
   createdAt: Date;
   updatedAt: Date;
 };
@@ -185,6 +194,7 @@ export const REOPENED = {
   escalationReason: null,
   resolvedAt: null,
   resolvedBy: null,
+  waitingSince: null,
   holding: null,
   lowConfidenceStreak: 0,
   engineErrorStreak: 0,

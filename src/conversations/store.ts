@@ -33,6 +33,7 @@ const FOR_ANSWER = {
   lowConfidenceStreak: 1,
   engineErrorStreak: 1,
   holding: 1,
+  waitingSince: 1,
   seq: 1,
   storedTo: 1,
   waiting: 1,

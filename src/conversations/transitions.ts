@@ -17,7 +17,7 @@ const MAX_TAGS = 50;
 export const DEFAULT_ESCALATION_REASON = 'manual';
 
 /** What a transition writes: fields, a message and an event. */
-type Change = { set?: Record<string, unknown>; message?: Message; event?: ConversationEvent };
+type Change = { set?: Partial<StoredConversation>; message?: Message; event?: ConversationEvent };
 
 type Changed = { conversation: StoredConversation; announced: boolean };
 
@@ -44,7 +44,7 @@ export const createTransitions = (dependencies: {
     const compaction = message ? await compact(read, 0) : null;
     if (compaction === 'changed') return null;
     const seq = read.seq + 1;
-    const now = serverDate();
+    const now = message?.createdAt ?? serverDate();
     const events = [...(event ? [event] : []), ...(message ? sentEvents([message], seq, read.language) : [])]
       .map((one) => newOutboxEvent(one, receiversOf, now))
       .filter((one) => one !== null);
@@ -111,7 +111,14 @@ export const createTransitions = (dependencies: {
         const reason = input.reason ?? DEFAULT_ESCALATION_REASON;
         const leadScore = input.leadScore ?? read.leadScore;
         return {
-          set: { ...REOPENED, status: 'escalated', escalatedAt: now, escalationReason: reason, leadScore },
+          set: {
+            ...REOPENED,
+            status: 'escalated',
+            escalatedAt: now,
+            escalationReason: reason,
+            leadScore,
+            waitingSince: now,
+          },
           message: handoffMessage(reason, now),
           event: {
             event: 'conversation.escalated',
@@ -133,7 +140,7 @@ export const createTransitions = (dependencies: {
         read.status === 'resolved'
           ? null
           : {
-              set: { status: 'resolved', resolvedAt: serverDate(), resolvedBy: operatorId },
+              set: { status: 'resolved', resolvedAt: serverDate(), resolvedBy: operatorId, waitingSince: null },
               event: { event: 'conversation.resolved', payload: { resolved_by: operatorId } },
             },
       ),
@@ -158,7 +165,7 @@ export const createTransitions = (dependencies: {
         read.tags.some((one) => one.tag === tag) ? { set: { tags: read.tags.filter((one) => one.tag !== tag) } } : null,
       ),
 
-    /** Adds a message of an operator. The conversation's state does not change. */
+    /** Adds a message of an operator. The visitor no longer waits; the status does not change. */
     replyAsOperator: async (where: ConversationRef, content: string) => {
       const message: Message = {
         messageId: newId(),
@@ -168,7 +175,7 @@ export const createTransitions = (dependencies: {
         language: null,
         createdAt: serverDate(),
       };
-      const changed = await apply(where, () => ({ message }));
+      const changed = await apply(where, () => ({ set: { waitingSince: null }, message }));
       return { ...changed, messageId: message.messageId, seq: changed.conversation.seq };
     },
   };

@@ -17,6 +17,7 @@ export type AnswerableConversation = Pick<
   | 'lowConfidenceStreak'
   | 'engineErrorStreak'
   | 'holding'
+  | 'waitingSince'
   | 'seq'
   | 'storedTo'
   | 'waiting'

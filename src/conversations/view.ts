@@ -13,7 +13,7 @@ const uuid = z.uuid().meta({ example: '6f1d2c3b-8a49-4e5f-9b7a-1c2d3e4f5a6b' });
 const language = z.string().meta({ description: 'Canonical BCP 47 tag.', example: 'en' });
 const score = z.number().min(0).max(100);
 
-const Tag = z.object({ tag: z.string(), color: z.string().nullable() }).meta({ id: 'Tag' });
+export const Tag = z.object({ tag: z.string(), color: z.string().nullable() }).meta({ id: 'Tag' });
 
 /** What callers see of a conversation (docs/contract.md, Read a conversation). */
 export const ConversationView = z

@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { STATUSES, type StoredConversation } from '../conversations/conversation.ts';
+import type { StoredConversation } from '../conversations/conversation.ts';
 import { HISTORY_MAX, historyCursor } from '../conversations/history.ts';
 import { EscalateRequest } from '../chat-api/conversation-operations.ts';
 import type { ConversationStore } from '../conversations/store.ts';
@@ -10,10 +10,11 @@ import type { Caller } from '../operators/token.ts';
 import { invalid, notFound } from '../platform/errors.ts';
 import { validate } from '../platform/validation.ts';
 import { wholeNumber } from '../platform/whole-number.ts';
-import type { Inbox } from '../operators/inbox.ts';
+import type { Inbox } from '../inbox/inbox.ts';
 import { MessageText } from '../turns/turn.ts';
+import { filters, handling, toInboxFilter } from './inbox.ts';
 import { type Handled, handled, operation } from './operation.ts';
-import { definedFields, line, nextCursor, timeCursor, uuid } from './wire.ts';
+import { line, nextCursor, timeCursor, uuid } from './wire.ts';
 
 const CONVERSATIONS = 50;
 const MESSAGES = 200;
@@ -28,6 +29,9 @@ const ReadView = z
     assistantId: uuid,
     leadBecause: z.array(z.string()),
     seq: z.int().min(0).meta({ description: 'The number of the last final message; 0 if there is none.' }),
+    ...handling,
+    attributes: z.record(z.string(), z.union([z.string(), z.number(), z.boolean()])),
+    readSeq: z.int().nullable(),
     messages: z.array(z.object({ ...MessageView.shape, why: z.record(z.string(), z.unknown()).nullable() })),
   })
   .meta({ id: 'OperatorConversation' });
@@ -59,18 +63,8 @@ export const conversationOperations = {
     id: 'listInbox',
     summary: 'List conversations, latest change first',
     query: z.object({
-      status: z.enum(STATUSES).optional(),
-      tag: z.string().min(1).max(50).optional(),
-      search: z
-        .string()
-        .trim()
-        .min(1)
-        .max(256)
-        .optional()
-        .meta({ description: 'A conversationId or part of a session_id.' }),
+      ...filters,
       sessionId: z.string().min(1).max(512).optional().meta({ description: 'Exactly this session_id.' }),
-      limit: wholeNumber(1, 100).optional(),
-      cursor: cursor.optional(),
     }),
     answer: z.object({ conversations: z.array(ConversationView), nextCursor }),
   }),
@@ -149,7 +143,7 @@ export const conversationOperations = {
 type Dependencies = { conversations: ConversationStore; inbox: Inbox; operators: OperatorStore };
 type Changed = { conversation: StoredConversation };
 
-export const inboxRoutes = ({ conversations, inbox, operators }: Dependencies): Handled[] => {
+export const conversationRoutes = ({ conversations, inbox, operators }: Dependencies): Handled[] => {
   const { transitions } = conversations;
   const where = (conversationId = '') => ({ conversationId });
   const toState = async (transition: Promise<Changed>) => toView((await transition).conversation);
@@ -169,29 +163,35 @@ export const inboxRoutes = ({ conversations, inbox, operators }: Dependencies): 
   };
 
   return [
-    handled(conversationOperations.list, async ({ params: { id = '' }, query }) => {
-      const { cursor: from, limit = CONVERSATIONS, ...filter } = query;
-      const after = from === undefined ? {} : { after: timeCursor.decode(from) };
-      const page = await inbox.list({ assistantId: id, limit, ...definedFields(filter), ...after });
+    handled(conversationOperations.list, async ({ params: { id = '' }, query, operator }) => {
+      const { limit = CONVERSATIONS, ...rest } = query;
+      const page = await inbox.list({ assistantIds: [id], limit, ...toInboxFilter(rest, operator.operatorId) });
       return { conversations: page.conversations.map(toView), nextCursor: page.next && timeCursor.encode(page.next) };
     }),
 
-    handled(conversationOperations.read, async ({ params: { id = '' }, query: { cursor: at, afterSeq, limit } }) => {
-      const position = at === undefined ? undefined : historyCursor.decode(at);
-      const conversation = await conversations.findById(id);
-      if (!conversation) throw notFound();
-      const newer =
-        afterSeq === undefined ? undefined : { seq: afterSeq, index: Number.MAX_SAFE_INTEGER, waitingAfter: null };
-      const from = position ?? newer;
-      const page = await conversations.history.readPage(conversation, {
-        ...(from && { from }),
-        limit: limit ?? MESSAGES,
-      });
-      const view = toHistoryView(conversation, page, page.next && historyCursor.encode(page.next));
-      const { assistantId, leadBecause, seq } = conversation;
-      const messages = view.messages.map((message, index) => ({ ...message, why: page.messages[index]?.why ?? null }));
-      return { ...view, assistantId, leadBecause, seq, messages };
-    }),
+    handled(
+      conversationOperations.read,
+      async ({ params: { id = '' }, query: { cursor: at, afterSeq, limit }, operator }) => {
+        const position = at === undefined ? undefined : historyCursor.decode(at);
+        const conversation = await conversations.findById(id);
+        if (!conversation) throw notFound();
+        const newer =
+          afterSeq === undefined ? undefined : { seq: afterSeq, index: Number.MAX_SAFE_INTEGER, waitingAfter: null };
+        const from = position ?? newer;
+        const page = await conversations.history.readPage(conversation, {
+          ...(from && { from }),
+          limit: limit ?? MESSAGES,
+        });
+        const view = toHistoryView(conversation, page, page.next && historyCursor.encode(page.next));
+        const { assistantId, leadBecause, seq } = conversation;
+        const messages = view.messages.map((message, index) => ({
+          ...message,
+          why: page.messages[index]?.why ?? null,
+        }));
+        const details = await inbox.readDetails(conversation, operator.operatorId);
+        return { ...view, assistantId, leadBecause, seq, ...details, messages };
+      },
+    ),
 
     handled(conversationOperations.reply, async ({ params: { id = '' }, body: { content }, note }) => {
       const { messageId, seq } = await transitions.replyAsOperator(where(id), content);

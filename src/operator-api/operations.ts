@@ -4,6 +4,7 @@ import { channelOperations } from './channel.ts';
 import { conversationOperations } from './conversations.ts';
 import { deliveryOperations } from './deliveries.ts';
 import { endpointOperations } from './endpoints.ts';
+import { inboxOperations } from './inbox.ts';
 import { keyOperations } from './keys.ts';
 import { knowledgeOperations } from './knowledge.ts';
 import type { Operation } from './operation.ts';
@@ -24,6 +25,7 @@ export const OPERATIONS: Operation[] = [
   channelOperations,
   endpointOperations,
   deliveryOperations,
+  inboxOperations,
   conversationOperations,
   turnOperations,
   playgroundOperations,

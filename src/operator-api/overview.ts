@@ -2,7 +2,7 @@ import { LRUCache } from 'lru-cache';
 import * as z from 'zod';
 import type { AssistantStore } from '../assistants/store.ts';
 import { STATUSES } from '../conversations/conversation.ts';
-import type { Inbox } from '../operators/inbox.ts';
+import type { Inbox } from '../inbox/inbox.ts';
 import { type Outcome, OUTCOMES } from '../deliveries/delivery.ts';
 import { isPaused } from '../webhooks/endpoint.ts';
 import type { EndpointStore } from '../webhooks/endpoint-store.ts';

@@ -4,7 +4,7 @@ import type { ConversationStore } from '../conversations/store.ts';
 import { findPendingRow } from '../deliveries/list.ts';
 import type { DeliveryStore } from '../deliveries/store.ts';
 import { operatorOf } from '../operators/access.ts';
-import type { Inbox } from '../operators/inbox.ts';
+import type { Inbox } from '../inbox/inbox.ts';
 import { hasAssistant } from '../operators/roles.ts';
 import { notFound } from '../platform/errors.ts';
 import type { BeforeWriting } from '../platform/mongo-silence.ts';

@@ -9,7 +9,7 @@ import type { DeliveryStore } from '../deliveries/store.ts';
 import { createOperatorAccess } from '../operators/access.ts';
 import type { Audit } from '../operators/audit.ts';
 import type { Devices } from '../operators/device.ts';
-import type { Inbox } from '../operators/inbox.ts';
+import type { Inbox } from '../inbox/inbox.ts';
 import type { SignInLimits } from '../operators/sign-in-limits.ts';
 import type { OperatorStore } from '../operators/store.ts';
 import type { TokenStore } from '../operators/token-store.ts';
@@ -24,10 +24,11 @@ import { assistantRoutes } from './assistants.ts';
 import { auditRoutes } from './audit.ts';
 import { type BoardQueues, boardRoutes } from './board.ts';
 import { channelRoutes } from './channel.ts';
-import { inboxRoutes } from './conversations.ts';
+import { conversationRoutes } from './conversations.ts';
 import { dashboardRoutes } from './dashboard.ts';
 import { deliveryRoutes } from './deliveries.ts';
 import { endpointRoutes } from './endpoints.ts';
+import { inboxRoutes } from './inbox.ts';
 import { keyRoutes } from './keys.ts';
 import { knowledgeRoutes } from './knowledge.ts';
 import { operatorRoutes } from './operators.ts';
@@ -77,6 +78,7 @@ const PAGES = [
   endpointRoutes,
   deliveryRoutes,
   inboxRoutes,
+  conversationRoutes,
   turnRoutes,
   playgroundRoutes,
   operatorRoutes,

@@ -67,7 +67,10 @@ const replyOf = (end: TurnEnd, message: Message | null, holding: Holding | null)
   return { outcome: 'answered', reply: holding.text, messageId: holding.messageId };
 };
 
-const stateAfter = (end: TurnEnd, now: Date): Partial<StoredConversation> => {
+const stateAfter = (
+  end: TurnEnd,
+  { now, waitingSince }: { now: Date; waitingSince: Date },
+): Partial<StoredConversation> => {
   switch (end.kind) {
     case 'answered': {
       const { lowConfidenceStreak, engineErrorStreak } = end.answer;
@@ -78,13 +81,14 @@ const stateAfter = (end: TurnEnd, now: Date): Partial<StoredConversation> => {
         status: 'escalated',
         escalatedAt: now,
         escalationReason: end.reason,
+        waitingSince,
         lowConfidenceStreak: 0,
         engineErrorStreak: 0,
         leadScore: end.leadScore,
         leadBecause: end.leadBecause,
       };
     case 'held':
-      return { leadScore: end.leadScore, leadBecause: end.leadBecause };
+      return { waitingSince, leadScore: end.leadScore, leadBecause: end.leadBecause };
     case 'failed':
       return {};
   }
@@ -129,7 +133,7 @@ export const endTurn = (conversation: AnswerableConversation, end: TurnEnd): End
   const changes = {
     seq: entries.at(-1)?.seq ?? conversation.seq,
     ...(newHolding && { holding: newHolding }),
-    ...stateAfter(end, now),
+    ...stateAfter(end, { now, waitingSince: conversation.waitingSince ?? turn.acceptedAt }),
   };
   return {
     end,

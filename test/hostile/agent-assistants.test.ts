@@ -41,6 +41,10 @@ const post =
 
 const OPERATIONS: [id: string, call: (client: OperatorClient, one: Try) => Promise<Answer<unknown>>][] = [
   ['listInbox', (client, { assistantId }) => client.get(`/assistants/${assistantId}/conversations`)],
+  ['listAgents', (client, { assistantId }) => client.get(`/assistants/${assistantId}/agents`)],
+  ['assignConversation', post('assign', { operatorId: null })],
+  ['snoozeConversation', post('snooze', { until: null })],
+  ['markConversationRead', post('read', { seq: 1 })],
   ['readConversation', (client, { conversationId }) => client.get(`/conversations/${conversationId}`)],
   ['replyToVisitor', post('replies', { content: 'Hello' })],
   ['handToPerson', post('escalate', {})],
@@ -88,13 +92,30 @@ describe('an agent with one assistant', () => {
     const paths = [
       `/assistants/${theirs.assistantId}/playground`,
       `/assistants/${theirs.assistantId}/conversations?limit=0`,
-      ...['replies', 'escalate', 'tags'].map((name) => `/conversations/${theirs.conversationId}/${name}`),
+      ...['replies', 'escalate', 'tags', 'assign', 'snooze', 'read'].map(
+        (name) => `/conversations/${theirs.conversationId}/${name}`,
+      ),
     ];
 
     for (const path of paths) {
       const answer = path.includes('?') ? await mine.agent.get(path) : await mine.agent.post(path, { content: 7 });
       expect([path, problemOf(answer)]).toEqual([path, '404 not_found']);
     }
+  });
+
+  test('the inbox has only the agent’s assistants, and another assistant is answered like an unknown one', async () => {
+    type Page = { conversations: { conversationId: string }[] };
+    const all = await mine.agent.get<Page>('/inbox');
+    const ofOwner = await owner.get<Page>('/inbox?limit=100');
+    const others = await mine.agent.get(`/inbox?assistantId=${theirs.assistantId}`);
+    const unknown = await mine.agent.get(`/inbox?assistantId=${randomUUID()}`);
+    const own = await mine.agent.get<Page>(`/inbox?assistantId=${mine.assistantId}`);
+
+    const idsOf = (page: Page) => page.conversations.map(({ conversationId }) => conversationId);
+    expect(idsOf(all.body)).toEqual([mine.conversationId]);
+    expect(idsOf(own.body)).toEqual([mine.conversationId]);
+    expect(idsOf(ofOwner.body)).toEqual(expect.arrayContaining([mine.conversationId, theirs.conversationId]));
+    expect([problemOf(others), problemOf(unknown)]).toEqual(['404 not_found', '404 not_found']);
   });
 
   test('the session and the sign-in list only the agent’s assistants, and all assistants for an owner', async () => {
@@ -124,7 +145,7 @@ test('the list covers every agent operation with an assistant or a conversation'
   for (const { operation } of ofAgents) expect(Object.keys(operation.responses)).toContain('404');
 });
 
-test.each(OPERATIONS.filter(([id]) => !['listInbox', 'playgroundTurn'].includes(id)))(
+test.each(OPERATIONS.filter(([id]) => !['listInbox', 'listAgents', 'playgroundTurn'].includes(id)))(
   '%s: a playground conversation is in no inbox, and only the operator who started it can read it',
   async (id, call) => {
     const turn = { sessionId: randomUUID(), message: 'What are your opening hours?' };

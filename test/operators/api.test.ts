@@ -271,18 +271,23 @@ test('every operation is documented, needs a sign-in, and refuses agents unless 
   const agents = locked.filter((one) => !ofOwners.includes(one)).map(({ operation }) => operation.operationId);
   expect(ofOwners.length).toBeGreaterThan(30);
   expect(agents.toSorted()).toEqual([
+    'assignConversation',
     'changePassword',
     'getSession',
     'handBackConversation',
     'handToPerson',
+    'listAgents',
     'listInbox',
+    'markConversationRead',
     'playgroundTurn',
     'readConversation',
+    'readInbox',
     'reopenConversation',
     'replyToVisitor',
     'resolveConversation',
     'signOut',
     'signOutEverywhere',
+    'snoozeConversation',
     'tagConversation',
     'untagConversation',
   ]);

@@ -14,6 +14,7 @@ const ORDER = [
   ['src/turns'],
   ['src/chat-api'],
   ['src/operators'],
+  ['src/inbox'],
   ['src/operator-api'],
   ['src/monitoring'],
   ['src/openapi'],

@@ -1,0 +1,49 @@
+import { type Connection, Schema } from 'mongoose';
+import { collectionOf } from '../platform/mongo.ts';
+import { inBatches } from '../platform/mongo-batches.ts';
+
+/** The last message that an operator has read in a conversation. */
+type StoredReadPosition = { _id: string; seq: number };
+
+const readPositionSchema = new Schema<StoredReadPosition>(
+  { _id: { type: String, required: true }, seq: { type: Number, required: true } },
+  { collection: 'readPositions', versionKey: false },
+);
+
+const idOf = (conversationId: string, operatorId: string): string => `${conversationId}:${operatorId}`;
+
+/** The ids of a conversation's parts begin with the conversation's id. `;` is the character after `:`. */
+export const partsOf = (conversationId: string) => ({ _id: { $gt: `${conversationId}:`, $lt: `${conversationId};` } });
+
+export const createReadPositions = (connection: Connection) => {
+  const model = connection.model<StoredReadPosition>('ReadPosition', readPositionSchema);
+  const positions = collectionOf<StoredReadPosition>(model);
+  return {
+    models: [model],
+
+    /** Moves an operator's position forward, never back, and returns it. */
+    advance: async (conversationId: string, operatorId: string, seq: number): Promise<number> => {
+      const moved = await positions.findOneAndUpdate(
+        { _id: idOf(conversationId, operatorId) },
+        { $max: { seq } },
+        { upsert: true, returnDocument: 'after' },
+      );
+      return moved?.seq ?? seq;
+    },
+
+    /** The positions of an operator in these conversations, by conversation. */
+    find: async (conversationIds: string[], operatorId: string): Promise<Map<string, number>> => {
+      if (conversationIds.length === 0) return new Map();
+      const ids = new Map(conversationIds.map((id) => [idOf(id, operatorId), id]));
+      const rows = await positions.find({ _id: { $in: [...ids.keys()] } }).toArray();
+      return new Map(rows.map(({ _id, seq }) => [ids.get(_id) ?? '', seq]));
+    },
+
+    erase: (conversationId: string, until?: AbortSignal): Promise<void> =>
+      inBatches({ collection: positions, filter: partsOf(conversationId), ...(until && { until }) }, (some) =>
+        positions.deleteMany(some),
+      ),
+  };
+};
+
+export type ReadPositions = ReturnType<typeof createReadPositions>;

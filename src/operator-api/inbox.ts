@@ -1,0 +1,196 @@
+import * as z from 'zod';
+import type { AssistantStore } from '../assistants/store.ts';
+import { CHANNELS, ROLES, STATUSES } from '../conversations/conversation.ts';
+import { Tag } from '../conversations/view.ts';
+import type { Inbox } from '../inbox/inbox.ts';
+import { hasAssistant, ROLES as OPERATOR_ROLES } from '../operators/roles.ts';
+import { cursor } from '../platform/cursor.ts';
+import { notFound } from '../platform/errors.ts';
+import { wholeNumber } from '../platform/whole-number.ts';
+import { type Handled, handled, operation } from './operation.ts';
+import { definedFields, nextCursor, time, timeCursor, uuid } from './wire.ts';
+
+const ROWS = 50;
+const SEQ_MAX = 999_999_999;
+
+const inbox = { tag: 'Operators', audience: 'operators' } as const;
+const one = { ...inbox, resource: 'conversation', method: 'post', errors: ['not_found'] } as const;
+
+/** The parts of a conversation that only operators see. */
+export const handling = {
+  assigneeId: uuid.nullable().meta({ description: 'The operator who handles it.' }),
+  waitingSince: time.nullable().meta({ description: 'The first visitor message that waits for a person.' }),
+  snoozedUntil: time.nullable().meta({ description: 'Null: not snoozed. A visitor’s message ends a snooze.' }),
+  takeBy: time.nullable(),
+  remindedAt: time.nullable(),
+};
+
+const InboxRow = z
+  .object({
+    conversationId: uuid,
+    assistantId: uuid,
+    sessionId: z.string(),
+    channel: z.enum(CHANNELS),
+    language: z.string(),
+    status: z.enum(STATUSES),
+    tags: z.array(Tag),
+    leadScore: z.number(),
+    createdAt: time,
+    updatedAt: time,
+    escalatedAt: time.nullable(),
+    escalationReason: z.string().nullable(),
+    ...handling,
+    seq: z.int(),
+    readSeq: z.int().nullable().meta({ description: 'The last message that you have read; null: none.' }),
+    last: z
+      .object({ role: z.enum(ROLES), content: z.string(), createdAt: time, pending: z.boolean() })
+      .nullable()
+      .meta({ description: 'The newest message; its text is cut after 160 characters.' }),
+  })
+  .meta({ id: 'InboxRow' });
+
+/** The values that an attribute filter may mean: `age:7` matches the number 7 and the text `7`. */
+const valuesOf = (text: string): (string | number | boolean)[] => {
+  if (text === 'true' || text === 'false') return [text, text === 'true'];
+  const number = Number(text);
+  return text.trim() !== '' && Number.isFinite(number) ? [text, number] : [text];
+};
+
+const AttributeFilter = z
+  .string()
+  .max(600)
+  .regex(/^[a-z0-9_]{1,64}:/, 'must be a name, a colon and a value')
+  .transform((text) => {
+    const [name = ''] = text.split(':', 1);
+    return valuesOf(text.slice(name.length + 1)).map((value) => ({ name, value }));
+  })
+  .meta({ override: { type: 'string', maxLength: 600, description: 'A name, a colon and the exact value.' } });
+
+/** The filters of the inbox, of one assistant or of several. */
+export const filters = {
+  status: z.enum(STATUSES).optional(),
+  tag: z.string().min(1).max(50).optional(),
+  channel: z.enum(['api', 'webhook', 'web']).optional(),
+  language: z.string().min(1).max(64).optional(),
+  assignee: z
+    .union([z.enum(['me', 'none']), uuid])
+    .optional()
+    .meta({ description: 'An operator’s id, `me`, or `none`: nobody has it.' }),
+  snoozed: z
+    .enum(['true', 'false'])
+    .transform((value) => value === 'true')
+    .optional()
+    .meta({ override: { type: 'boolean' } }),
+  attribute: AttributeFilter.optional(),
+  search: z
+    .string()
+    .trim()
+    .min(1)
+    .max(256)
+    .optional()
+    .meta({ description: 'A conversationId or part of a session_id.' }),
+  limit: wholeNumber(1, 100).optional(),
+  cursor: cursor.optional(),
+};
+
+/** The query in the form that the list takes. `me` is the caller. */
+export const toInboxFilter = <Query extends { assignee?: string | undefined; cursor?: string | undefined }>(
+  { assignee, cursor: from, ...rest }: Query,
+  operatorId: string,
+) => ({
+  ...definedFields(rest),
+  ...(assignee !== undefined && { assignee: assignee === 'me' ? operatorId : assignee }),
+  ...(from !== undefined && { after: timeCursor.decode(from) }),
+});
+
+export const inboxOperations = {
+  list: operation({
+    ...inbox,
+    resource: 'filtered',
+    method: 'get',
+    path: '/inbox',
+    id: 'readInbox',
+    summary: 'List the conversations of all your assistants, latest change first',
+    query: z.object({ assistantId: uuid.optional(), ...filters }),
+    answer: z.object({ conversations: z.array(InboxRow), nextCursor }),
+    errors: ['not_found'],
+  }),
+  agents: operation({
+    ...inbox,
+    resource: 'assistant',
+    method: 'get',
+    path: '/assistants/:id/agents',
+    id: 'listAgents',
+    summary: 'List the operators to whom its conversations can be assigned',
+    answer: z.object({
+      agents: z.array(z.object({ operatorId: uuid, email: z.string(), role: z.enum(OPERATOR_ROLES) })),
+    }),
+    errors: ['not_found'],
+  }),
+  assign: operation({
+    ...one,
+    path: '/conversations/:id/assign',
+    id: 'assignConversation',
+    summary: 'Assign it to an operator, or to nobody',
+    body: z.object({ operatorId: uuid.nullable() }),
+    answer: z.object({ conversationId: uuid, assigneeId: uuid.nullable() }),
+    audit: 'conversation.assign',
+  }),
+  snooze: operation({
+    ...one,
+    path: '/conversations/:id/snooze',
+    id: 'snoozeConversation',
+    summary: 'Snooze it until a time or until the visitor writes; null ends the snooze',
+    body: z.object({ until: z.iso.datetime({ offset: true }).nullable() }),
+    answer: z.object({ conversationId: uuid, snoozedUntil: time.nullable() }),
+    audit: 'conversation.snooze',
+  }),
+  read: operation({
+    ...one,
+    path: '/conversations/:id/read',
+    id: 'markConversationRead',
+    summary: 'Store up to which message you have read it; the position never goes back',
+    body: z.object({ seq: z.int().min(0).max(SEQ_MAX) }),
+    answer: z.object({ conversationId: uuid, readSeq: z.int() }),
+    // No audit line: reading changes nothing for others.
+  }),
+};
+
+type Dependencies = { assistants: AssistantStore; inbox: Inbox };
+
+export const inboxRoutes = ({ assistants, inbox }: Dependencies): Handled[] => [
+  handled(inboxOperations.list, async ({ query: { assistantId, limit = ROWS, ...query }, operator }) => {
+    const own = (await assistants.listAssistantIds()).filter((id) => hasAssistant(operator, id));
+    const assistantIds = assistantId === undefined ? own : own.filter((id) => id === assistantId);
+    if (assistantId !== undefined && assistantIds.length === 0) throw notFound();
+    const page = await inbox.list({ assistantIds, limit, ...toInboxFilter(query, operator.operatorId) });
+    const conversations = await inbox.toRows(page.conversations, operator.operatorId);
+    return { conversations, nextCursor: page.next && timeCursor.encode(page.next) };
+  }),
+
+  handled(inboxOperations.agents, async ({ params: { id = '' } }) => ({
+    agents: (await inbox.readAssignees())
+      .of(id)
+      .map(({ operatorId, email, role }) => ({ operatorId, email, role }))
+      .toSorted((a, b) => a.email.localeCompare(b.email, 'en')),
+  })),
+
+  handled(inboxOperations.assign, async ({ params: { id = '' }, body: { operatorId }, note }) => {
+    const owner = await inbox.findOwner(id);
+    if (!owner) throw notFound();
+    await inbox.assign({ conversationId: id, assistantId: owner.assistantId }, operatorId);
+    note({ target: id, details: { assignee: operatorId } });
+    return { conversationId: id, assigneeId: operatorId };
+  }),
+
+  handled(inboxOperations.snooze, async ({ params: { id = '' }, body: { until }, note }) => {
+    const snoozedUntil = await inbox.snooze(id, until === null ? null : new Date(until));
+    note({ target: id, details: { until: snoozedUntil?.toISOString() ?? null } });
+    return { conversationId: id, snoozedUntil };
+  }),
+
+  handled(inboxOperations.read, async ({ params: { id = '' }, body: { seq }, operator }) => ({
+    conversationId: id,
+    readSeq: await inbox.markRead(id, operator.operatorId, seq),
+  })),
+];

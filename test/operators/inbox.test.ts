@@ -1,0 +1,304 @@
+import { randomUUID } from 'node:crypto';
+import { expect, test } from 'vitest';
+import { anAssistant, aTurn } from '../support/builders.ts';
+import { anOperator, type OperatorClient } from '../support/operator-client.ts';
+import { problemOf } from '../support/problem.ts';
+import { useStack } from '../support/stack.ts';
+
+const stack = useStack({ deliveryWorkers: 0 });
+
+type Row = {
+  conversationId: string;
+  status: string;
+  assigneeId: string | null;
+  waitingSince: string | null;
+  snoozedUntil: string | null;
+  updatedAt: string;
+  seq: number;
+  readSeq: number | null;
+  last: { role: string; content: string; pending: boolean } | null;
+};
+type Page = { conversations: Row[]; nextCursor: string | null };
+
+/** An assistant whose visitors can be named, and an owner who sees its inbox. */
+const anInbox = async () => {
+  const { assistantId, chat } = await anAssistant(stack);
+  const owner = await anOperator(stack);
+  const say = async (session_id: string, message = 'What are your opening hours?'): Promise<string> =>
+    (await chat(aTurn({ session_id, message }))).body.conversationId;
+  const page = async (query = '', client: OperatorClient = owner): Promise<Page> =>
+    (await client.get<Page>(`/inbox?assistantId=${assistantId}${query}`)).body;
+  const ids = async (query = '', client?: OperatorClient) =>
+    (await page(query, client)).conversations.map(({ conversationId }) => conversationId);
+  const row = async (conversationId: string): Promise<Row> => {
+    const found = (await page(`&search=${conversationId}`)).conversations[0];
+    if (!found) throw new Error('the conversation is not in the inbox');
+    return found;
+  };
+  return { assistantId, owner, say, page, ids, row };
+};
+
+const inMinutes = (minutes: number): string => new Date(Date.now() + minutes * 60_000).toISOString();
+
+test('a row has the newest message, cut by code points, and the assistants are merged, latest change first', async () => {
+  const [one, other] = [await anInbox(), await anInbox()];
+  const agent = await anOperator(stack, 'agent');
+  const assistantIds = [one.assistantId, other.assistantId];
+  await one.owner.call('PATCH', `/operators/${agent.operatorId}`, { assistantIds });
+
+  const first = await one.say('first');
+  const second = await other.say('second');
+  const third = await one.say('third');
+  await other.owner.post(`/conversations/${second}/replies`, { content: '😀'.repeat(200) });
+  const all = (await agent.get<Page>('/inbox')).body.conversations;
+  const paged: string[] = [];
+  for (let cursor = ''; ; ) {
+    const { body } = await agent.get<Page>(`/inbox?limit=1${cursor}`);
+    paged.push(...body.conversations.map(({ conversationId }) => conversationId));
+    if (body.nextCursor === null) break;
+    cursor = `&cursor=${body.nextCursor}`;
+  }
+
+  expect(all.map(({ conversationId }) => conversationId)).toEqual([second, third, first]);
+  expect(paged).toEqual([second, third, first]);
+  expect(all[0]).toMatchObject({ seq: 2, last: { role: 'operator', content: '😀'.repeat(160), pending: false } });
+  expect(all[1]).toMatchObject({
+    assistantId: one.assistantId,
+    sessionId: 'third',
+    readSeq: null,
+    assigneeId: null,
+    waitingSince: null,
+    snoozedUntil: null,
+    takeBy: null,
+    last: { role: 'assistant', content: 'We are open from 9 to 5.' },
+  });
+});
+
+test('a conversation waits from the first message that needs a person until somebody answers or ends it', async () => {
+  const { owner, say, row } = await anInbox();
+  const id = await say('waiting');
+  const post = (name: string, body?: unknown) => owner.post(`/conversations/${id}/${name}`, body);
+  const waiting = async () => (await row(id)).waitingSince;
+
+  const before = await waiting();
+  await post('escalate', {});
+  const since = await waiting();
+  await say('waiting', 'Are you there?');
+  const still = await waiting();
+  await post('replies', { content: 'Yes.' });
+  const answered = await waiting();
+  await say('waiting', 'I have a question.');
+  const again = await waiting();
+  await post('hand-back');
+  const handedBack = await waiting();
+  await post('escalate', {});
+  await post('resolve');
+  const resolved = await waiting();
+
+  expect([before, answered, handedBack, resolved]).toEqual([null, null, null, null]);
+  expect(since).not.toBeNull();
+  expect(still).toBe(since);
+  expect(Date.parse(again ?? '')).toBeGreaterThan(Date.parse(since ?? ''));
+});
+
+test('a handoff by the assistant waits from the message that caused it', async () => {
+  const { owner, say, row } = await anInbox();
+
+  const id = await say('asks', 'I want to talk to a human');
+  const found = await row(id);
+  const { body } = await owner.get<{ messages: { role: string; createdAt: string }[] }>(`/conversations/${id}`);
+
+  expect(found.status).toBe('escalated');
+  expect(found.waitingSince).toBe(body.messages[0]?.createdAt);
+});
+
+test('an assignee is an operator who may use the assistant, and counts as nobody after that', async () => {
+  const { assistantId, owner, say, ids, row } = await anInbox();
+  const agent = await anOperator(stack, 'agent');
+  const stranger = await anOperator(stack, 'agent');
+  await owner.call('PATCH', `/operators/${stranger.operatorId}`, { assistantIds: [] });
+  const id = await say('assigned');
+  const other = await say('free');
+  const assign = (operatorId: string | null) => owner.post(`/conversations/${id}/assign`, { operatorId });
+  const update = (body: object) => owner.call('PATCH', `/operators/${agent.operatorId}`, body);
+
+  const agents = await owner.get<{ agents: { operatorId: string }[] }>(`/assistants/${assistantId}/agents`);
+  const { updatedAt } = await row(id);
+  const assigned = await assign(agent.operatorId);
+  const found = [
+    await ids('&assignee=me', agent),
+    await ids(`&assignee=${agent.operatorId}`),
+    await ids('&assignee=none'),
+  ];
+  const after = await row(id);
+  const refused = [await assign(stranger.operatorId), await assign(randomUUID()), await assign('me')];
+
+  expect(agents.body.agents).toContainEqual({ operatorId: agent.operatorId, email: agent.email, role: 'agent' });
+  expect(agents.body.agents).not.toContainEqual(expect.objectContaining({ operatorId: stranger.operatorId }));
+  expect([assigned.status, assigned.body]).toEqual([200, { conversationId: id, assigneeId: agent.operatorId }]);
+  expect(found).toEqual([[id], [id], [other]]);
+  expect(after).toMatchObject({ assigneeId: agent.operatorId, updatedAt });
+  expect(new Set(refused.map(problemOf))).toEqual(new Set(['422 validation_failed operatorId']));
+
+  const states: unknown[] = [];
+  for (const body of [{ assistantIds: [] }, { assistantIds: null }, { disabled: true }]) {
+    await update(body);
+    const read = await owner.get<{ assigneeId: string | null }>(`/conversations/${id}`);
+    states.push([(await row(id)).assigneeId, read.body.assigneeId, (await ids('&assignee=none')).includes(id)]);
+    states.push((await ids(`&assignee=${agent.operatorId}`)).length);
+  }
+  const kept = [agent.operatorId, agent.operatorId, false];
+  expect(states).toEqual([[null, null, true], 0, kept, 1, [null, null, true], 0]);
+  expect(problemOf(await assign(agent.operatorId))).toBe('422 validation_failed operatorId');
+});
+
+test('of two operators who take a conversation at once, one has it, and taking it twice changes nothing', async () => {
+  const { owner, say, row } = await anInbox();
+  const agent = await anOperator(stack, 'agent');
+  const id = await say('taken');
+  const take = (client: typeof owner) => client.post(`/conversations/${id}/assign`, { operatorId: client.operatorId });
+
+  const both = await Promise.all([take(owner), take(agent)]);
+  const has = (await row(id)).assigneeId;
+  await take(agent);
+  await take(agent);
+
+  expect(both.map(({ status }) => status)).toEqual([200, 200]);
+  expect([owner.operatorId, agent.operatorId]).toContain(has);
+  expect((await row(id)).assigneeId).toBe(agent.operatorId);
+  await agent.post(`/conversations/${id}/assign`, { operatorId: null });
+  expect((await row(id)).assigneeId).toBeNull();
+});
+
+test('a snooze ends with a visitor’s message, not with an operator’s, and can be ended', async () => {
+  const { owner, say, ids, row } = await anInbox();
+  const id = await say('snoozed');
+  const other = await say('awake');
+  const until = inMinutes(60);
+  const snooze = (value: unknown) => owner.post(`/conversations/${id}/snooze`, { until: value });
+  const lists = async () => [await ids('&snoozed=true'), (await ids('&snoozed=false')).toSorted()];
+
+  const snoozed = await snooze(until);
+  await owner.post(`/conversations/${id}/replies`, { content: 'Later.' });
+  const during = await lists();
+  const found = (await row(id)).snoozedUntil;
+  await say('snoozed', 'Hello again');
+  const afterwards = await lists();
+  const ended = (await row(id)).snoozedUntil;
+  await snooze(until);
+  const again = await lists();
+  const cleared = await snooze(null);
+
+  expect(snoozed.body).toEqual({ conversationId: id, snoozedUntil: until });
+  expect([found, ended]).toEqual([until, null]);
+  expect(during).toEqual([[id], [other]]);
+  expect(afterwards).toEqual([[], [id, other].toSorted()]);
+  expect(again).toEqual([[id], [other]]);
+  expect([cleared.body, await lists()]).toEqual([
+    { conversationId: id, snoozedUntil: null },
+    [[], [id, other].toSorted()],
+  ]);
+});
+
+test.each([inMinutes(-1), inMinutes(60 * 24 * 400), 'tomorrow', '', 0, undefined])(
+  'a snooze until %s is refused',
+  async (until) => {
+    const { owner, say } = await anInbox();
+    const id = await say('refused');
+
+    expect(problemOf(await owner.post(`/conversations/${id}/snooze`, { until }))).toBe('422 validation_failed until');
+  },
+);
+
+test('a read position is each operator’s own, never goes back and never passes the last message', async () => {
+  const { owner, say, page } = await anInbox();
+  const agent = await anOperator(stack, 'agent');
+  const id = await say('read');
+  await say('read', 'Thanks');
+  const read = (seq: unknown) => owner.post(`/conversations/${id}/read`, { seq });
+
+  const steps = [(await read(1)).body, (await read(0)).body, (await read(999_999)).body];
+  await Promise.all([read(1), read(2), read(0)]);
+
+  expect(steps.map(({ readSeq }) => readSeq)).toEqual([1, 1, 2]);
+  expect((await page()).conversations[0]).toMatchObject({ readSeq: 2, seq: 2 });
+  expect((await page('', agent)).conversations[0]).toMatchObject({ readSeq: null });
+  expect((await owner.get(`/conversations/${id}`)).body).toMatchObject({ readSeq: 2 });
+  for (const seq of [-1, 1.5, '1', null, 1e12]) expect(problemOf(await read(seq))).toBe('422 validation_failed seq');
+});
+
+test('filters may be combined, and unknown values are refused or find nothing', async () => {
+  const { owner, say, ids } = await anInbox();
+  const german = await say('german', 'Wann habt ihr geöffnet? Ich möchte das gerne wissen.');
+  const english = await say('english');
+  await owner.post(`/conversations/${english}/tags`, { tag: 'vip' });
+  await owner.post(`/conversations/${german}/resolve`);
+  await stack.service.mongo.collection('conversations').updateOne(
+    { conversationId: english },
+    {
+      $set: {
+        attributes: [
+          { name: 'plan', value: 'pro' },
+          { name: 'age', value: 7 },
+        ],
+      },
+    },
+  );
+
+  expect(await ids('&language=de')).toEqual([german]);
+  expect(await ids('&language=de&status=open')).toEqual([]);
+  expect(await ids('&tag=vip&status=open&channel=api&assignee=none&snoozed=false')).toEqual([english]);
+  expect(await ids('&channel=web')).toEqual([]);
+  expect(await ids('&attribute=plan:pro')).toEqual([english]);
+  expect(await ids('&attribute=age:7')).toEqual([english]);
+  expect(await ids('&attribute=age:pro')).toEqual([]);
+  expect(await ids('&search=ENGL')).toEqual([english]);
+  expect((await owner.get(`/conversations/${english}`)).body).toMatchObject({ attributes: { plan: 'pro', age: 7 } });
+  for (const query of [
+    'status=gone',
+    'channel=playground',
+    'assignee=you',
+    'snoozed=yes',
+    'attribute=$ne',
+    'limit=0',
+    'cursor=x',
+  ])
+    expect(problemOf(await owner.get(`/inbox?${query}`))).toBe(`422 validation_failed ${query.split('=')[0]}`);
+});
+
+test('an erased conversation leaves the inbox, and its read positions are deleted', async () => {
+  const { assistantId, owner, say, ids } = await anInbox();
+  const id = await say('erased');
+  await owner.post(`/conversations/${id}/read`, { seq: 1 });
+  const stored = await stack.service.conversations.findById(id);
+  if (!stored) throw new Error('the conversation is gone');
+
+  await (await stack.service.conversations.erase(stored)).purged;
+
+  expect(await ids()).toEqual([]);
+  const positions = stack.service.mongo.collection<{ _id: string }>('readPositions');
+  expect(await positions.countDocuments({ _id: { $regex: `^${id}` } })).toBe(0);
+  for (const [name, body] of [
+    ['assign', { operatorId: null }],
+    ['snooze', { until: null }],
+    ['read', { seq: 1 }],
+  ] as const)
+    expect(problemOf(await owner.post(`/conversations/${id}/${name}`, body))).toBe('404 not_found');
+  expect((await owner.get(`/assistants/${assistantId}/conversations`)).body).toMatchObject({ conversations: [] });
+});
+
+test('the audit trail has assignments and snoozes, and no read positions', async () => {
+  const { owner, say } = await anInbox();
+  const id = await say('audited');
+  const until = inMinutes(5);
+
+  await owner.post(`/conversations/${id}/assign`, { operatorId: owner.operatorId });
+  await owner.post(`/conversations/${id}/snooze`, { until });
+  await owner.post(`/conversations/${id}/read`, { seq: 1 });
+  const trail = await owner.get<{ lines: unknown[] }>(`/audit?target=${id}`);
+
+  expect(trail.body.lines).toMatchObject([
+    { action: 'conversation.snooze', details: { until } },
+    { action: 'conversation.assign', details: { assignee: owner.operatorId } },
+  ]);
+});
