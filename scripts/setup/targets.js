@@ -77,6 +77,7 @@ export const targetsIn = (root) => {
       parts: { delivery: { needs: ALL, verbose: true, commands: running('chaos/delivery.ts') } },
     },
     screenshots: { needs: BROWSER, verbose: true, commands: () => [node('scripts/screenshots.ts')] },
+    bridge: { needs: CODE, commands: running('examples/channel-bridge/main.ts') },
     admin: { needs: CODE, commands: running('scripts/admin.ts') },
 
     // Each of these targets starts one process, for operators with their own supervisor.
