@@ -3,6 +3,7 @@ import { createAccess } from './assistants/access.ts';
 import { createChannelCalls } from './assistants/channel-calls.ts';
 import { KNOWLEDGE_QUEUE, type KnowledgeJob } from './assistants/knowledge-queue.ts';
 import { createRateLimiter } from './assistants/rate-limit.ts';
+import type { StoredConversation } from './conversations/conversation.ts';
 import { DELIVERIES_QUEUE, type WakeUpJob } from './deliveries/queue.ts';
 import type { Config } from './platform/config.ts';
 import { createReadiness } from './platform/health.ts';
@@ -82,6 +83,12 @@ export const openApi = async ({
 
   const submit = createSubmit(startTurn);
   const tls = config.TLS_CERT_FILE !== undefined || config.TLS_TERMINATED_UPSTREAM;
+  const onErased = ({ assistantId, sessionId, conversationId, waiting }: StoredConversation): void => {
+    channelCalls.forget(assistantId, sessionId);
+    for (const { turnId, replyTo } of waiting) {
+      publish(replyTo, { turnId, conversationId, reply: { outcome: 'erased' } });
+    }
+  };
   const app = createApp({
     access: createAccess({ assistants, rateLimiter, channelCalls, beforeWriting }),
     conversations,
@@ -90,12 +97,7 @@ export const openApi = async ({
     readTurn: createReadTurn({ conversations, leases: service.leases, storedReply }),
     mongoWatch: service.mongoWatch,
     readiness: createReadiness({ mongo: service.mongo, redis, draining: lifecycle.draining }),
-    onErased: ({ assistantId, sessionId, conversationId, waiting }) => {
-      channelCalls.forget(assistantId, sessionId);
-      for (const { turnId, replyTo } of waiting) {
-        publish(replyTo, { turnId, conversationId, reply: { outcome: 'erased' } });
-      }
-    },
+    onErased,
     operatorApi: {
       queues: {
         turns: openBoardQueues<TurnsJob>(TURNS_QUEUE),
@@ -112,6 +114,10 @@ export const openApi = async ({
       endpoints,
       deliveries: service.deliveries,
       conversations,
+      notes: service.inboxRecords.notes,
+      cannedReplies: service.inboxRecords.cannedReplies,
+      managedTags: service.inboxRecords.managedTags,
+      onErased,
       inbox: createInbox({ connection: service.mongo, operators, records: service.inboxRecords }),
       leases: service.leases,
       deliveredReplies: service.deliveredReplies,

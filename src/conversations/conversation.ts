@@ -152,6 +152,8 @@ export type StoredConversation = {
   snoozedAt?: Date;
   takeBy?: Date;
   remindedAt?: Date;
+  /** When a note was last added or deleted. Live updates watch this field. */
+  notedAt?: Date;
   attributes?: { name: string; value: string | number | boolean }[];
   createdAt: Date;
   updatedAt: Date;

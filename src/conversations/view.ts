@@ -93,7 +93,7 @@ export const toView = (conversation: StoredConversation): ConversationView => ({
   resolvedBy: conversation.resolvedBy,
 });
 
-const toMessageView = (message: NumberedMessage): z.infer<typeof MessageView> => ({
+export const toMessageView = (message: NumberedMessage): z.infer<typeof MessageView> => ({
   messageId: message.messageId,
   turnId: message.turnId,
   seq: message.seq,

@@ -47,6 +47,11 @@ export const createInboxChanges = (connection: Connection, readAssignees: ReadAs
       await change(conversationId, { $set: { assigneeId: operatorId }, $unset: { takeBy: 1, remindedAt: 1 } });
     },
 
+    /** Marks that the notes have changed, for live updates. */
+    markNoted: async (conversationId: string): Promise<void> => {
+      await change(conversationId, { $set: { notedAt: serverDate() } });
+    },
+
     /** Hides the conversation until a time or until the visitor writes. Null ends the snooze. */
     snooze: async (conversationId: string, until: Date | null): Promise<Date | null> => {
       const now = serverDate();

@@ -21,7 +21,7 @@ type Dependencies = { connection: Connection; operators: OperatorStore; records:
 export const createInbox = ({ connection, operators, records }: Dependencies) => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
   const readAssignees = createReadAssignees(operators);
-  const { readPositions } = records;
+  const { readPositions, notes } = records;
 
   return {
     ...createInboxChanges(connection, readAssignees),
@@ -50,14 +50,16 @@ export const createInbox = ({ connection, operators, records }: Dependencies) =>
     /** Everything that operators see beside the messages of a conversation. */
     readDetails: async (conversation: StoredConversation, operatorId: string) => {
       const { conversationId, attributes = [] } = conversation;
-      const [assignees, positions] = await Promise.all([
+      const [assignees, positions, noted] = await Promise.all([
         readAssignees(),
         readPositions.find([conversationId], operatorId),
+        notes.list(conversationId),
       ]);
       return {
         ...handlingOf(conversation, { assignees, now: serverDate() }),
         attributes: Object.fromEntries(attributes.map(({ name, value }) => [name, value])),
         readSeq: positions.get(conversationId) ?? null,
+        notes: noted,
       };
     },
 

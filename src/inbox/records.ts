@@ -1,14 +1,25 @@
 import type { Connection } from 'mongoose';
+import { createCannedReplies } from './canned-replies.ts';
+import { createManagedTags } from './managed-tags.ts';
+import { createNotes } from './notes.ts';
 import { createReadPositions } from './read-positions.ts';
 
-/** What operators store for a conversation outside its document. An erasure deletes it too. */
+/** What operators store outside a conversation's document. An erasure deletes what belongs to the conversation. */
 export const createInboxRecords = (connection: Connection) => {
   const readPositions = createReadPositions(connection);
+  const notes = createNotes(connection);
+  const cannedReplies = createCannedReplies(connection);
+  const managedTags = createManagedTags(connection);
   return {
-    models: readPositions.models,
+    models: [...readPositions.models, ...notes.models, ...cannedReplies.models, ...managedTags.models],
     readPositions,
-    eraseConversation: (conversationId: string, until?: AbortSignal): Promise<void> =>
-      readPositions.erase(conversationId, until),
+    notes,
+    cannedReplies,
+    managedTags,
+    eraseConversation: async (conversationId: string, until?: AbortSignal): Promise<void> => {
+      await notes.erase(conversationId, until);
+      await readPositions.erase(conversationId, until);
+    },
   };
 };
 

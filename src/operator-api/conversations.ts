@@ -11,10 +11,12 @@ import { invalid, notFound } from '../platform/errors.ts';
 import { validate } from '../platform/validation.ts';
 import { wholeNumber } from '../platform/whole-number.ts';
 import type { Inbox } from '../inbox/inbox.ts';
+import type { ManagedTags } from '../inbox/managed-tags.ts';
 import { MessageText } from '../turns/turn.ts';
 import { filters, handling, toInboxFilter } from './inbox.ts';
+import { NoteView } from './notes.ts';
 import { type Handled, handled, operation } from './operation.ts';
-import { line, nextCursor, timeCursor, uuid } from './wire.ts';
+import { nextCursor, Tag, timeCursor, uuid } from './wire.ts';
 
 const CONVERSATIONS = 50;
 const MESSAGES = 200;
@@ -32,18 +34,10 @@ const ReadView = z
     ...handling,
     attributes: z.record(z.string(), z.union([z.string(), z.number(), z.boolean()])),
     readSeq: z.int().nullable(),
+    notes: z.array(NoteView),
     messages: z.array(z.object({ ...MessageView.shape, why: z.record(z.string(), z.unknown()).nullable() })),
   })
   .meta({ id: 'OperatorConversation' });
-
-const Tag = z.object({
-  tag: line(50),
-  color: z
-    .string()
-    .regex(/^#[0-9a-f]{6}$/, 'must be a colour like #1e90ff')
-    .nullable()
-    .default(null),
-});
 
 const state = (name: string, summary: string) =>
   ({
@@ -140,13 +134,24 @@ export const conversationOperations = {
   }),
 };
 
-type Dependencies = { conversations: ConversationStore; inbox: Inbox; operators: OperatorStore };
+type Dependencies = {
+  conversations: ConversationStore;
+  inbox: Inbox;
+  managedTags: ManagedTags;
+  operators: OperatorStore;
+};
 type Changed = { conversation: StoredConversation };
 
-export const conversationRoutes = ({ conversations, inbox, operators }: Dependencies): Handled[] => {
+export const conversationRoutes = ({ conversations, inbox, managedTags, operators }: Dependencies): Handled[] => {
   const { transitions } = conversations;
   const where = (conversationId = '') => ({ conversationId });
   const toState = async (transition: Promise<Changed>) => toView((await transition).conversation);
+
+  /** The colour of a managed tag. A tag that is not managed has none. */
+  const findColor = async (conversationId: string, tag: string): Promise<string | null> => {
+    const owner = await inbox.findOwner(conversationId);
+    return owner && managedTags.findColor(owner.assistantId, tag);
+  };
 
   /**
    * Finds the operator for `resolved_by`. A signed-in operator can give only their own id. A token may name any
@@ -213,9 +218,10 @@ export const conversationRoutes = ({ conversations, inbox, operators }: Dependen
     ),
     handled(conversationOperations.reopen, ({ params: { id } }) => toState(transitions.reopen(where(id)))),
 
-    handled(conversationOperations.addTag, ({ params: { id = '' }, body, note }) => {
-      note({ target: id, details: body });
-      return toState(transitions.addTag(where(id), body));
+    handled(conversationOperations.addTag, async ({ params: { id = '' }, body, note }) => {
+      const color = body.color ?? (await findColor(id, body.tag));
+      note({ target: id, details: { ...body, color } });
+      return toState(transitions.addTag(where(id), { ...body, color }));
     }),
     handled(conversationOperations.removeTag, ({ params: { id = '', tag: named }, note }) => {
       const { tag } = validate(Tag.pick({ tag: true }), { tag: named });

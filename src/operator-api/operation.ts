@@ -12,6 +12,7 @@ export type Resource =
   | 'conversation'
   | 'conversation or own playground'
   | 'turn'
+  | 'canned reply'
   | 'key'
   | 'endpoint'
   | 'delivery';

@@ -1,12 +1,16 @@
 import { assistantOperations } from './assistants.ts';
 import { auditOperations } from './audit.ts';
+import { cannedReplyOperations } from './canned-replies.ts';
 import { channelOperations } from './channel.ts';
 import { conversationOperations } from './conversations.ts';
+import { conversationDataOperations } from './conversation-data.ts';
 import { deliveryOperations } from './deliveries.ts';
 import { endpointOperations } from './endpoints.ts';
 import { inboxOperations } from './inbox.ts';
 import { keyOperations } from './keys.ts';
 import { knowledgeOperations } from './knowledge.ts';
+import { managedTagOperations } from './managed-tags.ts';
+import { noteOperations } from './notes.ts';
 import type { Operation } from './operation.ts';
 import { operatorOperations } from './operators.ts';
 import { overviewOperations } from './overview.ts';
@@ -27,6 +31,10 @@ export const OPERATIONS: Operation[] = [
   deliveryOperations,
   inboxOperations,
   conversationOperations,
+  conversationDataOperations,
+  noteOperations,
+  managedTagOperations,
+  cannedReplyOperations,
   turnOperations,
   playgroundOperations,
   operatorOperations,

@@ -4,6 +4,7 @@ import type { ConversationStore } from '../conversations/store.ts';
 import { findPendingRow } from '../deliveries/list.ts';
 import type { DeliveryStore } from '../deliveries/store.ts';
 import { operatorOf } from '../operators/access.ts';
+import type { CannedReplies } from '../inbox/canned-replies.ts';
 import type { Inbox } from '../inbox/inbox.ts';
 import { hasAssistant } from '../operators/roles.ts';
 import { notFound } from '../platform/errors.ts';
@@ -16,6 +17,7 @@ type Dependencies = {
   assistants: AssistantStore;
   conversations: ConversationStore;
   inbox: Inbox;
+  cannedReplies: CannedReplies;
   endpoints: EndpointStore;
   deliveries: DeliveryStore;
   beforeWriting: BeforeWriting;
@@ -27,7 +29,7 @@ type Dependencies = {
  * playground conversation can see it.
  */
 export const createResourceAccess = (dependencies: Dependencies) => {
-  const { assistants, conversations, inbox, endpoints, deliveries, beforeWriting } = dependencies;
+  const { assistants, conversations, inbox, cannedReplies, endpoints, deliveries, beforeWriting } = dependencies;
 
   const ofConversation = async (id: string, operatorId: string | null): Promise<string | null> => {
     const owner = await inbox.findOwner(id);
@@ -42,6 +44,7 @@ export const createResourceAccess = (dependencies: Dependencies) => {
     conversation: (id) => ofConversation(id, null),
     'conversation or own playground': ofConversation,
     turn: async (id) => (await conversations.findTurn(id))?.conversation.assistantId ?? null,
+    'canned reply': async (id) => (await cannedReplies.get(id)).assistantId,
     key: async (id) => (await assistants.getApiKey(id)).assistantId,
     endpoint: async (id) => (await endpoints.getEndpoint(id)).assistantId,
     delivery: async (id) => {

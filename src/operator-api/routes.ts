@@ -2,6 +2,7 @@ import { type RequestHandler, Router } from 'express';
 import type { ChannelCalls } from '../assistants/channel-calls.ts';
 import type { RateLimiter } from '../assistants/rate-limit.ts';
 import type { AssistantStore } from '../assistants/store.ts';
+import type { StoredConversation } from '../conversations/conversation.ts';
 import type { ConversationStore } from '../conversations/store.ts';
 import type { EndpointStore } from '../webhooks/endpoint-store.ts';
 import type { DeliveryQueue } from '../deliveries/queue.ts';
@@ -9,7 +10,10 @@ import type { DeliveryStore } from '../deliveries/store.ts';
 import { createOperatorAccess } from '../operators/access.ts';
 import type { Audit } from '../operators/audit.ts';
 import type { Devices } from '../operators/device.ts';
+import type { CannedReplies } from '../inbox/canned-replies.ts';
 import type { Inbox } from '../inbox/inbox.ts';
+import type { ManagedTags } from '../inbox/managed-tags.ts';
+import type { Notes } from '../inbox/notes.ts';
 import type { SignInLimits } from '../operators/sign-in-limits.ts';
 import type { OperatorStore } from '../operators/store.ts';
 import type { TokenStore } from '../operators/token-store.ts';
@@ -23,14 +27,18 @@ import { createResourceAccess } from './resource-access.ts';
 import { assistantRoutes } from './assistants.ts';
 import { auditRoutes } from './audit.ts';
 import { type BoardQueues, boardRoutes } from './board.ts';
+import { cannedReplyRoutes } from './canned-replies.ts';
 import { channelRoutes } from './channel.ts';
 import { conversationRoutes } from './conversations.ts';
+import { conversationDataRoutes } from './conversation-data.ts';
 import { dashboardRoutes } from './dashboard.ts';
 import { deliveryRoutes } from './deliveries.ts';
 import { endpointRoutes } from './endpoints.ts';
 import { inboxRoutes } from './inbox.ts';
 import { keyRoutes } from './keys.ts';
 import { knowledgeRoutes } from './knowledge.ts';
+import { managedTagRoutes } from './managed-tags.ts';
+import { noteRoutes } from './notes.ts';
 import { operatorRoutes } from './operators.ts';
 import { overviewRoutes } from './overview.ts';
 import { playgroundRoutes } from './playground.ts';
@@ -52,6 +60,10 @@ export type OperatorApiDependencies = {
   deliveries: DeliveryStore;
   conversations: ConversationStore;
   inbox: Inbox;
+  notes: Notes;
+  cannedReplies: CannedReplies;
+  managedTags: ManagedTags;
+  onErased: (conversation: StoredConversation) => void;
   leases: TurnLeases;
   deliveredReplies: DeliveredReplies;
   turnQueue: TurnQueue;
@@ -79,6 +91,10 @@ const PAGES = [
   deliveryRoutes,
   inboxRoutes,
   conversationRoutes,
+  conversationDataRoutes,
+  noteRoutes,
+  managedTagRoutes,
+  cannedReplyRoutes,
   turnRoutes,
   playgroundRoutes,
   operatorRoutes,

@@ -18,6 +18,25 @@ export const line = (max: number) =>
     .max(max)
     .refine((value) => value.isWellFormed() && !/\p{Cc}/u.test(value), 'must be one line of well-formed Unicode');
 
+/** A text of several lines that can be stored and shown. */
+export const text = (max: number) =>
+  z
+    .string()
+    .trim()
+    .min(1)
+    .max(max)
+    .refine((value) => value.isWellFormed(), 'must be well-formed Unicode');
+
+/** A tag as operators give it. */
+export const Tag = z.object({
+  tag: line(50),
+  color: z
+    .string()
+    .regex(/^#[0-9a-f]{6}$/, 'must be a colour like #1e90ff')
+    .nullable()
+    .default(null),
+});
+
 /** The cursor of lists that are ordered by a time and an id. */
 export const timeCursor = createTimeCursor(/^[\w-]{1,64}$/);
 

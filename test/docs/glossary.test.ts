@@ -5,7 +5,7 @@ import { expect, test } from 'vitest';
 
 const ROOT = join(import.meta.dirname, '../..');
 const read = (file: string): string => readFileSync(join(ROOT, file), 'utf8');
-const DOMAIN = 'src/{assistants,webhooks,conversations,deliveries,turns,operators,language}/**/*.ts';
+const DOMAIN = 'src/{assistants,webhooks,conversations,deliveries,turns,operators,inbox,language}/**/*.ts';
 
 /** The first cells of all tables below headings that `wanted` accepts. */
 const termsUnder = (wanted: (heading: string) => boolean): string[] =>

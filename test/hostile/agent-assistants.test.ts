@@ -8,9 +8,11 @@ import { apiDocument } from '../support/validate-response.ts';
 
 const stack = useStack({ deliveryWorkers: 0 });
 
-type Side = { agent: Awaited<ReturnType<typeof anOperator>>; assistantId: string; conversationId: string };
+type Side = { agent: Awaited<ReturnType<typeof anOperator>> } & Try;
 type Me = { assistants: { assistantId: string }[] };
 type Try = { assistantId: string; conversationId: string };
+type CannedReply = { cannedReplyId: string };
+type Note = { noteId: string };
 
 let owner: Awaited<ReturnType<typeof anOperator>>;
 let mine: Side;
@@ -39,10 +41,37 @@ const post =
   (client: OperatorClient, { conversationId }: Try) =>
     client.post(`/conversations/${conversationId}/${name}`, body);
 
+const aCannedReply = async ({ assistantId }: Try): Promise<string> => {
+  const path = `/assistants/${assistantId}/canned-replies`;
+  const { body } = await owner.post<CannedReply>(path, { title: 'A', content: 'B' });
+  return `/canned-replies/${body.cannedReplyId ?? randomUUID()}`;
+};
+
 const OPERATIONS: [id: string, call: (client: OperatorClient, one: Try) => Promise<Answer<unknown>>][] = [
   ['listInbox', (client, { assistantId }) => client.get(`/assistants/${assistantId}/conversations`)],
   ['listAgents', (client, { assistantId }) => client.get(`/assistants/${assistantId}/agents`)],
   ['assignConversation', post('assign', { operatorId: null })],
+  ['addNote', post('notes', { content: 'Seen' })],
+  [
+    'deleteNote',
+    async (client, { conversationId }) => {
+      const { notes } = stack.service.inboxRecords;
+      const { noteId } = await notes.add(conversationId, { operatorId: owner.operatorId, content: 'x' });
+      const own = await client.post<Note>(`/conversations/${conversationId}/notes`, { content: 'mine' });
+      await notes.remove(conversationId, noteId);
+      return client.call('DELETE', `/conversations/${conversationId}/notes/${own.body.noteId ?? noteId}`);
+    },
+  ],
+  ['listConversationEvents', (client, { conversationId }) => client.get(`/conversations/${conversationId}/events`)],
+  ['exportConversation', (client, { conversationId }) => client.get(`/conversations/${conversationId}/export`)],
+  ['listTags', (client, { assistantId }) => client.get(`/assistants/${assistantId}/tags`)],
+  ['listCannedReplies', (client, { assistantId }) => client.get(`/assistants/${assistantId}/canned-replies`)],
+  [
+    'addCannedReply',
+    (client, { assistantId }) => client.post(`/assistants/${assistantId}/canned-replies`, { title: 'A', content: 'B' }),
+  ],
+  ['updateCannedReply', async (client, one) => client.call('PATCH', await aCannedReply(one), { title: 'C' })],
+  ['removeCannedReply', async (client, one) => client.call('DELETE', await aCannedReply(one))],
   ['snoozeConversation', post('snooze', { until: null })],
   ['markConversationRead', post('read', { seq: 1 })],
   ['readConversation', (client, { conversationId }) => client.get(`/conversations/${conversationId}`)],
@@ -65,6 +94,10 @@ const OPERATIONS: [id: string, call: (client: OperatorClient, one: Try) => Promi
       }),
   ],
 ];
+
+/** Operations on an assistant, which have no conversation. */
+const OF_ASSISTANTS = ['listInbox', 'listAgents', 'listTags', 'playgroundTurn'];
+const ofCannedReplies = (id: string): boolean => id.includes('CannedRepl');
 
 const stored = (conversationId: string) => stack.service.mongo.collection('conversations').findOne({ conversationId });
 
@@ -92,7 +125,7 @@ describe('an agent with one assistant', () => {
     const paths = [
       `/assistants/${theirs.assistantId}/playground`,
       `/assistants/${theirs.assistantId}/conversations?limit=0`,
-      ...['replies', 'escalate', 'tags', 'assign', 'snooze', 'read'].map(
+      ...['replies', 'escalate', 'tags', 'assign', 'snooze', 'read', 'notes'].map(
         (name) => `/conversations/${theirs.conversationId}/${name}`,
       ),
     ];
@@ -145,7 +178,7 @@ test('the list covers every agent operation with an assistant or a conversation'
   for (const { operation } of ofAgents) expect(Object.keys(operation.responses)).toContain('404');
 });
 
-test.each(OPERATIONS.filter(([id]) => !['listInbox', 'listAgents', 'playgroundTurn'].includes(id)))(
+test.each(OPERATIONS.filter(([id]) => !OF_ASSISTANTS.includes(id) && !ofCannedReplies(id)))(
   '%s: a playground conversation is in no inbox, and only the operator who started it can read it',
   async (id, call) => {
     const turn = { sessionId: randomUUID(), message: 'What are your opening hours?' };

@@ -121,6 +121,7 @@ const EVER_DECLARED: Record<string, string[]> = {
   apiKeys: ['hash_1', 'assistantId_1_createdAt_-1'],
   assistants: ['semantic.model_1', 'semantic.stale_1'],
   audit: ['at_1', 'at_-1__id_-1', 'operatorId_1_at_-1__id_-1', 'target_1_at_-1__id_-1'],
+  cannedReplies: ['assistantId_1_title_1'],
   conversations: ['waiting_heads', 'outbox_heads', 'openings', 'by_change'],
   deliveries: [
     OLD_NAME,

@@ -271,17 +271,25 @@ test('every operation is documented, needs a sign-in, and refuses agents unless 
   const agents = locked.filter((one) => !ofOwners.includes(one)).map(({ operation }) => operation.operationId);
   expect(ofOwners.length).toBeGreaterThan(30);
   expect(agents.toSorted()).toEqual([
+    'addCannedReply',
+    'addNote',
     'assignConversation',
     'changePassword',
+    'deleteNote',
+    'exportConversation',
     'getSession',
     'handBackConversation',
     'handToPerson',
     'listAgents',
+    'listCannedReplies',
+    'listConversationEvents',
     'listInbox',
+    'listTags',
     'markConversationRead',
     'playgroundTurn',
     'readConversation',
     'readInbox',
+    'removeCannedReply',
     'reopenConversation',
     'replyToVisitor',
     'resolveConversation',
@@ -290,5 +298,6 @@ test('every operation is documented, needs a sign-in, and refuses agents unless 
     'snoozeConversation',
     'tagConversation',
     'untagConversation',
+    'updateCannedReply',
   ]);
 });

@@ -17,17 +17,26 @@ const anInhabited = async () => {
   const deliveryId = await stack.service.deliveries.queueTest(endpoint);
   const { conversationId } = (await assistant.chat(aTurn())).body;
   const turnId = String((await assistant.history(conversationId)).body.messages[0]?.turnId);
+  const { cannedReplyId } = await stack.service.inboxRecords.cannedReplies.add(assistantId, {
+    title: 'Hello',
+    content: 'Hello!',
+  });
+  const { noteId } = await stack.service.inboxRecords.notes.add(conversationId, {
+    operatorId: owner.operatorId,
+    content: 'n',
+  });
   const [entry] = await stack.service.assistants.listKnowledge(assistantId);
   const ids: Record<Resource, string> = {
     assistant: assistantId,
     conversation: conversationId,
     'conversation or own playground': conversationId,
     turn: turnId,
+    'canned reply': cannedReplyId,
     key: keyId,
     endpoint: endpoint.endpointId,
     delivery: deliveryId,
   };
-  return { ...assistant, ids, entryId: entry?.entryId ?? '' };
+  return { ...assistant, ids, entryId: entry?.entryId ?? '', noteId };
 };
 type Inhabited = Awaited<ReturnType<typeof anInhabited>>;
 
@@ -35,7 +44,8 @@ let owner: Awaited<ReturnType<typeof anOperator>>;
 let mine: Inhabited;
 let theirs: Inhabited;
 beforeAll(async () => {
-  [owner, mine, theirs] = [await anOperator(stack), await anInhabited(), await anInhabited()];
+  owner = await anOperator(stack);
+  [mine, theirs] = [await anInhabited(), await anInhabited()];
 });
 
 const aCaller = async (scope: 'read' | 'manage', assistantIds: string[] | null) => {
@@ -50,10 +60,11 @@ const aCaller = async (scope: 'read' | 'manage', assistantIds: string[] | null) 
 
 const forTokens = OPERATIONS.filter(({ audience }) => audience !== 'anyone');
 const nameOf = ({ method, path }: Operation): string => `${method.toUpperCase()} ${path}`;
-const pathIn = (one: Operation, { ids, entryId }: Inhabited): string =>
+const pathIn = (one: Operation, { ids, entryId, noteId }: Inhabited): string =>
   addressOf(one, {
     id: one.resource && one.resource !== 'filtered' ? ids[one.resource] : owner.operatorId,
     entryId,
+    noteId,
     tag: 'vip',
   });
 
@@ -64,7 +75,7 @@ const stateOf = async ({ ids, assistantId }: Inhabited) => {
     `/assistants/${assistantId}`,
     `/endpoints/${ids.endpoint}`,
   ].concat(
-    ['keys', 'knowledge', 'endpoints', 'deliveries', 'channel', 'conversations'].map(
+    ['keys', 'knowledge', 'endpoints', 'deliveries', 'channel', 'conversations', 'tags', 'canned-replies'].map(
       (page) => `/assistants/${assistantId}/${page}`,
     ),
   );

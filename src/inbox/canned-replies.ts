@@ -1,0 +1,73 @@
+import { type Connection, Schema } from 'mongoose';
+import { serverDate } from '../platform/clock.ts';
+import { invalid, notFound } from '../platform/errors.ts';
+import { newId } from '../platform/ids.ts';
+
+const CANNED_REPLIES_MAX = 500;
+
+/** A text that operators of an assistant use again. Its placeholders are stored as written; the page fills them. */
+export type CannedReply = {
+  cannedReplyId: string;
+  assistantId: string;
+  title: string;
+  content: string;
+  createdAt: Date;
+  updatedAt: Date;
+};
+
+type StoredCannedReply = Omit<CannedReply, 'cannedReplyId'> & { _id: string };
+type CannedReplyInput = Pick<CannedReply, 'title' | 'content'>;
+
+const cannedReplySchema = new Schema<StoredCannedReply>(
+  {
+    _id: { type: String, required: true },
+    assistantId: { type: String, required: true },
+    title: { type: String, required: true },
+    content: { type: String, required: true },
+    createdAt: { type: Date, required: true },
+    updatedAt: { type: Date, required: true },
+  },
+  { collection: 'cannedReplies', versionKey: false, strictQuery: 'throw' },
+);
+cannedReplySchema.index({ assistantId: 1, title: 1 });
+
+const toCannedReply = ({ _id, ...stored }: StoredCannedReply): CannedReply => ({ cannedReplyId: _id, ...stored });
+
+export const createCannedReplies = (connection: Connection) => {
+  const replies = connection.model<StoredCannedReply>('CannedReply', cannedReplySchema);
+  return {
+    models: [replies],
+
+    list: async (assistantId: string): Promise<CannedReply[]> =>
+      (await replies.find({ assistantId }).sort({ title: 1, _id: 1 }).lean()).map(toCannedReply),
+
+    get: async (cannedReplyId: string): Promise<CannedReply> => {
+      const stored = await replies.findById(cannedReplyId).lean();
+      if (!stored) throw notFound();
+      return toCannedReply(stored);
+    },
+
+    add: async (assistantId: string, input: CannedReplyInput): Promise<CannedReply> => {
+      if ((await replies.countDocuments({ assistantId })) >= CANNED_REPLIES_MAX)
+        throw invalid('title', 'too_many', `an assistant has at most ${CANNED_REPLIES_MAX} canned replies`);
+      const now = serverDate();
+      const stored = { _id: newId(), assistantId, ...input, createdAt: now, updatedAt: now };
+      await replies.create(stored);
+      return toCannedReply(stored);
+    },
+
+    update: async (cannedReplyId: string, input: Partial<CannedReplyInput>): Promise<CannedReply> => {
+      const update = { $set: { ...input, updatedAt: serverDate() } };
+      const stored = await replies.findByIdAndUpdate(cannedReplyId, update, { returnDocument: 'after' }).lean();
+      if (!stored) throw notFound();
+      return toCannedReply(stored);
+    },
+
+    remove: async (cannedReplyId: string): Promise<void> => {
+      const { deletedCount } = await replies.deleteOne({ _id: cannedReplyId });
+      if (deletedCount === 0) throw notFound();
+    },
+  };
+};
+
+export type CannedReplies = ReturnType<typeof createCannedReplies>;

@@ -1,0 +1,75 @@
+import { type Connection, Schema } from 'mongoose';
+import { serverDate } from '../platform/clock.ts';
+import { invalid } from '../platform/errors.ts';
+import { newId } from '../platform/ids.ts';
+import { collectionOf, DURABLE } from '../platform/mongo.ts';
+import { inBatches } from '../platform/mongo-batches.ts';
+import { partsOf } from './read-positions.ts';
+
+const NOTES_MAX = 500;
+
+export type Note = { noteId: string; operatorId: string; content: string; createdAt: Date };
+
+type StoredNote = Omit<Note, 'noteId'> & { _id: string };
+
+const noteSchema = new Schema<StoredNote>(
+  {
+    _id: { type: String, required: true },
+    operatorId: { type: String, required: true },
+    content: { type: String, required: true },
+    createdAt: { type: Date, required: true },
+  },
+  { collection: 'notes', versionKey: false },
+);
+
+const idOf = (conversationId: string, noteId: string): string => `${conversationId}:${noteId}`;
+
+/** Notes that operators write about a conversation. Visitors and callers never see them. */
+export const createNotes = (connection: Connection) => {
+  const model = connection.model<StoredNote>('Note', noteSchema);
+  const notes = collectionOf<StoredNote>(model);
+  const toNote = ({ _id, operatorId, content, createdAt }: StoredNote): Note => ({
+    noteId: _id.slice(_id.indexOf(':') + 1),
+    operatorId,
+    content,
+    createdAt,
+  });
+
+  return {
+    models: [model],
+
+    add: async (
+      conversationId: string,
+      { operatorId, content }: Pick<Note, 'operatorId' | 'content'>,
+    ): Promise<Note> => {
+      if ((await notes.countDocuments(partsOf(conversationId), { limit: NOTES_MAX })) >= NOTES_MAX)
+        throw invalid('content', 'too_many', `a conversation has at most ${NOTES_MAX} notes`);
+      const note = { noteId: newId(), operatorId, content, createdAt: serverDate() };
+      const { noteId, ...stored } = note;
+      await notes.insertOne({ _id: idOf(conversationId, noteId), ...stored }, { writeConcern: DURABLE });
+      return note;
+    },
+
+    find: async (conversationId: string, noteId: string): Promise<Note | null> => {
+      const stored = await notes.findOne({ _id: idOf(conversationId, noteId) });
+      return stored && toNote(stored);
+    },
+
+    remove: async (conversationId: string, noteId: string): Promise<void> => {
+      await notes.deleteOne({ _id: idOf(conversationId, noteId) }, { writeConcern: DURABLE });
+    },
+
+    /** The notes of a conversation, oldest first. */
+    list: async (conversationId: string): Promise<Note[]> => {
+      const stored = await notes.find(partsOf(conversationId)).sort({ createdAt: 1, _id: 1 }).toArray();
+      return stored.map(toNote);
+    },
+
+    erase: (conversationId: string, until?: AbortSignal): Promise<void> =>
+      inBatches({ collection: notes, filter: partsOf(conversationId), ...(until && { until }) }, (some) =>
+        notes.deleteMany(some, { writeConcern: DURABLE }),
+      ),
+  };
+};
+
+export type Notes = ReturnType<typeof createNotes>;

@@ -1,0 +1,87 @@
+import * as z from 'zod';
+import type { CannedReplies } from '../inbox/canned-replies.ts';
+import { type Handled, handled, operation } from './operation.ts';
+import { definedFields, line, text, time, uuid } from './wire.ts';
+
+const TITLE_MAX = 80;
+const CONTENT_MAX = 4_000;
+
+const shared = { tag: 'Operators', audience: 'operators', errors: ['not_found'] } as const;
+const list = { ...shared, resource: 'assistant', path: '/assistants/:id/canned-replies' } as const;
+const one = { ...shared, resource: 'canned reply', path: '/canned-replies/:id' } as const;
+
+const CannedReplyView = z
+  .object({
+    cannedReplyId: uuid,
+    assistantId: uuid,
+    title: z.string(),
+    content: z.string().meta({
+      description:
+        'As written, with the placeholders {{session_id}}, {{language}}, {{agent}} and {{attribute.NAME}}. The page fills them.',
+    }),
+    createdAt: time,
+    updatedAt: time,
+  })
+  .meta({ id: 'CannedReply' });
+
+const input = { title: line(TITLE_MAX), content: text(CONTENT_MAX) };
+
+export const cannedReplyOperations = {
+  list: operation({
+    ...list,
+    method: 'get',
+    id: 'listCannedReplies',
+    summary: 'List an assistant’s canned replies, by title',
+    answer: z.object({ cannedReplies: z.array(CannedReplyView) }),
+  }),
+  add: operation({
+    ...list,
+    method: 'post',
+    id: 'addCannedReply',
+    summary: 'Add a canned reply',
+    body: z.object(input),
+    status: 201,
+    answer: CannedReplyView,
+    audit: 'canned_reply.add',
+  }),
+  update: operation({
+    ...one,
+    method: 'patch',
+    id: 'updateCannedReply',
+    summary: 'Change a canned reply',
+    body: z.object(input).partial(),
+    answer: CannedReplyView,
+    audit: 'canned_reply.update',
+  }),
+  remove: operation({
+    ...one,
+    method: 'delete',
+    id: 'removeCannedReply',
+    summary: 'Remove a canned reply',
+    audit: 'canned_reply.remove',
+  }),
+};
+
+export const cannedReplyRoutes = ({ cannedReplies }: { cannedReplies: CannedReplies }): Handled[] => [
+  handled(cannedReplyOperations.list, async ({ params: { id = '' } }) => ({
+    cannedReplies: await cannedReplies.list(id),
+  })),
+
+  handled(cannedReplyOperations.add, async ({ params: { id = '' }, body, note }) => {
+    const added = await cannedReplies.add(id, body);
+    note({ target: added.cannedReplyId, details: { assistantId: id, title: added.title } });
+    return added;
+  }),
+
+  handled(cannedReplyOperations.update, async ({ params: { id = '' }, body, note }) => {
+    const { assistantId, title, ...rest } = await cannedReplies.update(id, definedFields(body));
+    note({ target: id, details: { assistantId, title } });
+    return { assistantId, title, ...rest };
+  }),
+
+  handled(cannedReplyOperations.remove, async ({ params: { id = '' }, note }) => {
+    const { assistantId, title } = await cannedReplies.get(id);
+    await cannedReplies.remove(id);
+    note({ target: id, details: { assistantId, title } });
+  }),
+];

@@ -1,0 +1,130 @@
+import * as z from 'zod';
+import type { StoredConversation } from '../conversations/conversation.ts';
+import type { ConversationStore } from '../conversations/store.ts';
+import { ConversationView, MessageView, toMessageView, toView } from '../conversations/view.ts';
+import { ERROR_KINDS, OUTCOMES } from '../deliveries/delivery.ts';
+import type { DeliveryStore } from '../deliveries/store.ts';
+import { createListEvents } from '../inbox/events.ts';
+import { readAllMessages } from '../inbox/export.ts';
+import type { Inbox } from '../inbox/inbox.ts';
+import type { Notes } from '../inbox/notes.ts';
+import { serverDate } from '../platform/clock.ts';
+import { notFound } from '../platform/errors.ts';
+import { EventKind } from '../webhooks/event.ts';
+import { handling } from './inbox.ts';
+import { NoteView } from './notes.ts';
+import { type Handled, handled, operation } from './operation.ts';
+import { time, uuid } from './wire.ts';
+
+const one = { tag: 'Operators', audience: 'operators', resource: 'conversation', errors: ['not_found'] } as const;
+const path = '/conversations/:id';
+
+const DeliveryStub = z.object({
+  deliveryId: z.string(),
+  endpointId: uuid,
+  outcome: z.enum(OUTCOMES),
+  errorKind: z.enum(ERROR_KINDS).nullable(),
+  status: z.int().nullable(),
+});
+
+export const conversationDataOperations = {
+  events: operation({
+    ...one,
+    method: 'get',
+    path: `${path}/events`,
+    id: 'listConversationEvents',
+    summary: 'List its events with their deliveries, newest first: those of the newest 200 deliveries',
+    answer: z.object({
+      events: z.array(
+        z.object({
+          eventId: uuid,
+          event: EventKind,
+          at: time,
+          seq: z.int().nullable().meta({ description: 'The number of its message, if it has one.' }),
+          deliveries: z.array(DeliveryStub),
+        }),
+      ),
+    }),
+  }),
+  export: operation({
+    ...one,
+    method: 'get',
+    path: `${path}/export`,
+    id: 'exportConversation',
+    summary: 'Download everything that is stored about it',
+    answer: z.object({
+      exportedAt: time,
+      conversation: z.object({ ...ConversationView.shape, assistantId: uuid, ...handling }),
+      attributes: z.record(z.string(), z.union([z.string(), z.number(), z.boolean()])),
+      messages: z.array(MessageView),
+      notes: z.array(NoteView),
+    }),
+    answerHeaders: { 'Content-Disposition': z.string() },
+    audit: 'conversation.export',
+  }),
+  erase: operation({
+    ...one,
+    audience: 'owners',
+    method: 'delete',
+    path,
+    id: 'eraseForVisitor',
+    summary: 'Erase it with all its messages, for good',
+    audit: 'conversation.erase',
+  }),
+};
+
+type Dependencies = {
+  conversations: ConversationStore;
+  deliveries: DeliveryStore;
+  inbox: Inbox;
+  notes: Notes;
+  /** Tells the callers who wait for a reply in this conversation that no reply will come. */
+  onErased: (conversation: StoredConversation) => void;
+};
+
+export const conversationDataRoutes = ({
+  conversations,
+  deliveries,
+  inbox,
+  notes,
+  onErased,
+}: Dependencies): Handled[] => {
+  const listEvents = createListEvents({ conversations, deliveries });
+  const getConversation = async (id = ''): Promise<StoredConversation> => {
+    const found = await conversations.findById(id);
+    if (!found || found.channel === 'playground') throw notFound();
+    return found;
+  };
+
+  return [
+    handled(conversationDataOperations.events, async ({ params: { id } }) => ({
+      events: await listEvents(await getConversation(id)),
+    })),
+
+    handled(conversationDataOperations.export, async ({ params: { id }, operator, res }) => {
+      const conversation = await getConversation(id);
+      const { conversationId, assistantId } = conversation;
+      const {
+        attributes,
+        readSeq: _readSeq,
+        notes: _notes,
+        ...details
+      } = await inbox.readDetails(conversation, operator.operatorId);
+      const messages = await readAllMessages(conversations, conversation);
+      res.setHeader('Content-Disposition', `attachment; filename="conversation-${conversationId}.json"`);
+      return {
+        exportedAt: serverDate(),
+        conversation: { ...toView(conversation), assistantId, ...details },
+        attributes,
+        messages: messages.map(toMessageView),
+        notes: await notes.list(conversationId),
+      };
+    }),
+
+    handled(conversationDataOperations.erase, async ({ params: { id } }) => {
+      const { erased, purged } = await conversations.erase(await getConversation(id));
+      if (erased) onErased(erased);
+      await purged;
+    }),
+  ];
+};
