@@ -3,7 +3,8 @@ import { publicOperation } from '../assistants/operation.ts';
 import { cursor as cursorText } from '../platform/cursor.ts';
 import { wholeNumber } from '../platform/whole-number.ts';
 import { HISTORY_MAX } from '../conversations/history.ts';
-import { ConversationListView, EscalationView, HistoryView } from '../conversations/view.ts';
+import { AttributesInput } from '../conversations/attributes.ts';
+import { AttributesAnswer, ConversationListView, EscalationView, HistoryView } from '../conversations/view.ts';
 
 const integer = (min: number, max: number, description: string) =>
   wholeNumber(min, max).meta({
@@ -82,6 +83,7 @@ const message = (role: string, content: string, messageId: string) => ({
 
 const HISTORY = {
   ...CONVERSATION,
+  attributes: { plan: 'pro' },
   messages: [
     message('user', 'What are your opening hours?', '0d4f7a66-1b1e-4f0a-8f7e-5c3f5a0f9b21'),
     message('assistant', 'We are open from 9 to 5.', 'f3a1c9d2-5b7e-4c8a-8e1f-9d0b2a4c6e8f'),
@@ -162,6 +164,22 @@ export const conversationOperations = {
       language: 'en',
       escalatedAt: AT,
     },
+    errors: ['not_found'],
+  }),
+  setAttributes: publicOperation({
+    ...common,
+    method: 'post',
+    path: '/api/v1/conversations/:id/attributes',
+    id: 'setAttributes',
+    summary: 'Tell facts about a visitor',
+    description:
+      'A flat object. `null` removes an attribute; others stay. At most 50 attributes and 8 KiB after the change. ' +
+      'Operators see them beside the conversation. They are never sent as an event.',
+    params,
+    body: AttributesInput,
+    bodyExample: { plan: 'pro', orders: 3, trial: null },
+    answer: AttributesAnswer,
+    answerExample: { conversationId: CONVERSATION.conversationId, attributes: { plan: 'pro', orders: 3 } },
     errors: ['not_found'],
   }),
 };

@@ -7,6 +7,7 @@ import { notFound } from '../platform/errors.ts';
 import { conversationKeyOf } from '../platform/ids.ts';
 import type { BeforeWriting } from '../platform/mongo-silence.ts';
 import { answerWith, bodyOf, queryOf } from '../platform/operation.ts';
+import { toAttributesView } from '../conversations/attributes.ts';
 import { toEscalationView, toHistoryView, toListView } from '../conversations/view.ts';
 import type { StoredConversation } from '../conversations/conversation.ts';
 import { historyCursor } from '../conversations/history.ts';
@@ -108,6 +109,17 @@ export const conversationRoutes = ({
     answerWith(conversationOperations.escalate, res, toEscalationView(conversation));
   };
 
+  const setAttributes: RequestHandler = async (req, res) => {
+    const { assistantId } = callerOf(res).assistant;
+    await getOwn(req, res); // first, as for `escalate`
+    const { conversation } = await conversations.transitions.setAttributes(
+      { conversationId: String(req.params.id), assistantId },
+      bodyOf(conversationOperations.setAttributes, req),
+    );
+    const { conversationId, attributes } = conversation;
+    answerWith(conversationOperations.setAttributes, res, { conversationId, attributes: toAttributesView(attributes) });
+  };
+
   const erase: RequestHandler = async (req, res) => {
     const { erased, purged } = await conversations.erase(await getOwn(req, res));
     if (erased) onErased(erased);
@@ -120,5 +132,6 @@ export const conversationRoutes = ({
     { operation: conversationOperations.get, handle: readHistory },
     { operation: conversationOperations.erase, handle: erase },
     { operation: conversationOperations.escalate, handle: escalate },
+    { operation: conversationOperations.setAttributes, handle: setAttributes },
   ]);
 };

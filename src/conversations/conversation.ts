@@ -99,6 +99,9 @@ export type OutboxEvent = ConversationEvent & {
   endpoints: string[];
 };
 
+/** A fact about the visitor, told by a caller. Stored as a list, because its name comes from outside. */
+export type Attribute = { name: string; value: string | number | boolean };
+
 export type Tag = { tag: string; color: string | null };
 
 /** The holding text of the current escalation. The text is stored once and answers every later visitor message. */
@@ -154,7 +157,7 @@ export type StoredConversation = {
   remindedAt?: Date;
   /** When a note was last added or deleted. Live updates watch this field. */
   notedAt?: Date;
-  attributes?: { name: string; value: string | number | boolean }[];
+  attributes?: Attribute[];
   createdAt: Date;
   updatedAt: Date;
 };

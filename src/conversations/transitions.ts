@@ -1,11 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Connection } from 'mongoose';
+import { isDeepStrictEqual } from 'node:util';
+import type { Connection, mongo } from 'mongoose';
 import type { ConversationEvent } from '../webhooks/event.ts';
 import { serverDate } from '../platform/clock.ts';
 import { ApiError, invalid, notFound } from '../platform/errors.ts';
 import { newId } from '../platform/ids.ts';
 import { collectionOf, DURABLE } from '../platform/mongo.ts';
 import { type Announce, newOutboxEvent, type ReceiversOf, sentEvents } from './announce.ts';
+import { type AttributeChange, mergeAttributes } from './attributes.ts';
 import { pushFinished, type Compact, trimmedFields } from './compaction.ts';
 import { conversationModels, type Message, REOPENED, type StoredConversation } from './conversation.ts';
 import type { MessagePages } from './message-pages.ts';
@@ -16,8 +18,13 @@ const MAX_TAGS = 50;
 
 export const DEFAULT_ESCALATION_REASON = 'manual';
 
-/** What a transition writes: fields, a message and an event. */
-type Change = { set?: Partial<StoredConversation>; message?: Message; event?: ConversationEvent };
+/** What a transition writes: fields, a message and an event. `when` is what it has read beside the usual fields. */
+type Change = {
+  set?: Partial<StoredConversation>;
+  message?: Message;
+  event?: ConversationEvent;
+  when?: mongo.Filter<StoredConversation>;
+};
 
 type Changed = { conversation: StoredConversation; announced: boolean };
 
@@ -40,7 +47,7 @@ export const createTransitions = (dependencies: {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
   const write = async (read: StoredConversation, change: Change, receiversOf: ReceiversOf): Promise<Changed | null> => {
-    const { set = {}, message, event } = change;
+    const { set = {}, message, event, when } = change;
     const compaction = message ? await compact(read, 0) : null;
     if (compaction === 'changed') return null;
     const seq = read.seq + 1;
@@ -56,6 +63,7 @@ export const createTransitions = (dependencies: {
         status: read.status,
         leadScore: read.leadScore,
         tags: read.tags,
+        ...when,
       },
       {
         $set: {
@@ -164,6 +172,14 @@ export const createTransitions = (dependencies: {
       apply(where, (read) =>
         read.tags.some((one) => one.tag === tag) ? { set: { tags: read.tags.filter((one) => one.tag !== tag) } } : null,
       ),
+
+    /** Sets and removes attributes. They are announced to nobody. */
+    setAttributes: (where: ConversationRef, changes: AttributeChange[]) =>
+      apply(where, (read) => {
+        const attributes = mergeAttributes(read.attributes ?? [], changes);
+        if (isDeepStrictEqual(attributes, read.attributes ?? [])) return null;
+        return { set: { attributes }, when: { attributes: read.attributes ?? { $exists: false } } };
+      }),
 
     /** Adds a message of an operator. The visitor no longer waits; the status does not change. */
     replyAsOperator: async (where: ConversationRef, content: string) => {

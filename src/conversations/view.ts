@@ -1,5 +1,6 @@
 import * as z from 'zod';
 import { SuggestedAction } from '../assistants/suggested-action.ts';
+import { AttributesView, toAttributesView } from './attributes.ts';
 import { CHANNELS, ROLES, STATUSES, type StoredConversation } from './conversation.ts';
 import type { HistoryPage, NumberedMessage } from './history.ts';
 
@@ -59,8 +60,10 @@ const page = {
 };
 
 export const HistoryView = z
-  .object({ ...ConversationView.shape, messages: z.array(MessageView), ...page })
+  .object({ ...ConversationView.shape, attributes: AttributesView, messages: z.array(MessageView), ...page })
   .meta({ id: 'ConversationHistory' });
+
+export const AttributesAnswer = z.object({ conversationId: uuid, attributes: AttributesView });
 
 export const ConversationListView = z
   .object({ conversations: z.array(ConversationView), ...page })
@@ -111,6 +114,7 @@ export const toHistoryView = (
   nextCursor: string | null,
 ): z.infer<typeof HistoryView> => ({
   ...toView(conversation),
+  attributes: toAttributesView(conversation.attributes),
   messages: messages.map(toMessageView),
   hasMore,
   nextCursor,

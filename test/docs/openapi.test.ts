@@ -228,10 +228,11 @@ test('every documented status of every operation occurs', async () => {
     ['GET', '/api/v1/conversations', {}],
     ['GET', one, {}],
     ['POST', `${one}/escalate`, { body: {} }],
+    ['POST', `${one}/attributes`, { body: { plan: 'pro' } }],
     ['GET', `/api/v1/turns/${turnId}`, {}],
     ['DELETE', one, {}],
   ];
-  for (const [method, path, good] of endpoints.slice(0, 4))
+  for (const [method, path, good] of endpoints.slice(0, 5))
     await Promise.all(bothWays(method, path, { bearer: apiKey, good }));
   await Promise.all(bothWays('DELETE', `/api/v1/conversations/${randomUUID()}`, { bearer: apiKey, good: {} }));
   for (const [method, path, good] of endpoints) {
@@ -243,9 +244,11 @@ test('every documented status of every operation occurs', async () => {
   await drive(`${stack.url}${one}?limit=x`, { bearer: apiKey });
   for (const rest of [tooLarge, { body: { reason: 7 } }])
     await drive(`${stack.url}${one}/escalate`, { bearer: apiKey, ...rest });
+  for (const rest of [tooLarge, { body: { plan: [] } }])
+    await drive(`${stack.url}${one}/attributes`, { bearer: apiKey, ...rest });
   await mongo
     .collection('conversations')
-    .updateMany({ assistantId }, { $set: { texts: null, status: 'open' }, $unset: { updatedAt: 1 } });
+    .updateMany({ assistantId }, { $set: { texts: null, status: 'open', attributes: 7 }, $unset: { updatedAt: 1 } });
   await mongo.db?.command({ collMod: 'tombstones', validator: { never: { $exists: true } } });
   for (const [method, path, good] of endpoints)
     await drive(`${stack.url}${path}?limit=1`, { method, bearer: apiKey, ...good });
