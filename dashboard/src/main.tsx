@@ -7,6 +7,7 @@ import './styles/row.css';
 import './styles/part.css';
 import './styles/delivery.css';
 import './styles/page.css';
+import './styles/inbox.css';
 import { MantineProvider } from '@mantine/core';
 import { Notifications } from '@mantine/notifications';
 import { QueryClientProvider } from '@tanstack/react-query';

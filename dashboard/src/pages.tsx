@@ -8,6 +8,7 @@ import type { Me } from './types.ts';
 
 /** Each page is a separate file that is loaded on demand. */
 const FILES = {
+  inbox: () => import('./pages/inbox/inbox.tsx'),
   overview: () => import('./pages/overview/overview.tsx'),
   tryIt: () => import('./pages/try-it/chat.tsx'),
   knowledge: () => import('./pages/knowledge/list.tsx'),
@@ -24,6 +25,7 @@ const FILES = {
   account: () => import('./pages/account.tsx'),
 };
 
+const Inbox = lazy(FILES.inbox);
 const Overview = lazy(FILES.overview);
 const TryIt = lazy(FILES.tryIt);
 const Knowledge = lazy(FILES.knowledge);
@@ -52,10 +54,10 @@ const useFetchedAhead = (files: Partial<typeof FILES>): void =>
   }, [files]);
 
 const homeOf = ({ assistants, role }: Me): string => {
+  if (role === 'agent') return assistants.length > 0 ? '/inbox' : '/no-assistant';
   const known = rememberedAssistant();
   const one = assistants.find(({ assistantId }) => assistantId === known) ?? assistants[0];
-  if (!one) return role === 'owner' ? '/assistants' : '/no-assistant';
-  return `/assistants/${one.assistantId}/${role === 'owner' ? 'overview' : 'try'}`;
+  return one ? `/assistants/${one.assistantId}/overview` : '/assistants';
 };
 
 /**
@@ -75,6 +77,11 @@ const ForEveryone = ({ me }: { me: Me }) => (
         <Redirect to={homeOf(me)} replace />
       </Route>
     ))}
+    <Route path="/inbox/:conversationId?">
+      {({ conversationId = null }) =>
+        me.role === 'agent' && me.assistants.length === 0 ? <NoAssistant /> : <Inbox me={me} id={conversationId} />
+      }
+    </Route>
     <Route path="/account">
       <Account me={me} />
     </Route>

@@ -41,11 +41,12 @@ export const createQueryClient = (): QueryClient => {
 };
 
 type Again<Answer> = number | false | ((answer: Answer | undefined) => number | false);
-type ReadOptions<Answer> = { every?: Again<Answer>; enabled?: boolean; keep?: boolean };
+/** `fresh`: for so many milliseconds an answer is not read again. */
+type ReadOptions<Answer> = { every?: Again<Answer>; enabled?: boolean; keep?: boolean; fresh?: number };
 
 export const useRead = <Answer>(
   path: string,
-  { every = false, enabled = true, keep = false }: ReadOptions<Answer> = {},
+  { every = false, enabled = true, keep = false, fresh }: ReadOptions<Answer> = {},
 ) =>
   useQuery({
     queryKey: [path],
@@ -53,6 +54,7 @@ export const useRead = <Answer>(
     enabled,
     refetchInterval: typeof every === 'function' ? ({ state }) => every(state.data) : every,
     ...(keep && { placeholderData: keepPreviousData }),
+    ...(fresh !== undefined && { staleTime: fresh }),
   });
 
 export const useSession = () =>

@@ -16,6 +16,30 @@ const press = (name: string) => async (page: Page) => {
 
 /** All pages, and the dialogs that people see first. */
 export const PAGES: Shown[] = [
+  { name: 'inbox', path: () => '/inbox?view=all' },
+  { name: 'inbox-empty', path: () => '/inbox?view=snoozed' },
+  { name: 'inbox-filters', path: () => '/inbox?view=all', after: press('Filters') },
+  { name: 'inbox-conversation', path: ({ escalated }) => `/inbox/${escalated}` },
+  {
+    name: 'inbox-why',
+    path: ({ escalated }) => `/inbox/${escalated}`,
+    after: (page) => page.getByRole('button', { name: 'Why this reply' }).first().click(),
+  },
+  {
+    name: 'inbox-details',
+    path: ({ escalated }) => `/inbox/${escalated}`,
+    after: async (page) => {
+      const details = page.getByRole('button', { name: 'Details' });
+      if (await details.isVisible()) await details.click();
+    },
+  },
+  { name: 'inbox-snooze', path: ({ escalated }) => `/inbox/${escalated}`, after: press('Snooze') },
+  { name: 'inbox-tag', path: ({ escalated }) => `/inbox/${escalated}`, after: press('Tag') },
+  {
+    name: 'inbox-help',
+    path: () => '/inbox',
+    after: press('Keyboard shortcuts'),
+  },
   { name: 'overview', path: of('overview') },
   {
     name: 'try-it',

@@ -16,6 +16,8 @@ export type Scene = {
   delivered: string;
   rejected: string;
   queued: string;
+  /** A conversation that waits for a person. */
+  escalated: string;
   cookie: string;
   close: () => Promise<void>;
 };
@@ -126,7 +128,7 @@ const makeEndpoints = async ({ call }: Owner, assistantId: string, receivers: Re
   return ids;
 };
 
-const holdConversations = async (owner: Owner, { url }: Target, apiKey: string): Promise<void> => {
+const holdConversations = async (owner: Owner, { url }: Target, apiKey: string): Promise<string> => {
   const say = poster(url, '/api/v1/chat', apiKey);
   const conversations: string[] = [];
   for (const messages of CONVERSATIONS) {
@@ -140,6 +142,8 @@ const holdConversations = async (owner: Owner, { url }: Target, apiKey: string):
   await owner.call(`/conversations/${third}/tags`, { tag: 'parcel', color: '#1e90ff' });
   await owner.call(`/conversations/${second}/resolve`);
   await owner.call(`/conversations/${first}/tags`, { tag: 'visit', color: null });
+  await owner.call(`/conversations/${third}/replies`, { content: 'Hello, this is Ada. What is your order number?' });
+  return third ?? '';
 };
 
 export const setScene = async (target: Target): Promise<Scene> => {
@@ -158,7 +162,7 @@ export const setScene = async (target: Target): Promise<Scene> => {
   const apiKey = await makeKeys(owner, assistantId);
   const [endpointId = '', failing = '', gone = ''] = await makeEndpoints(owner, assistantId, receivers);
   await callChannel(owner, target, assistantId);
-  await holdConversations(owner, target, apiKey);
+  const escalated = await holdConversations(owner, target, apiKey);
   await owner.call(`/endpoints/${endpointId}/test`);
 
   const list = async (query: string) => {
@@ -183,6 +187,7 @@ export const setScene = async (target: Target): Promise<Scene> => {
     delivered: await one(`endpointId=${endpointId}&event=message.received`),
     rejected: await one(`endpointId=${failing}&event=conversation.escalated`),
     queued: await one(`endpointId=${gone}&outcome=queued`),
+    escalated,
     cookie: owner.cookie,
     close: async () => {
       await Promise.all(receivers.map((receiver) => receiver.close()));

@@ -2,6 +2,7 @@ import { Menu, UnstyledButton } from '@mantine/core';
 import { useQueryClient } from '@tanstack/react-query';
 import { Link, useLocation } from 'wouter';
 import { call } from '../api.ts';
+import { dropDrafts } from '../pages/inbox/composer/drafts.ts';
 import { Icon } from '../parts/icon.tsx';
 import { LEFT, SESSION, useChange } from '../query.ts';
 import type { Me } from '../types.ts';
@@ -15,6 +16,7 @@ export const useSignOut = (path: '/session' | '/sessions', done: string) => {
     run: () => call<void>('DELETE', path),
     done,
     after: () => {
+      dropDrafts();
       go('/', { replace: true });
       client.removeQueries({ predicate: ({ queryKey: [key] }) => key !== SESSION });
       client.setQueryData([LEFT], true);

@@ -15,6 +15,8 @@ const ofAssistant = (id: string): Entry[] => [
   { label: 'Settings', to: `/assistants/${id}/settings`, icon: 'sliders', owners: true },
 ];
 
+const INBOX: Entry = { label: 'Inbox', to: '/inbox', icon: 'inbox' };
+
 const OF_SERVICE: Entry[] = [
   { label: 'Assistants', to: '/assistants', icon: 'bot', owners: true },
   { label: 'Operators', to: '/operators', icon: 'people', owners: true },
@@ -69,6 +71,7 @@ const NavList = ({ title, entries }: { title: string; entries: Entry[] }) => {
 export const navigationOf = (me: Me, assistantId: string | null): { title: string; entries: Entry[] }[] => {
   const allowed = (entries: Entry[]) => entries.filter(({ owners }) => me.role === 'owner' || !owners);
   return [
+    { title: 'Conversations', entries: [INBOX] },
     { title: 'Assistant', entries: assistantId === null ? [] : allowed(ofAssistant(assistantId)) },
     { title: 'Service', entries: allowed(OF_SERVICE) },
   ];

@@ -20,7 +20,7 @@ export const NotHere = () => (
 export const NotForYou = () => (
   <Page title="Not for your role">
     <Empty icon="key" title="This page is for owners">
-      Agents try the assistants and answer conversations. An owner can change your role.
+      Agents answer conversations in the inbox and try the assistants. An owner can change your role.
     </Empty>
   </Page>
 );

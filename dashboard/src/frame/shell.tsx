@@ -11,6 +11,9 @@ import { GoTo } from './go-to.tsx';
 import { Mark } from './mark.tsx';
 import { Navigation } from './navigation.tsx';
 
+/** The page at an address. The inbox stays one page while its conversations are opened. */
+const pageAt = (location: string): string => (location.startsWith('/inbox') ? '/inbox' : location);
+
 export const Shell = ({ me, children }: { me: Me; children: ReactNode }) => {
   const [opened, { toggle, close }] = useDisclosure();
   const [location] = useLocation();
@@ -55,7 +58,7 @@ export const Shell = ({ me, children }: { me: Me; children: ReactNode }) => {
       </AppShell.Navbar>
       <AppShell.Main id="page" tabIndex={-1}>
         <VisuallyHidden aria-live="polite">{assistant?.name}</VisuallyHidden>
-        <Boundary key={location}>{children}</Boundary>
+        <Boundary key={pageAt(location)}>{children}</Boundary>
       </AppShell.Main>
     </AppShell>
   );

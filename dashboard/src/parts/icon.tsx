@@ -35,6 +35,15 @@ const PATHS = {
   external: 'M13 5h6v6M19 5l-8 8M16 14v5H5V8h5',
   upload: 'M12 15V4M8 8l4-4 4 4M5 15v4h14v-4',
   pause: 'M9 6v12M15 6v12',
+  inbox: 'M5 5h14l2 9v5H3v-5zM3 14h5l1.5 2.5h5L16 14h5',
+  keyboard: 'M3 7h18v10H3zM7 10.5h.01M10.5 10.5h.01M14 10.5h.01M17 10.5h.01M8 14h8',
+  clock: 'M12 20a8 8 0 1 0 0-16 8 8 0 0 0 0 16zM12 8v4.5l3 1.5',
+  tag: 'M4 4h8l8 8-8 8-8-8zM8.5 8.5h.01',
+  note: 'M5 4h14v10l-6 6H5zM19 14h-6v6',
+  info: 'M12 20a8 8 0 1 0 0-16 8 8 0 0 0 0 16zM12 11v5M12 8h.01',
+  down: 'M12 5v14M6 13l6 6 6-6',
+  hand: 'M8 12V6a1.5 1.5 0 0 1 3 0v5-6.5a1.5 1.5 0 0 1 3 0V11 6a1.5 1.5 0 0 1 3 0v8a6 6 0 0 1-6 6c-3 0-4.5-1.5-6-4l-1.5-3a1.5 1.5 0 0 1 2.5-1.5z',
+  quote: 'M6 7h5v5c0 3-1.5 4.5-4 5M14 7h5v5c0 3-1.5 4.5-4 5',
 } as const;
 
 export type IconName = keyof typeof PATHS;

@@ -26,9 +26,12 @@ const wordsFor = (seconds: number): string => {
   return relative.format(Math.trunc(seconds), 'second');
 };
 
+/** The time in milliseconds. It changes every few seconds, so that relative times stay right. */
+export const useNow = (): number => useSyncExternalStore(subscribe, now);
+
 /** A relative time that is updated regularly. The tooltip shows the exact time. */
 export const When = ({ at, exact = false }: { at: string; exact?: boolean }) => {
-  const current = useSyncExternalStore(subscribe, now);
+  const current = useNow();
   const date = new Date(at);
   const words = exact ? absolute.format(date) : wordsFor((date.getTime() - current) / 1000);
   return (

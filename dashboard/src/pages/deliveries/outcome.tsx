@@ -11,6 +11,8 @@ const SHOWN: Record<OutcomeName, { words: string; tone: Tone }> = {
   unknown: { words: 'Unknown', tone: 'warn' },
 };
 
+export const shownOutcome = (outcome: OutcomeName) => SHOWN[outcome];
+
 export const OUTCOMES = Object.entries(SHOWN).map(([value, { words }]) => ({ value, label: words }));
 
 export const Outcome = ({ outcome }: { outcome: OutcomeName }) => (

@@ -112,7 +112,7 @@ const Operators = ({ me }: { me: Me }) => {
   return (
     <Page
       title="Operators"
-      description="Who can sign in. Owners can do everything; agents answer conversations and try assistants."
+      description="Who can sign in. Owners can do everything; agents answer conversations in the inbox and try assistants."
       actions={
         <Button leftSection={<Icon name="plus" size={16} />} onClick={() => setInviting(true)}>
           Invite

@@ -1,0 +1,73 @@
+import { ActionIcon, Button, ColorInput, Group, Popover, Stack, TextInput, Tooltip } from '@mantine/core';
+import { useState } from 'react';
+import { onSubmit } from '../../../parts/form.tsx';
+import { Icon } from '../../../parts/icon.tsx';
+import type { ConversationFacts } from '../thread/thread.ts';
+
+type Tag = ConversationFacts['tags'][number];
+const COLORS = ['#c42b2b', '#d9822b', '#1a7f4b', '#1e90ff', '#7048e8', '#5b616b'];
+
+type FormProps = { onAdd: (tag: Tag) => void };
+
+const TagForm = ({ onAdd }: FormProps) => {
+  const [typed, setTyped] = useState('');
+  const [color, setColor] = useState('');
+  const name = typed.trim();
+  const add = (): void => {
+    if (name === '') return;
+    onAdd({ tag: name, color: /^#[0-9a-f]{6}$/.test(color) ? color : null });
+  };
+  return (
+    <form onSubmit={onSubmit(add)}>
+      <Stack gap="xs">
+        <TextInput
+          data-autofocus
+          size="xs"
+          label="Tag"
+          maxLength={50}
+          value={typed}
+          onChange={(event) => setTyped(event.currentTarget.value)}
+        />
+        <ColorInput
+          size="xs"
+          label="Colour"
+          placeholder="None"
+          swatches={COLORS}
+          withPicker={false}
+          withEyeDropper={false}
+          popoverProps={{ withinPortal: false }}
+          value={color}
+          onChange={setColor}
+        />
+        <Group justify="flex-end">
+          <Button type="submit" size="xs" disabled={name === ''}>
+            Add tag
+          </Button>
+        </Group>
+      </Stack>
+    </form>
+  );
+};
+
+type Props = FormProps & { opened: boolean; onOpen: (opened: boolean) => void };
+
+export const TagMenu = ({ opened, onOpen, onAdd, ...form }: Props) => (
+  <Popover opened={opened} onChange={onOpen} position="bottom-end" width={280} trapFocus shadow="md">
+    <Popover.Target>
+      <Tooltip label="Tag (t)">
+        <ActionIcon variant="subtle" color="gray" size="lg" aria-label="Tag" onClick={() => onOpen(!opened)}>
+          <Icon name="tag" />
+        </ActionIcon>
+      </Tooltip>
+    </Popover.Target>
+    <Popover.Dropdown aria-label="Add a tag">
+      <TagForm
+        {...form}
+        onAdd={(tag) => {
+          onOpen(false);
+          onAdd(tag);
+        }}
+      />
+    </Popover.Dropdown>
+  </Popover>
+);

@@ -1,0 +1,76 @@
+import { Button, Textarea } from '@mantine/core';
+import { useQueryClient } from '@tanstack/react-query';
+import { type KeyboardEvent, memo, type RefObject, useSyncExternalStore } from 'react';
+import { onSubmit } from '../../../parts/form.tsx';
+import { Notice } from '../../../parts/notice.tsx';
+import type { ConversationFacts } from '../thread/thread.ts';
+import { readDraft, subscribeToDrafts, writeDraft } from './drafts.ts';
+import { useSend } from './send.ts';
+
+const MAX = { reply: 8000, note: 4000 };
+
+type Props = {
+  facts: ConversationFacts;
+  field: RefObject<HTMLTextAreaElement | null>;
+  /** Other operators who are writing now. */
+  writing: readonly string[];
+  /** The number of the newest message of another operator; 0 if there is none. */
+  answeredSeq: number;
+};
+
+/** Where an operator writes a reply to the visitor, or a note for colleagues. */
+export const Composer = memo(({ facts, field, writing, answeredSeq }: Props) => {
+  const { conversationId, seq } = facts;
+  const client = useQueryClient();
+  const draft = useSyncExternalStore(subscribeToDrafts, () => readDraft(conversationId));
+  const { mode, text, problem } = draft;
+  const send = useSend(client, conversationId);
+  const overtaken = mode === 'reply' && text !== '' && answeredSeq > draft.sinceSeq;
+
+  const write = (next: string): void =>
+    writeDraft(conversationId, { ...draft, text: next, sinceSeq: text === '' ? seq : draft.sinceSeq });
+  const submit = (): void => {
+    const { text: latest } = readDraft(conversationId);
+    if (latest.trim() === '' || latest.length > MAX[mode]) return;
+    send.mutate({ mode, text: latest, sinceSeq: draft.sinceSeq, at: new Date().toISOString() });
+    writeDraft(conversationId, { mode, text: '', sinceSeq: 0 });
+  };
+  const onKey = (event: KeyboardEvent<HTMLTextAreaElement>): void => {
+    if (event.nativeEvent.isComposing) return;
+    if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) {
+      event.preventDefault();
+      submit();
+    } else if (event.key === 'Escape') event.currentTarget.blur();
+  };
+
+  return (
+    <form className="reply-box" data-mode={mode} onSubmit={onSubmit(submit)} aria-label="Write">
+      {problem !== undefined && <Notice tone="bad">{problem}</Notice>}
+      {writing.length > 0 && <Notice tone="warn">{`${writing.join(', ')} is writing in this conversation.`}</Notice>}
+      {overtaken && <Notice tone="warn">Another operator has answered since you began to write.</Notice>}
+      <div className="reply-head">
+        <span className="dim">{mode === 'note' ? 'Only operators see this.' : 'The visitor sees this.'}</span>
+      </div>
+      <Textarea
+        ref={field}
+        aria-label={mode === 'note' ? 'Internal note' : 'Reply'}
+        placeholder={mode === 'note' ? 'Write a note for your colleagues' : 'Write a reply.'}
+        variant="unstyled"
+        autosize
+        minRows={2}
+        maxRows={10}
+        value={text}
+        error={text.length > MAX[mode] && `At most ${MAX[mode]} characters.`}
+        onChange={(event) => write(event.currentTarget.value)}
+        onKeyDown={onKey}
+      />
+      <div className="reply-foot">
+        <span className="grow" />
+        <span className="dim reply-hint">Ctrl Enter</span>
+        <Button type="submit" size="xs" disabled={text.trim() === ''}>
+          {mode === 'note' ? 'Add note' : overtaken ? 'Send anyway' : 'Send'}
+        </Button>
+      </div>
+    </form>
+  );
+});

@@ -1,0 +1,110 @@
+import { Button } from '@mantine/core';
+import { useQueryClient } from '@tanstack/react-query';
+import { type RefObject, useCallback, useEffect, useMemo } from 'react';
+import { isProblem } from '../../problem.ts';
+import { Empty, Failure, Loading } from '../../parts/states.tsx';
+import type { Me } from '../../types.ts';
+import { type Act, useAct } from './actions/change.ts';
+import { actionsOn } from './actions/actions.ts';
+import { Composer } from './composer/composer.tsx';
+import { isMine } from './composer/send.ts';
+import { ConversationHead, type Panel } from './conversation-head.tsx';
+import { Details } from './details/details.tsx';
+import { useNewAfter, useReadPosition } from './reading.ts';
+import { type Thread, useThread } from './thread/thread.ts';
+import { ThreadView } from './thread/view.tsx';
+
+/** What the shortcuts can do with the open conversation. */
+export type Commands = { resolve: () => void; assignToMe: () => void };
+
+const answeredSeqOf = ({ messages }: Thread): number =>
+  messages.findLast(({ role, messageId }) => role === 'operator' && !isMine(messageId))?.seq ?? 0;
+
+const NotThere = ({ erased, onBack }: { erased: boolean; onBack: () => void }) => (
+  <section className="pane pane-reading" aria-label="Conversation">
+    <Empty
+      icon="search"
+      title={erased ? 'This conversation was erased' : 'This conversation is not there'}
+      action={
+        <Button variant="default" size="xs" onClick={onBack}>
+          Back to the list
+        </Button>
+      }
+    >
+      {erased
+        ? 'Its messages and your draft are deleted.'
+        : 'It may have been erased, or it belongs to an assistant that is not yours.'}
+    </Empty>
+  </section>
+);
+
+type Props = {
+  id: string;
+  me: Me;
+  panel: Panel;
+  onPanel: (panel: Panel) => void;
+  field: RefObject<HTMLTextAreaElement | null>;
+  commands: RefObject<Commands | null>;
+  onBack: () => void;
+  onDetails: (shown: boolean) => void;
+};
+
+/** One conversation: its messages, what can be done with it, and its details. */
+export const Conversation = ({ id, me, panel, onPanel, field, commands, onBack, onDetails }: Props) => {
+  const client = useQueryClient();
+  const read = useThread(client, id);
+  const thread = read.data;
+  const change = useAct(id);
+  const actions = useMemo(() => actionsOn(id), [id]);
+  const { mutate } = change;
+  const act = useCallback((one: Act) => mutate(one), [mutate]);
+  const newAfter = useNewAfter(thread);
+  useReadPosition(thread);
+
+  const isGone = isProblem(read.error, 404);
+  useEffect(() => {
+    commands.current = {
+      resolve: () => act(actions.resolve(me.operatorId)),
+      assignToMe: () => act(actions.assign(me.operatorId)),
+    };
+    return () => {
+      commands.current = null;
+    };
+  }, [commands, act, actions, me.operatorId]);
+
+  if (isGone) return <NotThere erased={thread !== undefined} onBack={onBack} />;
+  if (thread === undefined)
+    return (
+      <section className="pane pane-reading" aria-label="Conversation">
+        {read.error ? (
+          <Failure problem={read.error} retry={() => void read.refetch()} />
+        ) : (
+          <Loading rows={5} height={64} />
+        )}
+      </section>
+    );
+  const { facts } = thread;
+  return (
+    <>
+      <section className="pane pane-reading" aria-label="Conversation">
+        <ConversationHead
+          facts={facts}
+          me={me}
+          actions={actions}
+          act={act}
+          panel={panel}
+          onPanel={onPanel}
+          onBack={onBack}
+          onDetails={() => onDetails(true)}
+        />
+        <ThreadView thread={thread} newAfter={newAfter} />
+        <Composer facts={facts} field={field} writing={NOBODY} answeredSeq={answeredSeqOf(thread)} />
+      </section>
+      <aside className="pane pane-details" aria-label="Details">
+        <Details thread={thread} me={me} actions={actions} act={act} onBack={() => onDetails(false)} />
+      </aside>
+    </>
+  );
+};
+
+const NOBODY: readonly string[] = [];

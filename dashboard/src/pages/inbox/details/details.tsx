@@ -1,0 +1,115 @@
+import { ActionIcon, Button } from '@mantine/core';
+import { Link } from 'wouter';
+import { Icon } from '../../../parts/icon.tsx';
+import { Facts } from '../../../parts/page.tsx';
+import { dateAndTime, When } from '../../../parts/when.tsx';
+import type { Me } from '../../../types.ts';
+import type { actionsOn } from '../actions/actions.ts';
+import type { Act } from '../actions/change.ts';
+import { useAgent } from '../agents.ts';
+import { Waiting } from '../list/waiting.tsx';
+import { TagChip } from '../tag.tsx';
+import type { Thread } from '../thread/thread.ts';
+import { CHANNEL_WORDS, languageWords, reasonWords, STATUS_WORDS } from '../words.ts';
+import { Handoffs } from './handoffs.tsx';
+import { Part } from './section.tsx';
+import { teachLink } from './teach.ts';
+
+type Props = {
+  thread: Thread;
+  me: Me;
+  actions: ReturnType<typeof actionsOn>;
+  act: (act: Act) => void;
+  onBack: () => void;
+};
+
+const Assignee = ({ assistantId, assigneeId, me }: { assistantId: string; assigneeId: string | null; me: Me }) => {
+  const agent = useAgent(assistantId, assigneeId);
+  if (assigneeId === null) return 'Nobody';
+  return assigneeId === me.operatorId ? 'You' : (agent?.email ?? 'An operator');
+};
+
+const Lead = ({ score, because }: { score: number; because: readonly string[] }) => (
+  <Part title="Lead score">
+    <div className="lead">
+      <span className="lead-score num">{score}</span>
+      <span className="dim">of 100: how likely this visitor is to become a customer</span>
+    </div>
+    {because.length > 0 && (
+      <ul className="lead-because">
+        {because.map((one) => (
+          <li key={one}>The visitor {one}.</li>
+        ))}
+      </ul>
+    )}
+  </Part>
+);
+
+/** Everything about a conversation but its messages. */
+export const Details = ({ thread, me, actions, act, onBack }: Props) => {
+  const { facts, messages } = thread;
+  const { tags, attributes } = facts;
+  const assistant = me.assistants.find(({ assistantId }) => assistantId === facts.assistantId);
+  const teach = me.role === 'owner' ? teachLink(facts.assistantId, messages) : null;
+  return (
+    <div className="details">
+      <div className="details-head not-wide">
+        <ActionIcon variant="subtle" color="gray" size="lg" aria-label="Back to the messages" onClick={onBack}>
+          <Icon name="left" />
+        </ActionIcon>
+        <h2>Details</h2>
+      </div>
+      <Part title="Conversation">
+        <Facts
+          facts={{
+            Status: STATUS_WORDS[facts.status],
+            ...(facts.escalationReason !== null && { Reason: reasonWords(facts.escalationReason) }),
+            ...(facts.waitingSince !== null && { Visitor: <Waiting since={facts.waitingSince} /> }),
+            ...(facts.takeBy !== null && { 'Take by': dateAndTime(facts.takeBy) }),
+            Assignee: <Assignee assistantId={facts.assistantId} assigneeId={facts.assigneeId} me={me} />,
+            ...(facts.snoozedUntil !== null && { Snoozed: `until ${dateAndTime(facts.snoozedUntil)}` }),
+            Assistant: assistant?.name ?? '',
+            Session: <span className="break">{facts.sessionId}</span>,
+            Channel: CHANNEL_WORDS[facts.channel] ?? facts.channel,
+            Language: languageWords(facts.language),
+            Started: <When at={facts.createdAt} />,
+          }}
+        />
+      </Part>
+      <Part title="Tags">
+        {tags.length === 0 && <span className="dim">No tags</span>}
+        <ul className="offered" aria-label="Tags">
+          {tags.map((one) => (
+            <li key={one.tag}>
+              <TagChip {...one}>
+                <ActionIcon
+                  variant="transparent"
+                  color="gray"
+                  size="xs"
+                  aria-label={`Remove tag ${one.tag}`}
+                  onClick={() => act(actions.removeTag(one.tag))}
+                >
+                  <Icon name="cross" size={13} />
+                </ActionIcon>
+              </TagChip>
+            </li>
+          ))}
+        </ul>
+      </Part>
+      <Lead score={facts.leadScore} because={facts.leadBecause} />
+      {Object.keys(attributes).length > 0 && (
+        <Part title="Attributes">
+          <Facts facts={Object.fromEntries(Object.entries(attributes).map(([name, value]) => [name, String(value)]))} />
+        </Part>
+      )}
+      <Handoffs messages={messages} />
+      {teach !== null && (
+        <Part title="Knowledge">
+          <Button component={Link} to={teach} variant="default" size="xs" leftSection={<Icon name="book" size={15} />}>
+            Teach this answer
+          </Button>
+        </Part>
+      )}
+    </div>
+  );
+};

@@ -1,0 +1,19 @@
+import type { Message } from '../thread/thread.ts';
+
+const MAX = 1_000;
+
+/**
+ * The address where an owner makes a knowledge entry from an operator's answer: the last one, with the visitor's
+ * message before it. Null if no operator has answered.
+ */
+export const teachLink = (assistantId: string, messages: readonly Message[]): string | null => {
+  const at = messages.findLastIndex(({ role }) => role === 'operator');
+  const answer = messages[at];
+  if (!answer) return null;
+  const question = messages.slice(0, at).findLast(({ role }) => role === 'user');
+  const query = new URLSearchParams({
+    question: (question?.content ?? '').slice(0, MAX),
+    answer: answer.content.slice(0, MAX),
+  });
+  return `/assistants/${assistantId}/learn?${query.toString()}`;
+};
