@@ -5,6 +5,7 @@ import { KNOWLEDGE_QUEUE, type KnowledgeJob } from './assistants/knowledge-queue
 import { createRateLimiter } from './assistants/rate-limit.ts';
 import type { StoredConversation } from './conversations/conversation.ts';
 import { DELIVERIES_QUEUE, type WakeUpJob } from './deliveries/queue.ts';
+import { openLiveUpdates } from './live/open.ts';
 import type { Config } from './platform/config.ts';
 import { createReadiness } from './platform/health.ts';
 import { newToken } from './platform/ids.ts';
@@ -81,6 +82,18 @@ export const openApi = async ({
     return lifecycle.add(`queue ${name} of the board`, queues, (opened) => opened.close());
   };
 
+  const inbox = createInbox({ connection: service.mongo, operators, records: service.inboxRecords });
+  const live = openLiveUpdates({
+    connection: service.mongo,
+    inbox,
+    redis,
+    subscriber,
+    presenceName: `${partitions.tags[0]}:presence`,
+    draining: lifecycle.draining,
+    logger,
+  });
+  lifecycle.add('live updates', live, (opened) => opened.close());
+
   const submit = createSubmit(startTurn);
   const tls = config.TLS_CERT_FILE !== undefined || config.TLS_TERMINATED_UPSTREAM;
   const onErased = ({ assistantId, sessionId, conversationId, waiting }: StoredConversation): void => {
@@ -118,7 +131,8 @@ export const openApi = async ({
       cannedReplies: service.inboxRecords.cannedReplies,
       managedTags: service.inboxRecords.managedTags,
       onErased,
-      inbox: createInbox({ connection: service.mongo, operators, records: service.inboxRecords }),
+      inbox,
+      live,
       leases: service.leases,
       deliveredReplies: service.deliveredReplies,
       turnQueue,

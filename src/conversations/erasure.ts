@@ -12,11 +12,12 @@ const LAST_PURGE_MS = 86_400_000;
 const PURGED_WITHIN_MS = 1_000;
 
 /** Records that a conversation was erased, so that late writes to it are deleted too. Contains no text. */
-type StoredTombstone = { _id: string; erasedAt: Date; purgeAt: Date; purgesLeft: number };
+type StoredTombstone = { _id: string; assistantId?: string; erasedAt: Date; purgeAt: Date; purgesLeft: number };
 
 const tombstoneSchema = new Schema<StoredTombstone>(
   {
     _id: { type: String, required: true },
+    assistantId: { type: String },
     erasedAt: { type: Date, required: true },
     purgeAt: { type: Date, required: true },
     purgesLeft: { type: Number, required: true },
@@ -72,14 +73,22 @@ export const createErasure = ({ connection, pages, eraseElsewhere, draining }: D
     erase: async ({
       _id,
       conversationId,
-    }: Pick<StoredConversation, '_id' | 'conversationId'>): Promise<{
+      assistantId,
+    }: Pick<StoredConversation, '_id' | 'conversationId' | 'assistantId'>): Promise<{
       erased: StoredConversation | null;
       purged: Promise<void>;
     }> => {
       const now = serverNow();
       await tombstones.updateOne(
         { _id: conversationId },
-        { $setOnInsert: { erasedAt: new Date(now), purgeAt: new Date(now + FIRST_PURGE_MS), purgesLeft: 2 } },
+        {
+          $setOnInsert: {
+            assistantId, // decides which operators learn of the erasure
+            erasedAt: new Date(now),
+            purgeAt: new Date(now + FIRST_PURGE_MS),
+            purgesLeft: 2,
+          },
+        },
         { upsert: true, writeConcern: DURABLE },
       );
       const erased = await conversations.findOneAndDelete({ _id, conversationId }, { writeConcern: DURABLE });

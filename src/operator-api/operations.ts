@@ -11,6 +11,7 @@ import { keyOperations } from './keys.ts';
 import { knowledgeOperations } from './knowledge.ts';
 import { managedTagOperations } from './managed-tags.ts';
 import { noteOperations } from './notes.ts';
+import { liveOperations } from './live.ts';
 import type { Operation } from './operation.ts';
 import { operatorOperations } from './operators.ts';
 import { overviewOperations } from './overview.ts';
@@ -35,6 +36,7 @@ export const OPERATIONS: Operation[] = [
   noteOperations,
   managedTagOperations,
   cannedReplyOperations,
+  liveOperations,
   turnOperations,
   playgroundOperations,
   operatorOperations,

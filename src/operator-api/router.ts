@@ -72,6 +72,7 @@ const run =
     };
     const answer = await handle(call);
     await auditLine(dependencies)(operation, call, noted);
+    if (res.headersSent) return; // a stream of events, which the handler writes itself
     if (operation.answer) res.status(operation.status ?? DEFAULT_STATUS).json(answer);
     else res.status(204).end();
   };

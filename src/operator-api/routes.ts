@@ -7,6 +7,7 @@ import type { ConversationStore } from '../conversations/store.ts';
 import type { EndpointStore } from '../webhooks/endpoint-store.ts';
 import type { DeliveryQueue } from '../deliveries/queue.ts';
 import type { DeliveryStore } from '../deliveries/store.ts';
+import type { LiveUpdates } from '../live/live.ts';
 import { createOperatorAccess } from '../operators/access.ts';
 import type { Audit } from '../operators/audit.ts';
 import type { Devices } from '../operators/device.ts';
@@ -35,6 +36,7 @@ import { dashboardRoutes } from './dashboard.ts';
 import { deliveryRoutes } from './deliveries.ts';
 import { endpointRoutes } from './endpoints.ts';
 import { inboxRoutes } from './inbox.ts';
+import { liveRoutes } from './live.ts';
 import { keyRoutes } from './keys.ts';
 import { knowledgeRoutes } from './knowledge.ts';
 import { managedTagRoutes } from './managed-tags.ts';
@@ -64,6 +66,7 @@ export type OperatorApiDependencies = {
   cannedReplies: CannedReplies;
   managedTags: ManagedTags;
   onErased: (conversation: StoredConversation) => void;
+  live: LiveUpdates;
   leases: TurnLeases;
   deliveredReplies: DeliveredReplies;
   turnQueue: TurnQueue;
@@ -95,6 +98,7 @@ const PAGES = [
   noteRoutes,
   managedTagRoutes,
   cannedReplyRoutes,
+  liveRoutes,
   turnRoutes,
   playgroundRoutes,
   operatorRoutes,

@@ -1,7 +1,7 @@
 import { createHash, hkdfSync } from 'node:crypto';
 import { MongoStore } from 'connect-mongo';
 import type { Request, RequestHandler, Response } from 'express';
-import session from 'express-session';
+import session, { type SessionData } from 'express-session';
 import { type Connection, Schema } from 'mongoose';
 import { serverNow } from '../platform/clock.ts';
 import type { Config } from '../platform/config.ts';
@@ -51,10 +51,13 @@ export const cookieNameOf = (secure: boolean): string => (secure ? '__Host-parle
 
 /**
  * True for requests that no person caused. The queue board polls without sending the header, so its path is recognised
- * too.
+ * too, and so are live updates, which the page opens again by itself.
  */
 const isUnattended = (req: Request): boolean =>
-  req.get(UNATTENDED_HEADER) !== undefined || /\/queues\/api\//.test(req.originalUrl);
+  req.get(UNATTENDED_HEADER) !== undefined || /\/queues\/api\/|\/v1\/live$/.test(req.originalUrl);
+
+/** The id under which a session is stored. */
+export const storedIdOf = (sessionId: string): string => createHash('sha256').update(sessionId).digest('base64url');
 
 const toPromise = (work: (done: (failure?: unknown) => void) => void): Promise<void> =>
   new Promise((resolve, reject) => {
@@ -80,7 +83,7 @@ export const createSessions = (
       autoRemove: 'disabled', // the model declares the index
       ttl: IDLE_MS / 1000,
       touchAfter: TOUCH_AFTER_S,
-      transformId: (sid) => createHash('sha256').update(sid).digest('base64url'),
+      transformId: storedIdOf,
     });
     const touch = store.touch.bind(store);
     // If a session ends during its own request, renewing it fails afterwards. This is not an error.
@@ -144,9 +147,17 @@ export const beginSession = async (req: Request, { operatorId, generation }: Ope
 
 export const endSession = (req: Request): Promise<void> => toPromise((done) => req.session.destroy(done));
 
+export type StoredSession = Partial<Pick<SessionData, 'operatorId' | 'generation' | 'signedInAt'>>;
+
+/** True if the session has neither expired nor reached the longest time that a session may last. */
+export const isCurrent = ({ signedInAt }: StoredSession, expires: Date | null): boolean =>
+  signedInAt !== undefined &&
+  serverNow() - signedInAt < SESSION_MAX_MS &&
+  (expires === null || expires.getTime() > serverNow());
+
 /** The operator and generation of the session, or null if there is no session or the session is too old. */
 export const readSession = (req: Request): { operatorId: string; generation: number } | null => {
-  const { operatorId, generation, signedInAt } = req.session;
-  if (operatorId === undefined || generation === undefined || signedInAt === undefined) return null;
-  return serverNow() - signedInAt < SESSION_MAX_MS ? { operatorId, generation } : null;
+  const { operatorId, generation } = req.session;
+  if (operatorId === undefined || generation === undefined || !isCurrent(req.session, null)) return null;
+  return { operatorId, generation };
 };

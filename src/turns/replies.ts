@@ -141,7 +141,9 @@ export const openReplies = async ({ subscriber, channel, findTurn, storedReply, 
     }
   };
 
-  subscriber.on('message', (_channel, text) => {
+  const streamChannel = `${channel}${STREAM_SUFFIX}`;
+  subscriber.on('message', (from, text) => {
+    if (from !== channel && from !== streamChannel) return;
     const parsed = PublishedBatch.safeParse(parseJson(text));
     if (parsed.success)
       for (const published of parsed.data) {
@@ -150,7 +152,6 @@ export const openReplies = async ({ subscriber, channel, findTurn, storedReply, 
       }
     else logger.error({ issues: parsed.error.issues.length }, 'malformed replies were published');
   });
-  const streamChannel = `${channel}${STREAM_SUFFIX}`;
   await withDeadline(subscriber.subscribe(channel, streamChannel), SUBSCRIBED_WITHIN_MS);
   const timer = setInterval(lookUpOld, TIMING.checkStoreEveryMs);
 

@@ -1,19 +1,13 @@
 import type { Request, Response } from 'express';
 import { noteCall } from '../assistants/access.ts';
 import type { ApiError } from '../platform/errors.ts';
+import { EVENT_STREAM_HEADERS } from '../platform/event-stream.ts';
 import { requestIdOf } from '../platform/http.ts';
 import { type StartTurn, knownConversationOf } from './start-turn.ts';
 import type { TurnRequest } from './prepare-turn.ts';
 import { complete, NOTHING_YET, type Progress } from './progress.ts';
 
 const COMMENT_EVERY_MS = 15_000;
-
-const HEADERS = {
-  'Content-Type': 'text/event-stream; charset=utf-8',
-  'Cache-Control': 'no-cache, no-transform',
-  // Without this header, nginx and similar proxies buffer the events until the response ends.
-  'X-Accel-Buffering': 'no',
-};
 
 export const wantsStream = (req: Request): boolean =>
   req.accepts(['application/json', 'text/event-stream']) === 'text/event-stream';
@@ -59,7 +53,7 @@ export const createStreamTurn =
     const conversationId = knownConversationOf(started);
     noteCall(res, { conversationId });
     if (replayed) res.set('Idempotent-Replayed', 'true');
-    res.set(HEADERS).flushHeaders();
+    res.set(EVENT_STREAM_HEADERS).flushHeaders();
     const comments = setInterval(() => res.write(': the reply is being made\n\n'), COMMENT_EVERY_MS);
     const leave = (): void => {
       clearInterval(comments);

@@ -85,6 +85,7 @@ const OPERATIONS: [id: string, call: (client: OperatorClient, one: Try) => Promi
     'untagConversation',
     (client, { conversationId }) => client.call('DELETE', `/conversations/${conversationId}/tags/vip`),
   ],
+  ['announcePresence', post('presence', { state: 'reading' })],
   [
     'playgroundTurn',
     (client, { assistantId }) =>

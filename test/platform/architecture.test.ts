@@ -15,6 +15,7 @@ const ORDER = [
   ['src/chat-api'],
   ['src/operators'],
   ['src/inbox'],
+  ['src/live'],
   ['src/operator-api'],
   ['src/monitoring'],
   ['src/openapi'],

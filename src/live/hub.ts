@@ -1,0 +1,176 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Connection } from 'mongoose';
+import { withDeadline } from '../platform/deadline.ts';
+import type { Logger } from '../platform/logger.ts';
+import { MISSED_MAX, readMissed } from './catch-up.ts';
+import { type ChangeFeed, type Changes, isPositionLost, openChangeFeed } from './change-feed.ts';
+import { createErasedIds } from './erased-ids.ts';
+import { createRecentChanges, merge, type RecentChanges } from './recent-changes.ts';
+import { createSerial } from './serial.ts';
+import type { LiveRow, Subscriber } from './subscriber.ts';
+
+/** The time in which changes are gathered before their rows are read. */
+const GATHER_MS = 200;
+const WAIT_MS = 2_000;
+const RETRY_MS = 250;
+const ROWS_AT_ONCE = 500;
+const STOPPED_WITHIN_MS = 500;
+/** How long the change stream stays open without a browser. */
+const LINGER_MS = 30_000;
+
+const POSITION = /^[0-9A-F]{18,1000}$/;
+
+type Source = { recent: RecentChanges; stop: () => Promise<void> };
+type Dependencies = {
+  connection: Connection;
+  readRows: (keys: string[]) => Promise<LiveRow[]>;
+  lingerMs?: number;
+  logger: Logger;
+};
+
+/**
+ * One change stream for all browsers of this process (docs/design.md, Live updates). It is open while a browser is
+ * connected. Everything that is sent goes through `inTurn`, one batch after the other, so that no browser gets an older
+ * row after a newer one.
+ */
+export const createHub = ({ connection, readRows, lingerMs = LINGER_MS, logger }: Dependencies) => {
+  const subscribers = new Set<Subscriber>();
+  const erasedIds = createErasedIds();
+  const inTurn = createSerial();
+  const oneCatchUp = createSerial();
+  let source: Promise<Source> | null = null;
+  let running: Source | null = null;
+  let users = 0;
+  let linger: NodeJS.Timeout | undefined;
+
+  const publish = async ({ keys, erased, position }: Changes, to: Iterable<Subscriber>): Promise<void> => {
+    for (const { conversationId } of erased) erasedIds.add(conversationId);
+    for (let at = 0; at === 0 || at < keys.length; at += ROWS_AT_ONCE) {
+      const some = keys.slice(at, at + ROWS_AT_ONCE);
+      const isLast = at + ROWS_AT_ONCE >= keys.length;
+      const read = some.length > 0 ? await readRows(some) : [];
+      const rows = read.filter(({ conversationId }) => !erasedIds.has(conversationId));
+      const batch = isLast ? { rows, erased, position } : { rows, erased: [], position: null };
+      for (const subscriber of to) subscriber.send(batch);
+    }
+  };
+
+  const openSource = async (): Promise<Source> => {
+    let feed: ChangeFeed | null = await openChangeFeed(connection, null);
+    const opened: Source = { recent: createRecentChanges((await feed.read(0)).position), stop: async () => undefined };
+    let [stopped, failing] = [false, false];
+
+    const startAgain = async (): Promise<void> => {
+      feed = await openChangeFeed(connection, null);
+      const { position } = await feed.read(0);
+      opened.recent = createRecentChanges(position);
+      for (const subscriber of subscribers) subscriber.reset(position);
+    };
+    const step = async (): Promise<void> => {
+      feed ??= await openChangeFeed(connection, opened.recent.newest());
+      const changes = await feed.read(WAIT_MS);
+      await inTurn(async () => {
+        await publish(changes, subscribers);
+        opened.recent.add(changes);
+      });
+      failing = false;
+      if (changes.keys.length + changes.erased.length > 0) await sleep(GATHER_MS);
+    };
+    const recover = async (cause: unknown): Promise<void> => {
+      if (!failing) logger.warn({ err: cause }, 'the change stream of the live updates failed');
+      failing = true;
+      await feed?.close().catch(() => undefined);
+      feed = null;
+      await sleep(RETRY_MS);
+      if (isPositionLost(cause) && !stopped) await inTurn(startAgain).catch(() => undefined);
+    };
+    const run = async (): Promise<void> => {
+      while (!stopped) await step().catch((cause: unknown) => (stopped ? undefined : recover(cause)));
+      await feed?.close();
+    };
+    const ended = run();
+    opened.stop = async () => {
+      stopped = true;
+      await feed?.close();
+      await withDeadline(ended, STOPPED_WITHIN_MS).catch(() => undefined);
+    };
+    running = opened;
+    return opened;
+  };
+
+  const start = async (): Promise<Source> => {
+    source ??= openSource();
+    const opening = source;
+    return opening.catch((cause: unknown) => {
+      if (source === opening) source = null;
+      throw cause;
+    });
+  };
+
+  const stop = async (): Promise<void> => {
+    clearTimeout(linger);
+    const opened = source;
+    [source, running] = [null, null];
+    await (await opened?.catch(() => null))?.stop();
+  };
+
+  /** What the browser missed since `from`, or null if that is not known any more. */
+  const missedSince = async ({ recent }: Source, from: string): Promise<Changes | null> => {
+    if (!POSITION.test(from)) return null;
+    if (from >= recent.oldest()) return { keys: [], erased: [], position: from };
+    return oneCatchUp(() => readMissed(connection, from, recent.newest()));
+  };
+
+  const join = async (opened: Source, subscriber: Subscriber, missed: Changes | null): Promise<void> => {
+    const { recent } = opened;
+    const position = recent.newest();
+    if (missed === null || missed.position < recent.oldest()) subscriber.reset(position);
+    else {
+      const all = merge([missed, recent.since(missed.position)], position);
+      if (all.keys.length > MISSED_MAX) subscriber.reset(position);
+      else await publish(all, [subscriber]);
+      subscriber.moveTo(position);
+    }
+    subscribers.add(subscriber);
+  };
+
+  return {
+    /** Tells the browsers that the connection lives, and how far they have come. */
+    keepAlive: (): void => {
+      for (const subscriber of subscribers) subscriber.keepAlive(running?.recent.newest() ?? null);
+    },
+
+    /**
+     * Adds a browser, and sends it what it missed since `from`. Without `from`, it gets only what changes from now on.
+     * Returns the function that removes it.
+     */
+    add: async (subscriber: Subscriber, from: string | null): Promise<() => void> => {
+      users += 1;
+      clearTimeout(linger);
+      let removed = false;
+      const remove = (): void => {
+        if (removed) return;
+        removed = true;
+        subscribers.delete(subscriber);
+        users -= 1;
+        if (users === 0) linger = setTimeout(() => void stop(), lingerMs).unref();
+      };
+      try {
+        const opened = await start();
+        const missed = await missedSince(opened, from ?? opened.recent.newest());
+        await inTurn(() => join(opened, subscriber, missed));
+      } catch (cause) {
+        remove();
+        throw cause;
+      }
+      return remove;
+    },
+
+    close: async (): Promise<void> => {
+      for (const subscriber of subscribers) subscriber.end();
+      await stop();
+    },
+  };
+};
+
+export type Hub = ReturnType<typeof createHub>;

@@ -1,0 +1,103 @@
+import type { Redis } from 'ioredis';
+import * as z from 'zod';
+import { serverNow } from '../platform/clock.ts';
+
+export const PRESENT_STATES = ['reading', 'writing'] as const;
+/** A browser repeats its state before this time is over. */
+const EXPIRES_MS = 15_000;
+const EXPIRE_CHECK_MS = 1_000;
+
+const Present = z.object({
+  conversationId: z.string(),
+  assistantId: z.string(),
+  operatorId: z.string(),
+  email: z.string(),
+  state: z.enum(PRESENT_STATES),
+});
+const Announced = z.object({ ...Present.shape, state: z.enum([...PRESENT_STATES, 'gone']) });
+
+/** That an operator reads a conversation or writes in it now. */
+export type Presence = z.infer<typeof Announced>;
+
+const parse = (text: string): Presence | null => {
+  try {
+    return Announced.safeParse(JSON.parse(text)).data ?? null;
+  } catch {
+    return null;
+  }
+};
+
+const idOf = ({ conversationId, operatorId }: Presence): string => `${conversationId} ${operatorId}`;
+
+type Dependencies = {
+  /** For commands. */
+  redis: Redis;
+  /** For pub/sub. */
+  subscriber: Redis;
+  /** The channel, and the key of the sorted set of those present. */
+  name: string;
+  onChange: (presence: Presence) => void;
+};
+
+/**
+ * Which operators read or write in which conversation. Each announcement is published, and kept in a sorted set until
+ * it expires, so that a process that starts to listen learns who is present.
+ */
+export const createPresence = ({ redis, subscriber, name, onChange }: Dependencies) => {
+  const present = new Map<string, { presence: Presence; until: number }>();
+  let listening = false;
+  let timer: NodeJS.Timeout | undefined;
+
+  const note = (presence: Presence, until: number): void => {
+    const known = present.get(idOf(presence));
+    if (presence.state === 'gone') present.delete(idOf(presence));
+    else present.set(idOf(presence), { presence, until });
+    if ((known?.presence.state ?? 'gone') !== presence.state) onChange(presence);
+  };
+  const expire = (): void => {
+    const now = serverNow();
+    for (const { presence, until } of present.values()) if (until <= now) note({ ...presence, state: 'gone' }, 0);
+  };
+  subscriber.on('message', (channel, text) => {
+    const presence = channel === name && listening ? parse(text) : null;
+    if (presence) note(presence, serverNow() + EXPIRES_MS);
+  });
+
+  return {
+    announce: async (presence: Presence): Promise<void> => {
+      const now = serverNow();
+      const [id, text] = [{ ...presence, state: undefined }, JSON.stringify(presence)];
+      const others = PRESENT_STATES.map((state) => JSON.stringify({ ...id, state }));
+      const change = redis
+        .multi()
+        .zremrangebyscore(name, '-inf', now)
+        .zrem(name, ...others);
+      if (presence.state !== 'gone') change.zadd(name, now + EXPIRES_MS, text).pexpire(name, EXPIRES_MS);
+      await change.publish(name, text).exec();
+    },
+
+    /** Starts to listen. Reads who is present after the subscription, so that no announcement is missed. */
+    listen: async (): Promise<void> => {
+      if (listening) return;
+      listening = true;
+      timer = setInterval(expire, EXPIRE_CHECK_MS).unref();
+      await subscriber.subscribe(name);
+      const stored = await redis.zrange(name, serverNow(), '+inf', 'BYSCORE', 'WITHSCORES');
+      for (let at = 0; at < stored.length; at += 2) {
+        const presence = parse(stored[at] ?? '');
+        if (presence && !present.has(idOf(presence))) note(presence, Number(stored[at + 1]));
+      }
+    },
+
+    stopListening: async (): Promise<void> => {
+      listening = false;
+      clearInterval(timer);
+      present.clear();
+      await subscriber.unsubscribe(name);
+    },
+
+    list: (): Presence[] => [...present.values()].map(({ presence }) => presence),
+  };
+};
+
+export type PresenceBoard = ReturnType<typeof createPresence>;

@@ -1,0 +1,89 @@
+import type { Operator } from '../operators/operator.ts';
+import { hasAssistant } from '../operators/roles.ts';
+import type { Erased } from './change-feed.ts';
+
+export type Access = Pick<Operator, 'role' | 'assistantIds'>;
+
+/** A row of the inbox as JSON. */
+export type LiveRow = { conversationId: string; assistantId: string; json: string };
+
+/** `position` is null if more of the same changes follows. */
+export type LiveBatch = { rows: LiveRow[]; erased: Erased[]; position: string | null };
+
+/** The part of a response that events are written to. */
+export type EventSink = {
+  write: (text: string) => unknown;
+  destroy: () => unknown;
+  end: () => unknown;
+  writableLength: number;
+};
+
+/** A browser that leaves more than this unread is disconnected. It resumes at its last position. */
+const UNREAD_MAX_BYTES = 1_048_576;
+
+const eventOf = (event: string, json: string): string => `event: ${event}\ndata: ${json}\n`;
+
+/** Writes the events of one browser, and only those that its operator may see. */
+export const createSubscriber = ({ access, sink }: { access: Access; sink: EventSink }) => {
+  let ended = false;
+  let unreadBefore = false;
+
+  const write = (text: string): void => {
+    if (ended || text === '') return;
+    sink.write(text);
+    if (sink.writableLength > UNREAD_MAX_BYTES) cutOff();
+  };
+  const cutOff = (): void => {
+    ended = true;
+    sink.destroy();
+  };
+  const mayUse = ({ assistantId }: { assistantId: string }): boolean => hasAssistant(access, assistantId);
+  /** Moves the position at which the browser resumes, without an event. */
+  const moveTo = (position: string): void => write(`id: ${position}\n\n`);
+
+  return {
+    access,
+    moveTo,
+
+    /**
+     * Only the last event of a batch has a position. A browser that got a part of the batch therefore gets the whole
+     * batch again.
+     */
+    send: ({ rows, erased, position }: LiveBatch): void => {
+      const events = [
+        ...rows.filter(mayUse).map(({ json }) => eventOf('conversation', json)),
+        ...erased.filter(mayUse).map(({ conversationId }) => eventOf('erased', JSON.stringify({ conversationId }))),
+      ];
+      const last = events.length - 1;
+      write(
+        events
+          .map((event, at) => (at === last && position !== null ? `${event}id: ${position}\n\n` : `${event}\n`))
+          .join(''),
+      );
+    },
+
+    sendPresence: (presence: { assistantId: string }, json: string): void => {
+      if (mayUse(presence)) write(`${eventOf('presence', json)}\n`);
+    },
+
+    /** The browser must load everything again. */
+    reset: (position: string | null): void =>
+      write(`${eventOf('reset', '{}')}${position === null ? '' : `id: ${position}\n`}\n`),
+
+    /** A comment that keeps proxies from closing the connection. A browser that has read nothing since the last one is cut off. */
+    keepAlive: (position: string | null): void => {
+      const unread = sink.writableLength > 0;
+      if (unread && unreadBefore) return cutOff();
+      unreadBefore = unread;
+      write(`: no news\n${position === null ? '' : `id: ${position}\n`}\n`);
+    },
+
+    end: (): void => {
+      if (ended) return;
+      ended = true;
+      sink.end();
+    },
+  };
+};
+
+export type Subscriber = ReturnType<typeof createSubscriber>;

@@ -1,0 +1,297 @@
+import { randomUUID } from 'node:crypto';
+import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import { anAssistant, aTurn, type TestAssistant } from '../support/builders.ts';
+import { eventually } from '../support/eventually.ts';
+import { followInbox, type LiveStream } from '../support/live-stream.ts';
+import { anOperator } from '../support/operator-client.ts';
+import { problemOf } from '../support/problem.ts';
+import { useStack } from '../support/stack.ts';
+
+const stack = useStack({ apis: 2, deliveryWorkers: 0 });
+
+type Owner = Awaited<ReturnType<typeof anOperator>>;
+let owner: Owner;
+let mine: TestAssistant;
+let others: TestAssistant;
+
+beforeAll(async () => {
+  owner = await anOperator(stack);
+  [mine, others] = [await anAssistant(stack), await anAssistant(stack)];
+});
+
+const anAgent = async (assistantIds: string[]): Promise<Owner> => {
+  const agent = await anOperator(stack, 'agent');
+  await owner.call('PATCH', `/operators/${agent.operatorId}`, { assistantIds });
+  return agent;
+};
+
+const follow = async (client: Owner, options: { at?: number; from?: string | null } = {}): Promise<LiveStream> => {
+  const stream = await followInbox(stack.urls[options.at ?? 0] ?? '', client, { from: options.from ?? null });
+  onTestFinished(stream.leave);
+  return stream;
+};
+
+const say = async (assistant: TestAssistant, session = randomUUID()): Promise<string> =>
+  (await assistant.chat(aTurn({ session_id: session }))).body.conversationId;
+
+const rowOf = (stream: LiveStream, conversationId: string) =>
+  eventually(() => {
+    const row = stream.rows().get(conversationId);
+    expect(row).toBeDefined();
+    return row as Record<string, unknown>;
+  });
+
+describe('a browser that follows the inbox', () => {
+  test('gets the row of a conversation within a second after each change', async () => {
+    const stream = await follow(owner);
+
+    const conversationId = await say(mine);
+    const saidAt = performance.now();
+    await eventually(() => expect(stream.rows().get(conversationId)).toMatchObject({ seq: 1, status: 'open' }));
+    const took = performance.now() - saidAt;
+    await owner.post(`/conversations/${conversationId}/escalate`, { reason: 'asked' });
+    await eventually(() => expect(stream.rows().get(conversationId)).toMatchObject({ status: 'escalated' }));
+
+    expect(took).toBeLessThan(1_000);
+    expect(stream.status).toBe(200);
+    expect(stream.headers.get('content-type')).toBe('text/event-stream; charset=utf-8');
+    expect(stream.headers.get('x-accel-buffering')).toBe('no');
+    expect(await rowOf(stream, conversationId)).toMatchObject({
+      assistantId: mine.assistantId,
+      escalationReason: 'asked',
+    });
+    expect(await rowOf(stream, conversationId)).not.toHaveProperty('readSeq');
+  });
+
+  test('at another process gets the same last rows', async () => {
+    const [one, other] = [await follow(owner, { at: 0 }), await follow(owner, { at: 1 })];
+
+    const ids = await Promise.all(Array.from({ length: 20 }, () => say(mine)));
+    await Promise.all(ids.map((id) => owner.post(`/conversations/${id}/tags`, { tag: 'seen' })));
+    const isTagged = (stream: LiveStream) => () => {
+      for (const id of ids) expect(stream.rows().get(id)).toMatchObject({ tags: [{ tag: 'seen' }] });
+    };
+    await eventually(isTagged(one));
+    await eventually(isTagged(other));
+
+    for (const id of ids) expect(one.rows().get(id)).toEqual(other.rows().get(id));
+  });
+
+  test('gets no conversation of the playground', async () => {
+    const stream = await follow(owner);
+
+    const tried = await owner.post<{ conversationId: string }>(`/assistants/${mine.assistantId}/playground`, {
+      sessionId: randomUUID(),
+      message: 'What are your opening hours?',
+    });
+    await rowOf(stream, await say(mine));
+
+    expect(stream.rows().has(tried.body.conversationId)).toBe(false);
+  });
+
+  test('learns of an erasure, after which no row of the conversation follows', async () => {
+    const stream = await follow(owner);
+    const session = randomUUID();
+    const conversationId = await say(mine, session);
+    await rowOf(stream, conversationId);
+
+    await mine.call(`/api/v1/conversations/${conversationId}`, { method: 'DELETE' });
+    const again = await say(mine, session);
+    await rowOf(stream, again);
+
+    const about = stream.events.filter(({ data }) => data['conversationId'] === conversationId);
+    expect(about.at(-1)).toEqual({ event: 'erased', data: { conversationId } });
+    expect(again).not.toBe(conversationId);
+  });
+});
+
+describe('a browser that comes back', () => {
+  test.for([0, 1])(
+    'gets the last state of 1,000 conversations that changed, at process %i',
+    { timeout: 60_000 },
+    async (at) => {
+      const before = await follow(owner, { at: 0 });
+      await rowOf(before, await say(mine));
+      const from = before.position();
+      before.leave();
+      const many = await manyConversations(1_000);
+
+      const back = await follow(owner, { at, from });
+
+      await eventually(() => expect([...back.rows().keys()]).toEqual(expect.arrayContaining(many)));
+      for (const id of many) expect(back.rows().get(id)).toMatchObject({ tags: [{ tag: 'last' }] });
+      expect(back.events.map(({ event }) => event)).not.toContain('reset');
+    },
+  );
+
+  test('resumes after every process was restarted', async () => {
+    const first = await stack.startApi();
+    const before = await followInbox(first.url, owner);
+    const from = before.position();
+    await first.close();
+    const conversationId = await say(mine);
+    const second = await stack.startApi();
+    onTestFinished(second.close);
+
+    const back = await followInbox(second.url, owner, { from });
+    onTestFinished(back.leave);
+
+    await rowOf(back, conversationId);
+  });
+
+  test.for([
+    ['is unknown', '82FFFF'],
+    ['is not a position', 'yesterday'],
+  ])('and whose position %s gets a reset and then follows', async ([, from]) => {
+    const stream = await follow(owner, { from: from as string });
+
+    await eventually(() => expect(stream.events[0]).toEqual({ event: 'reset', data: {} }));
+    await rowOf(stream, await say(mine));
+  });
+
+  test('and missed more changes than are sent again gets a reset', async () => {
+    const before = await follow(owner);
+    const from = before.position();
+    before.leave();
+    const stayed = await follow(owner);
+    const many = await manyConversations(5_001);
+    await eventually(() => {
+      for (const id of many) expect(stayed.rows().get(id)).toMatchObject({ tags: [{ tag: 'last' }] });
+    });
+
+    const back = await follow(owner, { from });
+    const conversationId = await say(mine);
+    await rowOf(back, conversationId);
+
+    expect(back.events[0]).toEqual({ event: 'reset', data: {} });
+    expect(back.rows().size).toBe(1);
+  });
+
+  test('gets erasures that it missed', async () => {
+    const conversationId = await say(mine);
+    const before = await follow(owner);
+    const from = before.position();
+    before.leave();
+    await mine.call(`/api/v1/conversations/${conversationId}`, { method: 'DELETE' });
+
+    const back = await follow(owner, { at: 1, from });
+
+    await eventually(() => expect(back.events).toContainEqual({ event: 'erased', data: { conversationId } }));
+  });
+});
+
+const manyConversations = async (count: number): Promise<string[]> => {
+  const { mongo } = stack.service;
+  const { createFeed } = await import('../support/feed.ts');
+  const keys = await createFeed(stack.service).openConversations(mine.assistantId, count);
+  const conversations = mongo.collection<{ _id: string; conversationId: string }>('conversations');
+  for (const tag of ['first', 'last'])
+    await conversations.updateMany(
+      { _id: { $in: keys } },
+      { $set: { tags: [{ tag, color: null }] }, $currentDate: { updatedAt: true } },
+    );
+  const found = await conversations.find({ _id: { $in: keys } }).toArray();
+  return found.map(({ conversationId }) => conversationId);
+};
+
+describe('an agent', () => {
+  test('gets no row and no erasure of another assistant, live or missed', async () => {
+    const agent = await anAgent([mine.assistantId]);
+    const stream = await follow(agent);
+    const from = stream.position();
+
+    const theirs = await say(others);
+    await others.call(`/api/v1/conversations/${theirs}`, { method: 'DELETE' });
+    await say(others);
+    await rowOf(stream, await say(mine));
+    const back = await follow(agent, { at: 1, from });
+    const last = await say(mine);
+    await rowOf(back, last);
+
+    for (const { events } of [stream, back]) {
+      expect(JSON.stringify(events)).not.toContain(others.assistantId);
+      expect(JSON.stringify(events)).not.toContain(theirs);
+    }
+  });
+
+  test.for([
+    ['loses an assistant', (id: string) => owner.call('PATCH', `/operators/${id}`, { assistantIds: [] })],
+    ['is disabled', (id: string) => owner.call('PATCH', `/operators/${id}`, { disabled: true })],
+  ] as const)('who %s is disconnected within a second', async ([, change]) => {
+    const agent = await anAgent([mine.assistantId]);
+    const stream = await follow(agent);
+
+    await change(agent.operatorId);
+    const changedAt = performance.now();
+    await stream.ended;
+
+    expect(performance.now() - changedAt).toBeLessThan(1_000);
+    const next = await say(mine);
+    const owners = await follow(owner);
+    await rowOf(owners, await say(mine));
+    expect(stream.rows().has(next)).toBe(false);
+  });
+
+  test.for([
+    ['signs out', (agent: Owner) => agent.call('DELETE', '/session')],
+    ['signs out everywhere', (agent: Owner) => agent.call('DELETE', '/sessions')],
+  ] as const)('who %s is disconnected within a second, and cannot connect again', async ([, leave]) => {
+    const agent = await anAgent([mine.assistantId]);
+    const cookie = agent.cookie();
+    const stream = await follow(agent);
+
+    await leave(agent);
+    const leftAt = performance.now();
+    await stream.ended;
+
+    expect(performance.now() - leftAt).toBeLessThan(1_000);
+    expect((await followInbox(stack.url, { cookie: () => cookie })).status).toBe(401);
+  });
+});
+
+describe('connections', () => {
+  test('are limited to ten for each operator', async () => {
+    const agent = await anAgent([mine.assistantId]);
+    const streams = await Promise.all(Array.from({ length: 10 }, () => follow(agent)));
+
+    const refused = await agent.get('/live');
+    streams[0]?.leave();
+    await streams[0]?.ended;
+
+    expect(problemOf(refused)).toBe('429 rate_limited');
+    expect(refused.headers.get('retry-after')).toMatch(/^\d+$/);
+    await eventually(async () => expect((await follow(agent)).status).toBe(200));
+  });
+
+  test('need a sign-in, and an operator token is not enough', async () => {
+    const token = await owner.post<{ secret: string }>('/tokens', { name: 'robot', scope: 'read' });
+    const { get } = await anOperator(stack);
+    const unknown = await fetch(`${stack.url}/operator/v1/live`);
+    const withToken = await fetch(`${stack.url}/operator/v1/live`, {
+      headers: { Authorization: `Bearer ${token.body.secret}` },
+    });
+    const notAllowed = await get('/live/other');
+
+    expect([unknown.status, withToken.status, notAllowed.status]).toEqual([401, 403, 404]);
+  });
+
+  test('do not prolong the session', async () => {
+    const agent = await anAgent([mine.assistantId]);
+    const { cookie } = agent;
+    const response = await followInbox(stack.url, { cookie });
+    response.leave();
+
+    expect(response.headers.getSetCookie()).toEqual([]);
+  });
+
+  test('end at once when the process drains', async () => {
+    const api = await stack.startApi();
+    const stream = await followInbox(api.url, owner);
+
+    const begunAt = performance.now();
+    await api.close();
+    await stream.ended;
+
+    expect(performance.now() - begunAt).toBeLessThan(1_500);
+  });
+});

@@ -1,0 +1,101 @@
+import { beforeAll, expect, onTestFinished, test } from 'vitest';
+import { anAssistant, aTurn, type TestAssistant } from '../support/builders.ts';
+import { eventually } from '../support/eventually.ts';
+import { followInbox, type LiveStream } from '../support/live-stream.ts';
+import { anOperator } from '../support/operator-client.ts';
+import { problemOf } from '../support/problem.ts';
+import { useStack } from '../support/stack.ts';
+
+const stack = useStack({ apis: 2, deliveryWorkers: 0 });
+
+type Client = Awaited<ReturnType<typeof anOperator>>;
+let [ann, ben]: Client[] = [];
+let assistant: TestAssistant;
+let conversationId: string;
+
+beforeAll(async () => {
+  ann = await anOperator(stack);
+  ben = await anOperator(stack);
+  assistant = await anAssistant(stack);
+  ({ conversationId } = (await assistant.chat(aTurn())).body);
+});
+
+const follow = async (client: Client | undefined, at = 0): Promise<LiveStream> => {
+  const stream = await followInbox(stack.urls[at] ?? '', client as Client);
+  onTestFinished(stream.leave);
+  return stream;
+};
+const announce = (client: Client | undefined, state: string) =>
+  (client as Client).post(`/conversations/${conversationId}/presence`, { state });
+const statesIn = ({ events }: LiveStream, client: Client | undefined) =>
+  events
+    .filter(({ event, data }) => event === 'presence' && data['operatorId'] === client?.operatorId)
+    .map(({ data }) => data['state']);
+const seen = (stream: LiveStream, client: Client | undefined, states: string[]) =>
+  eventually(() => expect(statesIn(stream, client)).toEqual(states), 20_000);
+
+test('another operator sees who reads, writes and leaves, also at another process', async () => {
+  const [near, far] = [await follow(ben, 0), await follow(ben, 1)];
+
+  for (const state of ['reading', 'reading', 'writing', 'gone']) {
+    const { status } = await announce(ann, state);
+    expect(status).toBe(204);
+  }
+
+  for (const stream of [near, far]) {
+    await seen(stream, ann, ['reading', 'writing', 'gone']);
+    expect(stream.events[0]).toEqual({
+      event: 'presence',
+      data: { conversationId, operatorId: ann?.operatorId, email: ann?.email, state: 'reading' },
+    });
+  }
+});
+
+test('an operator does not see their own presence', async () => {
+  const [own, other] = [await follow(ann), await follow(ben)];
+
+  await announce(ann, 'writing');
+  await seen(other, ann, ['writing']);
+  await announce(ann, 'gone');
+  await seen(other, ann, ['writing', 'gone']);
+
+  expect(statesIn(own, ann)).toEqual([]);
+});
+
+test('a browser that connects later learns who is present, and the presence expires', { timeout: 40_000 }, async () => {
+  await announce(ann, 'writing');
+
+  const streams = [await follow(ben, 0), await follow(ben, 1)];
+
+  for (const stream of streams) await seen(stream, ann, ['writing']);
+  for (const stream of streams) await seen(stream, ann, ['writing', 'gone']);
+  const { redis, partitions } = stack.service;
+  expect(await redis.exists(`${partitions.tags[0]}:presence`)).toBe(0);
+});
+
+test('an agent learns nothing of the presence in another assistant', async () => {
+  const own = await anAssistant(stack);
+  const agent = await anOperator(stack, 'agent');
+  await (ann as Client).call('PATCH', `/operators/${agent.operatorId}`, { assistantIds: [own.assistantId] });
+  const [theirs, other] = [await follow(agent), await follow(ben)];
+
+  await announce(ann, 'reading');
+  await seen(other, ann, ['reading']);
+  await announce(ann, 'gone');
+  await seen(other, ann, ['reading', 'gone']);
+  const late = await follow(agent, 1);
+  const said = await own.chat(aTurn());
+  await eventually(() => expect(late.rows().has(said.body.conversationId)).toBe(true));
+
+  expect(statesIn(theirs, ann)).toEqual([]);
+  expect(statesIn(late, ann)).toEqual([]);
+});
+
+test('a state that does not exist is refused, and replies still reach their callers', async () => {
+  const refused = await announce(ann, 'sleeping');
+  const said = await assistant.chat(aTurn());
+
+  expect(problemOf(refused)).toBe('422 validation_failed state');
+  expect(said.status).toBe(200);
+  expect(stack.logs.filter(({ msg }) => msg === 'malformed replies were published')).toEqual([]);
+});
