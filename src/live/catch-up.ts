@@ -3,7 +3,7 @@ import { type Changes, isPositionLost, openChangeFeed } from './change-feed.ts';
 import { merge } from './recent-changes.ts';
 
 /** A browser that missed more conversations than this loads its lists again instead. */
-export const MISSED_MAX = 5_000;
+export const MISSED_MAX = 2_000;
 const WITHIN_MS = 5_000;
 const READ_MS = 500;
 

@@ -19,7 +19,7 @@ export type EventSink = {
 };
 
 /** A browser that leaves more than this unread is disconnected. It resumes at its last position. */
-const UNREAD_MAX_BYTES = 1_048_576;
+const UNREAD_MAX_BYTES = 8_388_608;
 
 const eventOf = (event: string, json: string): string => `event: ${event}\ndata: ${json}\n`;
 

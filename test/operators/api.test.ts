@@ -273,10 +273,12 @@ test('every operation is documented, needs a sign-in, and refuses agents unless 
   expect(agents.toSorted()).toEqual([
     'addCannedReply',
     'addNote',
+    'announcePresence',
     'assignConversation',
     'changePassword',
     'deleteNote',
     'exportConversation',
+    'followInbox',
     'getSession',
     'handBackConversation',
     'handToPerson',
