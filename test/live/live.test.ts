@@ -136,7 +136,8 @@ describe('a browser that comes back', () => {
     const back = await followInbox(second.url, owner, { from });
     onTestFinished(back.leave);
 
-    await rowOf(back, conversationId);
+    expect(await rowOf(back, conversationId)).toMatchObject({ seq: 1 });
+    expect(back.events.map(({ event }) => event)).not.toContain('reset');
   });
 
   test.for([
