@@ -4,6 +4,7 @@ import { createKnowledgeQueue, KNOWLEDGE_QUEUE, type KnowledgeJob } from './assi
 import { createAssistantStore } from './assistants/store.ts';
 import { createConversationStore } from './conversations/store.ts';
 import { createEndpointStore } from './webhooks/endpoint-store.ts';
+import { createInsights } from './insights/store.ts';
 import { createDeliveryQueue, DELIVERIES_QUEUE, type WakeUpJob } from './deliveries/queue.ts';
 import { createDeliveryStore } from './deliveries/store.ts';
 import { createWakeStreams } from './deliveries/wake-streams.ts';
@@ -79,6 +80,7 @@ export const openService = async ({ config, logger, lifecycle, redisRole, startW
   const deliveredReplies = createDeliveredReplies(redis, partitions);
   const idempotencyKeys = createIdempotencyKeys(mongo);
   const inboxRecords = createInboxRecords(mongo);
+  const insights = createInsights(mongo);
   const conversations = createConversationStore({
     connection: mongo,
     receivers: endpoints.receivers,
@@ -88,11 +90,12 @@ export const openService = async ({ config, logger, lifecycle, redisRole, startW
       await idempotencyKeys.erase(conversationId, until);
       await inboxRecords.eraseConversation(conversationId, until);
       await deliveries.eraseConversation(conversationId, until);
+      await insights.eraseConversations([conversationId]);
     },
     beforeWriting: mongoWatch.beforeWriting,
     draining,
   });
-  const stores = [assistants, endpoints, deliveries, conversations, idempotencyKeys, inboxRecords];
+  const stores = [assistants, endpoints, deliveries, conversations, idempotencyKeys, inboxRecords, insights];
   await buildIndexes(stores.flatMap(({ models }): Indexed[] => models));
   await dropRetiredIndexes(mongo, logger);
 
@@ -110,6 +113,7 @@ export const openService = async ({ config, logger, lifecycle, redisRole, startW
     deliveries,
     conversations,
     inboxRecords,
+    insights,
     turnQueue,
     deliveryQueue,
   };

@@ -123,6 +123,8 @@ export type StoredConversation = {
   escalationReason: string | null;
   resolvedAt: Date | null;
   resolvedBy: string | null;
+  /** The last resolution. Reopening keeps it, so that the figures count a resolution that was soon reopened. */
+  lastResolvedAt?: Date;
   leadScore: number;
   leadBecause: string[];
   tags: Tag[];

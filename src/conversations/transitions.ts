@@ -144,14 +144,14 @@ export const createTransitions = (dependencies: {
       }),
 
     resolve: (where: ConversationRef, operatorId: string) =>
-      apply(where, (read) =>
-        read.status === 'resolved'
-          ? null
-          : {
-              set: { status: 'resolved', resolvedAt: serverDate(), resolvedBy: operatorId, waitingSince: null },
-              event: { event: 'conversation.resolved', payload: { resolved_by: operatorId } },
-            },
-      ),
+      apply(where, (read) => {
+        if (read.status === 'resolved') return null;
+        const now = serverDate();
+        return {
+          set: { status: 'resolved', resolvedAt: now, resolvedBy: operatorId, waitingSince: null, lastResolvedAt: now },
+          event: { event: 'conversation.resolved', payload: { resolved_by: operatorId } },
+        };
+      }),
 
     reopen: (where: ConversationRef) => apply(where, (read) => (read.status === 'resolved' ? { set: REOPENED } : null)),
 

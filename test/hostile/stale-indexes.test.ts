@@ -135,12 +135,14 @@ const EVER_DECLARED: Record<string, string[]> = {
   ],
   embedders: ['seenAt_1'],
   endpoints: ['assistantId_1_createdAt_1', 'assistantId_1_place_1', 'pause_1'],
+  figures: ['assistantId_1_hour_1', 'hour_1'],
   idempotencyKeys: ['createdAt_1', 'conversationId_1'],
   knowledge: ['assistantId_1_position_1'],
   knowledgeVectors: ['assistantId_1_live_1_model_1_hash_1__id_1', 'removedAt_1'],
   operatorSessions: ['expires_1'],
   operatorTokens: ['hash_1', 'createdAt_-1'],
   operators: ['email_1', 'links'],
+  search: ['by_term', 'by_update'],
   tombstones: ['purgeAt_1'],
 };
 

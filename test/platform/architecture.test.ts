@@ -10,6 +10,7 @@ const ORDER = [
   ['src/assistants'],
   ['src/webhooks'],
   ['src/conversations'],
+  ['src/insights'],
   ['src/deliveries'],
   ['src/turns'],
   ['src/chat-api'],

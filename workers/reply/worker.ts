@@ -15,6 +15,7 @@ import type { AssistantEngine } from './engines/engine.ts';
 import { createEngines } from './engines/choose.ts';
 import { openProviderAgent } from './engines/openai/connection.ts';
 import { createInFlight } from './in-flight.ts';
+import { openProjection } from './insights.ts';
 import { openVectorUpdater } from './vectors/updater.ts';
 import { createSemanticSearch } from './vectors/semantic-search.ts';
 import { createVectorReader } from './vectors/reader.ts';
@@ -76,6 +77,7 @@ export const openReplyWorker = async ({ config, logger, lifecycle, engine, ...gi
   };
   await openQueueWorkers({ queue: TURNS_QUEUE, concurrency: config.REPLY_CONCURRENCY, process }, shared);
   await openVectorUpdater(embedder, shared);
+  openProjection(shared);
   await openMaintenance(shared);
   const healthPort = await openWorkerDuties(shared, { metrics, countDelivery: countDeliveries(metrics) });
   return { ...service, healthPort, embedder, vectorsOf };

@@ -1,0 +1,163 @@
+import { type Connection, type mongo, Schema } from 'mongoose';
+import { fold } from '../language/fold.ts';
+import { isUuid } from '../platform/ids.ts';
+import { collectionOf, timeLimit } from '../platform/mongo.ts';
+import { readSearch } from './search-words.ts';
+
+/**
+ * What the projection has read of a conversation. `seq` is the last message that is counted and searchable. It is the
+ * guard of every write of the projection.
+ */
+export type ProjectedConversation = {
+  /** The conversation id. */
+  _id: string;
+  /** The `_id` of the conversation document. */
+  key: string;
+  assistantId: string;
+  /** `updatedAt` of the conversation when it was read. */
+  updatedAt: Date;
+  seq: number;
+  /** The last resolution that is counted. */
+  resolvedAt: Date | null;
+  /** The folded `session_id`. */
+  session: string;
+  /** The words of all messages, folded. */
+  terms: string[];
+};
+
+const BY_UPDATE = 'by_update';
+const BY_TERM = 'by_term';
+
+const schema = new Schema<ProjectedConversation>(
+  { _id: { type: String, required: true } },
+  { collection: 'search', versionKey: false, strict: false },
+);
+// The time is not part of this index. Otherwise each message would rewrite the index entries of all earlier words.
+schema.index({ assistantId: 1, terms: 1 }, { name: BY_TERM });
+// With the session, a search for a part of a session id reads only this index.
+schema.index({ assistantId: 1, updatedAt: -1, _id: -1, session: 1, key: 1 }, { name: BY_UPDATE });
+
+export type FoundConversation = { conversationId: string; key: string; updatedAt: Date };
+export type SearchPosition = { at: Date; id: string };
+
+/** If a word is in at most this many conversations, all of them are read and sorted. */
+const RARE = 2_000;
+/** Words in more conversations are first looked for in the newest conversations, where a page is usually full soon. */
+const NEWEST = 5_000;
+/** If the page is not full then, all conversations with the rarest word are read, up to this many. */
+const FREQUENT = 30_000;
+/** A search that takes longer than this is ended. The operator then has to search for other words. */
+const WITHIN_MS = 3_000;
+const SHORTEST_SESSION_PART = 2;
+const LONGEST_SESSION = 512;
+
+const escapeRegExp = (text: string): string => text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&');
+
+type Filter = mongo.Filter<ProjectedConversation>;
+type Row = Pick<ProjectedConversation, '_id' | 'key' | 'updatedAt'>;
+type Range = { assistantIds: string[]; before: SearchPosition | undefined; limit: number };
+
+export const foldSession = (sessionId: string): string => fold(sessionId).slice(0, LONGEST_SESSION).toWellFormed();
+
+const rangeOf = ({ assistantIds, before }: Range): Filter => ({
+  assistantId: { $in: assistantIds },
+  ...(before && {
+    updatedAt: { $lte: before.at },
+    $or: [{ updatedAt: { $lt: before.at } }, { updatedAt: before.at, _id: { $lt: before.id } }],
+  }),
+});
+
+const NEWEST_FIRST = { updatedAt: -1, _id: -1 } as const;
+const PROJECTION = { _id: 1, key: 1, updatedAt: 1 } as const;
+
+const newestFirst = (a: Row, b: Row): number =>
+  b.updatedAt.getTime() - a.updatedAt.getTime() || (a._id < b._id ? 1 : -1);
+
+export const searchModel = (connection: Connection) =>
+  connection.model<ProjectedConversation>('ProjectedConversation', schema);
+
+/** Finds conversations by the words of their messages, or by a part of their session id. */
+export const createConversationSearch = (connection: Connection) => {
+  const rows = collectionOf<ProjectedConversation>(searchModel(connection));
+
+  const read = (filter: Filter, { hint, limit }: { hint: string; limit: number }): Promise<Row[]> =>
+    rows
+      .find<Row>(filter, { projection: PROJECTION, hint, ...timeLimit(WITHIN_MS) })
+      .sort(NEWEST_FIRST)
+      .limit(limit)
+      .toArray();
+
+  const count = (filter: Filter): Promise<number> =>
+    rows.countDocuments(filter, { limit: FREQUENT, hint: BY_TERM, ...timeLimit(WITHIN_MS) });
+
+  /** The newest conversations of the range. Only an index is read. */
+  const newestOf = async (range: Range): Promise<Filter> => {
+    const [last] = await rows
+      .find(rangeOf(range), { projection: { _id: 1, updatedAt: 1 }, hint: BY_UPDATE })
+      .sort(NEWEST_FIRST)
+      .skip(NEWEST)
+      .limit(1)
+      .toArray();
+    return last ? { updatedAt: { $gt: last.updatedAt } } : {};
+  };
+
+  const byWords = async (text: string, range: Range): Promise<Row[]> => {
+    const search = readSearch(text);
+    if (!search) return [];
+    const own: Filter = { assistantId: { $in: range.assistantIds } };
+    const prefix: Filter = { terms: { $regex: `^${search.prefix}` } }; // a word has only letters and digits
+    const [prefixCount, ...counts] = await Promise.all([
+      count({ ...own, ...prefix }),
+      ...search.words.map((word) => count({ ...own, terms: word })),
+    ]);
+    const rarest = Math.min(prefixCount, ...counts);
+    if (rarest === 0) return [];
+    const rarestWord = rarest === prefixCount ? undefined : search.words[counts.indexOf(rarest)];
+    // An expression cannot use an index. So the index is read for the rarest word, and not for another.
+    const others = search.words
+      .filter((word) => word !== rarestWord)
+      .map((word): Filter => ({ $expr: { $in: [{ $literal: word }, '$terms'] } }));
+    const indexed: Filter[] = rarestWord === undefined ? [prefix] : [{ terms: rarestWord }, prefix];
+    const filter: Filter = { $and: [rangeOf(range), ...indexed, ...others] };
+    const { limit } = range;
+    const complete = (): Promise<Row[]> => read(filter, { hint: rarest < FREQUENT ? BY_TERM : BY_UPDATE, limit });
+    if (rarest <= RARE) return complete();
+    const newest = await read({ $and: [filter, await newestOf(range)] }, { hint: BY_UPDATE, limit });
+    return newest.length === limit ? newest : complete();
+  };
+
+  const bySession = async (text: string, range: Range): Promise<Row[]> => {
+    const part = foldSession(text.trim());
+    if (part.length < SHORTEST_SESSION_PART || /\s/.test(part)) return [];
+    const filter: Filter = { $and: [rangeOf(range), { session: { $regex: escapeRegExp(part) } }] };
+    return read(filter, { hint: BY_UPDATE, limit: range.limit });
+  };
+
+  const byId = async (text: string, range: Range): Promise<Row[]> =>
+    isUuid(text) ? rows.find<Row>({ $and: [{ _id: text }, rangeOf(range)] }, { projection: PROJECTION }).toArray() : [];
+
+  return {
+    /**
+     * Finds conversations of these assistants, latest change first. A conversation is found if its messages contain all
+     * words of the text, the last one as the beginning of a word, or if the text is its id or a part of its session id.
+     * `before` is the position of the last conversation of the previous page. A conversation can be found a few seconds
+     * after its last message.
+     */
+    findByWords: async (
+      assistantIds: string[],
+      text: string,
+      { before, limit }: { before?: SearchPosition | undefined; limit: number },
+    ): Promise<FoundConversation[]> => {
+      if (assistantIds.length === 0) return [];
+      const range = { assistantIds, before, limit };
+      const found = await Promise.all([byId(text.trim(), range), byWords(text, range), bySession(text, range)]);
+      const distinct = new Map(found.flat().map((row) => [row._id, row]));
+      return [...distinct.values()]
+        .toSorted(newestFirst)
+        .slice(0, limit)
+        .map(({ _id, key, updatedAt }) => ({ conversationId: _id, key, updatedAt }));
+    },
+  };
+};
+
+export type ConversationSearch = ReturnType<typeof createConversationSearch>;

@@ -1,0 +1,104 @@
+import { type Connection, type mongo, Schema } from 'mongoose';
+import { collectionOf } from '../platform/mongo.ts';
+
+export const HOUR_MS = 3_600_000;
+const KEPT_S = 400 * 86_400;
+
+/** What is counted per assistant and hour. A message counts in the hour in which it was written. */
+export const COUNTERS = [
+  'turns',
+  /** Replies with an answer: from the knowledge or by a provider. */
+  'answered',
+  /** Replies that offered several questions. */
+  'offered',
+  /** Turns without an answer: the assistant was not sure, knew nothing, or failed. */
+  'notAnswered',
+  /** Small talk, contact details, requests for a person and refused messages. */
+  'other',
+  /** Messages that waited for a person, because the conversation was escalated. */
+  'held',
+  /** Replies that an engine or a provider failed to make. */
+  'engineErrors',
+  'operatorReplies',
+  'handedBack',
+  'resolved',
+  /** Knowledge entries that were made from a miss. */
+  'taught',
+] as const;
+export type Counter = (typeof COUNTERS)[number];
+
+/** The reasons for an escalation that are counted one by one. All others count as `other`. */
+export const ESCALATION_REASONS = ['user_requested', 'low_confidence', 'engine_error', 'manual', 'other'] as const;
+export type CountedReason = (typeof ESCALATION_REASONS)[number];
+
+export type HourFigures = Record<Counter, number> & {
+  escalated: Record<CountedReason, number>;
+  /** The number of replies by reply time: `buckets[n]` counts the times up to `bucketLimitMs(n)`. */
+  buckets: Record<string, number>;
+};
+
+type Counts = Partial<Record<Counter, number>> & {
+  escalated?: Partial<Record<CountedReason, number>>;
+  buckets?: Record<string, number>;
+};
+export type StoredFigures = Counts & { _id: string; assistantId: string; hour: Date };
+
+/** Buckets grow by a quarter, so that a percentile is at most a quarter too high. */
+const GROWTH = 1.25;
+const LAST_BUCKET = 60; // ten minutes
+
+export const bucketOf = (ms: number): number =>
+  Math.min(LAST_BUCKET, Math.max(0, Math.ceil(Math.log(Math.max(1, ms)) / Math.log(GROWTH))));
+
+export const bucketLimitMs = (bucket: number): number => Math.round(GROWTH ** bucket);
+
+const schema = new Schema<StoredFigures>(
+  { _id: { type: String, required: true } },
+  { collection: 'figures', versionKey: false, strict: false },
+);
+schema.index({ assistantId: 1, hour: 1 });
+schema.index({ hour: 1 }, { expireAfterSeconds: KEPT_S });
+
+export const hourOf = (at: Date): Date => new Date(Math.floor(at.getTime() / HOUR_MS) * HOUR_MS);
+
+/** The names of the counters that change, for `$inc`. `escalated` and `buckets` are reached by dotted names. */
+export type Increment = { assistantId: string; hour: Date; counts: Record<string, number> };
+
+export const incrementId = ({ assistantId, hour }: Pick<Increment, 'assistantId' | 'hour'>): string =>
+  `${assistantId}:${hour.toISOString().slice(0, 13)}`;
+
+/** The updates for some increments. Several increments of one hour become one update. */
+export const incrementsOf = (increments: Increment[]): mongo.AnyBulkWriteOperation<StoredFigures>[] => {
+  const byId = new Map<string, Increment>();
+  for (const one of increments) {
+    const id = incrementId(one);
+    const sum = byId.get(id) ?? { ...one, counts: {} };
+    for (const [name, count] of Object.entries(one.counts)) sum.counts[name] = (sum.counts[name] ?? 0) + count;
+    byId.set(id, sum);
+  }
+  return [...byId].map(([_id, { assistantId, hour, counts }]) => ({
+    updateOne: { filter: { _id }, update: { $inc: counts, $setOnInsert: { assistantId, hour } }, upsert: true },
+  }));
+};
+
+/** The hourly figures of all assistants. */
+export const createFigures = (connection: Connection) => {
+  const model = connection.model<StoredFigures>('Figures', schema);
+  const figures = collectionOf(model);
+  return {
+    model,
+
+    /** The hours with figures since a time, oldest first. */
+    listHours: (assistantId: string, since: Date): Promise<StoredFigures[]> =>
+      figures
+        .find({ assistantId, hour: { $gte: hourOf(since) } })
+        .sort({ hour: 1 })
+        .toArray(),
+
+    increment: async (one: Increment): Promise<void> => {
+      await figures.bulkWrite(incrementsOf([one]));
+    },
+  };
+};
+
+export type Figures = ReturnType<typeof createFigures>;

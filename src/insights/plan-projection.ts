@@ -1,0 +1,73 @@
+import type { mongo } from 'mongoose';
+import type { Entry } from '../conversations/conversation.ts';
+import type { ReadConversation } from './changed-conversations.ts';
+import { foldSession, type ProjectedConversation } from './conversation-search.ts';
+import { countMessages } from './count-messages.ts';
+import { hourOf, type Increment } from './figures.ts';
+import { searchWordsOf } from './search-words.ts';
+
+/** At most this many words of a conversation are searchable. Only a conversation that is meant to harm has more. */
+const MAX_TERMS = 5_000;
+
+/** What the projection writes for one conversation. `isBehind`: it has more messages than were read. */
+export type Plan = {
+  conversation: ReadConversation;
+  before: ProjectedConversation | null;
+  entries: Entry[];
+  statement: mongo.AnyBulkWriteOperation<ProjectedConversation>;
+  increments: Increment[];
+  isBehind: boolean;
+};
+
+/** The words that are not known yet, and how many words there are then. */
+const newTermsOf = (entries: Entry[], { sessionId }: ReadConversation, known: string[]): string[] => {
+  const all = new Set(known);
+  const texts = entries.flatMap(({ messages }) =>
+    messages.flatMap(({ role, content }) => (role === 'system' ? [] : [content])),
+  );
+  for (const text of known.length === 0 ? [sessionId, ...texts] : texts) {
+    for (const word of searchWordsOf(text)) if (all.size < MAX_TERMS) all.add(word);
+  }
+  return [...all].slice(known.length);
+};
+
+/** True if the projection has already read this state of the conversation. */
+export const isCurrent = (read: ReadConversation, before: ProjectedConversation | null): boolean =>
+  before !== null && before.seq >= read.seq && before.updatedAt.getTime() >= read.updatedAt.getTime();
+
+/** Plans the next step of a conversation. The statement changes nothing if another worker has taken this step. */
+export const planProjection = (
+  conversation: ReadConversation,
+  before: ProjectedConversation | null,
+  { entries, upTo }: { entries: Entry[]; upTo: number },
+): Plan => {
+  const { _id: key, conversationId, assistantId, sessionId, updatedAt } = conversation;
+  const terms = newTermsOf(entries, conversation, before?.terms ?? []);
+  const counted = before?.resolvedAt ?? null;
+  const resolvedAt = conversation.lastResolvedAt ?? conversation.resolvedAt ?? counted;
+  const isResolvedAgain = resolvedAt !== null && resolvedAt.getTime() !== counted?.getTime();
+  const fields = { updatedAt, seq: upTo, resolvedAt };
+  const statement: Plan['statement'] = before
+    ? {
+        updateOne: {
+          filter: { _id: conversationId, seq: before.seq, resolvedAt: counted },
+          update: { $set: fields, ...(terms.length > 0 && { $push: { terms: { $each: terms } } }) },
+        },
+      }
+    : {
+        insertOne: {
+          document: { _id: conversationId, key, assistantId, session: foldSession(sessionId), terms, ...fields },
+        },
+      };
+  return {
+    conversation,
+    before,
+    entries,
+    statement,
+    increments: [
+      ...countMessages(assistantId, entries),
+      ...(isResolvedAgain ? [{ assistantId, hour: hourOf(resolvedAt), counts: { resolved: 1 } }] : []),
+    ],
+    isBehind: upTo < conversation.seq,
+  };
+};
