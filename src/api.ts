@@ -82,7 +82,12 @@ export const openApi = async ({
     return lifecycle.add(`queue ${name} of the board`, queues, (opened) => opened.close());
   };
 
-  const inbox = createInbox({ connection: service.mongo, operators, records: service.inboxRecords });
+  const inbox = createInbox({
+    connection: service.mongo,
+    operators,
+    records: service.inboxRecords,
+    findByWords: service.insights.findByWords,
+  });
   const live = openLiveUpdates({
     connection: service.mongo,
     inbox,

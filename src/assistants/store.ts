@@ -136,8 +136,6 @@ export const createAssistantStore = ({ connection, vault, onKnowledgeChanged = (
     listAssistants: async (): Promise<Assistant[]> =>
       (await assistants.find().sort({ createdAt: 1 }).lean()).map((stored) => toAssistant(stored)),
 
-    listAssistantIds: (): Promise<string[]> => assistants.distinct('_id').exec(),
-
     updateAssistant: async (assistantId: string, input: Partial<AssistantInput>): Promise<Assistant> => {
       const parsed = validate(AssistantInput.partial(), input);
       const given = Object.fromEntries(Object.entries(parsed).filter(([name]) => name in input));

@@ -1,5 +1,6 @@
 import type { Connection } from 'mongoose';
 import { conversationModels, type Status, type StoredConversation } from '../conversations/conversation.ts';
+import type { FindByWords } from '../insights/conversation-search.ts';
 import type { OperatorStore } from '../operators/store.ts';
 import { serverDate } from '../platform/clock.ts';
 import { notFound } from '../platform/errors.ts';
@@ -15,17 +16,22 @@ const COUNT_WITHIN_MS = 3_000;
 
 export type ConversationIdentity = Pick<StoredConversation, 'assistantId' | 'channel' | 'sessionId'>;
 
-type Dependencies = { connection: Connection; operators: OperatorStore; records: InboxRecords };
+type Dependencies = {
+  connection: Connection;
+  operators: OperatorStore;
+  records: InboxRecords;
+  findByWords: FindByWords;
+};
 
 /** The conversations as operators see and handle them. */
-export const createInbox = ({ connection, operators, records }: Dependencies) => {
+export const createInbox = ({ connection, operators, records, findByWords }: Dependencies) => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
   const readAssignees = createReadAssignees(operators);
   const { readPositions, notes } = records;
 
   return {
     ...createInboxChanges(connection, readAssignees),
-    list: createInboxList(connection, readAssignees),
+    list: createInboxList(connection, readAssignees, findByWords),
     readAssignees,
 
     /** Stores how far an operator has read, at most up to the last message. The position never goes back. */

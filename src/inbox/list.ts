@@ -5,7 +5,8 @@ import {
   type Status,
   type StoredConversation,
 } from '../conversations/conversation.ts';
-import { serverDate } from '../platform/clock.ts';
+import type { FindByWords, FoundConversation } from '../insights/conversation-search.ts';
+import { serverDate, serverNow } from '../platform/clock.ts';
 import { isUuid, prefixRange } from '../platform/ids.ts';
 import { collectionOf, timeLimit } from '../platform/mongo.ts';
 import type { Assignees, ReadAssignees } from './assignees.ts';
@@ -16,6 +17,14 @@ import { snoozedFilter } from './snooze.ts';
 const WITHIN_MS = 3_000;
 /** MongoDB merges at most 200 index ranges in order. With more ranges, it would sort all conversations. */
 const ASSISTANTS_AT_ONCE = 100;
+
+/**
+ * How many conversations a search finds at once. If the other filters leave too few of them, more are found. After the
+ * last step, the page may be short, and the next page continues.
+ */
+const SEARCHED_AT_ONCE = [100, 400, 1_500];
+/** The search knows every change that is older than this, unless it has much to catch up on. */
+const RECENT_MS = 120_000;
 
 type AttributeFilter = { name: string; value: string | number | boolean };
 
@@ -30,12 +39,15 @@ export type InboxFilter = {
   snoozed?: boolean;
   /** The attribute has one of these values: an outside text may mean a string, a number or a boolean. */
   attribute?: AttributeFilter[];
-  /** A conversationId, or a part of a `session_id`. */
+  /** A conversationId, a part of a `session_id`, or words of the messages. */
   search?: string;
   sessionId?: string;
   after?: { at: Date; id: string };
   limit: number;
 };
+
+type SearchFilter = InboxFilter & { search: string };
+type FoundRow = { row: StoredConversation; updatedAt: Date; conversationId: string };
 
 /** Escapes the search text, so that no character in it acts as a pattern. */
 const escapeRegExp = (text: string): string => text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&');
@@ -100,12 +112,12 @@ const newestFirst = (a: StoredConversation, b: StoredConversation): number =>
 export type InboxPage = { conversations: StoredConversation[]; next: { at: Date; id: string } | null };
 
 /** Lists conversations of some assistants, the latest change first. Playground conversations are left out. */
-export const createInboxList = (connection: Connection, readAssignees: ReadAssignees) => {
+export const createInboxList = (connection: Connection, readAssignees: ReadAssignees, findByWords: FindByWords) => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
-  return async (filter: InboxFilter): Promise<InboxPage> => {
+  const listDirectly = async (filter: InboxFilter, more: Query[] = []): Promise<InboxPage> => {
     const assignees = filter.assignee === undefined ? null : await readAssignees();
-    const shared = conditionsOf(filter);
+    const shared = [...conditionsOf(filter), ...more];
     const found = await Promise.all(
       groupsOf(filter, assignees)
         .flatMap(inChunks)
@@ -121,5 +133,64 @@ export const createInboxList = (connection: Connection, readAssignees: ReadAssig
     const page = rows.slice(0, filter.limit);
     const last = rows.length > filter.limit ? page.at(-1) : undefined;
     return { conversations: page, next: last ? { at: last.updatedAt, id: last._id } : null };
+  };
+
+  /** The found conversations that match the other filters, in the order of the search. */
+  const readFound = async (
+    { search: _search, after: _after, ...filter }: SearchFilter,
+    found: FoundConversation[],
+  ): Promise<FoundRow[]> => {
+    const assignees = filter.assignee === undefined ? null : await readAssignees();
+    const ids = new Map(found.map(({ conversationId, key }) => [key, conversationId]));
+    const groups = groupsOf(filter, assignees).map(
+      ({ assistantIds, conditions }): Query => ({
+        $and: [{ assistantId: { $in: assistantIds } }, ...conditions],
+      }),
+    );
+    const query = { $and: [{ _id: { $in: [...ids.keys()] } }, { $or: groups }, ...conditionsOf(filter)] };
+    const rows = await conversations.find(query, { projection: ROW_FIELDS, ...timeLimit(WITHIN_MS) }).toArray();
+    const byKey = new Map(rows.map((row) => [row._id, row]));
+    return found.flatMap(({ key, ...position }) => {
+      const row = byKey.get(key);
+      return row?.conversationId === position.conversationId ? [{ row, ...position }] : [];
+    });
+  };
+
+  /** Conversations that changed just now, by their session id. The search may not know them yet. */
+  const readRecent = async (filter: SearchFilter): Promise<FoundRow[]> => {
+    const recent = { updatedAt: { $gte: new Date(serverNow() - RECENT_MS) } };
+    const { conversations: latest } = await listDirectly(filter, [recent]);
+    return latest.map((row) => ({ row, updatedAt: row.updatedAt, conversationId: row.conversationId }));
+  };
+
+  /**
+   * Lists the conversations that a search finds. The position in this list is the time that the search knows, which can
+   * be some seconds older than the conversation's time.
+   */
+  const listFound = async (filter: SearchFilter): Promise<InboxPage> => {
+    const { assistantIds, search, limit } = filter;
+    let before = filter.after;
+    const rows = new Map((await readRecent(filter)).map((one) => [one.conversationId, one]));
+    const recent = rows.size;
+    for (const size of SEARCHED_AT_ONCE) {
+      const found = await findByWords(assistantIds, search, { before, limit: Math.max(size, limit + 1) });
+      for (const one of await readFound(filter, found))
+        if (!rows.has(one.conversationId)) rows.set(one.conversationId, one);
+      const last = found.at(-1);
+      before = last && found.length >= size ? { at: last.updatedAt, id: last.conversationId } : undefined;
+      if (rows.size > limit + recent || before === undefined) break;
+    }
+    const all = [...rows.values()].toSorted((a, b) => b.updatedAt.getTime() - a.updatedAt.getTime());
+    const page = all.slice(0, limit);
+    const last = all.length > limit ? page.at(-1) : undefined;
+    return {
+      conversations: page.map(({ row }) => row),
+      next: last ? { at: last.updatedAt, id: last.conversationId } : (before ?? null),
+    };
+  };
+
+  return async (filter: InboxFilter): Promise<InboxPage> => {
+    const { search } = filter;
+    return search === undefined || isUuid(search) ? listDirectly(filter) : listFound({ ...filter, search });
   };
 };

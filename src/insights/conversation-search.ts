@@ -160,4 +160,4 @@ export const createConversationSearch = (connection: Connection) => {
   };
 };
 
-export type ConversationSearch = ReturnType<typeof createConversationSearch>;
+export type FindByWords = ReturnType<typeof createConversationSearch>['findByWords'];

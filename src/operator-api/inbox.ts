@@ -82,13 +82,9 @@ export const filters = {
     .optional()
     .meta({ override: { type: 'boolean' } }),
   attribute: AttributeFilter.optional(),
-  search: z
-    .string()
-    .trim()
-    .min(1)
-    .max(256)
-    .optional()
-    .meta({ description: 'A conversationId or part of a session_id.' }),
+  search: z.string().trim().min(1).max(256).optional().meta({
+    description: 'Words of the messages (the last one may be incomplete), a conversationId, or a part of a session_id.',
+  }),
   limit: wholeNumber(1, 100).optional(),
   cursor: cursor.optional(),
 };

@@ -59,14 +59,21 @@ test('conversations are found by words of any message, the last one as a beginni
   await isFound(stack, assistant, '退货', other.conversationId);
 
   for (const text of ['mobel', 'MÖBEL strass', 'strassburg bringt', session_id.slice(3, 20)]) {
-    expect(await find(stack, assistant, text), text).toEqual([conversationId]);
+    expect({ text, found: await find(stack, assistant, text) }).toEqual({ text, found: [conversationId] });
   }
   expect(await find(stack, assistant, conversationId)).toEqual([conversationId]);
   for (const text of ['要退', '货', 'สินค้า', 'hotel', 'l’hôt', 'hôtel 怎么']) {
-    expect(await find(stack, assistant, text), text).toEqual([other.conversationId]);
+    expect({ text, found: await find(stack, assistant, text) }).toEqual({ text, found: [other.conversationId] });
   }
   for (const text of ['möbel hotel', 'öbel', '货退', '$where', '(', '   ', '.*', 'möbel straßb x']) {
-    expect(await find(stack, assistant, text), text).toEqual([]);
+    expect({ text, found: await find(stack, assistant, text) }).toEqual({ text, found: [] });
+  }
+  for (const path of ['/inbox', `/assistants/${assistant.assistantId}/conversations`]) {
+    const list = (query: string) => owner.get<{ conversations: { conversationId: string }[] }>(`${path}?${query}`);
+    const idsOf = async (query: string) => (await list(query)).body.conversations.map((row) => row.conversationId);
+    expect(await idsOf('search=m%C3%B6bel')).toEqual([conversationId]);
+    expect(await idsOf('search=m%C3%B6bel&status=resolved')).toEqual([]);
+    expect(await idsOf(`search=${session_id.slice(3, 20)}&limit=1`)).toEqual([conversationId]);
   }
   const stranger = await anAssistant(stack);
   expect(await find(stack, stranger, 'möbel')).toEqual([]);
