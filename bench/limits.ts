@@ -20,6 +20,7 @@ export const LIMITS: Record<string, Limit> = {
   'growth.deliveries-page-p50': { atMost: 10 },
   'listing.slowest': { atMost: 200 },
   'search.slowest': { atMost: 300 },
+  'inbox.slowest': { atMost: 200 },
   'hot.turns': { atLeast: 600 },
   'start.api': { atMost: 1500 },
   'engine.missed': { atMost: 0 },

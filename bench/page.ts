@@ -168,6 +168,7 @@ const sections: Record<string, string> = {
   pause: partTable('pause'),
   growth: partTable('growth'),
   listing: partTable('listing'),
+  inbox: partTable('inbox'),
   million: million(),
   others: [partTable('hot'), partTable('start')].join('\n\n'),
 };

@@ -26,6 +26,7 @@ const PARTS: Record<string, { load: () => Promise<Part>; withinS: number; byName
   growth: { load: async () => (await import('./parts/growth.ts')).growth, withinS: 300, byName: true },
   listing: { load: async () => (await import('./parts/listing.ts')).listing, withinS: 200, byName: true },
   search: { load: async () => (await import('./parts/search.ts')).search, withinS: 300, byName: true },
+  inbox: { load: async () => (await import('./parts/inbox.ts')).inbox, withinS: 200, byName: true },
   engine: {
     load: async () => script({ name: 'engine', file: 'engine.ts', nodeArgs: ['--expose-gc'], withinS: 60 }),
     withinS: 70,

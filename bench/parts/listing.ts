@@ -1,14 +1,12 @@
-import { openOperators } from '../../src/operators/open.ts';
 import type { Part } from '../support/figures.ts';
 import { fill, RARE_ENDPOINT } from '../support/fill.ts';
+import { signIn } from '../support/operator.ts';
 import { openParley } from '../support/parley.ts';
 import { openServices } from '../support/services.ts';
 
 const DELIVERIES = 1_000_000;
 const LOOKS = 30;
 const ROUGHLY_HALFWAY_MS = 86_400_000 + (DELIVERIES / 2) * 50;
-
-const OPERATOR = { email: 'bench@example.com', password: 'correct horse battery', role: 'owner' } as const;
 
 /**
  * The filters of the list of deliveries. The rare values occur only in the oldest deliveries, so that a query must read
@@ -44,22 +42,10 @@ export const listing: Part = async ({ scale }, say) => {
   const deliveries = Math.round(DELIVERIES * scale);
   say(`listing: storing ${deliveries} deliveries`);
   await fill(parley, owner, { conversations: 10, turnsEach: 1, deliveries });
-  const { operators } = await openOperators(parley.service.mongo);
-  await operators.createOperator(OPERATOR);
   const api = await parley.start('API');
-  const base = `http://127.0.0.1:${api.port}/operator/v1`;
-  const json = { 'Content-Type': 'application/json' };
-  const { email, password } = OPERATOR;
-  const body = JSON.stringify({ email, password });
-  const signedIn = await fetch(`${base}/session`, { method: 'POST', headers: json, body });
-  const cookies = signedIn.headers.getSetCookie().map((one) => one.split(';')[0]);
-  const headers = { Cookie: cookies.join('; ') };
-
-  const ask = async (query: string): Promise<{ nextCursor: string | null; deliveries: unknown[] }> => {
-    const response = await fetch(`${base}/assistants/${owner.assistantId}/deliveries?${query}`, { headers });
-    if (!response.ok) throw new Error(`${query}: ${response.status} ${await response.text()}`);
-    return (await response.json()) as Awaited<ReturnType<typeof ask>>;
-  };
+  const { get } = await signIn(parley, api);
+  const ask = (query: string) =>
+    get<{ nextCursor: string | null; deliveries: unknown[] }>(`/assistants/${owner.assistantId}/deliveries?${query}`);
   const slowest: Record<string, number> = {};
   for (const [name, query] of Object.entries(filters(scale))) {
     let found = 0;

@@ -142,7 +142,11 @@ export const fill = async (
     conversations: count,
     turnsEach,
     deliveries: deliveryCount,
-  }: Record<'conversations' | 'turnsEach' | 'deliveries', number>,
+    vary = () => ({}),
+  }: Record<'conversations' | 'turnsEach' | 'deliveries', number> & {
+    /** Fields of the nth conversation that differ from the others. */
+    vary?: (nth: number) => Partial<StoredConversation>;
+  },
 ): Promise<void> => {
   const models = conversationModels(service.mongo);
   const [conversations, pages] = [
@@ -163,8 +167,9 @@ export const fill = async (
     await last;
   };
   await inBatches(count, (numbers) => {
-    const made = numbers.map((nth) => conversationAfter(owner, (nth * STRIDE) % count, turnsEach));
-    const stored = made.map(({ conversation }) => conversation);
+    const nths = numbers.map((nth) => (nth * STRIDE) % count);
+    const made = nths.map((nth) => ({ nth, ...conversationAfter(owner, nth, turnsEach) }));
+    const stored = made.map(({ nth, conversation }) => ({ ...conversation, ...vary(nth) }));
     return Promise.all([
       insert(conversations, stored),
       insert(

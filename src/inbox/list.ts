@@ -60,6 +60,7 @@ const searchFilter = (search: string): Query =>
     : { sessionId: { $regex: escapeRegExp(search), $options: 'i' } };
 
 const attributeFilter = (some: AttributeFilter[]): Query => ({
+  'attributes.0': { $exists: true },
   $or: some.map(({ name, value }) => ({ attributes: { $elemMatch: { name, value } } })),
 });
 
@@ -68,7 +69,7 @@ const conditionsOf = (filter: InboxFilter): Query[] => {
   return [
     { channel: channel ?? { $ne: 'playground' } },
     ...(status ? [{ status }] : []),
-    ...(tag === undefined ? [] : [{ 'tags.tag': tag }]),
+    ...(tag === undefined ? [] : [{ 'tags.tag': tag, 'tags.0': { $exists: true } }]),
     ...(language === undefined ? [] : [{ language }]),
     ...(snoozed === undefined ? [] : [snoozedFilter(snoozed, serverDate())]),
     ...(attribute === undefined ? [] : [attributeFilter(attribute)]),

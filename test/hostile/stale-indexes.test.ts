@@ -122,7 +122,16 @@ const EVER_DECLARED: Record<string, string[]> = {
   assistants: ['semantic.model_1', 'semantic.stale_1'],
   audit: ['at_1', 'at_-1__id_-1', 'operatorId_1_at_-1__id_-1', 'target_1_at_-1__id_-1'],
   cannedReplies: ['assistantId_1_title_1'],
-  conversations: ['waiting_heads', 'outbox_heads', 'openings', 'by_change'],
+  conversations: [
+    'waiting_heads',
+    'outbox_heads',
+    'openings',
+    'by_change',
+    'inbox_filters',
+    'tagged',
+    'snoozed',
+    'attributes',
+  ],
   deliveries: [
     OLD_NAME,
     'assistantId_1_endpointId_1_event_1_createdAt_-1__id_-1',
