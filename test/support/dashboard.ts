@@ -25,7 +25,9 @@ export const settled = async (page: Page): Promise<void> => {
 
 export const go = async (page: Page, path: string): Promise<void> => {
   const underWay = new Set<Request>();
-  page.on('request', (request) => underWay.add(request));
+  page.on('request', (request) => {
+    if (!request.url().endsWith('/v1/live')) underWay.add(request); // live updates never end
+  });
   const ended = (request: Request): boolean => underWay.delete(request);
   page.on('requestfinished', ended);
   page.on('requestfailed', ended);

@@ -3,6 +3,7 @@ import { useQueryClient } from '@tanstack/react-query';
 import { Link, useLocation } from 'wouter';
 import { call } from '../api.ts';
 import { dropDrafts } from '../pages/inbox/composer/drafts.ts';
+import { NotifyItem } from '../live/notify-item.tsx';
 import { Icon } from '../parts/icon.tsx';
 import { LEFT, SESSION, useChange } from '../query.ts';
 import type { Me } from '../types.ts';
@@ -41,6 +42,7 @@ export const AccountMenu = ({ me }: { me: Me }) => {
           <Menu.Item component={Link} to="/account" leftSection={<Icon name="user" size={16} />}>
             My account
           </Menu.Item>
+          <NotifyItem />
           <Menu.Item leftSection={<Icon name="out" size={16} />} onClick={() => signOut.mutate()}>
             Sign out
           </Menu.Item>

@@ -3,6 +3,7 @@ import { useDisclosure } from '@mantine/hooks';
 import { type ReactNode, useEffect } from 'react';
 import { useLocation } from 'wouter';
 import { useAssistant } from '../assistant.ts';
+import { StateNote } from '../live/state-note.tsx';
 import type { Me } from '../types.ts';
 import { AccountMenu } from './account-menu.tsx';
 import { AssistantSwitch } from './assistant-switch.tsx';
@@ -54,6 +55,7 @@ export const Shell = ({ me, children }: { me: Me; children: ReactNode }) => {
           <AssistantSwitch me={me} current={assistant} />
         </div>
         <Navigation me={me} assistantId={assistant?.assistantId ?? null} />
+        <StateNote />
         <AccountMenu me={me} />
       </AppShell.Navbar>
       <AppShell.Main id="page" tabIndex={-1}>
