@@ -63,7 +63,11 @@ export const follow = async (handlers: Handlers, signal: AbortSignal): Promise<v
     addEventListener('offline', cut);
     signal.addEventListener('abort', cut);
     try {
-      const headers = { Accept: 'text/event-stream', ...(position !== null && { 'Last-Event-ID': position }) };
+      const headers = {
+        Accept: 'text/event-stream',
+        'X-Parley-Unattended': '1',
+        ...(position !== null && { 'Last-Event-ID': position }),
+      };
       const response = await fetch(PATH, { headers, cache: 'no-store', signal: attempt.signal });
       if (response.status === 401) return 'signed out';
       if (!response.ok || !response.body) throw new Error(`status ${response.status}`);
