@@ -33,6 +33,21 @@ export const PAGES: Shown[] = [
       if (await details.isVisible()) await details.click();
     },
   },
+  {
+    name: 'inbox-note',
+    path: ({ escalated }) => `/inbox/${escalated}`,
+    after: (page) => page.getByText('Internal note', { exact: true }).last().click(),
+  },
+  { name: 'inbox-canned', path: ({ escalated }) => `/inbox/${escalated}`, after: press('Canned reply') },
+  {
+    name: 'inbox-canned-edit',
+    path: ({ escalated }) => `/inbox/${escalated}`,
+    after: async (page) => {
+      await press('Canned reply')(page);
+      await page.getByRole('button', { name: 'Edit canned replies' }).click();
+      await page.getByRole('button', { name: 'New canned reply' }).waitFor();
+    },
+  },
   { name: 'inbox-snooze', path: ({ escalated }) => `/inbox/${escalated}`, after: press('Snooze') },
   { name: 'inbox-tag', path: ({ escalated }) => `/inbox/${escalated}`, after: press('Tag') },
   {

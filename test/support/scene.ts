@@ -128,6 +128,15 @@ const makeEndpoints = async ({ call }: Owner, assistantId: string, receivers: Re
   return ids;
 };
 
+const makeCannedReplies = async ({ call }: Owner, assistantId: string): Promise<void> => {
+  const path = `/assistants/${assistantId}/canned-replies`;
+  await call(path, { title: 'Greeting', content: 'Hello, this is {{agent}}. How can I help?' });
+  await call(path, {
+    title: 'Parcel is late',
+    content: 'I am sorry that your parcel is late. I have asked the carrier.',
+  });
+};
+
 const holdConversations = async (owner: Owner, { url }: Target, apiKey: string): Promise<string> => {
   const say = poster(url, '/api/v1/chat', apiKey);
   const conversations: string[] = [];
@@ -142,6 +151,7 @@ const holdConversations = async (owner: Owner, { url }: Target, apiKey: string):
   await owner.call(`/conversations/${third}/tags`, { tag: 'parcel', color: '#1e90ff' });
   await owner.call(`/conversations/${second}/resolve`);
   await owner.call(`/conversations/${first}/tags`, { tag: 'visit', color: null });
+  await owner.call(`/conversations/${third}/notes`, { content: 'The carrier says that the parcel is in Hamburg.' });
   await owner.call(`/conversations/${third}/replies`, { content: 'Hello, this is Ada. What is your order number?' });
   return third ?? '';
 };
@@ -162,6 +172,7 @@ export const setScene = async (target: Target): Promise<Scene> => {
   const apiKey = await makeKeys(owner, assistantId);
   const [endpointId = '', failing = '', gone = ''] = await makeEndpoints(owner, assistantId, receivers);
   await callChannel(owner, target, assistantId);
+  await makeCannedReplies(owner, assistantId);
   const escalated = await holdConversations(owner, target, apiKey);
   await owner.call(`/endpoints/${endpointId}/test`);
 

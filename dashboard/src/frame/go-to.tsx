@@ -14,7 +14,7 @@ const pagesOf = (me: Me, current: Me['assistants'][number] | null): Target[] => 
     entries.map(({ label, ...entry }) => ({
       ...entry,
       name: label,
-      of: title === 'Assistant' ? (current?.name ?? '') : title,
+      of: title === 'Assistant' ? (current?.name ?? '') : (title ?? 'All assistants'),
     })),
   ),
   { name: 'My account', of: me.email, to: '/account', icon: 'user' },

@@ -47,16 +47,18 @@ const NavLink = ({ entry: { label, to, icon, outside = false }, here }: { entry:
   );
 };
 
-const NavList = ({ title, entries }: { title: string; entries: Entry[] }) => {
+const NavList = ({ title, entries }: { title: string | null; entries: Entry[] }) => {
   const [location] = useLocation();
   const isHere = ({ to }: Entry) => location === to || (to !== '/assistants' && location.startsWith(`${to}/`));
   if (entries.length === 0) return null;
   return (
     <div className="nav-list">
-      <div className="nav-title" id={`nav-${title}`}>
-        {title}
-      </div>
-      <ul aria-labelledby={`nav-${title}`}>
+      {title !== null && (
+        <div className="nav-title" id={`nav-${title}`}>
+          {title}
+        </div>
+      )}
+      <ul {...(title !== null && { 'aria-labelledby': `nav-${title}` })}>
         {entries.map((entry) => (
           <li key={entry.to}>
             <NavLink entry={entry} here={isHere(entry)} />
@@ -68,10 +70,10 @@ const NavList = ({ title, entries }: { title: string; entries: Entry[] }) => {
 };
 
 /** The groups of pages that this operator may open. */
-export const navigationOf = (me: Me, assistantId: string | null): { title: string; entries: Entry[] }[] => {
+export const navigationOf = (me: Me, assistantId: string | null): { title: string | null; entries: Entry[] }[] => {
   const allowed = (entries: Entry[]) => entries.filter(({ owners }) => me.role === 'owner' || !owners);
   return [
-    { title: 'Conversations', entries: [INBOX] },
+    { title: null, entries: [INBOX] },
     { title: 'Assistant', entries: assistantId === null ? [] : allowed(ofAssistant(assistantId)) },
     { title: 'Service', entries: allowed(OF_SERVICE) },
   ];
@@ -80,7 +82,7 @@ export const navigationOf = (me: Me, assistantId: string | null): { title: strin
 export const Navigation = ({ me, assistantId }: { me: Me; assistantId: string | null }) => (
   <div className="side-middle">
     {navigationOf(me, assistantId).map(({ title, entries }) => (
-      <NavList key={title} title={title} entries={entries} />
+      <NavList key={title ?? 'first'} title={title} entries={entries} />
     ))}
   </div>
 );

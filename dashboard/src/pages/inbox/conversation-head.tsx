@@ -129,7 +129,13 @@ export const ConversationHead = (props: Props) => {
           until={facts.snoozedUntil}
           onSnooze={(until) => act(actions.snooze(until))}
         />
-        <TagMenu opened={panel === 'tag'} onOpen={open('tag')} onAdd={(tag) => act(actions.addTag(tag))} />
+        <TagMenu
+          opened={panel === 'tag'}
+          onOpen={open('tag')}
+          assistantId={facts.assistantId}
+          tags={facts.tags}
+          onAdd={(tag) => act(actions.addTag(tag))}
+        />
         <Tooltip label="Details">
           <ActionIcon
             className="not-wide"

@@ -10,6 +10,7 @@ import { Composer } from './composer/composer.tsx';
 import { isMine } from './composer/send.ts';
 import { ConversationHead, type Panel } from './conversation-head.tsx';
 import { Details } from './details/details.tsx';
+import { forgetConversation } from './erased.ts';
 import { useNewAfter, useReadPosition } from './reading.ts';
 import { type Thread, useThread } from './thread/thread.ts';
 import { ThreadView } from './thread/view.tsx';
@@ -63,6 +64,10 @@ export const Conversation = ({ id, me, panel, onPanel, field, commands, onBack, 
 
   const isGone = isProblem(read.error, 404);
   useEffect(() => {
+    if (isGone) forgetConversation(client, id);
+  }, [client, id, isGone]);
+
+  useEffect(() => {
     commands.current = {
       resolve: () => act(actions.resolve(me.operatorId)),
       assignToMe: () => act(actions.assign(me.operatorId)),
@@ -98,10 +103,17 @@ export const Conversation = ({ id, me, panel, onPanel, field, commands, onBack, 
           onDetails={() => onDetails(true)}
         />
         <ThreadView thread={thread} newAfter={newAfter} />
-        <Composer facts={facts} field={field} writing={NOBODY} answeredSeq={answeredSeqOf(thread)} />
+        <Composer facts={facts} me={me} field={field} writing={NOBODY} answeredSeq={answeredSeqOf(thread)} />
       </section>
       <aside className="pane pane-details" aria-label="Details">
-        <Details thread={thread} me={me} actions={actions} act={act} onBack={() => onDetails(false)} />
+        <Details
+          thread={thread}
+          me={me}
+          actions={actions}
+          act={act}
+          onBack={() => onDetails(false)}
+          onErased={onBack}
+        />
       </aside>
     </>
   );

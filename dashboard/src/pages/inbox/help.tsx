@@ -3,6 +3,7 @@ import { SHORTCUTS, useShortcutsOn } from './keys.ts';
 
 const MORE = [
   ['Ctrl or ⌘ and Enter', 'Send what you wrote'],
+  ['/ in an empty reply', 'Insert a canned reply'],
   ['Ctrl or ⌘ and K', 'Go to another page'],
 ] as const;
 

@@ -73,6 +73,7 @@ const Inbox = ({ me, id }: { me: Me; id: string | null }) => {
     j: () => move(1),
     k: () => move(-1),
     r: () => write('reply'),
+    n: () => write('note'),
     e: () => commands.current?.resolve(),
     a: () => commands.current?.assignToMe(),
     t: () => id !== null && setPanel('tag'),

@@ -6,6 +6,7 @@ export const SHORTCUTS = [
   ['k', 'Previous conversation'],
   ['Enter', 'Open the conversation'],
   ['r', 'Write a reply'],
+  ['n', 'Write a note'],
   ['e', 'Resolve'],
   ['a', 'Assign to me'],
   ['t', 'Tag'],
@@ -48,7 +49,10 @@ export const useShortcutsOn = () => {
 const isTyping = (target: EventTarget | null): boolean =>
   target instanceof HTMLElement &&
   (target.isContentEditable || ['INPUT', 'TEXTAREA', 'SELECT'].includes(target.tagName));
-const isCovered = (): boolean => document.querySelector('[role=dialog], [role=menu]') !== null;
+const COVERS = '[role=dialog], [role=menu]';
+/** True if a dialog or menu is open, or was open when the key was pressed: Escape may have closed it already. */
+const isCovered = (target: EventTarget | null): boolean =>
+  document.querySelector(COVERS) !== null || (target instanceof Element && target.closest(COVERS) !== null);
 
 /** Calls the handler of a pressed key, unless the person is typing or a dialog is open. */
 export const useShortcuts = (handlers: Partial<Record<Shortcut, () => void>>): void => {
@@ -61,7 +65,7 @@ export const useShortcuts = (handlers: Partial<Record<Shortcut, () => void>>): v
     const onKey = (event: KeyboardEvent): void => {
       const { key, ctrlKey, metaKey, altKey, target } = event;
       if (event.defaultPrevented || event.isComposing || ctrlKey || metaKey || altKey) return;
-      if (isTyping(target) || isCovered() || (!on && key !== 'Escape')) return;
+      if (isTyping(target) || isCovered(target) || (!on && key !== 'Escape')) return;
       const handler = latest.current[key as Shortcut];
       if (!handler) return;
       event.preventDefault();

@@ -1,21 +1,30 @@
 import { ActionIcon, Button, ColorInput, Group, Popover, Stack, TextInput, Tooltip } from '@mantine/core';
 import { useState } from 'react';
+import { at } from '../../../api.ts';
 import { onSubmit } from '../../../parts/form.tsx';
 import { Icon } from '../../../parts/icon.tsx';
+import { useRead } from '../../../query.ts';
+import type { ManagedTags } from '../../../types.ts';
+import { TagChip } from '../tag.tsx';
 import type { ConversationFacts } from '../thread/thread.ts';
 
 type Tag = ConversationFacts['tags'][number];
 const COLORS = ['#c42b2b', '#d9822b', '#1a7f4b', '#1e90ff', '#7048e8', '#5b616b'];
 
-type FormProps = { onAdd: (tag: Tag) => void };
+type FormProps = { assistantId: string; tags: readonly Tag[]; onAdd: (tag: Tag) => void };
 
-const TagForm = ({ onAdd }: FormProps) => {
+const TagForm = ({ assistantId, tags, onAdd }: FormProps) => {
+  const managed = useRead<ManagedTags>(at`/assistants/${assistantId}/tags`).data?.tags ?? [];
   const [typed, setTyped] = useState('');
   const [color, setColor] = useState('');
   const name = typed.trim();
+  const has = (tag: string) => tags.some((one) => one.tag === tag);
+  const offered = managed.filter(({ tag }) => !has(tag) && tag.toLowerCase().includes(name.toLowerCase()));
+  const isManaged = managed.some(({ tag }) => tag === name);
   const add = (): void => {
     if (name === '') return;
-    onAdd({ tag: name, color: /^#[0-9a-f]{6}$/.test(color) ? color : null });
+    const known = managed.find(({ tag }) => tag === name);
+    onAdd(known ?? { tag: name, color: /^#[0-9a-f]{6}$/.test(color) ? color : null });
   };
   return (
     <form onSubmit={onSubmit(add)}>
@@ -28,17 +37,30 @@ const TagForm = ({ onAdd }: FormProps) => {
           value={typed}
           onChange={(event) => setTyped(event.currentTarget.value)}
         />
-        <ColorInput
-          size="xs"
-          label="Colour"
-          placeholder="None"
-          swatches={COLORS}
-          withPicker={false}
-          withEyeDropper={false}
-          popoverProps={{ withinPortal: false }}
-          value={color}
-          onChange={setColor}
-        />
+        {offered.length > 0 && (
+          <ul className="offered" aria-label="Tags of this assistant">
+            {offered.slice(0, 20).map((one) => (
+              <li key={one.tag}>
+                <button type="button" className="tag-offer" onClick={() => onAdd(one)}>
+                  <TagChip {...one} />
+                </button>
+              </li>
+            ))}
+          </ul>
+        )}
+        {!isManaged && (
+          <ColorInput
+            size="xs"
+            label="Colour"
+            placeholder="None"
+            swatches={COLORS}
+            withPicker={false}
+            withEyeDropper={false}
+            popoverProps={{ withinPortal: false }}
+            value={color}
+            onChange={setColor}
+          />
+        )}
         <Group justify="flex-end">
           <Button type="submit" size="xs" disabled={name === ''}>
             Add tag

@@ -1,9 +1,11 @@
-import { Button, Textarea } from '@mantine/core';
+import { Button, SegmentedControl, Textarea } from '@mantine/core';
 import { useQueryClient } from '@tanstack/react-query';
-import { type KeyboardEvent, memo, type RefObject, useSyncExternalStore } from 'react';
+import { type KeyboardEvent, memo, type RefObject, useState, useSyncExternalStore } from 'react';
 import { onSubmit } from '../../../parts/form.tsx';
 import { Notice } from '../../../parts/notice.tsx';
+import type { Me } from '../../../types.ts';
 import type { ConversationFacts } from '../thread/thread.ts';
+import { CannedReplies } from './canned.tsx';
 import { readDraft, subscribeToDrafts, writeDraft } from './drafts.ts';
 import { useSend } from './send.ts';
 
@@ -11,6 +13,7 @@ const MAX = { reply: 8000, note: 4000 };
 
 type Props = {
   facts: ConversationFacts;
+  me: Me;
   field: RefObject<HTMLTextAreaElement | null>;
   /** Other operators who are writing now. */
   writing: readonly string[];
@@ -19,12 +22,13 @@ type Props = {
 };
 
 /** Where an operator writes a reply to the visitor, or a note for colleagues. */
-export const Composer = memo(({ facts, field, writing, answeredSeq }: Props) => {
+export const Composer = memo(({ facts, me, field, writing, answeredSeq }: Props) => {
   const { conversationId, seq } = facts;
   const client = useQueryClient();
   const draft = useSyncExternalStore(subscribeToDrafts, () => readDraft(conversationId));
   const { mode, text, problem } = draft;
   const send = useSend(client, conversationId);
+  const [choosing, setChoosing] = useState(false);
   const overtaken = mode === 'reply' && text !== '' && answeredSeq > draft.sinceSeq;
 
   const write = (next: string): void =>
@@ -40,7 +44,14 @@ export const Composer = memo(({ facts, field, writing, answeredSeq }: Props) => 
     if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) {
       event.preventDefault();
       submit();
+    } else if (event.key === '/' && text === '' && mode === 'reply') {
+      event.preventDefault();
+      setChoosing(true);
     } else if (event.key === 'Escape') event.currentTarget.blur();
+  };
+  const insert = (words: string): void => {
+    write(text === '' ? words : `${text}${text.endsWith('\n') ? '' : '\n'}${words}`);
+    field.current?.focus();
   };
 
   return (
@@ -49,12 +60,22 @@ export const Composer = memo(({ facts, field, writing, answeredSeq }: Props) => 
       {writing.length > 0 && <Notice tone="warn">{`${writing.join(', ')} is writing in this conversation.`}</Notice>}
       {overtaken && <Notice tone="warn">Another operator has answered since you began to write.</Notice>}
       <div className="reply-head">
+        <SegmentedControl
+          size="xs"
+          aria-label="What you write"
+          value={mode}
+          onChange={(value) => writeDraft(conversationId, { ...draft, mode: value === 'note' ? 'note' : 'reply' })}
+          data={[
+            { value: 'reply', label: 'Reply' },
+            { value: 'note', label: 'Internal note' },
+          ]}
+        />
         <span className="dim">{mode === 'note' ? 'Only operators see this.' : 'The visitor sees this.'}</span>
       </div>
       <Textarea
         ref={field}
         aria-label={mode === 'note' ? 'Internal note' : 'Reply'}
-        placeholder={mode === 'note' ? 'Write a note for your colleagues' : 'Write a reply.'}
+        placeholder={mode === 'note' ? 'Write a note for your colleagues' : 'Write a reply. Type / for a canned reply.'}
         variant="unstyled"
         autosize
         minRows={2}
@@ -65,6 +86,9 @@ export const Composer = memo(({ facts, field, writing, answeredSeq }: Props) => 
         onKeyDown={onKey}
       />
       <div className="reply-foot">
+        {mode === 'reply' && (
+          <CannedReplies opened={choosing} onOpen={setChoosing} onInsert={insert} facts={facts} me={me} />
+        )}
         <span className="grow" />
         <span className="dim reply-hint">Ctrl Enter</span>
         <Button type="submit" size="xs" disabled={text.trim() === ''}>

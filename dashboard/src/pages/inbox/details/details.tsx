@@ -12,8 +12,10 @@ import { TagChip } from '../tag.tsx';
 import type { Thread } from '../thread/thread.ts';
 import { CHANNEL_WORDS, languageWords, reasonWords, STATUS_WORDS } from '../words.ts';
 import { Handoffs } from './handoffs.tsx';
+import { Notes } from './notes.tsx';
 import { Part } from './section.tsx';
 import { teachLink } from './teach.ts';
+import { WholeConversation } from './whole.tsx';
 
 type Props = {
   thread: Thread;
@@ -21,6 +23,7 @@ type Props = {
   actions: ReturnType<typeof actionsOn>;
   act: (act: Act) => void;
   onBack: () => void;
+  onErased: () => void;
 };
 
 const Assignee = ({ assistantId, assigneeId, me }: { assistantId: string; assigneeId: string | null; me: Me }) => {
@@ -46,7 +49,7 @@ const Lead = ({ score, because }: { score: number; because: readonly string[] })
 );
 
 /** Everything about a conversation but its messages. */
-export const Details = ({ thread, me, actions, act, onBack }: Props) => {
+export const Details = ({ thread, me, actions, act, onBack, onErased }: Props) => {
   const { facts, messages } = thread;
   const { tags, attributes } = facts;
   const assistant = me.assistants.find(({ assistantId }) => assistantId === facts.assistantId);
@@ -102,6 +105,7 @@ export const Details = ({ thread, me, actions, act, onBack }: Props) => {
           <Facts facts={Object.fromEntries(Object.entries(attributes).map(([name, value]) => [name, String(value)]))} />
         </Part>
       )}
+      <Notes facts={facts} me={me} />
       <Handoffs messages={messages} />
       {teach !== null && (
         <Part title="Knowledge">
@@ -110,6 +114,7 @@ export const Details = ({ thread, me, actions, act, onBack }: Props) => {
           </Button>
         </Part>
       )}
+      <WholeConversation facts={facts} me={me} onErased={onErased} />
     </div>
   );
 };

@@ -1,28 +1,51 @@
 import type { Outgoing } from '../composer/send.ts';
 import { dayOf } from './lines.tsx';
-import type { Message } from './thread.ts';
+import type { ConversationFacts, Message } from './thread.ts';
+
+type Note = ConversationFacts['notes'][number];
 
 /** What stands in the conversation, one below the other. */
 export type Item =
   | { kind: 'day'; key: string; day: string }
   | { kind: 'new'; key: string }
   | { kind: 'message'; key: string; message: Message }
+  | { kind: 'note'; key: string; note: Note }
   | { kind: 'outgoing'; key: string; outgoing: Outgoing };
 
-type Timed = Extract<Item, { kind: 'message' | 'outgoing' }>;
+type Timed = Extract<Item, { kind: 'message' | 'note' | 'outgoing' }>;
 
-const timeOf = (item: Timed): string => (item.kind === 'message' ? item.message.createdAt : item.outgoing.at);
+const timeOf = (item: Timed): string =>
+  item.kind === 'message' ? item.message.createdAt : item.kind === 'note' ? item.note.createdAt : item.outgoing.at;
+
+/** Messages keep the order of their numbers. Each note stands before the first message that is newer. */
+const withNotes = (messages: readonly Message[], notes: readonly Note[], isWhole: boolean): Timed[] => {
+  const start = isWhole ? '' : (messages[0]?.createdAt ?? '');
+  const left = notes
+    .filter(({ createdAt }) => createdAt >= start)
+    .toSorted((a, b) => (a.createdAt < b.createdAt ? -1 : 1));
+  const items: Timed[] = [];
+  for (const message of messages) {
+    while (left[0] && left[0].createdAt < message.createdAt) items.push(noteItem(left.shift() as Note));
+    items.push({ kind: 'message', key: message.messageId, message });
+  }
+  return [...items, ...left.map(noteItem)];
+};
+
+const noteItem = (note: Note): Timed => ({ kind: 'note', key: note.noteId, note });
 
 type Input = {
   messages: readonly Message[];
+  notes: readonly Note[];
   outgoing: readonly Outgoing[];
+  /** False if older messages are not loaded yet. */
+  isWhole: boolean;
   /** Messages above this number are new to this operator. Null if none are marked. */
   newAfter: number | null;
 };
 
-export const itemsOf = ({ messages, outgoing, newAfter }: Input): Item[] => {
+export const itemsOf = ({ messages, notes, outgoing, isWhole, newAfter }: Input): Item[] => {
   const timed: Timed[] = [
-    ...messages.map((message): Timed => ({ kind: 'message', key: message.messageId, message })),
+    ...withNotes(messages, notes, isWhole),
     ...outgoing.map((one, index): Timed => ({ kind: 'outgoing', key: `outgoing ${index}`, outgoing: one })),
   ];
   const items: Item[] = [];

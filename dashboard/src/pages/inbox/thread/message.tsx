@@ -6,6 +6,7 @@ import { WhyFacts } from '../../../parts/why/facts.tsx';
 import { WhyToggle } from '../../../parts/why/toggle.tsx';
 import { isMine } from '../composer/send.ts';
 import { languageWords, reasonWords } from '../words.ts';
+import { MessageEvents, type MessageEvent } from './events.tsx';
 import { handoffReason } from './lines.tsx';
 import type { Message } from './thread.ts';
 
@@ -58,10 +59,10 @@ const Offered = ({ actions }: { actions: NonNullable<Message['suggestedActions']
   </ul>
 );
 
-type Props = { message: Message; assistantId: string; language: string };
+type Props = { message: Message; assistantId: string; language: string; events: readonly MessageEvent[] | undefined };
 
 /** A message of the conversation. Final messages never change, so each is drawn once. */
-export const MessageView = memo(({ message, assistantId, language }: Props) => {
+export const MessageView = memo(({ message, assistantId, language, events }: Props) => {
   const { messageId, role, content, createdAt, seq, suggestedActions, why } = message;
   if (role === 'system') return <SystemLine content={content} at={createdAt} />;
   const who = { user: 'Visitor', assistant: 'Assistant', operator: isMine(messageId) ? 'You' : 'Operator' }[role];
@@ -84,6 +85,7 @@ export const MessageView = memo(({ message, assistantId, language }: Props) => {
         </div>
       )}
       {why && <WhyToggle>{() => <WhyFacts assistantId={assistantId} why={why} />}</WhyToggle>}
+      {events && <MessageEvents events={events} assistantId={assistantId} />}
     </Bubble>
   );
 });

@@ -4,15 +4,20 @@ import { memo, useMemo, useRef, useState } from 'react';
 import { Icon } from '../../../parts/icon.tsx';
 import { tellProblem } from '../../../query.ts';
 import { useOutgoing } from '../composer/send.ts';
+import { useEvents } from './delivered.ts';
 import { type Item, itemsOf } from './items.ts';
 import { DayBreak, NewMessages } from './lines.tsx';
 import { Bubble, MessageView } from './message.tsx';
+import { NoteView } from './note.tsx';
 import { useHeldScroll } from './scroll.ts';
 import { loadOlder, type Thread } from './thread.ts';
 
-const ItemView = ({ item, facts }: { item: Item; facts: Thread['facts'] }) => {
+type Events = ReturnType<typeof useEvents>;
+
+const ItemView = ({ item, facts, events }: { item: Item; facts: Thread['facts']; events: Events }) => {
   if (item.kind === 'day') return <DayBreak day={item.day} />;
   if (item.kind === 'new') return <NewMessages />;
+  if (item.kind === 'note') return <NoteView note={item.note} assistantId={facts.assistantId} />;
   if (item.kind === 'outgoing') {
     const { mode, text, at } = item.outgoing;
     return (
@@ -26,7 +31,14 @@ const ItemView = ({ item, facts }: { item: Item; facts: Thread['facts'] }) => {
     );
   }
   const { message } = item;
-  return <MessageView message={message} assistantId={facts.assistantId} language={facts.language} />;
+  return (
+    <MessageView
+      message={message}
+      assistantId={facts.assistantId}
+      language={facts.language}
+      events={message.seq === null || message.role === 'assistant' ? undefined : events.get(message.seq)}
+    />
+  );
 };
 
 /** The messages of a conversation, with older ones loaded while scrolling up. */
@@ -34,7 +46,11 @@ export const ThreadView = memo(({ thread, newAfter }: { thread: Thread; newAfter
   const { facts, messages, from } = thread;
   const client = useQueryClient();
   const outgoing = useOutgoing(facts.conversationId);
-  const items = useMemo(() => itemsOf({ messages, outgoing, newAfter }), [messages, outgoing, newAfter]);
+  const events = useEvents(facts.conversationId);
+  const items = useMemo(
+    () => itemsOf({ messages, notes: facts.notes, outgoing, isWhole: from === 0, newAfter }),
+    [messages, facts.notes, outgoing, from, newAfter],
+  );
   const content = items.filter(({ kind }) => kind !== 'day' && kind !== 'new');
   const scroll = useHeldScroll(content[0]?.key, content.at(-1)?.key);
   const busy = useRef(false);
@@ -73,7 +89,7 @@ export const ThreadView = memo(({ thread, newAfter }: { thread: Thread; newAfter
           </div>
         )}
         {items.map((item) => (
-          <ItemView key={item.key} item={item} facts={facts} />
+          <ItemView key={item.key} item={item} facts={facts} events={events} />
         ))}
       </div>
       {scroll.hasNew && (

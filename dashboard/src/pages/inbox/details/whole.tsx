@@ -1,0 +1,101 @@
+import { Button, Stack, TextInput } from '@mantine/core';
+import { useQueryClient } from '@tanstack/react-query';
+import { useState } from 'react';
+import { at, call } from '../../../api.ts';
+import { FormDialog } from '../../../parts/dialog.tsx';
+import { Icon } from '../../../parts/icon.tsx';
+import { useChange } from '../../../query.ts';
+import type { Me } from '../../../types.ts';
+import { forgetConversation } from '../erased.ts';
+import type { ConversationFacts } from '../thread/thread.ts';
+import { Part } from './section.tsx';
+
+const WORD = 'erase';
+
+type EraseProps = { facts: ConversationFacts; opened: boolean; onClose: () => void; onErased: () => void };
+
+const EraseDialog = ({ facts: { conversationId }, opened, onClose, onErased }: EraseProps) => {
+  const client = useQueryClient();
+  const [typed, setTyped] = useState('');
+  const close = (): void => {
+    setTyped('');
+    onClose();
+  };
+  const erase = useChange({
+    run: () => call<void>('DELETE', at`/conversations/${conversationId}`),
+    done: 'The conversation is erased.',
+    quiet: true,
+    after: () => {
+      close();
+      onErased();
+      forgetConversation(client, conversationId);
+    },
+  });
+  return (
+    <FormDialog
+      title="Erase this conversation"
+      opened={opened}
+      onClose={close}
+      onSend={() => erase.mutate()}
+      action="Erase for good"
+      busy={erase.isPending}
+      problem={erase.error}
+      fields={[]}
+      disabled={typed.trim().toLowerCase() !== WORD}
+      danger
+    >
+      <Stack gap="xs">
+        <p className="erase-words">
+          All messages, notes and events of this conversation are deleted. This cannot be undone. Events that were
+          delivered stay with their receivers.
+        </p>
+        <TextInput
+          data-autofocus
+          label={`Type “${WORD}” to confirm`}
+          value={typed}
+          onChange={(event) => setTyped(event.currentTarget.value)}
+        />
+      </Stack>
+    </FormDialog>
+  );
+};
+
+/** What can be done with the conversation as a whole: export it, and for owners erase it. */
+export const WholeConversation = ({
+  facts,
+  me,
+  onErased,
+}: {
+  facts: ConversationFacts;
+  me: Me;
+  onErased: () => void;
+}) => {
+  const [erasing, setErasing] = useState(false);
+  return (
+    <Part title="Data">
+      <div className="details-buttons">
+        <Button
+          component="a"
+          href={`/operator/v1${at`/conversations/${facts.conversationId}/export`}`}
+          download={`conversation-${facts.conversationId}.json`}
+          variant="default"
+          size="xs"
+        >
+          Export as JSON
+        </Button>
+        {me.role === 'owner' && (
+          <Button
+            variant="default"
+            size="xs"
+            className="danger"
+            leftSection={<Icon name="trash" size={15} />}
+            onClick={() => setErasing(true)}
+          >
+            Erase…
+          </Button>
+        )}
+      </div>
+      <EraseDialog facts={facts} opened={erasing} onClose={() => setErasing(false)} onErased={onErased} />
+    </Part>
+  );
+};

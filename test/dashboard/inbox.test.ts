@@ -1,0 +1,281 @@
+import type { Page } from 'playwright-core';
+import { expect, test } from 'vitest';
+import { useBrowser } from '../support/browser.ts';
+import { anAssistant, aTurn } from '../support/builders.ts';
+import { go } from '../support/dashboard.ts';
+import { eventually } from '../support/eventually.ts';
+import { anOperator } from '../support/operator-client.ts';
+import { overflowOf } from '../support/page.ts';
+import { useStack } from '../support/stack.ts';
+
+const stack = useStack();
+const browser = useBrowser();
+
+/** A conversation of a new assistant, and an agent who has only this assistant. */
+const aConversation = async (messages = ['What are your opening hours?']) => {
+  const assistant = await anAssistant(stack);
+  const sessionId = String(aTurn().session_id);
+  let conversationId = '';
+  for (const message of messages) {
+    const { body } = await assistant.chat({ session_id: sessionId, message });
+    conversationId = body.conversationId;
+  }
+  const agent = await anOperator(stack, 'agent');
+  await stack.service.operators.updateOperator(agent.operatorId, { assistantIds: [assistant.assistantId] });
+  return { assistant, sessionId, conversationId, agent };
+};
+
+const messagesOf = (page: Page) => page.getByRole('log', { name: 'Messages' });
+const rowsOf = (page: Page) => page.getByRole('list', { name: 'Conversations' }).getByRole('listitem');
+const button = (page: Page, name: string) => page.getByRole('button', { name, exact: true });
+
+test('an agent takes a conversation over and replies, tags and resolves; the caller gets the reply', async () => {
+  const { assistant, sessionId, conversationId, agent } = await aConversation();
+  const page = await browser.open(stack.url, { cookie: agent.cookie() });
+
+  await go(page, '/');
+  await page.getByText('Nobody is waiting').waitFor();
+  await button(page, 'Show all conversations').click();
+  await rowsOf(page).getByText(sessionId).click();
+  await messagesOf(page).getByText('We are open from 9 to 5.').waitFor();
+  await button(page, 'Take over').click();
+  await messagesOf(page).getByText('Handed off to a person').waitFor();
+  const { body: before } = await assistant.history(conversationId);
+  const seq = Math.max(...before.messages.map((message) => message.seq ?? 0));
+  await page.getByRole('textbox', { name: 'Reply' }).fill('Hello, this is a person.');
+  await page.keyboard.press('Control+Enter');
+  await messagesOf(page).getByText('Hello, this is a person.').waitFor();
+  const { body: reply } = await assistant.history(conversationId, `?after_seq=${seq}&wait=5`);
+  await button(page, 'Tag').click();
+  await page.getByRole('dialog').getByLabel('Tag').fill('vip');
+  await page.getByRole('button', { name: 'Add tag' }).click();
+  await page.getByRole('list', { name: 'Tags', exact: true }).getByText('vip').waitFor();
+  await button(page, 'Resolve').click();
+  await button(page, 'Reopen').waitFor();
+
+  expect(new URL(page.url()).pathname).toBe(`/operator/inbox/${conversationId}`);
+  expect(reply.messages.map(({ role, content }) => [role, content])).toEqual([
+    ['operator', 'Hello, this is a person.'],
+  ]);
+  const { body: after } = await eventually(async () => {
+    const read = await agent.get<{ assigneeId: string; status: string; tags: { tag: string }[] }>(
+      `/conversations/${conversationId}`,
+    );
+    expect(read.body.status).toBe('resolved');
+    return read;
+  });
+  expect(after).toMatchObject({ assigneeId: agent.operatorId, tags: [{ tag: 'vip' }] });
+});
+
+test('a reply that is not sent comes back into its field, and a double click sends once', async () => {
+  const { conversationId, agent } = await aConversation();
+  browser.expectComplaint(/status of 503/);
+  const page = await browser.open(stack.url, { cookie: agent.cookie() });
+  await go(page, `/inbox/${conversationId}`);
+  const field = page.getByRole('textbox', { name: 'Reply' });
+  const path = `**/operator/v1/conversations/${conversationId}/replies`;
+
+  await page.route(path, (route) => route.fulfill({ status: 503, body: '{}' }));
+  await field.fill('Are you there?');
+  await button(page, 'Send').click();
+  await page.getByRole('alert').getByText('The reply may not have been sent').waitFor();
+  const kept = await field.inputValue();
+  const shown = await messagesOf(page).getByText('Are you there?').count();
+  await page.unroute(path);
+  await button(page, 'Send').dblclick();
+  await messagesOf(page).getByText('Are you there?').waitFor();
+  await eventually(async () => expect(await messagesOf(page).getByText('Sending…').count()).toBe(0));
+
+  const read = await agent.get<{ messages: { role: string }[] }>(`/conversations/${conversationId}`);
+  expect([kept, shown]).toEqual(['Are you there?', 0]);
+  expect(read.body.messages.filter(({ role }) => role === 'operator')).toHaveLength(1);
+});
+
+test('a change that is refused is taken back, in the conversation and in the list', async () => {
+  const { sessionId, conversationId, agent } = await aConversation();
+  browser.expectComplaint(/status of 503/);
+  const page = await browser.open(stack.url, { cookie: agent.cookie() });
+  await go(page, `/inbox/${conversationId}?view=open`);
+  let answer = (): void => undefined;
+  const held = new Promise<void>((resolve) => {
+    answer = resolve;
+  });
+  await page.route(`**/operator/v1/conversations/${conversationId}/resolve`, async (route) => {
+    await held;
+    await route.fulfill({ status: 503, body: '{}' });
+  });
+
+  await button(page, 'Resolve').click();
+  await button(page, 'Reopen').waitFor();
+  await page.getByText('No open conversations').waitFor();
+  answer();
+  await page.getByText('That did not work').waitFor();
+  await button(page, 'Take over').waitFor();
+  await rowsOf(page).getByText(sessionId).waitFor();
+
+  const read = await agent.get<{ status: string }>(`/conversations/${conversationId}`);
+  expect(read.body.status).toBe('open');
+});
+
+test('the keyboard opens, answers, tags, assigns and resolves; it does nothing while a person types', async () => {
+  const { assistant, sessionId, conversationId, agent } = await aConversation();
+  const second = await assistant.chat(aTurn());
+  const page = await browser.open(stack.url, { cookie: agent.cookie() });
+  await go(page, '/inbox?view=all');
+  const at = (id: string) => page.waitForURL(`**/operator/inbox/${id}?view=all`);
+
+  await page.keyboard.press('j');
+  await page.locator(`[data-conversation="${second.body.conversationId}"]:focus`).waitFor();
+  await page.keyboard.press('j');
+  await page.locator(`[data-conversation="${conversationId}"]:focus`).waitFor();
+  await page.keyboard.press('Enter');
+  await at(conversationId);
+  await page.getByRole('heading', { name: sessionId }).waitFor();
+  await page.keyboard.press('k');
+  await at(second.body.conversationId);
+  await page.keyboard.press('j');
+  await at(conversationId);
+  await messagesOf(page).waitFor();
+  await page.keyboard.press('r');
+  await page.keyboard.type('see you next Tuesday, are they resolved?');
+  const typed = await page.getByRole('textbox', { name: 'Reply' }).inputValue();
+  await page.keyboard.press('Escape');
+  await page.keyboard.press('a');
+  await page.getByRole('complementary', { name: 'Details' }).getByText('You', { exact: true }).waitFor();
+  await page.keyboard.press('t');
+  await page.getByRole('dialog').getByLabel('Tag').fill('later');
+  await page.keyboard.press('Enter');
+  await page.getByRole('list', { name: 'Tags', exact: true }).getByText('later').waitFor();
+  await page.keyboard.press('?');
+  await page.getByRole('dialog', { name: 'Keyboard shortcuts' }).waitFor();
+  await page.keyboard.press('e');
+  await page.keyboard.press('Escape');
+  await page.getByRole('dialog').waitFor({ state: 'detached' });
+  const stillOpen = await button(page, 'Take over').isVisible();
+  await page.keyboard.press('e');
+  await button(page, 'Reopen').waitFor();
+  await page.keyboard.press('/');
+  await page.keyboard.type('nothing has these words');
+  await page.getByText('No conversation matches').waitFor();
+
+  expect([typed, stillOpen]).toEqual(['see you next Tuesday, are they resolved?', true]);
+});
+
+test('a conversation of an assistant that is not theirs is not there for an agent', async () => {
+  browser.expectComplaint(/status of 404/);
+  const { conversationId } = await aConversation(['My secret number is 4711']);
+  const { agent } = await aConversation();
+  const page = await browser.open(stack.url, { cookie: agent.cookie() });
+
+  await go(page, `/inbox/${conversationId}`);
+  await page.getByText('This conversation is not there').waitFor();
+
+  expect(await page.content()).not.toContain('4711');
+});
+
+test('a draft stays with its conversation until the operator signs out', async () => {
+  browser.expectComplaint(/status of 401/); // a request that was in flight
+  const { assistant, conversationId, agent } = await aConversation();
+  const second = await assistant.chat(aTurn());
+  const page = await browser.open(stack.url, { cookie: agent.cookie() });
+  const field = page.getByRole('textbox', { name: 'Reply' });
+  const stored = () => page.evaluate<string>('JSON.stringify(sessionStorage)');
+
+  await go(page, `/inbox/${conversationId}?view=all`);
+  await field.fill('half a sentence');
+  await page.locator(`[data-conversation="${second.body.conversationId}"]`).click();
+  await page.waitForURL(`**/inbox/${second.body.conversationId}?view=all`);
+  await messagesOf(page).waitFor();
+  const ofSecond = await field.inputValue();
+  await page.goBack();
+  await page.waitForURL(`**/inbox/${conversationId}?view=all`);
+  await messagesOf(page).waitFor();
+  const ofFirst = await field.inputValue();
+  await page.reload();
+  await messagesOf(page).waitFor();
+  const afterReload = await field.inputValue();
+  expect(await stored()).toContain('half a sentence');
+  await page.getByRole('button', { name: /^Account of/ }).click();
+  await page.getByRole('menuitem', { name: 'Sign out' }).click();
+  await page.getByRole('heading', { name: 'Sign in' }).waitFor();
+
+  expect([ofSecond, ofFirst, afterReload]).toEqual(['', 'half a sentence', 'half a sentence']);
+  expect(await stored()).not.toContain('half a sentence');
+});
+
+test('at 360 pixels one pane is shown at a time, with a way back', async () => {
+  const { sessionId, conversationId, agent } = await aConversation();
+  const page = await browser.open(stack.url, { cookie: agent.cookie(), viewport: { width: 360, height: 740 } });
+  const shown = async () => [
+    await rowsOf(page).first().isVisible(),
+    await messagesOf(page).isVisible(),
+    await page.getByRole('complementary', { name: 'Details' }).isVisible(),
+    await overflowOf(page),
+  ];
+
+  await go(page, '/inbox?view=all');
+  const list = await shown();
+  await rowsOf(page).getByText(sessionId).click();
+  await messagesOf(page).getByText('We are open from 9 to 5.').waitFor();
+  const reading = await shown();
+  await button(page, 'Details').click();
+  await page.getByRole('heading', { name: 'Lead score' }).waitFor();
+  const details = await shown();
+  await button(page, 'Back to the messages').click();
+  await button(page, 'Back to the list').click();
+  await page.waitForURL('**/operator/inbox?view=all');
+  const back = await shown();
+  await page.goBack();
+  await page.waitForURL(`**/inbox/${conversationId}?view=all`);
+
+  expect([list, reading, details, back]).toEqual([
+    [true, false, false, 0],
+    [false, true, false, 0],
+    [false, false, true, 0],
+    [true, false, false, 0],
+  ]);
+});
+
+test('notes stay between operators, and canned replies fill in what they name', async () => {
+  const { assistant, sessionId, conversationId, agent } = await aConversation();
+  const content = 'Hello {{session_id}}, {{unknown}}';
+  await agent.post(`/assistants/${assistant.assistantId}/canned-replies`, { title: 'Greeting', content });
+  const page = await browser.open(stack.url, { cookie: agent.cookie() });
+
+  await go(page, `/inbox/${conversationId}`);
+  await messagesOf(page).waitFor();
+  await page.keyboard.press('n');
+  await page.keyboard.type('A good customer');
+  await page.keyboard.press('Control+Enter');
+  await messagesOf(page).getByText('A good customer').waitFor();
+  await page.getByRole('region', { name: 'Notes' }).getByText('A good customer').waitFor();
+  await page.getByText('Reply', { exact: true }).click();
+  await page.getByRole('textbox', { name: 'Reply' }).press('/');
+  await page.getByRole('option', { name: /Greeting/ }).waitFor();
+  await page.keyboard.press('Enter');
+  await eventually(async () =>
+    expect(await page.getByRole('textbox', { name: 'Reply' }).inputValue()).toBe(`Hello ${sessionId}, {{unknown}}`),
+  );
+
+  const { body } = await assistant.history(conversationId);
+  expect(JSON.stringify(body)).not.toContain('A good customer');
+});
+
+test('an owner erases a conversation after typing the word, and the page forgets it', async () => {
+  const { sessionId, conversationId } = await aConversation();
+  const owner = await anOperator(stack);
+  const page = await browser.open(stack.url, { cookie: owner.cookie() });
+
+  await go(page, `/inbox/${conversationId}?view=all`);
+  await page.getByRole('textbox', { name: 'Reply' }).fill('about your data');
+  await button(page, 'Erase…').click();
+  const confirm = page.getByRole('dialog').getByRole('button', { name: 'Erase for good' });
+  expect(await confirm.isDisabled()).toBe(true);
+  await page.getByRole('dialog').getByLabel('Type “erase” to confirm').fill('erase');
+  await confirm.click();
+  await page.waitForURL('**/operator/inbox?view=all');
+  await rowsOf(page).getByText(sessionId).waitFor({ state: 'detached' });
+
+  expect(await page.evaluate<string>('JSON.stringify(sessionStorage)')).not.toContain('about your data');
+  expect((await owner.get(`/conversations/${conversationId}`)).status).toBe(404);
+});
