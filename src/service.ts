@@ -1,6 +1,7 @@
 import type { Redis } from 'ioredis';
 import type { Connection } from 'mongoose';
 import { createKnowledgeQueue, KNOWLEDGE_QUEUE, type KnowledgeJob } from './assistants/knowledge-queue.ts';
+import { takeByOf } from './assistants/assistant.ts';
 import { createAssistantStore } from './assistants/store.ts';
 import { createConversationStore } from './conversations/store.ts';
 import { createEndpointStore } from './webhooks/endpoint-store.ts';
@@ -91,6 +92,10 @@ export const openService = async ({ config, logger, lifecycle, redisRole, startW
       await inboxRecords.eraseConversation(conversationId, until);
       await deliveries.eraseConversation(conversationId, until);
       await insights.eraseConversations([conversationId]);
+    },
+    findTakeBy: async (assistantId, at) => {
+      const assistant = await assistants.findAssistant(assistantId);
+      return assistant && takeByOf(assistant, at);
     },
     beforeWriting: mongoWatch.beforeWriting,
     draining,

@@ -11,6 +11,7 @@ import { startSweeper } from './platform/sweeper.ts';
 import { TIMING } from './platform/timing.ts';
 import type { Service } from './service.ts';
 import { type CountDelivery, sampleQueues } from './service-metrics.ts';
+import { createNotTakenSweep } from './turns/not-taken.ts';
 import { createStaleHeads } from './turns/stale-heads.ts';
 import { createTurnSweep } from './turns/sweep.ts';
 
@@ -82,7 +83,8 @@ export const openWorkerDuties = async (
   { service, config, logger, lifecycle }: Options,
   { metrics, countDelivery, suspended }: { metrics: Metrics; countDelivery: CountDelivery; suspended?: () => string[] },
 ): Promise<number> => {
-  const { deliveries, endpoints, leases, turnQueue, deliveryQueue, mongo, redis } = service;
+  const { assistants, conversations, deliveries, endpoints, leases, turnQueue, deliveryQueue, mongo, redis } = service;
+  const { findAssistant } = assistants;
   const deliverySweeps = createDeliverySweeps({
     deliveries,
     endpoints,
@@ -94,6 +96,7 @@ export const openWorkerDuties = async (
   });
   const sweeps = [
     startSweeper('turns', createTurnSweep({ staleHeads: createStaleHeads(mongo), leases, turnQueue }), { logger }),
+    startSweeper('not taken', createNotTakenSweep({ conversations, findAssistant, logger }), { logger }),
     startSweeper('claims', deliverySweeps.claims, { logger }),
     startSweeper('deliveries', deliverySweeps.streams, { logger }),
   ];

@@ -4,10 +4,17 @@ import { TIMING } from '../platform/timing.ts';
 import { type EngineSettings, RETRIEVAL } from './engine-settings.ts';
 import type { KnowledgeInput } from './knowledge-input.ts';
 import { LanguageTag } from './language-tag.ts';
+import { afterOpenMinutes, OpeningHours } from './opening-hours.ts';
 import type { Semantic } from './semantic.ts';
 
 export const DEFAULT_LIMIT_PER_MINUTE = 60;
 export const DEFAULT_DEDUPE_WINDOW_S = 60;
+
+/** The longest time, in minutes of opening hours, after which an escalation may count as not taken. */
+export const MAX_TAKE_WITHIN_MINUTES = 7 * 24 * 60;
+
+/** What happens to an escalation that nobody took in time. */
+export const IF_NOT_TAKEN = ['remind', 'hand_back', 'stay'] as const;
 
 export const GUARDS = ['off', 'flag', 'refuse'] as const;
 
@@ -35,6 +42,18 @@ export const AssistantInput = z.object({
   guard: z.enum(GUARDS).default('flag'),
   /** Hosts that a provider's reply may link to, in addition to those in the knowledge. */
   allowedLinks: z.array(z.string().trim().min(1).max(253)).max(50).default([]),
+  openingHours: OpeningHours.nullable().default(null).meta({ description: 'When people answer. Null: always.' }),
+  takeWithinMinutes: z
+    .int()
+    .min(1)
+    .max(MAX_TAKE_WITHIN_MINUTES)
+    .nullable()
+    .default(null)
+    .meta({ description: 'Minutes of opening hours in which somebody must take an escalation. Null: no limit.' }),
+  ifNotTaken: z
+    .enum(IF_NOT_TAKEN)
+    .default('stay')
+    .meta({ description: 'What happens to an escalation that nobody was assigned to or answered in that time.' }),
 });
 export type AssistantInput = z.input<typeof AssistantInput>;
 
@@ -57,7 +76,20 @@ export type Assistant = z.infer<typeof AssistantInput> & {
 };
 
 /** Defaults for assistants that were created before these settings existed. */
-const LATER_DEFAULTS = { engine: RETRIEVAL, guard: 'flag' as const, allowedLinks: [] };
+const LATER_DEFAULTS = {
+  engine: RETRIEVAL,
+  guard: 'flag' as const,
+  allowedLinks: [],
+  openingHours: null,
+  takeWithinMinutes: null,
+  ifNotTaken: 'stay' as const,
+};
+
+/** Until when an escalation of this moment must be taken. Null if the assistant has no such limit. */
+export const takeByOf = (
+  { openingHours, takeWithinMinutes }: Pick<Assistant, 'openingHours' | 'takeWithinMinutes'>,
+  at: Date,
+): Date | null => (takeWithinMinutes === null ? null : afterOpenMinutes(openingHours, at, takeWithinMinutes));
 
 /**
  * Positions of an assistant's entries. `last` is the highest assigned position. Entries before `from` have been
@@ -92,6 +124,9 @@ const assistantSchema = new Schema<StoredAssistant>(
     dedupeWindowSeconds: { type: Number, required: true },
     guard: { type: String },
     allowedLinks: { type: [String], default: undefined },
+    openingHours: { type: Schema.Types.Mixed },
+    takeWithinMinutes: { type: Number },
+    ifNotTaken: { type: String },
     engine: { type: Schema.Types.Mixed },
     sessionKey: { type: String, required: true },
     channel: {

@@ -155,7 +155,9 @@ export type StoredConversation = {
   assigneeId?: string;
   snoozedUntil?: Date;
   snoozedAt?: Date;
+  /** Until when somebody must take the escalation. Removed when it is taken or when the time is over. */
   takeBy?: Date;
+  /** When operators were reminded of an escalation that nobody took in time. */
   remindedAt?: Date;
   /** When a note was last added or deleted. Live updates watch this field. */
   notedAt?: Date;
@@ -178,6 +180,8 @@ conversationSchema.index(
   { 'outbox.0.at': 1 },
   { name: 'outbox_heads', partialFilterExpression: { 'outbox.0': { $exists: true } } },
 );
+// This index contains only escalations that nobody has taken yet, so other writes do not touch it.
+conversationSchema.index({ takeBy: 1 }, { name: 'take_by', partialFilterExpression: { takeBy: { $exists: true } } });
 conversationSchema.index(
   { 'opening.at': 1 },
   { name: 'openings', partialFilterExpression: { opening: { $exists: true } } },

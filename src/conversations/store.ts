@@ -1,4 +1,5 @@
 import type { Connection, mongo } from 'mongoose';
+import { serverDate } from '../platform/clock.ts';
 import { prefixRange, isUuid } from '../platform/ids.ts';
 import { collectionOf, createReader } from '../platform/mongo.ts';
 import type { BeforeWriting } from '../platform/mongo-silence.ts';
@@ -11,7 +12,7 @@ import { createErasure, type EraseElsewhere } from './erasure.ts';
 import { createHistory } from './history.ts';
 import { createMessagePages } from './message-pages.ts';
 import { createResolveDuplicate } from './resolve-duplicate.ts';
-import { createTransitions } from './transitions.ts';
+import { createTransitions, type FindTakeBy } from './transitions.ts';
 import type { AnswerableConversation } from './turn-commit.ts';
 
 const LIST_MAX = 100;
@@ -52,13 +53,14 @@ type Dependencies = {
   wakeDeliveries: (conversationKey: string) => void;
   findDelivered: FindDelivered;
   eraseElsewhere: EraseElsewhere;
+  findTakeBy: FindTakeBy;
   beforeWriting: BeforeWriting;
   draining: AbortSignal;
 };
 
 /** Reads and writes stored conversations. Large operations have files of their own. */
 export const createConversationStore = (dependencies: Dependencies) => {
-  const { connection, receivers, wakeDeliveries, findDelivered, eraseElsewhere, beforeWriting, draining } =
+  const { connection, receivers, wakeDeliveries, findDelivered, eraseElsewhere, findTakeBy, beforeWriting, draining } =
     dependencies;
   const { conversations: model, messages: messageModel } = conversationModels(connection);
   const conversations = collectionOf<StoredConversation>(model);
@@ -102,7 +104,7 @@ export const createConversationStore = (dependencies: Dependencies) => {
       announce: announceTurn,
     }),
     commit: createCommit({ connection, pages, compact, announce }),
-    transitions: createTransitions({ connection, pages, compact, announce, findById }),
+    transitions: createTransitions({ connection, pages, compact, announce, findById, findTakeBy }),
     erase: erasure.erase,
     purgeAgain: erasure.purgeAgain,
 
@@ -128,6 +130,18 @@ export const createConversationStore = (dependencies: Dependencies) => {
       }
       return null;
     },
+
+    /** Escalations whose take-by time is over, the oldest first. */
+    findNotTaken: (limit: number): Promise<Pick<StoredConversation, 'conversationId' | 'assistantId' | 'language'>[]> =>
+      conversations
+        .find(
+          { takeBy: { $exists: true, $lte: serverDate() } },
+          { projection: { conversationId: 1, assistantId: 1, language: 1 } },
+        )
+        .hint('take_by')
+        .sort({ takeBy: 1 })
+        .limit(limit)
+        .toArray(),
 
     /** The number of the last final message, or null if the conversation was erased. Used by long polls. */
     findSeq: async ({ key, conversationId }: { key: string; conversationId: string }): Promise<number | null> => {

@@ -1,5 +1,5 @@
 import { newId } from '../platform/ids.ts';
-import type { Message } from './conversation.ts';
+import type { Message, StoredConversation } from './conversation.ts';
 
 const systemMessage = (content: string, createdAt: Date): Message => ({
   messageId: newId(),
@@ -24,3 +24,10 @@ export const readSystemMessage = (
   if (content.startsWith(HANDOFF)) return { kind: 'handoff', reason: content.slice(HANDOFF.length) };
   return content.startsWith(HAND_BACK) ? { kind: 'handBack' } : null;
 };
+
+/** What the visitor reads when the assistant answers again because nobody took the conversation in time. */
+export const notTakenMessage = (
+  content: string,
+  { language }: Pick<StoredConversation, 'language'>,
+  createdAt: Date,
+): Message => ({ messageId: newId(), turnId: null, role: 'assistant', content, language, createdAt });

@@ -11,20 +11,29 @@ import { type AttributeChange, mergeAttributes } from './attributes.ts';
 import { pushFinished, type Compact, trimmedFields } from './compaction.ts';
 import { conversationModels, type Message, REOPENED, type StoredConversation } from './conversation.ts';
 import type { MessagePages } from './message-pages.ts';
-import { handBackMessage, handoffMessage } from './system-messages.ts';
+import { handBackMessage, handoffMessage, notTakenMessage } from './system-messages.ts';
 
 const MAX_TRIES = 50;
 const MAX_TAGS = 50;
 
 export const DEFAULT_ESCALATION_REASON = 'manual';
 
-/** What a transition writes: fields, a message and an event. `when` is what it has read beside the usual fields. */
+/** What a transition writes: fields, messages and an event. `when` is what it has read beside the usual fields. */
 type Change = {
   set?: Partial<StoredConversation>;
-  message?: Message;
+  /** Each message gets the next `seq`. */
+  messages?: Message[];
   event?: ConversationEvent;
+  /** `taken`: the take-by time and the reminder are removed. `reminded`: only the take-by time. */
+  takeBy?: 'taken' | 'reminded';
   when?: mongo.Filter<StoredConversation>;
 };
+
+/** Until when an escalation of this moment must be taken. Null if there is no limit. */
+export type FindTakeBy = (assistantId: string, at: Date) => Promise<Date | null>;
+
+/** What happens to an escalation that nobody took in time. `said` is the sentence for the visitor. */
+export type TakeByEnd = { how: 'remind' | 'stay' } | { how: 'hand_back'; said: string };
 
 type Changed = { conversation: StoredConversation; announced: boolean };
 
@@ -33,7 +42,7 @@ type ConversationRef = { conversationId: string; assistantId?: string };
 
 /**
  * Changes that people make to a conversation (docs/contract.md, States). Each change is one compare-and-set on the
- * conversation as it was read. If a change adds a message, the same write gives this message the next `seq`. If the
+ * conversation as it was read. If a change adds messages, the same write gives them the next numbers. If the
  * conversation is already in the target state, nothing is changed or announced.
  */
 export const createTransitions = (dependencies: {
@@ -42,17 +51,19 @@ export const createTransitions = (dependencies: {
   compact: Compact;
   announce: Announce;
   findById: (conversationId: string, assistantId?: string) => Promise<StoredConversation | null>;
+  findTakeBy: FindTakeBy;
 }) => {
-  const { connection, pages, compact, announce, findById } = dependencies;
+  const { connection, pages, compact, announce, findById, findTakeBy } = dependencies;
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
   const write = async (read: StoredConversation, change: Change, receiversOf: ReceiversOf): Promise<Changed | null> => {
-    const { set = {}, message, event, when } = change;
-    const compaction = message ? await compact(read, 0) : null;
+    const { set = {}, messages = [], event, takeBy, when } = change;
+    const compaction = messages.length > 0 ? await compact(read, 0) : null;
     if (compaction === 'changed') return null;
-    const seq = read.seq + 1;
-    const now = message?.createdAt ?? serverDate();
-    const events = [...(event ? [event] : []), ...(message ? sentEvents([message], seq, read.language) : [])]
+    const entries = messages.map((message, nth) => ({ seq: read.seq + 1 + nth, message }));
+    const now = messages[0]?.createdAt ?? serverDate();
+    const sent = entries.flatMap(({ seq, message }) => sentEvents([message], seq, read.language));
+    const events = [...(event ? [event] : []), ...sent]
       .map((one) => newOutboxEvent(one, receiversOf, now))
       .filter((one) => one !== null);
     const conversation = await conversations.findOneAndUpdate(
@@ -68,10 +79,15 @@ export const createTransitions = (dependencies: {
       {
         $set: {
           ...set,
-          ...(message && { seq, [`texts.${seq}`]: [message] }),
+          ...(entries.length > 0 && { seq: read.seq + entries.length }),
+          ...Object.fromEntries(entries.map(({ seq, message }) => [`texts.${seq}`, [message]])),
           ...(compaction && { storedTo: compaction.storedTo }),
         },
-        ...(compaction && { $unset: trimmedFields(compaction) }),
+        $unset: {
+          ...(compaction && trimmedFields(compaction)),
+          ...(takeBy && { takeBy: 1 }),
+          ...(takeBy === 'taken' && { remindedAt: 1 }),
+        },
         $push: {
           ...(compaction && { recent: pushFinished([], compaction) }),
           ...(events.length > 0 && { outbox: { $each: events } }),
@@ -87,12 +103,12 @@ export const createTransitions = (dependencies: {
 
   const apply = async (
     { conversationId, assistantId }: ConversationRef,
-    changeOf: (conversation: StoredConversation) => Change | null,
+    changeOf: (conversation: StoredConversation) => Change | null | Promise<Change | null>,
   ): Promise<Changed> => {
     for (let tries = 0; tries < MAX_TRIES; tries += 1) {
       const read = await findById(conversationId, assistantId);
       if (!read) throw notFound();
-      const change = changeOf(read);
+      const change = await changeOf(read);
       if (!change) return { conversation: read, announced: false };
       const changed = await announce(read, (receiversOf) => write(read, change, receiversOf));
       if (changed) return changed;
@@ -109,7 +125,7 @@ export const createTransitions = (dependencies: {
      * replaces the stored score. A resolved conversation becomes escalated too.
      */
     escalate: (where: ConversationRef, input: { reason?: string; leadScore?: number }) =>
-      apply(where, (read) => {
+      apply(where, async (read) => {
         if (read.status === 'escalated') {
           return input.leadScore === undefined || input.leadScore === read.leadScore
             ? null
@@ -118,6 +134,8 @@ export const createTransitions = (dependencies: {
         const now = serverDate();
         const reason = input.reason ?? DEFAULT_ESCALATION_REASON;
         const leadScore = input.leadScore ?? read.leadScore;
+        const takeBy =
+          read.channel === 'playground' || read.assigneeId ? null : await findTakeBy(read.assistantId, now);
         return {
           set: {
             ...REOPENED,
@@ -126,8 +144,9 @@ export const createTransitions = (dependencies: {
             escalationReason: reason,
             leadScore,
             waitingSince: now,
+            ...(takeBy && { takeBy }),
           },
-          message: handoffMessage(reason, now),
+          messages: [handoffMessage(reason, now)],
           event: {
             event: 'conversation.escalated',
             payload: { reason, lead_score: leadScore, language: read.language },
@@ -140,7 +159,23 @@ export const createTransitions = (dependencies: {
         if (read.status === 'open') return null;
         if (read.status === 'resolved')
           throw invalid('status', 'not_escalated', 'must be escalated before a hand-back');
-        return { set: REOPENED, message: handBackMessage(serverDate()) };
+        return { set: REOPENED, takeBy: 'taken', messages: [handBackMessage(serverDate())] };
+      }),
+
+    /**
+     * Ends the take-by time of an escalation that nobody took. Only one caller ends it: the write requires the time that
+     * was read, and removes it. An assigned conversation counts as taken.
+     */
+    endTakeBy: (where: ConversationRef, end: TakeByEnd) =>
+      apply(where, (read): Change | null => {
+        const now = serverDate();
+        const { takeBy, assigneeId } = read;
+        if (!takeBy || takeBy > now) return null;
+        const when = { takeBy, assigneeId: assigneeId ?? { $exists: false } };
+        if (read.status !== 'escalated' || assigneeId || end.how === 'stay') return { takeBy: 'taken', when };
+        if (end.how !== 'hand_back') return { set: { remindedAt: now }, takeBy: 'reminded', when };
+        const messages = [handBackMessage(now), notTakenMessage(end.said, read, now)];
+        return { set: REOPENED, takeBy: 'taken', messages, when };
       }),
 
     resolve: (where: ConversationRef, operatorId: string) =>
@@ -149,6 +184,7 @@ export const createTransitions = (dependencies: {
         const now = serverDate();
         return {
           set: { status: 'resolved', resolvedAt: now, resolvedBy: operatorId, waitingSince: null, lastResolvedAt: now },
+          takeBy: 'taken',
           event: { event: 'conversation.resolved', payload: { resolved_by: operatorId } },
         };
       }),
@@ -191,7 +227,7 @@ export const createTransitions = (dependencies: {
         language: null,
         createdAt: serverDate(),
       };
-      const changed = await apply(where, () => ({ set: { waitingSince: null }, message }));
+      const changed = await apply(where, () => ({ set: { waitingSince: null }, takeBy: 'taken', messages: [message] }));
       return { ...changed, messageId: message.messageId, seq: changed.conversation.seq };
     },
   };

@@ -39,9 +39,10 @@ export type ConversationView = z.infer<typeof ConversationView>;
 export const MessageView = z
   .object({
     messageId: uuid,
-    turnId: uuid
-      .nullable()
-      .meta({ description: 'The turn of this message; null for messages of operators and the system.' }),
+    turnId: uuid.nullable().meta({
+      description:
+        'The turn of this message; null for messages of operators and the system, and for what the assistant says by itself.',
+    }),
     seq: z.int().min(1).nullable().meta({
       description:
         'Position in the conversation: 1, 2, 3 … without gaps. The two messages of a turn share one. Null while the turn is pending.',

@@ -1,6 +1,7 @@
 import * as z from 'zod';
-import { type Assistant, AssistantInput, GUARDS } from '../assistants/assistant.ts';
+import { type Assistant, AssistantInput, GUARDS, IF_NOT_TAKEN } from '../assistants/assistant.ts';
 import { EngineInput, toEngineView } from '../assistants/engine-settings.ts';
+import { OpeningHours } from '../assistants/opening-hours.ts';
 import type { AssistantStore } from '../assistants/store.ts';
 import { requirePublicUrl } from '../webhooks/require-public-url.ts';
 import { hasAssistant } from '../operators/roles.ts';
@@ -35,6 +36,9 @@ const AssistantView = z
     dedupeWindowSeconds: z.number(),
     guard: z.enum(GUARDS),
     allowedLinks: z.array(z.string()),
+    openingHours: OpeningHours.nullable(),
+    takeWithinMinutes: z.number().nullable(),
+    ifNotTaken: z.enum(IF_NOT_TAKEN),
     engine: EngineView,
     createdAt: time,
     channel: z.object({ connected: z.boolean(), open: z.boolean(), limitPerMinute: z.number() }),
@@ -120,6 +124,9 @@ const toView = (assistant: Assistant): z.input<typeof AssistantView> => {
     dedupeWindowSeconds: assistant.dedupeWindowSeconds,
     guard: assistant.guard,
     allowedLinks: assistant.allowedLinks,
+    openingHours: assistant.openingHours,
+    takeWithinMinutes: assistant.takeWithinMinutes,
+    ifNotTaken: assistant.ifNotTaken,
     engine: toEngineView(assistant.engine),
     createdAt: assistant.createdAt,
     channel: { connected, open: connected && tokenHash === null, limitPerMinute },

@@ -28,6 +28,8 @@ export type TurnEnd =
       kind: 'handoff';
       reason: HandoffReason;
       holdingText: string;
+      /** Until when somebody must take it. */
+      takeBy?: Date | null;
       leadScore: number;
       leadBecause: string[];
       why: Record<string, unknown>;
@@ -69,7 +71,7 @@ const replyOf = (end: TurnEnd, message: Message | null, holding: Holding | null)
 
 const stateAfter = (
   end: TurnEnd,
-  { now, waitingSince }: { now: Date; waitingSince: Date },
+  { now, waitingSince, takeBy }: { now: Date; waitingSince: Date; takeBy: Date | null },
 ): Partial<StoredConversation> => {
   switch (end.kind) {
     case 'answered': {
@@ -82,6 +84,7 @@ const stateAfter = (
         escalatedAt: now,
         escalationReason: end.reason,
         waitingSince,
+        ...(takeBy && { takeBy }),
         lowConfidenceStreak: 0,
         engineErrorStreak: 0,
         leadScore: end.leadScore,
@@ -128,12 +131,14 @@ export const endTurn = (conversation: AnswerableConversation, end: TurnEnd): End
       ? { messageId: reply.messageId, seq: own, text: reply.content, language: turn.language }
       : null;
 
+  // A handoff in the playground reaches nobody.
+  const takeBy = (end.kind === 'handoff' && conversation.channel !== 'playground' && end.takeBy) || null;
   const replySeq = reply ? own : heldBy?.seq;
   const replyMessageId = reply?.messageId ?? heldBy?.messageId;
   const changes = {
     seq: entries.at(-1)?.seq ?? conversation.seq,
     ...(newHolding && { holding: newHolding }),
-    ...stateAfter(end, { now, waitingSince: conversation.waitingSince ?? turn.acceptedAt }),
+    ...stateAfter(end, { now, waitingSince: conversation.waitingSince ?? turn.acceptedAt, takeBy }),
   };
   return {
     end,

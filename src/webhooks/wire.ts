@@ -58,7 +58,7 @@ export const WIRE_EVENTS = {
       turn_id: z
         .uuid()
         .nullable()
-        .meta({ description: 'The turn that it answers; null unless `role` is `assistant`.' }),
+        .meta({ description: 'The turn that it answers; null for messages of operators and the system.' }),
       seq: z.int().min(1).meta({ description: 'Its place in the conversation.' }),
       role: z.enum(['assistant', 'operator', 'system']),
       content: z.string().meta({ description: 'The whole message.' }),

@@ -126,6 +126,7 @@ const EVER_DECLARED: Record<string, string[]> = {
     'waiting_heads',
     'outbox_heads',
     'openings',
+    'take_by',
     'by_change',
     'inbox_filters',
     'tagged',

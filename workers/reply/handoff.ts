@@ -1,8 +1,11 @@
 import { MAX_SUGGESTED_ACTIONS, SuggestedAction } from '../../src/assistants/suggested-action.ts';
-import type { Assistant } from '../../src/assistants/assistant.ts';
+import { type Assistant, takeByOf } from '../../src/assistants/assistant.ts';
+import { closedText } from '../../src/assistants/away-texts.ts';
+import { nextOpening } from '../../src/assistants/opening-hours.ts';
 import type { Answer, HandoffReason, TurnEnd } from '../../src/turns/end-turn.ts';
 import type { StoredConversation, PendingTurn } from '../../src/conversations/conversation.ts';
 import type { EngineReply } from './engines/engine.ts';
+import { serverDate } from '../../src/platform/clock.ts';
 import { apologyText, holdingText } from './engines/texts.ts';
 
 /**
@@ -26,8 +29,24 @@ type Circumstances = {
   lead: Lead;
 };
 
-export const holdingTextOf = ({ holdingText: own }: Assistant, language: string): string =>
-  own ?? holdingText(language);
+/** The holding text. Outside opening hours it also says when somebody answers. */
+export const holdingTextOf = ({ holdingText: own, openingHours }: Assistant, language: string): string => {
+  const held = own ?? holdingText(language);
+  const opening = nextOpening(openingHours, serverDate());
+  return opening && openingHours ? `${held} ${closedText(language, opening, openingHours.timeZone)}` : held;
+};
+
+const handOff = (
+  { assistant, turn, lead }: Pick<Circumstances, 'assistant' | 'turn' | 'lead'>,
+  { reason, why }: { reason: HandoffReason; why: Record<string, unknown> },
+): TurnEnd => ({
+  kind: 'handoff',
+  reason,
+  holdingText: holdingTextOf(assistant, turn.language),
+  takeBy: takeByOf(assistant, serverDate()),
+  why,
+  ...lead,
+});
 
 const handoffReasonOf = (
   reply: EngineReply,
@@ -51,8 +70,7 @@ export const endWithReply = (
   { assistant, turn, status, streaks, canKnow, lead }: Circumstances & { canKnow: boolean },
 ): TurnEnd => {
   const reason = status === 'resolved' ? null : handoffReasonOf(reply, streaks, canKnow);
-  if (reason)
-    return { kind: 'handoff', reason, holdingText: holdingTextOf(assistant, turn.language), why: reply.why, ...lead };
+  if (reason) return handOff({ assistant, turn, lead }, { reason, why: reply.why });
   const answer: Answer = {
     text: reply.text,
     language: reply.language,
@@ -71,13 +89,7 @@ export const endWithReply = (
 export const endWithApology = ({ assistant, turn, status, streaks, lead }: Circumstances): TurnEnd => {
   const why = { engine: 'none', error: 'engine_error' };
   if (status !== 'resolved' && streaks.engineErrorStreak + 1 >= STREAK_TO_HAND_OFF) {
-    return {
-      kind: 'handoff',
-      reason: 'engine_error',
-      holdingText: holdingTextOf(assistant, turn.language),
-      why,
-      ...lead,
-    };
+    return handOff({ assistant, turn, lead }, { reason: 'engine_error', why });
   }
   const answer: Answer = {
     text: apologyText(turn.language),

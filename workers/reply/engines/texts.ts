@@ -1,4 +1,5 @@
 import { baseLanguage } from '../../../src/language/base.ts';
+import { isTraditionalChinese, textsOf } from '../../../src/language/text-table.ts';
 import texts from './texts.json' with { type: 'json' };
 
 /** Default texts in the visitor's language. An assistant's own texts replace them. */
@@ -30,13 +31,7 @@ type Texts = Record<TextKey, string>;
 
 const TEXTS: Readonly<Record<string, Texts>> = texts;
 
-/** Tags of Chinese in traditional characters, by script or by region. */
-const TRADITIONAL = /^zh-(?:.*-)?(?:hant|tw|hk|mo)\b/i;
-
-const tableOf = (language: string): Texts | undefined => {
-  const key = TRADITIONAL.test(language) ? 'zh-Hant' : baseLanguage(language);
-  return Object.hasOwn(TEXTS, key) ? TEXTS[key] : undefined;
-};
+const tableOf = (language: string): Texts | undefined => textsOf(TEXTS, language);
 
 const ENGLISH = texts.en;
 
@@ -66,6 +61,6 @@ const languageName = (language: string, within: string): string => {
 
 /** For example: "I only have this answer in another language (English):" */
 export const otherLanguageText = (language: string, answerLanguage: string): string => {
-  const within = TRADITIONAL.test(language) ? 'zh-Hant' : hasTexts(language) ? baseLanguage(language) : 'en';
+  const within = isTraditionalChinese(language) ? 'zh-Hant' : hasTexts(language) ? baseLanguage(language) : 'en';
   return text(within, 'otherLanguage').replace('{language}', () => languageName(answerLanguage, within));
 };

@@ -1,0 +1,124 @@
+import * as z from 'zod';
+
+const MINUTE_MS = 60_000;
+const DAY_MS = 86_400_000;
+/** Time that needs more days than this to pass is cut off. Only very short opening hours come near it. */
+const SEARCHED_DAYS = 120;
+
+const isTimeZone = (name: string): boolean => {
+  try {
+    const { timeZone } = new Intl.DateTimeFormat('en', { timeZone: name }).resolvedOptions();
+    return /^[A-Za-z]/.test(timeZone); // an offset such as +01:00 knows no daylight saving time
+  } catch {
+    return false;
+  }
+};
+
+const timeOfDay = z.string().regex(/^(?:(?:[01]\d|2[0-3]):[0-5]\d|24:00)$/, 'must be a time from 00:00 to 24:00');
+
+const minutesOf = (time: string): number => Number(time.slice(0, 2)) * 60 + Number(time.slice(3));
+
+const Interval = z
+  .object({ day: z.int().min(0).max(6).meta({ description: '0 is Sunday.' }), from: timeOfDay, to: timeOfDay })
+  .refine(({ from, to }) => minutesOf(from) < minutesOf(to), { path: ['to'], message: 'must be later than `from`' });
+type Interval = z.infer<typeof Interval>;
+
+const overlaps = (week: Interval[]): boolean =>
+  week.some((one, at) =>
+    week.slice(at + 1).some(({ day, from, to }) => day === one.day && from < one.to && one.from < to),
+  );
+
+/** When people answer. The times are those of the clock on the wall in the time zone. */
+export const OpeningHours = z
+  .object({
+    timeZone: z
+      .string()
+      .max(100)
+      .refine(isTimeZone, 'must be a time zone such as Europe/Berlin')
+      .meta({ description: 'An IANA name.', example: 'Europe/Berlin' }),
+    week: z
+      .array(Interval)
+      .min(1)
+      .max(50)
+      .refine((week) => !overlaps(week), 'must not overlap'),
+  })
+  .meta({ id: 'OpeningHours' });
+export type OpeningHours = z.infer<typeof OpeningHours>;
+
+const clocks = new Map<string, Intl.DateTimeFormat>();
+
+const clockOf = (timeZone: string): Intl.DateTimeFormat => {
+  const known = clocks.get(timeZone);
+  if (known) return known;
+  const clock = new Intl.DateTimeFormat('en-US', {
+    timeZone,
+    hourCycle: 'h23',
+    year: 'numeric',
+    month: 'numeric',
+    day: 'numeric',
+    hour: 'numeric',
+    minute: 'numeric',
+    second: 'numeric',
+  });
+  clocks.set(timeZone, clock);
+  return clock;
+};
+
+/** What the clock on the wall shows, as if it were UTC. */
+const wallTimeOf = (at: number, timeZone: string): number => {
+  const parts = new Map(
+    clockOf(timeZone)
+      .formatToParts(at)
+      .map(({ type, value }) => [type, Number(value)]),
+  );
+  const part = (type: Intl.DateTimeFormatPartTypes): number => parts.get(type) ?? 0;
+  return Date.UTC(part('year'), part('month') - 1, part('day'), part('hour'), part('minute'), part('second'));
+};
+
+/**
+ * The moment at which the clock on the wall shows a time. A time that comes twice, when the clock is set back, is its
+ * first moment for an opening and its last for a closing. A time that is left out is moved forward, as a clock is.
+ */
+const momentOf = (wall: number, timeZone: string, which: 'first' | 'last'): number => {
+  const offsetAt = (at: number): number => wallTimeOf(at, timeZone) - at;
+  const before = wall - offsetAt(wall - DAY_MS);
+  const moments = [before, wall - offsetAt(wall + DAY_MS)].filter((at) => wallTimeOf(at, timeZone) === wall);
+  if (moments.length === 0) return before;
+  return which === 'first' ? Math.min(...moments) : Math.max(...moments);
+};
+
+/** The times at which people answer, from `from` on, in order. The first one may have begun before. */
+function* openTimes({ timeZone, week }: OpeningHours, from: number): Generator<{ start: number; end: number }> {
+  const midnight = Math.floor(wallTimeOf(from, timeZone) / DAY_MS) * DAY_MS;
+  const inOrder = week.toSorted((a, b) => minutesOf(a.from) - minutesOf(b.from));
+  for (let days = 0; days < SEARCHED_DAYS; days += 1) {
+    const date = midnight + days * DAY_MS;
+    for (const { day, ...times } of inOrder) {
+      if (day !== new Date(date).getUTCDay()) continue;
+      const start = momentOf(date + minutesOf(times.from) * MINUTE_MS, timeZone, 'first');
+      const end = momentOf(date + minutesOf(times.to) * MINUTE_MS, timeZone, 'last');
+      if (end > from && end > start) yield { start, end };
+    }
+  }
+}
+
+/** When people answer next, or null if they answer now. Without opening hours they always answer. */
+export const nextOpening = (hours: OpeningHours | null, at: Date): Date | null => {
+  if (!hours) return null;
+  for (const { start } of openTimes(hours, at.getTime())) return start > at.getTime() ? new Date(start) : null;
+  return null;
+};
+
+/** The moment at which this many minutes of opening hours have passed. */
+export const afterOpenMinutes = (hours: OpeningHours | null, from: Date, minutes: number): Date => {
+  let left = minutes * MINUTE_MS;
+  let last = from.getTime();
+  if (!hours) return new Date(last + left);
+  for (const { start, end } of openTimes(hours, last)) {
+    const begin = Math.max(start, from.getTime());
+    last = Math.min(end, begin + left);
+    left -= last - begin;
+    if (left <= 0) break;
+  }
+  return new Date(last);
+};

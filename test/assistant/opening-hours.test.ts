@@ -1,0 +1,94 @@
+import { expect, test } from 'vitest';
+import { AWAY_LANGUAGES, closedText, notTakenText } from '../../src/assistants/away-texts.ts';
+import { afterOpenMinutes, nextOpening, OpeningHours } from '../../src/assistants/opening-hours.ts';
+import { TEXT_LANGUAGES } from '../../workers/reply/engines/texts.ts';
+
+const DAYS = [1, 2, 3, 4, 5];
+const office = (timeZone: string): OpeningHours => ({
+  timeZone,
+  week: DAYS.flatMap((day) => [
+    { day, from: '09:00', to: '12:00' },
+    { day, from: '13:00', to: '17:00' },
+  ]),
+});
+const daily = (timeZone: string, from: string, to: string): OpeningHours => ({
+  timeZone,
+  week: [0, 1, 2, 3, 4, 5, 6].map((day) => ({ day, from, to })),
+});
+const next = (hours: OpeningHours, at: string) => nextOpening(hours, new Date(at))?.toISOString() ?? null;
+const after = (hours: OpeningHours | null, at: string, minutes: number) =>
+  afterOpenMinutes(hours, new Date(at), minutes).toISOString();
+
+// 23 November 2026 is a Monday. Berlin is one hour ahead of UTC in winter and two hours ahead in summer.
+test.each([
+  ['before they open', '2026-11-23T07:59:00Z', '2026-11-23T08:00:00.000Z'],
+  ['at the first moment', '2026-11-23T08:00:00Z', null],
+  ['in the lunch break', '2026-11-23T11:00:00Z', '2026-11-23T12:00:00.000Z'],
+  ['at the last moment', '2026-11-23T16:00:00Z', '2026-11-24T08:00:00.000Z'],
+  ['on Friday evening', '2026-11-27T17:00:00Z', '2026-11-30T08:00:00.000Z'],
+  ['on Sunday in UTC and Monday in Berlin', '2026-11-22T23:30:00Z', '2026-11-23T08:00:00.000Z'],
+])('the next opening %s', (_name, at, expected) => {
+  expect(next(office('Europe/Berlin'), at)).toBe(expected);
+});
+
+test('opening hours follow daylight saving time, both ways', () => {
+  expect(next(daily('Europe/Berlin', '09:00', '17:00'), '2026-03-28T20:00:00Z')).toBe('2026-03-29T07:00:00.000Z');
+  expect(next(daily('Europe/Berlin', '09:00', '17:00'), '2026-10-24T20:00:00Z')).toBe('2026-10-25T08:00:00.000Z');
+  expect(next(daily('America/New_York', '09:00', '17:00'), '2026-03-08T02:00:00Z')).toBe('2026-03-08T13:00:00.000Z');
+  expect(next(daily('Asia/Kolkata', '09:30', '17:00'), '2026-03-08T22:00:00Z')).toBe('2026-03-09T04:00:00.000Z');
+});
+
+test('a time that the clock leaves out is moved forward, and a time that comes twice is covered twice', () => {
+  // In Berlin, 02:30 does not exist on 29 March, and comes twice on 25 October.
+  expect(next(daily('Europe/Berlin', '02:30', '04:00'), '2026-03-29T00:00:00Z')).toBe('2026-03-29T01:30:00.000Z');
+  expect(next(daily('America/New_York', '02:30', '04:00'), '2026-03-08T06:00:00Z')).toBe('2026-03-08T07:30:00.000Z');
+  const night = daily('Europe/Berlin', '02:00', '03:00');
+  expect(next(night, '2026-10-24T22:00:00Z')).toBe('2026-10-25T00:00:00.000Z');
+  expect(after(night, '2026-10-24T22:00:00Z', 120)).toBe('2026-10-25T02:00:00.000Z');
+  expect(next(daily('America/New_York', '01:00', '02:00'), '2026-11-01T04:00:00Z')).toBe('2026-11-01T05:00:00.000Z');
+});
+
+test('only opening hours count', () => {
+  const berlin = office('Europe/Berlin');
+  expect(after(null, '2026-11-23T23:00:00Z', 30)).toBe('2026-11-23T23:30:00.000Z');
+  expect(after(berlin, '2026-11-23T08:10:00Z', 30)).toBe('2026-11-23T08:40:00.000Z');
+  expect(after(berlin, '2026-11-23T10:50:00Z', 30)).toBe('2026-11-23T12:20:00.000Z');
+  expect(after(berlin, '2026-11-27T15:50:00Z', 30)).toBe('2026-11-30T08:20:00.000Z');
+  expect(after(berlin, '2026-11-28T12:00:00Z', 7 * 60)).toBe('2026-11-30T16:00:00.000Z');
+  expect(after(daily('UTC', '00:00', '24:00'), '2026-11-28T12:00:00Z', 3 * 24 * 60)).toBe('2026-12-01T12:00:00.000Z');
+});
+
+test.each<[string, unknown]>([
+  ['an unknown time zone', { ...office('Europe/Nowhere') }],
+  ['an offset instead of a time zone', { ...office('+01:00') }],
+  ['no times', { timeZone: 'UTC', week: [] }],
+  ['a day that is none', { timeZone: 'UTC', week: [{ day: 7, from: '09:00', to: '10:00' }] }],
+  ['a time that is none', { timeZone: 'UTC', week: [{ day: 1, from: '9:00', to: '10:00' }] }],
+  ['an end before its beginning', { timeZone: 'UTC', week: [{ day: 1, from: '10:00', to: '10:00' }] }],
+  [
+    'times that overlap',
+    {
+      timeZone: 'UTC',
+      week: [
+        { day: 1, from: '09:00', to: '12:00' },
+        { day: 1, from: '11:00', to: '13:00' },
+      ],
+    },
+  ],
+])('%s is refused', (_name, hours) => {
+  expect(OpeningHours.safeParse(hours).success).toBe(false);
+});
+
+test('every language has the texts, and writes the time in its own way', () => {
+  const at = new Date('2026-11-23T08:00:00Z');
+
+  expect([...AWAY_LANGUAGES].toSorted()).toEqual([...TEXT_LANGUAGES].toSorted());
+  const closed = AWAY_LANGUAGES.map((language) => closedText(language, at, 'Europe/Berlin'));
+  expect(new Set(closed).size).toBe(closed.length);
+  expect(new Set(AWAY_LANGUAGES.map(notTakenText)).size).toBe(AWAY_LANGUAGES.length);
+  for (const text of closed) expect(text).not.toContain('{');
+  expect(closedText('de-AT', at, 'Europe/Berlin')).toBe(
+    'Unser Team ist gerade nicht da. Es ist wieder für Sie da: Montag, 23. November um 09:00 MEZ.',
+  );
+  expect(closedText('xx', at, 'America/New_York')).toContain('Monday, November 23');
+});
