@@ -1,7 +1,8 @@
 import { type Command, Option } from 'commander';
 import { type Status, STATUSES } from '../../src/conversations/conversation.ts';
 import { HISTORY_MAX } from '../../src/conversations/history.ts';
-import { conversationOperations } from '../../src/operator-api/conversations.ts';
+import { HistoryView } from '../../src/conversations/view.ts';
+import { conversationOperations, ReadView } from '../../src/operator-api/conversations.ts';
 import type { Answered, Api } from './api.ts';
 import { ASSISTANT_OPTION, example, wholeNumber } from './arguments.ts';
 import { readPages } from './pages.ts';
@@ -15,10 +16,14 @@ const PAGE_MAX = 100;
 type Read = Answered<typeof conversationOperations.read>;
 
 /** The conversation as API callers see it, without the fields that only operators see. */
-const toHistory = ({ assistantId: _assistant, leadBecause: _because, seq: _seq, messages, ...history }: Read) => ({
-  ...history,
-  messages: messages.map(({ why: _why, ...message }) => message),
-});
+const toHistory = (read: Read) => {
+  const forOperators = new Set(Object.keys(ReadView.shape).filter((name) => !(name in HistoryView.shape)));
+  const history = Object.fromEntries(Object.entries(read).filter(([name]) => !forOperators.has(name)));
+  return {
+    ...(history as Pick<Read, keyof Read & keyof typeof HistoryView.shape>), // the other fields are left out
+    messages: read.messages.map(({ why: _why, ...message }) => message),
+  };
+};
 
 const showHistory = async (api: Api, id: string): Promise<Answer> => {
   const query = { limit: HISTORY_MAX };

@@ -7,6 +7,7 @@ import { addDeliveryCommands } from './delivery.ts';
 import { addDoctorCommand } from './doctor.ts';
 import { addEndpointCommands } from './endpoint.ts';
 import { toFailure } from './failure.ts';
+import { addHandlingCommands } from './handling.ts';
 import { addKeyCommands } from './key.ts';
 import { addKnowledgeCommands } from './knowledge.ts';
 import { addOperatorCommands } from './operator.ts';
@@ -38,7 +39,9 @@ const program = ({ asJson }: { asJson: boolean }): Command => {
   addChannelCommands(root, run);
   addEndpointCommands(root, run);
   addDeliveryCommands(root, run);
-  addTransitionCommands(addConversationCommands(root, run), run);
+  const conversation = addConversationCommands(root, run);
+  addTransitionCommands(conversation, run);
+  addHandlingCommands(conversation, run);
   addTurnCommands(root, run);
   addOperatorCommands(root, { run, runLocal });
   addTokenCommands(root, runLocal);

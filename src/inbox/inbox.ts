@@ -55,7 +55,7 @@ export const createInbox = ({ connection, operators, records, findByWords }: Dep
 
     /** Everything that operators see beside the messages of a conversation. */
     readDetails: async (conversation: StoredConversation, operatorId: string) => {
-      const { conversationId, attributes = [] } = conversation;
+      const { conversationId } = conversation;
       const [assignees, positions, noted] = await Promise.all([
         readAssignees(),
         readPositions.find([conversationId], operatorId),
@@ -63,7 +63,6 @@ export const createInbox = ({ connection, operators, records, findByWords }: Dep
       ]);
       return {
         ...handlingOf(conversation, { assignees, now: serverDate() }),
-        attributes: Object.fromEntries(attributes.map(({ name, value }) => [name, value])),
         readSeq: positions.get(conversationId) ?? null,
         notes: noted,
       };

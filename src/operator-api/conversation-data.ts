@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import { AttributesView, toAttributesView } from '../conversations/attributes.ts';
 import type { StoredConversation } from '../conversations/conversation.ts';
 import type { ConversationStore } from '../conversations/store.ts';
 import { ConversationView, MessageView, toMessageView, toView } from '../conversations/view.ts';
@@ -55,7 +56,7 @@ export const conversationDataOperations = {
     answer: z.object({
       exportedAt: time,
       conversation: z.object({ ...ConversationView.shape, assistantId: uuid, ...handling }),
-      attributes: z.record(z.string(), z.union([z.string(), z.number(), z.boolean()])),
+      attributes: AttributesView,
       messages: z.array(MessageView),
       notes: z.array(NoteView),
     }),
@@ -105,7 +106,6 @@ export const conversationDataRoutes = ({
       const conversation = await getConversation(id);
       const { conversationId, assistantId } = conversation;
       const {
-        attributes,
         readSeq: _readSeq,
         notes: _notes,
         ...details
@@ -115,7 +115,7 @@ export const conversationDataRoutes = ({
       return {
         exportedAt: serverDate(),
         conversation: { ...toView(conversation), assistantId, ...details },
-        attributes,
+        attributes: toAttributesView(conversation.attributes),
         messages: messages.map(toMessageView),
         notes: await notes.list(conversationId),
       };

@@ -25,14 +25,13 @@ const one = { ...inbox, resource: 'conversation' } as const;
 const path = '/conversations/:id';
 
 /** The conversation as callers see it, with the reasons for replies and for the lead score. */
-const ReadView = z
+export const ReadView = z
   .object({
     ...HistoryView.shape,
     assistantId: uuid,
     leadBecause: z.array(z.string()),
     seq: z.int().min(0).meta({ description: 'The number of the last final message; 0 if there is none.' }),
     ...handling,
-    attributes: z.record(z.string(), z.union([z.string(), z.number(), z.boolean()])),
     readSeq: z.int().nullable(),
     notes: z.array(NoteView),
     messages: z.array(z.object({ ...MessageView.shape, why: z.record(z.string(), z.unknown()).nullable() })),

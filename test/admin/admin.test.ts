@@ -145,6 +145,28 @@ describe('conversations', () => {
     expect(listed.map(({ conversationId }) => conversationId)).toEqual([first.conversationId, second.conversationId]);
   });
 
+  test('a conversation is assigned, snoozed, noted and exported, and shown as callers see it', async () => {
+    const assistant = await anAssistant(stack);
+    const { conversationId } = (await assistant.chat(aTurn())).body;
+    const given = { email: 'agent@example.com', password: 'correct horse battery' };
+    const { operatorId } = await stack.service.operators.createOperator({ ...given, role: 'agent' });
+    const until = new Date(Date.now() + 3_600_000).toISOString();
+
+    const assigned = await admin('conversation', 'assign', conversationId, '--operator', operatorId);
+    const snoozed = await admin('conversation', 'snooze', conversationId, '--until', until);
+    await admin('conversation', 'note', conversationId, 'Called back.');
+    const exported = await admin('conversation', 'export', conversationId);
+    const shown = await admin('conversation', 'show', conversationId);
+    const freed = await admin('conversation', 'assign', conversationId, '--nobody');
+    const neither = await runAdmin(env, ['conversation', 'assign', conversationId]);
+
+    expect([assigned, freed]).toMatchObject([{ assigneeId: operatorId }, { assigneeId: null }]);
+    expect(snoozed).toMatchObject({ snoozedUntil: until });
+    expect(exported).toMatchObject({ conversation: { assigneeId: operatorId }, notes: [{ content: 'Called back.' }] });
+    expect(shown).toEqual((await assistant.history(conversationId)).body);
+    expect(neither).toMatchObject({ status: 2, stdout: '' });
+  });
+
   test('resolving uses the first owner, and asks for an operator if there is none', async () => {
     const assistant = await anAssistant(stack);
     const { body } = await assistant.chat(aTurn());

@@ -34,10 +34,12 @@ test('a note is seen by operators, and never by callers or in events', async () 
   const content = 'Ask Bo first: <script>alert(1)</script>\nSecond line';
 
   const made = await agent.post<Note>(`${path}/notes`, { content });
-  await say('Thanks');
+  await eventually(async () => {
+    await say('Thanks');
+    expect(receiver.received.length).toBeGreaterThan(0);
+  });
   const read = await owner.get<Read>(path);
   const trail = await owner.get(`/audit?target=${id}`);
-  await receiver.waitFor((all) => all.length > 0);
 
   expect([made.status, made.body]).toMatchObject([201, { operatorId: agent.operatorId, content }]);
   expect(read.body.notes).toEqual([made.body]);
