@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { createRandom } from '../chaos/delivery/random.ts';
+import { createRandom } from '../chaos/support/random.ts';
 import { openCountingReceiver } from '../chaos/delivery/receiver.ts';
 import { requireNode } from '../src/platform/lifecycle.ts';
 import type { Service } from '../src/service.ts';

@@ -8,9 +8,9 @@ import { FAULTS } from '../test/support/planted.ts';
 import { judge, print, readEnds } from './delivery/judge.ts';
 import { killWorkers, wipeRedis } from './delivery/faults.ts';
 import { startLoad } from './delivery/load.ts';
-import { createRandom } from './delivery/random.ts';
+import { createRandom } from './support/random.ts';
 import { openCountingReceiver } from './delivery/receiver.ts';
-import { killAllWorkers, startWorker } from './delivery/worker.ts';
+import { killAll, startProcess } from './support/process.ts';
 
 /**
  * Shows that no event is sent twice and none is lost, whatever happens to the delivery workers and to Redis.
@@ -64,9 +64,9 @@ const run = async (service: Service, env: Record<string, string>, options: Retur
     await service.endpoints.addEndpoint(assistantId, { url: receiver.url });
     assistants.push(assistantId);
   }
-  const start = () => startWorker(env, { plant });
+  const start = () => startProcess({ kind: 'delivery', env, plant });
   // This reply worker is never killed, because its sweeps must run. Killed workers rarely run long enough to sweep.
-  await startWorker(env, { kind: 'reply' });
+  await startProcess({ kind: 'reply', env });
   const load = await startLoad(service, { assistants, random: createRandom(seed + 2) });
   try {
     const harmed = await (wipes > 0
@@ -78,7 +78,7 @@ const run = async (service: Service, env: Record<string, string>, options: Retur
     return print(judge({ ends, events: load.events, receiver, ...harmed }));
   } finally {
     await load.stop().catch(() => undefined);
-    killAllWorkers();
+    killAll();
     await receiver.close();
   }
 };

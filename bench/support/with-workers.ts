@@ -1,4 +1,4 @@
-import { killAllWorkers, startWorker } from '../../chaos/delivery/worker.ts';
+import { killAll, startProcess } from '../../chaos/support/process.ts';
 import { startServices } from '../../scripts/services.ts';
 import { readConfig } from '../../src/platform/config.ts';
 import { createLifecycle } from '../../src/platform/lifecycle.ts';
@@ -21,10 +21,10 @@ export const withDeliveryWorkers = async (
   const lifecycle = createLifecycle(logger, { deadlineMs: 10_000 });
   try {
     const service = await openService({ config: readConfig(env), logger, lifecycle, redisRole: 'worker' });
-    await Promise.all(Array.from({ length: count }, () => startWorker(env)));
+    await Promise.all(Array.from({ length: count }, () => startProcess({ kind: 'delivery', env })));
     return await run(service);
   } finally {
-    killAllWorkers();
+    killAll();
     await lifecycle.close();
     await services.stop();
   }

@@ -1,15 +1,15 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Redis } from 'ioredis';
-import type { Random } from './random.ts';
+import type { Random } from '../support/random.ts';
 import type { CountingReceiver } from './receiver.ts';
-import type { Worker } from './worker.ts';
+import type { Process } from '../support/process.ts';
 
 /** A worker is killed at a random moment within this time after it is ready. */
 const LIFE_MS = 2_000;
 const BETWEEN_WIPES_MS = 1_500;
 const TOLD_EVERY = 25;
 
-type Field = { random: Random; start: () => Promise<Worker>; workers: number; receiver: CountingReceiver };
+type Field = { random: Random; start: () => Promise<Process>; workers: number; receiver: CountingReceiver };
 
 export type FaultReport = {
   kills: number;
@@ -18,7 +18,7 @@ export type FaultReport = {
   stop: () => Promise<void>;
 };
 
-const startAll = (start: () => Promise<Worker>, count: number): Promise<Worker[]> =>
+const startAll = (start: () => Promise<Process>, count: number): Promise<Process[]> =>
   Promise.all(Array.from({ length: count }, start));
 
 /**
@@ -35,7 +35,7 @@ export const killWorkers = async ({
   const startedAt = performance.now();
   let done = 0;
   let begun = 0;
-  const replaceUntilDone = async (first: Worker): Promise<Worker> => {
+  const replaceUntilDone = async (first: Process): Promise<Process> => {
     let victim = first;
     while (begun < kills) {
       begun += 1;

@@ -21,6 +21,28 @@ export const FAULTS: Record<string, Fault[]> = {
       noticedBy: 'test/turns/order.test.ts',
     },
   ],
+  'turn id not in the filter': [
+    {
+      file: 'src/conversations/new-turn.ts',
+      from: "'waiting.turnId': { $ne: turnId },",
+      to: '',
+      noticedBy: 'test/conversations/unknown-outcome.test.ts',
+    },
+    {
+      file: 'src/conversations/new-turn.ts',
+      from: "'recent.turnId': { $ne: turn.turnId },",
+      to: '',
+      noticedBy: 'test/conversations/unknown-outcome.test.ts',
+    },
+  ],
+  'told before stored': [
+    {
+      file: 'workers/reply/answer-turn.ts',
+      from: 'const committed = await conversations.commit(read, ended);',
+      to: 'for (const one of ended) announceEnd(read, one); const committed = await conversations.commit(read, ended);',
+      noticedBy: 'test/conversations/states.test.ts',
+    },
+  ],
   'claim off': [
     {
       file: 'src/deliveries/claims.ts',

@@ -1,0 +1,92 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { freePort } from '../../scripts/services.ts';
+import { isReady, type Kind, type Process, spawnProcess } from '../support/process.ts';
+
+export const KINDS: readonly Kind[] = ['api', 'reply', 'delivery'];
+const EACH = 2;
+const READY_WITHIN_MS = 60_000;
+const LOOK_EVERY_MS = 100;
+
+/** A place in the crew. Its port stays the same when its process is replaced. */
+export type Post = {
+  kind: Kind;
+  port: number;
+  process: Process;
+  /** True once the process has been ready. */
+  ready: boolean;
+};
+
+/**
+ * Two processes of each kind, with a supervisor. A process that ends by itself before it was ever ready is started
+ * again, because its stores may be down. A process that was ready must not end by itself.
+ */
+export const openCrew = async (env: Record<string, string>, plant: string | null) => {
+  const posts: Post[] = [];
+  const crashes: string[] = [];
+  let closing = false;
+
+  const launch = async (kind: Kind, port: number, skewMs = 0): Promise<Process> => {
+    const process = await spawnProcess({ kind, env, plant, port, skewMs });
+    process.child.once('exit', (code, signal) => void onExit(process, code ?? signal));
+    void watchReady(process);
+    return process;
+  };
+
+  const postOf = (process: Process): Post | undefined => posts.find((post) => post.process === process);
+
+  const put = async (post: Post, skewMs = 0): Promise<void> => {
+    post.ready = false;
+    post.process = await launch(post.kind, post.port, skewMs);
+  };
+
+  const watchReady = async (process: Process): Promise<void> => {
+    while (!closing && process.child.exitCode === null && process.child.signalCode === null) {
+      const post = postOf(process);
+      if (await isReady(process)) {
+        if (post) post.ready = true;
+        return;
+      }
+      await sleep(LOOK_EVERY_MS);
+    }
+  };
+
+  const onExit = async (process: Process, how: number | string | null): Promise<void> => {
+    const post = postOf(process);
+    if (closing || !post || process.ended) return;
+    if (post.ready) crashes.push(`${post.kind} ended by itself with ${how}`);
+    await put(post);
+  };
+
+  const untilReady = async (some = posts): Promise<void> => {
+    const until = performance.now() + READY_WITHIN_MS;
+    while (some.some(({ ready }) => !ready) && performance.now() < until) await sleep(LOOK_EVERY_MS);
+  };
+
+  for (const kind of KINDS) {
+    for (let count = 0; count < EACH; count += 1) {
+      const port = await freePort();
+      const post = { kind, port, ready: false, process: await launch(kind, port) };
+      posts.push(post);
+    }
+  }
+  await untilReady();
+
+  return {
+    posts,
+    crashes,
+    /** Ends a process and starts its replacement. Returns the exit code. */
+    replace: async (post: Post, signal: 'SIGKILL' | 'SIGTERM', skewMs = 0): Promise<number | null> => {
+      const code = await post.process.end(signal);
+      await put(post, skewMs);
+      return code;
+    },
+    apis: (): string[] => posts.filter(({ kind }) => kind === 'api').map(({ process }) => process.url),
+    untilReady,
+    close: async (): Promise<void> => {
+      closing = true;
+      await Promise.all(posts.map(({ process }) => process.kill()));
+    },
+  };
+};
+
+export type Crew = Awaited<ReturnType<typeof openCrew>>;

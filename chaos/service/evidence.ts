@@ -1,0 +1,93 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Service } from '../../src/service.ts';
+import type { Delivery, Histories, StoredMessage } from './history.ts';
+
+const CONVERGED_WITHIN_MS = 60_000;
+const LOOK_EVERY_MS = 250;
+
+export type Evidence = {
+  /** The messages of each session as its caller reads them, oldest first. */
+  stored: Map<string, StoredMessage[]>;
+  deliveries: Delivery[];
+  /** Names of collections that still contain something of an erased conversation. */
+  leftOfErased: { session: string; where: string }[];
+  /** What was not finished a minute after the last fault. Empty if everything converged. */
+  unfinished: string[];
+  convergedMs: number;
+};
+
+/** Counts what is not finished: pending turns, pending events, and deliveries without an outcome. */
+const findUnfinished = async ({ mongo }: Service): Promise<string[]> => {
+  const conversations = mongo.collection('conversations');
+  const [turns, events, openings, deliveries] = await Promise.all([
+    conversations.countDocuments({ 'waiting.0': { $exists: true } }),
+    conversations.countDocuments({ 'outbox.0': { $exists: true } }),
+    conversations.countDocuments({ opening: { $exists: true } }),
+    mongo.collection('deliveries').countDocuments({ outcome: { $in: ['queued', 'sending'] } }),
+  ]);
+  const counts = { 'pending turns': turns, 'pending events': events + openings, 'open deliveries': deliveries };
+  return Object.entries(counts).flatMap(([what, count]) => (count > 0 ? [`${count} ${what}`] : []));
+};
+
+/** Waits until no work is left. Returns what is left after a minute. */
+export const converge = async (service: Service): Promise<{ unfinished: string[]; convergedMs: number }> => {
+  const startedAt = performance.now();
+  for (;;) {
+    const unfinished = await findUnfinished(service);
+    const convergedMs = performance.now() - startedAt;
+    if (unfinished.length === 0 || convergedMs > CONVERGED_WITHIN_MS) return { unfinished, convergedMs };
+    await sleep(LOOK_EVERY_MS);
+  }
+};
+
+type Page = { messages: StoredMessage[]; hasMore: boolean; nextCursor: string | null };
+
+const readHistory = async (api: string, apiKey: string, conversationId: string): Promise<StoredMessage[]> => {
+  const messages: StoredMessage[] = [];
+  for (let cursor: string | null = ''; cursor !== null; ) {
+    const query = cursor === '' ? '' : `&cursor=${encodeURIComponent(cursor)}`;
+    const response = await fetch(`${api}/api/v1/conversations/${conversationId}?limit=500${query}`, {
+      headers: { Authorization: `Bearer ${apiKey}` },
+    });
+    if (!response.ok) throw new Error(`the history of ${conversationId} was answered with ${response.status}`);
+    const page = (await response.json()) as Page;
+    messages.push(...page.messages);
+    cursor = page.hasMore ? page.nextCursor : null;
+  }
+  return messages;
+};
+
+const BODIES: Record<string, object> = {
+  conversations: {},
+  messages: {},
+  // The records of deliveries stay, without bodies and responses.
+  deliveries: { $or: [{ body: { $type: 'string' } }, { responseBody: { $type: 'string' } }] },
+};
+
+const findLeft = async ({ mongo }: Service, histories: Histories): Promise<Evidence['leftOfErased']> => {
+  const left: Evidence['leftOfErased'] = [];
+  for (const [session, { erased, conversationId }] of histories.sessions) {
+    if (!erased || !conversationId) continue;
+    for (const [where, more] of Object.entries(BODIES)) {
+      const count = await mongo.collection(where).countDocuments({ conversationId, ...more });
+      if (count > 0) left.push({ session, where });
+    }
+  }
+  return left;
+};
+
+type From = { api: string; keyOf: (assistantId: string) => string; histories: Histories };
+
+/** Reads everything that the rules need. Call it when the processes run and no fault is active. */
+export const collect = async (service: Service, { api, keyOf, histories }: From): Promise<Evidence> => {
+  const convergence = await converge(service);
+  const stored: Evidence['stored'] = new Map();
+  for (const [session, { conversationId, assistantId, erased }] of histories.sessions) {
+    if (erased || !conversationId) continue;
+    stored.set(session, await readHistory(api, keyOf(assistantId), conversationId));
+  }
+  const projection = { eventId: 1, endpointId: 1, conversationId: 1, event: 1, outcome: 1, errorKind: 1, body: 1 };
+  const rows = await service.mongo.collection('deliveries').find({}, { projection }).toArray();
+  const deliveries = rows.map(({ _id, ...row }) => ({ ...row, deliveryId: String(_id) }) as unknown as Delivery);
+  return { stored, deliveries, leftOfErased: await findLeft(service, histories), ...convergence };
+};

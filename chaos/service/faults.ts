@@ -1,0 +1,111 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { TIMING } from '../../src/platform/timing.ts';
+import type { Random } from '../support/random.ts';
+import type { Crew, Post } from './crew.ts';
+import type { Store } from './stores.ts';
+
+const SKEW_MS = 11 * 60_000;
+/** Longer than every lease and than the time after which a claim counts as lost. */
+const PAUSE_MS = Math.max(TIMING.claimLostMs, TIMING.turnLeaseMs) + 3_000;
+const SILENCE_MS = 6_000;
+const GRACEFUL_WITHIN_MS = TIMING.shutdownDeadlineMs;
+
+type Field = {
+  crew: Crew;
+  redis: Store;
+  mongodb: Store;
+  flushRedis: () => Promise<void>;
+  random: Random;
+  /** Called with a sentence for each thing that a fault must not cause. */
+  report: (what: string) => void;
+};
+
+/** A process may need longer to stop, and end with an error, while a store is away. */
+type Calm = { storesDisturbed: () => boolean };
+
+type Fault = { name: string; target: object; run: () => Promise<void> };
+
+const silence = async ({ relay }: Store, ms: number): Promise<void> => {
+  relay?.freeze();
+  await sleep(ms);
+  relay?.thaw();
+};
+
+const faultsOnProcess = (post: Post, { crew, random, report, storesDisturbed }: Field & Calm): Fault[] => {
+  const on = (name: string, run: () => Promise<unknown>): Fault => ({
+    name: `${name} ${post.kind}`,
+    target: post,
+    run: async () => void (await run()),
+  });
+  const skewMs = random.next() < 0.5 ? SKEW_MS : -SKEW_MS;
+  const pause = async (): Promise<void> => {
+    const { child } = post.process;
+    child.kill('SIGSTOP');
+    await sleep(PAUSE_MS);
+    child.kill('SIGCONT');
+  };
+  const restart = async (): Promise<void> => {
+    await crew.untilReady([post]); // before that, a process has no handler for the signal
+    const disturbed = storesDisturbed();
+    const startedAt = performance.now();
+    const code = await crew.replace(post, 'SIGTERM');
+    const ms = performance.now() - startedAt;
+    if (disturbed || storesDisturbed()) return;
+    if (code !== 0) report(`${post.kind} ended with ${code} on SIGTERM`);
+    if (ms > GRACEFUL_WITHIN_MS + 1_000) report(`${post.kind} took ${(ms / 1000).toFixed(1)} s to stop`);
+  };
+  return [
+    on('kill', () => crew.replace(post, 'SIGKILL')),
+    on('kill', () => crew.replace(post, 'SIGKILL')),
+    on('pause', pause),
+    on('restart', restart),
+    on('skew the clock of', () => crew.replace(post, 'SIGKILL', skewMs)),
+  ];
+};
+
+const faultsOnStores = ({ redis, mongodb, flushRedis }: Field): Fault[] => [
+  { name: 'kill Redis', target: redis, run: redis.crash },
+  { name: 'flush Redis', target: redis, run: flushRedis },
+  { name: 'silence Redis', target: redis, run: () => silence(redis, SILENCE_MS) },
+  { name: mongodb.relay ? 'kill MongoDB' : 'kill the primary', target: mongodb, run: mongodb.crash },
+  ...(mongodb.relay ? [{ name: 'silence MongoDB', target: mongodb, run: () => silence(mongodb, SILENCE_MS) }] : []),
+];
+
+export type FaultPlan = { everyMs: number; isOver: () => boolean; say: (line: string) => void };
+
+/**
+ * Injects random faults until the run is over, about one every `everyMs`. Faults on different targets overlap, and a
+ * target has one fault at a time. About a third of the faults concern the stores. Returns how often each was injected.
+ */
+export const injectFaults = async (field: Field, { everyMs, isOver, say }: FaultPlan): Promise<Map<string, number>> => {
+  const { crew, random } = field;
+  const counts = new Map<string, number>();
+  const busy = new Set<object>();
+  const running = new Set<Promise<void>>();
+  const startedAt = performance.now();
+  const storesDisturbed = (): boolean => busy.has(field.redis) || busy.has(field.mongodb);
+  const choose = (): Fault => {
+    const post = crew.posts[random.below(crew.posts.length)] as Post;
+    const some =
+      random.next() < 0.33 ? faultsOnStores(field) : faultsOnProcess(post, { ...field, storesDisturbed });
+    return some[random.below(some.length)] as Fault;
+  };
+  while (!isOver()) {
+    const { name, target, run } = choose();
+    if (!busy.has(target)) {
+      busy.add(target);
+      counts.set(name, (counts.get(name) ?? 0) + 1);
+      say(`${((performance.now() - startedAt) / 1000).toFixed(1).padStart(6)} s  ${name}`);
+      const fault = run()
+        .catch((cause: unknown) => field.report(`${name} failed: ${String(cause)}`))
+        .finally(() => {
+          busy.delete(target);
+          running.delete(fault);
+        });
+      running.add(fault);
+    }
+    await sleep(everyMs * (0.5 + random.next()));
+  }
+  await Promise.all(running);
+  return counts;
+};

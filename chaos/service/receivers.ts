@@ -1,0 +1,76 @@
+import { once } from 'node:events';
+import { createServer, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { text } from 'node:stream/consumers';
+import { verifyWebhook } from '../../packages/client/src/verify-webhook.ts';
+import type { Random } from '../support/random.ts';
+import type { Seen } from './history.ts';
+
+const GOOD_LATENCY_MS = 30;
+const SLOW_MS = 900;
+
+export type Receiver = {
+  url: string;
+  seen: Seen[];
+  /** Requests without a valid signature. */
+  forged: () => number;
+  setSecret: (secret: string) => void;
+  close: () => Promise<void>;
+};
+
+type Manner = (response: ServerResponse, random: Random) => void;
+
+const ok: Manner = (response, random) =>
+  void setTimeout(() => response.writeHead(200).end('ok'), random.next() * GOOD_LATENCY_MS);
+
+/** Fails, resets, redirects, drips or answers late. Sometimes it never answers. */
+const hostile: Manner = (response, random) => {
+  const manners: (() => void)[] = [
+    () => response.writeHead(500).end('no'),
+    () => response.socket?.resetAndDestroy(),
+    () => response.writeHead(302, { Location: 'http://127.0.0.1:1/' }).end(),
+    () => void setTimeout(() => response.writeHead(200).end('late'), SLOW_MS),
+    () => void response.writeHead(200, { 'Content-Length': '99' }).write('part'),
+    () => undefined,
+  ];
+  const [usual, stuck] = [manners.slice(0, 4), manners.slice(4)];
+  const some = random.next() < 0.05 ? stuck : usual;
+  some[random.below(some.length)]?.();
+};
+
+/** A customer's server that records every event in order of arrival. */
+export const openReceiver = async (kind: 'good' | 'hostile', random: Random): Promise<Receiver> => {
+  const seen: Seen[] = [];
+  let forged = 0;
+  let secret = '';
+  const server = createServer((request, response) => {
+    text(request).then(
+      (body) => {
+        if (!verifyWebhook(body, request.headers['x-factory-signature'], secret).ok) forged += 1;
+        const { event, event_id: eventId, payload } = JSON.parse(body) as {
+          event: string;
+          event_id: string;
+          payload: { conversation_id: string; content?: string };
+        };
+        seen.push({ eventId, event, conversationId: payload.conversation_id, content: payload.content ?? null });
+        (kind === 'good' ? ok : hostile)(response, random);
+      },
+      () => undefined, // the sender was killed before the whole request was sent
+    );
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`,
+    seen,
+    forged: () => forged,
+    setSecret: (given) => {
+      secret = given;
+    },
+    close: async () => {
+      server.closeAllConnections();
+      server.close();
+      await once(server, 'close');
+    },
+  };
+};

@@ -1,0 +1,76 @@
+import type { Evidence } from './evidence.ts';
+import type { Histories, Violation } from './history.ts';
+import { EVENT_RULES } from './rules-of-events.ts';
+import { TURN_RULES } from './rules-of-turns.ts';
+
+const SHOWN = 12;
+
+export const OTHER_RULES = [
+  'everything converges within a minute',
+  'nothing of an erased conversation is left',
+  'processes end only when they are told to',
+  'signatures are valid',
+] as const;
+
+export type Result = {
+  seed: number;
+  minutes: number;
+  faults: Map<string, number>;
+  histories: Histories;
+  evidence: Evidence;
+  violations: Violation[];
+};
+
+const row = (what: string, value: number | string): string => `${what.padEnd(44)} ${String(value).padStart(9)}`;
+
+/** Prints the messages of one session and what was told about them, so that a violation can be understood. */
+const printHistory = ({ histories, evidence, seed }: Result, { session, rule, what }: Violation): void => {
+  console.log(`\n${rule}: ${what}\n  session ${session}, seed ${seed}`);
+  const quoted = what.split('"')[1];
+  const sent = histories.sent.filter((one) => one.session === session);
+  const at = Math.max(
+    0,
+    sent.findIndex(({ message }) => message === quoted),
+  );
+  for (const one of sent.slice(Math.max(0, at - SHOWN / 2), at + SHOWN / 2)) {
+    const [from, to] = [one.startedAt, one.endedAt].map((ms) => (ms / 1000).toFixed(2));
+    console.log(`  ${from}–${to} s  ${one.way}  "${one.message}"  ${one.attempts.join(' | ')}  ${one.told?.messageId ?? '-'}`);
+  }
+  for (const { action, status, at: ms } of histories.acted.filter((one) => one.session === session).slice(-SHOWN)) {
+    console.log(`  ${(ms / 1000).toFixed(2)} s  ${action}: ${status}`);
+  }
+  const stored = evidence.stored.get(session) ?? [];
+  const near = stored.findIndex(({ content }) => content === quoted);
+  for (const { seq, role, content, turnId } of stored.slice(Math.max(0, near - 4), near + SHOWN)) {
+    console.log(`  stored ${seq}  ${role}  "${content.slice(0, 60)}"  ${turnId ?? ''}`);
+  }
+};
+
+/** Prints the figures of a run and its violations. Returns true if no rule was broken. */
+export const report = (result: Result): boolean => {
+  const { faults, histories, evidence, violations, minutes } = result;
+  const total = [...faults.values()].reduce((sum, count) => sum + count, 0);
+  const told = histories.sent.filter((one) => one.told).length;
+  const unknown = evidence.deliveries.filter(({ outcome }) => outcome === 'unknown').length;
+  console.log('');
+  console.log(row('minutes', minutes.toFixed(1)));
+  console.log(row('faults', total));
+  for (const [name, count] of [...faults].toSorted()) console.log(row(`  ${name}`, count));
+  console.log(row('sessions', histories.sessions.size));
+  console.log(row('messages sent', histories.sent.length));
+  console.log(row('  answered', told));
+  console.log(row('  given up, so stored or not', histories.sent.length - told));
+  console.log(row('attempts that failed and were repeated', histories.sent.reduce((sum, one) => sum + one.attempts.length - 1, 0)));
+  console.log(row('actions of operators', histories.acted.length));
+  console.log(row('deliveries', evidence.deliveries.length));
+  console.log(row('  unknown', unknown));
+  console.log(row('s until everything had ended', (evidence.convergedMs / 1000).toFixed(1)));
+  console.log('');
+  const byRule = Map.groupBy(violations, ({ rule }) => rule);
+  for (const rule of [...TURN_RULES, ...EVENT_RULES, ...OTHER_RULES]) {
+    const count = byRule.get(rule)?.length ?? 0;
+    console.log(`${row(rule, count)}  ${count === 0 ? 'ok' : 'VIOLATED'}`);
+  }
+  for (const [, [first]] of byRule) if (first) printHistory(result, first);
+  return violations.length === 0;
+};

@@ -1,0 +1,83 @@
+import type { Histories, Sent, StoredMessage, Violation } from './history.ts';
+
+type Session = { session: string; sent: Sent[]; stored: StoredMessage[] };
+type Rule = (one: Session) => string[];
+
+const visitorMessages = (stored: StoredMessage[]): StoredMessage[] => stored.filter(({ role }) => role === 'user');
+
+const once: Rule = ({ sent, stored }) => {
+  const counts = Map.groupBy(visitorMessages(stored), ({ content }) => content);
+  return sent.flatMap(({ message, told }) => {
+    const count = counts.get(message)?.length ?? 0;
+    if (count > 1) return [`"${message}" is stored ${count} times`];
+    return told && count === 0 ? [`"${message}" was answered, but is not stored`] : [];
+  });
+};
+
+const toldWhatIsStored: Rule = ({ sent, stored }) => {
+  const byId = new Map(stored.map((message) => [message.messageId, message]));
+  return sent.flatMap(({ message, told }) => {
+    if (!told) return [];
+    const reply = byId.get(told.messageId);
+    if (!reply) return [`the reply to "${message}" is not stored`];
+    return reply.content === told.reply ? [] : [`the reply to "${message}" is stored with another text`];
+  });
+};
+
+const onlyWhatWasSent: Rule = ({ sent, stored }) => {
+  const known = new Set(sent.map(({ message }) => message));
+  return visitorMessages(stored).flatMap(({ content }) =>
+    known.has(content) ? [] : [`"${content}" is stored, but nobody sent it`],
+  );
+};
+
+const answeredOnce: Rule = ({ stored }) =>
+  [...Map.groupBy(stored, ({ turnId }) => turnId)].flatMap(([turnId, messages]) => {
+    if (turnId === null) return [];
+    const [questions, replies] = ['user', 'assistant'].map((role) => messages.filter((one) => one.role === role).length);
+    if (questions !== 1) return [`turn ${turnId} has ${questions} visitor messages`];
+    return (replies ?? 0) > 1 ? [`turn ${turnId} has ${replies} replies`] : [];
+  });
+
+const numbered: Rule = ({ stored }) => {
+  const numbers = stored.map(({ seq }) => seq).filter((seq) => seq !== null);
+  const gaps = numbers.flatMap((seq, index) => {
+    const before = index === 0 ? 0 : (numbers[index - 1] as number);
+    return seq === before || seq === before + 1 ? [] : [`number ${seq} follows ${before}`];
+  });
+  return stored.some(({ seq }) => seq === null) ? [...gaps, 'a message has no number'] : gaps;
+};
+
+/** If the response to one message arrived before another message was sent, the first has the smaller number. */
+const inOrder: Rule = ({ sent, stored }) => {
+  const seqOf = new Map(visitorMessages(stored).map(({ content, seq }) => [content, seq]));
+  const told = sent.filter(({ told: reply }) => reply).toSorted((a, b) => a.startedAt - b.startedAt);
+  return told.flatMap((later, index) =>
+    told.slice(0, index).flatMap((earlier) => {
+      if (earlier.endedAt > later.startedAt) return [];
+      const [first, second] = [seqOf.get(earlier.message) ?? 0, seqOf.get(later.message) ?? 0];
+      return first < second ? [] : [`"${later.message}" (${second}) was sent after "${earlier.message}" (${first})`];
+    }),
+  );
+};
+
+const RULES: Record<string, Rule> = {
+  'each message is stored once': once,
+  'each caller was told what is stored': toldWhatIsStored,
+  'nothing is stored that nobody sent': onlyWhatWasSent,
+  'each turn is answered once': answeredOnce,
+  'numbers have no gaps': numbered,
+  'messages keep their order': inOrder,
+};
+
+export const TURN_RULES = Object.keys(RULES);
+
+/** Compares what callers sent and were told with what is stored. */
+export const judgeTurns = ({ sent }: Histories, stored: Map<string, StoredMessage[]>): Violation[] => {
+  const bySession = Map.groupBy(sent, ({ session }) => session);
+  return [...stored].flatMap(([session, messages]) =>
+    Object.entries(RULES).flatMap(([rule, judge]) =>
+      judge({ session, sent: bySession.get(session) ?? [], stored: messages }).map((what) => ({ rule, session, what })),
+    ),
+  );
+};

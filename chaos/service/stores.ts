@@ -1,0 +1,56 @@
+import { startMongod, startRedis, startReplicaSet, type Service } from '../../scripts/services.ts';
+import { openRelay, type Relay, through } from '../../test/support/relay.ts';
+
+export type Topology = 'one' | 'replica-set';
+
+/** A store behind a relay, or directly reachable if it has several members. */
+export type Store = {
+  /** The address for the processes. */
+  url: string;
+  /** The address for the checker, without a relay. */
+  directUrl: string;
+  /** Null if the store has several members: they find each other without the relay. */
+  relay: Relay | null;
+  /** Kills the store, or its primary, and starts it again. */
+  crash: () => Promise<void>;
+  dispose: () => Promise<void>;
+};
+
+const behindRelay = async (service: Service): Promise<Store> => {
+  const relay = await openRelay(service.url);
+  return {
+    url: through(service.url, relay),
+    directUrl: service.url,
+    relay,
+    crash: async () => {
+      await service.kill();
+      await service.restart();
+    },
+    dispose: async () => {
+      await relay.cut();
+      await service.dispose();
+    },
+  };
+};
+
+/** Three members with elections. A crash kills the primary, so that another member is elected. */
+const replicaSet = async (): Promise<Store> => {
+  const set = await startReplicaSet(3);
+  return {
+    url: set.url,
+    directUrl: set.url,
+    relay: null,
+    crash: async () => {
+      const primary = await set.findPrimary();
+      await primary?.kill();
+      await primary?.restart();
+    },
+    dispose: () => set.dispose(),
+  };
+};
+
+/** A Redis that keeps nothing on disk, so that a crash loses all its data, and a MongoDB that keeps what it journaled. */
+export const openStores = async (topology: Topology): Promise<{ redis: Store; mongodb: Store }> => ({
+  redis: await behindRelay(await startRedis()),
+  mongodb: topology === 'one' ? await behindRelay(await startMongod()) : await replicaSet(),
+});

@@ -1,0 +1,75 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Random } from '../support/random.ts';
+import { attempt, type Door } from './client.ts';
+import { type Histories, type Sent, WAYS, type Way } from './history.ts';
+
+const AGAIN_AFTER_MS = 200;
+/** Retries stop before the service forgets an answered message (60 s). A later retry would be a new turn. */
+const RETRY_FOR_MS = 50_000;
+const THINKS_MS = 400;
+
+type Assistant = Pick<Door, 'assistantId' | 'apiKey' | 'channelToken'>;
+
+export type VisitorOptions = {
+  name: string;
+  way: Way;
+  assistant: Assistant;
+  /** How many messages the visitor sends at once without waiting for the reply. */
+  hurry: number;
+  api: () => string;
+  random: Random;
+  histories: Histories;
+  isOver: () => boolean;
+};
+
+/** Sends one message, and again until it is answered or the visitor gives up. Records what the visitor was told. */
+const send = async (options: VisitorOptions, message: string): Promise<Sent> => {
+  const { name: session, way, assistant, api, histories } = options;
+  const sent: Sent = {
+    session,
+    way,
+    message,
+    startedAt: performance.now(),
+    endedAt: Number.POSITIVE_INFINITY,
+    attempts: [],
+    told: null,
+  };
+  histories.sent.push(sent);
+  const until = sent.startedAt + RETRY_FOR_MS;
+  while (performance.now() < until && !histories.sessions.get(session)?.erased) {
+    const order = { way, session, message, key: `${session}-${message}`.replaceAll(' ', '-') };
+    const result = await attempt(order, () => ({ url: api(), ...assistant }));
+    if ('told' in result) {
+      sent.told = result.told;
+      sent.attempts.push('200');
+      break;
+    }
+    sent.attempts.push(result.failed);
+    await sleep(AGAIN_AFTER_MS);
+  }
+  sent.endedAt = performance.now();
+  return sent;
+};
+
+const QUESTIONS = ['When are you open?', 'Do you ship abroad?', 'What does it cost?', 'Where are you?', 'Thanks'];
+
+/**
+ * A visitor with one session. Sends numbered messages until the run is over. A visitor in a hurry sends several messages
+ * at once; such a visitor uses idempotency keys, because without them a retry after a later answer is a new turn.
+ */
+export const visit = async (options: VisitorOptions): Promise<void> => {
+  const { name, assistant, hurry, random, histories, isOver } = options;
+  const session = { assistantId: assistant.assistantId, conversationId: null as string | null, erased: false };
+  histories.sessions.set(name, session);
+  for (let number = 0; !isOver() && !session.erased; number += hurry) {
+    const messages = Array.from(
+      { length: hurry },
+      (_, index) => `${QUESTIONS[random.below(QUESTIONS.length)]} ${name} m${number + index}`,
+    );
+    const sent = await Promise.all(messages.map((message) => send(options, message)));
+    session.conversationId ??= sent.find(({ told }) => told)?.told?.conversationId ?? null;
+    await sleep(random.next() * THINKS_MS);
+  }
+};
+
+export const wayOf = (number: number): Way => WAYS[number % WAYS.length] as Way;
