@@ -13,7 +13,7 @@ import { finishErasures, operate, type OperatorsOptions } from './service/operat
 import { OTHER_RULES, report } from './service/report.ts';
 import { judgeEvents } from './service/rules-of-events.ts';
 import { judgeTurns } from './service/rules-of-turns.ts';
-import { openStores, type Topology } from './service/stores.ts';
+import { openStores, TOPOLOGIES } from './service/stores.ts';
 import { visit, wayOf } from './service/visitors.ts';
 import { killAll } from './support/process.ts';
 import { createRandom, type Random } from './support/random.ts';
@@ -43,10 +43,11 @@ const readArguments = () => {
   const seed = Number(values.seed);
   if (!(minutes > 0 && minutes <= 60)) throw new Error('--minutes must be a number up to 60');
   if (!Number.isInteger(seed)) throw new Error('--seed must be a whole number');
-  if (values.topology !== 'one' && values.topology !== 'replica-set') throw new Error('--topology: one, replica-set');
   const { plant = null } = values;
+  const topology = TOPOLOGIES.find((one) => one === values.topology);
+  if (!topology) throw new Error(`--topology: there are ${TOPOLOGIES.join(', ')}`);
   if (plant !== null && !FAULTS[plant]) throw new Error(`--plant: there are ${Object.keys(FAULTS).join(', ')}`);
-  return { minutes, seed, plant, topology: values.topology as Topology };
+  return { minutes, seed, plant, topology };
 };
 
 type Load = { cast: Cast; crew: Crew; histories: Histories; random: Random; isOver: () => boolean };

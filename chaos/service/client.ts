@@ -68,9 +68,11 @@ export const attempt = async (order: Order, doors: () => Door): Promise<Attempt>
     if (response.headers.get('content-type')?.startsWith('text/event-stream')) return await readStream(response);
     const text = await response.text();
     if (response.status === 202) return await poll(response.headers.get('location') ?? '', doors, until);
-    if (response.status !== 200) return { failed: `${response.status} ${text.slice(0, 80)}` };
+    if (response.status !== 200) return { failed: `${response.status} ${text.slice(0, 40)}` };
     return { told: toTold(JSON.parse(text) as Told) };
   } catch (cause) {
-    return { failed: cause instanceof Error ? `${cause.message} ${String(cause.cause ?? '')}` : String(cause) };
+    const inner = cause instanceof Error && cause.cause instanceof Error ? `: ${cause.cause.message}` : '';
+    const seconds = ((PATIENCE_MS - (until - performance.now())) / 1000).toFixed(1);
+    return { failed: `${String(cause)}${inner} at ${door.url} after ${seconds} s` };
   }
 };

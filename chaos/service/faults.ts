@@ -86,8 +86,7 @@ export const injectFaults = async (field: Field, { everyMs, isOver, say }: Fault
   const storesDisturbed = (): boolean => busy.has(field.redis) || busy.has(field.mongodb);
   const choose = (): Fault => {
     const post = crew.posts[random.below(crew.posts.length)] as Post;
-    const some =
-      random.next() < 0.33 ? faultsOnStores(field) : faultsOnProcess(post, { ...field, storesDisturbed });
+    const some = random.next() < 0.33 ? faultsOnStores(field) : faultsOnProcess(post, { ...field, storesDisturbed });
     return some[random.below(some.length)] as Fault;
   };
   while (!isOver()) {

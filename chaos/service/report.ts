@@ -34,7 +34,9 @@ const printHistory = ({ histories, evidence, seed }: Result, { session, rule, wh
   );
   for (const one of sent.slice(Math.max(0, at - SHOWN / 2), at + SHOWN / 2)) {
     const [from, to] = [one.startedAt, one.endedAt].map((ms) => (ms / 1000).toFixed(2));
-    console.log(`  ${from}–${to} s  ${one.way}  "${one.message}"  ${one.attempts.join(' | ')}  ${one.told?.messageId ?? '-'}`);
+    console.log(
+      `  ${from}–${to} s  ${one.way}  "${one.message}"  ${one.attempts.join(' | ')}  ${one.told?.messageId ?? '-'}`,
+    );
   }
   for (const { action, status, at: ms } of histories.acted.filter((one) => one.session === session).slice(-SHOWN)) {
     console.log(`  ${(ms / 1000).toFixed(2)} s  ${action}: ${status}`);
@@ -60,7 +62,12 @@ export const report = (result: Result): boolean => {
   console.log(row('messages sent', histories.sent.length));
   console.log(row('  answered', told));
   console.log(row('  given up, so stored or not', histories.sent.length - told));
-  console.log(row('attempts that failed and were repeated', histories.sent.reduce((sum, one) => sum + one.attempts.length - 1, 0)));
+  console.log(
+    row(
+      'attempts that failed and were repeated',
+      histories.sent.reduce((sum, one) => sum + one.attempts.length - 1, 0),
+    ),
+  );
   console.log(row('actions of operators', histories.acted.length));
   console.log(row('deliveries', evidence.deliveries.length));
   console.log(row('  unknown', unknown));

@@ -7,7 +7,11 @@ const PREVIEW = 500;
 export type Endpoint = { endpointId: string; assistantId: string; good: boolean; seen: Seen[] };
 export type EventsEvidence = Pick<Evidence, 'stored' | 'deliveries'> & { endpoints: Endpoint[]; histories: Histories };
 
-type Own = { endpoint: Endpoint; deliveries: Delivery[]; sessionOf: (conversationId: string) => string } & EventsEvidence;
+type Own = {
+  endpoint: Endpoint;
+  deliveries: Delivery[];
+  sessionOf: (conversationId: string) => string;
+} & EventsEvidence;
 type Rule = (own: Own) => { session: string; what: string }[];
 
 const firstOfContent = (text: string): string => [...text].slice(0, PREVIEW).join('');
@@ -15,7 +19,12 @@ const firstOfContent = (text: string): string => [...text].slice(0, PREVIEW).joi
 const notTwice: Rule = ({ endpoint, sessionOf }) =>
   [...Map.groupBy(endpoint.seen, ({ eventId }) => eventId).values()].flatMap(([first, ...more]) =>
     first && more.length > 0
-      ? [{ session: sessionOf(first.conversationId), what: `${first.event} ${first.eventId} arrived ${more.length + 1} times` }]
+      ? [
+          {
+            session: sessionOf(first.conversationId),
+            what: `${first.event} ${first.eventId} arrived ${more.length + 1} times`,
+          },
+        ]
       : [],
   );
 
@@ -47,12 +56,15 @@ const visitorTexts = (messages: StoredMessage[]): string[] =>
 const contentOf = ({ body }: Delivery): string =>
   (JSON.parse(body ?? '{}') as { payload?: { content?: string } }).payload?.content ?? '';
 
-/** Each stored visitor message has one `message.received`, and each conversation one `conversation.created`. */
+/**
+ * Each stored visitor message has one `message.received`, and each conversation one `conversation.created`. Hostile
+ * endpoints are removed before the last messages, so they do not count.
+ */
 const eachOnce: Rule = ({ endpoint, deliveries, stored, histories }) => {
   const byConversation = Map.groupBy(deliveries, ({ conversationId }) => conversationId);
   return [...histories.sessions].flatMap(([session, { assistantId, conversationId }]) => {
     const messages = stored.get(session);
-    if (!messages || !conversationId || assistantId !== endpoint.assistantId) return [];
+    if (!messages || !conversationId || !endpoint.good || assistantId !== endpoint.assistantId) return [];
     const own = byConversation.get(conversationId) ?? [];
     const created = own.filter(({ event }) => event === 'conversation.created').length;
     const announced = own.filter(({ event }) => event === 'message.received').map(contentOf);
@@ -61,7 +73,9 @@ const eachOnce: Rule = ({ endpoint, deliveries, stored, histories }) => {
     return [
       ...(created === 1 ? [] : [{ session, what: `there are ${created} conversation.created` }]),
       ...missing.map((text) => ({ session, what: `"${text}" has no message.received` })),
-      ...(announced.length > wanted.length ? [{ session, what: `${announced.length} message.received for ${wanted.length} messages` }] : []),
+      ...(announced.length > wanted.length
+        ? [{ session, what: `${announced.length} message.received for ${wanted.length} messages` }]
+        : []),
     ];
   });
 };
@@ -77,7 +91,10 @@ const inOrder: Rule = ({ endpoint, deliveries, stored, histories }) => {
     const messages = stored.get(session);
     if (!messages || !conversationId) return [];
     const position = new Map(visitorTexts(messages).map((text, index) => [text, index]));
-    const seen = (arrived.get(conversationId) ?? []).map(({ content }) => ({ content, at: position.get(content ?? '') ?? -1 }));
+    const seen = (arrived.get(conversationId) ?? []).map(({ content }) => ({
+      content,
+      at: position.get(content ?? '') ?? -1,
+    }));
     return seen.flatMap(({ content, at }, index) =>
       index > 0 && at < (seen[index - 1]?.at ?? 0)
         ? [{ session, what: `message.received of "${content}" arrived after that of "${seen[index - 1]?.content}"` }]
@@ -99,7 +116,9 @@ export const EVENT_RULES = Object.keys(RULES);
 
 /** Compares what receivers saw with the records of deliveries and with the stored messages. */
 export const judgeEvents = (evidence: EventsEvidence): Violation[] => {
-  const sessions = new Map([...evidence.histories.sessions].map(([name, { conversationId }]) => [conversationId, name]));
+  const sessions = new Map(
+    [...evidence.histories.sessions].map(([name, { conversationId }]) => [conversationId, name]),
+  );
   const sessionOf = (conversationId: string): string => sessions.get(conversationId) ?? `(${conversationId})`;
   return evidence.endpoints.flatMap((endpoint) => {
     const deliveries = evidence.deliveries.filter(({ endpointId }) => endpointId === endpoint.endpointId);

@@ -1,5 +1,8 @@
 import type { Histories, Sent, StoredMessage, Violation } from './history.ts';
 
+/** In the error of a request that a visitor gave up. */
+const TIMED_OUT = 'TimeoutError';
+
 type Session = { session: string; sent: Sent[]; stored: StoredMessage[] };
 type Rule = (one: Session) => string[];
 
@@ -34,7 +37,9 @@ const onlyWhatWasSent: Rule = ({ sent, stored }) => {
 const answeredOnce: Rule = ({ stored }) =>
   [...Map.groupBy(stored, ({ turnId }) => turnId)].flatMap(([turnId, messages]) => {
     if (turnId === null) return [];
-    const [questions, replies] = ['user', 'assistant'].map((role) => messages.filter((one) => one.role === role).length);
+    const [questions, replies] = ['user', 'assistant'].map(
+      (role) => messages.filter((one) => one.role === role).length,
+    );
     if (questions !== 1) return [`turn ${turnId} has ${questions} visitor messages`];
     return (replies ?? 0) > 1 ? [`turn ${turnId} has ${replies} replies`] : [];
   });
@@ -61,6 +66,12 @@ const inOrder: Rule = ({ sent, stored }) => {
   );
 };
 
+/** The API answers within its own limit of 30 s, even with an error. Visitors wait longer than that. */
+const answeredInTime: Rule = ({ sent }) =>
+  sent.flatMap(({ message, attempts }) =>
+    attempts.some((attempt) => attempt.includes(TIMED_OUT)) ? [`an attempt to send "${message}" had no response`] : [],
+  );
+
 const RULES: Record<string, Rule> = {
   'each message is stored once': once,
   'each caller was told what is stored': toldWhatIsStored,
@@ -68,6 +79,7 @@ const RULES: Record<string, Rule> = {
   'each turn is answered once': answeredOnce,
   'numbers have no gaps': numbered,
   'messages keep their order': inOrder,
+  'every request has a response in time': answeredInTime,
 };
 
 export const TURN_RULES = Object.keys(RULES);

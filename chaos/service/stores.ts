@@ -1,7 +1,8 @@
 import { startMongod, startRedis, startReplicaSet, type Service } from '../../scripts/services.ts';
 import { openRelay, type Relay, through } from '../../test/support/relay.ts';
 
-export type Topology = 'one' | 'replica-set';
+export const TOPOLOGIES = ['one', 'replica-set'] as const;
+export type Topology = (typeof TOPOLOGIES)[number];
 
 /** A store behind a relay, or directly reachable if it has several members. */
 export type Store = {

@@ -73,7 +73,7 @@ export const targetsIn = (root) => {
     chaos: {
       needs: ALL,
       verbose: true,
-      commands: running('chaos/delivery.ts'),
+      commands: running('chaos/service.ts'),
       parts: { delivery: { needs: ALL, verbose: true, commands: running('chaos/delivery.ts') } },
     },
     screenshots: { needs: BROWSER, verbose: true, commands: () => [node('scripts/screenshots.ts')] },

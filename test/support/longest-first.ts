@@ -2,6 +2,7 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
 /** The slowest files, slowest first. If a slow file started last, all other workers would wait for it at the end. */
 const LONGEST = [
+  'turns/chaos',
   'dashboard/pages',
   'hostile/large-imports',
   'hostile/log-canary',
