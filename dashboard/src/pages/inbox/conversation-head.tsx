@@ -8,6 +8,7 @@ import type { Act } from './actions/change.ts';
 import { SnoozeMenu } from './actions/snooze-menu.tsx';
 import { TagMenu } from './actions/tag-menu.tsx';
 import { Waiting } from './list/waiting.tsx';
+import { PresentOperators } from './present.tsx';
 import type { ConversationFacts } from './thread/thread.ts';
 import { STATUS_TONES, STATUS_WORDS } from './words.ts';
 
@@ -115,6 +116,7 @@ export const ConversationHead = (props: Props) => {
             </>
           )}
         </Status>
+        <PresentOperators conversationId={facts.conversationId} />
       </div>
       <Group gap={4} wrap="nowrap" className="conversation-actions">
         <AssignMenu

@@ -1,6 +1,6 @@
 import { Button } from '@mantine/core';
 import { useQueryClient } from '@tanstack/react-query';
-import { type RefObject, useCallback, useEffect, useMemo } from 'react';
+import { memo, type RefObject, useCallback, useEffect, useMemo } from 'react';
 import { isProblem } from '../../problem.ts';
 import { Empty, Failure, Loading } from '../../parts/states.tsx';
 import type { Me } from '../../types.ts';
@@ -50,8 +50,8 @@ type Props = {
   onDetails: (shown: boolean) => void;
 };
 
-/** One conversation: its messages, what can be done with it, and its details. */
-export const Conversation = ({ id, me, panel, onPanel, field, commands, onBack, onDetails }: Props) => {
+/** One conversation: its messages, what can be done with it, and its details. The list changes often beside it. */
+export const Conversation = memo(({ id, me, panel, onPanel, field, commands, onBack, onDetails }: Props) => {
   const client = useQueryClient();
   const read = useThread(client, id);
   const thread = read.data;
@@ -103,7 +103,7 @@ export const Conversation = ({ id, me, panel, onPanel, field, commands, onBack, 
           onDetails={() => onDetails(true)}
         />
         <ThreadView thread={thread} newAfter={newAfter} />
-        <Composer facts={facts} me={me} field={field} writing={NOBODY} answeredSeq={answeredSeqOf(thread)} />
+        <Composer facts={facts} me={me} field={field} answeredSeq={answeredSeqOf(thread)} />
       </section>
       <aside className="pane pane-details" aria-label="Details">
         <Details
@@ -117,6 +117,4 @@ export const Conversation = ({ id, me, panel, onPanel, field, commands, onBack, 
       </aside>
     </>
   );
-};
-
-const NOBODY: readonly string[] = [];
+});

@@ -12,6 +12,7 @@ import { Help } from './help.tsx';
 import { useShortcuts } from './keys.ts';
 import { ListHead } from './list/head.tsx';
 import { ListPane } from './list/pane.tsx';
+import { useLiveLists } from './list/live.ts';
 import { useRows } from './list/rows.ts';
 import { filterOf, type Name, NAMES, viewOf } from './views.ts';
 
@@ -31,6 +32,7 @@ const Inbox = ({ me, id }: { me: Me; id: string | null }) => {
   const { of } = address;
   const filter = useMemo(() => filterOf((name) => new URLSearchParams(search).get(name) ?? ''), [search]);
   const list = useRows(filter);
+  useLiveLists(id);
   const [panel, setPanel] = useState<Panel>(null);
   const [help, setHelp] = useState(false);
   const [details, setDetails] = useState(false);
@@ -45,10 +47,10 @@ const Inbox = ({ me, id }: { me: Me; id: string | null }) => {
   const onFocus = useCallback((one: string) => {
     focused.current = one;
   }, []);
-  const back = (): void => {
+  const back = useCallback(() => {
     setDetails(false);
     go(`/inbox${search === '' ? '' : `?${search}`}`);
-  };
+  }, [go, search]);
 
   /** Moves along the list. With a conversation open, the next one is opened; otherwise its row takes the focus. */
   const position = useRef(0);

@@ -9,6 +9,8 @@ const REOPENED = {
   resolvedAt: null,
   resolvedBy: null,
   waitingSince: null,
+  takeBy: null,
+  remindedAt: null,
 } as const;
 
 type Tag = ConversationFacts['tags'][number];
@@ -38,7 +40,11 @@ export const actionsOn = (conversationId: string) => {
     reopen: (): Act => ({ run: post('reopen'), facts: () => REOPENED }),
     assign: (operatorId: string | null): Act => ({
       run: post('assign', { operatorId }),
-      facts: () => ({ assigneeId: operatorId }),
+      facts: ({ takeBy, remindedAt }) => ({
+        assigneeId: operatorId,
+        takeBy: operatorId === null ? takeBy : null,
+        remindedAt: operatorId === null ? remindedAt : null,
+      }),
     }),
     snooze: (until: Date | null): Act => ({
       run: post('snooze', { until: until?.toISOString() ?? null }),

@@ -15,6 +15,8 @@ export type Facts = Partial<
     | 'assigneeId'
     | 'snoozedUntil'
     | 'waitingSince'
+    | 'takeBy'
+    | 'remindedAt'
     | 'escalatedAt'
     | 'escalationReason'
     | 'resolvedAt'

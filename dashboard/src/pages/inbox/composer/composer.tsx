@@ -7,7 +7,9 @@ import type { Me } from '../../../types.ts';
 import type { ConversationFacts } from '../thread/thread.ts';
 import { CannedReplies } from './canned.tsx';
 import { readDraft, subscribeToDrafts, writeDraft } from './drafts.ts';
+import { Others } from './others.tsx';
 import { useSend } from './send.ts';
+import { useWriting } from './writing.ts';
 
 const MAX = { reply: 8000, note: 4000 };
 
@@ -15,25 +17,25 @@ type Props = {
   facts: ConversationFacts;
   me: Me;
   field: RefObject<HTMLTextAreaElement | null>;
-  /** Other operators who are writing now. */
-  writing: readonly string[];
   /** The number of the newest message of another operator; 0 if there is none. */
   answeredSeq: number;
 };
 
 /** Where an operator writes a reply to the visitor, or a note for colleagues. */
-export const Composer = memo(({ facts, me, field, writing, answeredSeq }: Props) => {
+export const Composer = memo(({ facts, me, field, answeredSeq }: Props) => {
   const { conversationId, seq } = facts;
   const client = useQueryClient();
   const draft = useSyncExternalStore(subscribeToDrafts, () => readDraft(conversationId));
   const { mode, text, problem } = draft;
   const send = useSend(client, conversationId);
+  const { isWriting, note, stop } = useWriting();
   const [choosing, setChoosing] = useState(false);
   const overtaken = mode === 'reply' && text !== '' && answeredSeq > draft.sinceSeq;
 
   const write = (next: string): void =>
     writeDraft(conversationId, { ...draft, text: next, sinceSeq: text === '' ? seq : draft.sinceSeq });
   const submit = (): void => {
+    stop();
     const { text: latest } = readDraft(conversationId);
     if (latest.trim() === '' || latest.length > MAX[mode]) return;
     send.mutate({ mode, text: latest, sinceSeq: draft.sinceSeq, at: new Date().toISOString() });
@@ -57,7 +59,7 @@ export const Composer = memo(({ facts, me, field, writing, answeredSeq }: Props)
   return (
     <form className="reply-box" data-mode={mode} onSubmit={onSubmit(submit)} aria-label="Write">
       {problem !== undefined && <Notice tone="bad">{problem}</Notice>}
-      {writing.length > 0 && <Notice tone="warn">{`${writing.join(', ')} is writing in this conversation.`}</Notice>}
+      <Others conversationId={conversationId} isWriting={isWriting} />
       {overtaken && <Notice tone="warn">Another operator has answered since you began to write.</Notice>}
       <div className="reply-head">
         <SegmentedControl
@@ -82,7 +84,10 @@ export const Composer = memo(({ facts, me, field, writing, answeredSeq }: Props)
         maxRows={10}
         value={text}
         error={text.length > MAX[mode] && `At most ${MAX[mode]} characters.`}
-        onChange={(event) => write(event.currentTarget.value)}
+        onChange={(event) => {
+          note();
+          write(event.currentTarget.value);
+        }}
         onKeyDown={onKey}
       />
       <div className="reply-foot">

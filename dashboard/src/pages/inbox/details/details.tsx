@@ -69,6 +69,7 @@ export const Details = ({ thread, me, actions, act, onBack, onErased }: Props) =
             ...(facts.escalationReason !== null && { Reason: reasonWords(facts.escalationReason) }),
             ...(facts.waitingSince !== null && { Visitor: <Waiting since={facts.waitingSince} /> }),
             ...(facts.takeBy !== null && { 'Take by': dateAndTime(facts.takeBy) }),
+            ...(facts.remindedAt !== null && { 'Not taken': <When at={facts.remindedAt} /> }),
             Assignee: <Assignee assistantId={facts.assistantId} assigneeId={facts.assigneeId} me={me} />,
             ...(facts.snoozedUntil !== null && { Snoozed: `until ${dateAndTime(facts.snoozedUntil)}` }),
             Assistant: assistant?.name ?? '',

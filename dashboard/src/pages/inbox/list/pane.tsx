@@ -45,6 +45,12 @@ const NoRows = ({ address, me }: { address: Address<Name>; me: Me }) => {
   );
 };
 
+const Offline = () => (
+  <Empty icon="warning" title="You are offline">
+    The conversations are loaded when the connection is back.
+  </Empty>
+);
+
 type Props = {
   list: ReturnType<typeof useRows>;
   address: Address<Name>;
@@ -57,11 +63,12 @@ type Props = {
 
 /** The rows, or why there are none. */
 export const ListPane = ({ list, address, me, ...rest }: Props) => {
-  const { rows, data, error, refetch, hasNextPage, isFetchingNextPage, fetchNextPage } = list;
+  const { rows, data, error, refetch, hasNextPage, isFetchingNextPage, fetchNextPage, fetchStatus } = list;
   const more = useMemo(
     () => ({ has: hasNextPage, busy: isFetchingNextPage, load: () => void fetchNextPage() }),
     [hasNextPage, isFetchingNextPage, fetchNextPage],
   );
+  if (data === undefined && fetchStatus === 'paused') return <Offline />;
   if (data === undefined)
     return error ? <Failure problem={error} retry={() => void refetch()} /> : <Loading rows={6} height={64} />;
   if (rows.length === 0) return <NoRows address={address} me={me} />;

@@ -30,7 +30,7 @@ type Props = { row: InboxRow; to: string; isOpen: boolean; assistant: string | n
 
 /** One line of the list. It is drawn again only when its conversation changes. */
 export const Row = memo(({ row, to, isOpen, assistant, onFocus }: Props) => {
-  const { conversationId, sessionId, status, tags, last, waitingSince, updatedAt } = row;
+  const { conversationId, sessionId, status, tags, last, waitingSince, remindedAt, updatedAt } = row;
   const unread = isUnread(row);
   return (
     <Link
@@ -52,7 +52,8 @@ export const Row = memo(({ row, to, isOpen, assistant, onFocus }: Props) => {
         {last === null ? 'No messages yet' : `${SPEAKERS[last.role]}${last.content}`}
       </span>
       <span className="inbox-row-foot">
-        <Status tone={STATUS_TONES[status]}>
+        <Status tone={remindedAt === null ? STATUS_TONES[status] : 'bad'}>
+          {remindedAt !== null && 'not taken, '}
           {waitingSince === null ? STATUS_WORDS[status] : <Waiting since={waitingSince} />}
         </Status>
         {tags.slice(0, TAGS).map((one) => (
