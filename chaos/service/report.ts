@@ -48,6 +48,13 @@ const printHistory = ({ histories, evidence, seed }: Result, { session, rule, wh
   }
 };
 
+/** The longest time, in s, in which no visitor got a reply. */
+const longestGap = ({ sent }: Histories): number => {
+  const times = sent.filter((one) => one.told).map(({ endedAt }) => endedAt);
+  const sorted = times.toSorted((a, b) => a - b);
+  return Math.max(0, ...sorted.map((at, index) => at - (sorted[index - 1] ?? at))) / 1000;
+};
+
 /** Prints the figures of a run and its violations. Returns true if no rule was broken. */
 export const report = (result: Result): boolean => {
   const { faults, histories, evidence, violations, minutes } = result;
@@ -68,6 +75,7 @@ export const report = (result: Result): boolean => {
       histories.sent.reduce((sum, one) => sum + one.attempts.length - 1, 0),
     ),
   );
+  console.log(row('longest time without a reply to anybody, s', longestGap(histories).toFixed(1)));
   console.log(row('actions of operators', histories.acted.length));
   console.log(row('deliveries', evidence.deliveries.length));
   console.log(row('  unknown', unknown));

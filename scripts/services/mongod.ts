@@ -87,13 +87,21 @@ const mongodKind = (ready: ServiceKind['ready'], sizes: string[]): ServiceKind =
 
 /**
  * Starts a mongod on 127.0.0.1 as a replica set of one, so that `w: majority, j: true` and transactions work as in
- * production. With `modest: false`, the mongod may use as much memory as on a server.
+ * production. With `modest: false`, the mongod may use as much memory as on a server. With `failPoints`, a test can let
+ * commands fail, such as those of a full disk.
  */
 export const startMongod = ({
   modest = true,
+  failPoints = false,
   ...options
-}: ServiceOptions & { modest?: boolean } = {}): Promise<Service> =>
-  startService(mongodKind(becomePrimary, modest ? SMALL : []), options);
+}: ServiceOptions & { modest?: boolean; failPoints?: boolean } = {}): Promise<Service> =>
+  startService(
+    mongodKind(becomePrimary, [
+      ...(modest ? SMALL : []),
+      ...(failPoints ? ['--setParameter', 'enableTestCommands=1'] : []),
+    ]),
+    options,
+  );
 
 const answers = async ({ port }: { port: number }): Promise<void> => {
   await withAdmin(port, (admin) => admin.command({ hello: 1 }));

@@ -1,0 +1,108 @@
+import { randomUUID } from 'node:crypto';
+import { Redis } from 'ioredis';
+import mongoose from 'mongoose';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { type Service, startMongod, startRedis } from '../../scripts/services.ts';
+import { anAssistant, request } from '../support/builders.ts';
+import { eventually } from '../support/eventually.ts';
+import { openReceiver, contentOf } from '../support/receiver.ts';
+import { openStack, type Stack } from '../support/stack.ts';
+import { problemOf } from '../support/problem.ts';
+
+const OUT_OF_DISK_SPACE = 14031;
+const UNAUTHORIZED = 13;
+
+let redis: Service;
+let mongod: Service;
+let admin: Redis;
+let stack: Stack;
+beforeAll(async () => {
+  [redis, mongod] = await Promise.all([startRedis(), startMongod({ failPoints: true })]);
+  admin = new Redis(redis.url);
+  stack = await openStack({ env: { REDIS_URL: redis.url, MONGODB_URL: mongod.url } });
+});
+afterAll(async () => {
+  await stack.close();
+  admin.disconnect();
+  await Promise.all([redis.dispose(), mongod.dispose()]);
+});
+
+test('Redis out of memory: 503 with Retry-After, accepted turns and events are not lost, and the log names the setting', async () => {
+  const { assistantId, apiKey, chat } = await anAssistant(stack);
+  const receiver = await openReceiver();
+  await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url });
+  const session_id = randomUUID();
+  const first = await chat({ session_id, message: 'before' });
+  expect(first.status).toBe(200);
+
+  await admin.config('SET', 'maxmemory', '1');
+  const refused = await request(`${stack.url}/api/v1/chat`, {
+    body: { session_id, message: 'meanwhile' },
+    bearer: apiKey,
+  });
+  expect(problemOf(refused)).toBe('503 unavailable');
+  expect(refused.headers.get('retry-after')).toBe('1');
+  await eventually(() => expect(JSON.stringify(stack.logs)).toContain('maxmemory'));
+  // An operator's message needs no Redis to be stored; its wake-up is lost and found by a sweep.
+  const { transitions } = stack.service.conversations;
+  await transitions.escalate({ conversationId: first.body.conversationId }, {});
+  await admin.config('SET', 'maxmemory', '0');
+
+  const again = await eventually(async () => {
+    const answer = await chat({ session_id, message: 'meanwhile' });
+    expect(answer.status).toBe(200);
+    return answer;
+  });
+  expect(again.body.conversationId).toBe(first.body.conversationId);
+  await receiver.waitFor((received) => received.length >= 4, 20_000);
+  const events = receiver.received.map(
+    ({ json, ...rest }) => contentOf({ json }) ?? (json as { event: string }).event ?? rest.path,
+  );
+  expect(events).toEqual(['conversation.created', 'before', 'conversation.escalated', 'meanwhile']);
+  await receiver.close();
+});
+
+/** Lets all writes of MongoDB fail with this code while `during` runs. */
+const failWrites = async (errorCode: number, during: () => Promise<void>): Promise<void> => {
+  const client = await mongoose.mongo.MongoClient.connect(mongod.url);
+  const set = (mode: string) =>
+    client.db('admin').command({
+      configureFailPoint: 'failCommand',
+      mode,
+      ...(mode === 'alwaysOn' && { data: { errorCode, failCommands: ['insert', 'update', 'findAndModify'] } }),
+    });
+  await set('alwaysOn');
+  try {
+    await during();
+  } finally {
+    await set('off');
+    await client.close();
+  }
+};
+
+test.each([
+  ['a full disk', OUT_OF_DISK_SPACE],
+  ['a user who may only read', UNAUTHORIZED],
+])(
+  'MongoDB with %s: nothing is accepted, the log names the code, and a retry succeeds afterwards',
+  async (_name, code) => {
+    const { apiKey, chat, history } = await anAssistant(stack);
+    const session_id = randomUUID();
+    const first = await chat({ session_id, message: 'before' });
+
+    await failWrites(code, async () => {
+      const body = { session_id, message: 'meanwhile' };
+      const refused = await request(`${stack.url}/api/v1/chat`, { body, bearer: apiKey });
+      expect(problemOf(refused)).toBe('500 internal_error');
+      await eventually(() =>
+        expect(stack.logs.some((line) => JSON.stringify(line).includes(`"code":${code}`))).toBe(true),
+      );
+      const { messages } = (await history(first.body.conversationId)).body;
+      expect(messages.map(({ content }) => content)).not.toContain('meanwhile');
+    });
+
+    expect((await chat({ session_id, message: 'meanwhile' })).status).toBe(200);
+    const { messages } = (await history(first.body.conversationId)).body;
+    expect(messages.filter(({ content }) => content === 'meanwhile')).toHaveLength(1);
+  },
+);
