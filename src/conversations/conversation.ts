@@ -188,18 +188,15 @@ conversationSchema.index(
 );
 conversationSchema.index({ assistantId: 1, updatedAt: 1, _id: 1 }, { name: 'by_change' });
 // The inbox finds rare values with the following indexes, and common values in the order of `by_change`. A turn changes
-// none of their fields, unless it hands off or changes the language.
+// none of their fields, unless it hands off or changes the language. Each index costs every turn about 3 µs of MongoDB’s
+// CPU all the same, because MongoDB 6 computes the keys of all indexes, so there are few of them.
 conversationSchema.index(
-  { assistantId: 1, status: 1, language: 1, channel: 1, assigneeId: 1 },
+  { assistantId: 1, status: 1, language: 1, channel: 1, assigneeId: 1, snoozedUntil: 1 },
   { name: 'inbox_filters' },
 );
 conversationSchema.index(
   { assistantId: 1, 'tags.tag': 1, status: 1, language: 1, channel: 1, assigneeId: 1 },
   { name: 'tagged', partialFilterExpression: { 'tags.0': { $exists: true } } },
-);
-conversationSchema.index(
-  { assistantId: 1, snoozedUntil: 1 },
-  { name: 'snoozed', partialFilterExpression: { snoozedUntil: { $exists: true } } },
 );
 conversationSchema.index(
   { assistantId: 1, 'attributes.name': 1, 'attributes.value': 1 },

@@ -130,7 +130,6 @@ const EVER_DECLARED: Record<string, string[]> = {
     'by_change',
     'inbox_filters',
     'tagged',
-    'snoozed',
     'attributes',
   ],
   deliveries: [
