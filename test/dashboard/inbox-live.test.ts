@@ -97,7 +97,7 @@ test('an agent takes over a conversation, from the first message until it is reo
   const signed = received.filter((one) => ['tag.added', 'conversation.resolved'].includes(kindOf(one)));
   expect(signed.map(kindOf)).toEqual(['tag.added', 'conversation.resolved']);
   for (const { body, headers } of signed)
-    expect(verifyWebhook(body, headers['x-factory-signature'], [secret])).toMatchObject({ valid: true });
+    expect(verifyWebhook(body, headers['x-factory-signature'], [secret])).toMatchObject({ ok: true });
 
   const other = await say('What are your opening hours?', `visitor-${randomUUID()}`);
   await eventually(async () => expect(await topOf(page)).toBe(other));
@@ -160,7 +160,7 @@ test('typing stays quick while 1,000 conversations change a minute', { timeout: 
         { $set: { leadScore: changes % 100 }, $currentDate: { updatedAt: true } },
       );
       changes += 1;
-      await new Promise((resolve) => setTimeout(resolve, begun + changes * 60 - performance.now()));
+      await new Promise((resolve) => setTimeout(resolve, Math.max(0, begun + changes * 60 - performance.now())));
     }
   };
   const begunAt = performance.now();
@@ -177,9 +177,5 @@ test('typing stays quick while 1,000 conversations change a minute', { timeout: 
   expect(await field.inputValue()).toHaveLength(140);
   expect(delays.length).toBeGreaterThanOrEqual(140);
   expect(perMinute).toBeGreaterThan(900);
-  const at = (share: number): number => delays[Math.floor(delays.length * share)] ?? Number.NaN;
-  console.info(
-    `typing: p50 ${at(0.5).toFixed(0)} ms, p95 ${at(0.95).toFixed(0)} ms, ${perMinute.toFixed(0)} changes a minute`,
-  );
-  expect(at(0.5)).toBeLessThanOrEqual(50);
+  expect(delays[Math.floor(delays.length * 0.9)]).toBeLessThanOrEqual(50);
 });
