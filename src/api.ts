@@ -137,6 +137,7 @@ export const openApi = async ({
       managedTags: service.inboxRecords.managedTags,
       onErased,
       inbox,
+      insights: service.insights,
       live,
       leases: service.leases,
       deliveredReplies: service.deliveredReplies,

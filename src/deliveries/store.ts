@@ -11,6 +11,8 @@ import {
   type StoredDelivery,
 } from './delivery.ts';
 import { createComposeBody } from './event-body.ts';
+import { createCertificateExpiry } from './endpoint-certificates.ts';
+import { createHourlyOutcomes } from './hourly-outcomes.ts';
 import { createDeliveryList, findPendingRow } from './list.ts';
 import { createOutboxStore } from './outbox-store.ts';
 import { createPending } from './pending.ts';
@@ -68,6 +70,8 @@ export const createDeliveryStore = (recording: ClaimOptions) => {
     findPending: (deliveryId: string) => findPendingRow(pending, deliveryId),
 
     countOutcomes: createOutcomeCounts(deliveries),
+    countHourlyOutcomes: createHourlyOutcomes(deliveries),
+    findCertificateExpiry: createCertificateExpiry(deliveries),
 
     /**
      * Removes the texts from a conversation's records. The records stay, because an event without a record could be

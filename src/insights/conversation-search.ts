@@ -19,6 +19,8 @@ export type ProjectedConversation = {
   seq: number;
   /** The last resolution that is counted. */
   resolvedAt: Date | null;
+  /** The group of the last question that the assistant could not answer. */
+  missId?: string;
   /** The folded `session_id`. */
   session: string;
   /** The words of all messages, folded. */

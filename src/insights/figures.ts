@@ -31,17 +31,18 @@ export type Counter = (typeof COUNTERS)[number];
 export const ESCALATION_REASONS = ['user_requested', 'low_confidence', 'engine_error', 'manual', 'other'] as const;
 export type CountedReason = (typeof ESCALATION_REASONS)[number];
 
-export type HourFigures = Record<Counter, number> & {
-  escalated: Record<CountedReason, number>;
-  /** The number of replies by reply time: `buckets[n]` counts the times up to `bucketLimitMs(n)`. */
-  buckets: Record<string, number>;
-};
-
 type Counts = Partial<Record<Counter, number>> & {
   escalated?: Partial<Record<CountedReason, number>>;
+  /** The number of replies by reply time: `buckets[n]` counts the times up to `bucketLimitMs(n)`. */
   buckets?: Record<string, number>;
 };
-export type StoredFigures = Counts & { _id: string; assistantId: string; hour: Date };
+export type StoredFigures = Counts & {
+  _id: string;
+  assistantId: string;
+  hour: Date;
+  /** The deliveries of this hour by outcome, once all have ended. */
+  deliveries?: Record<'delivered' | 'rejected' | 'not_sent' | 'unknown', number>;
+};
 
 /** Buckets grow by a quarter, so that a percentile is at most a quarter too high. */
 const GROWTH = 1.25;

@@ -4,6 +4,7 @@ import type { ReadConversation } from './changed-conversations.ts';
 import { foldSession, type ProjectedConversation } from './conversation-search.ts';
 import { countMessages } from './count-messages.ts';
 import { hourOf, type Increment } from './figures.ts';
+import { type Lesson, readLessons } from './read-misses.ts';
 import { searchWordsOf } from './search-words.ts';
 
 /** At most this many words of a conversation are searchable. Only a conversation that is meant to harm has more. */
@@ -16,6 +17,7 @@ export type Plan = {
   entries: Entry[];
   statement: mongo.AnyBulkWriteOperation<ProjectedConversation>;
   increments: Increment[];
+  lessons: Lesson[];
   isBehind: boolean;
 };
 
@@ -29,6 +31,16 @@ const newTermsOf = (entries: Entry[], { sessionId }: ReadConversation, known: st
     for (const word of searchWordsOf(text)) if (all.size < MAX_TERMS) all.add(word);
   }
   return [...all].slice(known.length);
+};
+
+/** The statement of a plan, which also stores the group of the conversation's last miss. */
+export const withMiss = ({ statement }: Plan, missId: string | undefined): Plan['statement'] => {
+  if (missId === undefined) return statement;
+  if ('insertOne' in statement) return { insertOne: { document: { ...statement.insertOne.document, missId } } };
+  if (!('updateOne' in statement)) return statement;
+  const { filter, update } = statement.updateOne;
+  const { $set, ...rest } = update as mongo.UpdateFilter<ProjectedConversation>; // planned above, never a pipeline
+  return { updateOne: { filter, update: { ...rest, $set: { ...$set, missId } } } };
 };
 
 /** True if the projection has already read this state of the conversation. */
@@ -68,6 +80,7 @@ export const planProjection = (
       ...countMessages(assistantId, entries),
       ...(isResolvedAgain ? [{ assistantId, hour: hourOf(resolvedAt), counts: { resolved: 1 } }] : []),
     ],
+    lessons: readLessons(entries),
     isBehind: upTo < conversation.seq,
   };
 };

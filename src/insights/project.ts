@@ -5,7 +5,9 @@ import { isConnectionFailure } from '../platform/mongo-failures.ts';
 import type { ChangedConversations, ReadConversation } from './changed-conversations.ts';
 import { type ProjectedConversation, searchModel } from './conversation-search.ts';
 import { type Figures, incrementsOf } from './figures.ts';
-import { isCurrent, type Plan, planProjection } from './plan-projection.ts';
+import type { GroupMisses } from './group-misses.ts';
+import { missModel, type StoredMiss } from './miss.ts';
+import { isCurrent, type Plan, planProjection, withMiss } from './plan-projection.ts';
 
 /** A step that another worker has taken meanwhile. Nothing was written. */
 class Overtaken extends Error {
@@ -19,18 +21,20 @@ type Dependencies = {
   connection: Connection;
   changed: ChangedConversations;
   figures: Figures;
+  groupMisses: GroupMisses;
   erase: (conversationIds: string[]) => Promise<void>;
   logger: Logger;
 };
 
 /**
- * Projects some conversations: reads their new messages, and writes the search words and the figures in one
+ * Projects some conversations: reads their new messages, and writes search words, figures and misses in one
  * transaction. The transaction is guarded by the last projected `seq` of each conversation, so each message counts
  * exactly once, even if two workers project at the same time.
  */
-export const createProject = ({ connection, changed, figures, erase, logger }: Dependencies) => {
+export const createProject = ({ connection, changed, figures, groupMisses, erase, logger }: Dependencies) => {
   const rows = collectionOf<ProjectedConversation>(searchModel(connection));
   const hours = collectionOf(figures.model);
+  const misses = collectionOf<StoredMiss>(missModel(connection));
 
   const inTransaction = async (write: (session: ClientSession) => Promise<void>): Promise<void> => {
     const session = await connection.startSession();
@@ -46,14 +50,23 @@ export const createProject = ({ connection, changed, figures, erase, logger }: D
     }
   };
 
-  const write = (plans: Plan[]): Promise<void> =>
-    inTransaction(async (session) => {
-      const statements = plans.map(({ statement }) => statement);
+  const write = async (plans: Plan[]): Promise<void> => {
+    const learners = plans.map(({ conversation: { conversationId, assistantId }, lessons, before }) => ({
+      conversationId,
+      assistantId,
+      lessons,
+      lastMissId: before?.missId ?? null,
+    }));
+    const { writes, lastMissIds } = await groupMisses(learners);
+    await inTransaction(async (session) => {
+      const statements = plans.map((one) => withMiss(one, lastMissIds.get(one.conversation.conversationId)));
       const { matchedCount, insertedCount } = await rows.bulkWrite(statements, { session });
       if (matchedCount + insertedCount !== plans.length) throw new Overtaken('another worker has projected this');
       const increments = incrementsOf(plans.flatMap((plan) => plan.increments));
       if (increments.length > 0) await hours.bulkWrite(increments, { session });
+      if (writes.length > 0) await misses.bulkWrite(writes, { session });
     });
+  };
 
   const noteFailure = (cause: unknown, { conversationId, assistantId }: ReadConversation): void =>
     logger.warn({ err: cause, conversationId, assistantId }, 'a conversation was not projected');

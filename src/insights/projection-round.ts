@@ -121,12 +121,13 @@ export const createProjectionRound = ({ states, changed, project, listAssistantI
     return back;
   };
 
-  return async (token: string): Promise<void> => {
+  /** Makes a round. False if another worker is the leader. */
+  return async (token: string): Promise<boolean> => {
     const state = await states.acquire(token);
-    if (!state) return;
+    if (!state) return false;
     const until = performance.now() + WORK_MS;
     const live = await roundLive(state.live, until);
     const back = await roundBack(state.back, until);
-    await states.advance(token, { live, back });
+    return states.advance(token, { live, back });
   };
 };

@@ -3,26 +3,40 @@ import type { Logger } from '../platform/logger.ts';
 import { collectionOf } from '../platform/mongo.ts';
 import { createChangedConversations } from './changed-conversations.ts';
 import { createConversationSearch, type ProjectedConversation, searchModel } from './conversation-search.ts';
-import { createFigures } from './figures.ts';
+import { createDeliveryFigures } from './delivery-figures.ts';
+import { serverDate } from '../platform/clock.ts';
+import { createFigures, hourOf } from './figures.ts';
+import { createGroupMisses, type Embedding } from './group-misses.ts';
+import { createMissStore } from './miss-store.ts';
 import { createProject } from './project.ts';
 import { createProjectionRound } from './projection-round.ts';
 import { createProjectionState } from './projection-state.ts';
 
-/** What the service learns from its conversations: search words and figures. */
+/** What the service learns from its conversations: search words, figures, and questions without an answer. */
 export const createInsights = (connection: Connection) => {
   const search = searchModel(connection);
   const rows = collectionOf<ProjectedConversation>(search);
   const figures = createFigures(connection);
+  const misses = createMissStore(connection);
   const states = createProjectionState(connection);
 
   const eraseAll = async (conversationIds: string[]): Promise<void> => {
     await rows.deleteMany({ _id: { $in: conversationIds } });
+    await misses.eraseConversations(conversationIds);
   };
 
   return {
-    models: [search, figures.model, states.model],
+    deliveryFigures: createDeliveryFigures(connection, figures),
+    models: [search, figures.model, states.model, misses.model],
+    misses,
     figures,
     findByWords: createConversationSearch(connection).findByWords,
+
+    /** Ends a group of misses with a knowledge entry, and counts it as taught. */
+    teach: async (assistantId: string, missId: string, entryId: string): Promise<void> => {
+      if (!(await misses.markTaught(assistantId, missId, entryId))) return;
+      await figures.increment({ assistantId, hour: hourOf(serverDate()), counts: { taught: 1 } });
+    },
 
     /** Erases what was learned from conversations. The figures stay, because they contain no text. */
     eraseConversations: eraseAll,
@@ -31,15 +45,24 @@ export const createInsights = (connection: Connection) => {
     openProjection: ({
       token,
       logger,
+      embedding,
       ...rest
     }: {
       token: string;
+      embedding: Embedding;
       listAssistantIds: () => Promise<string[]>;
       draining: AbortSignal;
       logger: Logger;
     }) => {
       const changed = createChangedConversations(connection);
-      const project = createProject({ connection, changed, figures, erase: eraseAll, logger });
+      const project = createProject({
+        connection,
+        changed,
+        figures,
+        groupMisses: createGroupMisses(connection, embedding),
+        erase: eraseAll,
+        logger,
+      });
       const round = createProjectionRound({ states, changed, project, ...rest });
       return { round: () => round(token), release: () => states.release(token) };
     },

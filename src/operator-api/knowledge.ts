@@ -6,6 +6,8 @@ import { createFindConflicts, searchKnowledge } from '../assistants/knowledge-se
 import { findSemanticStatus } from '../assistants/semantic-status.ts';
 import type { AssistantStore } from '../assistants/store.ts';
 import { SuggestedAction } from '../assistants/suggested-action.ts';
+import type { Insights } from '../insights/store.ts';
+import { invalid } from '../platform/errors.ts';
 import { type Handled, handled, operation } from './operation.ts';
 import { uuid } from './wire.ts';
 
@@ -95,7 +97,12 @@ export const knowledgeOperations = {
     summary: 'Add an entry',
     audience,
     resource: 'assistant',
-    body: KnowledgeInput,
+    body: z.object({
+      ...KnowledgeInput.shape,
+      fromMiss: uuid
+        .nullish()
+        .meta({ description: 'The group of misses that this entry answers. The group is then gone.' }),
+    }),
     status: 201,
     answer: EntryView,
     audit: 'knowledge.add',
@@ -149,7 +156,13 @@ export const knowledgeOperations = {
   }),
 };
 
-export const knowledgeRoutes = ({ assistants }: { assistants: AssistantStore }): Handled[] => {
+export const knowledgeRoutes = ({
+  assistants,
+  insights,
+}: {
+  assistants: AssistantStore;
+  insights: Insights;
+}): Handled[] => {
   const findConflicts = createFindConflicts();
   return [
     handled(knowledgeOperations.list, async ({ params: { id = '' }, query: { search } }) => {
@@ -165,10 +178,13 @@ export const knowledgeRoutes = ({ assistants }: { assistants: AssistantStore }):
 
     handled(knowledgeOperations.status, ({ params: { id = '' } }) => findSemanticStatus(assistants, id)),
 
-    handled(knowledgeOperations.add, async ({ params: { id = '' }, body, note }) => {
+    handled(knowledgeOperations.add, async ({ params: { id = '' }, body: { fromMiss, ...body }, note }) => {
+      if (fromMiss != null && !(await insights.misses.exists(id, fromMiss)))
+        throw invalid('fromMiss', 'invalid', 'is not a group of misses of this assistant');
       const [entry] = await assistants.addKnowledge(id, [body]);
       if (!entry) throw new Error('an entry was added and is not there');
-      note({ target: id, details: { entryId: entry.entryId } });
+      note({ target: id, details: { entryId: entry.entryId, ...(fromMiss != null && { missId: fromMiss }) } });
+      if (fromMiss != null) await insights.teach(id, fromMiss, entry.entryId);
       return entry;
     }),
 

@@ -12,6 +12,7 @@ import { knowledgeOperations } from './knowledge.ts';
 import { managedTagOperations } from './managed-tags.ts';
 import { noteOperations } from './notes.ts';
 import { liveOperations } from './live.ts';
+import { missOperations } from './misses.ts';
 import type { Operation } from './operation.ts';
 import { operatorOperations } from './operators.ts';
 import { overviewOperations } from './overview.ts';
@@ -26,6 +27,7 @@ export const OPERATIONS: Operation[] = [
   overviewOperations,
   assistantOperations,
   knowledgeOperations,
+  missOperations,
   keyOperations,
   channelOperations,
   endpointOperations,

@@ -1,4 +1,3 @@
-import { LRUCache } from 'lru-cache';
 import * as z from 'zod';
 import type { AssistantStore } from '../assistants/store.ts';
 import { STATUSES } from '../conversations/conversation.ts';
@@ -10,6 +9,10 @@ import type { DeliveryQueue } from '../deliveries/queue.ts';
 import type { DeliveryStore } from '../deliveries/store.ts';
 import type { TurnQueue } from '../turns/queue.ts';
 import { type Handled, handled, operation } from './operation.ts';
+import { type Days, isTimeZone } from '../insights/summary.ts';
+import type { Insights } from '../insights/store.ts';
+import { cachedByCost, createReadFigures, FiguresView } from './overview/figures.ts';
+import { Ailment, createFindAilments } from './overview/health.ts';
 import { time } from './wire.ts';
 import { serverNow } from '../platform/clock.ts';
 
@@ -24,11 +27,25 @@ export const overviewOperations = {
     path: '/assistants/:id/overview',
     id: 'getOverview',
     tag: 'Operators',
-    summary: 'Read figures of the last 24 hours, and totals',
+    summary: 'Read what is unhealthy, figures of today, 7 or 30 days, and totals',
     audience: 'owners',
     resource: 'assistant',
+    query: z.object({
+      days: z
+        .enum(['1', '7', '30'])
+        .optional()
+        .meta({ description: 'The figures of today (1), or of 7 or 30 days with today.' }),
+      timeZone: z
+        .string()
+        .max(64)
+        .refine(isTimeZone, 'must be a time zone like Europe/Berlin')
+        .optional()
+        .meta({ description: 'The time zone of days and hours. UTC if omitted.', example: 'Europe/Berlin' }),
+    }),
     answer: z.object({
-      since: time,
+      unhealthy: z.array(Ailment),
+      figures: FiguresView,
+      since: time.meta({ description: 'The beginning of the following counts of conversations and deliveries.' }),
       conversations: z.object(Object.fromEntries(STATUSES.map((status) => [status, count]))),
       deliveries: z.object(Object.fromEntries(OUTCOMES.map((outcome) => [outcome, count]))),
       endpoints: z.object({ all: count, enabled: count, paused: count }),
@@ -41,27 +58,13 @@ export const overviewOperations = {
 };
 
 type Dependencies = {
+  insights: Insights;
   assistants: AssistantStore;
   inbox: Inbox;
   endpoints: EndpointStore;
   deliveries: DeliveryStore;
   turnQueue: TurnQueue;
   deliveryQueue: DeliveryQueue;
-};
-
-/**
- * Caches the counts of an assistant for twenty times as long as the counting took, because pages ask every few seconds.
- */
-const cachedByCost = <Counts extends object>(count: (assistantId: string) => Promise<Counts>) => {
-  const known = new LRUCache<string, Counts>({ max: 1000, ttl: 1 });
-  return async (assistantId: string): Promise<Counts> => {
-    const last = known.get(assistantId);
-    if (last) return last;
-    const startedAt = performance.now();
-    const counts = await count(assistantId);
-    known.set(assistantId, counts, { ttl: Math.ceil((performance.now() - startedAt) * 20) });
-    return counts;
-  };
 };
 
 /** Adds pending events to `queued`. The outbox still contains events that are being sent, so these are subtracted. */
@@ -77,21 +80,27 @@ const all = (names: readonly string[], counted: Partial<Record<string, number>>)
 export const overviewRoutes = (dependencies: Dependencies): Handled[] => {
   const { assistants, inbox, endpoints, deliveries, turnQueue, deliveryQueue } = dependencies;
   const outcomesOf = cachedByCost((id) => deliveries.countOutcomes(id, new Date(serverNow() - DAY_MS)));
+  const readFigures = createReadFigures(dependencies);
+  const findAilments = createFindAilments(dependencies);
   return [
-    handled(overviewOperations.read, async ({ params: { id = '' } }) => {
+    handled(overviewOperations.read, async ({ params: { id = '' }, query: { days = '1', timeZone = 'UTC' } }) => {
       await assistants.getAssistant(id);
       const since = new Date(serverNow() - DAY_MS);
-      const [statuses, outcomes, pending, registered, knowledgeEntries, apiKeys, turns, wakeUps] = await Promise.all([
-        inbox.countStatuses(id, since),
-        outcomesOf(id),
-        deliveries.pending.count(id, OUTBOXES_MAX),
-        endpoints.listEndpoints(id),
-        assistants.countKnowledge(id),
-        assistants.countApiKeys(id),
-        turnQueue.countJobs(),
-        deliveryQueue.countJobs(),
-      ]);
+      const [read, statuses, outcomes, pending, registered, knowledgeEntries, apiKeys, turns, wakeUps] =
+        await Promise.all([
+          readFigures(id, { days: Number(days) as Days, timeZone }), // one of the three values
+          inbox.countStatuses(id, since),
+          outcomesOf(id),
+          deliveries.pending.count(id, OUTBOXES_MAX),
+          endpoints.listEndpoints(id),
+          assistants.countKnowledge(id),
+          assistants.countApiKeys(id),
+          turnQueue.countJobs(),
+          deliveryQueue.countJobs(),
+        ]);
       return {
+        unhealthy: await findAilments(registered, read.hours),
+        figures: read.figures,
         since,
         conversations: all(STATUSES, statuses),
         deliveries: all(OUTCOMES, withPending(outcomes, pending)),

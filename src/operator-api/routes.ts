@@ -13,6 +13,7 @@ import type { Audit } from '../operators/audit.ts';
 import type { Devices } from '../operators/device.ts';
 import type { CannedReplies } from '../inbox/canned-replies.ts';
 import type { Inbox } from '../inbox/inbox.ts';
+import type { Insights } from '../insights/store.ts';
 import type { ManagedTags } from '../inbox/managed-tags.ts';
 import type { Notes } from '../inbox/notes.ts';
 import type { SignInLimits } from '../operators/sign-in-limits.ts';
@@ -41,6 +42,7 @@ import { keyRoutes } from './keys.ts';
 import { knowledgeRoutes } from './knowledge.ts';
 import { managedTagRoutes } from './managed-tags.ts';
 import { noteRoutes } from './notes.ts';
+import { missRoutes } from './misses.ts';
 import { operatorRoutes } from './operators.ts';
 import { overviewRoutes } from './overview.ts';
 import { playgroundRoutes } from './playground.ts';
@@ -62,6 +64,7 @@ export type OperatorApiDependencies = {
   deliveries: DeliveryStore;
   conversations: ConversationStore;
   inbox: Inbox;
+  insights: Insights;
   notes: Notes;
   cannedReplies: CannedReplies;
   managedTags: ManagedTags;
@@ -88,6 +91,7 @@ const PAGES = [
   overviewRoutes,
   assistantRoutes,
   knowledgeRoutes,
+  missRoutes,
   keyRoutes,
   channelRoutes,
   endpointRoutes,

@@ -148,6 +148,7 @@ const EVER_DECLARED: Record<string, string[]> = {
   idempotencyKeys: ['createdAt_1', 'conversationId_1'],
   knowledge: ['assistantId_1_position_1'],
   knowledgeVectors: ['assistantId_1_live_1_model_1_hash_1__id_1', 'removedAt_1'],
+  misses: ['answer.conversationId_1', 'assistantId_1', 'conversationId_1', 'examples.conversationId_1'],
   operatorSessions: ['expires_1'],
   operatorTokens: ['hash_1', 'createdAt_-1'],
   operators: ['email_1', 'links'],

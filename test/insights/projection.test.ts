@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { createChangedConversations } from '../../src/insights/changed-conversations.ts';
+import { createGroupMisses } from '../../src/insights/group-misses.ts';
 import { createProject } from '../../src/insights/project.ts';
 import { createLogger } from '../../src/platform/logger.ts';
 import { anAssistant, anEntry, type TestAssistant } from '../support/builders.ts';
@@ -9,6 +10,8 @@ import { anOperator } from '../support/operator-client.ts';
 import { openStack, type Stack, useStack } from '../support/stack.ts';
 
 const stack = useStack({ deliveryWorkers: 0 });
+
+const NO_MODEL = { embed: async () => null, model: () => null };
 
 type Sums = Record<string, number>;
 type StoredHour = Record<string, unknown> & { escalated?: Sums };
@@ -146,6 +149,7 @@ test('a conversation that is erased while it is projected leaves nothing', async
       },
     },
     figures: insights.figures,
+    groupMisses: createGroupMisses(mongo, NO_MODEL),
     erase: insights.eraseConversations,
     logger: createLogger({ name: 'test', level: 'silent' }),
   });
@@ -211,7 +215,13 @@ test('two leaders at the same moment count each message once', () =>
     await mongo.collection('conversations').updateMany({}, { $set: { updatedAt: new Date(Date.now() - 60_000) } });
     const logger = createLogger({ name: 'test', level: 'silent' });
     const open = (token: string) =>
-      insights.openProjection({ token, listAssistantIds: assistants.listAssistantIds, draining, logger });
+      insights.openProjection({
+        token,
+        embedding: NO_MODEL,
+        listAssistantIds: assistants.listAssistantIds,
+        draining,
+        logger,
+      });
     const [one, other] = [open('one'), open('other')];
     await one.round();
     for (const name of ['search', 'figures']) await mongo.collection(name).deleteMany({});

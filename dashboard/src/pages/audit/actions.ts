@@ -7,6 +7,7 @@ const WORDS: Record<string, string> = {
   'knowledge.update': 'Changed knowledge',
   'knowledge.remove': 'Removed knowledge',
   'knowledge.import': 'Imported knowledge',
+  'miss.dismiss': 'Dismissed questions without an answer',
   'key.create': 'Created an API key',
   'key.update': 'Changed an API key',
   'key.rotate': 'Rotated an API key',

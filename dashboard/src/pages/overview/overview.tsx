@@ -1,16 +1,26 @@
+import { SegmentedControl } from '@mantine/core';
 import type { ReactNode } from 'react';
 import { Link } from 'wouter';
 import { at, withQuery } from '../../api.ts';
 import { useAssistant } from '../../assistant.ts';
+import { useAddress } from '../../parts/address.ts';
 import { Page, Section } from '../../parts/page.tsx';
 import { Shown } from '../../parts/states.tsx';
 import { useRead } from '../../query.ts';
 import type { Me, Overview as Figures } from '../../types.ts';
 import { RecentDeliveries } from '../deliveries/recent.tsx';
+import { FigureCharts, FigureTiles } from './figures.tsx';
 import { FirstSteps } from './first-steps.tsx';
 import { Share, type Part } from './share.tsx';
+import { Unhealthy } from './unhealthy.tsx';
 
-const REFRESH_MS = 5_000;
+const REFRESH_MS = 10_000;
+const TIME_ZONE = new Intl.DateTimeFormat().resolvedOptions().timeZone;
+const DAYS = [
+  { value: '1', label: 'Today' },
+  { value: '7', label: '7 days' },
+  { value: '30', label: '30 days' },
+];
 
 const sumOf = (counts: Record<string, number>): number => Object.values(counts).reduce((sum, count) => sum + count, 0);
 
@@ -21,12 +31,6 @@ const Tile = ({ label, value, to, note }: { label: string; value: ReactNode; to:
     <span className="dim">{note}</span>
   </Link>
 );
-
-const conversationParts = (counts: Figures['conversations']): Part[] => [
-  { name: 'Open', count: counts.open ?? 0, tone: 'good' },
-  { name: 'With a person', count: counts.escalated ?? 0, tone: 'warn' },
-  { name: 'Resolved', count: counts.resolved ?? 0, tone: 'calm' },
-];
 
 const deliveryParts = (id: string, counts: Figures['deliveries']): Part[] => {
   const to = (outcome: string) => withQuery(`/assistants/${id}/deliveries`, { outcome, span: '24h' });
@@ -52,19 +56,17 @@ const endpointWords = ({ enabled, paused }: Figures['endpoints']): string => {
 };
 
 const Board = ({ id, figures }: { id: string; figures: Figures }) => {
-  const { conversations, deliveries, endpoints, knowledgeEntries, apiKeys, queues } = figures;
+  const { deliveries, endpoints, knowledgeEntries, apiKeys, queues } = figures;
   const base = `/assistants/${id}`;
   return (
     <>
+      <Unhealthy id={id} unhealthy={figures.unhealthy} />
       <FirstSteps id={id} figures={figures} />
-      <div className="two">
-        <Section title="Conversations" description="Changed in the last 24 hours">
-          <Share parts={conversationParts(conversations)} label="Conversations of the last 24 hours" />
-        </Section>
-        <Section title="Deliveries" description="In the last 24 hours">
-          <Share parts={deliveryParts(id, deliveries)} label="Deliveries of the last 24 hours" />
-        </Section>
-      </div>
+      <FigureTiles id={id} totals={figures.figures.totals} />
+      <FigureCharts figures={figures.figures} />
+      <Section title="Deliveries now" description="In the last 24 hours, with pending ones">
+        <Share parts={deliveryParts(id, deliveries)} label="Deliveries of the last 24 hours" />
+      </Section>
       <div className="tiles">
         <Tile
           label="Knowledge"
@@ -87,9 +89,23 @@ const Board = ({ id, figures }: { id: string; figures: Figures }) => {
 
 const Overview = ({ id, me }: { id: string; me: Me }) => {
   const assistant = useAssistant(me);
-  const read = useRead<Figures>(at`/assistants/${id}/overview`, { every: REFRESH_MS });
+  const { of, set } = useAddress(['days']);
+  const days = DAYS.find(({ value }) => value === of('days'))?.value ?? '7';
+  const path = withQuery(at`/assistants/${id}/overview`, { days, timeZone: TIME_ZONE });
+  const read = useRead<Figures>(path, { every: REFRESH_MS, keep: true });
   return (
-    <Page title={assistant?.name ?? 'Overview'}>
+    <Page
+      title={assistant?.name ?? 'Overview'}
+      actions={
+        <SegmentedControl
+          aria-label="Time of the figures"
+          size="xs"
+          data={DAYS}
+          value={days}
+          onChange={(value) => set('days', value)}
+        />
+      }
+    >
       <Shown read={read}>{(figures) => <Board id={id} figures={figures} />}</Shown>
     </Page>
   );

@@ -1,0 +1,44 @@
+import { VisuallyHidden } from '@mantine/core';
+import type { Row, Series } from './chart.tsx';
+
+const AS_TABLE = 'Show the numbers';
+
+/** The numbers of a chart as a table. Rows without a number are left out. */
+export const Numbers = ({ title, rows, series }: { title: string; rows: Row[]; series: Series[] }) => {
+  const filled = rows.filter((row) => series.some(({ name }) => row[name]));
+  if (filled.length === 0) return null;
+  return (
+    <details className="numbers">
+      <summary>
+        {AS_TABLE}
+        <VisuallyHidden> of {title}</VisuallyHidden>
+      </summary>
+      <section className="numbers-scroll" aria-label={`Numbers of ${title}`} tabIndex={0}>
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">When</th>
+              {series.map(({ name, label }) => (
+                <th key={name} scope="col">
+                  {label}
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {filled.map((row) => (
+              <tr key={row.at}>
+                <th scope="row">{row.at}</th>
+                {series.map(({ name }) => (
+                  <td key={name} className="num">
+                    {row[name] ?? 0}
+                  </td>
+                ))}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </section>
+    </details>
+  );
+};

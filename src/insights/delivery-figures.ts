@@ -1,0 +1,72 @@
+import type { Connection } from 'mongoose';
+import { serverNow } from '../platform/clock.ts';
+import { collectionOf } from '../platform/mongo.ts';
+import { type Figures, HOUR_MS, incrementId, type StoredFigures } from './figures.ts';
+
+/** An hour is counted this long after its end, because all of its deliveries have ended then. */
+const ENDED_AFTER_MS = 15 * 60_000;
+const KEPT_MS = 30 * 24 * HOUR_MS;
+/** One step counts at most this time, so that it ends soon even for an assistant with a million deliveries. */
+const STEP_MS = 24 * HOUR_MS;
+/** How long one call may work. */
+const WORK_MS = 250;
+
+export type OutcomeCounts = Record<'delivered' | 'rejected' | 'not_sent' | 'unknown', number>;
+export type CountHours = (
+  assistantId: string,
+  range: { from: Date; to: Date },
+) => Promise<{ hour: Date; outcomes: OutcomeCounts }[]>;
+
+/** The last hour whose deliveries have all ended. */
+export const lastEndedHour = (): Date => new Date(Math.floor((serverNow() - ENDED_AFTER_MS) / HOUR_MS) * HOUR_MS);
+
+const idOf = (assistantId: string): string => `deliveries:${assistantId}`;
+
+/**
+ * Copies the counts of ended deliveries into the hourly figures, from the records. Counting an hour again gives the same
+ * result, so no transaction is needed.
+ */
+export const createDeliveryFigures = (connection: Connection, figures: Figures) => {
+  const hours = collectionOf(figures.model);
+  const positions = connection.collection<{ _id: string; to: Date }>('projection');
+
+  const store = async (assistantId: string, counted: Awaited<ReturnType<CountHours>>): Promise<void> => {
+    if (counted.length === 0) return;
+    await hours.bulkWrite(
+      counted.map(({ hour, outcomes }) => ({
+        updateOne: {
+          filter: { _id: incrementId({ assistantId, hour }) },
+          update: { $set: { deliveries: outcomes }, $setOnInsert: { assistantId, hour } } as Partial<StoredFigures>,
+          upsert: true,
+        },
+      })),
+    );
+  };
+
+  return {
+    /** The time up to which an assistant's deliveries are counted. */
+    countedTo: async (assistantId: string): Promise<Date | null> =>
+      (await positions.findOne({ _id: idOf(assistantId) }))?.to ?? null,
+
+    /** Makes one step for each of these assistants that has hours to count. True if all hours are counted. */
+    countEnded: async (assistantIds: string[], countHours: CountHours, draining: AbortSignal): Promise<boolean> => {
+      const end = lastEndedHour();
+      const known = await positions.find({ _id: { $in: assistantIds.map(idOf) } }).toArray();
+      const countedTo = new Map(known.map(({ _id, to }) => [_id, to]));
+      const until = performance.now() + WORK_MS;
+      let isComplete = true;
+      for (const assistantId of assistantIds) {
+        if (draining.aborted || performance.now() > until) return false;
+        const from = countedTo.get(idOf(assistantId)) ?? new Date(end.getTime() - KEPT_MS);
+        if (from >= end) continue;
+        const to = new Date(Math.min(end.getTime(), from.getTime() + STEP_MS));
+        await store(assistantId, await countHours(assistantId, { from, to }));
+        await positions.updateOne({ _id: idOf(assistantId) }, { $set: { to } }, { upsert: true });
+        isComplete &&= to.getTime() === end.getTime();
+      }
+      return isComplete;
+    },
+  };
+};
+
+export type DeliveryFigures = ReturnType<typeof createDeliveryFigures>;

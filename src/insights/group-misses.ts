@@ -1,0 +1,154 @@
+import type { Connection, mongo } from 'mongoose';
+import { newId } from '../platform/ids.ts';
+import { collectionOf } from '../platform/mongo.ts';
+import { likenessOf, type Likened } from './likeness.ts';
+import { MAX_EXAMPLES, MAX_GROUPS, missModel, type MissAnswer, type StoredMiss } from './miss.ts';
+import type { Lesson } from './read-misses.ts';
+import { searchWordsOf } from './search-words.ts';
+
+/** Makes vectors of length 1. Null if no model is available; the questions are then grouped by their words. */
+export type Embed = (texts: string[]) => Promise<Float32Array[] | null>;
+export type Embedding = { embed: Embed; model: () => string | null };
+
+/** A miss so soon after the teaching may be older than the teaching's effect. */
+const TAUGHT_GRACE_MS = 60_000;
+/** How many groups get a vector at once if they have none, or one by another model. */
+const EMBEDDED_AT_ONCE = 16;
+const MAX_WORDS = 100;
+
+type Write = mongo.AnyBulkWriteOperation<StoredMiss>;
+type Group = Omit<StoredMiss, 'vector' | 'words' | 'examples'> & Likened & { isNew: boolean };
+
+/** The lessons of one conversation. `lastMissId` is the group of its last miss, from an earlier step. */
+export type Learner = { conversationId: string; assistantId: string; lessons: Lesson[]; lastMissId: string | null };
+export type Grouped = { writes: Write[]; lastMissIds: Map<string, string> };
+
+const toFloats = (stored: Buffer): Float32Array => new Float32Array(Uint8Array.from(stored).buffer);
+const toBytes = ({ buffer, byteOffset, byteLength }: Float32Array): Buffer =>
+  Buffer.from(buffer, byteOffset, byteLength);
+
+const wordsOf = (question: string): string[] => [...searchWordsOf(question)].slice(0, MAX_WORDS);
+
+/** Finds the group of each miss, and plans what is written. Nothing is written here. */
+export const createGroupMisses = (connection: Connection, { embed, model }: Embedding) => {
+  const misses = collectionOf<StoredMiss>(missModel(connection));
+
+  const load = async (assistantId: string): Promise<Group[]> => {
+    const rows = await misses.find({ assistantId }, { projection: { examples: 0 }, promoteBuffers: true }).toArray();
+    const current = model();
+    return rows.map(({ vector, words, ...row }) => ({
+      ...row,
+      words: new Set(words),
+      vector: vector && row.model === current ? toFloats(vector) : null,
+      isNew: false,
+    }));
+  };
+
+  /** Gives vectors to groups that were made without the current model. */
+  const completeVectors = async (groups: Group[]): Promise<Write[]> => {
+    const without = groups.filter(({ vector }) => vector === null).slice(0, EMBEDDED_AT_ONCE);
+    const current = model();
+    const vectors =
+      without.length > 0 && current !== null ? await embed(without.map(({ question }) => question)) : null;
+    return (vectors ?? []).flatMap((vector, nth): Write[] => {
+      const group = without[nth];
+      if (!group) return [];
+      Object.assign(group, { vector, model: current });
+      const { _id, question } = group;
+      return [
+        { updateOne: { filter: { _id, question }, update: { $set: { vector: toBytes(vector), model: current } } } },
+      ];
+    });
+  };
+
+  const groupOne = async (assistantId: string, learners: Learner[], lastMissIds: Map<string, string>) => {
+    const groups = await load(assistantId);
+    const questions = learners.flatMap(({ lessons }) =>
+      lessons.flatMap((one) => (one.kind === 'miss' ? [one.question] : [])),
+    );
+    const writes = questions.length > 0 ? await completeVectors(groups) : [];
+    const madeBy = model();
+    const vectors = questions.length > 0 ? await embed(questions) : null;
+    let nth = 0;
+
+    const addMiss = (lesson: Lesson & { kind: 'miss' }, conversationId: string): Group => {
+      const { question, language, at } = lesson;
+      const vector = vectors?.[nth] ?? null;
+      nth += 1;
+      const words = wordsOf(question);
+      const likened = { words: new Set(words), vector };
+      let best: { group: Group; likeness: number } | null = null;
+      for (const group of groups) {
+        const likeness = likenessOf(likened, group);
+        if (likeness > (best?.likeness ?? 0)) best = { group, likeness };
+      }
+      const example = { conversationId, question, at };
+      const push = { $push: { examples: { $each: [example], $slice: -MAX_EXAMPLES } } };
+      if (best) {
+        const { group } = best;
+        const isReopened =
+          group.state === 'taught' && at.getTime() > (group.taughtAt?.getTime() ?? 0) + TAUGHT_GRACE_MS;
+        const counted = isReopened ? { $set: { state: 'open' as const, count: 1 } } : { $inc: { count: 1 } };
+        if (isReopened) group.state = 'open';
+        group.count += 1;
+        writes.push({
+          updateOne: { filter: { _id: group._id }, update: { ...counted, ...push, $max: { lastAt: at } } },
+        });
+        return group;
+      }
+      const own = {
+        _id: newId(),
+        assistantId,
+        question,
+        conversationId,
+        language,
+        model: vector === null ? null : madeBy,
+        count: 1,
+        firstAt: at,
+        lastAt: at,
+        answer: null,
+        state: 'open' as const,
+      };
+      writes.push({
+        insertOne: { document: { ...own, words, vector: vector && toBytes(vector), examples: [example] } },
+      });
+      const group: Group = { ...own, ...likened, isNew: true };
+      groups.push(group);
+      return group;
+    };
+
+    for (const { conversationId, lessons, lastMissId } of learners) {
+      let last = groups.find(({ _id }) => _id === lastMissId) ?? null;
+      for (const lesson of lessons) {
+        if (lesson.kind === 'miss') {
+          last = addMiss(lesson, conversationId);
+          lastMissIds.set(conversationId, last._id);
+        } else if (last && lesson.content.length > (last.answer?.content.length ?? 0)) {
+          // The longest answer is most likely the one to the question. Others greet or ask back.
+          const answer: MissAnswer = { conversationId, content: lesson.content, at: lesson.at };
+          last.answer = answer;
+          writes.push({ updateOne: { filter: { _id: last._id }, update: { $set: { answer } } } });
+        }
+      }
+    }
+    const surplus = groups
+      .toSorted((a, b) => a.count - b.count || a.lastAt.getTime() - b.lastAt.getTime())
+      .slice(0, Math.max(0, groups.length - MAX_GROUPS));
+    writes.push(...surplus.map(({ _id }): Write => ({ deleteOne: { filter: { _id } } })));
+    return writes;
+  };
+
+  return async (learners: Learner[]): Promise<Grouped> => {
+    const lastMissIds = new Map<string, string>();
+    const writes: Write[] = [];
+    const learning = learners.filter(({ lessons, lastMissId }) =>
+      lessons.some(({ kind }) => kind === 'miss' || lastMissId !== null),
+    );
+    for (const [assistantId, own] of Map.groupBy(learning, (one) => one.assistantId)) {
+      writes.push(...(await groupOne(assistantId, own, lastMissIds)));
+    }
+    return { writes, lastMissIds };
+  };
+};
+
+export type GroupMisses = ReturnType<typeof createGroupMisses>;

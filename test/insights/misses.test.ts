@@ -1,0 +1,178 @@
+import { randomUUID } from 'node:crypto';
+import { expect, test } from 'vitest';
+import { createGroupMisses, type Embedding } from '../../src/insights/group-misses.ts';
+import { MAX_GROUPS } from '../../src/insights/miss.ts';
+import type { missOperations } from '../../src/operator-api/misses.ts';
+import { newId } from '../../src/platform/ids.ts';
+import { anAssistant, anEntry } from '../support/builders.ts';
+import { anEmbedder, vectorOf } from '../support/embedder.ts';
+import { eventually } from '../support/eventually.ts';
+import { anOperator } from '../support/operator-client.ts';
+import type { AnswerOf } from '../support/operations.ts';
+import { useStack } from '../support/stack.ts';
+
+const stack = useStack({ deliveryWorkers: 0, embedder: anEmbedder });
+type Misses = AnswerOf<typeof missOperations.list>['misses'];
+const WAIT_MS = 25_000;
+
+const aLearner = async () => {
+  const assistant = await anAssistant(stack);
+  const owner = await anOperator(stack);
+  const { assistantId } = assistant;
+  const path = `/assistants/${assistantId}`;
+  const misses = async (): Promise<Misses> => (await owner.get<{ misses: Misses }>(`${path}/misses`)).body.misses;
+  const ask = async (message: string, session_id = `visitor-${randomUUID()}`) =>
+    (await assistant.chat({ session_id, message })).body.conversationId;
+  return { assistant, assistantId, owner, path, misses, ask };
+};
+
+test('questions without an answer are grouped by meaning, with examples and the operator’s answer', async () => {
+  const { misses, ask, owner } = await aLearner();
+  const first = await ask('Do you repair broken umbrellas?');
+  await ask('What are your opening hours?');
+  await eventually(async () => expect(await misses()).toHaveLength(1), WAIT_MS);
+
+  const second = await ask('do you repair broken umbrellas');
+  const other = await ask('Is there a lighthouse nearby?');
+  await owner.post(`/conversations/${first}/replies`, { content: 'Hello!' });
+  await owner.post(`/conversations/${first}/replies`, { content: 'We repair umbrellas on Fridays.' });
+  await owner.post(`/conversations/${first}/replies`, { content: 'Anything else?' });
+
+  await eventually(async () => {
+    const [umbrellas, lighthouse, ...rest] = await misses();
+    expect(rest).toEqual([]);
+    expect(umbrellas).toMatchObject({
+      question: 'Do you repair broken umbrellas?',
+      count: 2,
+      examples: [{ conversationId: second }, { conversationId: first }],
+      answer: { conversationId: first, content: 'We repair umbrellas on Fridays.' },
+    });
+    expect(lighthouse).toMatchObject({ count: 1, examples: [{ conversationId: other }], answer: null });
+  }, WAIT_MS);
+});
+
+test('a group that becomes a knowledge entry is gone, counts as taught, and opens again with a later miss', async () => {
+  const { misses, ask, owner, path, assistantId } = await aLearner();
+  await ask('Do you sell harpoons?');
+  await eventually(async () => expect(await misses()).toHaveLength(1), WAIT_MS);
+  const [{ missId } = { missId: '' }] = await misses();
+  const entry = anEntry({ question: 'Something else entirely', answer: 'Yes.' });
+
+  const unknown = await owner.post<{ error: { field: string } }>(`${path}/knowledge`, {
+    ...entry,
+    fromMiss: randomUUID(),
+  });
+  const taught = await owner.post<{ entryId: string }>(`${path}/knowledge`, { ...entry, fromMiss: missId });
+
+  expect(unknown).toMatchObject({ status: 422, body: { error: { field: 'fromMiss' } } });
+  expect(taught.status).toBe(201);
+  expect(await misses()).toEqual([]);
+  const { body } = await owner.get<{ figures: { totals: { taught: number } } }>(`${path}/overview`);
+  expect(body.figures.totals.taught).toBe(1);
+  const stored = stack.service.mongo.collection('misses');
+  expect(await stored.findOne({ assistantId })).toMatchObject({ state: 'taught', entryId: taught.body.entryId });
+  // As if the group had been taught an hour ago.
+  await stored.updateOne({ assistantId }, { $set: { taughtAt: new Date(Date.now() - 3_600_000), count: 7 } });
+  await ask('do you sell harpoons');
+  await eventually(async () => expect(await misses()).toMatchObject([{ missId, count: 1 }]), WAIT_MS);
+});
+
+test('a dismissed group stays hidden, and only its owners’ assistants have it', async () => {
+  const { misses, ask, owner, path } = await aLearner();
+  await ask('Who painted your ceiling?');
+  await eventually(async () => expect(await misses()).toHaveLength(1), WAIT_MS);
+  const [{ missId } = { missId: '' }] = await misses();
+  const stranger = await aLearner();
+
+  expect((await owner.post(`${stranger.path}/misses/${missId}/dismiss`)).status).toBe(404);
+  expect((await owner.post(`${path}/misses/${missId}/dismiss`)).status).toBe(204);
+  await ask('who painted your ceiling');
+  await ask('Where do whales sleep at night?');
+
+  await eventually(
+    async () => expect(await misses()).toMatchObject([{ question: 'Where do whales sleep at night?' }]),
+    WAIT_MS,
+  );
+  expect(await stranger.misses()).toEqual([]);
+  const agent = await anOperator(stack, 'agent');
+  expect((await agent.get(`${path}/misses`)).status).toBe(403);
+});
+
+test('erasure removes a conversation’s question and answer from its group', async () => {
+  const { misses, ask, owner, assistant, assistantId } = await aLearner();
+  const first = await ask('Can I bring Rex the secret dog?');
+  await eventually(async () => expect(await misses()).toHaveLength(1), WAIT_MS);
+  const second = await ask('can i bring Rex the secret dog');
+  await owner.post(`/conversations/${first}/replies`, { content: 'Yes, Rex may come.' });
+  await eventually(
+    async () => expect(await misses()).toMatchObject([{ count: 2, answer: { conversationId: first } }]),
+    WAIT_MS,
+  );
+
+  await assistant.call(`/api/v1/conversations/${first}`, { method: 'DELETE' });
+
+  expect(await misses()).toMatchObject([
+    { question: 'can i bring Rex the secret dog', examples: [{ conversationId: second }], answer: null },
+  ]);
+  const stored = await stack.service.mongo.collection('misses').find({ assistantId }).toArray();
+  expect(JSON.stringify(stored)).not.toContain(first);
+  await assistant.call(`/api/v1/conversations/${second}`, { method: 'DELETE' });
+  expect(await stack.service.mongo.collection('misses').countDocuments({ assistantId })).toBe(0);
+});
+
+const learnerOf = (assistantId: string, questions: string[]) => ({
+  conversationId: newId(),
+  assistantId,
+  lessons: questions.map((question) => ({ kind: 'miss' as const, question, language: 'en', at: new Date() })),
+  lastMissId: null,
+});
+
+const WITHOUT_MODEL: Embedding = { embed: async () => null, model: () => null };
+const WITH_MODEL: Embedding = { embed: async (texts) => texts.map(vectorOf), model: () => 'trigrams-1' };
+
+test('without a model questions are grouped by their words, and get vectors once there is a model', async () => {
+  const { mongo } = stack.service;
+  const assistantId = newId();
+  const stored = mongo.collection<{ _id: string; count: number; model: string | null }>('misses');
+  const learn = async (embedding: Embedding, questions: string[]) => {
+    const { writes } = await createGroupMisses(mongo, embedding)([learnerOf(assistantId, questions)]);
+    await stored.bulkWrite(writes as never);
+    return stored
+      .find({ assistantId } as never)
+      .sort({ count: -1 })
+      .toArray();
+  };
+
+  const first = await learn(WITHOUT_MODEL, ['Do you ship to Norway?', 'do you SHIP to norway!', 'Is it dog friendly?']);
+  const second = await learn(WITH_MODEL, ['Do you ship to norway??', '¿?', 'Is it dog-friendly']);
+
+  expect(first.map(({ count, model }) => [count, model])).toEqual([
+    [2, null],
+    [1, null],
+  ]);
+  expect(second.slice(0, 2).map(({ count, model }) => [count, model])).toEqual([
+    [3, 'trigrams-1'],
+    [2, 'trigrams-1'],
+  ]);
+});
+
+test('an assistant has a bounded number of groups, whatever the visitors ask', async () => {
+  const { mongo } = stack.service;
+  const assistantId = newId();
+  const stored = mongo.collection('misses');
+  const group = createGroupMisses(mongo, WITHOUT_MODEL);
+  for (let batch = 0; batch < 3; batch += 1) {
+    const questions = Array.from(
+      { length: 300 },
+      (_, nth) => `zz${batch}q${nth} ${'$where {"$gt":""} \u0000'.replace('\u0000', '')}${batch}${nth}`,
+    );
+    const frequent = ['the frequent one', 'the frequent one'];
+    const { writes } = await group([learnerOf(assistantId, [...frequent, ...questions])]);
+    await stored.bulkWrite(writes as never);
+  }
+
+  expect(await stored.countDocuments({ assistantId })).toBeLessThanOrEqual(MAX_GROUPS);
+  expect(await stored.findOne({ assistantId, question: 'the frequent one' })).toMatchObject({ count: 6 });
+  const [largest] = await stored.find({ assistantId }).sort({ count: -1 }).limit(1).toArray();
+  expect(largest?.['examples']).toHaveLength(5);
+});
