@@ -12,6 +12,7 @@ const FILES = {
   overview: () => import('./pages/overview/overview.tsx'),
   tryIt: () => import('./pages/try-it/chat.tsx'),
   knowledge: () => import('./pages/knowledge/list.tsx'),
+  learn: () => import('./pages/misses/learn.tsx'),
   keys: () => import('./pages/keys/list.tsx'),
   channel: () => import('./pages/channel/channel.tsx'),
   webhooks: () => import('./pages/webhooks/list.tsx'),
@@ -29,6 +30,7 @@ const Inbox = lazy(FILES.inbox);
 const Overview = lazy(FILES.overview);
 const TryIt = lazy(FILES.tryIt);
 const Knowledge = lazy(FILES.knowledge);
+const Learn = lazy(FILES.learn);
 const Keys = lazy(FILES.keys);
 const Channel = lazy(FILES.channel);
 const Webhooks = lazy(FILES.webhooks);
@@ -107,6 +109,7 @@ const ForOwners = ({ me }: { me: Me }) => (
     <Route path="/assistants/:id">{({ id }) => <Redirect to={`/assistants/${id}/overview`} replace />}</Route>
     <Route path="/assistants/:id/overview">{({ id }) => <Overview key={id} id={id} me={me} />}</Route>
     <Route path="/assistants/:id/knowledge">{({ id }) => <Knowledge key={id} id={id} />}</Route>
+    <Route path="/assistants/:id/learn">{({ id }) => <Learn key={id} id={id} />}</Route>
     <Route path="/assistants/:id/keys">{({ id }) => <Keys key={id} id={id} />}</Route>
     <Route path="/assistants/:id/channel">{({ id }) => <Channel key={id} id={id} />}</Route>
     <Route path="/assistants/:id/webhooks">{({ id }) => <Webhooks key={id} id={id} />}</Route>

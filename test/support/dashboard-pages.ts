@@ -57,6 +57,21 @@ export const PAGES: Shown[] = [
   },
   { name: 'overview', path: of('overview') },
   {
+    name: 'overview-numbers',
+    path: of('overview?days=30'),
+    after: (page) => page.getByText('Show the numbers').first().click(),
+  },
+  {
+    name: 'learn',
+    path: of('learn'),
+    after: (page) =>
+      page
+        .getByText(/The latest/)
+        .first()
+        .click(),
+  },
+  { name: 'learn-entry', path: of('learn'), after: press('Make an entry') },
+  {
     name: 'try-it',
     path: of('try'),
     after: async (page) => {

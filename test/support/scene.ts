@@ -156,6 +156,53 @@ const holdConversations = async (owner: Owner, { url }: Target, apiKey: string):
   return third ?? '';
 };
 
+const DAY_MS = 86_400_000;
+
+/** Figures of the last weeks, and questions that the assistant could not answer. */
+const makeInsights = async ({ service: { mongo } }: Target, assistantId: string): Promise<void> => {
+  const hours = Array.from({ length: 29 * 4 }, (_, nth) => {
+    const hour = new Date(Math.floor((Date.now() - DAY_MS - nth * (DAY_MS / 4)) / 3_600_000) * 3_600_000);
+    const turns = 20 + ((nth * 13) % 17) * 3;
+    return {
+      _id: `${assistantId}:${hour.toISOString().slice(0, 13)}`,
+      assistantId,
+      hour,
+      turns,
+      answered: Math.round(turns * 0.7),
+      offered: Math.round(turns * 0.1),
+      notAnswered: Math.round(turns * 0.12),
+      other: Math.round(turns * 0.08),
+      resolved: nth % 4,
+      taught: nth % 9 === 0 ? 1 : 0,
+      engineErrors: 0,
+      escalated: { user_requested: nth % 3, low_confidence: nth % 2 },
+      buckets: { 14: turns - 2, 25: 2 },
+      deliveries: { delivered: turns * 2, rejected: nth % 5, not_sent: 0, unknown: nth % 7 === 0 ? 1 : 0 },
+    };
+  });
+  await mongo.collection('figures').insertMany(hours as never);
+  const conversation = await mongo.collection('conversations').findOne({ assistantId });
+  const conversationId = String(conversation?.['conversationId']);
+  const miss = (question: string, count: number, answer: string | null) => {
+    const at = new Date(Date.now() - count * 3_600_000);
+    const examples = [{ conversationId, question, at }];
+    const base = { assistantId, conversationId, language: 'en', words: [], vector: null, model: null, state: 'open' };
+    const given = answer === null ? null : { conversationId, content: answer, at };
+    return { _id: randomUUID(), question, count, firstAt: at, lastAt: at, examples, answer: given, ...base };
+  };
+  await mongo
+    .collection('misses')
+    .insertMany([
+      miss(
+        'Can you grind the beans for a Moka pot?',
+        14,
+        'Yes. Choose “Moka pot” in the basket, or write it in the note.',
+      ),
+      miss('Do you ship to the Faroe Islands, and what about customs?', 6, null),
+      miss('Is the café dog friendly?', 3, 'Dogs are welcome on the terrace.'),
+    ] as never);
+};
+
 export const setScene = async (target: Target): Promise<Scene> => {
   const owner = await anOwner(target);
   const { mongo } = target.service;
@@ -174,6 +221,7 @@ export const setScene = async (target: Target): Promise<Scene> => {
   await callChannel(owner, target, assistantId);
   await makeCannedReplies(owner, assistantId);
   const escalated = await holdConversations(owner, target, apiKey);
+  await makeInsights(target, assistantId);
   await owner.call(`/endpoints/${endpointId}/test`);
 
   const list = async (query: string) => {

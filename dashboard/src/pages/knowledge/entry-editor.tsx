@@ -16,9 +16,20 @@ const BLANK = {
 };
 type Fields = typeof BLANK;
 
-const fieldsOf = (entry: KnowledgeEntry | null): Fields =>
+/** The beginning of a new entry. `fromMiss` is the group of questions that it answers. */
+export type Draft = Pick<KnowledgeEntry, 'question' | 'variants' | 'answer' | 'language'> & { fromMiss?: string };
+
+const fieldsOf = (entry: KnowledgeEntry | null, draft?: Draft): Fields =>
   entry === null
-    ? BLANK
+    ? {
+        ...BLANK,
+        ...(draft && {
+          question: draft.question,
+          variants: draft.variants.join('\n'),
+          answer: draft.answer,
+          language: draft.language ?? '',
+        }),
+      }
     : {
         question: entry.question,
         variants: entry.variants.join('\n'),
@@ -37,13 +48,16 @@ const toBody = (fields: Fields) => ({
   language: fields.language.trim() === '' ? null : fields.language.trim(),
 });
 
-type Props = { path: string; entry: KnowledgeEntry | null; onClose: () => void };
+type Props = { path: string; entry: KnowledgeEntry | null; draft?: Draft; onClose: () => void };
 
-const useEntryChanges = ({ path, entry, onClose }: Props) => {
+const useEntryChanges = ({ path, entry, draft, onClose }: Props) => {
   const own = entry && path + at`/${entry.entryId}`;
   const invalidates = ['/assistants/'];
   const save = useChange({
-    run: (fields: Fields) => call<KnowledgeEntry>(own === null ? 'POST' : 'PUT', own ?? path, { body: toBody(fields) }),
+    run: (fields: Fields) =>
+      call<KnowledgeEntry>(own === null ? 'POST' : 'PUT', own ?? path, {
+        body: { ...toBody(fields), ...(draft?.fromMiss !== undefined && { fromMiss: draft.fromMiss }) },
+      }),
     invalidates,
     done: own === null ? 'The entry is added.' : 'The entry is saved.',
     quiet: true,
@@ -60,13 +74,14 @@ const useEntryChanges = ({ path, entry, onClose }: Props) => {
 
 /** Edits one entry. A new form is created for each entry, so that it starts with the stored values. */
 export const EntryEditor = (props: Props) => {
-  const { entry, onClose } = props;
+  const { entry, draft, onClose } = props;
   const { save, remove } = useEntryChanges(props);
   const { dialog, ask, asking } = useConfirm();
-  const form = useFields(fieldsOf(entry), save.error);
-  const changed = JSON.stringify(form.values) !== JSON.stringify(fieldsOf(entry));
+  const form = useFields(fieldsOf(entry, draft), save.error);
+  const edited = JSON.stringify(form.values) !== JSON.stringify(fieldsOf(entry, draft));
+  const changed = edited || draft !== undefined;
   const close = (): void => {
-    if (!changed) return onClose();
+    if (!edited) return onClose();
     ask({
       title: 'Leave without saving?',
       body: 'Your changes are not saved.',

@@ -6,7 +6,7 @@ import { Numbers } from './numbers.tsx';
 export type Series = { name: string; label: string; color: string };
 export type Row = { at: string } & Record<string, number | string>;
 
-type Props = { title: string; description?: string; rows: Row[]; series: Series[]; stacked?: boolean; unit?: string };
+type Props = { title: string; description?: string; rows: Row[]; series: Series[]; stacked?: boolean };
 
 const HEIGHT = 190;
 const axis = { tickLine: false as const, axisLine: false as const };
@@ -15,7 +15,7 @@ const axis = { tickLine: false as const, axisLine: false as const };
  * A small chart with its numbers as a table. The chart is hidden from screen readers, which read the table. It has no
  * animation, so that a refresh does not draw attention.
  */
-export const Chart = ({ title, description, rows, series, stacked = false, unit }: Props) => {
+export const Chart = ({ title, description, rows, series, stacked = false }: Props) => {
   const isEmpty = rows.every((row) => series.every(({ name }) => !row[name]));
   return (
     <Section title={title} {...(description !== undefined && { description })}>
@@ -31,8 +31,7 @@ export const Chart = ({ title, description, rows, series, stacked = false, unit 
             type={stacked ? 'stacked' : 'default'}
             withLegend={series.length > 1}
             legendProps={{ verticalAlign: 'bottom' }}
-            gridAxis="y"
-            {...(unit !== undefined && { unit: ` ${unit}` })}
+            gridAxis="x"
             barProps={{ isAnimationActive: false, maxBarSize: 28 }}
             barChartProps={{ accessibilityLayer: false }}
             xAxisProps={{ ...axis, minTickGap: 16 }}

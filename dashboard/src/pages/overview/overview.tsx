@@ -1,18 +1,20 @@
 import { SegmentedControl } from '@mantine/core';
-import type { ReactNode } from 'react';
+import { lazy, type ReactNode, Suspense } from 'react';
 import { Link } from 'wouter';
 import { at, withQuery } from '../../api.ts';
 import { useAssistant } from '../../assistant.ts';
 import { useAddress } from '../../parts/address.ts';
 import { Page, Section } from '../../parts/page.tsx';
-import { Shown } from '../../parts/states.tsx';
+import { Loading, Shown } from '../../parts/states.tsx';
 import { useRead } from '../../query.ts';
 import type { Me, Overview as Figures } from '../../types.ts';
 import { RecentDeliveries } from '../deliveries/recent.tsx';
-import { FigureCharts, FigureTiles } from './figures.tsx';
+import { FigureTiles } from './figures.tsx';
 import { FirstSteps } from './first-steps.tsx';
 import { Share, type Part } from './share.tsx';
 import { Unhealthy } from './unhealthy.tsx';
+
+const FigureCharts = lazy(() => import('./charts.tsx'));
 
 const REFRESH_MS = 10_000;
 const TIME_ZONE = new Intl.DateTimeFormat().resolvedOptions().timeZone;
@@ -63,7 +65,9 @@ const Board = ({ id, figures }: { id: string; figures: Figures }) => {
       <Unhealthy id={id} unhealthy={figures.unhealthy} />
       <FirstSteps id={id} figures={figures} />
       <FigureTiles id={id} totals={figures.figures.totals} />
-      <FigureCharts figures={figures.figures} />
+      <Suspense fallback={<Loading rows={2} height={190} />}>
+        <FigureCharts figures={figures.figures} />
+      </Suspense>
       <Section title="Deliveries now" description="In the last 24 hours, with pending ones">
         <Share parts={deliveryParts(id, deliveries)} label="Deliveries of the last 24 hours" />
       </Section>

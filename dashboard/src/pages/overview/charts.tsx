@@ -1,0 +1,64 @@
+import type { Overview } from '../../types.ts';
+import { Chart, type Series } from './chart.tsx';
+
+type Figures = Overview['figures'];
+
+const sum = (counts: Record<string, number>): number => Object.values(counts).reduce((all, count) => all + count, 0);
+
+const TURNS: Series[] = [
+  { name: 'answered', label: 'Answered', color: 'var(--good)' },
+  { name: 'offered', label: 'Offered', color: 'var(--mantine-color-anchor)' },
+  { name: 'notAnswered', label: 'Not answered', color: 'var(--warn)' },
+  { name: 'rest', label: 'Other', color: 'var(--calm)' },
+];
+const PEOPLE: Series[] = [
+  { name: 'escalated', label: 'Escalated', color: 'var(--warn)' },
+  { name: 'resolved', label: 'Resolved', color: 'var(--good)' },
+  { name: 'taught', label: 'Taught', color: 'var(--mantine-color-anchor)' },
+];
+const DELIVERIES: Series[] = [
+  { name: 'delivered', label: 'Delivered', color: 'var(--good)' },
+  { name: 'failed', label: 'Failed', color: 'var(--bad)' },
+];
+const TIMES: Series[] = [
+  { name: 'p50', label: 'Half within', color: 'var(--mantine-color-anchor)' },
+  { name: 'p95', label: '95 % within', color: 'var(--calm)' },
+];
+const HOURS: Series[] = [{ name: 'turns', label: 'Messages', color: 'var(--mantine-color-anchor)' }];
+
+const rowOf = ({ at, ...slot }: Figures['slots'][number]) => ({
+  at: at.length === 10 ? at.slice(5) : at,
+  answered: slot.answered,
+  offered: slot.offered,
+  notAnswered: slot.notAnswered,
+  rest: slot.other + slot.held,
+  escalated: sum(slot.escalated),
+  resolved: slot.resolved,
+  taught: slot.taught,
+  delivered: slot.deliveries.delivered,
+  failed: slot.deliveries.rejected + slot.deliveries.not_sent + slot.deliveries.unknown,
+  p50: slot.replyMs?.p50 ?? 0,
+  p95: slot.replyMs?.p95 ?? 0,
+});
+
+/** The charts. They are loaded after the figures, because their library is larger than all other pages. */
+const FigureCharts = ({ figures }: { figures: Figures }) => {
+  const rows = figures.slots.map(rowOf);
+  const hours = figures.busiestHours.map((turns, hour) => ({ at: `${String(hour).padStart(2, '0')}:00`, turns }));
+  return (
+    <div className="two">
+      <Chart title="Replies" description="How the assistant answered" rows={rows} series={TURNS} stacked />
+      <Chart title="Conversations" description="Given to people, and ended" rows={rows} series={PEOPLE} />
+      <Chart title="Deliveries" description="Events sent to your endpoints" rows={rows} series={DELIVERIES} stacked />
+      <Chart title="Reply time" description="From the message to its stored reply, in ms" rows={rows} series={TIMES} />
+      <Chart
+        title="Busiest hours"
+        description="Messages by hour of the day, in your time zone"
+        rows={hours}
+        series={HOURS}
+      />
+    </div>
+  );
+};
+
+export default FigureCharts;
