@@ -64,9 +64,9 @@ const faultsOnProcess = (post: Post, { crew, random, report, storesDisturbed }: 
 };
 
 const faultsOnStores = ({ redis, mongodb, flushRedis }: Field): Fault[] => [
-  { name: 'kill Redis', target: redis, run: redis.crash },
+  { name: redis.relay ? 'kill Redis' : 'kill the master of Redis', target: redis, run: redis.crash },
   { name: 'flush Redis', target: redis, run: flushRedis },
-  { name: 'silence Redis', target: redis, run: () => silence(redis, SILENCE_MS) },
+  ...(redis.relay ? [{ name: 'silence Redis', target: redis, run: () => silence(redis, SILENCE_MS) }] : []),
   { name: mongodb.relay ? 'kill MongoDB' : 'kill the primary', target: mongodb, run: mongodb.crash },
   ...(mongodb.relay ? [{ name: 'silence MongoDB', target: mongodb, run: () => silence(mongodb, SILENCE_MS) }] : []),
 ];

@@ -1,7 +1,11 @@
-import { startMongod, startRedis, startReplicaSet, type Service } from '../../scripts/services.ts';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type Service, startMongod, startRedis, startReplicaSet, startSentinelSet } from '../../scripts/services.ts';
 import { openRelay, type Relay, through } from '../../test/support/relay.ts';
 
-export const TOPOLOGIES = ['one', 'replica-set'] as const;
+export const TOPOLOGIES = ['one', 'replica-set', 'sentinel'] as const;
+/** The master stays away for so long, so that the sentinels promote the replica before it is back. */
+const PROMOTED_WITHIN_MS = 5_000;
+
 export type Topology = (typeof TOPOLOGIES)[number];
 
 /** A store behind a relay, or directly reachable if it has several members. */
@@ -50,8 +54,25 @@ const replicaSet = async (): Promise<Store> => {
   };
 };
 
+/** A master, a replica and three sentinels. A crash kills the master, so that the replica is promoted. */
+const sentinelSet = async (): Promise<Store> => {
+  const set = await startSentinelSet();
+  return {
+    url: set.url,
+    directUrl: set.url,
+    relay: null,
+    crash: async () => {
+      const master = await set.findMaster();
+      await master?.kill();
+      await sleep(PROMOTED_WITHIN_MS);
+      await master?.restart();
+    },
+    dispose: () => set.dispose(),
+  };
+};
+
 /** A Redis that keeps nothing on disk, so that a crash loses all its data, and a MongoDB that keeps what it journaled. */
 export const openStores = async (topology: Topology): Promise<{ redis: Store; mongodb: Store }> => ({
-  redis: await behindRelay(await startRedis()),
-  mongodb: topology === 'one' ? await behindRelay(await startMongod()) : await replicaSet(),
+  redis: topology === 'sentinel' ? await sentinelSet() : await behindRelay(await startRedis()),
+  mongodb: topology === 'replica-set' ? await replicaSet() : await behindRelay(await startMongod()),
 });

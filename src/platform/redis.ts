@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis, type RedisOptions } from 'ioredis';
 import { withDeadline } from './deadline.ts';
 import type { Logger } from './logger.ts';
+import { sentinelOptionsOf } from './redis-address.ts';
 import { watchSilence } from './redis-silence.ts';
 
 /**
@@ -72,13 +73,14 @@ type Opening = {
   draining?: AbortSignal;
 };
 
-/** Opens one connection. Resolves once the connection is ready, or rejects after `timeoutMs`. */
+/** Opens one connection, directly or by sentinels (redis-address.ts). Resolves once the connection is ready, or rejects after `timeoutMs`. */
 export const openRedis = async (
   { url, role, timeoutMs = 10_000, draining }: Opening,
   logger: Logger,
 ): Promise<Redis> => {
   const options = { ...OPTIONS[role], retryStrategy, connectTimeout: 2000, lazyConnect: true };
-  const redis = new WatchedRedis(url, options);
+  const sentinels = sentinelOptionsOf(url);
+  const redis = sentinels ? new WatchedRedis({ ...options, ...sentinels }) : new WatchedRedis(url, options);
   let silentAfterMs: number = SILENT_AFTER_MS[role];
   watchSilence(redis, { silentAfterMs: () => silentAfterMs, pings: role === 'subscriber' });
   const failFast = (): void => {

@@ -1,0 +1,34 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { type SentinelSet, startSentinelSet } from '../../scripts/services.ts';
+import { anAssistant } from '../support/builders.ts';
+import { eventually } from '../support/eventually.ts';
+import { openStack, type Stack } from '../support/stack.ts';
+
+let set: SentinelSet;
+let stack: Stack;
+beforeAll(async () => {
+  set = await startSentinelSet();
+  stack = await openStack({ env: { REDIS_URL: set.url } });
+});
+afterAll(async () => {
+  await stack.close();
+  await set.dispose();
+});
+
+test('when the master of Redis dies, the promoted replica is used, and turns continue', {
+  timeout: 60_000,
+}, async () => {
+  const { chat, history } = await anAssistant(stack);
+  const session_id = randomUUID();
+  const first = await chat({ session_id, message: 'one' });
+  expect(first.status).toBe(200);
+  const [master, replica] = set.members;
+  expect(await set.findMaster()).toBe(master);
+
+  await master?.kill();
+  await eventually(async () => expect((await chat({ session_id, message: 'two' })).status).toBe(200), 30_000);
+  expect(await set.findMaster()).toBe(replica);
+  const { messages } = (await history(first.body.conversationId)).body;
+  expect(messages.filter(({ role }) => role === 'user').map(({ content }) => content)).toEqual(['one', 'two']);
+});
