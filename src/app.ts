@@ -29,7 +29,7 @@ export type AppDependencies = {
   mongoWatch: MongoWatch;
   readiness: () => Promise<Readiness>;
   onErased: (conversation: StoredConversation) => void;
-  operatorApi: OperatorApiDependencies;
+  operatorApi: Omit<OperatorApiDependencies, 'streamTurn'>;
   metrics: Metrics;
   publicUrl: string | undefined;
   draining: AbortSignal;
@@ -77,7 +77,7 @@ export const createApp = (dependencies: AppDependencies): Express => {
   const streamTurn = createStreamTurn({ startTurn, toApiError: createToApiError(logger) });
   app.use(turnRoutes({ ...dependencies, streamTurn }));
   app.use(conversationRoutes({ access, conversations, onErased, draining, beforeWriting }));
-  app.use(operatorApiRoutes(dependencies.operatorApi));
+  app.use(operatorApiRoutes({ ...dependencies.operatorApi, streamTurn }));
 
   // Pages get all security headers. JSON answers need only `X-Content-Type-Options`. Over plain HTTP, pages get neither
   // HSTS nor upgrade-insecure-requests, because both would send a browser to an https address that does not exist.

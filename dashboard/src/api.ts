@@ -14,18 +14,19 @@ const bodyOf = async (response: Response): Promise<unknown> => {
   }
 };
 
-/** Calls the operator API. Throws a `Problem` for any answer other than 2xx. */
-export const call = async <Answer>(
+type Options = { body?: unknown; signal?: AbortSignal; accept?: string };
+
+const send = async (
   method: Method,
   path: string,
-  { body, signal }: { body?: unknown; signal?: AbortSignal } = {},
-): Promise<Answer> => {
+  { body, signal, accept = 'application/json' }: Options,
+): Promise<Response> => {
   let response: Response;
   try {
     response = await fetch(`${PREFIX}${path}`, {
       method,
       headers: {
-        Accept: 'application/json',
+        Accept: accept,
         ...(body !== undefined && { 'Content-Type': 'application/json' }),
         ...(!isAttended() && { 'X-Parley-Unattended': '1' }),
       },
@@ -36,9 +37,22 @@ export const call = async <Answer>(
     if (signal?.aborted) throw cause;
     throw new Problem(0, undefined);
   }
-  const answer = await bodyOf(response);
-  if (!response.ok) throw new Problem(response.status, answer);
-  return answer as Answer; // the server validates answers by this schema
+  if (!response.ok) throw new Problem(response.status, await bodyOf(response));
+  return response;
+};
+
+/** Calls the operator API. Throws a `Problem` for any answer other than 2xx. */
+export const call = async <Answer>(
+  method: Method,
+  path: string,
+  options: Omit<Options, 'accept'> = {},
+): Promise<Answer> => (await bodyOf(await send(method, path, options))) as Answer; // the server validates answers
+
+/** Calls an operation whose answer is a stream of events. */
+export const openStream = async (path: string, body: unknown): Promise<ReadableStream<Uint8Array>> => {
+  const response = await send('POST', path, { body, accept: 'text/event-stream' });
+  if (!response.body) throw new Problem(0, undefined);
+  return response.body;
 };
 
 /** A path with encoded parts: `at`/assistants/${id}`. */

@@ -60,7 +60,7 @@ const NEVER_ASYNC = 'This channel never answers 202: `Prefer: respond-async` is 
 
 const event = (name: string, data: unknown): string => `event: ${name}\ndata: ${JSON.stringify(data)}\n\n`;
 
-const STREAM = {
+export const STREAM = {
   description:
     'Sent for `Accept: text/event-stream`. First `accepted {turnId, conversationId}`, then `delta {text, attempt}` for each ' +
     'piece of the reply, then `message` with the chat response or `error` with an error body. A higher attempt starts the ' +

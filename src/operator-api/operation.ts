@@ -59,8 +59,11 @@ export type Call<One extends Operation> = {
   res: Response;
 };
 
+type Streamed<One extends Operation> = One extends { stream: object } ? null : never;
+
+/** What a handler returns: the answer, or null if it has written a stream of events itself. */
 export type AnswerOf<One extends Operation> = One extends { answer: infer Schema extends z.ZodType }
-  ? z.input<Schema>
+  ? z.input<Schema> | Streamed<One>
   : void;
 
 /** An operation with its handler. The router validates the call before the handler gets it. */

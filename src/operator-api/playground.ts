@@ -2,6 +2,8 @@ import * as z from 'zod';
 import { type RateLimiter, rateLimitHeaders } from '../assistants/rate-limit.ts';
 import type { AssistantStore } from '../assistants/store.ts';
 import type { StoredConversation } from '../conversations/conversation.ts';
+import { STREAM } from '../chat-api/turn-operations.ts';
+import { type StreamTurn, wantsStream } from '../turns/stream.ts';
 import type { Submit } from '../turns/submit.ts';
 import { ChatRequest, ChatResponse, SessionId } from '../turns/turn.ts';
 import { type Handled, handled, operation } from './operation.ts';
@@ -34,26 +36,37 @@ export const playgroundOperations = {
       language: ChatRequest.shape.language,
     }),
     answer: ChatResponse,
+    stream: STREAM,
     limited: true,
     errors: ['not_found', 'rate_limited', 'session_busy', 'reply_timeout'],
   }),
 };
 
-type Dependencies = { assistants: AssistantStore; submit: Submit; rateLimiter: Pick<RateLimiter, 'forPlayground'> };
+type Dependencies = {
+  assistants: AssistantStore;
+  submit: Submit;
+  streamTurn: StreamTurn;
+  rateLimiter: Pick<RateLimiter, 'forPlayground'>;
+};
 
 /** Playground operations add no line to the audit log, because only the operator sees the conversation. */
-export const playgroundRoutes = ({ assistants, submit, rateLimiter }: Dependencies): Handled[] => [
-  handled(playgroundOperations.turn, async ({ params: { id = '' }, body, operator, res }) => {
+export const playgroundRoutes = ({ assistants, submit, streamTurn, rateLimiter }: Dependencies): Handled[] => [
+  handled(playgroundOperations.turn, async ({ params: { id = '' }, body, operator, req, res }) => {
     res.set(rateLimitHeaders(await rateLimiter.forPlayground(operator.operatorId)));
     const { sessionId, message, language = null } = body;
-    const { response, delivered } = await submit({
+    const turn = {
       assistant: await assistants.getAssistant(id),
-      channel: 'playground',
+      channel: 'playground' as const,
       sessionId: ownSession(operator.operatorId, sessionId),
       message,
       language,
       idempotencyKey: null,
-    });
+    };
+    if (wantsStream(req)) {
+      await streamTurn(turn, req, res);
+      return null;
+    }
+    const { response, delivered } = await submit(turn);
     res.on('finish', delivered);
     return response;
   }),

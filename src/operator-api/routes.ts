@@ -24,6 +24,7 @@ import type { BeforeWriting } from '../platform/mongo-silence.ts';
 import type { DeliveredReplies } from '../turns/delivered-replies.ts';
 import type { TurnLeases } from '../turns/leases.ts';
 import type { TurnQueue } from '../turns/queue.ts';
+import type { StreamTurn } from '../turns/stream.ts';
 import type { Submit } from '../turns/submit.ts';
 import { createResourceAccess } from './resource-access.ts';
 import { assistantRoutes } from './assistants.ts';
@@ -75,6 +76,7 @@ export type OperatorApiDependencies = {
   turnQueue: TurnQueue;
   deliveryQueue: DeliveryQueue;
   submit: Submit;
+  streamTurn: StreamTurn;
   rateLimiter: RateLimiter;
   devices: Devices;
   limits: SignInLimits;

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { anEntry, aTurn, type ChatBody, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
+import { openStream, spokenOf } from '../support/event-stream.ts';
 import { anOperator, openOperatorClient, type OperatorClient } from '../support/operator-client.ts';
 import { problemOf } from '../support/problem.ts';
 import { openReceiver } from '../support/receiver.ts';
@@ -253,6 +254,24 @@ test('a playground turn is answered in the operator’s own session and sends no
     endpoints: { all: 0 },
     knowledgeEntries: 1,
   });
+});
+
+test('a playground turn can be streamed, and a refused one is a JSON error', async () => {
+  const owner = await anOperator(stack);
+  const assistantId = await anAssistantBy(owner);
+  const url = `${stack.url}/operator/v1/assistants/${assistantId}/playground`;
+  const headers = { Origin: stack.url, 'Sec-Fetch-Site': 'same-origin', Cookie: owner.cookie() ?? '' };
+  const body = { sessionId: 'try', message: 'What are your opening hours?' };
+
+  const stream = await openStream(url, { body, headers });
+  const events = await stream.ended;
+  const refused = await openStream(url, { body: { sessionId: 'try', message: '' }, headers });
+
+  expect(events.map(({ event }) => event)).toEqual(['accepted', 'delta', 'message']);
+  expect(spokenOf(events)).toBe('We are open from 9 to 5.');
+  expect(events.at(-1)?.data).toMatchObject({ reply: 'We are open from 9 to 5.', messageId: expect.any(String) });
+  expect(stream.headers.get('x-ratelimit-remaining')).not.toBeNull();
+  expect([refused.status, refused.headers.get('content-type')]).toEqual([422, 'application/json; charset=utf-8']);
 });
 
 test('every operation is documented, needs a sign-in, and refuses agents unless it is for them', async () => {

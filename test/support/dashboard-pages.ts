@@ -72,6 +72,16 @@ export const PAGES: Shown[] = [
   },
   { name: 'learn-entry', path: of('learn'), after: press('Make an entry') },
   {
+    name: 'try-it-caller',
+    path: of('try'),
+    after: async (page) => {
+      await page.getByLabel('As the caller sees it').check();
+      await page.getByLabel('Message').fill('When are you open?');
+      await page.getByRole('button', { name: 'Send' }).click();
+      await page.getByLabel('response', { exact: true }).waitFor();
+    },
+  },
+  {
     name: 'try-it',
     path: of('try'),
     after: async (page) => {
@@ -139,6 +149,18 @@ export const PAGES: Shown[] = [
     after: press('Resend…'),
   },
   { name: 'settings', path: of('settings') },
+  {
+    name: 'settings-hours',
+    path: of('settings'),
+    after: async (page) => {
+      await page.getByLabel('At certain times').check();
+      await page.getByRole('button', { name: 'Add times on Monday' }).click();
+      await page.getByLabel('Take an escalation within').fill('15');
+      await page.getByLabel('If nobody takes it in time').selectOption('hand_back');
+      await page.getByRole('button', { name: 'Add tag' }).click();
+      await page.getByRole('button', { name: 'Save opening hours' }).scrollIntoViewIfNeeded();
+    },
+  },
   { name: 'assistants', path: () => '/assistants' },
   { name: 'operators', path: () => '/operators' },
   {

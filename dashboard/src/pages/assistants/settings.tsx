@@ -8,7 +8,10 @@ import { When } from '../../parts/when.tsx';
 import { SESSION, useChange, useRead } from '../../query.ts';
 import type { Assistant } from '../../types.ts';
 import { SemanticStatus } from '../knowledge/semantic-status.tsx';
+import { CannedEditor } from '../inbox/composer/manage-canned.tsx';
 import { EngineForm } from './engine-form.tsx';
+import { HoursForm } from './settings/hours-form.tsx';
+import { TagsForm } from './settings/tags-form.tsx';
 
 const GUARDS = [
   { value: 'flag', label: 'Answer and flag it' },
@@ -139,6 +142,18 @@ const Settings = ({ id }: { id: string }) => {
               }
             >
               <EngineForm assistant={assistant} />
+            </Section>
+            <Section
+              title="Opening hours"
+              description="When people answer, and what happens to a conversation that nobody takes."
+            >
+              <HoursForm assistant={assistant} />
+            </Section>
+            <Section title="Tags" description="What operators choose from when they tag a conversation.">
+              <TagsForm id={id} />
+            </Section>
+            <Section title="Canned replies" description="Texts that all operators of this assistant can use.">
+              <CannedEditor assistantId={id} />
             </Section>
             <Section title="About">
               <Facts

@@ -1,8 +1,7 @@
+import { quoted } from '../../parts/shell-words.ts';
 import type { Delivery } from '../../types.ts';
 
 const MADE_BY_CURL = new Set(['host', 'connection', 'content-length', 'x-factory-signature', 'accept-encoding']);
-
-const quoted = (text: string): string => `'${text.replaceAll("'", String.raw`'\''`)}'`;
 
 /**
  * The request as a curl command. The command computes a new signature in the shell, because the stored request has no

@@ -1,15 +1,16 @@
-import { Button, Loader, Textarea } from '@mantine/core';
-import { type KeyboardEvent, useEffect, useRef, useState } from 'react';
-import { at, call } from '../../api.ts';
+import { Button, Loader, Switch, Textarea } from '@mantine/core';
+import { Fragment, type KeyboardEvent, useEffect, useRef, useState } from 'react';
 import { onSubmit } from '../../parts/form.tsx';
 import { Icon } from '../../parts/icon.tsx';
 import { Page } from '../../parts/page.tsx';
 import { Empty } from '../../parts/states.tsx';
 import { useChange } from '../../query.ts';
 import type { Reply } from '../../types.ts';
+import { AsCaller } from './as-caller.tsx';
+import { streamTurn } from './stream-turn.ts';
 import { Why } from './why.tsx';
 
-type Line = { by: 'me'; text: string } | { by: 'assistant'; reply: Reply };
+type Line = { by: 'me'; text: string } | { by: 'assistant'; message: string; reply: Reply };
 
 type Action = NonNullable<Reply['suggestedActions']>[number];
 
@@ -24,7 +25,9 @@ const actionWords = ({ type, payload }: Pick<Action, 'type' | 'payload'>): strin
 const newSession = (): string =>
   `try-${[...crypto.getRandomValues(new Uint8Array(8))].map((byte) => byte.toString(16).padStart(2, '0')).join('')}`;
 
-const Said = ({ reply, id, onSay }: { reply: Reply; id: string; onSay: (text: string) => void }) => (
+type SaidProps = { reply: Reply; id: string; onSay: (text: string) => void };
+
+const Said = ({ reply, id, onSay }: SaidProps) => (
   <div className="said said-assistant">
     <p className="keep break">{reply.reply}</p>
     {reply.suggestedActions && (
@@ -87,18 +90,20 @@ const TryIt = ({ id }: { id: string }) => {
   const [session, setSession] = useState(newSession);
   const [lines, setLines] = useState<Line[]>([]);
   const end = useRef<HTMLDivElement>(null);
+  const [asCaller, setAsCaller] = useState(false);
+  const [spoken, setSpoken] = useState('');
   const turn = useChange({
-    run: (message: string) =>
-      call<Reply>('POST', at`/assistants/${id}/playground`, { body: { sessionId: session, message } }),
-    after: (reply) => setLines((now) => [...now, { by: 'assistant', reply }]),
+    run: (message: string) => streamTurn({ assistantId: id, sessionId: session, message }, setSpoken),
+    after: (reply, message) => setLines((now) => [...now, { by: 'assistant', message, reply }]),
   });
   const say = (text: string): void => {
     setLines((now) => [...now, { by: 'me', text }]);
+    setSpoken('');
     turn.mutate(text);
   };
   useEffect(() => {
     end.current?.scrollIntoView({ block: 'end' }); // newer browsers return a promise, which React must not get
-  }, [lines, turn.isPending]);
+  }, [lines, turn.isPending, spoken, asCaller]);
   const restart = (): void => {
     setSession(newSession());
     setLines([]);
@@ -116,6 +121,12 @@ const TryIt = ({ id }: { id: string }) => {
         )
       }
     >
+      <Switch
+        label="As the caller sees it"
+        description="Shows each turn as a request to the chat API, and its response."
+        checked={asCaller}
+        onChange={(event) => setAsCaller(event.currentTarget.checked)}
+      />
       <div className="card chat">
         <div className="chat-lines" role="log" aria-label="Conversation" tabIndex={0}>
           {lines.length === 0 && (
@@ -129,8 +140,16 @@ const TryIt = ({ id }: { id: string }) => {
                 {line.text}
               </div>
             ) : (
-              <Said key={index} reply={line.reply} id={id} onSay={say} />
+              <Fragment key={index}>
+                <Said reply={line.reply} id={id} onSay={say} />
+                {asCaller && <AsCaller sessionId={session} message={line.message} reply={line.reply} />}
+              </Fragment>
             ),
+          )}
+          {turn.isPending && spoken !== '' && (
+            <div className="said said-assistant">
+              <p className="keep break">{spoken}</p>
+            </div>
           )}
           {turn.isPending && <Loader type="dots" size="sm" aria-label="Waiting for the reply" />}
           <div ref={end} />

@@ -102,28 +102,27 @@ const CannedList = ({ assistantId, onEdit }: { assistantId: string; onEdit: (one
   );
 };
 
-type Props = { assistantId: string; opened: boolean; onClose: () => void };
-
 /** The canned replies of an assistant: add, change and remove. */
-export const ManageCanned = ({ assistantId, opened, onClose }: Props) => {
+export const CannedEditor = ({ assistantId }: { assistantId: string }) => {
   const [edited, setEdited] = useState<CannedReply | null | undefined>(undefined);
-  const close = (): void => {
-    setEdited(undefined);
-    onClose();
-  };
-  return (
-    <Modal
-      opened={opened}
-      onClose={close}
-      title="Canned replies"
-      size="lg"
-      closeButtonProps={{ 'aria-label': 'Close' }}
-    >
-      {edited === undefined ? (
-        <CannedList assistantId={assistantId} onEdit={setEdited} />
-      ) : (
-        <CannedForm assistantId={assistantId} known={edited} onDone={() => setEdited(undefined)} />
-      )}
-    </Modal>
+  return edited === undefined ? (
+    <CannedList assistantId={assistantId} onEdit={setEdited} />
+  ) : (
+    <CannedForm assistantId={assistantId} known={edited} onDone={() => setEdited(undefined)} />
   );
 };
+
+type Props = { assistantId: string; opened: boolean; onClose: () => void };
+
+/** The canned replies in a dialog, which starts with the list each time it opens. */
+export const ManageCanned = ({ assistantId, opened, onClose }: Props) => (
+  <Modal
+    opened={opened}
+    onClose={onClose}
+    title="Canned replies"
+    size="lg"
+    closeButtonProps={{ 'aria-label': 'Close' }}
+  >
+    <CannedEditor assistantId={assistantId} />
+  </Modal>
+);

@@ -1,0 +1,131 @@
+import { randomUUID } from 'node:crypto';
+import { expect, test } from 'vitest';
+import type { AssistantEngine } from '../../workers/reply/engines/engine.ts';
+import { useBrowser } from '../support/browser.ts';
+import { anAssistant } from '../support/builders.ts';
+import { anAccount, go, signIn } from '../support/dashboard.ts';
+import { eventually } from '../support/eventually.ts';
+import { useStack } from '../support/stack.ts';
+
+/** The engine says the first words at once, and the rest when the gate opens. */
+const gates = new Map<string, Promise<void>>();
+const engine: AssistantEngine = {
+  name: 'scripted',
+  reply: async ({ message, language, onDelta }) => {
+    onDelta?.('First words');
+    await gates.get(message);
+    onDelta?.(' and the rest.');
+    const text = 'First words and the rest.';
+    return { text, suggestedActions: [], confidence: 1, low: false, language, why: {} };
+  },
+};
+const stack = useStack({ engine });
+const browser = useBrowser();
+
+const anOwnerAt = async (path: (assistantId: string) => string) => {
+  const assistant = await anAssistant(stack);
+  const page = await browser.open(stack.url);
+  await page.goto('/');
+  await signIn(page, await anAccount(stack));
+  await page.getByRole('navigation', { name: 'Pages' }).waitFor();
+  await go(page, path(assistant.assistantId));
+  const stored = () => stack.service.assistants.getAssistant(assistant.assistantId);
+  return { ...assistant, page, stored };
+};
+
+test('an owner sets opening hours and a take-by time, and finds them again', async () => {
+  const { page, stored, assistantId } = await anOwnerAt((id) => `/assistants/${id}/settings`);
+
+  await page.getByLabel('At certain times').check();
+  await page.getByLabel('Time zone').selectOption('America/New_York');
+  await page.getByRole('button', { name: 'Add times on Saturday' }).click();
+  await page.getByLabel('Saturday until').fill('00:00');
+  await page.getByRole('button', { name: 'Remove 09:00 to 17:00 on Friday' }).click();
+  await page.getByLabel('Take an escalation within').fill('15');
+  await page.getByLabel('If nobody takes it in time').selectOption('hand_back');
+  await page.getByRole('button', { name: 'Save opening hours' }).click();
+  await page.getByText('Saved.').waitFor();
+
+  const { openingHours, takeWithinMinutes, ifNotTaken } = await stored();
+  expect([takeWithinMinutes, ifNotTaken, openingHours?.timeZone]).toEqual([15, 'hand_back', 'America/New_York']);
+  expect(openingHours?.week.map(({ day, from, to }) => `${day} ${from} ${to}`)).toEqual([
+    '1 09:00 17:00',
+    '2 09:00 17:00',
+    '3 09:00 17:00',
+    '4 09:00 17:00',
+    '6 09:00 24:00',
+  ]);
+  await go(page, `/assistants/${assistantId}/settings`);
+  expect(await page.getByLabel('Saturday until').inputValue()).toBe('00:00');
+  browser.expectComplaint(/status of 422/);
+  await page.getByLabel('Saturday from').fill('');
+  await page.getByRole('button', { name: 'Save opening hours' }).click();
+  await page.getByText('Must be a time from 00:00 to 24:00').waitFor();
+});
+
+test('an owner lists tags and a canned reply', async () => {
+  const { page, assistantId } = await anOwnerAt((id) => `/assistants/${id}/settings`);
+  const { managedTags, cannedReplies } = stack.service.inboxRecords;
+
+  await page.getByRole('button', { name: 'Add tag' }).click();
+  await page.getByLabel('Tag 1', { exact: true }).fill('billing');
+  await page.getByLabel('Colour of tag 1').fill('#2f6fed');
+  await page.getByRole('button', { name: 'Save tags' }).click();
+  await page.getByText('The tags are saved.').waitFor();
+  await page.getByRole('button', { name: 'New canned reply' }).click();
+  await page.getByLabel('Title').fill('Hello');
+  await page.getByLabel('Text', { exact: true }).fill('Hello, this is {{agent}}.');
+  await page.getByRole('button', { name: 'Save', exact: true }).click();
+  await page.getByRole('list', { name: 'Canned replies' }).getByText('Hello, this is').waitFor();
+
+  expect(await managedTags.list(assistantId)).toEqual([{ tag: 'billing', color: '#2f6fed' }]);
+  expect(await cannedReplies.list(assistantId)).toMatchObject([
+    { title: 'Hello', content: 'Hello, this is {{agent}}.' },
+  ]);
+});
+
+test('an endpoint gets replies only if the switch is on', async () => {
+  const { page, assistantId } = await anOwnerAt((id) => `/assistants/${id}/webhooks`);
+  const { endpoints } = stack.service;
+  const events = async () => (await endpoints.listEndpoints(assistantId))[0]?.events;
+
+  await page.getByRole('button', { name: 'Add endpoint' }).first().click();
+  await page.getByLabel('URL').fill('http://127.0.0.1:9/hook');
+  await page.getByLabel('Also send replies').check();
+  await page.getByRole('dialog').getByRole('button', { name: 'Add endpoint' }).click();
+  await page.getByRole('button', { name: 'I have saved it' }).click();
+  await page.getByText('Every event, and message.sent').waitFor();
+
+  expect(await events()).toContain('message.sent');
+  await page.getByRole('link', { name: /127\.0\.0\.1/ }).click();
+  await page.getByRole('button', { name: 'More actions' }).click();
+  await page.getByRole('menuitem', { name: 'Change URL or events…' }).click();
+  expect(await page.getByLabel('Every event').isChecked()).toBe(true);
+  await page.getByLabel('Also send replies').uncheck();
+  await page.getByRole('button', { name: 'Save' }).click();
+  await eventually(async () => expect(await events()).toEqual([]));
+});
+
+test('a reply in “Try it” appears while it is written, and as the caller sees it', async () => {
+  const { page } = await anOwnerAt((id) => `/assistants/${id}/try`);
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const message = `It's ${randomUUID()}`;
+  gates.set(message, promise);
+
+  await page.getByLabel('Message').fill(message);
+  await page.getByRole('button', { name: 'Send' }).click();
+  await page.getByRole('log').getByText('First words', { exact: true }).waitFor();
+  resolve();
+  await page.getByRole('log').getByText('First words and the rest.').waitFor();
+  await page.getByLabel('As the caller sees it').check();
+
+  const asked = await page.getByLabel('request', { exact: true }).textContent();
+  expect(asked).toContain(`/api/v1/chat' \\\n  -H "Authorization: Bearer $API_KEY"`);
+  expect(asked).toContain(message.replace("'", String.raw`'\''`));
+  const answered = JSON.parse((await page.getByLabel('response', { exact: true }).textContent()) ?? '') as object;
+  expect(answered).toEqual({
+    reply: 'First words and the rest.',
+    conversationId: expect.any(String),
+    messageId: expect.any(String),
+  });
+});
