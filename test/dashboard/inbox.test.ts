@@ -13,8 +13,16 @@ const stack = useStack();
 const browser = useBrowser();
 
 /** A conversation of a new assistant, and an agent who has only this assistant. */
-const aConversation = async (messages = ['What are your opening hours?']) => {
+const aConversation = async (
+  messages = ['What are your opening hours?'],
+  endpoint?: { url: string; secrets: string[] },
+) => {
   const assistant = await anAssistant(stack);
+  // Workers remember endpoints for a second, so this one is there before the first message.
+  if (endpoint) {
+    const added = await stack.service.endpoints.addEndpoint(assistant.assistantId, { url: endpoint.url });
+    endpoint.secrets.push(added.secret);
+  }
   const sessionId = String(aTurn().session_id);
   let conversationId = '';
   for (const message of messages) {
@@ -29,14 +37,14 @@ const aConversation = async (messages = ['What are your opening hours?']) => {
 const messagesOf = (page: Page) => page.getByRole('log', { name: 'Messages' });
 const rowsOf = (page: Page) => page.getByRole('list', { name: 'Conversations' }).getByRole('listitem');
 const eventOf = ({ json }: Received) => (json as { event: string }).event;
+const conversationOf = ({ json }: Received) =>
+  (json as { payload: { conversation_id: string } }).payload.conversation_id;
 const button = (page: Page, name: string) => page.getByRole('button', { name, exact: true });
 
 test('a visitor writes, asks for a person, is answered, tagged and resolved, and comes back', async () => {
-  const { assistant, agent } = await aConversation();
   const secrets: string[] = [];
   const receiver = await openReceiver({ secret: secrets });
-  const { secret } = await stack.service.endpoints.addEndpoint(assistant.assistantId, { url: receiver.url });
-  secrets.push(secret);
+  const { assistant, agent } = await aConversation(undefined, { url: receiver.url, secrets });
   const sessionId = String(aTurn().session_id);
   const page = await browser.open(stack.url, { cookie: agent.cookie() });
   const firstRow = rowsOf(page).first();
@@ -74,7 +82,13 @@ test('a visitor writes, asks for a person, is answered, tagged and resolved, and
   expect(reply.messages.map(({ role, content }) => [role, content])).toEqual([
     ['operator', 'Hello, this is a person.'],
   ]);
-  expect(events.map(eventOf).slice(-3)).toEqual(['conversation.escalated', 'tag.added', 'conversation.resolved']);
+  expect(events.filter((one) => conversationOf(one) === body.conversationId).map(eventOf)).toEqual([
+    'conversation.created',
+    'message.received',
+    'conversation.escalated',
+    'tag.added',
+    'conversation.resolved',
+  ]);
   expect(events.map(({ verdict }) => verdict?.ok)).not.toContain(false);
   await receiver.close();
 });
@@ -341,4 +355,32 @@ test('an owner erases a conversation after typing the word, and the page forgets
 
   expect(await page.evaluate<string>('JSON.stringify(sessionStorage)')).not.toContain('about your data');
   expect((await owner.get(`/conversations/${conversationId}`)).status).toBe(404);
+});
+
+test('a long list and a long conversation load more while a person scrolls', async () => {
+  const { assistant, sessionId, conversationId, agent } = await aConversation();
+  for (let nth = 1; nth <= 70; nth += 1)
+    await agent.post(`/conversations/${conversationId}/replies`, { content: `reply ${nth}` });
+  await Promise.all(Array.from({ length: 60 }, () => assistant.chat(aTurn())));
+  const page = await browser.open(stack.url, { cookie: agent.cookie() });
+  const rows = page.locator('.inbox-rows');
+
+  await go(page, '/inbox?view=all');
+  await rows.evaluate((box) => box.scrollTo(0, box.scrollHeight));
+  await eventually(async () => expect(await rows.getAttribute('data-rows')).toBe('61'));
+  await rows.evaluate((box) => box.scrollTo(0, box.scrollHeight));
+  await rowsOf(page).getByText(sessionId).click();
+  await messagesOf(page).getByText('reply 70', { exact: true }).waitFor();
+  const drawn = await rowsOf(page).count();
+  const before = await messagesOf(page).getByText('reply 1', { exact: true }).count();
+  await messagesOf(page).evaluate((box) => box.scrollTo(0, 0));
+  await messagesOf(page).getByText('reply 1', { exact: true }).waitFor({ state: 'attached' });
+  const first = messagesOf(page).getByText('reply 20', { exact: true });
+
+  expect(drawn).toBeLessThan(40);
+  expect(before).toBe(0);
+  expect(await messagesOf(page).evaluate((box) => box.scrollTop)).toBeGreaterThan(500);
+  expect(await first.count()).toBe(1);
+  const texts = await messagesOf(page).getByRole('article').count();
+  expect(texts).toBe(72);
 });

@@ -19,7 +19,7 @@ export const PAGES: Shown[] = [
   { name: 'inbox', path: () => '/inbox?view=all' },
   { name: 'inbox-empty', path: () => '/inbox?view=snoozed' },
   { name: 'inbox-filters', path: () => '/inbox?view=all', after: press('Filters') },
-  { name: 'inbox-conversation', path: ({ escalated }) => `/inbox/${escalated}` },
+  { name: 'inbox-conversation', path: ({ escalated }) => `/inbox/${escalated}?view=all` },
   {
     name: 'inbox-why',
     path: ({ escalated }) => `/inbox/${escalated}`,

@@ -1,14 +1,12 @@
 import { Button, Popover, TextInput } from '@mantine/core';
 import { useState } from 'react';
-import { at } from '../../../api.ts';
 import { Icon } from '../../../parts/icon.tsx';
 import { useRead } from '../../../query.ts';
 import type { CannedReplies as Answer, Me } from '../../../types.ts';
 import type { ConversationFacts } from '../thread/thread.ts';
+import { cannedPath } from './canned-path.ts';
 import { ManageCanned } from './manage-canned.tsx';
 import { fillIn } from './placeholders.ts';
-
-export const cannedPath = (assistantId: string) => at`/assistants/${assistantId}/canned-replies`;
 
 type ChooserProps = { facts: ConversationFacts; onChoose: (content: string) => void; onManage: () => void };
 

@@ -6,7 +6,7 @@ import { Icon } from '../../../parts/icon.tsx';
 import { Empty, Shown } from '../../../parts/states.tsx';
 import { useChange, useRead } from '../../../query.ts';
 import type { CannedReplies } from '../../../types.ts';
-import { cannedPath } from './canned.tsx';
+import { cannedPath } from './canned-path.ts';
 
 type CannedReply = CannedReplies['cannedReplies'][number];
 const NEW = { title: '', content: '' };

@@ -11,6 +11,7 @@ import { Waiting } from '../list/waiting.tsx';
 import { TagChip } from '../tag.tsx';
 import type { Thread } from '../thread/thread.ts';
 import { CHANNEL_WORDS, languageWords, reasonWords, STATUS_WORDS } from '../words.ts';
+import { OtherEvents } from './events.tsx';
 import { Handoffs } from './handoffs.tsx';
 import { Notes } from './notes.tsx';
 import { Part } from './section.tsx';
@@ -115,6 +116,7 @@ export const Details = ({ thread, me, actions, act, onBack, onErased }: Props) =
           </Button>
         </Part>
       )}
+      <OtherEvents facts={facts} />
       <WholeConversation facts={facts} me={me} onErased={onErased} />
     </div>
   );

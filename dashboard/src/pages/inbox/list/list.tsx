@@ -1,5 +1,5 @@
 import { useVirtualizer } from '@tanstack/react-virtual';
-import { type RefObject, useEffect, useLayoutEffect, useRef } from 'react';
+import { type RefObject, useDeferredValue, useEffect, useLayoutEffect, useRef } from 'react';
 import type { InboxRow, Me } from '../../../types.ts';
 import { Row } from './row.tsx';
 
@@ -29,17 +29,19 @@ type Props = {
   /** The row that the keyboard moved to; it takes the focus. */
   cursor: { id: string } | null;
   onFocus: (conversationId: string) => void;
-  more: { has: boolean; busy: boolean; load: () => void };
+  /** `ready` is false while a page is loading, and after one failed. */
+  more: { has: boolean; ready: boolean; load: () => void };
 };
 
 /** The rows of the inbox. Only those on the screen are in the page, however many are loaded. */
-export const RowList = ({ rows, me, openId, linkTo, cursor, onFocus, more }: Props) => {
+export const RowList = ({ rows: latest, me, openId, linkTo, cursor, onFocus, more }: Props) => {
+  // What a person types is drawn before changes of the list.
+  const rows = useDeferredValue(latest);
   const scroller = useRef<HTMLDivElement>(null);
   const virtual = useVirtualizer({
     count: rows.length,
     getScrollElement: () => scroller.current,
     estimateSize: () => ROW_HEIGHT,
-    getItemKey: (index) => rows[index]?.conversationId ?? index,
     overscan: 8,
   });
   useAnchor(rows, scroller);
@@ -47,7 +49,7 @@ export const RowList = ({ rows, me, openId, linkTo, cursor, onFocus, more }: Pro
   const items = virtual.getVirtualItems();
   const last = items.at(-1)?.index ?? 0;
   useEffect(() => {
-    if (more.has && !more.busy && last >= rows.length - AHEAD) more.load();
+    if (more.has && more.ready && last >= rows.length - AHEAD) more.load();
   }, [more, last, rows.length]);
 
   const at = rows.findIndex(({ conversationId }) => conversationId === cursor?.id);
@@ -64,11 +66,16 @@ export const RowList = ({ rows, me, openId, linkTo, cursor, onFocus, more }: Pro
   return (
     <div ref={scroller} className="inbox-rows" data-rows={rows.length}>
       <ul aria-label="Conversations" style={{ height: virtual.getTotalSize() }}>
-        {items.map(({ index, key, start }) => {
+        {items.map(({ index, start }) => {
           const row = rows[index];
           return (
             row && (
-              <li key={key} aria-setsize={more.has ? -1 : rows.length} aria-posinset={index + 1} style={{ top: start }}>
+              <li
+                key={row.conversationId}
+                aria-setsize={more.has ? -1 : rows.length}
+                aria-posinset={index + 1}
+                style={{ top: start }}
+              >
                 <Row
                   row={row}
                   to={linkTo(row.conversationId)}

@@ -1,4 +1,5 @@
 import { type QueryClient, useQueryClient } from '@tanstack/react-query';
+import { useEffect, useRef } from 'react';
 import { useLiveRows } from '../../../live/live.tsx';
 import type { LiveRow } from '../../../live/store.ts';
 import type { InboxRow } from '../../../types.ts';
@@ -7,6 +8,8 @@ import { type Thread, threadKey } from '../thread/thread.ts';
 import { putRows } from './change-rows.ts';
 import type { Pages } from './place.ts';
 import { findRow, openLists } from './rows.ts';
+
+const COLLECTED_MS = 300;
 
 /** Live rows are the same for all operators, so the read position is the one that this page knows. */
 const withReadSeq = (client: QueryClient, row: LiveRow): InboxRow => {
@@ -26,16 +29,41 @@ const restart = (client: QueryClient): void => {
   }
 };
 
+/** Collects changed rows, so that a busy inbox changes its lists a few times a second only. */
+const useCollected = (put: (rows: LiveRow[]) => void) => {
+  const pending = useRef(new Map<string, LiveRow>());
+  const timer = useRef<number | undefined>(undefined);
+  useEffect(
+    () => () => {
+      window.clearTimeout(timer.current);
+      timer.current = undefined;
+    },
+    [],
+  );
+  return (rows: LiveRow[], erased: string[]): void => {
+    for (const id of erased) pending.current.delete(id);
+    for (const row of rows) pending.current.set(row.conversationId, row);
+    if (pending.current.size === 0) return;
+    timer.current ??= window.setTimeout(() => {
+      timer.current = undefined;
+      put([...pending.current.values()]);
+      pending.current.clear();
+    }, COLLECTED_MS);
+  };
+};
+
 /** Keeps the open lists current. The open conversation, if erased, is left to its pane, which says so. */
 export const useLiveLists = (openId: string | null): void => {
   const client = useQueryClient();
+  const collect = useCollected((rows) =>
+    putRows(
+      client,
+      rows.map((row) => withReadSeq(client, row)),
+    ),
+  );
   useLiveRows(
     (rows, erased) => {
-      if (rows.length > 0)
-        putRows(
-          client,
-          rows.map((row) => withReadSeq(client, row)),
-        );
+      collect(rows, erased);
       for (const id of erased) if (id !== openId) forgetConversation(client, id);
     },
     () => restart(client),

@@ -63,10 +63,24 @@ type Props = {
 
 /** The rows, or why there are none. */
 export const ListPane = ({ list, address, me, ...rest }: Props) => {
-  const { rows, data, error, refetch, hasNextPage, isFetchingNextPage, fetchNextPage, fetchStatus } = list;
+  const {
+    rows,
+    data,
+    error,
+    refetch,
+    hasNextPage,
+    isFetchingNextPage,
+    isFetchNextPageError,
+    fetchNextPage,
+    fetchStatus,
+  } = list;
   const more = useMemo(
-    () => ({ has: hasNextPage, busy: isFetchingNextPage, load: () => void fetchNextPage() }),
-    [hasNextPage, isFetchingNextPage, fetchNextPage],
+    () => ({
+      has: hasNextPage,
+      ready: !isFetchingNextPage && !isFetchNextPageError,
+      load: () => void fetchNextPage(),
+    }),
+    [hasNextPage, isFetchingNextPage, isFetchNextPageError, fetchNextPage],
   );
   if (data === undefined && fetchStatus === 'paused') return <Offline />;
   if (data === undefined)
@@ -75,6 +89,11 @@ export const ListPane = ({ list, address, me, ...rest }: Props) => {
   return (
     <>
       <RowList rows={rows} me={me} more={more} {...rest} />
+      {isFetchNextPageError && (
+        <Button variant="subtle" size="compact-sm" className="list-more" onClick={() => void fetchNextPage()}>
+          More could not be loaded. Try again
+        </Button>
+      )}
       {isFetchingNextPage && <Loader type="dots" size="sm" className="list-more" aria-label="Loading more" />}
     </>
   );

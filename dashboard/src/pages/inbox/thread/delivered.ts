@@ -5,21 +5,21 @@ import type { ConversationEvents } from '../../../types.ts';
 import type { MessageEvent } from './events.tsx';
 import { eventsPath } from './thread.ts';
 
-const NONE: ReadonlyMap<number, readonly MessageEvent[]> = new Map();
+type Events = { bySeq: ReadonlyMap<number, readonly MessageEvent[]>; others: readonly MessageEvent[] };
 
-/** The events of a conversation by the number of their message. */
-export const useEvents = (conversationId: string): ReadonlyMap<number, readonly MessageEvent[]> => {
+/** The events of a conversation: by the number of their message, and those without a message. */
+export const useEvents = (conversationId: string): Events => {
   const read = useRead<ConversationEvents>(eventsPath(conversationId), {
     keep: true,
     every: (answer) => (answer?.events.some(isUnderWay) ? 2_500 : false),
   });
   return useMemo(() => {
     const events = read.data?.events.filter(({ deliveries }) => deliveries.length > 0) ?? [];
-    if (events.length === 0) return NONE;
-    return Map.groupBy(
-      events.filter((one) => one.seq !== null),
-      ({ seq: own }) => own ?? 0,
-    );
+    const withMessage = events.filter(({ seq }) => seq !== null);
+    return {
+      bySeq: Map.groupBy(withMessage, ({ seq }) => seq ?? 0),
+      others: events.filter(({ seq }) => seq === null),
+    };
   }, [read.data]);
 };
 

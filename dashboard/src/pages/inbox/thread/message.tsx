@@ -37,7 +37,7 @@ export const Bubble = ({ kind, who, at, content, beside, children }: BubbleProps
   </article>
 );
 
-const SystemLine = ({ content, at }: { content: string; at: string }) => {
+const SystemLine = ({ content, at, children }: { content: string; at: string; children: ReactNode }) => {
   const reason = handoffReason(content);
   const words = reason === null ? content : `Handed off to a person: ${reasonWords(reason)}`;
   return (
@@ -45,6 +45,7 @@ const SystemLine = ({ content, at }: { content: string; at: string }) => {
       <Icon name={reason === null ? 'bot' : 'hand'} size={15} />
       <span className="break">{words}</span>
       <Time at={at} />
+      {children}
     </div>
   );
 };
@@ -64,7 +65,13 @@ type Props = { message: Message; assistantId: string; language: string; events: 
 /** A message of the conversation. Final messages never change, so each is drawn once. */
 export const MessageView = memo(({ message, assistantId, language, events }: Props) => {
   const { messageId, role, content, createdAt, seq, suggestedActions, why } = message;
-  if (role === 'system') return <SystemLine content={content} at={createdAt} />;
+  const caused = events && <MessageEvents events={events} assistantId={assistantId} />;
+  if (role === 'system')
+    return (
+      <SystemLine content={content} at={createdAt}>
+        {caused}
+      </SystemLine>
+    );
   const who = { user: 'Visitor', assistant: 'Assistant', operator: isMine(messageId) ? 'You' : 'Operator' }[role];
   return (
     <Bubble
@@ -85,7 +92,7 @@ export const MessageView = memo(({ message, assistantId, language, events }: Pro
         </div>
       )}
       {why && <WhyToggle>{() => <WhyFacts assistantId={assistantId} why={why} />}</WhyToggle>}
-      {events && <MessageEvents events={events} assistantId={assistantId} />}
+      {caused}
     </Bubble>
   );
 });

@@ -36,7 +36,7 @@ const ItemView = ({ item, facts, events }: { item: Item; facts: Thread['facts'];
       message={message}
       assistantId={facts.assistantId}
       language={facts.language}
-      events={message.seq === null || message.role === 'assistant' ? undefined : events.get(message.seq)}
+      events={message.seq === null || message.role === 'assistant' ? undefined : events.bySeq.get(message.seq)}
     />
   );
 };
@@ -77,20 +77,22 @@ export const ThreadView = memo(({ thread, newAfter }: { thread: Thread; newAfter
           if (scroll.onScroll().nearStart) void older();
         }}
       >
-        {from > 0 && (
-          <div className="thread-older">
-            {loading ? (
-              <Loader type="dots" size="sm" aria-label="Loading older messages" />
-            ) : (
-              <Button variant="subtle" size="compact-sm" onClick={() => void older()}>
-                Show older messages
-              </Button>
-            )}
-          </div>
-        )}
-        {items.map((item) => (
-          <ItemView key={item.key} item={item} facts={facts} events={events} />
-        ))}
+        <div ref={scroll.content} className="thread-content">
+          {from > 0 && (
+            <div className="thread-older">
+              {loading ? (
+                <Loader type="dots" size="sm" aria-label="Loading older messages" />
+              ) : (
+                <Button variant="subtle" size="compact-sm" onClick={() => void older()}>
+                  Show older messages
+                </Button>
+              )}
+            </div>
+          )}
+          {items.map((item) => (
+            <ItemView key={item.key} item={item} facts={facts} events={events} />
+          ))}
+        </div>
       </div>
       {scroll.hasNew && (
         <Button
