@@ -1,3 +1,4 @@
+import { pipeline } from 'node:stream/promises';
 import * as z from 'zod';
 import { AttributesView, toAttributesView } from '../conversations/attributes.ts';
 import type { StoredConversation } from '../conversations/conversation.ts';
@@ -6,7 +7,7 @@ import { ConversationView, MessageView, toMessageView, toView } from '../convers
 import { ERROR_KINDS, OUTCOMES } from '../deliveries/delivery.ts';
 import type { DeliveryStore } from '../deliveries/store.ts';
 import { createListEvents } from '../inbox/events.ts';
-import { readAllMessages } from '../inbox/export.ts';
+import { readAllMessages, toJson } from '../inbox/export.ts';
 import type { Inbox } from '../inbox/inbox.ts';
 import type { Notes } from '../inbox/notes.ts';
 import { serverDate } from '../platform/clock.ts';
@@ -14,7 +15,7 @@ import { notFound } from '../platform/errors.ts';
 import { EventKind } from '../webhooks/event.ts';
 import { handling } from './inbox.ts';
 import { NoteView } from './notes.ts';
-import { type Handled, handled, operation } from './operation.ts';
+import { type Handled, handled, operation, WRITTEN } from './operation.ts';
 import { time, uuid } from './wire.ts';
 
 const one = { tag: 'Operators', audience: 'operators', resource: 'conversation', errors: ['not_found'] } as const;
@@ -27,6 +28,16 @@ const DeliveryStub = z.object({
   errorKind: z.enum(ERROR_KINDS).nullable(),
   status: z.int().nullable(),
 });
+
+const ExportView = z
+  .object({
+    exportedAt: time,
+    conversation: z.object({ ...ConversationView.shape, assistantId: uuid, ...handling }),
+    attributes: AttributesView,
+    notes: z.array(NoteView),
+    messages: z.array(MessageView),
+  })
+  .meta({ id: 'ConversationExport' });
 
 export const conversationDataOperations = {
   events: operation({
@@ -53,13 +64,7 @@ export const conversationDataOperations = {
     path: `${path}/export`,
     id: 'exportConversation',
     summary: 'Download everything that is stored about it',
-    answer: z.object({
-      exportedAt: time,
-      conversation: z.object({ ...ConversationView.shape, assistantId: uuid, ...handling }),
-      attributes: AttributesView,
-      messages: z.array(MessageView),
-      notes: z.array(NoteView),
-    }),
+    answer: ExportView,
     answerHeaders: { 'Content-Disposition': z.string() },
     audit: 'conversation.export',
   }),
@@ -72,6 +77,12 @@ export const conversationDataOperations = {
     summary: 'Erase it with all its messages, for good',
     audit: 'conversation.erase',
   }),
+};
+
+type Export = z.input<typeof ExportView>;
+
+const throwUnlessClosed = (cause: unknown): void => {
+  if ((cause as { code?: unknown } | null)?.code !== 'ERR_STREAM_PREMATURE_CLOSE') throw cause;
 };
 
 type Dependencies = {
@@ -110,15 +121,19 @@ export const conversationDataRoutes = ({
         notes: _notes,
         ...details
       } = await inbox.readDetails(conversation, operator.operatorId);
-      const messages = await readAllMessages(conversations, conversation);
-      res.setHeader('Content-Disposition', `attachment; filename="conversation-${conversationId}.json"`);
-      return {
+      const head: Omit<Export, 'messages'> = {
         exportedAt: serverDate(),
         conversation: { ...toView(conversation), assistantId, ...details },
         attributes: toAttributesView(conversation.attributes),
-        messages: messages.map(toMessageView),
         notes: await notes.list(conversationId),
       };
+      async function* views(): AsyncGenerator<Export['messages']> {
+        for await (const page of readAllMessages(conversations, conversation)) yield page.map(toMessageView);
+      }
+      res.type('json').setHeader('Content-Disposition', `attachment; filename="conversation-${conversationId}.json"`);
+      // An operator who leaves has seen a part, so the audit trail needs the line all the same.
+      await pipeline(toJson(head, views()), res).catch(throwUnlessClosed);
+      return WRITTEN;
     }),
 
     handled(conversationDataOperations.erase, async ({ params: { id } }) => {

@@ -66,12 +66,15 @@ export type AnswerOf<One extends Operation> = One extends { answer: infer Schema
   ? z.input<Schema> | Streamed<One>
   : void;
 
+/** What a handler returns that has written the response itself. */
+export const WRITTEN = Symbol('written');
+
 /** An operation with its handler. The router validates the call before the handler gets it. */
 export type Handled = { operation: Operation; handle: (call: Call<Operation>) => Promise<unknown> };
 
 export const handled = <One extends Operation>(
   one: One,
-  handle: (call: Call<One>) => Promise<AnswerOf<One>>,
+  handle: (call: Call<One>) => Promise<AnswerOf<One> | typeof WRITTEN>,
 ): Handled => ({
   operation: one,
   handle, // the router has validated the call by the operation's own schemas

@@ -9,7 +9,7 @@ import { bodyReader, mount, type Served } from '../platform/operation.ts';
 import { findUnstorable } from '../platform/storable.ts';
 import { validate } from '../platform/validation.ts';
 import type { ResourceAccess } from './resource-access.ts';
-import type { Call, Handled, Note, Operation } from './operation.ts';
+import { type Call, type Handled, type Note, type Operation, WRITTEN } from './operation.ts';
 
 export const OPERATOR_PREFIX = '/operator/v1';
 
@@ -72,7 +72,7 @@ const run =
     };
     const answer = await handle(call);
     await auditLine(dependencies)(operation, call, noted);
-    if (res.headersSent) return; // a stream of events, which the handler writes itself
+    if (answer === WRITTEN || res.headersSent) return; // the handler has written a stream
     if (operation.answer) res.status(operation.status ?? DEFAULT_STATUS).json(answer);
     else res.status(204).end();
   };

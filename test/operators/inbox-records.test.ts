@@ -126,6 +126,24 @@ test('an owner erases a conversation for good, with its notes; an agent may not'
   });
 });
 
+test('notes that are added while a conversation is erased do not stay', async () => {
+  const { owner, id, path } = await aConversation();
+  const add = () => owner.post(`${path}/notes`, { content: 'meanwhile' });
+
+  const [before, ...during] = await Promise.all([
+    add(),
+    add(),
+    owner.call('DELETE', path),
+    ...Array.from({ length: 8 }, add),
+    owner.post(`${path}/read`, { seq: 1 }),
+  ]);
+
+  expect([201, 404]).toContain(before.status);
+  expect(during.map(({ status }) => status)).toContain(204);
+  const notes = stack.service.mongo.collection<{ _id: string }>('notes');
+  expect(await notes.countDocuments({ _id: { $regex: `^${id}` } })).toBe(0);
+});
+
 test('a playground conversation cannot be erased, exported or noted as a conversation of a visitor', async () => {
   const { assistantId, owner } = await aConversation();
   const turn = { sessionId: 'try', message: 'What are your opening hours?' };
@@ -141,7 +159,7 @@ test('an export has everything about the conversation, also beyond one page of h
   const { owner, assistantId, id, path, session_id } = await aConversation();
   await owner.post(`${path}/notes`, { content: 'A note' });
   await owner.post(`${path}/tags`, { tag: 'vip' });
-  for (let nth = 0; nth < 20; nth += 1) await owner.post(`${path}/replies`, { content: `reply ${nth}` });
+  for (let nth = 0; nth < 210; nth += 1) await owner.post(`${path}/replies`, { content: `reply ${nth}` });
 
   const { status, body, headers } = await owner.get<Read & { conversation: object }>(`${path}/export`);
 
@@ -152,7 +170,7 @@ test('an export has everything about the conversation, also beyond one page of h
     attributes: {},
     notes: [{ content: 'A note' }],
   });
-  expect(body.messages.map(({ seq }) => seq)).toEqual([1, 1, ...Array.from({ length: 20 }, (_, nth) => nth + 2)]);
+  expect(body.messages.map(({ seq }) => seq)).toEqual([1, 1, ...Array.from({ length: 210 }, (_, nth) => nth + 2)]);
   expect((await owner.get(`/audit?target=${id}&action=conversation.export`)).body).toMatchObject({ lines: [{}] });
 });
 

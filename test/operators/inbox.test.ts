@@ -266,6 +266,17 @@ test('filters may be combined, and unknown values are refused or find nothing', 
     expect(problemOf(await owner.get(`/inbox?${query}`))).toBe(`422 validation_failed ${query.split('=')[0]}`);
 });
 
+test('an agent without assistants has an empty inbox, also when searching', async () => {
+  const { owner, say, page } = await anInbox();
+  await say('somebody');
+  const agent = await anOperator(stack, 'agent');
+  await owner.call('PATCH', `/operators/${agent.operatorId}`, { assistantIds: [] });
+
+  for (const query of ['', '?search=somebody', '?assignee=none', '?assignee=me', '?snoozed=false'])
+    expect((await agent.get<Page>(`/inbox${query}`)).body).toEqual({ conversations: [], nextCursor: null });
+  expect((await page()).conversations).toHaveLength(1);
+});
+
 test('an erased conversation leaves the inbox, and its read positions are deleted', async () => {
   const { assistantId, owner, say, ids } = await anInbox();
   const id = await say('erased');
