@@ -1,5 +1,6 @@
 import { createOperatorStore } from '../../src/operators/store.ts';
 import { createTokenStore } from '../../src/operators/token-store.ts';
+import { EVENT_KINDS } from '../../src/webhooks/event.ts';
 import type { Service } from '../../src/service.ts';
 import { openProvider } from '../../test/support/provider.ts';
 import type { Random } from '../support/random.ts';
@@ -9,6 +10,9 @@ import type { Endpoint } from './rules-of-events.ts';
 const UNLIMITED = 1_000_000;
 const CHANNEL_TOKEN = 'channel-token-of-the-chaos-run';
 const PROVIDER_MS = 1_200;
+
+/** Every kind, `message.sent` included. */
+const EVENTS = EVENT_KINDS.filter((kind) => kind !== 'webhook.test');
 
 const KNOWLEDGE = [
   ['When are you open?', 'We are open from 9 to 5.'],
@@ -52,7 +56,10 @@ export const openCast = async (service: Service, random: Random) => {
     });
     for (const kind of kinds) {
       const receiver = await openReceiver(kind, random);
-      const { endpoint, secret } = await service.endpoints.addEndpoint(assistantId, { url: receiver.url });
+      const { endpoint, secret } = await service.endpoints.addEndpoint(assistantId, {
+        url: receiver.url,
+        events: EVENTS,
+      });
       receiver.setSecret(secret);
       const { endpointId } = endpoint;
       endpoints.push({ endpointId, assistantId, good: kind === 'good', seen: receiver.seen, receiver });

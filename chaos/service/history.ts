@@ -40,7 +40,14 @@ export type Histories = {
 export const newHistories = (): Histories => ({ sent: [], acted: [], sessions: new Map() });
 
 /** A request that arrived at a receiver, in order of arrival. */
-export type Seen = { eventId: string; event: string; conversationId: string; content: string | null };
+export type Seen = {
+  eventId: string;
+  event: string;
+  conversationId: string;
+  content: string | null;
+  /** Only of `message.sent`. */
+  messageId: string | null;
+};
 
 export type StoredMessage = {
   messageId: string;

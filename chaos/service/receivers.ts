@@ -21,7 +21,7 @@ export type Receiver = {
 type EventBody = {
   event: string;
   event_id: string;
-  payload: { conversation_id: string; content?: string };
+  payload: { conversation_id: string; content?: string; message_id?: string };
 };
 
 type Manner = (response: ServerResponse, random: Random) => void;
@@ -53,7 +53,13 @@ export const openReceiver = async (kind: 'good' | 'hostile', random: Random): Pr
     const record = (body: string): void => {
       if (!verifyWebhook(body, request.headers['x-factory-signature'], secret).ok) forged += 1;
       const { event, event_id: eventId, payload } = JSON.parse(body) as EventBody;
-      seen.push({ eventId, event, conversationId: payload.conversation_id, content: payload.content ?? null });
+      seen.push({
+        eventId,
+        event,
+        conversationId: payload.conversation_id,
+        content: payload.content ?? null,
+        messageId: payload.message_id ?? null,
+      });
       (kind === 'good' ? ok : hostile)(response, random);
     };
     // A request without its end comes from a sender that was killed.
