@@ -35,7 +35,8 @@ export type FindTakeBy = (assistantId: string, at: Date) => Promise<Date | null>
 /** What happens to an escalation that nobody took in time. `said` is the sentence for the visitor. */
 export type TakeByEnd = { how: 'remind' | 'stay' } | { how: 'hand_back'; said: string };
 
-type Changed = { conversation: StoredConversation; announced: boolean };
+/** `changed` is false if the conversation was already in the wanted state. */
+type Changed = { conversation: StoredConversation; announced: boolean; changed: boolean };
 
 /** If `assistantId` is given, the conversation must belong to that assistant. */
 type ConversationRef = { conversationId: string; assistantId?: string };
@@ -96,7 +97,7 @@ export const createTransitions = (dependencies: {
       },
       { returnDocument: 'after', writeConcern: DURABLE },
     );
-    if (conversation) return { conversation, announced: events.length > 0 };
+    if (conversation) return { conversation, announced: events.length > 0, changed: true };
     if (compaction) await pages.eraseIfGone(read);
     return null;
   };
@@ -109,7 +110,7 @@ export const createTransitions = (dependencies: {
       const read = await findById(conversationId, assistantId);
       if (!read) throw notFound();
       const change = await changeOf(read);
-      if (!change) return { conversation: read, announced: false };
+      if (!change) return { conversation: read, announced: false, changed: false };
       const changed = await announce(read, (receiversOf) => write(read, change, receiversOf));
       if (changed) return changed;
       await sleep(tries);

@@ -26,8 +26,8 @@ export const createNotTakenSweep =
     for (const { conversationId, assistantId, language } of await conversations.findNotTaken(ENDED_PER_SWEEP)) {
       const end = endOf(await findAssistant(assistantId), language);
       try {
-        await conversations.transitions.endTakeBy({ conversationId }, end);
-        logger.info({ conversationId, assistantId, how: end.how }, 'an escalation was not taken in time');
+        const { changed } = await conversations.transitions.endTakeBy({ conversationId }, end);
+        if (changed) logger.info({ conversationId, assistantId, how: end.how }, 'an escalation was not taken in time');
       } catch (cause) {
         // One conversation that was erased or changes too fast must not delay the others.
         logger.warn({ err: cause, conversationId }, 'the take-by time of an escalation was not ended');

@@ -104,6 +104,8 @@ test('nobody took it in time: operators are reminded once, and the conversation 
     seq,
   ]);
   expect(remindedAt).toBeInstanceOf(Date);
+  const ended = stack.logs.filter((line) => line['msg'] === 'an escalation was not taken in time');
+  expect(ended.filter((line) => line['conversationId'] === conversationId)).toHaveLength(1);
   const { body } = await owner.get<{ conversations: object[] }>('/inbox?status=escalated');
   expect(body.conversations).toContainEqual(
     expect.objectContaining({ conversationId, takeBy: null, remindedAt: remindedAt?.toISOString() }),
