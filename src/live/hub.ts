@@ -1,26 +1,19 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Connection } from 'mongoose';
-import { withDeadline } from '../platform/deadline.ts';
 import type { Logger } from '../platform/logger.ts';
 import { MISSED_MAX, readMissed } from './catch-up.ts';
-import { type ChangeFeed, type Changes, isPositionLost, openChangeFeed } from './change-feed.ts';
+import type { Changes } from './change-feed.ts';
 import { createErasedIds } from './erased-ids.ts';
-import { createRecentChanges, merge, type RecentChanges } from './recent-changes.ts';
+import { merge } from './recent-changes.ts';
 import { createSerial } from './serial.ts';
+import { openSource, type Source } from './source.ts';
 import type { LiveRow, Subscriber } from './subscriber.ts';
 
-/** The time in which changes are gathered before their rows are read. */
-const GATHER_MS = 200;
-const WAIT_MS = 2_000;
-const RETRY_MS = 250;
 const ROWS_AT_ONCE = 500;
-const STOPPED_WITHIN_MS = 500;
 /** How long the change stream stays open without a browser. */
-const LINGER_MS = 30_000;
+const LINGER_MS = 10_000;
 
 const POSITION = /^[0-9A-F]{18,1000}$/;
 
-type Source = { recent: RecentChanges; stop: () => Promise<void> };
 type Dependencies = {
   connection: Connection;
   readRows: (keys: string[]) => Promise<LiveRow[]>;
@@ -55,51 +48,22 @@ export const createHub = ({ connection, readRows, lingerMs = LINGER_MS, logger }
     }
   };
 
-  const openSource = async (): Promise<Source> => {
-    let feed: ChangeFeed | null = await openChangeFeed(connection, null);
-    const opened: Source = { recent: createRecentChanges((await feed.read(0)).position), stop: async () => undefined };
-    let [stopped, failing] = [false, false];
-
-    const startAgain = async (): Promise<void> => {
-      feed = await openChangeFeed(connection, null);
-      const { position } = await feed.read(0);
-      opened.recent = createRecentChanges(position);
-      for (const subscriber of subscribers) subscriber.reset(position);
-    };
-    const step = async (): Promise<void> => {
-      feed ??= await openChangeFeed(connection, opened.recent.newest());
-      const changes = await feed.read(WAIT_MS);
-      await inTurn(async () => {
-        await publish(changes, subscribers);
-        opened.recent.add(changes);
-      });
-      failing = false;
-      if (changes.keys.length + changes.erased.length > 0) await sleep(GATHER_MS);
-    };
-    const recover = async (cause: unknown): Promise<void> => {
-      if (!failing) logger.warn({ err: cause }, 'the change stream of the live updates failed');
-      failing = true;
-      await feed?.close().catch(() => undefined);
-      feed = null;
-      await sleep(RETRY_MS);
-      if (isPositionLost(cause) && !stopped) await inTurn(startAgain).catch(() => undefined);
-    };
-    const run = async (): Promise<void> => {
-      while (!stopped) await step().catch((cause: unknown) => (stopped ? undefined : recover(cause)));
-      await feed?.close();
-    };
-    const ended = run();
-    opened.stop = async () => {
-      stopped = true;
-      await feed?.close();
-      await withDeadline(ended, STOPPED_WITHIN_MS).catch(() => undefined);
-    };
+  const open = async (): Promise<Source> => {
+    const opened = await openSource({
+      connection,
+      inTurn,
+      onChanges: (changes) => publish(changes, subscribers),
+      onLost: (position) => {
+        for (const subscriber of subscribers) subscriber.reset(position);
+      },
+      logger,
+    });
     running = opened;
     return opened;
   };
 
   const start = async (): Promise<Source> => {
-    source ??= openSource();
+    source ??= open();
     const opening = source;
     return opening.catch((cause: unknown) => {
       if (source === opening) source = null;

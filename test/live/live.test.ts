@@ -5,7 +5,7 @@ import { eventually } from '../support/eventually.ts';
 import { followInbox, type LiveStream } from '../support/live-stream.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { problemOf } from '../support/problem.ts';
-import { useStack } from '../support/stack.ts';
+import { openStack, useStack } from '../support/stack.ts';
 
 const stack = useStack({ apis: 2, deliveryWorkers: 0 });
 
@@ -283,6 +283,34 @@ describe('connections', () => {
     response.leave();
 
     expect(response.headers.getSetCookie()).toEqual([]);
+  });
+
+  test('cost nothing without a browser: the change stream is open only while one follows', {
+    timeout: 40_000,
+  }, async () => {
+    const own = await openStack({ replyWorkers: 0, deliveryWorkers: 0 });
+    onTestFinished(own.close);
+    const admin = own.service.mongo.getClient().db('admin');
+    const countStreams = async (): Promise<number> => {
+      const cursors = await admin
+        .aggregate([{ $currentOp: { idleCursors: true, localOps: true } }], { readConcern: { level: 'local' } })
+        .toArray();
+      return cursors.filter(
+        (one) =>
+          JSON.stringify(one).includes('$changeStream') && String(one['ns']).startsWith(`${own.service.mongo.name}.`),
+      ).length;
+    };
+    const before = await countStreams();
+
+    const streams = await Promise.all([
+      followInbox(own.url, await anOperator(own)),
+      followInbox(own.url, await anOperator(own)),
+    ]);
+    const followed = await countStreams();
+    for (const { leave } of streams) leave();
+    await eventually(async () => expect(await countStreams()).toBe(0), 20_000);
+
+    expect([before, followed]).toEqual([0, 1]);
   });
 
   test('end at once when the process drains', async () => {
