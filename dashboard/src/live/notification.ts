@@ -34,9 +34,9 @@ type Shown = { title: string; body: string; conversationId: string; tag: string 
 export const showNotification = ({ title, body, conversationId, tag }: Shown): void => {
   if (readChoice() !== 'on') return;
   const notification = new Notification(title, { body, tag, silent: true });
-  notification.onclick = () => {
+  notification.addEventListener('click', () => {
     focus();
     location.assign(`/operator/inbox/${conversationId}`);
     notification.close();
-  };
+  });
 };
