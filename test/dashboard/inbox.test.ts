@@ -126,6 +126,7 @@ test('a browser that was offline shows what it has missed', async () => {
 
   await messagesOf(page).getByText('Are you still there?').waitFor();
   await page.locator(`[data-conversation="${second.conversationId}"]`).waitFor();
+  expect(await rowsOf(page).count()).toBe(2);
 });
 
 test('a conversation that is erased while it is open says so', async () => {

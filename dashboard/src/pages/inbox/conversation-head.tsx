@@ -1,4 +1,4 @@
-import { ActionIcon, Button, Group, Menu, Tooltip } from '@mantine/core';
+import { ActionIcon, Group, Tooltip } from '@mantine/core';
 import { Icon } from '../../parts/icon.tsx';
 import { Status } from '../../parts/status.tsx';
 import type { Me } from '../../types.ts';
@@ -6,6 +6,7 @@ import type { actionsOn } from './actions/actions.ts';
 import { AssignMenu } from './actions/assign-menu.tsx';
 import type { Act } from './actions/change.ts';
 import { SnoozeMenu } from './actions/snooze-menu.tsx';
+import { MoreActions, StateButtons } from './actions/state-buttons.tsx';
 import { TagMenu } from './actions/tag-menu.tsx';
 import { Waiting } from './list/waiting.tsx';
 import { PresentOperators } from './present.tsx';
@@ -23,71 +24,6 @@ type Props = {
   onPanel: (panel: Panel) => void;
   onBack: () => void;
   onDetails: () => void;
-};
-
-const Main = ({ facts: { status, assigneeId }, me, actions, act }: Props) => {
-  if (status === 'resolved')
-    return (
-      <Button size="xs" variant="default" onClick={() => act(actions.reopen())}>
-        Reopen
-      </Button>
-    );
-  const takeOver = (): void => {
-    act(actions.escalate());
-    act(actions.assign(me.operatorId));
-  };
-  const resolve = (): void => act(actions.resolve(me.operatorId));
-  if (status === 'open')
-    return (
-      <>
-        <Button size="xs" variant="default" className="second-action" onClick={resolve}>
-          Resolve
-        </Button>
-        <Button size="xs" onClick={takeOver}>
-          Take over
-        </Button>
-      </>
-    );
-  return (
-    <>
-      {assigneeId === null && (
-        <Button
-          size="xs"
-          variant="default"
-          className="second-action"
-          onClick={() => act(actions.assign(me.operatorId))}
-        >
-          Assign to me
-        </Button>
-      )}
-      <Button size="xs" onClick={resolve}>
-        Resolve
-      </Button>
-    </>
-  );
-};
-
-const More = ({ facts: { status }, me, actions, act }: Props) => {
-  if (status === 'resolved') return null;
-  return (
-    <Menu position="bottom-end" width={220}>
-      <Menu.Target>
-        <ActionIcon variant="subtle" color="gray" size="lg" aria-label="More actions">
-          <Icon name="more" />
-        </ActionIcon>
-      </Menu.Target>
-      <Menu.Dropdown>
-        {status === 'open' ? (
-          <>
-            <Menu.Item onClick={() => act(actions.escalate())}>Escalate to a person</Menu.Item>
-            <Menu.Item onClick={() => act(actions.resolve(me.operatorId))}>Resolve</Menu.Item>
-          </>
-        ) : (
-          <Menu.Item onClick={() => act(actions.handBack())}>Hand back to the assistant</Menu.Item>
-        )}
-      </Menu.Dropdown>
-    </Menu>
-  );
 };
 
 /** Whose conversation it is, and what can be done with it. */
@@ -150,8 +86,8 @@ export const ConversationHead = (props: Props) => {
             <Icon name="info" />
           </ActionIcon>
         </Tooltip>
-        <More {...props} />
-        <Main {...props} />
+        <MoreActions {...props} />
+        <StateButtons {...props} />
       </Group>
     </header>
   );

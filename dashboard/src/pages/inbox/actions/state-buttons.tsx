@@ -1,0 +1,80 @@
+import { ActionIcon, Button, Menu } from '@mantine/core';
+import { Icon } from '../../../parts/icon.tsx';
+import type { Me } from '../../../types.ts';
+import type { ConversationFacts } from '../thread/thread.ts';
+import type { actionsOn } from './actions.ts';
+import type { Act } from './change.ts';
+
+type Props = {
+  facts: ConversationFacts;
+  me: Me;
+  actions: ReturnType<typeof actionsOn>;
+  act: (act: Act) => void;
+};
+
+/** The next steps of a conversation in its state. */
+export const StateButtons = ({ facts: { status, assigneeId }, me, actions, act }: Props) => {
+  if (status === 'resolved')
+    return (
+      <Button size="xs" variant="default" onClick={() => act(actions.reopen())}>
+        Reopen
+      </Button>
+    );
+  const takeOver = (): void => {
+    act(actions.escalate());
+    act(actions.assign(me.operatorId));
+  };
+  const resolve = (): void => act(actions.resolve(me.operatorId));
+  if (status === 'open')
+    return (
+      <>
+        <Button size="xs" variant="default" className="second-action" onClick={resolve}>
+          Resolve
+        </Button>
+        <Button size="xs" onClick={takeOver}>
+          Take over
+        </Button>
+      </>
+    );
+  return (
+    <>
+      {assigneeId === null && (
+        <Button
+          size="xs"
+          variant="default"
+          className="second-action"
+          onClick={() => act(actions.assign(me.operatorId))}
+        >
+          Assign to me
+        </Button>
+      )}
+      <Button size="xs" onClick={resolve}>
+        Resolve
+      </Button>
+    </>
+  );
+};
+
+/** The rarer steps, and those that a narrow screen has no room for. */
+export const MoreActions = ({ facts: { status }, me, actions, act }: Props) => {
+  if (status === 'resolved') return null;
+  return (
+    <Menu position="bottom-end" width={220}>
+      <Menu.Target>
+        <ActionIcon variant="subtle" color="gray" size="lg" aria-label="More actions">
+          <Icon name="more" />
+        </ActionIcon>
+      </Menu.Target>
+      <Menu.Dropdown>
+        {status === 'open' ? (
+          <>
+            <Menu.Item onClick={() => act(actions.escalate())}>Escalate to a person</Menu.Item>
+            <Menu.Item onClick={() => act(actions.resolve(me.operatorId))}>Resolve</Menu.Item>
+          </>
+        ) : (
+          <Menu.Item onClick={() => act(actions.handBack())}>Hand back to the assistant</Menu.Item>
+        )}
+      </Menu.Dropdown>
+    </Menu>
+  );
+};
