@@ -19,6 +19,7 @@ export const LIMITS: Record<string, Limit> = {
   'growth.history-p50': { atMost: 15 },
   'growth.deliveries-page-p50': { atMost: 10 },
   'listing.slowest': { atMost: 200 },
+  'listing.overview': { atMost: 200 },
   'search.slowest': { atMost: 300 },
   'inbox.slowest': { atMost: 200 },
   'hot.turns': { atLeast: 600 },

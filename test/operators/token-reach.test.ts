@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { beforeAll, expect, test } from 'vitest';
 import type { Operation, Resource } from '../../src/operator-api/operation.ts';
 import { OPERATIONS } from '../../src/operator-api/operations.ts';
@@ -36,7 +37,13 @@ const anInhabited = async () => {
     endpoint: endpoint.endpointId,
     delivery: deliveryId,
   };
-  return { ...assistant, ids, entryId: entry?.entryId ?? '', noteId };
+  const missId = randomUUID();
+  const miss = { _id: missId, assistantId, conversationId, question: 'Why?', state: 'open', count: 1, examples: [] };
+  const at = new Date();
+  await stack.service.mongo
+    .collection('misses')
+    .insertOne({ ...miss, language: null, firstAt: at, lastAt: at, answer: null } as never);
+  return { ...assistant, ids, entryId: entry?.entryId ?? '', noteId, missId };
 };
 type Inhabited = Awaited<ReturnType<typeof anInhabited>>;
 
@@ -60,11 +67,12 @@ const aCaller = async (scope: 'read' | 'manage', assistantIds: string[] | null) 
 
 const forTokens = OPERATIONS.filter(({ audience }) => audience !== 'anyone');
 const nameOf = ({ method, path }: Operation): string => `${method.toUpperCase()} ${path}`;
-const pathIn = (one: Operation, { ids, entryId, noteId }: Inhabited): string =>
+const pathIn = (one: Operation, { ids, entryId, noteId, missId }: Inhabited): string =>
   addressOf(one, {
     id: one.resource && one.resource !== 'filtered' ? ids[one.resource] : owner.operatorId,
     entryId,
     noteId,
+    missId,
     tag: 'vip',
   });
 

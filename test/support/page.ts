@@ -45,7 +45,12 @@ export const openPage = async (
   { cookie, ...options }: PageOptions = {},
 ): Promise<Page> => {
   const { origin } = new URL(url);
-  const context: BrowserContext = await browser.newContext({ baseURL: url, reducedMotion: 'reduce', ...options });
+  const context: BrowserContext = await browser.newContext({
+    baseURL: url,
+    reducedMotion: 'reduce',
+    locale: 'en-GB',
+    ...options,
+  });
   context.setDefaultTimeout(PATIENCE_MS);
   if (cookie) await context.addCookies([cookieOf(cookie, url)]);
 

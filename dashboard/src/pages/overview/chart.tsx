@@ -1,6 +1,6 @@
-import '@mantine/charts/styles.layer.css';
-import { BarChart } from '@mantine/charts';
+import { type ComponentType, lazy, Suspense } from 'react';
 import { Section } from '../../parts/page.tsx';
+import type { BarsProps } from './bars.tsx';
 import { Numbers } from './numbers.tsx';
 
 export type Series = { name: string; label: string; color: string };
@@ -8,8 +8,11 @@ export type Row = { at: string } & Record<string, number | string>;
 
 type Props = { title: string; description?: string; rows: Row[]; series: Series[]; stacked?: boolean };
 
-const HEIGHT = 190;
-const axis = { tickLine: false as const, axisLine: false as const };
+/**
+ * The library is loaded on demand. It reads the browser's language when it is loaded, and fails if that is not a valid
+ * tag. The numbers below the chart are enough then.
+ */
+const Bars = lazy<ComponentType<BarsProps>>(() => import('./bars.tsx').catch(() => ({ default: () => null })));
 
 /**
  * A small chart with its numbers as a table. The chart is hidden from screen readers, which read the table. It has no
@@ -23,21 +26,21 @@ export const Chart = ({ title, description, rows, series, stacked = false }: Pro
         <p className="chart-none dim">Nothing in this time.</p>
       ) : (
         <div className="chart" aria-hidden="true">
-          <BarChart
-            h={HEIGHT}
-            data={rows}
-            dataKey="at"
-            series={series}
-            type={stacked ? 'stacked' : 'default'}
-            withLegend={series.length > 1}
-            legendProps={{ verticalAlign: 'bottom' }}
-            gridAxis="x"
-            barProps={{ isAnimationActive: false, maxBarSize: 28 }}
-            barChartProps={{ accessibilityLayer: false }}
-            xAxisProps={{ ...axis, minTickGap: 16 }}
-            yAxisProps={{ ...axis, allowDecimals: false, width: 44 }}
-            tooltipAnimationDuration={0}
-          />
+          <Suspense fallback={<div className="chart-place" />}>
+            <Bars rows={rows} series={series} stacked={stacked} />
+          </Suspense>
+          {series.length > 1 && (
+            <ul className="share-list">
+              {series.map(({ name, label, color }) => (
+                <li key={name}>
+                  <svg className="share-dot" viewBox="0 0 9 9">
+                    <rect width="9" height="9" rx="3" fill={color} />
+                  </svg>
+                  {label}
+                </li>
+              ))}
+            </ul>
+          )}
         </div>
       )}
       <Numbers title={title} rows={rows} series={series} />

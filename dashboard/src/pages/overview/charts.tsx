@@ -41,8 +41,7 @@ const rowOf = ({ at, ...slot }: Figures['slots'][number]) => ({
   p95: slot.replyMs?.p95 ?? 0,
 });
 
-/** The charts. They are loaded after the figures, because their library is larger than all other pages. */
-const FigureCharts = ({ figures }: { figures: Figures }) => {
+export const FigureCharts = ({ figures }: { figures: Figures }) => {
   const rows = figures.slots.map(rowOf);
   const hours = figures.busiestHours.map((turns, hour) => ({ at: `${String(hour).padStart(2, '0')}:00`, turns }));
   return (
@@ -60,5 +59,3 @@ const FigureCharts = ({ figures }: { figures: Figures }) => {
     </div>
   );
 };
-
-export default FigureCharts;

@@ -1,20 +1,19 @@
 import { SegmentedControl } from '@mantine/core';
-import { lazy, type ReactNode, Suspense } from 'react';
+import type { ReactNode } from 'react';
 import { Link } from 'wouter';
 import { at, withQuery } from '../../api.ts';
 import { useAssistant } from '../../assistant.ts';
 import { useAddress } from '../../parts/address.ts';
 import { Page, Section } from '../../parts/page.tsx';
-import { Loading, Shown } from '../../parts/states.tsx';
+import { Shown } from '../../parts/states.tsx';
 import { useRead } from '../../query.ts';
 import type { Me, Overview as Figures } from '../../types.ts';
 import { RecentDeliveries } from '../deliveries/recent.tsx';
+import { FigureCharts } from './charts.tsx';
 import { FigureTiles } from './figures.tsx';
 import { FirstSteps } from './first-steps.tsx';
 import { Share, type Part } from './share.tsx';
 import { Unhealthy } from './unhealthy.tsx';
-
-const FigureCharts = lazy(() => import('./charts.tsx'));
 
 const REFRESH_MS = 10_000;
 const TIME_ZONE = new Intl.DateTimeFormat().resolvedOptions().timeZone;
@@ -65,9 +64,7 @@ const Board = ({ id, figures }: { id: string; figures: Figures }) => {
       <Unhealthy id={id} unhealthy={figures.unhealthy} />
       <FirstSteps id={id} figures={figures} />
       <FigureTiles id={id} totals={figures.figures.totals} />
-      <Suspense fallback={<Loading rows={2} height={190} />}>
-        <FigureCharts figures={figures.figures} />
-      </Suspense>
+      <FigureCharts figures={figures.figures} />
       <Section title="Deliveries now" description="In the last 24 hours, with pending ones">
         <Share parts={deliveryParts(id, deliveries)} label="Deliveries of the last 24 hours" />
       </Section>
