@@ -54,10 +54,8 @@ const escapeRegExp = (text: string): string => text.replace(/[\\^$.*+?()[\]{}|]/
 
 type Query = mongo.Filter<StoredConversation>;
 
-const searchFilter = (search: string): Query =>
-  isUuid(search)
-    ? { _id: prefixRange(search), conversationId: search }
-    : { sessionId: { $regex: escapeRegExp(search), $options: 'i' } };
+const byId = (conversationId: string): Query => ({ _id: prefixRange(conversationId), conversationId });
+const bySession = (part: string): Query => ({ sessionId: { $regex: escapeRegExp(part), $options: 'i' } });
 
 const attributeFilter = (some: AttributeFilter[]): Query => ({
   'attributes.0': { $exists: true },
@@ -65,7 +63,7 @@ const attributeFilter = (some: AttributeFilter[]): Query => ({
 });
 
 const conditionsOf = (filter: InboxFilter): Query[] => {
-  const { status, tag, channel, language, snoozed, attribute, search, sessionId, after } = filter;
+  const { status, tag, channel, language, snoozed, attribute, sessionId, after } = filter;
   return [
     { channel: channel ?? { $ne: 'playground' } },
     ...(status ? [{ status }] : []),
@@ -73,7 +71,6 @@ const conditionsOf = (filter: InboxFilter): Query[] => {
     ...(language === undefined ? [] : [{ language }]),
     ...(snoozed === undefined ? [] : [snoozedFilter(snoozed, serverDate())]),
     ...(attribute === undefined ? [] : [attributeFilter(attribute)]),
-    ...(search === undefined ? [] : [searchFilter(search)]),
     ...(sessionId === undefined ? [] : [{ sessionId }]),
     ...(after
       ? [{ updatedAt: { $lte: after.at } }, { $or: [{ updatedAt: { $lt: after.at } }, { _id: { $lt: after.id } }] }]
@@ -160,7 +157,7 @@ export const createInboxList = (connection: Connection, readAssignees: ReadAssig
   /** Conversations that changed just now, by their session id. The search may not know them yet. */
   const readRecent = async (filter: SearchFilter): Promise<FoundRow[]> => {
     const recent = { updatedAt: { $gte: new Date(serverNow() - RECENT_MS) } };
-    const { conversations: latest } = await listDirectly(filter, [recent]);
+    const { conversations: latest } = await listDirectly(filter, [recent, bySession(filter.search)]);
     return latest.map((row) => ({ row, updatedAt: row.updatedAt, conversationId: row.conversationId }));
   };
 
@@ -192,6 +189,9 @@ export const createInboxList = (connection: Connection, readAssignees: ReadAssig
 
   return async (filter: InboxFilter): Promise<InboxPage> => {
     const { search } = filter;
-    return search === undefined || isUuid(search) ? listDirectly(filter) : listFound({ ...filter, search });
+    if (search === undefined) return listDirectly(filter);
+    const page = isUuid(search) ? await listDirectly(filter, [byId(search)]) : null;
+    // A session id may be a uuid too.
+    return page && page.conversations.length > 0 ? page : listFound({ ...filter, search });
   };
 };

@@ -227,6 +227,16 @@ test('a read position is each operator’s own, never goes back and never passes
   for (const seq of [-1, 1.5, '1', null, 1e12]) expect(problemOf(await read(seq))).toBe('422 validation_failed seq');
 });
 
+test('a conversation is found by a session id that is a uuid', async () => {
+  const { say, ids } = await anInbox();
+  const session = randomUUID();
+  const id = await say(session);
+
+  expect(await ids(`&search=${session}`)).toEqual([id]);
+  expect(await ids(`&search=${id}`)).toEqual([id]);
+  expect(await ids(`&search=${randomUUID()}`)).toEqual([]);
+});
+
 test('filters may be combined, and unknown values are refused or find nothing', async () => {
   const { owner, say, ids } = await anInbox();
   const german = await say('german', 'Wann habt ihr geöffnet? Ich möchte das gerne wissen.');
