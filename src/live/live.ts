@@ -71,7 +71,8 @@ export const createLiveUpdates = ({ hub, createPresence, findSignedIn, draining,
   };
   const tick = (): void => {
     if (performance.now() - checkedAt > UNCHECKED_MAX_MS) endAll();
-    else void checkOnce();
+    // Also then, because new connections would be ended too until a check succeeds.
+    void checkOnce();
   };
 
   const endAll = (): void => {
