@@ -81,6 +81,7 @@ export const createProjectionRound = ({ states, changed, project, listAssistantI
     const now = serverNow();
     let reached = now;
     let from: ChangePosition = { at: new Date(live.getTime() - OVERLAP_MS), id: '' };
+    let isFirst = true;
     for (;;) {
       const listed = await changed.listAfter(assistantIds, from, LISTED_AT_ONCE);
       const open = listed.filter(({ _id, updatedAt }) => done.get(_id) !== updatedAt.getTime());
@@ -89,7 +90,9 @@ export const createProjectionRound = ({ states, changed, project, listAssistantI
       for (let start = 0; start < due.length; start += PROJECTED_AT_ONCE) {
         const batch = due.slice(start, start + PROJECTED_AT_ONCE);
         const first = batch[0]?.updatedAt.getTime() ?? now;
-        if (!hasBudget(until)) return new Date(Math.min(reached, first));
+        // The first batch has no limit. Otherwise slow lists could end every round before its work.
+        if (draining.aborted || (!isFirst && !hasBudget(until))) return new Date(Math.min(reached, first));
+        isFirst = false;
         const again = await projectAll(batch);
         for (const { _id, updatedAt } of batch) if (again.has(_id)) reached = Math.min(reached, updatedAt.getTime());
       }
