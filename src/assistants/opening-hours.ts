@@ -115,7 +115,7 @@ export const afterOpenMinutes = (hours: OpeningHours | null, from: Date, minutes
   let last = from.getTime();
   if (!hours) return new Date(last + left);
   for (const { start, end } of openTimes(hours, last)) {
-    const begin = Math.max(start, from.getTime());
+    const begin = Math.max(start, last); // when the clock is set back, two times can overlap
     last = Math.min(end, begin + left);
     left -= last - begin;
     if (left <= 0) break;

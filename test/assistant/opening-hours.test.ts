@@ -48,6 +48,18 @@ test('a time that the clock leaves out is moved forward, and a time that comes t
   expect(next(daily('America/New_York', '01:00', '02:00'), '2026-11-01T04:00:00Z')).toBe('2026-11-01T05:00:00.000Z');
 });
 
+test('an hour that belongs to two opening times counts once', () => {
+  const night = {
+    timeZone: 'Europe/Berlin',
+    week: [
+      { day: 0, from: '00:00', to: '02:30' },
+      { day: 0, from: '02:30', to: '06:00' },
+    ],
+  };
+  // On 25 October, 02:30 comes twice in Berlin.
+  expect(after(night, '2026-10-24T22:00:00Z', 240)).toBe('2026-10-25T02:00:00.000Z');
+});
+
 test('only opening hours count', () => {
   const berlin = office('Europe/Berlin');
   expect(after(null, '2026-11-23T23:00:00Z', 30)).toBe('2026-11-23T23:30:00.000Z');
