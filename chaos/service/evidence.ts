@@ -57,19 +57,22 @@ const readHistory = async (api: string, apiKey: string, conversationId: string):
   return messages;
 };
 
-const BODIES: Record<string, object> = {
-  conversations: {},
-  messages: {},
-  // The records of deliveries stay, without bodies and responses.
+/** What may stay: that it was erased, and who did what. Neither contains a text of the conversation. */
+const MAY_STAY = new Set(['tombstones', 'audit']);
+/** The records of deliveries stay too, without bodies and responses. */
+const TEXTS: Record<string, object> = {
   deliveries: { $or: [{ body: { $type: 'string' } }, { responseBody: { $type: 'string' } }] },
 };
 
+/** Looks into every collection, so that a new one is not forgotten. */
 const findLeft = async ({ mongo }: Service, histories: Histories): Promise<Evidence['leftOfErased']> => {
+  const collections = (await mongo.db?.collections())?.map(({ collectionName }) => collectionName) ?? [];
   const left: Evidence['leftOfErased'] = [];
   for (const [session, { erased, conversationId }] of histories.sessions) {
     if (!erased || !conversationId) continue;
-    for (const [where, more] of Object.entries(BODIES)) {
-      const count = await mongo.collection(where).countDocuments({ conversationId, ...more });
+    const fields = ['conversationId', '_id', 'examples.conversationId'].map((name) => ({ [name]: conversationId }));
+    for (const where of collections.filter((name) => !MAY_STAY.has(name))) {
+      const count = await mongo.collection(where).countDocuments({ $and: [{ $or: fields }, TEXTS[where] ?? {}] });
       if (count > 0) left.push({ session, where });
     }
   }
