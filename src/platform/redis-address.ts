@@ -28,6 +28,7 @@ const splitHosts = (address: string): { url: URL; hosts: string[] } => {
   const authority = address.slice(start, end);
   const userinfo = authority.slice(0, authority.lastIndexOf('@') + 1);
   const hosts = authority.slice(userinfo.length).split(',');
+  if (hosts.includes('')) throw new Error('REDIS_URL: a host is missing: redis+sentinel://host:26379,host:26379/name');
   return { url: new URL(`http://${userinfo}${hosts[0]}${address.slice(end)}`), hosts };
 };
 

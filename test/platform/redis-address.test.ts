@@ -27,5 +27,5 @@ test('other addresses have no sentinels, and an address without a master is an e
   expect(sentinelOptionsOf('redis://127.0.0.1:6379')).toBeNull();
   expect(sentinelOptionsOf('/var/run/redis.sock')).toBeNull();
   expect(() => sentinelOptionsOf('redis+sentinel://one:26379')).toThrow('the name of the master is missing');
-  expect(() => sentinelOptionsOf('redis+sentinel:///orders')).toThrow('Invalid URL');
+  expect(() => sentinelOptionsOf('redis+sentinel:///orders')).toThrow('a host is missing');
 });
