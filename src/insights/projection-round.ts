@@ -113,7 +113,8 @@ export const createProjectionRound = ({ states, changed, project, listAssistantI
       const batch = assistantId === '' ? [] : await changed.listBefore(assistantId, position, PROJECTED_AT_ONCE);
       const last = batch.at(-1);
       if (last) {
-        await projectAll(batch);
+        // Later rounds try again. They skip what has been projected.
+        if ((await projectAll(batch)).size > 0) return back;
         back = { assistantId, at: last.updatedAt, id: last._id };
         continue;
       }

@@ -2,7 +2,39 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import type { ChangedConversation, ChangedConversations } from '../../src/insights/changed-conversations.ts';
 import { createProjectionRound } from '../../src/insights/projection-round.ts';
-import type { ProjectionStates } from '../../src/insights/projection-state.ts';
+import { LAST_KEY, type ProjectionState, type ProjectionStates } from '../../src/insights/projection-state.ts';
+
+test('a conversation of an earlier release that fails once is projected by a later round', async () => {
+  const now = new Date();
+  const old: ChangedConversation = { _id: 'key', assistantId: 'assistant', updatedAt: new Date(0) };
+  let back: ProjectionState['back'] = { assistantId: 'assistant', at: now, id: LAST_KEY };
+  const failures = [['key'], []];
+  const projected: string[][] = [];
+  const round = createProjectionRound({
+    states: {
+      acquire: async () => ({ _id: 'projection', live: now, back }),
+      advance: async (_token, position) => {
+        ({ back } = position);
+        return true;
+      },
+    } as Partial<ProjectionStates> as ProjectionStates,
+    changed: {
+      listAfter: async () => [],
+      listBefore: async (_assistantId, { at }) => (at > old.updatedAt ? [old] : []),
+    } as Partial<ChangedConversations> as ChangedConversations,
+    project: async (keys) => {
+      projected.push(keys);
+      return { behind: [], failed: failures.shift() ?? [] };
+    },
+    listAssistantIds: async () => ['assistant'],
+    draining: new AbortController().signal,
+  });
+
+  for (let rounds = 0; rounds < 3; rounds += 1) await round('token');
+
+  expect(projected).toEqual([['key'], ['key']]);
+  expect(back).toBe(null);
+});
 
 test('a round projects something even if listing takes all of its time', async () => {
   const updatedAt = new Date(Date.now() - 60_000);
