@@ -66,6 +66,7 @@ export const createProjectionRound = ({ states, changed, project, listAssistantI
       }
       keys = behind;
     }
+    for (const key of keys) again.add(key); // the process stops; another worker continues from the stored position
     for (const one of batch) {
       if (again.has(one._id)) continue;
       tries.delete(one._id);

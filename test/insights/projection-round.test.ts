@@ -36,6 +36,32 @@ test('a conversation of an earlier release that fails once is projected by a lat
   expect(back).toBe(null);
 });
 
+test('a stop in the middle of a long conversation does not move the position past it', async () => {
+  const long: ChangedConversation = { _id: 'key', assistantId: 'assistant', updatedAt: new Date(Date.now() - 60_000) };
+  const stopping = new AbortController();
+  const lives: Date[] = [];
+  const round = createProjectionRound({
+    states: {
+      acquire: async () => ({ _id: 'projection', live: long.updatedAt, back: null }),
+      advance: async (_token, { live }) => {
+        lives.push(live);
+        return true;
+      },
+    } as Partial<ProjectionStates> as ProjectionStates,
+    changed: { listAfter: async () => [long] } as Partial<ChangedConversations> as ChangedConversations,
+    project: async (keys) => {
+      stopping.abort();
+      return { behind: keys, failed: [] };
+    },
+    listAssistantIds: async () => ['assistant'],
+    draining: stopping.signal,
+  });
+
+  await round('token');
+
+  expect(lives).toEqual([long.updatedAt]);
+});
+
 test('a round projects something even if listing takes all of its time', async () => {
   const updatedAt = new Date(Date.now() - 60_000);
   const listed: ChangedConversation[] = Array.from({ length: 60 }, (_, nth) => ({
