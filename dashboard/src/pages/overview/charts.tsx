@@ -1,3 +1,4 @@
+import type { ReactNode } from 'react';
 import type { Overview } from '../../types.ts';
 import { Chart, type Series } from './chart.tsx';
 
@@ -41,7 +42,8 @@ const rowOf = ({ at, ...slot }: Figures['slots'][number]) => ({
   p95: slot.replyMs?.p95 ?? 0,
 });
 
-export const FigureCharts = ({ figures }: { figures: Figures }) => {
+/** The charts, with `children` as the last card of their grid. */
+export const FigureCharts = ({ figures, children }: { figures: Figures; children: ReactNode }) => {
   const rows = figures.slots.map(rowOf);
   const hours = figures.busiestHours.map((turns, hour) => ({ at: `${String(hour).padStart(2, '0')}:00`, turns }));
   return (
@@ -56,6 +58,7 @@ export const FigureCharts = ({ figures }: { figures: Figures }) => {
         rows={hours}
         series={HOURS}
       />
+      {children}
     </div>
   );
 };

@@ -64,10 +64,11 @@ const Board = ({ id, figures }: { id: string; figures: Figures }) => {
       <Unhealthy id={id} unhealthy={figures.unhealthy} />
       <FirstSteps id={id} figures={figures} />
       <FigureTiles id={id} totals={figures.figures.totals} />
-      <FigureCharts figures={figures.figures} />
-      <Section title="Deliveries now" description="In the last 24 hours, with pending ones">
-        <Share parts={deliveryParts(id, deliveries)} label="Deliveries of the last 24 hours" />
-      </Section>
+      <FigureCharts figures={figures.figures}>
+        <Section title="Deliveries now" description="In the last 24 hours, with pending ones">
+          <Share parts={deliveryParts(id, deliveries)} label="Deliveries of the last 24 hours" />
+        </Section>
+      </FigureCharts>
       <div className="tiles">
         <Tile
           label="Knowledge"
