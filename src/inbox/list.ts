@@ -7,8 +7,10 @@ import {
 } from '../conversations/conversation.ts';
 import type { FindByWords, FoundConversation } from '../insights/conversation-search.ts';
 import { serverDate, serverNow } from '../platform/clock.ts';
+import { invalid } from '../platform/errors.ts';
 import { isUuid, prefixRange } from '../platform/ids.ts';
 import { collectionOf, timeLimit } from '../platform/mongo.ts';
+import { exceededTimeLimit } from '../platform/mongo-failures.ts';
 import type { Assignees, ReadAssignees } from './assignees.ts';
 import { ROW_FIELDS } from './row.ts';
 import { snoozedFilter } from './snooze.ts';
@@ -187,11 +189,18 @@ export const createInboxList = (connection: Connection, readAssignees: ReadAssig
     };
   };
 
-  return async (filter: InboxFilter): Promise<InboxPage> => {
+  const listSearched = async (filter: SearchFilter): Promise<InboxPage> => {
     const { search } = filter;
-    if (search === undefined) return listDirectly(filter);
     const page = isUuid(search) ? await listDirectly(filter, [byId(search)]) : null;
     // A session id may be a uuid too.
-    return page && page.conversations.length > 0 ? page : listFound({ ...filter, search });
+    return page && page.conversations.length > 0 ? page : listFound(filter);
+  };
+
+  return async ({ search, ...filter }: InboxFilter): Promise<InboxPage> => {
+    if (search === undefined) return listDirectly(filter);
+    return listSearched({ ...filter, search }).catch((cause: unknown) => {
+      if (!exceededTimeLimit(cause)) throw cause;
+      throw invalid('search', 'too_slow', 'must be more specific: the search covers too much');
+    });
   };
 };

@@ -95,7 +95,7 @@ export const createConversationSearch = (connection: Connection) => {
   /** The newest conversations of the range. Only an index is read. */
   const newestOf = async (range: Range): Promise<Filter> => {
     const [last] = await rows
-      .find(rangeOf(range), { projection: { _id: 1, updatedAt: 1 }, hint: BY_UPDATE })
+      .find(rangeOf(range), { projection: { _id: 1, updatedAt: 1 }, hint: BY_UPDATE, ...timeLimit(WITHIN_MS) })
       .sort(NEWEST_FIRST)
       .skip(NEWEST)
       .limit(1)

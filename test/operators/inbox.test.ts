@@ -1,5 +1,7 @@
 import { randomUUID } from 'node:crypto';
+import { mongo } from 'mongoose';
 import { expect, test } from 'vitest';
+import { createInboxList } from '../../src/inbox/list.ts';
 import { anAssistant, aTurn } from '../support/builders.ts';
 import { anOperator, type OperatorClient } from '../support/operator-client.ts';
 import { problemOf } from '../support/problem.ts';
@@ -225,6 +227,17 @@ test('a read position is each operator’s own, never goes back and never passes
   expect((await page('', agent)).conversations[0]).toMatchObject({ readSeq: null });
   expect((await owner.get(`/conversations/${id}`)).body).toMatchObject({ readSeq: 2 });
   for (const seq of [-1, 1.5, '1', null, 1e12]) expect(problemOf(await read(seq))).toBe('422 validation_failed seq');
+});
+
+test('a search that takes too long is refused with 422', async () => {
+  const nobody = async () => ({ find: () => null, of: () => [] });
+  const list = createInboxList(stack.service.mongo, nobody, async () => {
+    throw new mongo.MongoServerError({ message: 'too long', code: 50, codeName: 'MaxTimeMSExpired' });
+  });
+
+  const failure = await list({ assistantIds: [randomUUID()], search: 'a', limit: 10 }).catch((cause: unknown) => cause);
+
+  expect(failure).toMatchObject({ code: 'validation_failed', details: [{ field: 'search' }] });
 });
 
 test('a conversation is found by a session id that is a uuid', async () => {
