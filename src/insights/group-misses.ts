@@ -1,3 +1,4 @@
+import { setImmediate } from 'node:timers/promises';
 import type { Connection, mongo } from 'mongoose';
 import { newId } from '../platform/ids.ts';
 import { collectionOf } from '../platform/mongo.ts';
@@ -71,6 +72,13 @@ export const createGroupMisses = (connection: Connection, { embed, model }: Embe
     const vectors = questions.length > 0 ? await embed(questions) : null;
     let nth = 0;
 
+    const dropRarest = (): void => {
+      const [rarest] = groups.toSorted((a, b) => a.count - b.count || a.lastAt.getTime() - b.lastAt.getTime());
+      if (!rarest) return;
+      groups.splice(groups.indexOf(rarest), 1);
+      writes.push({ deleteOne: { filter: { _id: rarest._id } } });
+    };
+
     const addMiss = (lesson: Lesson & { kind: 'miss' }, conversationId: string): Group => {
       const { question, language, at } = lesson;
       const vector = vectors?.[nth] ?? null;
@@ -96,6 +104,7 @@ export const createGroupMisses = (connection: Connection, { embed, model }: Embe
         });
         return group;
       }
+      while (groups.length >= MAX_GROUPS) dropRarest();
       const own = {
         _id: newId(),
         assistantId,
@@ -121,6 +130,7 @@ export const createGroupMisses = (connection: Connection, { embed, model }: Embe
       let last = groups.find(({ _id }) => _id === lastMissId) ?? null;
       for (const lesson of lessons) {
         if (lesson.kind === 'miss') {
+          await setImmediate(); // lets replies run: a miss is compared with up to 500 groups
           last = addMiss(lesson, conversationId);
           lastMissIds.set(conversationId, last._id);
         } else if (last && lesson.content.length > (last.answer?.content.length ?? 0)) {
@@ -131,10 +141,6 @@ export const createGroupMisses = (connection: Connection, { embed, model }: Embe
         }
       }
     }
-    const surplus = groups
-      .toSorted((a, b) => a.count - b.count || a.lastAt.getTime() - b.lastAt.getTime())
-      .slice(0, Math.max(0, groups.length - MAX_GROUPS));
-    writes.push(...surplus.map(({ _id }): Write => ({ deleteOne: { filter: { _id } } })));
     return writes;
   };
 

@@ -4,7 +4,7 @@ import type { ReadConversation } from './changed-conversations.ts';
 import { foldSession, type ProjectedConversation } from './conversation-search.ts';
 import { countMessages } from './count-messages.ts';
 import { hourOf, type Increment } from './figures.ts';
-import { type Lesson, readLessons } from './read-misses.ts';
+import { fitStep, type Lesson, LESSONS_AT_ONCE, readLessons } from './read-misses.ts';
 import { searchWordsOf } from './search-words.ts';
 
 /** At most this many words of a conversation are searchable. Only a conversation that is meant to harm has more. */
@@ -47,12 +47,29 @@ export const withMiss = ({ statement }: Plan, missId: string | undefined): Plan[
 export const isCurrent = (read: ReadConversation, before: ProjectedConversation | null): boolean =>
   before !== null && before.seq >= read.seq && before.updatedAt.getTime() >= read.updatedAt.getTime();
 
+/** Splits plans into groups that are written together, so that a group has few enough lessons for one step. */
+export const splitByLessons = (plans: Plan[]): Plan[][] => {
+  const groups: Plan[][] = [];
+  let lessons = 0;
+  for (const plan of plans) {
+    const last = groups.at(-1);
+    lessons += plan.lessons.length;
+    if (last && lessons <= LESSONS_AT_ONCE) last.push(plan);
+    else {
+      groups.push([plan]);
+      lessons = plan.lessons.length;
+    }
+  }
+  return groups;
+};
+
 /** Plans the next step of a conversation. The statement changes nothing if another worker has taken this step. */
 export const planProjection = (
   conversation: ReadConversation,
   before: ProjectedConversation | null,
-  { entries, upTo }: { entries: Entry[]; upTo: number },
+  read: { entries: Entry[]; upTo: number },
 ): Plan => {
+  const { entries, upTo } = fitStep(read);
   const { _id: key, conversationId, assistantId, sessionId, updatedAt } = conversation;
   const terms = newTermsOf(entries, conversation, before?.terms ?? []);
   const counted = before?.resolvedAt ?? null;

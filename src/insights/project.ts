@@ -7,7 +7,7 @@ import { type ProjectedConversation, searchModel } from './conversation-search.t
 import { type Figures, incrementsOf } from './figures.ts';
 import type { GroupMisses } from './group-misses.ts';
 import { missModel, type StoredMiss } from './miss.ts';
-import { isCurrent, type Plan, planProjection, withMiss } from './plan-projection.ts';
+import { isCurrent, type Plan, planProjection, splitByLessons, withMiss } from './plan-projection.ts';
 
 /** A step that another worker has taken meanwhile. Nothing was written. */
 class Overtaken extends Error {
@@ -109,7 +109,8 @@ export const createProject = ({ connection, changed, figures, groupMisses, erase
         failed.push(read._id);
       }
     }
-    const unwritten = new Set(await writeAll(plans));
+    const unwritten = new Set<Plan>();
+    for (const some of splitByLessons(plans)) for (const one of await writeAll(some)) unwritten.add(one);
     const written = plans.filter((one) => !unwritten.has(one));
     // A conversation that was erased since it was read has left its words in the projection.
     const erased = await changed.findErased(written.map(({ conversation }) => conversation));

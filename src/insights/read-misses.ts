@@ -4,6 +4,8 @@ import { readReply } from './count-messages.ts';
 
 const QUESTION_MAX = 500;
 const ANSWER_MAX = 4_000;
+/** At most about this many lessons are learned in one step, because a worker that writes replies learns them. */
+export const LESSONS_AT_ONCE = 50;
 /** An offer is a miss if its best confidence was below this share of the threshold. */
 const LONG_SHOT_SHARE = 0.5;
 
@@ -43,3 +45,14 @@ export const readLessons = (entries: Entry[]): Lesson[] =>
       return [{ kind: 'miss', question: cut(content, QUESTION_MAX), language, at }];
     }),
   );
+
+/** The first entries whose lessons fit one step, at least one entry, and the last number up to which they are complete. */
+export const fitStep = ({ entries, upTo }: { entries: Entry[]; upTo: number }): { entries: Entry[]; upTo: number } => {
+  let lessons = 0;
+  const surplus = entries.findIndex((entry, nth) => {
+    lessons += readLessons([entry]).length;
+    return nth > 0 && lessons > LESSONS_AT_ONCE;
+  });
+  const next = entries[surplus];
+  return next ? { entries: entries.slice(0, surplus), upTo: next.seq - 1 } : { entries, upTo };
+};

@@ -160,6 +160,44 @@ test('a conversation that is erased while it is projected leaves nothing', async
   expect(await mongo.collection('search').findOne({ _id: conversationId as never })).toBeNull();
 });
 
+test('a step learns at most 50 lessons, and the others in later steps', () =>
+  withStack(async (own) => {
+    const assistant = await anAssistant(own);
+    const { mongo, insights } = own.service;
+    const worker = await own.startReplyWorker();
+    const owner = await anOperator(own);
+    for (const replies of [60, 30]) {
+      const { conversationId } = await say(assistant, ['Does the moon have a basement?']);
+      for (let nth = 0; nth < replies; nth += 1)
+        expect((await owner.post(`/conversations/${conversationId}/replies`, { content: `reply ${nth}` })).status).toBe(
+          201,
+        );
+    }
+    await worker.close();
+    for (const name of ['search', 'figures', 'misses', 'projection']) await mongo.collection(name).deleteMany({});
+    const stored = await mongo.collection<{ _id: string }>('conversations').find().toArray();
+    const steps: number[] = [];
+    const groupMisses = createGroupMisses(mongo, NO_MODEL);
+    const project = createProject({
+      connection: mongo,
+      changed: createChangedConversations(mongo),
+      figures: insights.figures,
+      groupMisses: (learners) => {
+        steps.push(learners.flatMap(({ lessons }) => lessons).length);
+        return groupMisses(learners);
+      },
+      erase: insights.eraseConversations,
+      logger: createLogger({ name: 'test', level: 'silent' }),
+    });
+
+    let keys = stored.map(({ _id }) => _id);
+    while (keys.length > 0) keys = (await project(keys)).behind;
+
+    expect(Math.max(...steps)).toBe(50);
+    expect(steps.reduce((sum, lessons) => sum + lessons, 0)).toBe(92);
+    expect(await sumsOf(own, assistant.assistantId)).toMatchObject({ turns: 2, operatorReplies: 90 });
+  }, 0));
+
 test('conversations from before an upgrade are projected in the background, also long ones', () =>
   withStack(async (own) => {
     const assistant = await anAssistant(own, { knowledge: [anEntry({ question: 'Where is it?' })] });
