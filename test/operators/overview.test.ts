@@ -1,8 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { newRecord } from '../../src/deliveries/claims.ts';
-import { type Exchange, neverSent } from '../../src/deliveries/delivery.ts';
+import { type Exchange, neverSent, type Outcome } from '../../src/deliveries/delivery.ts';
 import { overviewOperations } from '../../src/operator-api/overview.ts';
+import { createReadFigures } from '../../src/operator-api/overview/figures.ts';
 import { bucketOf } from '../../src/insights/figures.ts';
 import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
@@ -30,7 +31,7 @@ const anOverview = async () => {
 const recordDelivery = (
   assistantId: string,
   at: number,
-  exchange: Partial<Exchange>,
+  exchange: Partial<Omit<Exchange, 'outcome'>> & { outcome?: Outcome },
   endpointId: string = randomUUID(),
 ) => {
   const claim = {
@@ -112,6 +113,20 @@ test('deliveries are counted by outcome, those of ended hours in the background'
   const { totals } = (await read('?days=7')).figures;
   expect(totals.deliveries).toMatchObject({ delivered: 4, rejected: 1, unknown: 1 });
 }, 100_000);
+
+test('deliveries in flight are not counted as delivered, and the first hour that is counted is whole', async () => {
+  const assistantId = randomUUID(); // no worker counts an assistant that does not exist
+  const now = Date.now();
+  const firstHour = Math.floor((now - 23 * HOUR_MS) / HOUR_MS) * HOUR_MS;
+  for (const at of [firstHour, firstHour + HOUR_MS - 1, now]) await recordDelivery(assistantId, at, {});
+  for (const outcome of ['queued', 'sending'] as const)
+    await recordDelivery(assistantId, now, { outcome, status: null });
+
+  const read = createReadFigures(stack.service);
+  const { figures } = await read(assistantId, { days: 7, timeZone: 'UTC' });
+
+  expect(figures.totals.deliveries).toEqual({ delivered: 3, rejected: 0, not_sent: 0, unknown: 0 });
+});
 
 test('what is unhealthy is told: a paused endpoint, an expiring certificate, a failing engine', async () => {
   const { assistant, assistantId, owner, read } = await anOverview();

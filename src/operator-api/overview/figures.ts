@@ -1,7 +1,14 @@
 import { LRUCache } from 'lru-cache';
 import * as z from 'zod';
 import type { DeliveryStore } from '../../deliveries/store.ts';
-import { COUNTERS, ESCALATION_REASONS, HOUR_MS, incrementId, type StoredFigures } from '../../insights/figures.ts';
+import {
+  COUNTERS,
+  ESCALATION_REASONS,
+  HOUR_MS,
+  hourOf,
+  incrementId,
+  type StoredFigures,
+} from '../../insights/figures.ts';
 import type { Insights } from '../../insights/store.ts';
 import { type Days, summarise, type Summary, summarySince } from '../../insights/summary.ts';
 import { serverNow } from '../../platform/clock.ts';
@@ -51,7 +58,8 @@ export const createReadFigures = ({ insights, deliveries }: { insights: Insights
   const latestDeliveries = cachedByCost(async (assistantId) => {
     const counted = (await insights.deliveryFigures.countedTo(assistantId))?.getTime() ?? 0;
     const to = new Date(serverNow() + HOUR_MS);
-    const from = new Date(Math.max(counted, to.getTime() - UNCOUNTED_MAX_MS));
+    // A whole hour, because the counts from the records replace the stored counts of their hours.
+    const from = hourOf(new Date(Math.max(counted, to.getTime() - UNCOUNTED_MAX_MS)));
     const hours = await deliveries.countHourlyOutcomes(assistantId, { from, to });
     return hours.map(({ hour, outcomes }): StoredFigures => {
       const own = { assistantId, hour };
