@@ -8,6 +8,7 @@ import type { AssistantStore } from '../assistants/store.ts';
 import { SuggestedAction } from '../assistants/suggested-action.ts';
 import type { Insights } from '../insights/store.ts';
 import { invalid } from '../platform/errors.ts';
+import type { Logger } from '../platform/logger.ts';
 import { type Handled, handled, operation } from './operation.ts';
 import { uuid } from './wire.ts';
 
@@ -159,11 +160,21 @@ export const knowledgeOperations = {
 export const knowledgeRoutes = ({
   assistants,
   insights,
+  logger,
 }: {
   assistants: AssistantStore;
   insights: Insights;
+  logger: Logger;
 }): Handled[] => {
   const findConflicts = createFindConflicts();
+  type Taught = { assistantId: string; missId: string; entryId: string };
+  /** Never fails: the entry is stored already, and a caller who tried again would add it twice. */
+  const teach = ({ assistantId, missId, entryId }: Taught): Promise<void> =>
+    insights
+      .teach(assistantId, missId, entryId)
+      .catch((cause: unknown) =>
+        logger.error({ err: cause, assistantId, missId, entryId }, 'a group of misses was not marked as taught'),
+      );
   return [
     handled(knowledgeOperations.list, async ({ params: { id = '' }, query: { search } }) => {
       await assistants.getAssistant(id);
@@ -184,7 +195,7 @@ export const knowledgeRoutes = ({
       const [entry] = await assistants.addKnowledge(id, [body]);
       if (!entry) throw new Error('an entry was added and is not there');
       note({ target: id, details: { entryId: entry.entryId, ...(fromMiss != null && { missId: fromMiss }) } });
-      if (fromMiss != null) await insights.teach(id, fromMiss, entry.entryId);
+      if (fromMiss != null) await teach({ assistantId: id, missId: fromMiss, entryId: entry.entryId });
       return entry;
     }),
 

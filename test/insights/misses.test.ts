@@ -77,6 +77,24 @@ test('a group that becomes a knowledge entry is gone, counts as taught, and open
   await eventually(async () => expect(await misses()).toMatchObject([{ missId, count: 1 }]), WAIT_MS);
 });
 
+test('an entry is added once even if its group of misses cannot be marked as taught', async () => {
+  const { misses, ask, owner, path } = await aLearner();
+  await ask('Do you rent out canoes?');
+  await eventually(async () => expect(await misses()).toHaveLength(1), WAIT_MS);
+  const [{ missId } = { missId: '' }] = await misses();
+  const setValidator = (validator: object) => stack.service.mongo.db?.command({ collMod: 'misses', validator });
+  await setValidator({ state: { $ne: 'taught' } });
+
+  const entry = anEntry({ question: 'Do you rent canoes?', answer: 'Yes.' });
+  const added = await owner.post<{ entryId: string }>(`${path}/knowledge`, { ...entry, fromMiss: missId });
+  await setValidator({});
+
+  expect(added.status).toBe(201);
+  expect(await misses()).toMatchObject([{ missId }]);
+  const { entryId } = added.body;
+  expect(stack.logs).toContainEqual(expect.objectContaining({ level: 50, missId, entryId }));
+});
+
 test('a dismissed group stays hidden, and only its owners’ assistants have it', async () => {
   const { misses, ask, owner, path } = await aLearner();
   await ask('Who painted your ceiling?');
