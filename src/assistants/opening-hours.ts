@@ -91,7 +91,8 @@ const momentOf = (wall: number, timeZone: string, which: 'first' | 'last'): numb
 function* openTimes({ timeZone, week }: OpeningHours, from: number): Generator<{ start: number; end: number }> {
   const midnight = Math.floor(wallTimeOf(from, timeZone) / DAY_MS) * DAY_MS;
   const inOrder = week.toSorted((a, b) => minutesOf(a.from) - minutesOf(b.from));
-  for (let days = 0; days < SEARCHED_DAYS; days += 1) {
+  // The times of the day before can reach into this day, when the clock is set back at the beginning of the day.
+  for (let days = -1; days < SEARCHED_DAYS; days += 1) {
     const date = midnight + days * DAY_MS;
     for (const { day, ...times } of inOrder) {
       if (day !== new Date(date).getUTCDay()) continue;

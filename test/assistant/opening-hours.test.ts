@@ -48,6 +48,20 @@ test('a time that the clock leaves out is moved forward, and a time that comes t
   expect(next(daily('America/New_York', '01:00', '02:00'), '2026-11-01T04:00:00Z')).toBe('2026-11-01T05:00:00.000Z');
 });
 
+test.each([
+  // The clock is set back from 01:00 to 00:00, so midnight comes twice.
+  ['America/Havana', '2026-10-31T23:00:00Z', '2026-11-01T04:30:00Z', '2026-11-01T05:00:00.000Z'],
+  ['Atlantic/Azores', '2026-10-24T21:00:00Z', '2026-10-25T00:30:00Z', '2026-10-25T01:00:00.000Z'],
+])('in %s, an opening until 24:00 lasts until midnight comes again', (timeZone, evening, between, end) => {
+  const hours = daily(timeZone, '18:00', '24:00');
+  const minutes = (from: string, to: string) => (Date.parse(to) - Date.parse(from)) / 60_000;
+
+  expect(next(hours, between)).toBeNull();
+  expect(after(hours, between, 30)).toBe(end);
+  expect(after(hours, evening, minutes(evening, end))).toBe(end);
+  expect(next(hours, end)).not.toBeNull();
+});
+
 test('an hour that belongs to two opening times counts once', () => {
   const night = {
     timeZone: 'Europe/Berlin',
