@@ -16,9 +16,20 @@ const POSITION = /^[0-9A-F]{18,1000}$/;
 
 type Dependencies = {
   connection: Connection;
-  readRows: (keys: string[]) => Promise<LiveRow[]>;
+  /** Reads the rows of these keys, but only of these assistants. Null means all assistants. */
+  readRows: (keys: string[], assistantIds: string[] | null) => Promise<LiveRow[]>;
   lingerMs?: number;
   logger: Logger;
+};
+
+/** The assistants that at least one of the subscribers may use. Null means all assistants. */
+const assistantsOf = (subscribers: Set<Subscriber>): string[] | null => {
+  const ids = new Set<string>();
+  for (const { access } of subscribers) {
+    if (access.role === 'owner' || access.assistantIds === null) return null;
+    for (const id of access.assistantIds) ids.add(id);
+  }
+  return [...ids];
 };
 
 /**
@@ -36,12 +47,15 @@ export const createHub = ({ connection, readRows, lingerMs = LINGER_MS, logger }
   let users = 0;
   let linger: NodeJS.Timeout | undefined;
 
-  const publish = async ({ keys, erased, position }: Changes, to: Iterable<Subscriber>): Promise<void> => {
+  const publish = async ({ keys, erased, position }: Changes, to: Set<Subscriber>): Promise<void> => {
     for (const { conversationId } of erased) erasedIds.add(conversationId);
+    // A browser that comes back gets the rows of what it missed when it joins.
+    if (to.size === 0) return;
+    const assistantIds = assistantsOf(to);
     for (let at = 0; at === 0 || at < keys.length; at += ROWS_AT_ONCE) {
       const some = keys.slice(at, at + ROWS_AT_ONCE);
       const isLast = at + ROWS_AT_ONCE >= keys.length;
-      const read = some.length > 0 ? await readRows(some) : [];
+      const read = some.length > 0 ? await readRows(some, assistantIds) : [];
       const rows = read.filter(({ conversationId }) => !erasedIds.has(conversationId));
       const batch = isLast ? { rows, erased, position } : { rows, erased: [], position: null };
       for (const subscriber of to) subscriber.send(batch);
@@ -92,7 +106,7 @@ export const createHub = ({ connection, readRows, lingerMs = LINGER_MS, logger }
     else {
       const all = merge([missed, recent.since(missed.position)], position);
       if (all.keys.length > MISSED_MAX) subscriber.reset(position);
-      else await publish(all, [subscriber]);
+      else await publish(all, new Set([subscriber]));
       subscriber.moveTo(position);
     }
     subscribers.add(subscriber);

@@ -8,14 +8,18 @@ import type { LiveRow } from './subscriber.ts';
 const NO_PLAYGROUND: { $ne: ChannelName } = { $ne: 'playground' };
 
 /**
- * Reads the rows of these conversation keys. They have no read position, because one row is sent to all operators.
+ * Reads the rows of these conversation keys, as far as they belong to these assistants. They have no read position, because one row is sent to all operators.
  * Playground conversations are in no inbox.
  */
 export const createReadRows = (connection: Connection, inbox: Pick<Inbox, 'toRows'>) => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
-  return async (keys: string[]): Promise<LiveRow[]> => {
-    const wanted = { _id: { $in: keys }, channel: NO_PLAYGROUND };
+  return async (keys: string[], assistantIds: string[] | null): Promise<LiveRow[]> => {
+    const wanted = {
+      _id: { $in: keys },
+      channel: NO_PLAYGROUND,
+      ...(assistantIds && { assistantId: { $in: assistantIds } }),
+    };
     const rows = await inbox.toRows(await conversations.find(wanted, { projection: ROW_FIELDS }).toArray(), null);
     return rows.map(({ readSeq: _own, ...row }) => ({
       conversationId: row.conversationId,
