@@ -46,6 +46,8 @@ export const commitStatement = (
       seq: read.seq,
       status: read.status,
       leadScore: read.leadScore,
+      // Only a conversation that nobody has taken gets a take-by time.
+      ...(ended.some(({ changes }) => changes.takeBy) && { assigneeId: { $exists: false } }),
       // Turns leave the list at its head and are added at its end. So if this turn is still the head, the other
       // committed turns still follow it.
       'waiting.0.turnId': head.turnId,

@@ -45,6 +45,8 @@ export const createResolveDuplicate = ({ connection, findDelivered, history }: D
     status,
   });
   const reopenedFields = ({ status }: StoredConversation) => (status === 'resolved' ? REOPENED : {});
+  const endedAssignment = ({ status }: StoredConversation) =>
+    status === 'resolved' ? { $unset: { assigneeId: 1 } } : {};
 
   const pushNew = (conversation: StoredConversation, turn: NewTurn, receiversOf: ReceiversOf): Promise<boolean> => {
     const { $push, $currentDate } = pushTurn(toPending(turn), newReceivedEvent(turn, receiversOf));
@@ -53,6 +55,7 @@ export const createResolveDuplicate = ({ connection, findDelivered, history }: D
       {
         $push,
         $set: { language: turn.language, ...reopenedFields(conversation) },
+        ...endedAssignment(conversation),
         $currentDate,
       },
     );
@@ -78,6 +81,7 @@ export const createResolveDuplicate = ({ connection, findDelivered, history }: D
         $push: { waiting },
         $pull: { recent: { turnId: failed.turnId } },
         $set: { headSince: turn.acceptedAt, ...reopenedFields(conversation) },
+        ...endedAssignment(conversation),
         $currentDate: { updatedAt: true },
       },
     );

@@ -35,6 +35,7 @@ const FOR_ANSWER = {
   engineErrorStreak: 1,
   holding: 1,
   waitingSince: 1,
+  assigneeId: 1,
   seq: 1,
   storedTo: 1,
   waiting: 1,

@@ -26,6 +26,8 @@ type Change = {
   event?: ConversationEvent;
   /** `taken`: the take-by time and the reminder are removed. `reminded`: only the take-by time. */
   takeBy?: 'taken' | 'reminded';
+  /** True if the assignment ends. */
+  unassign?: boolean;
   when?: mongo.Filter<StoredConversation>;
 };
 
@@ -58,7 +60,7 @@ export const createTransitions = (dependencies: {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
   const write = async (read: StoredConversation, change: Change, receiversOf: ReceiversOf): Promise<Changed | null> => {
-    const { set = {}, messages = [], event, takeBy, when } = change;
+    const { set = {}, messages = [], event, takeBy, unassign, when } = change;
     const compaction = messages.length > 0 ? await compact(read, 0) : null;
     if (compaction === 'changed') return null;
     const entries = messages.map((message, nth) => ({ seq: read.seq + 1 + nth, message }));
@@ -88,6 +90,7 @@ export const createTransitions = (dependencies: {
           ...(compaction && trimmedFields(compaction)),
           ...(takeBy && { takeBy: 1 }),
           ...(takeBy === 'taken' && { remindedAt: 1 }),
+          ...(unassign && { assigneeId: 1 }),
         },
         $push: {
           ...(compaction && { recent: pushFinished([], compaction) }),
@@ -135,8 +138,9 @@ export const createTransitions = (dependencies: {
         const now = serverDate();
         const reason = input.reason ?? DEFAULT_ESCALATION_REASON;
         const leadScore = input.leadScore ?? read.leadScore;
-        const takeBy =
-          read.channel === 'playground' || read.assigneeId ? null : await findTakeBy(read.assistantId, now);
+        // Somebody who was assigned while the conversation was open has taken it.
+        const isTaken = read.status === 'open' && read.assigneeId !== undefined;
+        const takeBy = read.channel === 'playground' || isTaken ? null : await findTakeBy(read.assistantId, now);
         return {
           set: {
             ...REOPENED,
@@ -147,6 +151,8 @@ export const createTransitions = (dependencies: {
             waitingSince: now,
             ...(takeBy && { takeBy }),
           },
+          unassign: read.status === 'resolved',
+          when: { assigneeId: read.assigneeId ?? { $exists: false } },
           messages: [handoffMessage(reason, now)],
           event: {
             event: 'conversation.escalated',
@@ -160,7 +166,7 @@ export const createTransitions = (dependencies: {
         if (read.status === 'open') return null;
         if (read.status === 'resolved')
           throw invalid('status', 'not_escalated', 'must be escalated before a hand-back');
-        return { set: REOPENED, takeBy: 'taken', messages: [handBackMessage(serverDate())] };
+        return { set: REOPENED, takeBy: 'taken', unassign: true, messages: [handBackMessage(serverDate())] };
       }),
 
     /**
@@ -186,11 +192,13 @@ export const createTransitions = (dependencies: {
         return {
           set: { status: 'resolved', resolvedAt: now, resolvedBy: operatorId, waitingSince: null, lastResolvedAt: now },
           takeBy: 'taken',
+          unassign: true,
           event: { event: 'conversation.resolved', payload: { resolved_by: operatorId } },
         };
       }),
 
-    reopen: (where: ConversationRef) => apply(where, (read) => (read.status === 'resolved' ? { set: REOPENED } : null)),
+    reopen: (where: ConversationRef) =>
+      apply(where, (read) => (read.status === 'resolved' ? { set: REOPENED, unassign: true } : null)),
 
     addTag: (where: ConversationRef, { tag, color }: { tag: string; color: string | null }) =>
       apply(where, (read) => {

@@ -18,6 +18,7 @@ export type AnswerableConversation = Pick<
   | 'engineErrorStreak'
   | 'holding'
   | 'waitingSince'
+  | 'assigneeId'
   | 'seq'
   | 'storedTo'
   | 'waiting'

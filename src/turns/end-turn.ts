@@ -131,8 +131,9 @@ export const endTurn = (conversation: AnswerableConversation, end: TurnEnd): End
       ? { messageId: reply.messageId, seq: own, text: reply.content, language: turn.language }
       : null;
 
-  // A handoff in the playground reaches nobody.
-  const takeBy = (end.kind === 'handoff' && conversation.channel !== 'playground' && end.takeBy) || null;
+  // A handoff in the playground reaches nobody. Somebody who is already assigned has taken the conversation.
+  const needsTaking = conversation.channel !== 'playground' && conversation.assigneeId === undefined;
+  const takeBy = (end.kind === 'handoff' && needsTaking && end.takeBy) || null;
   const replySeq = reply ? own : heldBy?.seq;
   const replyMessageId = reply?.messageId ?? heldBy?.messageId;
   const changes = {

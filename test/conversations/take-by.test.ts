@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import type { Assistant } from '../../src/assistants/assistant.ts';
 import type { StoredConversation } from '../../src/conversations/conversation.ts';
 import { anAssistant, aTurn } from '../support/builders.ts';
@@ -86,6 +86,66 @@ test.each(['assigned', 'answered', 'handed back', 'resolved'] as const)(
     expect([stored.takeBy, stored.remindedAt]).toEqual([undefined, undefined]);
   },
 );
+
+describe('an assignment', () => {
+  const anAssigned = async () => {
+    const escalation = await anEscalation();
+    const { owner, conversationId } = escalation;
+    const assign = () => owner.post(`/conversations/${conversationId}/assign`, { operatorId: owner.operatorId });
+    await escalation.escalate();
+    await assign();
+    expect(await storedOf(conversationId)).toMatchObject({ assigneeId: owner.operatorId });
+    return { ...escalation, assign };
+  };
+
+  test.each([
+    ['a hand-back', 'hand-back'],
+    ['a resolve', 'resolve'],
+  ])('ends with %s, and whoever escalates again, the conversation must be taken again', async (_name, how) => {
+    const all = [await anAssigned(), await anAssigned()];
+    const [byCaller, byAssistant] = all;
+
+    for (const { owner, conversationId } of all) await owner.post(`/conversations/${conversationId}/${how}`, {});
+    const ended = await Promise.all(all.map(({ conversationId }) => storedOf(conversationId)));
+    await byCaller?.escalate();
+    await byAssistant?.say(HUMAN);
+
+    for (const one of ended) expect(one).not.toHaveProperty('assigneeId');
+    for (const { conversationId } of all) {
+      const stored = await storedOf(conversationId);
+      expect([stored.status, stored.assigneeId, minutesLeft(stored)]).toEqual(['escalated', undefined, 10]);
+    }
+  });
+
+  test('of a resolved conversation ends when it is reopened or escalated', async () => {
+    const [byOperator, byVisitor, byCaller] = [await anAssigned(), await anAssigned(), await anAssigned()];
+    for (const { owner, conversationId, assign } of [byOperator, byVisitor, byCaller]) {
+      await owner.post(`/conversations/${conversationId}/resolve`, {});
+      await assign();
+    }
+
+    await byOperator.owner.post(`/conversations/${byOperator.conversationId}/reopen`, {});
+    await byVisitor.say('Do you have a car park?');
+    await byCaller.escalate();
+
+    for (const { conversationId } of [byOperator, byVisitor, byCaller])
+      expect(await storedOf(conversationId)).not.toHaveProperty('assigneeId');
+    expect(minutesLeft(await storedOf(byCaller.conversationId))).toBe(10);
+  });
+
+  test.each([
+    ['a caller', 'escalate'],
+    ['the assistant', 'say'],
+  ] as const)('of an open conversation counts as taken when %s escalates it', async (_name, by) => {
+    const { owner, conversationId, say, escalate } = await anEscalation();
+    await owner.post(`/conversations/${conversationId}/assign`, { operatorId: owner.operatorId });
+
+    await (by === 'say' ? say(HUMAN) : escalate());
+
+    const stored = await storedOf(conversationId);
+    expect([stored.status, stored.assigneeId, stored.takeBy]).toEqual(['escalated', owner.operatorId, undefined]);
+  });
+});
 
 test('nobody took it in time: operators are reminded once, and the conversation stays with them', async () => {
   const { escalate, conversationId, owner, where } = await anEscalation({ ifNotTaken: 'remind' });

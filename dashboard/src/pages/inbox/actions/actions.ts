@@ -11,6 +11,7 @@ const REOPENED = {
   waitingSince: null,
   takeBy: null,
   remindedAt: null,
+  assigneeId: null,
 } as const;
 
 type Tag = ConversationFacts['tags'][number];
@@ -24,8 +25,9 @@ export const actionsOn = (conversationId: string) => {
   return {
     escalate: (): Act => ({
       run: post('escalate', {}),
-      facts: () => ({
+      facts: ({ assigneeId }) => ({
         ...REOPENED,
+        assigneeId,
         status: 'escalated',
         escalatedAt: now(),
         escalationReason: 'manual',
@@ -35,7 +37,15 @@ export const actionsOn = (conversationId: string) => {
     handBack: (): Act => ({ run: post('hand-back'), facts: () => REOPENED }),
     resolve: (me: string): Act => ({
       run: post('resolve', {}),
-      facts: () => ({ status: 'resolved', resolvedAt: now(), resolvedBy: me, waitingSince: null }),
+      facts: () => ({
+        status: 'resolved',
+        resolvedAt: now(),
+        resolvedBy: me,
+        waitingSince: null,
+        takeBy: null,
+        remindedAt: null,
+        assigneeId: null,
+      }),
     }),
     reopen: (): Act => ({ run: post('reopen'), facts: () => REOPENED }),
     assign: (operatorId: string | null): Act => ({
