@@ -27,7 +27,6 @@ import { createRandom, type Random } from './support/random.ts';
  *   npm run chaos -- --plant 'claim off' --minutes 2      must fail
  */
 requireNode();
-const VISITORS = 30;
 const FAULT_EVERY_MS = 3_000;
 
 const readArguments = () => {
@@ -37,24 +36,27 @@ const readArguments = () => {
       seed: { type: 'string', default: '1' },
       topology: { type: 'string', default: 'one' },
       plant: { type: 'string' },
+      visitors: { type: 'string', default: '30' },
     },
   });
   const minutes = Number(values.minutes);
   const seed = Number(values.seed);
+  const visitors = Number(values.visitors);
   if (!(minutes > 0 && minutes <= 60)) throw new Error('--minutes must be a number up to 60');
   if (!Number.isInteger(seed)) throw new Error('--seed must be a whole number');
+  if (!(visitors >= 1 && visitors <= 1000)) throw new Error('--visitors must be a number from 1 to 1000');
   const { plant = null } = values;
   const topology = TOPOLOGIES.find((one) => one === values.topology);
   if (!topology) throw new Error(`--topology: there are ${TOPOLOGIES.join(', ')}`);
   if (plant !== null && !FAULTS[plant]) throw new Error(`--plant: there are ${Object.keys(FAULTS).join(', ')}`);
-  return { minutes, seed, plant, topology };
+  return { minutes, seed, plant, topology, visitors };
 };
 
-type Load = { cast: Cast; crew: Crew; histories: Histories; random: Random; isOver: () => boolean };
+type Load = { visitors: number; cast: Cast; crew: Crew; histories: Histories; random: Random; isOver: () => boolean };
 
 /** Visitors on all ways in, one session after the other, two thirds of them with the assistant that answers at once. */
-const runVisitors = ({ cast, histories, random, isOver }: Load, api: () => string): Promise<void>[] =>
-  Array.from({ length: VISITORS }, async (_, number) => {
+const runVisitors = ({ visitors, cast, histories, random, isOver }: Load, api: () => string): Promise<void>[] =>
+  Array.from({ length: visitors }, async (_, number) => {
     const way = wayOf(number);
     const assistant = number % 3 === 2 ? cast.slow : cast.quick;
     for (let nth = 0; !isOver(); nth += 1) {
@@ -64,7 +66,13 @@ const runVisitors = ({ cast, histories, random, isOver }: Load, api: () => strin
     }
   });
 
-const run = async ({ minutes, seed, plant, topology }: ReturnType<typeof readArguments>): Promise<boolean> => {
+const run = async ({
+  minutes,
+  seed,
+  plant,
+  topology,
+  visitors,
+}: ReturnType<typeof readArguments>): Promise<boolean> => {
   const stores = await openStores(topology);
   const base = { NODE_ENV: 'test', WEBHOOK_ALLOW_PRIVATE: 'true', SEMANTIC: 'off' };
   const env = { ...base, REDIS_URL: stores.redis.url, MONGODB_URL: stores.mongodb.url };
@@ -84,7 +92,7 @@ const run = async ({ minutes, seed, plant, topology }: ReturnType<typeof readArg
     void wrong.push({ rule, session, what });
   try {
     const operators: OperatorsOptions = { api, token: cast.token, keyOf: cast.keyOf, random, histories, isOver };
-    const load = [...runVisitors({ cast, crew, histories, random, isOver }, api), operate(operators)];
+    const load = [...runVisitors({ visitors, cast, crew, histories, random, isOver }, api), operate(operators)];
     const faults = await injectFaults(
       {
         crew,

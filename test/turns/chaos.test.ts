@@ -16,7 +16,7 @@ const countOf = (output: string, what: string): number =>
 
 // The long runs and their results are in docs/reliability.md.
 test('under a minute of random faults nothing is lost, doubled or reordered', { timeout: 240_000 }, async () => {
-  const { code, output } = await runChaos('--minutes', '1', '--seed', SEED);
+  const { code, output } = await runChaos('--minutes', '1', '--seed', SEED, '--visitors', '10');
   expect(output).not.toContain('VIOLATED');
   expect(countOf(output, 'faults')).toBeGreaterThanOrEqual(10);
   expect(countOf(output, 'answered')).toBeGreaterThan(100);
