@@ -3,6 +3,7 @@ import { createTimeCursor } from '../platform/cursor.ts';
 import { invalid } from '../platform/errors.ts';
 import { timeLimit } from '../platform/mongo.ts';
 import { exceededTimeLimit } from '../platform/mongo-failures.ts';
+import { inChunks, INDEX_RANGES_MAX } from '../platform/mongo-ranges.ts';
 import type { Outcome, StoredDelivery } from './delivery.ts';
 import { EVENT_KINDS, type EventKind } from '../webhooks/event.ts';
 
@@ -69,10 +70,6 @@ const queryOf = (filter: DeliveryFilter): Record<string, unknown> => {
   };
 };
 
-/**
- * The highest number of index ranges that MongoDB merges in order. With more ranges, MongoDB would sort all results.
- */
-const INDEX_RANGES_MAX = 200;
 const ENDPOINTS_AT_ONCE = Math.floor(INDEX_RANGES_MAX / EVENT_KINDS.length);
 
 const newestFirst = (a: StoredDelivery, b: StoredDelivery): number =>
@@ -108,7 +105,7 @@ export const createRecordList = (deliveries: mongo.Collection<StoredDelivery>) =
     const byOtherIndex = [endpointId, conversationId, eventId, hint].some((one) => one !== undefined);
     const groups: (string[] | null)[] = byOtherIndex
       ? [null]
-      : chunk(await endpointsIn(deliveries, filter.assistantId), ENDPOINTS_AT_ONCE);
+      : inChunks(await endpointsIn(deliveries, filter.assistantId), ENDPOINTS_AT_ONCE);
     const found = await Promise.all(
       groups.map((some) =>
         find({ ...queryOf(filter), ...(some && { endpointId: { $in: some } }) }, { limit: size + 1, hint }),
@@ -123,9 +120,6 @@ export const createRecordList = (deliveries: mongo.Collection<StoredDelivery>) =
     };
   };
 };
-
-const chunk = (all: string[], size: number): string[][] =>
-  Array.from({ length: Math.ceil(all.length / size) }, (_, nth) => all.slice(nth * size, (nth + 1) * size));
 
 export type ListRecords = ReturnType<typeof createRecordList>;
 

@@ -11,14 +11,13 @@ import { invalid } from '../platform/errors.ts';
 import { isUuid, prefixRange } from '../platform/ids.ts';
 import { collectionOf, timeLimit } from '../platform/mongo.ts';
 import { exceededTimeLimit } from '../platform/mongo-failures.ts';
+import { inChunks } from '../platform/mongo-ranges.ts';
 import type { Assignees, ReadAssignees } from './assignees.ts';
 import { ROW_FIELDS } from './row.ts';
 import { snoozedFilter } from './snooze.ts';
 
 /** A search that takes longer than this is ended. The operator then has to search for less. */
 const WITHIN_MS = 3_000;
-/** MongoDB merges at most 200 index ranges in order. With more ranges, it would sort all conversations. */
-const ASSISTANTS_AT_ONCE = 100;
 
 /**
  * How many conversations a search finds at once. If the other filters leave too few of them, more are found. After the
@@ -99,9 +98,8 @@ const groupsOf = ({ assistantIds, assignee }: InboxFilter, assignees: Assignees 
   }));
 };
 
-const inChunks = ({ assistantIds, conditions }: Group): Query[] =>
-  Array.from({ length: Math.ceil(assistantIds.length / ASSISTANTS_AT_ONCE) }, (_, nth) => {
-    const some = assistantIds.slice(nth * ASSISTANTS_AT_ONCE, (nth + 1) * ASSISTANTS_AT_ONCE);
+const queriesOf = ({ assistantIds, conditions }: Group): Query[] =>
+  inChunks(assistantIds).map((some) => {
     const [only] = some;
     return { $and: [{ assistantId: some.length === 1 && only !== undefined ? only : { $in: some } }, ...conditions] };
   });
@@ -120,7 +118,7 @@ export const createInboxList = (connection: Connection, readAssignees: ReadAssig
     const shared = [...conditionsOf(filter), ...more];
     const found = await Promise.all(
       groupsOf(filter, assignees)
-        .flatMap(inChunks)
+        .flatMap(queriesOf)
         .map((query) =>
           conversations
             .find({ $and: [query, ...shared] }, { projection: ROW_FIELDS, ...timeLimit(WITHIN_MS) })

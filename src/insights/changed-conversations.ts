@@ -7,9 +7,12 @@ import {
   type StoredPage,
 } from '../conversations/conversation.ts';
 import { pageRange } from '../conversations/message-pages.ts';
+import { mapAtMost } from '../platform/map-at-most.ts';
 import { collectionOf, timeLimit } from '../platform/mongo.ts';
+import { inChunks } from '../platform/mongo-ranges.ts';
 
 const LIST_WITHIN_MS = 3_000;
+const LISTS_AT_ONCE = 4;
 /** At most this many messages of a conversation are read at once. A longer conversation is read in several steps. */
 const NUMBERS_AT_ONCE = 400;
 
@@ -36,6 +39,9 @@ const READ = {
   lastResolvedAt: 1,
 } as const;
 
+const oldestFirst = (a: ChangedConversation, b: ChangedConversation): number =>
+  a.updatedAt.getTime() - b.updatedAt.getTime() || (a._id < b._id ? -1 : 1);
+
 /** Reads what has changed in the conversations. The projection never writes to them. */
 export const createChangedConversations = (connection: Connection) => {
   const models = conversationModels(connection);
@@ -51,16 +57,17 @@ export const createChangedConversations = (connection: Connection) => {
 
   return {
     /** Conversations that changed after this position, oldest change first. Only an index is read. */
-    listAfter: (assistantIds: string[], { at, id }: ChangePosition, limit: number): Promise<ChangedConversation[]> =>
-      list(
-        {
-          assistantId: { $in: assistantIds },
-          updatedAt: { $gte: at },
-          $or: [{ updatedAt: { $gt: at } }, { updatedAt: at, _id: { $gt: id } }],
-        },
-        1,
-        limit,
-      ),
+    listAfter: async (
+      assistantIds: string[],
+      { at, id }: ChangePosition,
+      limit: number,
+    ): Promise<ChangedConversation[]> => {
+      const after = { updatedAt: { $gte: at }, $or: [{ updatedAt: { $gt: at } }, { updatedAt: at, _id: { $gt: id } }] };
+      const found = await mapAtMost(LISTS_AT_ONCE, inChunks(assistantIds), (some) =>
+        list({ assistantId: { $in: some }, ...after }, 1, limit),
+      );
+      return found.flat().toSorted(oldestFirst).slice(0, limit);
+    },
 
     /** Conversations of one assistant that changed before this position, latest change first. */
     listBefore: (assistantId: string, { at, id }: ChangePosition, limit: number): Promise<ChangedConversation[]> =>

@@ -1,7 +1,9 @@
 import { type Connection, type mongo, Schema } from 'mongoose';
 import { fold } from '../language/fold.ts';
 import { isUuid } from '../platform/ids.ts';
+import { mapAtMost } from '../platform/map-at-most.ts';
 import { collectionOf, timeLimit } from '../platform/mongo.ts';
+import { inChunks } from '../platform/mongo-ranges.ts';
 import { readSearch } from './search-words.ts';
 
 /**
@@ -50,6 +52,7 @@ const NEWEST = 5_000;
 const FREQUENT = 30_000;
 /** A search that takes longer than this is ended. The operator then has to search for other words. */
 const WITHIN_MS = 3_000;
+const READS_AT_ONCE = 4;
 const SHORTEST_SESSION_PART = 2;
 const LONGEST_SESSION = 512;
 
@@ -82,25 +85,35 @@ export const searchModel = (connection: Connection) =>
 export const createConversationSearch = (connection: Connection) => {
   const rows = collectionOf<ProjectedConversation>(searchModel(connection));
 
-  const read = (filter: Filter, { hint, limit }: { hint: string; limit: number }): Promise<Row[]> =>
-    rows
-      .find<Row>(filter, { projection: PROJECTION, hint, ...timeLimit(WITHIN_MS) })
-      .sort(NEWEST_FIRST)
-      .limit(limit)
-      .toArray();
+  const inRanges = <Result>(range: Range, work: (some: Filter) => Promise<Result>): Promise<Result[]> =>
+    mapAtMost(READS_AT_ONCE, inChunks(range.assistantIds), (assistantIds) => work(rangeOf({ ...range, assistantIds })));
+
+  const read = async (range: Range, conditions: Filter[], hint: string): Promise<Row[]> => {
+    const found = await inRanges(range, (some) =>
+      rows
+        .find<Row>({ $and: [some, ...conditions] }, { projection: PROJECTION, hint, ...timeLimit(WITHIN_MS) })
+        .sort(NEWEST_FIRST)
+        .limit(range.limit)
+        .toArray(),
+    );
+    return found.flat().toSorted(newestFirst).slice(0, range.limit);
+  };
 
   const count = (filter: Filter): Promise<number> =>
     rows.countDocuments(filter, { limit: FREQUENT, hint: BY_TERM, ...timeLimit(WITHIN_MS) });
 
-  /** The newest conversations of the range. Only an index is read. */
+  /** The newest conversations of the range, at least as many as `NEWEST` says. Only an index is read. */
   const newestOf = async (range: Range): Promise<Filter> => {
-    const [last] = await rows
-      .find(rangeOf(range), { projection: { _id: 1, updatedAt: 1 }, hint: BY_UPDATE, ...timeLimit(WITHIN_MS) })
-      .sort(NEWEST_FIRST)
-      .skip(NEWEST)
-      .limit(1)
-      .toArray();
-    return last ? { updatedAt: { $gt: last.updatedAt } } : {};
+    const found = await inRanges(range, (some) =>
+      rows
+        .find(some, { projection: { _id: 1, updatedAt: 1 }, hint: BY_UPDATE, ...timeLimit(WITHIN_MS) })
+        .sort(NEWEST_FIRST)
+        .skip(NEWEST)
+        .limit(1)
+        .toArray(),
+    );
+    const last = Math.max(...found.flat().map(({ updatedAt }) => updatedAt.getTime()));
+    return Number.isFinite(last) ? { updatedAt: { $gt: new Date(last) } } : {};
   };
 
   const byWords = async (text: string, range: Range): Promise<Row[]> => {
@@ -120,19 +133,17 @@ export const createConversationSearch = (connection: Connection) => {
       .filter((word) => word !== rarestWord)
       .map((word): Filter => ({ $expr: { $in: [{ $literal: word }, '$terms'] } }));
     const indexed: Filter[] = rarestWord === undefined ? [prefix] : [{ terms: rarestWord }, prefix];
-    const filter: Filter = { $and: [rangeOf(range), ...indexed, ...others] };
-    const { limit } = range;
-    const complete = (): Promise<Row[]> => read(filter, { hint: rarest < FREQUENT ? BY_TERM : BY_UPDATE, limit });
+    const conditions = [...indexed, ...others];
+    const complete = (): Promise<Row[]> => read(range, conditions, rarest < FREQUENT ? BY_TERM : BY_UPDATE);
     if (rarest <= RARE) return complete();
-    const newest = await read({ $and: [filter, await newestOf(range)] }, { hint: BY_UPDATE, limit });
-    return newest.length === limit ? newest : complete();
+    const newest = await read(range, [...conditions, await newestOf(range)], BY_UPDATE);
+    return newest.length === range.limit ? newest : complete();
   };
 
   const bySession = async (text: string, range: Range): Promise<Row[]> => {
     const part = foldSession(text.trim());
     if (part.length < SHORTEST_SESSION_PART || /\s/.test(part)) return [];
-    const filter: Filter = { $and: [rangeOf(range), { session: { $regex: escapeRegExp(part) } }] };
-    return read(filter, { hint: BY_UPDATE, limit: range.limit });
+    return read(range, [{ session: { $regex: escapeRegExp(part) } }], BY_UPDATE);
   };
 
   const byId = async (text: string, range: Range): Promise<Row[]> =>

@@ -3,6 +3,7 @@ import { expect, test } from 'vitest';
 import { createChangedConversations } from '../../src/insights/changed-conversations.ts';
 import { createGroupMisses } from '../../src/insights/group-misses.ts';
 import { createProject } from '../../src/insights/project.ts';
+import { newId } from '../../src/platform/ids.ts';
 import { createLogger } from '../../src/platform/logger.ts';
 import { anAssistant, anEntry, type TestAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
@@ -196,6 +197,49 @@ test('a step learns at most 50 lessons, and the others in later steps', () =>
     expect(Math.max(...steps)).toBe(50);
     expect(steps.reduce((sum, lessons) => sum + lessons, 0)).toBe(92);
     expect(await sumsOf(own, assistant.assistantId)).toMatchObject({ turns: 2, operatorReplies: 90 });
+  }, 0));
+
+test('lists over many assistants are read from an index in order', () =>
+  withStack(async ({ service: { mongo, insights } }) => {
+    const assistantIds = Array.from({ length: 250 }, newId);
+    const updatedAt = (nth: number) => new Date(Date.now() - 3_600_000 + nth);
+    const known = Array.from({ length: 2_100 }, (_, nth) => ({
+      _id: `search-${nth}`,
+      key: `key-${nth}`,
+      assistantId: assistantIds[(nth % 3) * 110],
+      updatedAt: updatedAt(nth),
+      session: 'visitor',
+      terms: ['frequent'],
+    }));
+    const conversations = known.map(({ key: _id, session: sessionId, ...rest }) => ({
+      ...rest,
+      _id,
+      conversationId: _id,
+      sessionId,
+    }));
+    await mongo.collection('search').insertMany(known as never);
+    await mongo.collection('conversations').insertMany(conversations as never);
+    await mongo.db?.command({ profile: 2 });
+
+    const search = async (text: string) =>
+      (await insights.findByWords(assistantIds, text, { limit: 3 })).map(({ key }) => key);
+    const found = [await search('frequent'), await search('visitor')];
+    const start = { at: updatedAt(-60_000), id: '' };
+    const changed = await createChangedConversations(mongo).listAfter(assistantIds, start, 3);
+
+    await mongo.db?.command({ profile: 0 });
+    expect(found).toEqual([
+      ['key-2099', 'key-2098', 'key-2097'],
+      ['key-2099', 'key-2098', 'key-2097'],
+    ]);
+    expect(changed.map(({ _id }) => _id)).toEqual(['key-0', 'key-1', 'key-2']);
+    const finds = await mongo
+      .collection('system.profile')
+      .find({ 'command.sort': { $exists: true } })
+      .toArray();
+    const sorted = finds.filter(({ hasSortStage, command }) => hasSortStage && command.hint !== 'by_term');
+    expect(finds.length).toBeGreaterThan(3);
+    expect(sorted.map(({ ns }) => ns)).toEqual([]);
   }, 0));
 
 test('conversations from before an upgrade are projected in the background, also long ones', () =>
