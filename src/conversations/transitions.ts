@@ -16,6 +16,9 @@ import { handBackMessage, handoffMessage, notTakenMessage } from './system-messa
 const MAX_TRIES = 50;
 const MAX_TAGS = 50;
 
+/** Fields that only operators see. Callers list conversations by `updatedAt`, so a change of these leaves it. */
+const INTERNAL: ReadonlySet<string> = new Set<keyof StoredConversation>(['remindedAt', 'waitingSince']);
+
 export const DEFAULT_ESCALATION_REASON = 'manual';
 
 /** What a transition writes: fields, messages and an event. `when` is what it has read beside the usual fields. */
@@ -65,6 +68,7 @@ export const createTransitions = (dependencies: {
     if (compaction === 'changed') return null;
     const entries = messages.map((message, nth) => ({ seq: read.seq + 1 + nth, message }));
     const now = messages[0]?.createdAt ?? serverDate();
+    const isVisible = messages.length > 0 || Object.keys(set).some((field) => !INTERNAL.has(field));
     const sent = entries.flatMap(({ seq, message }) => sentEvents([message], seq, read.language));
     const events = [...(event ? [event] : []), ...sent]
       .map((one) => newOutboxEvent(one, receiversOf, now))
@@ -96,7 +100,7 @@ export const createTransitions = (dependencies: {
           ...(compaction && { recent: pushFinished([], compaction) }),
           ...(events.length > 0 && { outbox: { $each: events } }),
         },
-        $currentDate: { updatedAt: true },
+        ...(isVisible && { $currentDate: { updatedAt: true } }),
       },
       { returnDocument: 'after', writeConcern: DURABLE },
     );

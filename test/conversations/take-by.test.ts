@@ -1,10 +1,11 @@
 import { randomUUID } from 'node:crypto';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import type { Assistant } from '../../src/assistants/assistant.ts';
 import type { StoredConversation } from '../../src/conversations/conversation.ts';
 import { anAssistant, aTurn } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { createFeed } from '../support/feed.ts';
+import { followInbox } from '../support/live-stream.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { startRealProcess } from '../support/processes.ts';
 import { openStack, useStack } from '../support/stack.ts';
@@ -173,6 +174,28 @@ test('nobody took it in time: operators are reminded once, and the conversation 
   await stack.service.conversations.transitions.replyAsOperator(where, 'I am here');
   expect(await storedOf(conversationId)).not.toHaveProperty('remindedAt');
 });
+
+test.each(['remind', 'stay'] as const)(
+  'callers see no change when nobody took it in time and the setting says %s; the inbox follows',
+  async (ifNotTaken) => {
+    const { escalate, conversationId, owner, call } = await anEscalation({ ifNotTaken });
+    await escalate();
+    const { updatedAt } = await storedOf(conversationId);
+    const stream = await followInbox(stack.url, owner);
+    onTestFinished(stream.leave);
+    await runOut(conversationId);
+
+    await isOver(conversationId);
+
+    const ended = { takeBy: null, remindedAt: ifNotTaken === 'remind' ? expect.any(String) : null };
+    await eventually(() => expect(stream.rows().get(conversationId)).toMatchObject(ended));
+    expect((await storedOf(conversationId)).updatedAt).toEqual(updatedAt);
+    const { body } = await call<{ conversations: object[] }>(
+      `/api/v1/conversations?updated_after=${updatedAt.toISOString()}`,
+    );
+    expect(body.conversations).toEqual([]);
+  },
+);
 
 test('nobody took it in time: it is handed back once, with a sentence in the visitor’s language', async () => {
   const { escalate, conversationId, say, history } = await anEscalation({ ifNotTaken: 'hand_back' });
