@@ -46,6 +46,8 @@ type Dependencies = {
 export const createPresence = ({ redis, subscriber, name, onChange }: Dependencies) => {
   const present = new Map<string, { presence: Presence; until: number }>();
   let listening = false;
+  /** True while it must still be read who was present before. */
+  let unread = false;
   let timer: NodeJS.Timeout | undefined;
 
   const note = (presence: Presence, until: number): void => {
@@ -57,6 +59,25 @@ export const createPresence = ({ redis, subscriber, name, onChange }: Dependenci
   const expire = (): void => {
     const now = serverNow();
     for (const { presence, until } of present.values()) if (until <= now) note({ ...presence, state: 'gone' }, 0);
+  };
+  /** Subscribes before it reads who is present, so that no announcement is missed. */
+  const readPresent = async (): Promise<void> => {
+    unread = false;
+    try {
+      await subscriber.subscribe(name);
+      const stored = await redis.zrange(name, serverNow(), '+inf', 'BYSCORE', 'WITHSCORES');
+      for (let at = 0; listening && at < stored.length; at += 2) {
+        const presence = parse(stored[at] ?? '');
+        if (presence && !present.has(idOf(presence))) note(presence, Number(stored[at + 1]));
+      }
+    } catch (cause) {
+      unread = true;
+      throw cause;
+    }
+  };
+  const tick = (): void => {
+    expire();
+    if (unread) readPresent().catch(() => undefined); // the first failure was reported, and the next tick tries again
   };
   subscriber.on('message', (channel, text) => {
     const presence = channel === name && listening ? parse(text) : null;
@@ -76,17 +97,12 @@ export const createPresence = ({ redis, subscriber, name, onChange }: Dependenci
       await change.publish(name, text).exec();
     },
 
-    /** Starts to listen. Reads who is present after the subscription, so that no announcement is missed. */
+    /** Starts to listen. If it cannot read who is present, it tries again every second. */
     listen: async (): Promise<void> => {
       if (listening) return;
       listening = true;
-      timer = setInterval(expire, EXPIRE_CHECK_MS).unref();
-      await subscriber.subscribe(name);
-      const stored = await redis.zrange(name, serverNow(), '+inf', 'BYSCORE', 'WITHSCORES');
-      for (let at = 0; at < stored.length; at += 2) {
-        const presence = parse(stored[at] ?? '');
-        if (presence && !present.has(idOf(presence))) note(presence, Number(stored[at + 1]));
-      }
+      timer = setInterval(tick, EXPIRE_CHECK_MS).unref();
+      await readPresent();
     },
 
     stopListening: async (): Promise<void> => {

@@ -73,6 +73,28 @@ test('a browser that connects later learns who is present, and the presence expi
   expect(await redis.exists(`${partitions.tags[0]}:presence`)).toBe(0);
 });
 
+test('who is present becomes known after Redis refused to tell it once', async () => {
+  const own = await stack.startApi();
+  onTestFinished(own.close);
+  const { redis, partitions } = stack.service;
+  const key = `${partitions.tags[0]}:presence`;
+  await redis.set(key, 'not a sorted set'); // so that reading it fails
+  const stream = await followInbox(own.url, ben as Client);
+  onTestFinished(stream.leave);
+  await eventually(() => expect(stack.logs).toContainEqual(expect.objectContaining({ msg: 'presence is not known' })));
+
+  const { operatorId, email } = ann as Client;
+  const present = { conversationId, assistantId: assistant.assistantId, operatorId, email, state: 'reading' };
+  await redis
+    .multi()
+    .del(key)
+    .zadd(key, Date.now() + 15_000, JSON.stringify(present))
+    .exec();
+
+  await seen(stream, ann, ['reading']);
+  await redis.del(key);
+});
+
 test('an agent learns nothing of the presence in another assistant', async () => {
   const own = await anAssistant(stack);
   const agent = await anOperator(stack, 'agent');
