@@ -9,6 +9,7 @@ import type { FindByWords, FoundConversation } from '../insights/conversation-se
 import { serverDate, serverNow } from '../platform/clock.ts';
 import { invalid } from '../platform/errors.ts';
 import { isUuid, prefixRange } from '../platform/ids.ts';
+import { mapAtMost } from '../platform/map-at-most.ts';
 import { collectionOf, timeLimit } from '../platform/mongo.ts';
 import { exceededTimeLimit } from '../platform/mongo-failures.ts';
 import { inChunks } from '../platform/mongo-ranges.ts';
@@ -18,6 +19,8 @@ import { snoozedFilter } from './snooze.ts';
 
 /** A search that takes longer than this is ended. The operator then has to search for less. */
 const WITHIN_MS = 3_000;
+/** A page may need many finds, one for each set of operators. They must not take all connections. */
+const FINDS_AT_ONCE = 8;
 
 /**
  * How many conversations a search finds at once. If the other filters leave too few of them, more are found. After the
@@ -116,16 +119,13 @@ export const createInboxList = (connection: Connection, readAssignees: ReadAssig
   const listDirectly = async (filter: InboxFilter, more: Query[] = []): Promise<InboxPage> => {
     const assignees = filter.assignee === undefined ? null : await readAssignees();
     const shared = [...conditionsOf(filter), ...more];
-    const found = await Promise.all(
-      groupsOf(filter, assignees)
-        .flatMap(queriesOf)
-        .map((query) =>
-          conversations
-            .find({ $and: [query, ...shared] }, { projection: ROW_FIELDS, ...timeLimit(WITHIN_MS) })
-            .sort({ updatedAt: -1, _id: -1 })
-            .limit(filter.limit + 1)
-            .toArray(),
-        ),
+    const queries = groupsOf(filter, assignees).flatMap(queriesOf);
+    const found = await mapAtMost(FINDS_AT_ONCE, queries, (query) =>
+      conversations
+        .find({ $and: [query, ...shared] }, { projection: ROW_FIELDS, ...timeLimit(WITHIN_MS) })
+        .sort({ updatedAt: -1, _id: -1 })
+        .limit(filter.limit + 1)
+        .toArray(),
     );
     const rows = found.length === 1 ? (found[0] ?? []) : found.flat().toSorted(newestFirst);
     const page = rows.slice(0, filter.limit);

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { mongo } from 'mongoose';
 import { expect, test } from 'vitest';
 import { createInboxList } from '../../src/inbox/list.ts';
+import type { Operator } from '../../src/operators/operator.ts';
 import { anAssistant, aTurn } from '../support/builders.ts';
 import { anOperator, type OperatorClient } from '../support/operator-client.ts';
 import { problemOf } from '../support/problem.ts';
@@ -238,6 +239,30 @@ test('a search that takes too long is refused with 422', async () => {
   const failure = await list({ assistantIds: [randomUUID()], search: 'a', limit: 10 }).catch((cause: unknown) => cause);
 
   expect(failure).toMatchObject({ code: 'validation_failed', details: [{ field: 'search' }] });
+});
+
+test('a list over assistants that all have their own agents makes few finds at once', async () => {
+  const { assistantId, say } = await anInbox();
+  const id = await say(`visitor-${randomUUID()}`);
+  const own = async () => ({ find: () => null, of: (one: string) => [{ operatorId: `agent of ${one}` } as Operator] });
+  const list = createInboxList(stack.service.mongo, own, async () => []);
+  const assistantIds = [...Array.from({ length: 300 }, () => randomUUID()), assistantId];
+  let [inFlight, most] = [0, 0];
+  const start = (): void => {
+    inFlight += 1;
+    most = Math.max(most, inFlight);
+  };
+  const end = (): void => {
+    inFlight -= 1;
+  };
+  const client = stack.service.mongo.getClient().on('connectionCheckOutStarted', start).on('connectionCheckedIn', end);
+
+  const { conversations } = await list({ assistantIds, assignee: 'none', limit: 10 });
+
+  client.off('connectionCheckOutStarted', start).off('connectionCheckedIn', end);
+  expect(conversations.map(({ conversationId }) => conversationId)).toEqual([id]);
+  expect(most).toBeGreaterThanOrEqual(4);
+  expect(most).toBeLessThanOrEqual(16); // the service itself may use some connections meanwhile
 });
 
 test('a conversation is found by a session id that is a uuid', async () => {
