@@ -1,3 +1,4 @@
+import { performance } from 'node:perf_hooks';
 import { LRUCache } from 'lru-cache';
 import { serverNow } from '../platform/clock.ts';
 import type { ChangedConversation, ChangedConversations, ChangePosition } from './changed-conversations.ts';
@@ -14,6 +15,10 @@ const AT_LATEST_MS = 30_000;
 const OVERLAP_MS = 10_000;
 /** How long a round may work. This bounds the load on MongoDB and on the worker, which also answers turns. */
 const WORK_MS = 250;
+/** The same while the process is busy with turns. The projection then falls behind, so that turns do not. */
+const BUSY_WORK_MS = 50;
+/** The share of time in which a busy process runs code. */
+const BUSY = 0.3;
 const LISTED_AT_ONCE = 1_000;
 const PROJECTED_AT_ONCE = 25;
 const REMEMBERED_MAX = 50_000;
@@ -126,11 +131,20 @@ export const createProjectionRound = ({ states, changed, project, listAssistantI
     return back;
   };
 
+  let before = performance.eventLoopUtilization();
+  /** The time limit of this round, by how busy the process was since the last one. */
+  const workMs = (): number => {
+    const now = performance.eventLoopUtilization();
+    const { utilization } = performance.eventLoopUtilization(now, before);
+    before = now;
+    return utilization > BUSY ? BUSY_WORK_MS : WORK_MS;
+  };
+
   /** Makes a round. False if another worker is the leader. */
   return async (token: string): Promise<boolean> => {
     const state = await states.acquire(token);
     if (!state) return false;
-    const until = performance.now() + WORK_MS;
+    const until = performance.now() + workMs();
     const live = await roundLive(state.live, until);
     const back = await roundBack(state.back, until);
     return states.advance(token, { live, back });
