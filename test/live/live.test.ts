@@ -127,6 +127,8 @@ describe('a browser that comes back', () => {
   test('resumes after every process was restarted', async () => {
     const first = await stack.startApi();
     const before = await followInbox(first.url, owner);
+    // Then this stream has passed the many changes of the tests before.
+    await rowOf(before, await say(mine));
     const from = before.position();
     await first.close();
     const conversationId = await say(mine);
