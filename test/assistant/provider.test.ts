@@ -5,7 +5,7 @@ import { anAssistant, anEntry } from '../support/builders.ts';
 import { deltasOf, openStream, spokenOf } from '../support/event-stream.ts';
 import { eventually } from '../support/eventually.ts';
 import { type Behaviour, openProvider, replyWith } from '../support/provider.ts';
-import { freePort } from '../support/processes.ts';
+import { freePort } from '../../scripts/services.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack();

@@ -6,7 +6,7 @@ import { openDeliveryWorker } from '../../workers/delivery/worker.ts';
 import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { createFeed } from '../support/feed.ts';
-import { freePort } from '../support/processes.ts';
+import { freePort } from '../../scripts/services.ts';
 import { contentOf, openReceiver, type Receiver } from '../support/receiver.ts';
 import { useStack } from '../support/stack.ts';
 

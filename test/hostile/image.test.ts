@@ -7,7 +7,7 @@ import { readCompose } from '../support/compose.ts';
 import { type Container, startContainers } from '../support/containers.ts';
 import { eventually } from '../support/eventually.ts';
 import type { Image } from '../support/image.ts';
-import { freePort } from '../support/processes.ts';
+import { freePort } from '../../scripts/services.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 const BUILD_MS = 120_000;

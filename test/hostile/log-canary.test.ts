@@ -8,7 +8,8 @@ import * as z from 'zod';
 import { type Service, startRedis } from '../../scripts/services.ts';
 import { describeFailure, toLoggable } from '../../src/platform/loggable.ts';
 import { runAdmin } from '../support/admin.ts';
-import { freePort, type Kind, MAINS } from '../support/processes.ts';
+import { freePort } from '../../scripts/services.ts';
+import { type Kind, MAINS } from '../support/processes.ts';
 import { newEnvironment } from '../support/stack.ts';
 
 const CANARY = 'canaryCANARYcanary';

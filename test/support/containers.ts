@@ -8,7 +8,7 @@ import { createInterface } from 'node:readline';
 import { createConnection } from 'mongoose';
 import { environmentOf, ownServices, readCompose } from './compose.ts';
 import { collect, type Ended, openImage } from './image.ts';
-import { freePort } from './processes.ts';
+import { freePort } from '../../scripts/services.ts';
 import { newEnvironment } from './stack.ts';
 
 const EXAMPLE = readFileSync(join(import.meta.dirname, '../../.env.example'), 'utf8');

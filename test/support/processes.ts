@@ -1,8 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { createServer } from 'node:net';
 import { createInterface } from 'node:readline';
-import type { AddressInfo } from 'node:net';
+import { freePort } from '../../scripts/services.ts';
 import { eventually } from './eventually.ts';
 
 export const MAINS = {
@@ -21,15 +20,6 @@ export type RealProcess = {
   kill: (signal?: NodeJS.Signals) => Promise<void>;
   /** The last log lines and the exit status, for the message of a failed wait. */
   describe: () => string;
-};
-
-export const freePort = async (): Promise<number> => {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
 };
 
 /** Starts a `main.ts` as its own process, and waits for `/readyz`. */

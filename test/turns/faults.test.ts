@@ -7,7 +7,8 @@ import { createLifecycle } from '../../src/platform/lifecycle.ts';
 import { createLogger } from '../../src/platform/logger.ts';
 import { type ChatBody, type HistoryBody, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
-import { freePort, type Kind, type RealProcess, startRealProcess } from '../support/processes.ts';
+import { freePort } from '../../scripts/services.ts';
+import { type Kind, type RealProcess, startRealProcess } from '../support/processes.ts';
 import { openReceiver, type Receiver } from '../support/receiver.ts';
 
 // This file has its own services and processes, because it kills them.

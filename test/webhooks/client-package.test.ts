@@ -7,7 +7,7 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { newWebhookSecret, signEvent } from '../../src/webhooks/signature.ts';
 import { eventually } from '../support/eventually.ts';
-import { freePort } from '../support/processes.ts';
+import { freePort } from '../../scripts/services.ts';
 
 const run = promisify(execFile);
 const ROOT = join(import.meta.dirname, '../..');
