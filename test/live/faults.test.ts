@@ -1,17 +1,14 @@
 import { randomUUID } from 'node:crypto';
 import { connect } from 'node:net';
-import { expect, inject, onTestFinished, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { startReplicaSet } from '../../scripts/services.ts';
 import { openApi } from '../../src/api.ts';
-import { readConfig } from '../../src/platform/config.ts';
-import { createLifecycle } from '../../src/platform/lifecycle.ts';
-import { createLogger } from '../../src/platform/logger.ts';
 import { anAssistant, aTurn, type ChatBody, request, type TestAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { createFeed } from '../support/feed.ts';
 import { followInbox, type LiveStream } from '../support/live-stream.ts';
 import { anOperator } from '../support/operator-client.ts';
-import { openRelay, through } from '../support/relay.ts';
+import { openRelayed } from '../support/relayed.ts';
 import { openStack, useStack } from '../support/stack.ts';
 
 const stack = useStack({ deliveryWorkers: 0 });
@@ -61,15 +58,8 @@ test('an election neither ends a connection nor loses a change', { timeout: 90_0
 
 test('a silent MongoDB ends the connection, which resumes without a gap', { timeout: 60_000 }, async () => {
   const [owner, assistant] = [await anOperator(stack), await anAssistant(stack)];
-  const relay = await openRelay(inject('mongodbUrl'));
-  const logger = createLogger({ name: 'test', level: 'silent' });
-  const lifecycle = createLifecycle(logger, { deadlineMs: 5_000 });
-  onTestFinished(async () => {
-    await lifecycle.close();
-    await relay.cut();
-  });
-  const config = readConfig({ ...stack.env, MONGODB_URL: through(stack.env['MONGODB_URL'] ?? '', relay) });
-  const url = `http://127.0.0.1:${(await openApi({ config, logger, lifecycle })).port}`;
+  const { relay, ...options } = await openRelayed(stack);
+  const url = `http://127.0.0.1:${(await openApi(options)).port}`;
   const before = await followInbox(url, owner);
   await hasRow(before, await say(assistant));
 
@@ -91,15 +81,8 @@ test('a silent MongoDB ends the connection, which resumes without a gap', { time
 
 test('MongoDB that is unavailable for a moment does not end the connection', { timeout: 60_000 }, async () => {
   const [owner, assistant] = [await anOperator(stack), await anAssistant(stack)];
-  const relay = await openRelay(inject('mongodbUrl'));
-  const logger = createLogger({ name: 'test', level: 'silent' });
-  const lifecycle = createLifecycle(logger, { deadlineMs: 5_000 });
-  onTestFinished(async () => {
-    await lifecycle.close();
-    await relay.cut();
-  });
-  const config = readConfig({ ...stack.env, MONGODB_URL: through(stack.env['MONGODB_URL'] ?? '', relay) });
-  const stream = await followInbox(`http://127.0.0.1:${(await openApi({ config, logger, lifecycle })).port}`, owner);
+  const { relay, ...options } = await openRelayed(stack);
+  const stream = await followInbox(`http://127.0.0.1:${(await openApi(options)).port}`, owner);
   onTestFinished(stream.leave);
 
   await relay.cut();

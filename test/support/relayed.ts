@@ -2,14 +2,14 @@ import { inject, onTestFinished } from 'vitest';
 import { type Config, readConfig } from '../../src/platform/config.ts';
 import { createLifecycle, type Lifecycle } from '../../src/platform/lifecycle.ts';
 import { createLogger, type Logger } from '../../src/platform/logger.ts';
-import { type RelayOptions, openRelay, through } from './relay.ts';
+import { type Relay, type RelayOptions, openRelay, through } from './relay.ts';
 import type { Stack } from './stack.ts';
 
-/** Options for a worker whose connections to MongoDB go through a relay. Closed after its test. */
+/** Options for a process whose connections to MongoDB go through a relay. Closed after its test. */
 export const openRelayed = async (
   stack: Stack,
-  options: RelayOptions,
-): Promise<{ config: Config; logger: Logger; lifecycle: Lifecycle }> => {
+  options?: RelayOptions,
+): Promise<{ config: Config; logger: Logger; lifecycle: Lifecycle; relay: Relay }> => {
   const relay = await openRelay(inject('mongodbUrl'), options);
   const logger = createLogger({ name: 'test', level: 'silent' });
   const lifecycle = createLifecycle(logger, { deadlineMs: 5_000 });
@@ -18,5 +18,5 @@ export const openRelayed = async (
     await relay.cut();
   });
   const config = readConfig({ ...stack.env, MONGODB_URL: through(stack.env['MONGODB_URL'] ?? '', relay) });
-  return { config, logger, lifecycle };
+  return { config, logger, lifecycle, relay };
 };
