@@ -1,8 +1,8 @@
-import { ActionIcon, Button, Popover, Stack, TextInput, Tooltip } from '@mantine/core';
+import { Button, Stack, TextInput } from '@mantine/core';
 import { useState } from 'react';
 import { onSubmit } from '../../../parts/form.tsx';
-import { Icon } from '../../../parts/icon.tsx';
 import { asLocalInput, snoozeTimes } from './snooze-times.ts';
+import { ActionPanel } from './action-panel.tsx';
 
 const HOUR = 3_600_000;
 const short = new Intl.DateTimeFormat('en-GB', { weekday: 'short', hour: '2-digit', minute: '2-digit' });
@@ -58,22 +58,13 @@ type Props = {
 
 /** Takes a conversation out of the list until a time. A message of the visitor ends the snooze. */
 export const SnoozeMenu = ({ opened, onOpen, until, onSnooze }: Props) => (
-  <Popover opened={opened} onChange={onOpen} position="bottom-end" width={280} trapFocus shadow="md">
-    <Popover.Target>
-      <Tooltip label="Snooze (s)">
-        <ActionIcon variant="subtle" color="gray" size="lg" aria-label="Snooze" onClick={() => onOpen(!opened)}>
-          <Icon name="clock" />
-        </ActionIcon>
-      </Tooltip>
-    </Popover.Target>
-    <Popover.Dropdown aria-label="Snooze">
-      <Choices
-        until={until}
-        onSnooze={(time) => {
-          onOpen(false);
-          onSnooze(time);
-        }}
-      />
-    </Popover.Dropdown>
-  </Popover>
+  <ActionPanel label="Snooze" shortcut="s" icon="clock" title="Snooze" opened={opened} onOpen={onOpen}>
+    <Choices
+      until={until}
+      onSnooze={(time) => {
+        onOpen(false);
+        onSnooze(time);
+      }}
+    />
+  </ActionPanel>
 );

@@ -1,12 +1,12 @@
-import { ActionIcon, Button, ColorInput, Group, Popover, Stack, TextInput, Tooltip } from '@mantine/core';
+import { Button, ColorInput, Group, Stack, TextInput } from '@mantine/core';
 import { useState } from 'react';
 import { at } from '../../../api.ts';
 import { onSubmit } from '../../../parts/form.tsx';
-import { Icon } from '../../../parts/icon.tsx';
 import { useRead } from '../../../query.ts';
 import type { ManagedTags } from '../../../types.ts';
 import { TagChip } from '../tag.tsx';
 import type { ConversationFacts } from '../thread/thread.ts';
+import { ActionPanel } from './action-panel.tsx';
 
 type Tag = ConversationFacts['tags'][number];
 const COLORS = ['#c42b2b', '#d9822b', '#1a7f4b', '#1e90ff', '#7048e8', '#5b616b'];
@@ -74,22 +74,13 @@ const TagForm = ({ assistantId, tags, onAdd }: FormProps) => {
 type Props = FormProps & { opened: boolean; onOpen: (opened: boolean) => void };
 
 export const TagMenu = ({ opened, onOpen, onAdd, ...form }: Props) => (
-  <Popover opened={opened} onChange={onOpen} position="bottom-end" width={280} trapFocus shadow="md">
-    <Popover.Target>
-      <Tooltip label="Tag (t)">
-        <ActionIcon variant="subtle" color="gray" size="lg" aria-label="Tag" onClick={() => onOpen(!opened)}>
-          <Icon name="tag" />
-        </ActionIcon>
-      </Tooltip>
-    </Popover.Target>
-    <Popover.Dropdown aria-label="Add a tag">
-      <TagForm
-        {...form}
-        onAdd={(tag) => {
-          onOpen(false);
-          onAdd(tag);
-        }}
-      />
-    </Popover.Dropdown>
-  </Popover>
+  <ActionPanel label="Tag" shortcut="t" icon="tag" title="Add a tag" opened={opened} onOpen={onOpen}>
+    <TagForm
+      {...form}
+      onAdd={(tag) => {
+        onOpen(false);
+        onAdd(tag);
+      }}
+    />
+  </ActionPanel>
 );
