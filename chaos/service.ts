@@ -5,7 +5,7 @@ import { createLogger } from '../src/platform/logger.ts';
 import { openService } from '../src/service.ts';
 import { FAULTS } from '../test/support/planted.ts';
 import { type Cast, openCast } from './service/cast.ts';
-import { openCrew, type Crew } from './service/crew.ts';
+import { openCrew } from './service/crew.ts';
 import { collect } from './service/evidence.ts';
 import { injectFaults } from './service/faults.ts';
 import { type Histories, newHistories, type Violation } from './service/history.ts';
@@ -24,6 +24,7 @@ import { createRandom, type Random } from './support/random.ts';
  *   npm run chaos                              12 minutes
  *   npm run chaos -- --minutes 30 --seed 7
  *   npm run chaos -- --topology replica-set    three members of MongoDB, the primary is killed
+ *   npm run chaos -- --topology sentinel       a Redis with a replica and sentinels, the master is killed
  *   npm run chaos -- --plant 'claim off' --minutes 2      must fail
  */
 requireNode();
@@ -52,7 +53,7 @@ const readArguments = () => {
   return { minutes, seed, plant, topology, visitors };
 };
 
-type Load = { visitors: number; cast: Cast; crew: Crew; histories: Histories; random: Random; isOver: () => boolean };
+type Load = { visitors: number; cast: Cast; histories: Histories; random: Random; isOver: () => boolean };
 
 /** Visitors on all ways in, one session after the other, two thirds of them with the assistant that answers at once. */
 const runVisitors = ({ visitors, cast, histories, random, isOver }: Load, api: () => string): Promise<void>[] =>
@@ -92,7 +93,7 @@ const run = async ({
     void wrong.push({ rule, session, what });
   try {
     const operators: OperatorsOptions = { api, token: cast.token, keyOf: cast.keyOf, random, histories, isOver };
-    const load = [...runVisitors({ visitors, cast, crew, histories, random, isOver }, api), operate(operators)];
+    const load = [...runVisitors({ visitors, cast, histories, random, isOver }, api), operate(operators)];
     const faults = await injectFaults(
       {
         crew,

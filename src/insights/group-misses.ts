@@ -18,7 +18,7 @@ const EMBEDDED_AT_ONCE = 16;
 const MAX_WORDS = 100;
 
 type Write = mongo.AnyBulkWriteOperation<StoredMiss>;
-type Group = Omit<StoredMiss, 'vector' | 'words' | 'examples'> & Likened & { isNew: boolean };
+type Group = Omit<StoredMiss, 'vector' | 'words' | 'examples'> & Likened;
 
 /** The lessons of one conversation. `lastMissId` is the group of its last miss, from an earlier step. */
 export type Learner = { conversationId: string; assistantId: string; lessons: Lesson[]; lastMissId: string | null };
@@ -41,7 +41,6 @@ export const createGroupMisses = (connection: Connection, { embed, model }: Embe
       ...row,
       words: new Set(words),
       vector: vector && row.model === current ? toFloats(vector) : null,
-      isNew: false,
     }));
   };
 
@@ -121,7 +120,7 @@ export const createGroupMisses = (connection: Connection, { embed, model }: Embe
       writes.push({
         insertOne: { document: { ...own, words, vector: vector && toBytes(vector), examples: [example] } },
       });
-      const group: Group = { ...own, ...likened, isNew: true };
+      const group: Group = { ...own, ...likened };
       groups.push(group);
       return group;
     };

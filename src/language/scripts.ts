@@ -78,8 +78,8 @@ const ONLY_LATIN = /^[\p{Script=Latin}\p{Script=Common}\p{Script=Inherited}]*$/u
 
 export const readScript = (text: string): ScriptVerdict => {
   if (ONLY_LATIN.test(text)) return null;
-  // Texts often contain product names in Latin letters. These names are long and say little about the language, so a
-  // Latin letter counts only a third as much as any other letter.
+  // Texts often contain product names in Latin letters. These names are long and say little about the language, so three
+  // Latin letters count as one other letter.
   let best = count(text, LATIN) / 3;
   // Japanese mixes scripts, so a few kana among many kanji are enough to recognise Japanese.
   const kana = count(text, KANA);

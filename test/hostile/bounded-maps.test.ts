@@ -5,7 +5,7 @@ import { stemmingOf } from '../../workers/reply/engines/retrieval/stemming.ts';
 import { readTerms } from '../../workers/reply/engines/retrieval/terms.ts';
 import { otherLanguageText, TEXT_LANGUAGES } from '../../workers/reply/engines/texts.ts';
 
-/** Made-up language tags, as any caller can send them. */
+/** Invented language tags. A caller can send any number of them. */
 const strangeTags = (count: number): string[] => Array.from({ length: count }, (_, at) => `x${at.toString(36)}`);
 
 afterEach(() => void vi.restoreAllMocks());
