@@ -16,7 +16,7 @@ const isHeading = (page: string, cited: string): boolean =>
   headingsOf(page).some((heading) => cited.startsWith(heading) && !/\w/.test(cited.charAt(heading.length)));
 
 test('every section of a page that a comment cites exists', () => {
-  const citations = globSync(CODE, { cwd: ROOT }).flatMap((file) =>
+  const citations = globSync(CODE, { cwd: ROOT, exclude: ['**/node_modules/**'] }).flatMap((file) =>
     [
       ...withoutLineBreaks(read(file)).matchAll(/(docs\/[\w-]+\.md), ([A-Z].{0,80})|\((docs\/[\w-]+\.md), (.{1,80})/g),
     ].map(([, page, cited, otherPage, otherCited]) => ({
