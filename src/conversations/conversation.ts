@@ -123,7 +123,9 @@ export type StoredConversation = {
   escalationReason: string | null;
   resolvedAt: Date | null;
   resolvedBy: string | null;
-  /** The last resolution. Reopening keeps it, so that the figures count a resolution that was soon reopened. */
+  /** The times of the last resolutions. Reopening keeps them, so that the figures count each of them. */
+  resolutions?: Date[];
+  /** Stored by earlier releases in place of `resolutions`. */
   lastResolvedAt?: Date;
   leadScore: number;
   leadBecause: string[];

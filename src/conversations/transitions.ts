@@ -11,6 +11,7 @@ import { type AttributeChange, mergeAttributes } from './attributes.ts';
 import { pushFinished, type Compact, trimmedFields } from './compaction.ts';
 import { conversationModels, type Message, REOPENED, type StoredConversation } from './conversation.ts';
 import type { MessagePages } from './message-pages.ts';
+import { withResolution } from './resolutions.ts';
 import { handBackMessage, handoffMessage, notTakenMessage } from './system-messages.ts';
 
 const MAX_TRIES = 50;
@@ -194,7 +195,14 @@ export const createTransitions = (dependencies: {
         if (read.status === 'resolved') return null;
         const now = serverDate();
         return {
-          set: { status: 'resolved', resolvedAt: now, resolvedBy: operatorId, waitingSince: null, lastResolvedAt: now },
+          set: {
+            status: 'resolved',
+            resolvedAt: now,
+            resolvedBy: operatorId,
+            waitingSince: null,
+            resolutions: withResolution(read, now),
+          },
+          when: { resolutions: read.resolutions ?? { $exists: false } },
           takeBy: 'taken',
           unassign: true,
           event: { event: 'conversation.resolved', payload: { resolved_by: operatorId } },

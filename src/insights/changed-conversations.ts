@@ -24,7 +24,7 @@ export type ReadConversation = Pick<
   StoredConversation,
   '_id' | 'conversationId' | 'assistantId' | 'sessionId' | 'channel' | 'seq' | 'texts' | 'updatedAt'
 > &
-  Partial<Pick<StoredConversation, 'resolvedAt' | 'lastResolvedAt'>>;
+  Partial<Pick<StoredConversation, 'resolvedAt' | 'lastResolvedAt' | 'resolutions'>>;
 
 const CHANGE = { _id: 1, assistantId: 1, updatedAt: 1 } as const;
 const READ = {
@@ -37,6 +37,7 @@ const READ = {
   updatedAt: 1,
   resolvedAt: 1,
   lastResolvedAt: 1,
+  resolutions: 1,
 } as const;
 
 const oldestFirst = (a: ChangedConversation, b: ChangedConversation): number =>

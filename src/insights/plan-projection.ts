@@ -1,5 +1,6 @@
 import type { mongo } from 'mongoose';
 import type { Entry } from '../conversations/conversation.ts';
+import { resolutionsOf } from '../conversations/resolutions.ts';
 import type { ReadConversation } from './changed-conversations.ts';
 import { foldSession, type ProjectedConversation } from './conversation-search.ts';
 import { countMessages } from './count-messages.ts';
@@ -73,8 +74,8 @@ export const planProjection = (
   const { _id: key, conversationId, assistantId, sessionId, updatedAt } = conversation;
   const terms = newTermsOf(entries, conversation, before?.terms ?? []);
   const counted = before?.resolvedAt ?? null;
-  const resolvedAt = conversation.lastResolvedAt ?? conversation.resolvedAt ?? counted;
-  const isResolvedAgain = resolvedAt !== null && resolvedAt.getTime() !== counted?.getTime();
+  const resolutions = resolutionsOf(conversation).filter((at) => counted === null || at > counted);
+  const resolvedAt = resolutions.at(-1) ?? counted;
   const fields = { updatedAt, seq: upTo, resolvedAt };
   const statement: Plan['statement'] = before
     ? {
@@ -95,7 +96,7 @@ export const planProjection = (
     statement,
     increments: [
       ...countMessages(assistantId, entries),
-      ...(isResolvedAgain ? [{ assistantId, hour: hourOf(resolvedAt), counts: { resolved: 1 } }] : []),
+      ...resolutions.map((at) => ({ assistantId, hour: hourOf(at), counts: { resolved: 1 } })),
     ],
     lessons: readLessons(entries),
     isBehind: upTo < conversation.seq,

@@ -96,8 +96,10 @@ test('figures tell how turns ended, and count each message once', async () => {
   await owner.post(`/conversations/${conversationId}/replies`, { content: 'It is me.' });
   await owner.post(`/conversations/${conversationId}/hand-back`);
   await owner.post(`/conversations/${conversationId}/escalate`, { reason: 'a reason of our own' });
-  await owner.post(`/conversations/${conversationId}/resolve`, {});
-  await owner.post(`/conversations/${conversationId}/reopen`);
+  for (let nth = 0; nth < 3; nth += 1) {
+    await owner.post(`/conversations/${conversationId}/resolve`, {});
+    await owner.post(`/conversations/${conversationId}/reopen`);
+  }
 
   const expected = {
     turns: 5,
@@ -109,7 +111,7 @@ test('figures tell how turns ended, and count each message once', async () => {
     handedBack: 1,
     'escalated.user_requested': 1,
     'escalated.other': 1,
-    resolved: 1,
+    resolved: 3,
   };
   await eventually(async () => expect(await sumsOf(stack, assistant.assistantId)).toEqual(expected), 20_000);
   await say(assistant, ['And the basement light?']);
@@ -117,6 +119,22 @@ test('figures tell how turns ended, and count each message once', async () => {
 
   const sums = await sumsOf(stack, assistant.assistantId);
   expect(sums).toEqual({ ...expected, turns: 6, notAnswered: 2 });
+});
+
+test('a resolution that an earlier release stored counts once, and so does each later one', async () => {
+  const assistant = await anAssistant(stack);
+  const owner = await anOperator(stack);
+  const { conversationId } = await say(assistant, ['Hello!']);
+  const lastResolvedAt = new Date(Date.now() - 1_000);
+  const where = { conversationId };
+  await stack.service.mongo.collection('conversations').updateOne(where, { $set: { lastResolvedAt } });
+
+  for (const change of ['resolve', 'reopen', 'resolve'])
+    await owner.post(`/conversations/${conversationId}/${change}`, {});
+
+  await eventually(async () => expect((await sumsOf(stack, assistant.assistantId))['resolved']).toBe(3), 20_000);
+  const stored = await stack.service.mongo.collection('conversations').findOne(where);
+  expect(stored?.['resolutions'][0]).toEqual(lastResolvedAt);
 });
 
 test('an erased conversation is not found any more, and is not projected again', async () => {
