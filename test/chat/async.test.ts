@@ -1,26 +1,18 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
-import type { AssistantEngine } from '../../workers/reply/engines/engine.ts';
 import { anAssistant, type ChatBody, type ErrorBody, type TestAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
+import { aScriptedEngine } from '../support/scripted-engine.ts';
 import { useStack } from '../support/stack.ts';
 
-/** Gates by message. The engine answers a message with a gate only after the test opens that gate. */
-const gates = new Map<string, Promise<void>>();
-const engine: AssistantEngine = {
-  name: 'echo',
-  reply: async ({ message, language }) => {
-    await gates.get(message);
-    const suggestedActions = [{ label: 'More', type: 'reply' as const, payload: 'more' }];
-    return { text: `echo: ${message}`, suggestedActions, confidence: 1, low: false, language, why: { secret: 1 } };
-  },
-};
+const { engine, hold } = aScriptedEngine(() => ({
+  suggestedActions: [{ label: 'More', type: 'reply', payload: 'more' }],
+  why: { secret: 1 },
+}));
 
-const hold = (): { message: string; release: () => void } => {
+const aHeld = () => {
   const message = `hold ${randomUUID()}`;
-  const { promise, resolve } = Promise.withResolvers<void>();
-  gates.set(message, promise);
-  return { message, release: resolve };
+  return { message, release: hold(message) };
 };
 
 const stack = useStack({ engine });
@@ -43,7 +35,7 @@ const answered = (assistant: TestAssistant, turnId: string): Promise<TurnBody> =
 test('a turn is accepted with 202 at once and can be read until it is answered', async () => {
   const assistant = await anAssistant(stack);
   const session_id = randomUUID();
-  const { message, release } = hold();
+  const { message, release } = aHeld();
 
   const accepted = await send(assistant, { session_id, message });
   const behind = await send(assistant, { session_id, message: 'next' });
@@ -106,7 +98,7 @@ test('a wrong request gets its error at once and is not accepted', async () => {
 test('a repeated message joins the turn in flight, and later gets the known turn', async () => {
   const assistant = await anAssistant(stack);
   const session_id = randomUUID();
-  const { message, release } = hold();
+  const { message, release } = aHeld();
   const first = await send(assistant, { session_id, message });
 
   const joined = await send(assistant, { session_id, message });
@@ -128,7 +120,7 @@ test('a repeated message joins the turn in flight, and later gets the known turn
 test('a waiting caller joins an asynchronous turn, and the other way round', async () => {
   const assistant = await anAssistant(stack);
   const session_id = randomUUID();
-  const [one, other] = [hold(), hold()];
+  const [one, other] = [aHeld(), aHeld()];
 
   const accepted = await send(assistant, { session_id, message: one.message });
   const waiting = assistant.chat({ session_id, message: one.message });
@@ -151,7 +143,7 @@ test('a waiting caller joins an asynchronous turn, and the other way round', asy
 test('a 202 counts as delivered when answered: later the same message is a new turn, even if nobody read the reply', async () => {
   const assistant = await anAssistant(stack, { input: { dedupeWindowSeconds: 0 } });
   const session_id = randomUUID();
-  const { message, release } = hold();
+  const { message, release } = aHeld();
   const waits = assistant.chat({ session_id, message });
   await eventually(async () => {
     const { conversations } = await stack.service.conversations.list({ assistantId: assistant.assistantId });
@@ -187,7 +179,7 @@ test('an Idempotency-Key also works for asynchronous turns', async () => {
 test('a failed turn is shown as failed, and sending it again resumes it under its id', async () => {
   const assistant = await anAssistant(stack);
   const session_id = randomUUID();
-  const { message, release } = hold();
+  const { message, release } = aHeld();
   const head = await send(assistant, { session_id, message });
   const { turnId } = (await send(assistant, { session_id, message: 'poison' })).body;
   // Sets the state after three workers have died while they answered the turn.
@@ -204,7 +196,7 @@ test('a failed turn is shown as failed, and sending it again resumes it under it
 
 test('a handoff answers a turn in flight with the holding text', async () => {
   const assistant = await anAssistant(stack);
-  const { message, release } = hold();
+  const { message, release } = aHeld();
   const { body } = await send(assistant, { session_id: randomUUID(), message });
 
   await assistant.call(`/api/v1/conversations/${body.conversationId}/escalate`, { method: 'POST' });

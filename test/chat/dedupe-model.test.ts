@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import type { AssistantEngine } from '../../workers/reply/engines/engine.ts';
 import { type Answer, anAssistant, type ChatBody, request, type TestAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { openReceiver } from '../support/receiver.ts';
+import { aScriptedEngine } from '../support/scripted-engine.ts';
 import { useStack } from '../support/stack.ts';
 
 /**
@@ -13,14 +13,7 @@ import { useStack } from '../support/stack.ts';
  * service is called over HTTP.
  */
 
-const gates = new Map<string, Promise<void>>();
-const engine: AssistantEngine = {
-  name: 'gated',
-  reply: async ({ message, language }) => {
-    await gates.get(message);
-    return { text: `echo: ${message}`, suggestedActions: [], confidence: 1, low: false, language, why: {} };
-  },
-};
+const { engine, hold } = aScriptedEngine();
 const stack = useStack({ engine, apis: 2 });
 
 type Turn = { text: string; key: string | null; messageId: string };
@@ -150,8 +143,7 @@ test('random conversations obey the rules of de-duplication', { timeout: 120_000
 test('a request that repeats one in flight joins it, whichever API process it reaches', async () => {
   const { apiKey, history } = await anAssistant(stack);
   const message = `held ${randomUUID()}`;
-  const { promise, resolve } = Promise.withResolvers<void>();
-  gates.set(message, promise);
+  const release = hold(message);
   const body = { session_id: randomUUID(), message };
 
   const sent = stack.urls.map((url) => request(`${url}/api/v1/chat`, { body, bearer: apiKey }));
@@ -159,7 +151,7 @@ test('a request that repeats one in flight joins it, whichever API process it re
     const row = await stack.service.mongo.collection('conversations').findOne({ sessionId: body.session_id });
     expect(row?.waiting[0].replyTo).toHaveLength(2);
   });
-  resolve();
+  release();
   const [one, other] = await Promise.all(sent);
 
   expect(one?.body).toEqual(other?.body);

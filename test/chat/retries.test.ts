@@ -2,27 +2,13 @@ import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
 import type { NewTurn } from '../../src/conversations/new-turn.ts';
 import { conversationKeyOf, newPrefixedId } from '../../src/platform/ids.ts';
-import type { AssistantEngine } from '../../workers/reply/engines/engine.ts';
 import { anAssistant, aTurn, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { openReceiver } from '../support/receiver.ts';
+import { aScriptedEngine } from '../support/scripted-engine.ts';
 import { useStack } from '../support/stack.ts';
 
-/** Gates by message. The engine answers a message with a gate only after the test opens that gate. */
-const gates = new Map<string, Promise<void>>();
-const engine: AssistantEngine = {
-  name: 'echo',
-  reply: async ({ message, language }) => {
-    await gates.get(message);
-    return { text: `echo: ${message}`, suggestedActions: [], confidence: 1, low: false, language, why: {} };
-  },
-};
-
-const hold = (message: string): (() => void) => {
-  const { promise, resolve } = Promise.withResolvers<void>();
-  gates.set(message, promise);
-  return resolve;
-};
+const { engine, hold } = aScriptedEngine();
 
 const stack = useStack({ engine, apis: 2 });
 

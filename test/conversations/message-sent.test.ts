@@ -3,32 +3,21 @@ import { afterAll, expect, test } from 'vitest';
 import { conversationOperations } from '../../src/chat-api/conversation-operations.ts';
 import type { StoredConversation } from '../../src/conversations/conversation.ts';
 import type { EventKind } from '../../src/webhooks/event.ts';
-import type { AssistantEngine } from '../../workers/reply/engines/engine.ts';
 import { anAssistant, type HistoryBody } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { openReceiver, type Receiver } from '../support/receiver.ts';
+import { aScriptedEngine } from '../support/scripted-engine.ts';
 import { useStack } from '../support/stack.ts';
 
 const LONG = '😀x'.repeat(4_000);
 const ACTIONS = [{ label: 'Directions', type: 'link' as const, payload: '/directions' }];
 
-/** The engine answers a message `hold…` when its gate opens, and every message with a long reply. */
-const gates = new Map<string, Promise<void>>();
-const engine: AssistantEngine = {
-  name: 'scripted',
-  reply: async ({ message, language }) => {
-    await gates.get(message);
-    const suggestedActions = message === 'where' ? ACTIONS : [];
-    const escalate = message === 'human' ? { escalate: 'user_requested' as const } : {};
-    const text = message.startsWith('short') ? `echo: ${message}` : `${message} ${LONG}`;
-    return { text, suggestedActions, confidence: 1, low: false, language, why: {}, ...escalate };
-  },
-};
-const hold = (message: string): (() => void) => {
-  const { promise, resolve } = Promise.withResolvers<void>();
-  gates.set(message, promise);
-  return resolve;
-};
+/** The engine writes long replies, except to `short…`. */
+const { engine, hold } = aScriptedEngine(({ message }) => ({
+  suggestedActions: message === 'where' ? ACTIONS : [],
+  ...(message === 'human' && { escalate: 'user_requested' }),
+  ...(!message.startsWith('short') && { text: `${message} ${LONG}` }),
+}));
 
 const stack = useStack({ engine });
 const opened: Receiver[] = [];

@@ -1,30 +1,17 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
-import type { AssistantEngine } from '../../workers/reply/engines/engine.ts';
 import { endTurn } from '../../src/turns/end-turn.ts';
 import { anAssistant, type ErrorBody, type HistoryBody } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { openReceiver, type Received } from '../support/receiver.ts';
+import { aScriptedEngine } from '../support/scripted-engine.ts';
 import { useStack } from '../support/stack.ts';
 
-/** The engine answers a message `hold…` when its gate opens, and `low` with low confidence. On `boom` it throws. */
-const gates = new Map<string, Promise<void>>();
-const engine: AssistantEngine = {
-  name: 'scripted',
-  reply: async ({ message, language }) => {
-    await gates.get(message);
-    if (message.startsWith('boom')) throw new Error('the engine is broken');
-    const low = message.startsWith('low');
-    const escalate = message === 'human' ? { escalate: 'user_requested' as const } : {};
-    return { text: `echo: ${message}`, suggestedActions: [], confidence: 1, low, language, why: {}, ...escalate };
-  },
-};
-
-const hold = (message: string): (() => void) => {
-  const { promise, resolve } = Promise.withResolvers<void>();
-  gates.set(message, promise);
-  return resolve;
-};
+/** The engine answers `low…` with low confidence, and throws on `boom…`. */
+const { engine, hold } = aScriptedEngine(({ message }) => {
+  if (message.startsWith('boom')) throw new Error('the engine is broken');
+  return { low: message.startsWith('low'), ...(message === 'human' && { escalate: 'user_requested' }) };
+});
 
 const stack = useStack({ engine });
 const OPERATOR = '3f0e8f0a-3c1c-4f0e-9d2b-6d6a0f6b7c11';
@@ -155,7 +142,6 @@ test('resolving a conversation while the assistant hands off keeps the reply and
   await stack.service.conversations.transitions.resolve(where, OPERATOR);
   release();
   const { body } = await pending;
-  gates.delete('human');
 
   expect(body.reply).toBe('echo: human');
   expect(await record()).toMatchObject({ status: 'resolved', escalatedAt: null, escalationReason: null });

@@ -1,24 +1,17 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
-import type { AssistantEngine } from '../../workers/reply/engines/engine.ts';
 import { useBrowser } from '../support/browser.ts';
 import { anAssistant } from '../support/builders.ts';
 import { anAccount, go, signIn } from '../support/dashboard.ts';
 import { eventually } from '../support/eventually.ts';
+import { aScriptedEngine } from '../support/scripted-engine.ts';
 import { useStack } from '../support/stack.ts';
 
-/** The engine says the first words at once, and the rest when the gate opens. */
-const gates = new Map<string, Promise<void>>();
-const engine: AssistantEngine = {
-  name: 'scripted',
-  reply: async ({ message, language, onDelta }) => {
-    onDelta?.('First words');
-    await gates.get(message);
-    onDelta?.(' and the rest.');
-    const text = 'First words and the rest.';
-    return { text, suggestedActions: [], confidence: 1, low: false, language, why: {} };
-  },
-};
+/** The engine says the first words at once, also if the reply is held. */
+const { engine, hold } = aScriptedEngine(({ onDelta }) => {
+  onDelta?.('First words');
+  return { text: 'First words and the rest.' };
+});
 const stack = useStack({ engine });
 const browser = useBrowser();
 
@@ -108,14 +101,13 @@ test('an endpoint gets replies only if the switch is on', async () => {
 
 test('a reply in “Try it” appears while it is written, and as the caller sees it', async () => {
   const { page } = await anOwnerAt((id) => `/assistants/${id}/try`);
-  const { promise, resolve } = Promise.withResolvers<void>();
   const message = `It's ${randomUUID()}`;
-  gates.set(message, promise);
+  const release = hold(message);
 
   await page.getByLabel('Message').fill(message);
   await page.getByRole('button', { name: 'Send' }).click();
   await page.getByRole('log').getByText('First words', { exact: true }).waitFor();
-  resolve();
+  release();
   await page.getByRole('log').getByText('First words and the rest.').waitFor();
   await page.getByLabel('As the caller sees it').check();
 

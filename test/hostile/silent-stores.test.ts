@@ -6,9 +6,9 @@ import { createLifecycle } from '../../src/platform/lifecycle.ts';
 import { createLogger } from '../../src/platform/logger.ts';
 import { anAssistant, aTurn, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
-import { aHeldEngine } from '../support/held-engine.ts';
 import { problemOf } from '../support/problem.ts';
 import { type Relay, openRelay, through } from '../support/relay.ts';
+import { aScriptedEngine } from '../support/scripted-engine.ts';
 import { useStack } from '../support/stack.ts';
 
 const REPLY_TIMEOUT_MS = 3_000;
@@ -105,30 +105,32 @@ test.each(stores)(
 test('Redis silent after turns are accepted: answered turns are found in MongoDB, others are 500 at the deadline', async () => {
   const { apiKey } = await anAssistant(stack);
   const say = (message: string) => timed(request(`${url}/api/v1/chat`, { body: aTurn({ message }), bearer: apiKey }));
-  const [first, second] = [aHeldEngine(), aHeldEngine()];
-  const worker = await stack.startReplyWorker(first.engine);
+  const { engine, hold, asked } = aScriptedEngine();
+  const release = hold('held for a moment');
+  const worker = await stack.startReplyWorker(engine);
   const found = say('held for a moment');
-  await eventually(() => expect(first.asked).toContain('held for a moment'));
+  await eventually(() => expect(asked).toContain('held for a moment'));
 
   redis.freeze();
-  first.letGo();
+  release();
   const { answer, ms } = await found;
   redis.thaw();
 
-  expect([answer.status, answer.body.reply]).toEqual([200, 'You said: held for a moment']);
+  expect([answer.status, answer.body.reply]).toEqual([200, 'echo: held for a moment']);
   expect(ms).toBeLessThan(REPLY_TIMEOUT_MS);
   await worker.close();
 
-  const slow = await stack.startReplyWorker(second.engine);
+  const slow = await stack.startReplyWorker(engine);
+  const releaseLate = hold('held for long');
   const late = say('held for long');
-  await eventually(() => expect(second.asked).toContain('held for long'));
+  await eventually(() => expect(asked).toContain('held for long'));
   redis.freeze();
   const told = await late;
   redis.thaw();
   expect(problemOf(told.answer)).toBe('500 reply_timeout');
   expect(told.ms).toBeGreaterThan(REPLY_TIMEOUT_MS - 100);
   expect(told.ms).toBeLessThan(REPLY_TIMEOUT_MS + 1_000);
-  second.letGo();
+  releaseLate();
   await slow.close();
 });
 
@@ -136,7 +138,7 @@ test('MongoDB silent while a turn is accepted: 500, and the retry finds the same
   timeout: 40_000,
 }, async () => {
   const { apiKey, history } = await anAssistant(stack);
-  const { engine } = aHeldEngine();
+  const { engine } = aScriptedEngine();
   const worker = await stack.startReplyWorker(engine);
   const body = aTurn({ message: 'What are your opening hours?' });
   const say = () => request(`${url}/api/v1/chat`, { body, bearer: apiKey });
@@ -161,7 +163,7 @@ test('MongoDB silent while a turn is accepted: 500, and the retry finds the same
 
 test('Redis connections that go silent one by one are replaced, and replies in flight arrive again', async () => {
   const { apiKey } = await anAssistant(stack);
-  const { engine } = aHeldEngine();
+  const { engine } = aScriptedEngine();
   const worker = await stack.startReplyWorker(engine);
   /** Streams a reply and measures the time. Only pub/sub brings a reply this soon, because MongoDB is polled later. */
   const hear = async () => {

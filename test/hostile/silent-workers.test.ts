@@ -7,7 +7,7 @@ import { openDeliveryWorker } from '../../workers/delivery/worker.ts';
 import { openReplyWorker } from '../../workers/reply/worker.ts';
 import { anAssistant, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
-import { aHeldEngine } from '../support/held-engine.ts';
+import { aScriptedEngine } from '../support/scripted-engine.ts';
 import { openReceiver } from '../support/receiver.ts';
 import { openRelay, through } from '../support/relay.ts';
 import { useStack } from '../support/stack.ts';
@@ -37,7 +37,7 @@ test.each(['Redis', 'MongoDB'] as const)(
     const receiver = await openReceiver();
     onTestFinished(receiver.close);
     await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url });
-    await openReplyWorker({ config, logger, lifecycle, engine: aHeldEngine().engine });
+    await openReplyWorker({ config, logger, lifecycle, engine: aScriptedEngine().engine });
     await openDeliveryWorker({ config, logger, lifecycle });
     const [sessions, turns] = [8, 12];
     let answered = 0;

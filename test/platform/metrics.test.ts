@@ -1,22 +1,14 @@
 import type { IncomingMessage } from 'node:http';
 import { expect, test } from 'vitest';
 import { createMetrics } from '../../src/platform/metrics.ts';
-import type { AssistantEngine } from '../../workers/reply/engines/engine.ts';
 import { anAssistant, aTurn, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { problemOf } from '../support/problem.ts';
 import { openReceiver } from '../support/receiver.ts';
+import { aScriptedEngine } from '../support/scripted-engine.ts';
 import { useStack } from '../support/stack.ts';
 
-const gate = Promise.withResolvers<void>();
-const engine: AssistantEngine = {
-  name: 'scripted',
-  reply: async ({ message, language }) => {
-    if (message === 'wait') await gate.promise;
-    const escalate = message === 'human' ? { escalate: 'user_requested' as const } : {};
-    return { text: 'echo', suggestedActions: [], confidence: 1, low: false, language, why: {}, ...escalate };
-  },
-};
+const { engine, hold } = aScriptedEngine(({ message }) => (message === 'human' ? { escalate: 'user_requested' } : {}));
 const stack = useStack({ engine, replyWorkers: 0, deliveryWorkers: 0, env: { METRICS_TOKEN: 'let-me-read' } });
 
 const read = async (url: string, headers: Record<string, string> = {}) => {
@@ -39,6 +31,8 @@ test('each process counts turns, replies, deliveries, repetitions, refusals and 
   const apiShows = (series: string, count: number) =>
     eventually(async () => expect([series, (await read(stack.url)).value(series)]).toEqual([series, count]));
 
+  const release = hold('wait');
+
   const first = chat(turn);
   await apiShows('parley_queue_jobs{queue="turns",state="waiting"}', 1);
   await apiShows('parley_queue_jobs{queue="deliveries",state="waiting"}', 1);
@@ -53,7 +47,7 @@ test('each process counts turns, replies, deliveries, repetitions, refusals and 
   expect(problemOf(await chat({ ...turn, message: 'one too many' }))).toBe('429 session_busy');
   const reply = await stack.startReplyWorker();
   const delivery = await stack.startDeliveryWorker();
-  gate.resolve();
+  release();
   await Promise.all([first, joined, ...others]);
   for (let count = 0; count < 2; count += 1) await chat({ ...turn, message: 'once more' });
   for (let count = 0; count < 2; count += 1) {

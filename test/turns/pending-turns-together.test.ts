@@ -2,10 +2,10 @@ import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { PAGE_SIZE } from '../../src/conversations/conversation.ts';
 import type { StoredConversation, StoredPage } from '../../src/conversations/conversation.ts';
-import type { AssistantEngine } from '../../workers/reply/engines/engine.ts';
 import { anAssistant, anEntry, type TestAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { openReceiver } from '../support/receiver.ts';
+import { aScriptedEngine } from '../support/scripted-engine.ts';
 import { useStack } from '../support/stack.ts';
 
 /** No worker runs while turns are accepted. Then a worker with the test's engine answers them. */
@@ -117,24 +117,8 @@ test('a head whose first try was interrupted is answered alone', async () => {
   await worker.close();
 });
 
-/** The engine is as quick as the retrieval engine, except for messages with a gate. */
-const gates = new Map<string, Promise<void>>();
-const hold = (message: string): (() => void) => {
-  const { promise, resolve } = Promise.withResolvers<void>();
-  gates.set(message, promise);
-  return resolve;
-};
-const begun = new Set<string>();
-const quick: AssistantEngine = {
-  name: 'quick',
-  needsProvider: () => false,
-  answersImmediately: () => true,
-  reply: async ({ message, language }) => {
-    begun.add(message);
-    await gates.get(message);
-    return { text: `echo: ${message}`, suggestedActions: [], confidence: 1, low: false, language, why: {} };
-  },
-};
+/** The engine is as quick as the retrieval engine, except for held messages. */
+const quick = aScriptedEngine(() => ({}), { needsProvider: () => false, answersImmediately: () => true });
 
 test('an accepted turn is always found, also while all pending turns are committed at once', {
   timeout: 30_000,
@@ -145,17 +129,17 @@ test('an accepted turn is always found, also while all pending turns are committ
   const turns = await acceptAll(assistant, session, named('one', 17));
   const conversationId = turns[0]?.conversationId as string;
   // The first worker stops after fifteen turns. The second worker begins with a full page and many pending turns.
-  const goOn = hold(`${session} one 15`);
-  const first = await stack.startReplyWorker(quick);
-  await eventually(() => expect(begun).toContain(`${session} one 15`));
+  const goOn = quick.hold(`${session} one 15`);
+  const first = await stack.startReplyWorker(quick.engine);
+  await eventually(() => expect(quick.asked).toContain(`${session} one 15`));
   const stopped = first.close();
   goOn();
   await stopped;
   expect((await stored(conversationId)).conversation.seq).toBe(15);
   turns.push(...(await acceptAll(assistant, session, named('two', 18))));
-  const end = hold(`${session} two 18`);
+  const end = quick.hold(`${session} two 18`);
 
-  const second = await stack.startReplyWorker(quick);
+  const second = await stack.startReplyWorker(quick.engine);
   await eventually(async () => expect((await stored(conversationId)).conversation.waiting).toHaveLength(1));
   const looked = await Promise.all(turns.map(({ turnId }) => assistant.call(`/api/v1/turns/${turnId}`)));
   end();
@@ -169,7 +153,7 @@ test('an accepted turn is always found, also while all pending turns are committ
 const aConversation = async () => {
   const assistant = await anAssistant(stack);
   const session = randomUUID();
-  const worker = await stack.startReplyWorker(quick);
+  const worker = await stack.startReplyWorker(quick.engine);
   const [first] = await acceptAll(assistant, session, ['hello']);
   const { conversationId } = first as Accepted;
   await answered(conversationId);

@@ -1,27 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
-import type { AssistantEngine } from '../../workers/reply/engines/engine.ts';
 import { anAssistant, type ErrorBody } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { openReceiver } from '../support/receiver.ts';
+import { aScriptedEngine } from '../support/scripted-engine.ts';
 import { openStack, useStack } from '../support/stack.ts';
 
-const gates = new Map<string, Promise<void>>();
-const asked: string[] = [];
-const engine: AssistantEngine = {
-  name: 'gated',
-  reply: async ({ message, language }) => {
-    asked.push(message);
-    await gates.get(message);
-    return { text: `echo: ${message}`, suggestedActions: [], confidence: 1, low: false, language, why: {} };
-  },
-};
-
-const hold = (message: string): (() => void) => {
-  const { promise, resolve } = Promise.withResolvers<void>();
-  gates.set(message, promise);
-  return resolve;
-};
+const { engine, hold, asked } = aScriptedEngine();
 
 const stack = useStack({ engine, replyWorkers: 2, deliveryWorkers: 2 });
 
