@@ -11,10 +11,11 @@ import { injectFaults } from './service/faults.ts';
 import { type Histories, newHistories, type Violation } from './service/history.ts';
 import { finishErasures, operate, type OperatorsOptions } from './service/operators.ts';
 import { OTHER_RULES, report } from './service/report.ts';
+import { judgeRefusals } from './service/rule-of-refusals.ts';
 import { judgeEvents } from './service/rules-of-events.ts';
 import { judgeTurns } from './service/rules-of-turns.ts';
 import { openStores, TOPOLOGIES } from './service/stores.ts';
-import { visit, wayOf } from './service/visitors.ts';
+import { visit, visitTogether, wayOf } from './service/visitors.ts';
 import { killAll } from './support/process.ts';
 import { createRandom, type Random } from './support/random.ts';
 
@@ -99,6 +100,10 @@ const run = async ({
         crew,
         ...stores,
         random,
+        refused: (at) => {
+          const name = `crowd-${histories.refusedAt.push(at)}`;
+          load.push(visitTogether({ name, assistant: cast.quick, api, random, histories }));
+        },
         flushRedis: async () => void (await service.redis.flushall()),
         report: (what) => blame('processes end only when they are told to', what),
       },
@@ -117,6 +122,7 @@ const run = async ({
     const violations = [
       ...judgeTurns(histories, evidence.stored),
       ...judgeEvents({ ...evidence, endpoints, histories }),
+      ...judgeRefusals(histories),
       ...wrong,
     ];
     return report({ seed, minutes, faults, histories, evidence, violations });

@@ -20,13 +20,15 @@ export type Post = {
  * Two processes of each kind, with a supervisor. A process that ends by itself before it was ever ready is started
  * again, because its stores may be down. A process that was ready must not end by itself.
  */
-export const openCrew = async (env: Record<string, string>, plant: string | null) => {
+export const openCrew = async ({ MONGODB_URL: mongodb = '', ...env }: Record<string, string>, plant: string | null) => {
   const posts: Post[] = [];
   const crashes: string[] = [];
   let closing = false;
 
   const launch = async (kind: Kind, port: number, skewMs = 0): Promise<Process> => {
-    const process = await spawnProcess({ kind, env, plant, port, skewMs });
+    // With its name in the address, MongoDB can refuse writes of one kind of process.
+    const named = `${mongodb}${mongodb.includes('?') ? '&' : '?'}appName=${kind}`;
+    const process = await spawnProcess({ kind, env: { ...env, MONGODB_URL: named }, plant, port, skewMs });
     process.child.once('exit', (code, signal) => void onExit(process, code ?? signal));
     void watchReady(process);
     return process;

@@ -81,9 +81,20 @@ const findLeft = async ({ mongo }: Service, histories: Histories): Promise<Evide
 
 type From = { api: string; keyOf: (assistantId: string) => string; histories: Histories };
 
+/** A visitor that never got a reply does not know its conversation, but messages may be stored. */
+const findConversations = async ({ mongo }: Service, { sessions }: Histories): Promise<void> => {
+  const unknown = [...sessions].filter(([, { conversationId }]) => conversationId === null);
+  for (const [sessionId, session] of unknown) {
+    const filter = { sessionId, assistantId: session.assistantId };
+    const row = await mongo.collection('conversations').findOne(filter, { projection: { conversationId: 1 } });
+    session.conversationId = (row?.['conversationId'] as string | undefined) ?? null;
+  }
+};
+
 /** Reads everything that the rules need. Call it when the processes run and no fault is active. */
 export const collect = async (service: Service, { api, keyOf, histories }: From): Promise<Evidence> => {
   const convergence = await converge(service);
+  await findConversations(service, histories);
   const stored: Evidence['stored'] = new Map();
   for (const [session, { conversationId, assistantId, erased }] of histories.sessions) {
     if (erased || !conversationId) continue;

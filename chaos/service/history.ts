@@ -7,6 +7,9 @@ export type Way = (typeof WAYS)[number];
 /** The chat response. */
 export type Told = { reply: string; conversationId: string; messageId: string };
 
+/** What came of one attempt to send a message, `200` or the failure, and when. */
+export type Attempted = { result: string; at: number };
+
 /** One message of a visitor, with all attempts to send it. Times are monotonic, in ms. */
 export type Sent = {
   session: string;
@@ -15,7 +18,7 @@ export type Sent = {
   startedAt: number;
   /** When the response arrived, or when the visitor gave up. */
   endedAt: number;
-  attempts: string[];
+  attempts: Attempted[];
   /** Null if the visitor gave up: the message may or may not be stored. */
   told: Told | null;
 };
@@ -30,14 +33,23 @@ export type Acted = {
   at: number;
 };
 
+export type Session = {
+  assistantId: string;
+  /** Null until the first reply names it. */
+  conversationId: string | null;
+  erased: boolean;
+};
+
 /** What the processes and receivers reported while the faults were injected. */
 export type Histories = {
   sent: Sent[];
   acted: Acted[];
-  sessions: Map<string, { assistantId: string; conversationId: string | null; erased: boolean }>;
+  sessions: Map<string, Session>;
+  /** When MongoDB was told to refuse the next writes (`REFUSED_WRITES` in stores.ts). */
+  refusedAt: number[];
 };
 
-export const newHistories = (): Histories => ({ sent: [], acted: [], sessions: new Map() });
+export const newHistories = (): Histories => ({ sent: [], acted: [], sessions: new Map(), refusedAt: [] });
 
 /** A request that arrived at a receiver, in order of arrival. */
 export type Seen = {

@@ -1,5 +1,6 @@
 import type { Evidence } from './evidence.ts';
-import type { Histories, Violation } from './history.ts';
+import type { Histories, Sent, Violation } from './history.ts';
+import { REFUSAL_RULE } from './rule-of-refusals.ts';
 import { EVENT_RULES } from './rules-of-events.ts';
 import { TURN_RULES } from './rules-of-turns.ts';
 
@@ -23,6 +24,19 @@ export type Result = {
 
 const row = (what: string, value: number | string): string => `${what.padEnd(44)} ${String(value).padStart(9)}`;
 
+/** The attempts in order, equal ones counted: `503 unavailable × 4 | 200`. */
+const attemptsOf = ({ attempts }: Sent): string =>
+  attempts
+    .map(({ result }) => result.replace(/ after [\d.]+ s$/, ''))
+    .reduce<[string, number][]>((runs, result) => {
+      const last = runs.at(-1);
+      if (last?.[0] === result) last[1] += 1;
+      else runs.push([result, 1]);
+      return runs;
+    }, [])
+    .map(([result, count]) => (count === 1 ? result : `${result} × ${count}`))
+    .join(' | ');
+
 /** Prints the messages of one session and what was told about them, so that a violation can be understood. */
 const printHistory = ({ histories, evidence, seed }: Result, { session, rule, what }: Violation): void => {
   console.log(`\n${rule}: ${what}\n  session ${session}, seed ${seed}`);
@@ -34,9 +48,7 @@ const printHistory = ({ histories, evidence, seed }: Result, { session, rule, wh
   );
   for (const one of sent.slice(Math.max(0, at - SHOWN / 2), at + SHOWN / 2)) {
     const [from, to] = [one.startedAt, one.endedAt].map((ms) => (ms / 1000).toFixed(2));
-    console.log(
-      `  ${from}–${to} s  ${one.way}  "${one.message}"  ${one.attempts.join(' | ')}  ${one.told?.messageId ?? '-'}`,
-    );
+    console.log(`  ${from}–${to} s  ${one.way}  "${one.message}"  ${attemptsOf(one)}  ${one.told?.messageId ?? '-'}`);
   }
   for (const { action, status, at: ms } of histories.acted.filter((one) => one.session === session).slice(-SHOWN)) {
     console.log(`  ${(ms / 1000).toFixed(2)} s  ${action}: ${status}`);
@@ -82,7 +94,7 @@ export const report = (result: Result): boolean => {
   console.log(row('s until everything had ended', (evidence.convergedMs / 1000).toFixed(1)));
   console.log('');
   const byRule = Map.groupBy(violations, ({ rule }) => rule);
-  for (const rule of [...TURN_RULES, ...EVENT_RULES, ...OTHER_RULES]) {
+  for (const rule of [...TURN_RULES, REFUSAL_RULE, ...EVENT_RULES, ...OTHER_RULES]) {
     const count = byRule.get(rule)?.length ?? 0;
     console.log(`${row(rule, count)}  ${count === 0 ? 'ok' : 'VIOLATED'}`);
   }

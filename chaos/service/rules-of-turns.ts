@@ -1,10 +1,10 @@
-import type { Histories, Sent, StoredMessage, Violation } from './history.ts';
+import type { Acted, Histories, Sent, StoredMessage, Violation } from './history.ts';
 
 /** In the error of a request that a visitor gave up. */
 const TIMED_OUT = 'TimeoutError';
 
-type Session = { session: string; sent: Sent[]; stored: StoredMessage[] };
-type Rule = (one: Session) => string[];
+type Own = { session: string; sent: Sent[]; acted: Acted[]; stored: StoredMessage[] };
+type Rule = (one: Own) => string[];
 
 const visitorMessages = (stored: StoredMessage[]): StoredMessage[] => stored.filter(({ role }) => role === 'user');
 
@@ -23,7 +23,11 @@ const toldWhatIsStored: Rule = ({ sent, stored }) => {
     if (!told) return [];
     const reply = byId.get(told.messageId);
     if (!reply) return [`the reply to "${message}" is not stored`];
-    return reply.content === told.reply ? [] : [`the reply to "${message}" is stored with another text`];
+    if (reply.content !== told.reply) return [`the reply to "${message}" is stored with another text`];
+    // A message that a person will answer has no reply of its own; its caller is told the conversation's last reply.
+    const { turnId } = visitorMessages(stored).find(({ content }) => content === message) ?? {};
+    const own = stored.find((one) => one.role === 'assistant' && one.turnId === turnId);
+    return own && own !== reply ? [`"${message}" was told the reply to another message`] : [];
   });
 };
 
@@ -69,14 +73,28 @@ const inOrder: Rule = ({ sent, stored }) => {
 /** The API answers within its own limit of 30 s, even with an error. Visitors wait longer than that. */
 const answeredInTime: Rule = ({ sent }) =>
   sent.flatMap(({ message, attempts }) =>
-    attempts.some((attempt) => attempt.includes(TIMED_OUT)) ? [`an attempt to send "${message}" had no response`] : [],
+    attempts.some(({ result }) => result.includes(TIMED_OUT))
+      ? [`an attempt to send "${message}" had no response`]
+      : [],
   );
+
+/** An operator does not repeat a reply, so one that failed may be stored or not. */
+const operatorsRepliesOnce: Rule = ({ acted, stored }) => {
+  const counts = Map.groupBy(stored, ({ content }) => content);
+  return acted.flatMap(({ action, content = '', status }) => {
+    if (action !== 'reply') return [];
+    const count = counts.get(content)?.length ?? 0;
+    if (count > 1) return [`"${content}" is stored ${count} times`];
+    return status === 201 && count === 0 ? [`"${content}" was accepted, but is not stored`] : [];
+  });
+};
 
 const RULES: Record<string, Rule> = {
   'each message is stored once': once,
   'each caller was told what is stored': toldWhatIsStored,
   'nothing is stored that nobody sent': onlyWhatWasSent,
   'each turn is answered once': answeredOnce,
+  "an operator's reply is stored once": operatorsRepliesOnce,
   'numbers have no gaps': numbered,
   'messages keep their order': inOrder,
   'every request has a response in time': answeredInTime,
@@ -85,11 +103,16 @@ const RULES: Record<string, Rule> = {
 export const TURN_RULES = Object.keys(RULES);
 
 /** Compares what callers sent and were told with what is stored. */
-export const judgeTurns = ({ sent }: Histories, stored: Map<string, StoredMessage[]>): Violation[] => {
-  const bySession = Map.groupBy(sent, ({ session }) => session);
-  return [...stored].flatMap(([session, messages]) =>
-    Object.entries(RULES).flatMap(([rule, judge]) =>
-      judge({ session, sent: bySession.get(session) ?? [], stored: messages }).map((what) => ({ rule, session, what })),
-    ),
-  );
+export const judgeTurns = (histories: Histories, stored: Map<string, StoredMessage[]>): Violation[] => {
+  const bySession = Map.groupBy(histories.sent, ({ session }) => session);
+  const byOperators = Map.groupBy(histories.acted, ({ session }) => session);
+  return [...stored].flatMap(([session, messages]) => {
+    const own = {
+      session,
+      sent: bySession.get(session) ?? [],
+      acted: byOperators.get(session) ?? [],
+      stored: messages,
+    };
+    return Object.entries(RULES).flatMap(([rule, judge]) => judge(own).map((what) => ({ rule, session, what })));
+  });
 };

@@ -1,8 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import mongoose from 'mongoose';
 import { type Service, startMongod, startRedis, startReplicaSet, startSentinelSet } from '../../scripts/services.ts';
 import { openRelay, type Relay, through } from '../../test/support/relay.ts';
 
 export const TOPOLOGIES = ['one', 'replica-set', 'sentinel'] as const;
+/** How many commands MongoDB refuses after `refuseWrites`. */
+export const REFUSED_WRITES = 3;
+/** A code that says nothing about the connection, so the service must not take the whole batch for lost. */
+const BAD_VALUE = 2;
 /** The master stays away for so long, so that the sentinels promote the replica before it is back. */
 const PROMOTED_WITHIN_MS = 5_000;
 
@@ -18,10 +23,24 @@ export type Store = {
   relay: Relay | null;
   /** Kills the store, or its primary, and starts it again. */
   crash: () => Promise<void>;
+  /** Lets MongoDB refuse the next `update` commands of the API. Null if the store cannot do so. */
+  refuseWrites: (() => Promise<void>) | null;
   dispose: () => Promise<void>;
 };
 
-const behindRelay = async (service: Service): Promise<Store> => {
+const refuseWrites = async (url: string): Promise<void> => {
+  const client = await mongoose.mongo.MongoClient.connect(url);
+  await client
+    .db('admin')
+    .command({
+      configureFailPoint: 'failCommand',
+      mode: { times: REFUSED_WRITES },
+      data: { errorCode: BAD_VALUE, failCommands: ['update'], appName: 'api' },
+    })
+    .finally(() => client.close());
+};
+
+const behindRelay = async (service: Service, refuses = false): Promise<Store> => {
   const relay = await openRelay(service.url);
   return {
     url: through(service.url, relay),
@@ -31,6 +50,7 @@ const behindRelay = async (service: Service): Promise<Store> => {
       await service.kill();
       await service.restart();
     },
+    refuseWrites: refuses ? () => refuseWrites(service.url) : null,
     dispose: async () => {
       await relay.cut();
       await service.dispose();
@@ -50,6 +70,7 @@ const replicaSet = async (): Promise<Store> => {
       await primary?.kill();
       await primary?.restart();
     },
+    refuseWrites: null,
     dispose: () => set.dispose(),
   };
 };
@@ -67,6 +88,7 @@ const sentinelSet = async (): Promise<Store> => {
       await sleep(PROMOTED_WITHIN_MS);
       await master?.restart();
     },
+    refuseWrites: null,
     dispose: () => set.dispose(),
   };
 };
@@ -74,5 +96,6 @@ const sentinelSet = async (): Promise<Store> => {
 /** A Redis that keeps nothing on disk, so that a crash loses all its data, and a MongoDB that keeps what it journaled. */
 export const openStores = async (topology: Topology): Promise<{ redis: Store; mongodb: Store }> => ({
   redis: topology === 'sentinel' ? await sentinelSet() : await behindRelay(await startRedis()),
-  mongodb: topology === 'replica-set' ? await replicaSet() : await behindRelay(await startMongod()),
+  mongodb:
+    topology === 'replica-set' ? await replicaSet() : await behindRelay(await startMongod({ failPoints: true }), true),
 });

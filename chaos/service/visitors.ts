@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Random } from '../support/random.ts';
 import { attempt, type Door } from './client.ts';
-import { type Histories, type Sent, WAYS, type Way } from './history.ts';
+import { type Histories, type Sent, type Session, WAYS, type Way } from './history.ts';
 
 const AGAIN_AFTER_MS = 200;
 /** Retries stop before the service forgets an answered message (60 s). A later retry would be a new turn. */
@@ -22,8 +22,10 @@ export type VisitorOptions = {
   isOver: () => boolean;
 };
 
+type Sending = Omit<VisitorOptions, 'hurry' | 'isOver'>;
+
 /** Sends one message, and again until it is answered or the visitor gives up. Records what the visitor was told. */
-const send = async (options: VisitorOptions, message: string): Promise<Sent> => {
+const send = async (options: Sending, message: string): Promise<Sent> => {
   const { name: session, way, assistant, api, histories } = options;
   const sent: Sent = {
     session,
@@ -39,16 +41,23 @@ const send = async (options: VisitorOptions, message: string): Promise<Sent> => 
   while (performance.now() < until && !histories.sessions.get(session)?.erased) {
     const order = { way, session, message, key: `${session}-${message}`.replaceAll(' ', '-') };
     const result = await attempt(order, () => ({ url: api(), ...assistant }));
-    if ('told' in result) {
-      sent.told = result.told;
-      sent.attempts.push('200');
+    const told = 'told' in result ? result.told : null;
+    sent.attempts.push({ result: 'told' in result ? '200' : result.failed, at: performance.now() });
+    if (told) {
+      sent.told = told;
       break;
     }
-    sent.attempts.push(result.failed);
     await sleep(AGAIN_AFTER_MS);
   }
   sent.endedAt = performance.now();
   return sent;
+};
+
+const newSession = ({ assistantId }: Assistant): Session => ({ assistantId, conversationId: null, erased: false });
+
+const learnConversation = ({ sessions }: Histories, name: string, told: Sent['told']): void => {
+  const session = sessions.get(name);
+  if (session) session.conversationId ??= told?.conversationId ?? null;
 };
 
 const QUESTIONS = ['When are you open?', 'Do you ship abroad?', 'What does it cost?', 'Where are you?', 'Thanks'];
@@ -59,7 +68,7 @@ const QUESTIONS = ['When are you open?', 'Do you ship abroad?', 'What does it co
  */
 export const visit = async (options: VisitorOptions): Promise<void> => {
   const { name, assistant, hurry, random, histories, isOver } = options;
-  const session = { assistantId: assistant.assistantId, conversationId: null as string | null, erased: false };
+  const session = newSession(assistant);
   histories.sessions.set(name, session);
   for (let number = 0; !isOver() && !session.erased; number += hurry) {
     const messages = Array.from(
@@ -67,9 +76,28 @@ export const visit = async (options: VisitorOptions): Promise<void> => {
       (_, index) => `${QUESTIONS[random.below(QUESTIONS.length)]} ${name} m${number + index}`,
     );
     const sent = await Promise.all(messages.map((message) => send(options, message)));
-    session.conversationId ??= sent.find(({ told }) => told)?.told?.conversationId ?? null;
+    for (const { told } of sent) learnConversation(histories, name, told);
     await sleep(random.next() * THINKS_MS);
   }
+};
+
+const CROWD = 10;
+
+/**
+ * New visitors who send one message each, at the same moment and to the same process, so that the service writes their
+ * messages together.
+ */
+export const visitTogether = async (options: Omit<Sending, 'way'>): Promise<void> => {
+  const { name, assistant, api, histories } = options;
+  const url = api();
+  const all = Array.from({ length: CROWD }, async (_, number) => {
+    const session = `${name}-${number}`;
+    histories.sessions.set(session, newSession(assistant));
+    const one = { ...options, name: session, way: 'json' as const, api: () => url };
+    const { told } = await send(one, `When are you open? ${session}`);
+    learnConversation(histories, session, told);
+  });
+  await Promise.all(all);
 };
 
 export const wayOf = (number: number): Way => WAYS[number % WAYS.length] as Way;
