@@ -1,30 +1,18 @@
 import { Command, CommanderError } from 'commander';
 import { VERSION } from '../../src/platform/version.ts';
-import { addAssistantCommands } from './assistant.ts';
-import { addChannelCommands } from './channel.ts';
-import { addConversationCommands } from './conversation.ts';
-import { addDeliveryCommands } from './delivery.ts';
-import { addDoctorCommand } from './doctor.ts';
-import { addEndpointCommands } from './endpoint.ts';
+import { addCommands } from './commands.ts';
 import { toFailure } from './failure.ts';
-import { addHandlingCommands } from './handling.ts';
-import { addKeyCommands } from './key.ts';
-import { addKnowledgeCommands } from './knowledge.ts';
-import { addOperatorCommands } from './operator.ts';
 import { type Answer, createSession } from './session.ts';
 import { findSettings } from './settings.ts';
 import { plain } from './text.ts';
-import { addTokenCommands } from './token.ts';
-import { addTransitionCommands } from './transition.ts';
-import { addTurnCommands } from './turn.ts';
 import { ROOT } from '../services/installed.ts';
 
-const program = ({ asJson }: { asJson: boolean }): Command => {
+const program = async ({ asJson, words }: { asJson: boolean; words: string[] }): Promise<Command> => {
   const print = ({ json, text, status = 0 }: Answer): void => {
     process.stdout.write(`${asJson ? JSON.stringify(json) : text}\n`);
     process.exitCode = status;
   };
-  const { run, runLocal, runBare } = createSession({ settings: () => findSettings(process.env, ROOT), print });
+  const session = createSession({ settings: () => findSettings(process.env, ROOT), print });
 
   const root = new Command('admin')
     .description('Operate the service that the environment names, or else the running quickstart, through its API')
@@ -33,19 +21,7 @@ const program = ({ asJson }: { asJson: boolean }): Command => {
     .configureHelp({ showGlobalOptions: true })
     .configureOutput({ outputError: () => undefined, ...(asJson && { writeErr: () => undefined }) })
     .exitOverride();
-  addAssistantCommands(root, run);
-  addKnowledgeCommands(root, run);
-  addKeyCommands(root, run);
-  addChannelCommands(root, run);
-  addEndpointCommands(root, run);
-  addDeliveryCommands(root, run);
-  const conversation = addConversationCommands(root, run);
-  addTransitionCommands(conversation, run);
-  addHandlingCommands(conversation, run);
-  addTurnCommands(root, run);
-  addOperatorCommands(root, { run, runLocal });
-  addTokenCommands(root, runLocal);
-  addDoctorCommand(root, runBare);
+  await addCommands(root, session, words);
   return root;
 };
 
@@ -61,11 +37,13 @@ const wantsJson = (words: string[]): boolean => {
 };
 
 export const main = async (argv: string[]): Promise<void> => {
-  const asJson = wantsJson(argv);
+  const words = argv.slice(2);
+  const asJson = wantsJson(words);
   // A closed pipe (`| head`) is not an error.
   process.stdout.on('error', () => process.exit());
   try {
-    await program({ asJson }).parseAsync(argv);
+    const root = await program({ asJson, words });
+    await root.parseAsync(argv);
     // An abandoned connection attempt can keep the process alive for seconds, so the process ends itself.
     setTimeout(() => process.exit(), LINGER_MS).unref();
   } catch (cause) {

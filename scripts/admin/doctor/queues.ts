@@ -1,6 +1,6 @@
 import type { Queue } from 'bullmq';
 import { oldestWaitingAt } from '../../../src/platform/queue.ts';
-import type { Opened } from '../session.ts';
+import type { Opened } from '../stores.ts';
 
 /** The number of workers of a queue. Null if Redis does not list its clients, as some hosted services do not. */
 const countWorkers = async (queue: Queue): Promise<number | null> => {

@@ -1,7 +1,7 @@
 import type { StoredConversation } from '../../../src/conversations/conversation.ts';
 import type { StoredDelivery } from '../../../src/deliveries/delivery.ts';
 import { VaultError } from '../../../src/platform/vault.ts';
-import type { Opened } from '../session.ts';
+import type { Opened } from '../stores.ts';
 import { TIMING } from '../../../src/platform/timing.ts';
 
 /** Work older than this counts as stuck, because sweeps find lost work within seconds. */

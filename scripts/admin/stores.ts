@@ -1,0 +1,59 @@
+import { openOperators } from '../../src/operators/open.ts';
+import type { Config } from '../../src/platform/config.ts';
+import { secretsIn } from '../../src/platform/credentials.ts';
+import { plainMessage } from '../../src/platform/loggable.ts';
+import { openMongo } from '../../src/platform/mongo.ts';
+import { openService, type Service } from '../../src/service.ts';
+import { Failure } from './failure.ts';
+import { openQueueHandles, type Queues } from './queues.ts';
+import type { CommandContext } from './session.ts';
+import type { Settings } from './settings.ts';
+
+// The few commands that open MongoDB or Redis themselves load this file. The others call the API and start faster.
+
+export type Opened = Service & { config: Config; queues: Queues };
+
+/**
+ * The stores of operators and tokens, opened without the API. They are needed to create the first operator and the
+ * first token, before anybody can sign in.
+ */
+export type OperatorStores = Awaited<ReturnType<typeof openOperators>>;
+
+const OPEN_WITHIN_MS = 2_000;
+
+const serviceAt = ({ name, message }: Error): string | null => {
+  if (name.startsWith('Mongo')) return 'MongoDB';
+  return message.startsWith('Redis') ? 'Redis' : null;
+};
+
+/** Turns a connection error into a message that names the unavailable store. Other errors are returned unchanged. */
+const toUnavailable = ({ source, environment }: Settings, cause: unknown): unknown => {
+  const secrets = secretsIn(environment);
+  const which = cause instanceof Error ? serviceAt(cause) : null;
+  if (!(cause instanceof Error) || which === null) return cause;
+  const reason = plainMessage(cause.message, secrets).replace(/\.$/, '');
+  return new Failure('unavailable', `${which} cannot be used at the address of ${source}: ${reason}.`, { cause });
+};
+
+export const openForCommand = async ({ config, settings, logger, lifecycle }: CommandContext): Promise<Opened> => {
+  try {
+    const service = await openService({ config, logger, lifecycle, redisRole: 'api', startWithinMs: OPEN_WITHIN_MS });
+    const queues = lifecycle.add('queues', openQueueHandles(service, logger), (opened) => opened.close());
+    return { ...service, config, queues };
+  } catch (cause) {
+    throw toUnavailable(settings, cause);
+  }
+};
+
+export const withOperatorStores = async <Value>(
+  { config, settings, logger, lifecycle }: CommandContext,
+  work: (opened: OperatorStores) => Promise<Value>,
+): Promise<Value> => {
+  try {
+    const mongo = await openMongo({ url: config.MONGODB_URL, timeoutMs: OPEN_WITHIN_MS, maxPoolSize: 2 }, logger);
+    lifecycle.add('mongodb', mongo, (opened) => opened.close());
+    return await work(await openOperators(mongo));
+  } catch (cause) {
+    throw toUnavailable(settings, cause);
+  }
+};
