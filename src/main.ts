@@ -1,4 +1,4 @@
-import { openApi } from './api.ts';
+import { loadDetector } from './language/detector.ts';
 import { describeConfig, readConfig } from './platform/config.ts';
 import { secretsIn } from './platform/credentials.ts';
 import { createLifecycle, requireNode } from './platform/lifecycle.ts';
@@ -12,6 +12,9 @@ await startProcess(async () => {
   logger.info({ config: describeConfig(config) }, 'starting');
   const lifecycle = createLifecycle(logger, { deadlineMs: config.SHUTDOWN_DEADLINE_MS });
   lifecycle.listenToProcess();
+  // Loaded only now, so that a wrong setting is reported without loading everything first.
+  const { openApi } = await import('./api.ts');
+  loadDetector(); // so that the first visitor does not wait for it
   const { port } = await openApi({ config, logger, lifecycle });
   logger.info({ port, host: config.HOST }, 'listening');
 });

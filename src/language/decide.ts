@@ -1,5 +1,5 @@
-import { detectAll } from 'tinyld/heavy';
 import { baseLanguage } from './base.ts';
+import { loadDetector } from './detector.ts';
 import { readScript } from './scripts.ts';
 import { tally } from './tally.ts';
 
@@ -69,7 +69,7 @@ export const decideLanguage = (evidence: LanguageEvidence): LanguageDecision => 
     among: script?.among ?? null,
     hint: script?.hint ?? null,
     allowed: evidence.allowed ?? [],
-    detect: (text, only) => detectAll(text.slice(0, DETECTOR_LENGTH), { only }),
+    detect: (text, only) => loadDetector().detectAll(text.slice(0, DETECTOR_LENGTH), { only }),
   });
   if (counted.best === null) return fallBack(evidence, null);
   const guess = { base: counted.best, by: counted.by };

@@ -3,7 +3,6 @@ import { secretsIn } from '../../src/platform/credentials.ts';
 import { createLifecycle, requireNode } from '../../src/platform/lifecycle.ts';
 import { createLogger } from '../../src/platform/logger.ts';
 import { startProcess } from '../../src/platform/process.ts';
-import { openReplyWorker } from './worker.ts';
 
 requireNode();
 await startProcess(async () => {
@@ -16,6 +15,8 @@ await startProcess(async () => {
   logger.info({ config: describeConfig(config) }, 'starting');
   const lifecycle = createLifecycle(logger, { deadlineMs: config.SHUTDOWN_DEADLINE_MS });
   lifecycle.listenToProcess();
+  // Loaded only now, so that a wrong setting is reported without loading everything first.
+  const { openReplyWorker } = await import('./worker.ts');
   const { healthPort } = await openReplyWorker({ config, logger, lifecycle });
   logger.info({ healthPort }, 'answering turns');
 });
