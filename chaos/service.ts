@@ -1,23 +1,14 @@
 import { parseArgs } from 'node:util';
-import { readConfig } from '../src/platform/config.ts';
-import { createLifecycle, requireNode } from '../src/platform/lifecycle.ts';
-import { createLogger } from '../src/platform/logger.ts';
-import { openService } from '../src/service.ts';
+import { requireNode } from '../src/platform/lifecycle.ts';
 import { FAULTS } from '../test/support/planted.ts';
-import { type Cast, openCast } from './service/cast.ts';
-import { openCrew } from './service/crew.ts';
+import type { CastOptions } from './service/cast.ts';
 import { collect } from './service/evidence.ts';
 import { injectFaults } from './service/faults.ts';
-import { type Histories, newHistories, type Violation } from './service/history.ts';
+import { openField } from './service/field.ts';
 import { finishErasures, operate, type OperatorsOptions } from './service/operators.ts';
-import { OTHER_RULES, report } from './service/report.ts';
-import { judgeRefusals } from './service/rule-of-refusals.ts';
-import { judgeEvents } from './service/rules-of-events.ts';
-import { judgeTurns } from './service/rules-of-turns.ts';
-import { openStores, TOPOLOGIES } from './service/stores.ts';
-import { visit, visitTogether, wayOf } from './service/visitors.ts';
-import { killAll } from './support/process.ts';
-import { createRandom, type Random } from './support/random.ts';
+import { report } from './service/report.ts';
+import { TOPOLOGIES } from './service/stores.ts';
+import { runVisitors, visitTogether } from './service/visitors.ts';
 
 /**
  * Runs the whole service under random faults and checks that nothing is lost, doubled or reordered.
@@ -30,6 +21,7 @@ import { createRandom, type Random } from './support/random.ts';
  */
 requireNode();
 const FAULT_EVERY_MS = 3_000;
+const PROVIDER_MS = 1_200;
 
 const readArguments = () => {
   const { values } = parseArgs({
@@ -54,20 +46,6 @@ const readArguments = () => {
   return { minutes, seed, plant, topology, visitors };
 };
 
-type Load = { visitors: number; cast: Cast; histories: Histories; random: Random; isOver: () => boolean };
-
-/** Visitors on all ways in, one session after the other, two thirds of them with the assistant that answers at once. */
-const runVisitors = ({ visitors, cast, histories, random, isOver }: Load, api: () => string): Promise<void>[] =>
-  Array.from({ length: visitors }, async (_, number) => {
-    const way = wayOf(number);
-    const assistant = number % 3 === 2 ? cast.slow : cast.quick;
-    for (let nth = 0; !isOver(); nth += 1) {
-      const name = `s${number}-${nth}`;
-      const hurry = way === 'key' ? 3 : 1;
-      await visit({ name, way, assistant, hurry, api, random, histories, isOver });
-    }
-  });
-
 const run = async ({
   minutes,
   seed,
@@ -75,63 +53,34 @@ const run = async ({
   topology,
   visitors,
 }: ReturnType<typeof readArguments>): Promise<boolean> => {
-  const stores = await openStores(topology);
-  const base = { NODE_ENV: 'test', WEBHOOK_ALLOW_PRIVATE: 'true', SEMANTIC: 'off' };
-  const env = { ...base, REDIS_URL: stores.redis.url, MONGODB_URL: stores.mongodb.url };
-  const direct = { ...base, REDIS_URL: stores.redis.directUrl, MONGODB_URL: stores.mongodb.directUrl };
-  const logger = createLogger({ name: 'chaos', level: 'silent' });
-  const lifecycle = createLifecycle(logger, { deadlineMs: 10_000 });
-  const service = await openService({ config: readConfig(direct), logger, lifecycle, redisRole: 'worker' });
-  const random = createRandom(seed);
-  const cast = await openCast(service, createRandom(seed + 1));
-  const crew = await openCrew(env, plant);
-  const histories = newHistories();
+  const cast: CastOptions = { providerMs: PROVIDER_MS, second: 'hostile' };
+  const field = await openField({ topology, plant, seed, cast });
+  const { service, crew, random, histories, api } = field;
+  const { token, keyOf, removeHostile } = field.cast;
   const until = performance.now() + minutes * 60_000;
   const isOver = (): boolean => performance.now() > until;
-  const api = (): string => crew.apis()[random.below(2)] as string;
-  const wrong: Violation[] = [];
-  const blame = (rule: (typeof OTHER_RULES)[number], what: string, session = ''): void =>
-    void wrong.push({ rule, session, what });
   try {
-    const operators: OperatorsOptions = { api, token: cast.token, keyOf: cast.keyOf, random, histories, isOver };
-    const load = [...runVisitors({ visitors, cast, histories, random, isOver }, api), operate(operators)];
+    const operators: OperatorsOptions = { api, token, keyOf, random, histories, isOver };
+    const load = [...runVisitors({ visitors, cast: field.cast, histories, random, isOver }, api), operate(operators)];
     const faults = await injectFaults(
       {
-        crew,
-        ...stores,
-        random,
+        ...field,
         refused: (at) => {
           const name = `crowd-${histories.refusedAt.push(at)}`;
-          load.push(visitTogether({ name, assistant: cast.quick, api, random, histories }));
+          load.push(visitTogether({ name, assistant: field.cast.quick, api, random, histories }));
         },
         flushRedis: async () => void (await service.redis.flushall()),
-        report: (what) => blame('processes end only when they are told to', what),
+        report: (what) => field.blame('processes end only when they are told to', what),
       },
       { everyMs: FAULT_EVERY_MS, isOver, say: (line) => console.log(line) },
     );
-    await Promise.all([...load, cast.removeHostile()]);
+    await Promise.all([...load, removeHostile()]);
     await crew.untilReady();
     await finishErasures(operators);
-    const evidence = await collect(service, { api: api(), keyOf: cast.keyOf, histories });
-    for (const what of evidence.unfinished) blame('everything converges within a minute', what);
-    for (const { session, where } of evidence.leftOfErased)
-      blame('nothing of an erased conversation is left', `in ${where}`, session);
-    for (const what of crew.crashes) blame('processes end only when they are told to', what);
-    if (cast.forged() > 0) blame('signatures are valid', `${cast.forged()} requests had a wrong signature`);
-    const { endpoints } = cast;
-    const violations = [
-      ...judgeTurns(histories, evidence.stored),
-      ...judgeEvents({ ...evidence, endpoints, histories }),
-      ...judgeRefusals(histories),
-      ...wrong,
-    ];
-    return report({ seed, minutes, faults, histories, evidence, violations });
+    const evidence = await collect(service, { api: api(), keyOf, histories });
+    return report({ seed, minutes, faults, histories, evidence, violations: field.judge(evidence) });
   } finally {
-    await crew.close();
-    killAll();
-    await cast.close();
-    await lifecycle.close();
-    await Promise.all([stores.redis.dispose(), stores.mongodb.dispose()]);
+    await field.close();
   }
 };
 

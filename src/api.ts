@@ -7,6 +7,8 @@ import type { StoredConversation } from './conversations/conversation.ts';
 import { DELIVERIES_QUEUE, type WakeUpJob } from './deliveries/queue.ts';
 import { openLiveUpdates } from './live/open.ts';
 import type { Config } from './platform/config.ts';
+import { abortAfter } from './platform/deadline.ts';
+import { ApiError } from './platform/errors.ts';
 import { createReadiness } from './platform/health.ts';
 import { newToken } from './platform/ids.ts';
 import type { Lifecycle } from './platform/lifecycle.ts';
@@ -14,6 +16,7 @@ import type { Logger } from './platform/logger.ts';
 import { createMetrics } from './platform/metrics.ts';
 import { openQueues } from './platform/queue.ts';
 import { closeRedis, openRedis } from './platform/redis.ts';
+import { TIMING } from './platform/timing.ts';
 import { closeWebServer, createWebServer, listen } from './platform/web-server.ts';
 import { createDevices } from './operators/device.ts';
 import { createInbox } from './inbox/inbox.ts';
@@ -67,6 +70,7 @@ export const openApi = async ({
     turnQueue,
     replies,
     replyTimeoutMs: config.REPLY_TIMEOUT_MS,
+    mustEnd: abortAfter(lifecycle.draining, TIMING.replyStopAfterMs, new ApiError('reply_timeout')),
     onRepeated: count.repeated,
     onBusy: () => count.refused('session'),
     beforeWriting,
@@ -158,8 +162,9 @@ export const openApi = async ({
     trustProxy: config.TRUST_PROXY,
     logger,
   });
-  const server = createWebServer(config, app);
+  const server = createWebServer(config, app, lifecycle.draining);
   const port = await listen(server, { host: config.HOST, port: config.PORT });
-  lifecycle.add('web server', server, (opened) => closeWebServer(opened, config.SHUTDOWN_DEADLINE_MS * 0.8));
+  const closing = { graceMs: config.SHUTDOWN_GRACE_MS, cutAfterMs: TIMING.connectionsCutAfterMs };
+  lifecycle.add('web server', server, (opened) => closeWebServer(opened, closing));
   return { ...service, operators, tokens, audit, port };
 };

@@ -39,10 +39,8 @@ export type AppDependencies = {
 
 const refuseWhileDraining =
   (draining: AbortSignal): RequestHandler =>
-  (_req, res, next) => {
-    if (!draining.aborted) return next();
-    res.set('Connection', 'close');
-    next(unavailable());
+  (_req, _res, next) => {
+    next(draining.aborted ? unavailable() : undefined);
   };
 
 /**

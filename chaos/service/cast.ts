@@ -4,12 +4,11 @@ import { EVENT_KINDS } from '../../src/webhooks/event.ts';
 import type { Service } from '../../src/service.ts';
 import { openProvider } from '../../test/support/provider.ts';
 import type { Random } from '../support/random.ts';
-import { openReceiver, type Receiver } from './receivers.ts';
+import { openReceiver, type Receiver, type ReceiverKind } from './receivers.ts';
 import type { Endpoint } from './rules-of-events.ts';
 
 const UNLIMITED = 1_000_000;
 const CHANNEL_TOKEN = 'channel-token-of-the-chaos-run';
-const PROVIDER_MS = 1_200;
 
 /** Every kind, `message.sent` included. */
 const EVENTS = EVENT_KINDS.filter((kind) => kind !== 'webhook.test');
@@ -23,8 +22,15 @@ const KNOWLEDGE = [
 
 export type Assistant = { assistantId: string; apiKey: string; channelToken: string };
 
-/** A provider that answers within about a second, and fails one request in twenty. */
-const openSlowProvider = async (random: Random) => {
+export type CastOptions = {
+  /** The provider of the slow assistant answers within this time. */
+  providerMs: number;
+  /** The second endpoint of the quick assistant. */
+  second: ReceiverKind;
+};
+
+/** A provider that takes some time to answer, and fails one request in twenty. */
+const openSlowProvider = async (random: Random, withinMs: number) => {
   const provider = await openProvider();
   provider.behave((wire) => {
     setTimeout(() => {
@@ -33,20 +39,20 @@ const openSlowProvider = async (random: Random) => {
       wire.say('One moment, ');
       wire.say('here you are.');
       return wire.done();
-    }, random.next() * PROVIDER_MS);
+    }, random.next() * withinMs);
   });
   return provider;
 };
 
 /**
- * The assistants of a run, their endpoints and their provider: one that answers at once, with a good and a hostile
- * endpoint, and one that asks a slow provider.
+ * The assistants of a run, their endpoints and their provider: one that answers at once, with two endpoints, and one
+ * that asks a slow provider.
  */
-export const openCast = async (service: Service, random: Random) => {
-  const provider = await openSlowProvider(random);
+export const openCast = async (service: Service, random: Random, { providerMs, second }: CastOptions) => {
+  const provider = await openSlowProvider(random, providerMs);
   const endpoints: (Endpoint & { receiver: Receiver })[] = [];
 
-  const addAssistant = async (name: string, kinds: ('good' | 'hostile')[]): Promise<Assistant> => {
+  const addAssistant = async (name: string, kinds: ReceiverKind[]): Promise<Assistant> => {
     const { assistantId } = await service.assistants.createAssistant({ name });
     await service.assistants.addKnowledge(assistantId, KNOWLEDGE);
     await service.assistants.setChannel(assistantId, {
@@ -62,14 +68,14 @@ export const openCast = async (service: Service, random: Random) => {
       });
       receiver.setSecret(secret);
       const { endpointId } = endpoint;
-      endpoints.push({ endpointId, assistantId, good: kind === 'good', seen: receiver.seen, receiver });
+      endpoints.push({ endpointId, assistantId, good: kind !== 'hostile', seen: receiver.seen, receiver });
     }
     const key = { assistantId, name: 'chaos', limitPerMinute: UNLIMITED };
     const { apiKey } = await service.assistants.createApiKey(key);
     return { assistantId, apiKey, channelToken: CHANNEL_TOKEN };
   };
 
-  const quick = await addAssistant('Quick', ['good', 'hostile']);
+  const quick = await addAssistant('Quick', ['good', second]);
   const slow = await addAssistant('Slow', ['good']);
   await service.assistants.setEngine(slow.assistantId, {
     kind: 'openai',

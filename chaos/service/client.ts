@@ -53,6 +53,12 @@ const poll = async (path: string, doors: () => Door, until: number): Promise<Att
   return { failed: 'the turn was not answered in time' };
 };
 
+/** Why a request has no response. */
+export const describeBreak = (cause: unknown): string => {
+  const inner = cause instanceof Error && cause.cause instanceof Error ? `: ${cause.cause.message}` : '';
+  return `${String(cause)}${inner}`;
+};
+
 /** Sends a message once. */
 export const attempt = async (order: Order, doors: () => Door): Promise<Attempt> => {
   const door = doors();
@@ -71,8 +77,7 @@ export const attempt = async (order: Order, doors: () => Door): Promise<Attempt>
     if (response.status !== 200) return { failed: `${response.status} ${text.slice(0, 40)}` };
     return { told: toTold(JSON.parse(text) as Told) };
   } catch (cause) {
-    const inner = cause instanceof Error && cause.cause instanceof Error ? `: ${cause.cause.message}` : '';
     const seconds = ((PATIENCE_MS - (until - performance.now())) / 1000).toFixed(1);
-    return { failed: `${String(cause)}${inner} at ${door.url} after ${seconds} s` };
+    return { failed: `${describeBreak(cause)} at ${door.url} after ${seconds} s` };
   }
 };

@@ -3,7 +3,6 @@ import { freePort } from '../../scripts/services.ts';
 import { isReady, type Kind, type Process, spawnProcess } from '../support/process.ts';
 
 export const KINDS: readonly Kind[] = ['api', 'reply', 'delivery'];
-const EACH = 2;
 const READY_WITHIN_MS = 60_000;
 const LOOK_EVERY_MS = 100;
 
@@ -17,10 +16,13 @@ export type Post = {
 };
 
 /**
- * Two processes of each kind, with a supervisor. A process that ends by itself before it was ever ready is started
- * again, because its stores may be down. A process that was ready must not end by itself.
+ * The processes of a run, `each` of each kind, with a supervisor. A process that ends by itself before it was ever
+ * ready is started again, because its stores may be down. A process that was ready must not end by itself.
  */
-export const openCrew = async ({ MONGODB_URL: mongodb = '', ...env }: Record<string, string>, plant: string | null) => {
+export const openCrew = async (
+  { MONGODB_URL: mongodb = '', ...env }: Record<string, string>,
+  { plant, each }: { plant: string | null; each: number },
+) => {
   const posts: Post[] = [];
   const crashes: string[] = [];
   let closing = false;
@@ -65,7 +67,7 @@ export const openCrew = async ({ MONGODB_URL: mongodb = '', ...env }: Record<str
   };
 
   for (const kind of KINDS) {
-    for (let count = 0; count < EACH; count += 1) {
+    for (let count = 0; count < each; count += 1) {
       const port = await freePort();
       const post = { kind, port, ready: false, process: await launch(kind, port) };
       posts.push(post);

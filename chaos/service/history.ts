@@ -29,6 +29,8 @@ export type Acted = {
   session: string;
   conversationId: string;
   status: number | null;
+  /** Why there is no status. */
+  failure?: string;
   content?: string;
   at: number;
 };

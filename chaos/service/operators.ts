@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Random } from '../support/random.ts';
+import { describeBreak } from './client.ts';
 import type { Acted, Histories } from './history.ts';
 
 const EVERY_MS = 120;
@@ -60,7 +61,10 @@ export const operate = async (options: OperatorsOptions): Promise<void> => {
         await response.arrayBuffer();
         return response.status;
       },
-      () => null,
+      (cause: unknown) => {
+        acted.failure = describeBreak(cause);
+        return null;
+      },
     );
   };
 

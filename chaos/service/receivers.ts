@@ -7,7 +7,12 @@ import type { Random } from '../support/random.ts';
 import type { Seen } from './history.ts';
 
 const GOOD_LATENCY_MS = 30;
-const SLOW_MS = 900;
+const LATE_MS = 900;
+/** Within the deadline of a delivery. */
+const SLOW_MS = 2_500;
+
+/** `slow` takes seconds for one request in ten. */
+export type ReceiverKind = 'good' | 'slow' | 'hostile';
 
 export type Receiver = {
   url: string;
@@ -29,13 +34,18 @@ type Manner = (response: ServerResponse, random: Random) => void;
 const ok: Manner = (response, random) =>
   void setTimeout(() => response.writeHead(200).end('ok'), random.next() * GOOD_LATENCY_MS);
 
+const slow: Manner = (response, random) => {
+  if (random.next() >= 0.1) return ok(response, random);
+  setTimeout(() => response.writeHead(200).end('ok'), random.next() * SLOW_MS);
+};
+
 /** Fails, resets, redirects, drips or answers late. Sometimes it never answers. */
 const hostile: Manner = (response, random) => {
   const manners: (() => void)[] = [
     () => response.writeHead(500).end('no'),
     () => response.socket?.resetAndDestroy(),
     () => response.writeHead(302, { Location: 'http://127.0.0.1:1/' }).end(),
-    () => void setTimeout(() => response.writeHead(200).end('late'), SLOW_MS),
+    () => void setTimeout(() => response.writeHead(200).end('late'), LATE_MS),
     () => void response.writeHead(200, { 'Content-Length': '99' }).write('part'),
     () => undefined,
   ];
@@ -44,8 +54,10 @@ const hostile: Manner = (response, random) => {
   some[random.below(some.length)]?.();
 };
 
+const MANNERS: Record<ReceiverKind, Manner> = { good: ok, slow, hostile };
+
 /** A customer's server that records every event in order of arrival. */
-export const openReceiver = async (kind: 'good' | 'hostile', random: Random): Promise<Receiver> => {
+export const openReceiver = async (kind: ReceiverKind, random: Random): Promise<Receiver> => {
   const seen: Seen[] = [];
   let forged = 0;
   let secret = '';
@@ -60,7 +72,7 @@ export const openReceiver = async (kind: 'good' | 'hostile', random: Random): Pr
         content: payload.content ?? null,
         messageId: payload.message_id ?? null,
       });
-      (kind === 'good' ? ok : hostile)(response, random);
+      MANNERS[kind](response, random);
     };
     // A request without its end comes from a sender that was killed.
     text(request).then(record, () => undefined);

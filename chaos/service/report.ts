@@ -13,16 +13,10 @@ export const OTHER_RULES = [
   'signatures are valid',
 ] as const;
 
-export type Result = {
-  seed: number;
-  minutes: number;
-  faults: Map<string, number>;
-  histories: Histories;
-  evidence: Evidence;
-  violations: Violation[];
-};
+export type Judged = { seed: number; histories: Histories; evidence: Evidence; violations: Violation[] };
+export type Result = Judged & { minutes: number; faults: Map<string, number> };
 
-const row = (what: string, value: number | string): string => `${what.padEnd(44)} ${String(value).padStart(9)}`;
+export const row = (what: string, value: number | string): string => `${what.padEnd(44)} ${String(value).padStart(9)}`;
 
 /** The attempts in order, equal ones counted: `503 unavailable × 4 | 200`. */
 const attemptsOf = ({ attempts }: Sent): string =>
@@ -38,7 +32,7 @@ const attemptsOf = ({ attempts }: Sent): string =>
     .join(' | ');
 
 /** Prints the messages of one session and what was told about them, so that a violation can be understood. */
-const printHistory = ({ histories, evidence, seed }: Result, { session, rule, what }: Violation): void => {
+const printHistory = ({ histories, evidence, seed }: Judged, { session, rule, what }: Violation): void => {
   console.log(`\n${rule}: ${what}\n  session ${session}, seed ${seed}`);
   const quoted = what.split('"')[1];
   const sent = histories.sent.filter((one) => one.session === session);
@@ -67,9 +61,22 @@ const longestGap = ({ sent }: Histories): number => {
   return Math.max(0, ...sorted.map((at, index) => at - (sorted[index - 1] ?? at))) / 1000;
 };
 
+/** Prints each rule with its violations, and the first case of each violated rule. True if no rule was violated. */
+export const printVerdicts = (result: Judged, more: readonly string[] = []): boolean => {
+  const { violations } = result;
+  console.log('');
+  const byRule = Map.groupBy(violations, ({ rule }) => rule);
+  for (const rule of [...more, ...TURN_RULES, REFUSAL_RULE, ...EVENT_RULES, ...OTHER_RULES]) {
+    const count = byRule.get(rule)?.length ?? 0;
+    console.log(`${row(rule, count)}  ${count === 0 ? 'ok' : 'VIOLATED'}`);
+  }
+  for (const [, [first]] of byRule) if (first) printHistory(result, first);
+  return violations.length === 0;
+};
+
 /** Prints the figures of a run and its violations. Returns true if no rule was broken. */
 export const report = (result: Result): boolean => {
-  const { faults, histories, evidence, violations, minutes } = result;
+  const { faults, histories, evidence, minutes } = result;
   const total = [...faults.values()].reduce((sum, count) => sum + count, 0);
   const told = histories.sent.filter((one) => one.told).length;
   const unknown = evidence.deliveries.filter(({ outcome }) => outcome === 'unknown').length;
@@ -92,12 +99,5 @@ export const report = (result: Result): boolean => {
   console.log(row('deliveries', evidence.deliveries.length));
   console.log(row('  unknown', unknown));
   console.log(row('s until everything had ended', (evidence.convergedMs / 1000).toFixed(1)));
-  console.log('');
-  const byRule = Map.groupBy(violations, ({ rule }) => rule);
-  for (const rule of [...TURN_RULES, REFUSAL_RULE, ...EVENT_RULES, ...OTHER_RULES]) {
-    const count = byRule.get(rule)?.length ?? 0;
-    console.log(`${row(rule, count)}  ${count === 0 ? 'ok' : 'VIOLATED'}`);
-  }
-  for (const [, [first]] of byRule) if (first) printHistory(result, first);
-  return violations.length === 0;
+  return printVerdicts(result);
 };

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Random } from '../support/random.ts';
+import type { Cast } from './cast.ts';
 import { attempt, type Door } from './client.ts';
 import { type Histories, type Sent, type Session, WAYS, type Way } from './history.ts';
 
@@ -100,4 +101,18 @@ export const visitTogether = async (options: Omit<Sending, 'way'>): Promise<void
   await Promise.all(all);
 };
 
-export const wayOf = (number: number): Way => WAYS[number % WAYS.length] as Way;
+const wayOf = (number: number): Way => WAYS[number % WAYS.length] as Way;
+
+type Load = { visitors: number; cast: Cast; histories: Histories; random: Random; isOver: () => boolean };
+
+/** Visitors on all ways in, one session after the other, two thirds of them with the assistant that answers at once. */
+export const runVisitors = ({ visitors, cast, histories, random, isOver }: Load, api: () => string): Promise<void>[] =>
+  Array.from({ length: visitors }, async (_, number) => {
+    const way = wayOf(number);
+    const assistant = number % 3 === 2 ? cast.slow : cast.quick;
+    for (let nth = 0; !isOver(); nth += 1) {
+      const name = `s${number}-${nth}`;
+      const hurry = way === 'key' ? 3 : 1;
+      await visit({ name, way, assistant, hurry, api, random, histories, isOver });
+    }
+  });

@@ -74,7 +74,10 @@ export const targetsIn = (root) => {
       needs: ALL,
       verbose: true,
       commands: running('chaos/service.ts'),
-      parts: { delivery: { needs: ALL, verbose: true, commands: running('chaos/delivery.ts') } },
+      parts: {
+        delivery: { needs: ALL, verbose: true, commands: running('chaos/delivery.ts') },
+        stop: { needs: ALL, verbose: true, commands: running('chaos/stop.ts') },
+      },
     },
     screenshots: { needs: BROWSER, verbose: true, commands: () => [node('scripts/screenshots.ts')] },
     bridge: { needs: CODE, commands: running('examples/channel-bridge/main.ts') },

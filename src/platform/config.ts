@@ -63,6 +63,7 @@ const Environment = z.object({
   EVENT_MAX_AGE_S: count(TIMING.eventMaxAgeS),
   DELIVERY_RETENTION_DAYS: count(TIMING.deliveryRetentionDays, 1, 3650),
   WORKER_HEALTH_PORT: count(0, 0, 65_535),
+  SHUTDOWN_GRACE_MS: count(TIMING.shutdownGraceMs, 0),
   SHUTDOWN_DEADLINE_MS: count(TIMING.shutdownDeadlineMs, 100),
 });
 

@@ -32,3 +32,10 @@ export const withDeadline = async <Value>(
     signal?.removeEventListener('abort', stop);
   }
 };
+
+/** A signal that aborts with `reason`, `ms` after another signal. */
+export const abortAfter = (signal: AbortSignal, ms: number, reason: unknown): AbortSignal => {
+  const later = new AbortController();
+  signal.addEventListener('abort', () => void setTimeout(() => later.abort(reason), ms).unref(), { once: true });
+  return later.signal;
+};

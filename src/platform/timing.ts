@@ -51,6 +51,10 @@ export const TIMING = {
   checkStoreEveryMs: 500,
   providerTimeoutMs: 20_000,
   providerTimeoutMaxMs: 25_000,
+  /** How long a caller still waits for its reply while the API process stops. Afterwards it is told to ask again. */
+  replyStopAfterMs: 7_000,
+  /** When a stopping API process cuts the connections that are still open. */
+  connectionsCutAfterMs: 7_900,
   /** How long a provider call may continue while its process stops. */
   providerStopAfterMs: 8_000,
   /** How long the same message resumes a failed or undelivered turn. */
@@ -68,6 +72,7 @@ export const TIMING = {
   // Limits that the environment sets.
   eventMaxAgeS: 600,
   deliveryRetentionDays: 30,
+  shutdownGraceMs: 1_000,
   shutdownDeadlineMs: 15_000,
 };
 export type Timing = typeof TIMING;
@@ -75,6 +80,7 @@ export type Timing = typeof TIMING;
 /** Limits by their names in the environment. */
 export type ConfiguredTiming = {
   REPLY_TIMEOUT_MS: number;
+  SHUTDOWN_GRACE_MS: number;
   SHUTDOWN_DEADLINE_MS: number;
   EVENT_MAX_AGE_S: number;
   DELIVERY_RETENTION_DAYS: number;
@@ -172,6 +178,11 @@ const turnRules = (t: Timing): Rule[] => [
 
 const processRules = (t: Timing): Rule[] => [
   {
+    less: ['replyStopAfterMs', t.replyStopAfterMs],
+    than: ['connectionsCutAfterMs', t.connectionsCutAfterMs],
+    why: 'a caller who waits for its reply must get an answer before its connection is cut',
+  },
+  {
     less: ['2 × sweepEveryMs', 2 * t.sweepEveryMs],
     than: ['sweepStuckMs', t.sweepStuckMs],
     why: 'a sweep that is merely waiting is not stuck',
@@ -204,6 +215,16 @@ const configuredRules = (t: Timing, env: ConfiguredTiming): Rule[] => [
     less: ['deliveryDeadlineMs', t.deliveryDeadlineMs],
     than: ['SHUTDOWN_DEADLINE_MS', env.SHUTDOWN_DEADLINE_MS],
     why: 'a process that stops must let its deliveries end',
+  },
+  {
+    less: ['SHUTDOWN_GRACE_MS', env.SHUTDOWN_GRACE_MS],
+    than: ['replyStopAfterMs', t.replyStopAfterMs],
+    why: 'a caller who waits for its reply must not be told to ask again before others can answer',
+  },
+  {
+    less: ['connectionsCutAfterMs', t.connectionsCutAfterMs],
+    than: ['SHUTDOWN_DEADLINE_MS', env.SHUTDOWN_DEADLINE_MS],
+    why: 'a process that stops must let its requests end',
   },
   {
     less: ['providerStopAfterMs', t.providerStopAfterMs],

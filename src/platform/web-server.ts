@@ -1,7 +1,8 @@
 import { readFileSync } from 'node:fs';
-import { createServer, type RequestListener, type Server } from 'node:http';
+import { createServer, type RequestListener, type Server, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Config } from './config.ts';
 import { answerMalformed } from './malformed-requests.ts';
 
@@ -13,10 +14,28 @@ const IDLE_SWEEP_MS = 100;
  */
 const OPTIONS = { requireHostHeader: false };
 
+/**
+ * From the moment the process drains, each connection ends with its next response: the response says `Connection:
+ * close`, so the client opens its next connection elsewhere. A connection that the server closes by itself can break a
+ * request that is on its way.
+ */
+const endConnectionsByResponses = (server: Server, draining: AbortSignal): void => {
+  const inFlight = new Set<ServerResponse>();
+  server.prependListener('request', (_request, response: ServerResponse) => {
+    if (draining.aborted) response.shouldKeepAlive = false;
+    inFlight.add(response);
+    response.once('close', () => inFlight.delete(response));
+  });
+  draining.addEventListener('abort', () => {
+    for (const response of inFlight) response.shouldKeepAlive = false;
+  });
+};
+
 /** Plain HTTP, or TLS 1.3 only if a certificate is configured (docs/contract.md, TLS). */
 export const createWebServer = (
   { TLS_CERT_FILE, TLS_KEY_FILE }: Pick<Config, 'TLS_CERT_FILE' | 'TLS_KEY_FILE'>,
   listener: RequestListener,
+  draining: AbortSignal,
 ): Server => {
   const server =
     TLS_CERT_FILE && TLS_KEY_FILE
@@ -29,6 +48,7 @@ export const createWebServer = (
   // that is closing.
   server.keepAliveTimeout = KEEP_ALIVE_MS;
   answerMalformed(server);
+  endConnectionsByResponses(server, draining);
   return server;
 };
 
@@ -41,11 +61,19 @@ export const listen = (server: Server, { host, port }: { host: string; port: num
     });
   });
 
-/** Lets requests in flight end. Idle connections are closed immediately, all others after `deadlineMs`. */
-export const closeWebServer = (server: Server, deadlineMs: number): Promise<void> =>
-  new Promise((resolve) => {
+type Closing = {
+  /** How long the server still accepts connections, so that a load balancer notices the stop before clients do. */
+  graceMs: number;
+  /** Connections that are still open after this time are cut. */
+  cutAfterMs: number;
+};
+
+/** Stops accepting connections after the grace time, and lets requests in flight end. */
+export const closeWebServer = async (server: Server, { graceMs, cutAfterMs }: Closing): Promise<void> => {
+  const cut = setTimeout(() => server.closeAllConnections(), cutAfterMs);
+  if (graceMs > 0) await sleep(graceMs);
+  await new Promise<void>((resolve) => {
     const sweep = setInterval(() => server.closeIdleConnections(), IDLE_SWEEP_MS);
-    const cut = setTimeout(() => server.closeAllConnections(), deadlineMs);
     server.close(() => {
       clearInterval(sweep);
       clearTimeout(cut);
@@ -53,3 +81,4 @@ export const closeWebServer = (server: Server, deadlineMs: number): Promise<void
     });
     server.closeIdleConnections();
   });
+};

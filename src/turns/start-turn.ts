@@ -45,6 +45,8 @@ type Dependencies = {
   turnQueue: TurnQueue;
   replies: Replies;
   replyTimeoutMs: number;
+  /** Aborted, with the error that waiting callers get, when the process stops and they must not wait any longer. */
+  mustEnd: AbortSignal;
   onRepeated: (kind: Repetition) => void;
   onBusy: () => void;
   beforeWriting: BeforeWriting;
@@ -75,7 +77,7 @@ export const knownConversationOf = ({ conversationId }: Pick<StartedTurn, 'conve
  */
 export const createStartTurn = (dependencies: Dependencies) => {
   const { conversations, idempotencyKeys, deliveredReplies, turnQueue, replies, replyTimeoutMs, logger } = dependencies;
-  const { onRepeated, onBusy, beforeWriting } = dependencies;
+  const { mustEnd, onRepeated, onBusy, beforeWriting } = dependencies;
   const inFlight = createSessionsInFlight();
   const storedReply = storedReplyOf(conversations);
   const prepareTurn = createPrepareTurn({ conversations, idempotencyKeys, replies });
@@ -147,6 +149,7 @@ export const createStartTurn = (dependencies: Dependencies) => {
         const left = replyTimeoutMs - (performance.now() - startedAt);
         const published = await withDeadline(waiter.reply, Math.max(0, left), {
           late: () => new ApiError('reply_timeout'),
+          signal: mustEnd,
         });
         const ms = Math.round(performance.now() - startedAt);
         logger.debug({ turnId, conversationId: published.conversationId, ms }, 'turn answered');

@@ -47,6 +47,13 @@ test.each<[keyof Timing, number, string]>([
   ['providerTimeoutMaxMs', 30_000, 'providerTimeoutMaxMs (30000 ms) must be less than replyTimeoutMs (30000 ms)'],
   ['checkStoreAfterMs', 29_500, 'checkStoreAfterMs + checkStoreEveryMs (30000 ms) must be less than replyTimeoutMs'],
   ['settingsCachedForMs', 1_000, 'settingsCachedForMs (1000 ms) must be less than settingsSeenWithinMs (1000 ms)'],
+  ['replyStopAfterMs', 7_900, 'replyStopAfterMs (7900 ms) must be less than connectionsCutAfterMs (7900 ms)'],
+  ['replyStopAfterMs', 1_000, 'SHUTDOWN_GRACE_MS (1000 ms) must be less than replyStopAfterMs (1000 ms)'],
+  [
+    'connectionsCutAfterMs',
+    15_000,
+    'connectionsCutAfterMs (15000 ms) must be less than SHUTDOWN_DEADLINE_MS (15000 ms)',
+  ],
   ['providerStopAfterMs', 15_000, 'providerStopAfterMs (15000 ms) must be less than SHUTDOWN_DEADLINE_MS (15000 ms)'],
 ])('%s of %i ms breaks one inequality, which is reported in one line', (name, ms, problem) => {
   const problems = timingProblems(defaults, { ...TIMING, [name]: ms });

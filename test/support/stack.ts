@@ -67,6 +67,7 @@ export const newEnvironment = (): Record<string, string> => {
     REDIS_PREFIX: name,
     WEBHOOK_ALLOW_PRIVATE: 'true',
     PORT: '0',
+    SHUTDOWN_GRACE_MS: '0',
   };
 };
 

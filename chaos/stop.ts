@@ -1,0 +1,77 @@
+import { parseArgs } from 'node:util';
+import { requireNode } from '../src/platform/lifecycle.ts';
+import type { CastOptions } from './service/cast.ts';
+import { collect } from './service/evidence.ts';
+import { openField } from './service/field.ts';
+import { finishErasures, operate, type OperatorsOptions } from './service/operators.ts';
+import { runVisitors } from './service/visitors.ts';
+import { openBalancer } from './stop/balancer.ts';
+import { follow } from './stop/followers.ts';
+import { judgeStops, reportStops } from './stop/report.ts';
+import { countRequests } from './stop/requests.ts';
+import { restartAll } from './stop/stops.ts';
+
+/**
+ * Restarts all processes one after the other under load, with SIGTERM, and checks that each ends with 0 in time, that no
+ * request fails with anything but 503, and that nothing is lost, doubled or reordered.
+ *
+ *   npm run chaos -- stop                          two processes of each kind, each is stopped 10 times
+ *   npm run chaos -- stop --rounds 20 --seed 7
+ *   npm run chaos -- stop --each 1                 with one process of each kind instead of two
+ */
+requireNode();
+const FOLLOWERS = 10;
+const PROVIDER_MS = 2_000;
+
+const readArguments = () => {
+  const { values } = parseArgs({
+    options: {
+      rounds: { type: 'string', default: '10' },
+      seed: { type: 'string', default: '1' },
+      visitors: { type: 'string', default: '30' },
+      each: { type: 'string', default: '2' },
+    },
+  });
+  const {
+    rounds = 0,
+    seed = 0,
+    visitors = 0,
+    each = 0,
+  } = Object.fromEntries(Object.entries(values).map(([name, value]) => [name, Number(value)]));
+  if (!(Number.isInteger(rounds) && rounds >= 1 && rounds <= 100))
+    throw new Error('--rounds must be a whole number from 1 to 100');
+  if (!Number.isInteger(seed)) throw new Error('--seed must be a whole number');
+  if (!(visitors >= 1 && visitors <= 1000)) throw new Error('--visitors must be a number from 1 to 1000');
+  if (!(Number.isInteger(each) && each >= 1 && each <= 4)) throw new Error('--each must be a whole number from 1 to 4');
+  return { rounds, seed, visitors, each };
+};
+
+const run = async ({ rounds, seed, visitors, each }: ReturnType<typeof readArguments>): Promise<boolean> => {
+  const cast: CastOptions = { providerMs: PROVIDER_MS, second: 'slow' };
+  const field = await openField({ topology: 'one', plant: null, seed, cast, each });
+  const { service, crew, random, histories } = field;
+  const { token, keyOf } = field.cast;
+  let over = false;
+  const isOver = (): boolean => over;
+  const api = openBalancer({ crew, random, isOver });
+  try {
+    const operators: OperatorsOptions = { api, token, keyOf, random, histories, isOver };
+    const load = Promise.all([
+      ...runVisitors({ visitors, cast: field.cast, histories, random, isOver }, api),
+      operate(operators),
+    ]);
+    const following = follow({ count: FOLLOWERS, api, keyOf, random, histories, isOver });
+    const stops = await restartAll({ crew, rounds, say: (line) => console.log(line) });
+    over = true;
+    await load;
+    const requests = countRequests(histories, await following);
+    await finishErasures(operators);
+    const evidence = await collect(service, { api: api(), keyOf, histories });
+    const seen = { seed, rounds, stops, requests, histories, evidence };
+    return reportStops({ ...seen, violations: [...judgeStops(seen), ...field.judge(evidence)] });
+  } finally {
+    await field.close();
+  }
+};
+
+process.exitCode = (await run(readArguments())) ? 0 : 1;

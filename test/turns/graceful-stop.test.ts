@@ -1,0 +1,87 @@
+import { randomUUID } from 'node:crypto';
+import { Agent, request as httpRequest, type IncomingHttpHeaders } from 'node:http';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { anAssistant, aTurn, type ChatBody } from '../support/builders.ts';
+import { eventually } from '../support/eventually.ts';
+import { aScriptedEngine } from '../support/scripted-engine.ts';
+import { openStack, type Stack } from '../support/stack.ts';
+
+const GRACE_MS = 1_500;
+const STOPPED_WITHIN_MS = 10_000;
+
+const { engine, hold, asked } = aScriptedEngine();
+let stack: Stack;
+beforeAll(async () => {
+  stack = await openStack({ engine, env: { SHUTDOWN_GRACE_MS: String(GRACE_MS) }, deliveryWorkers: 0 });
+});
+afterAll(() => stack.close());
+
+type Answer = { status: number; headers: IncomingHttpHeaders; body: Record<string, unknown> };
+
+/** A caller that keeps its connections open. */
+const aCaller = (url: string, apiKey: string) => {
+  const agent = new Agent({ keepAlive: true });
+  onTestFinished(() => agent.destroy());
+  return (path: string, body?: object): Promise<Answer> =>
+    new Promise((resolve, reject) => {
+      const headers = { Authorization: `Bearer ${apiKey}`, ...(body && { 'Content-Type': 'application/json' }) };
+      const sent = httpRequest(`${url}${path}`, { agent, method: body ? 'POST' : 'GET', headers }, (response) => {
+        let text = '';
+        response.on('data', (data: Buffer) => (text += data.toString()));
+        response.on('error', reject);
+        response.on('end', () => {
+          const { statusCode: status = 0, headers: received } = response;
+          resolve({ status, headers: received, body: text === '' ? {} : (JSON.parse(text) as Answer['body']) });
+        });
+      });
+      sent.on('error', reject).end(body && JSON.stringify(body));
+    });
+};
+
+test('a stopping API process answers what it has accepted, refuses the rest with 503, and closes each connection by its answer', async () => {
+  const letGo = hold('held');
+  const { apiKey } = await anAssistant(stack);
+  const api = await stack.startApi();
+  const [busy, idle, fresh] = [aCaller(api.url, apiKey), aCaller(api.url, apiKey), aCaller(api.url, apiKey)];
+  expect((await idle('/readyz')).headers.connection).toBe('keep-alive');
+  const inFlight = busy('/api/v1/chat', aTurn({ message: 'held' }));
+  await eventually(() => expect(asked).toContain('held'));
+
+  const stopping = api.close();
+
+  for (const call of [idle, fresh]) {
+    const refused = await call('/api/v1/chat', aTurn());
+    expect([refused.status, refused.headers['retry-after'], refused.headers.connection]).toEqual([503, '1', 'close']);
+  }
+  const ready = await fresh('/readyz');
+  expect([ready.status, ready.headers.connection]).toEqual([503, 'close']);
+  expect(ready.body['checks']).toMatchObject({ process: 'draining' });
+  letGo();
+  const answered = await inFlight;
+  expect([answered.status, answered.headers.connection]).toEqual([200, 'close']);
+  await stopping;
+});
+
+test('a caller whose turn takes longer than a stop is told to ask again, and gets the reply from another process', {
+  timeout: 30_000,
+}, async () => {
+  const letGo = hold('held for long');
+  const { apiKey, chat } = await anAssistant(stack);
+  const api = await stack.startApi();
+  const turn = { session_id: randomUUID(), message: 'held for long' };
+  const waiting = aCaller(api.url, apiKey)('/api/v1/chat', turn);
+  await eventually(() => expect(asked).toContain('held for long'));
+
+  const since = performance.now();
+  const stopped = api.close();
+  const told = await waiting;
+  await stopped;
+
+  expect([told.status, told.body['error']]).toEqual([500, expect.objectContaining({ code: 'reply_timeout' })]);
+  expect(performance.now() - since).toBeLessThan(STOPPED_WITHIN_MS);
+  const again = chat(turn);
+  letGo();
+  const { status, body, headers } = await again;
+  expect([status, (body as ChatBody).reply]).toEqual([200, 'echo: held for long']);
+  expect(headers.get('idempotent-replayed')).toBe('true');
+});

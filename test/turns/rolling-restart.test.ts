@@ -1,0 +1,13 @@
+import { expect, test } from 'vitest';
+import { countOf, runChaos } from '../support/chaos.ts';
+
+// The long run and its result are in docs/reliability.md.
+test('a rolling restart under load breaks no request, and callers who retry get every answer', {
+  timeout: 180_000,
+}, async () => {
+  const { code, output } = await runChaos('chaos/stop.ts', '--rounds', '1', '--each', '1', '--visitors', '6');
+  expect(output).not.toContain('VIOLATED');
+  expect(countOf(output, 'stops')).toBe(3);
+  expect(countOf(output, 'messages sent')).toBeGreaterThan(20);
+  expect([code, output]).toEqual([0, output]);
+});
