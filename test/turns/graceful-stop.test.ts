@@ -6,7 +6,7 @@ import { eventually } from '../support/eventually.ts';
 import { aScriptedEngine } from '../support/scripted-engine.ts';
 import { openStack, type Stack } from '../support/stack.ts';
 
-const GRACE_MS = 1_500;
+const GRACE_MS = 3_000;
 const STOPPED_WITHIN_MS = 10_000;
 
 const { engine, hold, asked } = aScriptedEngine();
