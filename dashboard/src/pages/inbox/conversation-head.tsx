@@ -1,25 +1,18 @@
-import { ActionIcon, Group, Tooltip } from '@mantine/core';
-import { Icon } from '../../parts/icon.tsx';
+import { Group, Tooltip } from '@mantine/core';
+import { IconButton } from '../../parts/icon-button.tsx';
 import { Status } from '../../parts/status.tsx';
-import type { Me } from '../../types.ts';
-import type { actionsOn } from './actions/actions.ts';
 import { AssignMenu } from './actions/assign-menu.tsx';
-import type { Act } from './actions/change.ts';
 import { SnoozeMenu } from './actions/snooze-menu.tsx';
 import { MoreActions, StateButtons } from './actions/state-buttons.tsx';
 import { TagMenu } from './actions/tag-menu.tsx';
 import { Waiting } from './list/waiting.tsx';
+import { useOpenConversation } from './open-conversation.ts';
 import { PresentOperators } from './present.tsx';
-import type { ConversationFacts } from './thread/thread.ts';
 import { STATUS_TONES, STATUS_WORDS } from './words.ts';
 
 export type Panel = 'tag' | 'snooze' | null;
 
 type Props = {
-  facts: ConversationFacts;
-  me: Me;
-  actions: ReturnType<typeof actionsOn>;
-  act: (act: Act) => void;
   panel: Panel;
   onPanel: (panel: Panel) => void;
   onBack: () => void;
@@ -27,21 +20,12 @@ type Props = {
 };
 
 /** Whose conversation it is, and what can be done with it. */
-export const ConversationHead = (props: Props) => {
-  const { facts, me, actions, act, panel, onPanel, onBack, onDetails } = props;
+export const ConversationHead = ({ panel, onPanel, onBack, onDetails }: Props) => {
+  const { facts } = useOpenConversation();
   const open = (name: Panel) => (opened: boolean) => onPanel(opened ? name : null);
   return (
     <header className="conversation-head">
-      <ActionIcon
-        className="only-narrow"
-        variant="subtle"
-        color="gray"
-        size="lg"
-        aria-label="Back to the list"
-        onClick={onBack}
-      >
-        <Icon name="left" />
-      </ActionIcon>
+      <IconButton className="only-narrow" label="Back to the list" icon="left" onClick={onBack} />
       <div className="conversation-name">
         <h2 className="clip">{facts.sessionId}</h2>
         <Status tone={STATUS_TONES[facts.status]}>
@@ -55,39 +39,14 @@ export const ConversationHead = (props: Props) => {
         <PresentOperators conversationId={facts.conversationId} />
       </div>
       <Group gap={4} wrap="nowrap" className="conversation-actions">
-        <AssignMenu
-          assistantId={facts.assistantId}
-          assigneeId={facts.assigneeId}
-          me={me}
-          onAssign={(operatorId) => act(actions.assign(operatorId))}
-        />
-        <SnoozeMenu
-          opened={panel === 'snooze'}
-          onOpen={open('snooze')}
-          until={facts.snoozedUntil}
-          onSnooze={(until) => act(actions.snooze(until))}
-        />
-        <TagMenu
-          opened={panel === 'tag'}
-          onOpen={open('tag')}
-          assistantId={facts.assistantId}
-          tags={facts.tags}
-          onAdd={(tag) => act(actions.addTag(tag))}
-        />
+        <AssignMenu />
+        <SnoozeMenu opened={panel === 'snooze'} onOpen={open('snooze')} />
+        <TagMenu opened={panel === 'tag'} onOpen={open('tag')} />
         <Tooltip label="Details">
-          <ActionIcon
-            className="not-wide"
-            variant="subtle"
-            color="gray"
-            size="lg"
-            aria-label="Details"
-            onClick={onDetails}
-          >
-            <Icon name="info" />
-          </ActionIcon>
+          <IconButton className="not-wide" label="Details" icon="info" onClick={onDetails} />
         </Tooltip>
-        <MoreActions {...props} />
-        <StateButtons {...props} />
+        <MoreActions />
+        <StateButtons />
       </Group>
     </header>
   );

@@ -11,6 +11,7 @@ import { isMine } from './composer/send.ts';
 import { ConversationHead, type Panel } from './conversation-head.tsx';
 import { Details } from './details/details.tsx';
 import { forgetConversation } from './erased.ts';
+import { OpenConversation } from './open-conversation.ts';
 import { useNewAfter, useReadPosition } from './reading.ts';
 import { type Thread, useThread } from './thread/thread.ts';
 import { ThreadView } from './thread/view.tsx';
@@ -77,8 +78,11 @@ export const Conversation = memo(({ id, me, panel, onPanel, field, commands, onB
     };
   }, [commands, act, actions, me.operatorId]);
 
+  const facts = thread?.facts;
+  const opened = useMemo(() => (facts ? { facts, me, actions, act } : null), [facts, me, actions, act]);
+
   if (isGone) return <NotThere erased={thread !== undefined} onBack={onBack} />;
-  if (thread === undefined)
+  if (thread === undefined || opened === null)
     return (
       <section className="pane pane-reading" aria-label="Conversation">
         {read.error ? (
@@ -88,33 +92,16 @@ export const Conversation = memo(({ id, me, panel, onPanel, field, commands, onB
         )}
       </section>
     );
-  const { facts } = thread;
   return (
-    <>
+    <OpenConversation value={opened}>
       <section className="pane pane-reading" aria-label="Conversation">
-        <ConversationHead
-          facts={facts}
-          me={me}
-          actions={actions}
-          act={act}
-          panel={panel}
-          onPanel={onPanel}
-          onBack={onBack}
-          onDetails={() => onDetails(true)}
-        />
+        <ConversationHead panel={panel} onPanel={onPanel} onBack={onBack} onDetails={() => onDetails(true)} />
         <ThreadView thread={thread} newAfter={newAfter} />
-        <Composer facts={facts} me={me} field={field} answeredSeq={answeredSeqOf(thread)} />
+        <Composer field={field} answeredSeq={answeredSeqOf(thread)} />
       </section>
       <aside className="pane pane-details" aria-label="Details">
-        <Details
-          thread={thread}
-          me={me}
-          actions={actions}
-          act={act}
-          onBack={() => onDetails(false)}
-          onErased={onBack}
-        />
+        <Details messages={thread.messages} onBack={() => onDetails(false)} onErased={onBack} />
       </aside>
-    </>
+    </OpenConversation>
   );
 });

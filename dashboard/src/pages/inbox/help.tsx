@@ -1,11 +1,13 @@
 import { Kbd, Modal, Switch, Table } from '@mantine/core';
+import { Fragment } from 'react';
 import { SHORTCUTS, useShortcutsOn } from './keys.ts';
 
 const MORE = [
-  ['Ctrl or ⌘ and Enter', 'Send what you wrote'],
-  ['/ in an empty reply', 'Insert a canned reply'],
-  ['Ctrl or ⌘ and K', 'Go to another page'],
+  [['Ctrl or ⌘', 'Enter'], 'Send what you wrote'],
+  [['/'], 'In an empty reply: insert a canned reply'],
+  [['Ctrl or ⌘', 'K'], 'Go to another page'],
 ] as const;
+const ALL = [...SHORTCUTS.map(([key, words]) => [[key], words] as const), ...MORE];
 
 /** The sheet of keyboard shortcuts. */
 export const Help = ({ opened, onClose }: { opened: boolean; onClose: () => void }) => {
@@ -14,10 +16,15 @@ export const Help = ({ opened, onClose }: { opened: boolean; onClose: () => void
     <Modal opened={opened} onClose={onClose} title="Keyboard shortcuts" closeButtonProps={{ 'aria-label': 'Close' }}>
       <Table verticalSpacing={6} mb="md">
         <Table.Tbody>
-          {[...SHORTCUTS, ...MORE].map(([key, words]) => (
-            <Table.Tr key={key}>
-              <Table.Td>
-                <Kbd>{key}</Kbd>
+          {ALL.map(([keys, words]) => (
+            <Table.Tr key={words}>
+              <Table.Td className="nowrap">
+                {keys.map((key, nth) => (
+                  <Fragment key={key}>
+                    {nth > 0 && ' + '}
+                    <Kbd>{key}</Kbd>
+                  </Fragment>
+                ))}
               </Table.Td>
               <Table.Td>{words}</Table.Td>
             </Table.Tr>

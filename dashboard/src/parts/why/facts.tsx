@@ -105,7 +105,7 @@ const Hits = ({ id, why }: { id: string; why: Reason }) => {
 const factsOf = (id: string, why: Reason) => {
   const stages = typeof why.stages === 'object' && why.stages !== null ? (why.stages as Record<string, unknown>) : {};
   const times = Object.entries(stages).flatMap(([name, ms]) =>
-    typeof ms === 'number' ? [`${name} ${Math.round(ms)} ms`] : [],
+    typeof ms === 'number' ? [`${name}\u00a0${Math.round(ms)}\u00a0ms`] : [],
   );
   const engine = textOf(why.engine);
   return {

@@ -1,6 +1,7 @@
-import { ActionIcon, Popover, Tooltip } from '@mantine/core';
+import { Popover, Tooltip } from '@mantine/core';
 import type { ReactNode } from 'react';
-import { Icon, type IconName } from '../../../parts/icon.tsx';
+import type { IconName } from '../../../parts/icon.tsx';
+import { IconButton } from '../../../parts/icon-button.tsx';
 
 type Props = {
   label: string;
@@ -19,9 +20,7 @@ export const ActionPanel = ({ label, shortcut, icon, title, opened, onOpen, chil
   <Popover opened={opened} onChange={onOpen} position="bottom-end" width={280} trapFocus shadow="md">
     <Popover.Target>
       <Tooltip label={`${label} (${shortcut})`}>
-        <ActionIcon variant="subtle" color="gray" size="lg" aria-label={label} onClick={() => onOpen(!opened)}>
-          <Icon name={icon} />
-        </ActionIcon>
+        <IconButton label={label} icon={icon} onClick={() => onOpen(!opened)} />
       </Tooltip>
     </Popover.Target>
     <Popover.Dropdown aria-label={title}>{children}</Popover.Dropdown>

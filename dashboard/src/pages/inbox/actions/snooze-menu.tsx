@@ -1,6 +1,7 @@
 import { Button, Stack, TextInput } from '@mantine/core';
 import { useState } from 'react';
 import { onSubmit } from '../../../parts/form.tsx';
+import { useOpenConversation } from '../open-conversation.ts';
 import { asLocalInput, snoozeTimes } from './snooze-times.ts';
 import { ActionPanel } from './action-panel.tsx';
 
@@ -49,22 +50,20 @@ const Choices = ({ until, onSnooze }: { until: string | null; onSnooze: (until: 
   );
 };
 
-type Props = {
-  opened: boolean;
-  onOpen: (opened: boolean) => void;
-  until: string | null;
-  onSnooze: (until: Date | null) => void;
-};
+type Props = { opened: boolean; onOpen: (opened: boolean) => void };
 
 /** Takes a conversation out of the list until a time. A message of the visitor ends the snooze. */
-export const SnoozeMenu = ({ opened, onOpen, until, onSnooze }: Props) => (
-  <ActionPanel label="Snooze" shortcut="s" icon="clock" title="Snooze" opened={opened} onOpen={onOpen}>
-    <Choices
-      until={until}
-      onSnooze={(time) => {
-        onOpen(false);
-        onSnooze(time);
-      }}
-    />
-  </ActionPanel>
-);
+export const SnoozeMenu = ({ opened, onOpen }: Props) => {
+  const { facts, actions, act } = useOpenConversation();
+  return (
+    <ActionPanel label="Snooze" shortcut="s" icon="clock" title="Snooze" opened={opened} onOpen={onOpen}>
+      <Choices
+        until={facts.snoozedUntil}
+        onSnooze={(until) => {
+          onOpen(false);
+          act(actions.snooze(until));
+        }}
+      />
+    </ActionPanel>
+  );
+};

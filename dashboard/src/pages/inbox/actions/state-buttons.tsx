@@ -1,19 +1,11 @@
-import { ActionIcon, Button, Menu } from '@mantine/core';
-import { Icon } from '../../../parts/icon.tsx';
-import type { Me } from '../../../types.ts';
-import type { ConversationFacts } from '../thread/thread.ts';
-import type { actionsOn } from './actions.ts';
-import type { Act } from './change.ts';
-
-type Props = {
-  facts: ConversationFacts;
-  me: Me;
-  actions: ReturnType<typeof actionsOn>;
-  act: (act: Act) => void;
-};
+import { Button, Menu } from '@mantine/core';
+import { IconButton } from '../../../parts/icon-button.tsx';
+import { useOpenConversation } from '../open-conversation.ts';
 
 /** The next steps of a conversation in its state. */
-export const StateButtons = ({ facts: { status, assigneeId }, me, actions, act }: Props) => {
+export const StateButtons = () => {
+  const { facts, me, actions, act } = useOpenConversation();
+  const { status, assigneeId } = facts;
   if (status === 'resolved')
     return (
       <Button size="xs" variant="default" onClick={() => act(actions.reopen())}>
@@ -56,14 +48,14 @@ export const StateButtons = ({ facts: { status, assigneeId }, me, actions, act }
 };
 
 /** The rarer steps, and those that a narrow screen has no room for. */
-export const MoreActions = ({ facts: { status }, me, actions, act }: Props) => {
+export const MoreActions = () => {
+  const { facts, me, actions, act } = useOpenConversation();
+  const { status } = facts;
   if (status === 'resolved') return null;
   return (
     <Menu position="bottom-end" width={220}>
       <Menu.Target>
-        <ActionIcon variant="subtle" color="gray" size="lg" aria-label="More actions">
-          <Icon name="more" />
-        </ActionIcon>
+        <IconButton label="More actions" icon="more" />
       </Menu.Target>
       <Menu.Dropdown>
         {status === 'open' ? (

@@ -4,6 +4,7 @@ import { at } from '../../../api.ts';
 import { onSubmit } from '../../../parts/form.tsx';
 import { useRead } from '../../../query.ts';
 import type { ManagedTags } from '../../../types.ts';
+import { useOpenConversation } from '../open-conversation.ts';
 import { TagChip } from '../tag.tsx';
 import type { ConversationFacts } from '../thread/thread.ts';
 import { ActionPanel } from './action-panel.tsx';
@@ -71,16 +72,20 @@ const TagForm = ({ assistantId, tags, onAdd }: FormProps) => {
   );
 };
 
-type Props = FormProps & { opened: boolean; onOpen: (opened: boolean) => void };
+type Props = { opened: boolean; onOpen: (opened: boolean) => void };
 
-export const TagMenu = ({ opened, onOpen, onAdd, ...form }: Props) => (
-  <ActionPanel label="Tag" shortcut="t" icon="tag" title="Add a tag" opened={opened} onOpen={onOpen}>
-    <TagForm
-      {...form}
-      onAdd={(tag) => {
-        onOpen(false);
-        onAdd(tag);
-      }}
-    />
-  </ActionPanel>
-);
+export const TagMenu = ({ opened, onOpen }: Props) => {
+  const { facts, actions, act } = useOpenConversation();
+  return (
+    <ActionPanel label="Tag" shortcut="t" icon="tag" title="Add a tag" opened={opened} onOpen={onOpen}>
+      <TagForm
+        assistantId={facts.assistantId}
+        tags={facts.tags}
+        onAdd={(tag) => {
+          onOpen(false);
+          act(actions.addTag(tag));
+        }}
+      />
+    </ActionPanel>
+  );
+};

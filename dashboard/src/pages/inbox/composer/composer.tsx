@@ -3,8 +3,7 @@ import { useQueryClient } from '@tanstack/react-query';
 import { type KeyboardEvent, memo, type RefObject, useState, useSyncExternalStore } from 'react';
 import { onSubmit } from '../../../parts/form.tsx';
 import { Notice } from '../../../parts/notice.tsx';
-import type { Me } from '../../../types.ts';
-import type { ConversationFacts } from '../thread/thread.ts';
+import { useOpenConversation } from '../open-conversation.ts';
 import { CannedReplies } from './canned.tsx';
 import { readDraft, subscribeToDrafts, writeDraft } from './drafts.ts';
 import { Others } from './others.tsx';
@@ -14,15 +13,14 @@ import { useWriting } from './writing.ts';
 const MAX = { reply: 8000, note: 4000 };
 
 type Props = {
-  facts: ConversationFacts;
-  me: Me;
   field: RefObject<HTMLTextAreaElement | null>;
   /** The number of the newest message of another operator; 0 if there is none. */
   answeredSeq: number;
 };
 
 /** Where an operator writes a reply to the visitor, or a note for colleagues. */
-export const Composer = memo(({ facts, me, field, answeredSeq }: Props) => {
+export const Composer = memo(({ field, answeredSeq }: Props) => {
+  const { facts, me } = useOpenConversation();
   const { conversationId, seq } = facts;
   const client = useQueryClient();
   const draft = useSyncExternalStore(subscribeToDrafts, () => readDraft(conversationId));

@@ -1,13 +1,12 @@
 import { ActionIcon, Button } from '@mantine/core';
 import { Link } from 'wouter';
 import { Icon } from '../../../parts/icon.tsx';
+import { IconButton } from '../../../parts/icon-button.tsx';
 import { Facts } from '../../../parts/page.tsx';
 import { dateAndTime, When } from '../../../parts/when.tsx';
-import type { Me } from '../../../types.ts';
-import type { actionsOn } from '../actions/actions.ts';
-import type { Act } from '../actions/change.ts';
 import { useAgent } from '../agents.ts';
 import { Waiting } from '../list/waiting.tsx';
+import { useOpenConversation } from '../open-conversation.ts';
 import { TagChip } from '../tag.tsx';
 import type { Thread } from '../thread/thread.ts';
 import { CHANNEL_WORDS, languageWords, reasonWords, STATUS_WORDS } from '../words.ts';
@@ -18,16 +17,11 @@ import { Part } from './section.tsx';
 import { teachLink } from './teach.ts';
 import { WholeConversation } from './whole.tsx';
 
-type Props = {
-  thread: Thread;
-  me: Me;
-  actions: ReturnType<typeof actionsOn>;
-  act: (act: Act) => void;
-  onBack: () => void;
-  onErased: () => void;
-};
+type Props = { messages: Thread['messages']; onBack: () => void; onErased: () => void };
 
-const Assignee = ({ assistantId, assigneeId, me }: { assistantId: string; assigneeId: string | null; me: Me }) => {
+const Assignee = () => {
+  const { facts, me } = useOpenConversation();
+  const { assistantId, assigneeId } = facts;
   const agent = useAgent(assistantId, assigneeId);
   if (assigneeId === null) return 'Nobody';
   return assigneeId === me.operatorId ? 'You' : (agent?.email ?? 'An operator');
@@ -50,17 +44,15 @@ const Lead = ({ score, because }: { score: number; because: readonly string[] })
 );
 
 /** Everything about a conversation but its messages. */
-export const Details = ({ thread, me, actions, act, onBack, onErased }: Props) => {
-  const { facts, messages } = thread;
+export const Details = ({ messages, onBack, onErased }: Props) => {
+  const { facts, me, actions, act } = useOpenConversation();
   const { tags, attributes } = facts;
   const assistant = me.assistants.find(({ assistantId }) => assistantId === facts.assistantId);
   const teach = me.role === 'owner' ? teachLink(facts.assistantId, messages) : null;
   return (
     <div className="details">
       <div className="details-head not-wide">
-        <ActionIcon variant="subtle" color="gray" size="lg" aria-label="Back to the messages" onClick={onBack}>
-          <Icon name="left" />
-        </ActionIcon>
+        <IconButton label="Back to the messages" icon="left" onClick={onBack} />
         <h2>Details</h2>
       </div>
       <Part title="Conversation">
@@ -71,7 +63,7 @@ export const Details = ({ thread, me, actions, act, onBack, onErased }: Props) =
             ...(facts.waitingSince !== null && { Visitor: <Waiting since={facts.waitingSince} /> }),
             ...(facts.takeBy !== null && { 'Take by': dateAndTime(facts.takeBy) }),
             ...(facts.remindedAt !== null && { 'Not taken': <When at={facts.remindedAt} /> }),
-            Assignee: <Assignee assistantId={facts.assistantId} assigneeId={facts.assigneeId} me={me} />,
+            Assignee: <Assignee />,
             ...(facts.snoozedUntil !== null && { Snoozed: `until ${dateAndTime(facts.snoozedUntil)}` }),
             Assistant: assistant?.name ?? '',
             Session: <span className="break">{facts.sessionId}</span>,
@@ -107,7 +99,7 @@ export const Details = ({ thread, me, actions, act, onBack, onErased }: Props) =
           <Facts facts={Object.fromEntries(Object.entries(attributes).map(([name, value]) => [name, String(value)]))} />
         </Part>
       )}
-      <Notes facts={facts} me={me} />
+      <Notes />
       <Handoffs messages={messages} />
       {teach !== null && (
         <Part title="Knowledge">
@@ -117,7 +109,7 @@ export const Details = ({ thread, me, actions, act, onBack, onErased }: Props) =
         </Part>
       )}
       <OtherEvents facts={facts} />
-      <WholeConversation facts={facts} me={me} onErased={onErased} />
+      <WholeConversation onErased={onErased} />
     </div>
   );
 };

@@ -4,13 +4,14 @@ import { at, call } from '../../../api.ts';
 import { Icon } from '../../../parts/icon.tsx';
 import { When } from '../../../parts/when.tsx';
 import { useChange } from '../../../query.ts';
-import type { Me } from '../../../types.ts';
 import { useAgents } from '../agents.ts';
-import { type ConversationFacts, refreshThread } from '../thread/thread.ts';
+import { useOpenConversation } from '../open-conversation.ts';
+import { refreshThread } from '../thread/thread.ts';
 import { Part } from './section.tsx';
 
 /** The internal notes of a conversation. They are written where replies are written. */
-export const Notes = ({ facts, me }: { facts: ConversationFacts; me: Me }) => {
+export const Notes = () => {
+  const { facts, me } = useOpenConversation();
   const { conversationId, assistantId, notes } = facts;
   const client = useQueryClient();
   const agents = useAgents(assistantId, notes.length > 0);

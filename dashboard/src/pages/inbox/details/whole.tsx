@@ -5,16 +5,16 @@ import { at, call } from '../../../api.ts';
 import { FormDialog } from '../../../parts/dialog.tsx';
 import { Icon } from '../../../parts/icon.tsx';
 import { useChange } from '../../../query.ts';
-import type { Me } from '../../../types.ts';
 import { forgetConversation } from '../erased.ts';
-import type { ConversationFacts } from '../thread/thread.ts';
+import { useOpenConversation } from '../open-conversation.ts';
 import { Part } from './section.tsx';
 
 const WORD = 'erase';
 
-type EraseProps = { facts: ConversationFacts; opened: boolean; onClose: () => void; onErased: () => void };
+type EraseProps = { opened: boolean; onClose: () => void; onErased: () => void };
 
-const EraseDialog = ({ facts: { conversationId }, opened, onClose, onErased }: EraseProps) => {
+const EraseDialog = ({ opened, onClose, onErased }: EraseProps) => {
+  const { conversationId } = useOpenConversation().facts;
   const client = useQueryClient();
   const [typed, setTyped] = useState('');
   const close = (): void => {
@@ -61,15 +61,8 @@ const EraseDialog = ({ facts: { conversationId }, opened, onClose, onErased }: E
 };
 
 /** What can be done with the conversation as a whole: export it, and for owners erase it. */
-export const WholeConversation = ({
-  facts,
-  me,
-  onErased,
-}: {
-  facts: ConversationFacts;
-  me: Me;
-  onErased: () => void;
-}) => {
+export const WholeConversation = ({ onErased }: { onErased: () => void }) => {
+  const { facts, me } = useOpenConversation();
   const [erasing, setErasing] = useState(false);
   return (
     <Part title="Data">
@@ -95,7 +88,7 @@ export const WholeConversation = ({
           </Button>
         )}
       </div>
-      <EraseDialog facts={facts} opened={erasing} onClose={() => setErasing(false)} onErased={onErased} />
+      <EraseDialog opened={erasing} onClose={() => setErasing(false)} onErased={onErased} />
     </Part>
   );
 };

@@ -1,8 +1,9 @@
-import { ActionIcon, Button, Indicator, Menu, Popover, TextInput, Tooltip } from '@mantine/core';
+import { Button, Indicator, Menu, Popover, TextInput, Tooltip } from '@mantine/core';
 import { useDebouncedCallback } from '@mantine/hooks';
 import { type RefObject, useEffect, useState } from 'react';
 import type { Address } from '../../../parts/address.ts';
 import { Icon } from '../../../parts/icon.tsx';
+import { IconButton } from '../../../parts/icon-button.tsx';
 import type { Me } from '../../../types.ts';
 import { FILTERS, type Name, VIEWS, viewOf } from '../views.ts';
 import { FilterForm } from './filter-form.tsx';
@@ -48,15 +49,11 @@ const Filters = ({ address, me }: { address: Address<Name>; me: Me }) => {
       <Popover.Target>
         <Tooltip label="Filters">
           <Indicator disabled={count === 0} size={8} offset={5}>
-            <ActionIcon
-              variant="subtle"
-              color="gray"
-              size="lg"
-              aria-label={count === 0 ? 'Filters' : `Filters: ${count} in use`}
+            <IconButton
+              label={count === 0 ? 'Filters' : `Filters: ${count} in use`}
+              icon="sliders"
               onClick={() => setOpened(!opened)}
-            >
-              <Icon name="sliders" />
-            </ActionIcon>
+            />
           </Indicator>
         </Tooltip>
       </Popover.Target>
@@ -87,9 +84,7 @@ export const ListHead = ({ address, me, searchField, onHelp }: Props) => {
         <span className="grow" />
         <Filters address={address} me={me} />
         <Tooltip label="Keyboard shortcuts (?)">
-          <ActionIcon variant="subtle" color="gray" size="lg" aria-label="Keyboard shortcuts" onClick={onHelp}>
-            <Icon name="keyboard" />
-          </ActionIcon>
+          <IconButton label="Keyboard shortcuts" icon="keyboard" onClick={onHelp} />
         </Tooltip>
       </div>
       <TextInput
