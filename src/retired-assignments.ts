@@ -14,7 +14,7 @@ type Assigned = Pick<StoredConversation, '_id' | 'conversationId' | 'assigneeId'
 type Upgrade = { _id: string; doneAt: Date };
 
 /**
- * Earlier releases kept the assignment of a conversation that was handed back or reopened. This function ends those
+ * Earlier releases kept the assignment of a conversation that was handed back, resolved or reopened. This function ends those
  * assignments, once for each database. An assignment is one of them if the last change in the audit trail ends it.
  * Returns how many were ended.
  */
@@ -51,7 +51,7 @@ export const createEndRetiredAssignments = (connection: Connection, draining: Ab
   return async (): Promise<number> => {
     if (await upgrades.findOne({ _id: UPGRADE })) return 0;
     const assigned = conversations.find<Assigned>(
-      { status: { $in: ['open', 'escalated'] }, assigneeId: { $exists: true } },
+      { assigneeId: { $exists: true } },
       { projection: { conversationId: 1, assigneeId: 1 } },
     );
     let ended = 0;

@@ -32,26 +32,27 @@ const start = async () => {
   return { stack, aConversation, mine };
 };
 
-test('an assignment that an earlier release kept after a hand-back or a reopening ends', async () => {
+test('an assignment that an earlier release kept after a hand-back, a resolve or a reopening ends', async () => {
   const { stack, aConversation, mine } = await start();
   const handedBack = ['escalate', 'assign', 'hand-back'];
   const reopened = ['escalate', 'assign', 'resolve', 'reopen'];
   await aConversation(handedBack);
   await aConversation(reopened);
   await aConversation([...handedBack, 'escalate']);
+  await aConversation(['escalate', 'assign', 'resolve']);
   const kept = [
     await aConversation(['assign']),
     await aConversation(['escalate', 'assign']),
     await aConversation([...handedBack, 'assign']),
     await aConversation([...reopened, 'escalate', 'assign']),
-    await aConversation(['escalate', 'assign', 'resolve']),
+    await aConversation(['escalate', 'resolve', 'assign']),
   ];
-  expect(await mine()).toHaveLength(8);
+  expect(await mine()).toHaveLength(9);
 
   const worker = await stack.startReplyWorker();
 
   await eventually(async () => expect((await mine()).toSorted()).toEqual(kept.toSorted()));
   await eventually(async () => expect(await stack.service.mongo.collection('upgrades').countDocuments()).toBe(1));
   await worker.close();
-  expect(stack.logs).toContainEqual(expect.objectContaining({ ended: 3 }));
+  expect(stack.logs).toContainEqual(expect.objectContaining({ ended: 4 }));
 });
