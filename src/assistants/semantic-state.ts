@@ -1,4 +1,5 @@
 import type { mongo } from 'mongoose';
+import { leaseIn } from '../platform/mongo-lease.ts';
 import type { StoredAssistant } from './assistant.ts';
 
 /**
@@ -6,6 +7,7 @@ import type { StoredAssistant } from './assistant.ts';
  * the work of a worker that died.
  */
 export const LEASE_MS = 10_000;
+const lease = leaseIn('semantic.lease', LEASE_MS);
 
 export type VectorProgress = { done: number; answers: number; total: number };
 
@@ -33,13 +35,9 @@ const isOutdated = ({ others }: RunningModels): mongo.Filter<StoredAssistant> =>
   $expr: { $ne: ['$semantic.version', '$version'] },
 });
 
-const unleased = {
-  $expr: { $lt: [{ $ifNull: ['$semantic.lease.until', new Date(0)] }, '$$NOW'] },
-};
-
 const leasedBy = ({ assistantId, token }: VectorLease): mongo.Filter<StoredAssistant> => ({
   _id: assistantId,
-  'semantic.lease.token': token,
+  ...lease.heldBy(token),
 });
 
 /**
@@ -47,9 +45,11 @@ const leasedBy = ({ assistantId, token }: VectorLease): mongo.Filter<StoredAssis
  * evaluated as expressions.
  */
 const renewal = (token: string, fields: Record<string, unknown> = {}, revision: 0 | 1 = 0) => {
-  const lease = { token: { $literal: token }, until: { $add: ['$$NOW', LEASE_MS] } };
-  const raised = { $add: [{ $ifNull: ['$semantic.revision', 0] }, revision] };
-  return [{ $set: { semantic: { $mergeObjects: ['$semantic', { $literal: fields }, { lease, revision: raised }] } } }];
+  const changes = {
+    lease: lease.renewed(token),
+    revision: { $add: [{ $ifNull: ['$semantic.revision', 0] }, revision] },
+  };
+  return [{ $set: { semantic: { $mergeObjects: ['$semantic', { $literal: fields }, changes] } } }];
 };
 
 const AFTER = { returnDocument: 'after', projection: { version: 1 } } as const;
@@ -64,7 +64,7 @@ export const createSemanticState = (assistants: mongo.Collection<StoredAssistant
     models: RunningModels,
     { thorough, limit }: { thorough: boolean; limit: number },
   ): Promise<string[]> => {
-    const filter = { $and: [thorough ? isOutdated(models) : needsVectors(models), unleased] };
+    const filter = { $and: [thorough ? isOutdated(models) : needsVectors(models), lease.free] };
     const rows = await assistants.find(filter, { projection: { _id: 1 }, limit }).toArray();
     return rows.map(({ _id }) => _id);
   },
@@ -74,7 +74,7 @@ export const createSemanticState = (assistants: mongo.Collection<StoredAssistant
    * has the lease.
    */
   acquire: async ({ assistantId, token }: VectorLease, models: RunningModels): Promise<number | null> => {
-    const filter = { _id: assistantId, $and: [{ $or: [needsVectors(models), isOutdated(models)] }, unleased] };
+    const filter = { _id: assistantId, $and: [{ $or: [needsVectors(models), isOutdated(models)] }, lease.free] };
     const row = await assistants.findOneAndUpdate(filter, renewal(token), AFTER);
     return row?.version ?? null;
   },
@@ -83,10 +83,10 @@ export const createSemanticState = (assistants: mongo.Collection<StoredAssistant
    * Stores the progress and renews the lease. Returns the current version, or null if another worker has the lease now.
    */
   reportProgress: async (
-    lease: VectorLease,
+    held: VectorLease,
     fields: VectorProgress & { model: string; version: number },
   ): Promise<number | null> => {
-    const row = await assistants.findOneAndUpdate(leasedBy(lease), renewal(lease.token, fields, 1), AFTER);
+    const row = await assistants.findOneAndUpdate(leasedBy(held), renewal(held.token, fields, 1), AFTER);
     return row?.version ?? null;
   },
 
@@ -95,11 +95,11 @@ export const createSemanticState = (assistants: mongo.Collection<StoredAssistant
    * returns false and changes nothing.
    */
   complete: async (
-    lease: VectorLease,
+    held: VectorLease,
     { version, done, answers, total }: VectorProgress & { version: number },
   ): Promise<boolean> => {
     const { matchedCount } = await assistants.updateOne(
-      { ...leasedBy(lease), version },
+      { ...leasedBy(held), version },
       {
         $set: {
           'semantic.version': version,
@@ -107,15 +107,15 @@ export const createSemanticState = (assistants: mongo.Collection<StoredAssistant
           'semantic.answers': answers,
           'semantic.total': total,
         },
-        $unset: { 'semantic.stale': '', 'semantic.lease': '' },
+        $unset: { 'semantic.stale': '', ...lease.ended },
         $inc: { 'semantic.revision': 1 },
       },
     );
     return matchedCount === 1;
   },
 
-  release: async (lease: VectorLease): Promise<void> => {
-    await assistants.updateOne(leasedBy(lease), { $unset: { 'semantic.lease': '' } });
+  release: async (held: VectorLease): Promise<void> => {
+    await assistants.updateOne(leasedBy(held), { $unset: lease.ended });
   },
 
   /**

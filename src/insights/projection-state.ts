@@ -2,9 +2,11 @@ import { type Connection, Schema } from 'mongoose';
 import { serverDate } from '../platform/clock.ts';
 import { collectionOf } from '../platform/mongo.ts';
 import { isDuplicateKey } from '../platform/mongo-failures.ts';
+import { type Lease, leaseIn } from '../platform/mongo-lease.ts';
 
 /** How long a leader stays the leader without a round. After this time another worker continues. */
 const LEASE_MS = 10_000;
+const lease = leaseIn('lease', LEASE_MS);
 const ID = 'projection';
 
 /**
@@ -14,7 +16,7 @@ const ID = 'projection';
  */
 export type ProjectionState = {
   _id: string;
-  lease?: { token: string; until: Date };
+  lease?: Lease;
   live: Date;
   back: { assistantId: string; at: Date; id: string } | null;
 };
@@ -35,14 +37,12 @@ export const createProjectionState = (connection: Connection) => {
   const model = connection.model<ProjectionState>('Projection', schema);
   const states = collectionOf(model);
 
-  const acquire = async (token: string): Promise<ProjectionState | null> => {
-    const free = { $lt: [{ $ifNull: ['$lease.until', new Date(0)] }, '$$NOW'] };
-    return states.findOneAndUpdate(
-      { _id: ID, $or: [{ 'lease.token': token }, { $expr: free }] },
-      [{ $set: { lease: { token: { $literal: token }, until: { $add: ['$$NOW', LEASE_MS] } } } }],
+  const acquire = (token: string): Promise<ProjectionState | null> =>
+    states.findOneAndUpdate(
+      { _id: ID, $or: [lease.heldBy(token), lease.free] },
+      [{ $set: { lease: lease.renewed(token) } }],
       { returnDocument: 'after' },
     );
-  };
 
   return {
     model,
@@ -62,12 +62,12 @@ export const createProjectionState = (connection: Connection) => {
     /** Stores the position. False if the lease was lost. */
     advance: async (token: string, position: Pick<ProjectionState, 'live' | 'back'>): Promise<boolean> => {
       const { live, back } = position;
-      const changed = await states.updateOne({ _id: ID, 'lease.token': token }, { $set: { live, back } });
+      const changed = await states.updateOne({ _id: ID, ...lease.heldBy(token) }, { $set: { live, back } });
       return changed.matchedCount === 1;
     },
 
     release: async (token: string): Promise<void> => {
-      await states.updateOne({ _id: ID, 'lease.token': token }, { $unset: { lease: '' } });
+      await states.updateOne({ _id: ID, ...lease.heldBy(token) }, { $unset: lease.ended });
     },
   };
 };
