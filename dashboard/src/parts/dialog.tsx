@@ -8,9 +8,10 @@ type DialogProps = {
   onClose: () => void;
   onSend: () => void;
   action: string;
-  busy: boolean;
-  problem: unknown;
-  fields: readonly string[];
+  /** What the form sends. */
+  change: { isPending: boolean; error: unknown };
+  /** The fields that show their errors themselves. */
+  fields?: readonly string[];
   size?: string;
   disabled?: boolean;
   danger?: boolean;
@@ -28,7 +29,7 @@ export const FormDialog = (props: DialogProps) => (
   >
     <form onSubmit={onSubmit(props.onSend)} noValidate>
       <Stack gap="md">
-        <FormProblem problem={props.problem} fields={props.fields} />
+        <FormProblem problem={props.change.error} fields={props.fields ?? []} />
         {props.children}
         <Group justify="flex-end" gap="xs">
           <Button variant="default" onClick={props.onClose}>
@@ -36,7 +37,7 @@ export const FormDialog = (props: DialogProps) => (
           </Button>
           <Button
             type="submit"
-            loading={props.busy}
+            loading={props.change.isPending}
             disabled={props.disabled ?? false}
             color={props.danger ? 'red.9' : 'ink'}
           >

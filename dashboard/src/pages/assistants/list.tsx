@@ -53,8 +53,7 @@ const NewAssistant = ({ opened, onClose }: { opened: boolean; onClose: () => voi
       onClose={onClose}
       onSend={() => create.mutate(form.values)}
       action="Create assistant"
-      busy={create.isPending}
-      problem={create.error}
+      change={create}
       fields={form.names}
       disabled={form.values.name.trim() === ''}
     >

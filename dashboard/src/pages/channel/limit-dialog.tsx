@@ -23,8 +23,7 @@ export const LimitDialog = ({ path, channel, onClose }: Props) => {
       onClose={onClose}
       onSend={() => save.mutate(form.values.limitPerMinute)}
       action="Save"
-      busy={save.isPending}
-      problem={save.error}
+      change={save}
       fields={form.names}
     >
       <TextInput

@@ -47,8 +47,7 @@ export const TokenDialog = ({ path, channel, onClose }: Props) => {
       onClose={onClose}
       onSend={() => save.mutate(form.values)}
       action={action}
-      busy={save.isPending}
-      problem={save.error}
+      change={save}
       fields={form.names}
       disabled={token === '' && !open}
       danger={open}

@@ -35,9 +35,7 @@ export const Resend = ({ id, delivery, opened, onClose }: Props) => {
       onClose={onClose}
       onSend={() => resend.mutate()}
       action="Resend event"
-      busy={resend.isPending}
-      problem={resend.error}
-      fields={[]}
+      change={resend}
       disabled={risky && !known}
       danger={risky}
     >

@@ -48,8 +48,7 @@ export const NewKey = ({ path, opened, onClose, onMade }: Props) => {
       onClose={onClose}
       onSend={() => create.mutate(form.values)}
       action="Create key"
-      busy={create.isPending}
-      problem={create.error}
+      change={create}
       fields={form.names}
       disabled={form.values.name.trim() === ''}
     >
@@ -74,8 +73,7 @@ export const EditKey = ({ one, onClose }: { one: ApiKey; onClose: () => void }) 
       onClose={onClose}
       onSend={() => update.mutate(form.values)}
       action="Save"
-      busy={update.isPending}
-      problem={update.error}
+      change={update}
       fields={form.names}
       disabled={form.values.name.trim() === ''}
     >

@@ -24,8 +24,7 @@ export const AssistantsDialog = ({ one, assistants, onClose }: Props) => {
       onClose={onClose}
       onSend={() => save.mutate(form.values)}
       action="Save"
-      busy={save.isPending}
-      problem={save.error}
+      change={save}
       fields={form.names}
     >
       <AssistantsField assistants={assistants} {...form.pick('assistantIds')} />

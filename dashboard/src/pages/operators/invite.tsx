@@ -27,8 +27,7 @@ export const Invite = ({ assistants, onClose, onMade }: Props) => {
       onClose={onClose}
       onSend={() => invite.mutate(form.values)}
       action="Create the invitation"
-      busy={invite.isPending}
-      problem={invite.error}
+      change={invite}
       fields={form.names}
       disabled={form.values.email.trim() === ''}
     >

@@ -24,8 +24,7 @@ export const NewToken = ({ assistants, onClose, onMade }: Props) => {
       onClose={onClose}
       onSend={() => create.mutate(form.values)}
       action="Create token"
-      busy={create.isPending}
-      problem={create.error}
+      change={create}
       fields={form.names}
       disabled={form.values.name.trim() === ''}
     >

@@ -23,8 +23,7 @@ export const Edit = ({ endpoint, onClose }: { endpoint: Endpoint; onClose: () =>
       onClose={onClose}
       onSend={() => update.mutate(form.values)}
       action="Save"
-      busy={update.isPending}
-      problem={update.error}
+      change={update}
       fields={form.names}
       disabled={!isComplete(form.values)}
     >

@@ -67,8 +67,7 @@ const AddEndpoint = ({
       onClose={onClose}
       onSend={() => add.mutate(form.values)}
       action="Add endpoint"
-      busy={add.isPending}
-      problem={add.error}
+      change={add}
       fields={form.names}
       disabled={!isComplete(form.values)}
     >

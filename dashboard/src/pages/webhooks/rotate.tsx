@@ -32,8 +32,7 @@ export const Rotate = ({ endpointId, opened, onClose, onMade }: Props) => {
       onClose={onClose}
       onSend={() => rotate.mutate(Number(form.values.overlapHours))}
       action="Rotate secret"
-      busy={rotate.isPending}
-      problem={rotate.error}
+      change={rotate}
       fields={form.names}
       danger={none}
     >

@@ -38,9 +38,7 @@ const EraseDialog = ({ opened, onClose, onErased }: EraseProps) => {
       onClose={close}
       onSend={() => erase.mutate()}
       action="Erase for good"
-      busy={erase.isPending}
-      problem={erase.error}
-      fields={[]}
+      change={erase}
       disabled={typed.trim().toLowerCase() !== WORD}
       danger
     >
