@@ -18,11 +18,11 @@ export const Help = ({ opened, onClose }: { opened: boolean; onClose: () => void
         <Table.Tbody>
           {ALL.map(([keys, words]) => (
             <Table.Tr key={words}>
-              <Table.Td className="nowrap">
+              <Table.Td>
                 {keys.map((key, nth) => (
                   <Fragment key={key}>
                     {nth > 0 && ' + '}
-                    <Kbd>{key}</Kbd>
+                    <Kbd className="nowrap">{key}</Kbd>
                   </Fragment>
                 ))}
               </Table.Td>
