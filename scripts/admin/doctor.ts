@@ -1,4 +1,5 @@
 import type { Command } from 'commander';
+import { hintOf } from '../../src/platform/hints.ts';
 import { VERSION } from '../../src/platform/version.ts';
 import { type QueueState, readQueues } from './doctor/queues.ts';
 import { type Reached, reachApi, reachMongo, reachRedis } from './doctor/reach.ts';
@@ -12,6 +13,15 @@ const WAITING_TOO_LONG_MS = 10_000;
 
 type Api = Awaited<ReturnType<typeof reachApi>>;
 
+const adviceOf = ({ problem, hint }: Reached): string =>
+  typeof problem === 'string' && typeof hint === 'string' ? ` ${problem}. ${hint}` : '';
+
+/** What to do about a Redis that answers and refuses writes with this error. */
+const refusalOf = (code: string): string => {
+  const known = hintOf(new Error(`${code} `));
+  return known ? `${known.problem}. ${known.hint}` : code;
+};
+
 const reachProblems = ({
   mongodb,
   redis,
@@ -24,8 +34,10 @@ const reachProblems = ({
   source: string;
 }): string[] => {
   const problems: string[] = [];
-  if (!mongodb.reachable) problems.push(`MongoDB does not answer at the address of ${source}.`);
-  if (!redis.reachable) problems.push(`Redis does not answer at the address of ${source}.`);
+  if (!mongodb.reachable) problems.push(`MongoDB does not answer at the address of ${source}.${adviceOf(mongodb)}`);
+  if (!redis.reachable) problems.push(`Redis does not answer at the address of ${source}.${adviceOf(redis)}`);
+  if (redis['outOfMemory'] === true) problems.push(refusalOf('OOM'));
+  if (redis['role'] === 'slave') problems.push(refusalOf('READONLY'));
   if (redis.reachable && redis['maxmemoryPolicy'] !== 'noeviction') {
     problems.push(`Redis may evict jobs: maxmemory-policy is ${String(redis['maxmemoryPolicy'])}, not noeviction.`);
   }

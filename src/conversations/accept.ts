@@ -5,11 +5,12 @@ import { ApiError, unavailable } from '../platform/errors.ts';
 import { collectionOf, createReader, createStoreBatcher, updateMany } from '../platform/mongo.ts';
 import {
   DUPLICATE_KEY,
-  isConnectionFailure,
+  isMongoUnavailable,
   OutcomeUnknown,
   toItemFailure,
   wasNeverSent,
   wasNotPrimary,
+  wasRefused,
 } from '../platform/mongo-failures.ts';
 import type { Accepted, AcceptOptions } from './accepted.ts';
 import type { Announce, ReceiversOf } from './announce.ts';
@@ -98,9 +99,9 @@ export const createAccept = ({ connection, resolveDuplicate, announce }: Depende
         const accepted = await tryOnce(turn, receiversOf, options);
         if (accepted) return accepted;
       } catch (cause) {
-        const refused = wasNotPrimary(cause) || wasNeverSent(cause);
+        const refused = wasNotPrimary(cause) || wasNeverSent(cause) || wasRefused(cause);
         if (refused && !outcomeUnknown) throw unavailable(cause);
-        if (!isConnectionFailure(cause)) throw cause;
+        if (!isMongoUnavailable(cause)) throw cause;
         outcomeUnknown = true;
         await sleep(RETRY_AFTER_MS);
       }

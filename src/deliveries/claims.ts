@@ -3,7 +3,7 @@ import { serverDate } from '../platform/clock.ts';
 import type { ItemFailure } from '../platform/batch.ts';
 import { newToken } from '../platform/ids.ts';
 import { collectionOf, createStoreBatcher, DURABLE, insertMany, setWhere, updateMany } from '../platform/mongo.ts';
-import { DUPLICATE_KEY, isConnectionFailure, toItemFailure } from '../platform/mongo-failures.ts';
+import { DUPLICATE_KEY, isMongoUnavailable, toItemFailure } from '../platform/mongo-failures.ts';
 import {
   deliveryIdOf,
   deliveryModel,
@@ -77,7 +77,7 @@ export const createClaims = ({ connection, worker, retentionDays }: ClaimOptions
    */
   const insertRecords = async (records: StoredDelivery[]): Promise<(ClaimResult | ItemFailure)[]> => {
     const reply = await insertMany(connection, COLLECTION, records).catch((cause: unknown) => {
-      if (!isConnectionFailure(cause)) throw cause;
+      if (!isMongoUnavailable(cause)) throw cause;
       return null;
     });
     const errors = new Map(reply?.writeErrors?.map((error) => [error.index, error]));
@@ -135,7 +135,7 @@ export const createClaims = ({ connection, worker, retentionDays }: ClaimOptions
       try {
         await recordOutcome({ deliveryId, token, exchange });
       } catch (cause) {
-        if (isConnectionFailure(cause)) throw cause;
+        if (isMongoUnavailable(cause)) throw cause;
         const bare = { ...exchange, errorDetail: 'the response could not be stored', ...WITHOUT_TEXTS };
         await recordOutcome({ deliveryId, token, exchange: bare });
       }

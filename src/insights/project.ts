@@ -1,7 +1,7 @@
 import type { ClientSession, Connection } from 'mongoose';
 import type { Logger } from '../platform/logger.ts';
 import { collectionOf } from '../platform/mongo.ts';
-import { isConnectionFailure } from '../platform/mongo-failures.ts';
+import { isMongoUnavailable } from '../platform/mongo-failures.ts';
 import type { ChangedConversations, ReadConversation } from './changed-conversations.ts';
 import { type ProjectedConversation, searchModel } from './conversation-search.ts';
 import { type Figures, incrementsOf } from './figures.ts';
@@ -81,7 +81,7 @@ export const createProject = ({ connection, changed, figures, groupMisses, erase
       await write(plans);
       return [];
     } catch (cause) {
-      if (isConnectionFailure(cause)) throw cause;
+      if (isMongoUnavailable(cause)) throw cause;
       if (plans.length === 1) {
         for (const { conversation } of plans) noteFailure(cause, conversation);
         return plans;
@@ -104,7 +104,7 @@ export const createProject = ({ connection, changed, figures, groupMisses, erase
       try {
         plans.push(await plan(read, before));
       } catch (cause) {
-        if (isConnectionFailure(cause)) throw cause;
+        if (isMongoUnavailable(cause)) throw cause;
         noteFailure(cause, read);
         failed.push(read._id);
       }

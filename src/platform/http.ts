@@ -1,9 +1,10 @@
 import type { ErrorRequestHandler, Request, RequestHandler, Response } from 'express';
 import * as z from 'zod';
 import { newId } from './ids.ts';
+import { logHint } from './hints.ts';
 import { ApiError, MAX_DETAILS, notFound, unavailable } from './errors.ts';
 import type { Logger } from './logger.ts';
-import { isConnectionFailure } from './mongo-failures.ts';
+import { isMongoUnavailable } from './mongo-failures.ts';
 import { detailOf } from './validation.ts';
 
 const REQUEST_ID = /^[\w-]{8,64}$/;
@@ -43,7 +44,7 @@ const toApiError = (failure: unknown, { method }: Request): ApiError => {
   // A lost connection to MongoDB becomes 503 here only for requests that do not write. Requests that write use
   // `beforeWriting` for their reads. A lost write must not become 503, because its outcome is unknown.
   const onlyRead = method === 'GET' || method === 'HEAD';
-  if (onlyRead && isConnectionFailure(failure)) return unavailable(failure);
+  if (onlyRead && isMongoUnavailable(failure)) return unavailable(failure);
   return new ApiError('internal_error', { cause: failure });
 };
 
@@ -53,9 +54,10 @@ export const createToApiError =
   (failure: unknown, req: Request, res: Response): ApiError => {
     const error = toApiError(failure, req);
     if (error.code === 'internal_error') {
-      const level = isConnectionFailure(failure) ? 'warn' : 'error';
+      const level = isMongoUnavailable(failure) ? 'warn' : 'error';
       logger[level]({ err: error.cause ?? failure, requestId: requestIdOf(res), path: req.path }, 'request failed');
     }
+    if (error.code === 'unavailable') logHint(logger, error.cause);
     res.locals.errorCode = error.code;
     return error;
   };

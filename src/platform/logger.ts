@@ -1,4 +1,5 @@
 import { type DestinationStream, type Logger, pino } from 'pino';
+import { takeHint } from './hints.ts';
 import { logOutput } from './log-output.ts';
 import { toLoggable } from './loggable.ts';
 
@@ -18,6 +19,14 @@ type Options = {
   level: string;
   /** Secrets of this process. No message may contain these. */
   secrets?: readonly string[];
+};
+
+/** Adds what to do about the error of a line, if it is known. Once a minute for each cause, not with every failure. */
+const withHint = (logger: object, [first, ...rest]: unknown[]): unknown[] => {
+  const fields = first as { err?: unknown; hint?: string };
+  if (typeof first !== 'object' || first === null || fields.hint !== undefined) return [first, ...rest];
+  const known = fields.err instanceof Error ? takeHint(logger, fields.err) : null;
+  return [known ? { ...first, problem: known.problem, hint: known.hint } : first, ...rest];
 };
 
 /** Writes JSON lines to standard output. The lines never contain a key, a secret, a token or a visitor's text. */
@@ -43,7 +52,7 @@ export const createLogger = ({ name, level, secrets = [] }: Options, destination
         logMethod(args, method) {
           const [first, ...rest] = args as unknown[];
           const line = first instanceof Error ? [{ err: first }, ...(rest.length > 0 ? rest : ['failed'])] : args;
-          method.apply(this, line as Parameters<typeof method>);
+          method.apply(this, withHint(this, line) as Parameters<typeof method>);
         },
       },
     },

@@ -33,10 +33,27 @@ export const toItemFailure = ({ code }: { code: number }): ItemFailure =>
   new ItemFailure(
     NOT_PRIMARY.has(code) || INTERRUPTED.has(code)
       ? new OutcomeUnknown(`a statement was broken off (code ${code})`)
-      : new Error(`MongoDB refused a statement (code ${code})`),
+      : new StatementRefused(code),
   );
 
-const codeOf = (cause: unknown): number => (cause instanceof mongoose.mongo.MongoServerError ? Number(cause.code) : 0);
+/** A statement of a batch that the server refused. */
+export class StatementRefused extends Error {
+  override name = 'StatementRefused';
+  readonly code: number;
+  constructor(code: number) {
+    super(`MongoDB refused a statement (code ${code})`);
+    this.code = code;
+  }
+}
+
+/**
+ * Error codes of a server that refuses commands until an operator has mended the cause (hints.ts): the user may not do
+ * this, the user is unknown, or the disk is full.
+ */
+const REFUSED = new Set([13, 18, 8000, 14031]);
+
+const codeOf = (cause: unknown): number =>
+  cause instanceof mongoose.mongo.MongoServerError || cause instanceof StatementRefused ? Number(cause.code) : 0;
 
 /** True when the server refused a whole command because it is not the primary. */
 export const wasNotPrimary = (cause: unknown): boolean => NOT_PRIMARY.has(codeOf(cause));
@@ -49,12 +66,16 @@ export const wasNeverSent = (cause: unknown): boolean =>
   cause instanceof Error &&
   (NEVER_SENT.has(cause.name) || (cause as { beforeHandshake?: boolean }).beforeHandshake === true);
 
+/** True when the server refused a command, and refuses all others like it. Nothing was written. */
+export const wasRefused = (cause: unknown): boolean => REFUSED.has(codeOf(cause));
+
 /**
- * True when MongoDB is unavailable or is changing its primary. False for a wrong command. If the failed command is a
- * write, its outcome may be unknown.
+ * True when MongoDB is unavailable, is changing its primary, or refuses all commands of this kind. False for a wrong
+ * command. If the failed command is a write, its outcome may be unknown.
  */
-export const isConnectionFailure = (cause: unknown): boolean =>
+export const isMongoUnavailable = (cause: unknown): boolean =>
   wasNeverSent(cause) ||
+  wasRefused(cause) ||
   cause instanceof OutcomeUnknown ||
   NOT_PRIMARY.has(codeOf(cause)) ||
   INTERRUPTED.has(codeOf(cause)) ||
@@ -62,7 +83,7 @@ export const isConnectionFailure = (cause: unknown): boolean =>
 
 /** What a caller is told of a failure before the first write of a request: a lost connection is 503. */
 export const failureBeforeWriting = (cause: unknown): unknown =>
-  isConnectionFailure(cause) ? unavailable(cause) : cause;
+  isMongoUnavailable(cause) ? unavailable(cause) : cause;
 
 /** True when a read exceeded its `maxTimeMS`. */
 export const exceededTimeLimit = (cause: unknown): boolean =>

@@ -3,7 +3,7 @@ import mongoose, { type Connection, type Model, type mongo } from 'mongoose';
 import { type BatchOptions, createBatcher, type ItemFailure } from './batch.ts';
 import { followServerClock } from './clock.ts';
 import type { Logger } from './logger.ts';
-import { isConnectionFailure, OutcomeUnknown } from './mongo-failures.ts';
+import { isMongoUnavailable, OutcomeUnknown } from './mongo-failures.ts';
 
 /** The write concern of every write that decides something: a majority must have the write in its journal. */
 export const DURABLE = { w: 'majority', j: true } as const;
@@ -97,7 +97,7 @@ export const collectionOf = <Stored extends { _id: string }>(model: Model<Stored
 export const createStoreBatcher = <Item, Result>(
   write: (items: Item[]) => Promise<(Result | ItemFailure)[]>,
   options: Omit<BatchOptions<Item>, 'isShared'> = {},
-): ((item: Item) => Promise<Result>) => createBatcher(write, { ...options, isShared: isConnectionFailure });
+): ((item: Item) => Promise<Result>) => createBatcher(write, { ...options, isShared: isMongoUnavailable });
 
 /** Reads single documents by `_id`. Concurrent reads share one command. A missing document gives null. */
 export const createReader = <Row extends { _id: string }>(

@@ -1,6 +1,7 @@
 import { type JobsOptions, Queue } from 'bullmq';
 import type { Redis } from 'ioredis';
 import { withDeadline } from './deadline.ts';
+import { logHint } from './hints.ts';
 import type { Logger } from './logger.ts';
 import type { Partitions } from './redis.ts';
 
@@ -39,7 +40,10 @@ export const openQueues = <Data>(
 ): PartitionedQueue<Data> => {
   const queues = partitions.tags.map((prefix) => {
     const queue = new Queue<Data>(name, { connection: redis, prefix, defaultJobOptions: JOB_OPTIONS });
-    queue.on('error', (cause) => logger.debug({ err: cause, queue: name }, 'queue connection failed'));
+    queue.on('error', (cause) => {
+      logHint(logger, cause);
+      logger.debug({ err: cause, queue: name }, 'queue connection failed');
+    });
     return queue;
   });
   const adding = new Set<Promise<unknown>>();
@@ -48,7 +52,10 @@ export const openQueues = <Data>(
     of: (key) => queues[partitions.indexOf(key)] as Queue<Data>,
     addInBackground: (job) => {
       const tracked = job
-        .catch((cause: unknown) => logger.debug({ err: cause, queue: name }, 'a job could not be added'))
+        .catch((cause: unknown) => {
+          logHint(logger, cause);
+          logger.debug({ err: cause, queue: name }, 'a job could not be added');
+        })
         .finally(() => adding.delete(tracked));
       adding.add(tracked);
     },

@@ -90,7 +90,9 @@ export const openRedis = async (
   if (draining?.aborted) failFast();
   draining?.addEventListener('abort', failFast, { once: true });
   let lastMessage = '';
+  let lastFailure: Error | undefined;
   redis.on('error', (cause: Error) => {
+    lastFailure = cause;
     // Logs one line per kind of failure instead of one per reconnect.
     if (cause.message !== lastMessage) logger.warn({ err: cause, role }, 'redis connection failed');
     lastMessage = cause.message;
@@ -103,7 +105,7 @@ export const openRedis = async (
   redis.connect().catch(() => undefined); // the retry strategy continues; `ready` or the deadline decides
   try {
     await withDeadline(ready, timeoutMs, {
-      late: () => new Error(`Redis did not answer within ${timeoutMs} ms`),
+      late: () => new Error(`Redis did not answer within ${timeoutMs} ms`, { cause: lastFailure }),
     });
   } catch (cause) {
     redis.disconnect();

@@ -6,12 +6,16 @@ import { type Service, startMongod, startRedis } from '../../scripts/services.ts
 import { anAssistant, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { openReceiver, contentOf } from '../support/receiver.ts';
-import { openStack, type Stack } from '../support/stack.ts';
+import { aScriptedEngine } from '../support/scripted-engine.ts';
+import { hintsIn, openStack, type Stack } from '../support/stack.ts';
 import { problemOf } from '../support/problem.ts';
 
 const OUT_OF_DISK_SPACE = 14031;
+const WARN = 40;
 const UNAUTHORIZED = 13;
+const AUTHENTICATION_FAILED = 18;
 
+const { engine, hold, asked } = aScriptedEngine();
 let redis: Service;
 let mongod: Service;
 let admin: Redis;
@@ -19,7 +23,7 @@ let stack: Stack;
 beforeAll(async () => {
   [redis, mongod] = await Promise.all([startRedis(), startMongod({ failPoints: true })]);
   admin = new Redis(redis.url);
-  stack = await openStack({ env: { REDIS_URL: redis.url, MONGODB_URL: mongod.url } });
+  stack = await openStack({ engine, env: { REDIS_URL: redis.url, MONGODB_URL: mongod.url } });
 });
 afterAll(async () => {
   await stack.close();
@@ -27,7 +31,7 @@ afterAll(async () => {
   await Promise.all([redis.dispose(), mongod.dispose()]);
 });
 
-test('Redis out of memory: 503 with Retry-After, accepted turns and events are not lost, and the log names the setting', async () => {
+test('Redis out of memory: 503 with Retry-After, accepted turns and events are not lost, and the log says what to do', async () => {
   const { assistantId, apiKey, chat } = await anAssistant(stack);
   const receiver = await openReceiver();
   await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url });
@@ -42,7 +46,7 @@ test('Redis out of memory: 503 with Retry-After, accepted turns and events are n
   });
   expect(problemOf(refused)).toBe('503 unavailable');
   expect(refused.headers.get('retry-after')).toBe('1');
-  await eventually(() => expect(JSON.stringify(stack.logs)).toContain('maxmemory'));
+  await eventually(() => expect(hintsIn(stack.logs)).toEqual([expect.stringMatching(/^Raise maxmemory /)]));
   // An operator's message needs no Redis to be stored; its wake-up is lost and found by a sweep.
   const { transitions } = stack.service.conversations;
   await transitions.escalate({ conversationId: first.body.conversationId }, {});
@@ -81,22 +85,25 @@ const failWrites = async (errorCode: number, during: () => Promise<void>): Promi
 };
 
 test.each([
-  ['a full disk', OUT_OF_DISK_SPACE],
-  ['a user who may only read', UNAUTHORIZED],
+  ['a full disk', OUT_OF_DISK_SPACE, 'Free space on the volume'],
+  ['a user who may only read', UNAUTHORIZED, 'Grant the user the role readWrite'],
+  ['a user whose password has changed', AUTHENTICATION_FAILED, 'Correct both'],
 ])(
-  'MongoDB with %s: nothing is accepted, the log names the code, and a retry succeeds afterwards',
-  async (_name, code) => {
+  'MongoDB with %s: 503 and nothing is accepted, the log says what to do once, and a retry succeeds afterwards',
+  async (_name, code, hint) => {
     const { apiKey, chat, history } = await anAssistant(stack);
     const session_id = randomUUID();
     const first = await chat({ session_id, message: 'before' });
 
     await failWrites(code, async () => {
       const body = { session_id, message: 'meanwhile' };
-      const refused = await request(`${stack.url}/api/v1/chat`, { body, bearer: apiKey });
-      expect(problemOf(refused)).toBe('500 internal_error');
-      await eventually(() =>
-        expect(stack.logs.some((line) => JSON.stringify(line).includes(`"code":${code}`))).toBe(true),
-      );
+      for (const _ of [1, 2, 3]) {
+        const refused = await request(`${stack.url}/api/v1/chat`, { body, bearer: apiKey });
+        expect(problemOf(refused)).toBe('503 unavailable');
+        expect(refused.headers.get('retry-after')).toBe('1');
+      }
+      await eventually(() => expect(JSON.stringify(stack.logs)).toContain(`"code":${code}`));
+      expect(hintsIn(stack.logs).filter((text) => text.startsWith(hint))).toHaveLength(1);
       const { messages } = (await history(first.body.conversationId)).body;
       expect(messages.map(({ content }) => content)).not.toContain('meanwhile');
     });
@@ -106,3 +113,21 @@ test.each([
     expect(messages.filter(({ content }) => content === 'meanwhile')).toHaveLength(1);
   },
 );
+
+test('a turn whose reply MongoDB does not accept waits for better times, and is then answered', async () => {
+  const { chat } = await anAssistant(stack);
+  const letGo = hold('in flight');
+  const waiting = chat({ session_id: randomUUID(), message: 'in flight' });
+  await eventually(() => expect(asked).toContain('in flight'));
+
+  await failWrites(OUT_OF_DISK_SPACE, async () => {
+    letGo();
+    await eventually(() => {
+      const failures = stack.logs.filter(({ msg }) => msg === 'a turn was not answered');
+      expect(failures.map(({ level }) => level)).toContain(WARN);
+    });
+  });
+
+  const { status, body } = await waiting;
+  expect([status, body.reply]).toEqual([200, 'echo: in flight']);
+});

@@ -23,6 +23,8 @@ export type StackOptions = {
   deliveryWorkers?: number;
 };
 
+const WARN = 40;
+
 type ReplyWorker = Awaited<ReturnType<typeof openReplyWorker>>;
 type Running = { close: () => Promise<void> };
 
@@ -53,6 +55,10 @@ const collectLogs = (): { logger: Logger; logs: Record<string, unknown>[] } => {
   });
   return { logger: createLogger({ name: 'test', level: 'debug' }, destination), logs };
 };
+
+/** What the log told the operator to do. */
+export const hintsIn = (logs: Stack['logs']): string[] =>
+  logs.flatMap(({ level, hint }) => (typeof hint === 'string' && Number(level) >= WARN ? [hint] : []));
 
 export const newEnvironment = (): Record<string, string> => {
   const name = `t-${newToken()

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { Agent, request as httpRequest, type IncomingHttpHeaders } from 'node:http';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
-import { anAssistant, aTurn, type ChatBody } from '../support/builders.ts';
+import { anAssistant, aTurn } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { aScriptedEngine } from '../support/scripted-engine.ts';
 import { openStack, type Stack } from '../support/stack.ts';
@@ -82,6 +82,6 @@ test('a caller whose turn takes longer than a stop is told to ask again, and get
   const again = chat(turn);
   letGo();
   const { status, body, headers } = await again;
-  expect([status, (body as ChatBody).reply]).toEqual([200, 'echo: held for long']);
+  expect([status, body.reply]).toEqual([200, 'echo: held for long']);
   expect(headers.get('idempotent-replayed')).toBe('true');
 });

@@ -8,7 +8,7 @@ import type { EndpointStore } from '../../src/webhooks/endpoint-store.ts';
 import type { DeliveryStore } from '../../src/deliveries/store.ts';
 import { serverNow } from '../../src/platform/clock.ts';
 import type { Logger } from '../../src/platform/logger.ts';
-import { isConnectionFailure } from '../../src/platform/mongo-failures.ts';
+import { isMongoUnavailable } from '../../src/platform/mongo-failures.ts';
 import type { DeliveryBreaker } from './breaker.ts';
 import type { Target, Dispatch } from './dispatch.ts';
 import type { Slots } from '../../src/platform/slots.ts';
@@ -124,7 +124,7 @@ export const createDeliver = (dependencies: Dependencies) => {
     if (!target || !breaker.tryAcquire(endpointId)) return 'not ours';
     const claimed = await deliveries.claim(claim).catch((cause: unknown) => {
       breaker.release(endpointId);
-      if (isConnectionFailure(cause)) throw cause;
+      if (isMongoUnavailable(cause)) throw cause;
       return endUnstorable(claim, cause);
     });
     if (claimed === 'ended') return 'ended';

@@ -7,7 +7,7 @@ import { signEvent } from '../../src/webhooks/signature.ts';
 import type { DeliveryStore } from '../../src/deliveries/store.ts';
 import { serverNow } from '../../src/platform/clock.ts';
 import type { Logger } from '../../src/platform/logger.ts';
-import { isConnectionFailure } from '../../src/platform/mongo-failures.ts';
+import { isMongoUnavailable } from '../../src/platform/mongo-failures.ts';
 import { TIMING } from '../../src/platform/timing.ts';
 import type { CountDelivery } from '../../src/service-metrics.ts';
 import type { DeliveryBreaker } from './breaker.ts';
@@ -89,7 +89,7 @@ export const createDispatch = (dependencies: Dependencies) => {
       try {
         return await work();
       } catch (cause) {
-        if (!isConnectionFailure(cause) || performance.now() > until) throw cause;
+        if (!isMongoUnavailable(cause) || performance.now() > until) throw cause;
         await sleep(RECORD_AGAIN_MS);
       }
     }

@@ -5,7 +5,7 @@ import { endTurn, type EndedTurn, type TurnEnd } from '../../src/turns/end-turn.
 import type { TurnLeases } from '../../src/turns/leases.ts';
 import { serverNow } from '../../src/platform/clock.ts';
 import type { Logger } from '../../src/platform/logger.ts';
-import { isConnectionFailure } from '../../src/platform/mongo-failures.ts';
+import { isMongoUnavailable } from '../../src/platform/mongo-failures.ts';
 import type { CountTurn } from '../../src/service-metrics.ts';
 import type { TurnQueue } from '../../src/turns/queue.ts';
 import type { Publish } from '../../src/turns/replies.ts';
@@ -195,7 +195,7 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
       return progress ?? NO_PROGRESS;
     } catch (cause) {
       // An unavailable store or a stopping process does not count as a try. The sweep retries later.
-      const isStoreUnavailable = isConnectionFailure(cause);
+      const isStoreUnavailable = isMongoUnavailable(cause);
       leases.release(ref, lease.token, isStoreUnavailable || draining.aborted);
       const line = { err: cause, turnId: ref.turnId, tries: lease.tries };
       logger[isStoreUnavailable ? 'warn' : 'error'](line, 'a turn was not answered');

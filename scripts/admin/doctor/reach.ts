@@ -1,3 +1,4 @@
+import { hintOf } from '../../../src/platform/hints.ts';
 import { openMongo } from '../../../src/platform/mongo.ts';
 import { closeRedis, openRedis } from '../../../src/platform/redis.ts';
 import type { CommandContext } from '../session.ts';
@@ -8,30 +9,39 @@ export type Reached = { reachable: boolean; ms: number | null; version: string |
 
 const UNREACHABLE: Reached = { reachable: false, ms: null, version: null };
 
+/** A failed attempt, with what an operator can do about it, if that is known. */
+const unreachable = (cause: unknown): Reached => {
+  const known = hintOf(cause);
+  return { ...UNREACHABLE, ...(known && { problem: known.problem, hint: known.hint }) };
+};
+
 const since = (start: number): number => Math.round((performance.now() - start) * 10) / 10;
 
 /** Measures the response time of MongoDB after connecting, and reads its version and replica set. */
 export const reachMongo = async ({ config, logger }: CommandContext): Promise<Reached> => {
   const mongo = await openMongo({ url: config.MONGODB_URL, timeoutMs: WITHIN_MS, maxPoolSize: 2 }, logger).catch(
-    () => null,
+    (cause: unknown) => unreachable(cause),
   );
-  if (!mongo?.db) return UNREACHABLE;
+  if ('reachable' in mongo) return mongo;
+  if (!mongo.db) return UNREACHABLE;
   try {
     const start = performance.now();
     const hello = await mongo.db.command({ hello: 1 });
     const ms = since(start);
     const { version } = await mongo.db.admin().buildInfo();
     return { reachable: true, ms, version: String(version), replicaSet: hello['setName'] ?? null };
-  } catch {
-    return UNREACHABLE;
+  } catch (cause) {
+    return unreachable(cause);
   } finally {
     await mongo.close();
   }
 };
 
 export const reachRedis = async ({ config, logger }: CommandContext): Promise<Reached> => {
-  const redis = await openRedis({ url: config.REDIS_URL, role: 'api', timeoutMs: WITHIN_MS }, logger).catch(() => null);
-  if (!redis) return UNREACHABLE;
+  const redis = await openRedis({ url: config.REDIS_URL, role: 'api', timeoutMs: WITHIN_MS }, logger).catch(
+    (cause: unknown) => unreachable(cause),
+  );
+  if ('reachable' in redis) return redis;
   try {
     const start = performance.now();
     await redis.ping();
@@ -44,9 +54,11 @@ export const reachRedis = async ({ config, logger }: CommandContext): Promise<Re
       version: of('redis_version'),
       maxmemoryPolicy: of('maxmemory_policy'),
       appendOnly: of('aof_enabled') === '1',
+      role: of('role'),
+      outOfMemory: Number(of('maxmemory')) > 0 && Number(of('used_memory')) >= Number(of('maxmemory')),
     };
-  } catch {
-    return UNREACHABLE;
+  } catch (cause) {
+    return unreachable(cause);
   } finally {
     await closeRedis(redis);
   }
