@@ -28,7 +28,7 @@ export const auditOperations = {
     path: '/audit',
     id: 'listAudit',
     tag: 'Operators',
-    summary: `List the audit log, newest first; kept for ${AUDIT_DAYS} days`,
+    summary: `List the audit trail, newest first; kept for ${AUDIT_DAYS} days`,
     audience: 'owners',
     resource: null,
     query: z.object({

@@ -28,12 +28,12 @@ type ForAnyone = { audience: 'anyone'; resource?: never; peopleOnly?: never };
 /**
  * The declaration of one operation of the operator API. The router adds a route for it below `/operator/v1`,
  * authentication checks `audience`, zod checks `query` and `body`, the OpenAPI document describes the operation, and
- * `audit` is its name in the audit log.
+ * `audit` is its name in the audit trail.
  */
 export type Operation = (ForSome | ForAnyone) &
   Declaration & {
     /**
-     * The action's name in the audit log. Every operation that changes something needs a name, or a comment that
+     * The action's name in the audit trail. Every operation that changes something needs a name, or a comment that
      * explains why it has no name.
      */
     audit?: string;

@@ -49,7 +49,7 @@ type Dependencies = {
   rateLimiter: Pick<RateLimiter, 'forPlayground'>;
 };
 
-/** Playground operations add no line to the audit log, because only the operator sees the conversation. */
+/** Playground operations add no line to the audit trail, because only the operator sees the conversation. */
 export const playgroundRoutes = ({ assistants, submit, streamTurn, rateLimiter }: Dependencies): Handled[] => [
   handled(playgroundOperations.turn, async ({ params: { id = '' }, body, operator, req, res }) => {
     res.set(rateLimitHeaders(await rateLimiter.forPlayground(operator.operatorId)));

@@ -58,14 +58,14 @@ export type AuditFilter = {
 };
 
 /**
- * The maximum number of characters of one text in a line. The audit log is kept for a year, so long texts from requests
+ * The maximum number of characters of one text in a line. The audit trail is kept for a year, so long texts from requests
  * are cut. Ids, hosts and event lists are shorter than this limit.
  */
 const TEXT_MAX = 500;
 
 const short = (text: string): string => text.slice(0, TEXT_MAX).toWellFormed();
 
-/** Limits how much one request can add to the audit log. */
+/** Limits how much one request can add to the audit trail. */
 export const boundedLine = <Line extends Pick<AuditLine, 'target' | 'details'>>(line: Line): Line => ({
   ...line,
   target: line.target === null ? null : short(line.target),

@@ -6,7 +6,7 @@ import { createOperatorStore } from './store.ts';
 import { createTokenStore } from './token-store.ts';
 
 /**
- * Opens the stores for operators, tokens and the audit log. The API, the admin command and the quickstart use these
+ * Opens the stores for operators, tokens and the audit trail. The API, the admin command and the quickstart use these
  * stores; workers do not.
  */
 export const openOperators = async (connection: Connection) => {

@@ -67,7 +67,7 @@ export const tokenModel = (connection: Connection) => connection.model<StoredTok
 
 export const toToken = ({ _id, hash: _hash, ...stored }: StoredToken): OperatorToken => ({ tokenId: _id, ...stored });
 
-/** The signed-in operator of a request, or a program with a token. The audit log shows a token by its name. */
+/** The signed-in operator of a request, or a program with a token. The audit trail shows a token by its name. */
 export type Caller = Operator & { token: OperatorToken | null };
 
 /**
