@@ -1,6 +1,6 @@
 import { availableParallelism } from 'node:os';
 import { defineConfig } from 'vitest/config';
-import { unitTests } from './test/support/kinds.ts';
+import { testKinds } from './test/support/kinds.ts';
 import { LongestFirst } from './test/support/longest-first.ts';
 import { plantFault } from './test/support/planted.ts';
 
@@ -12,14 +12,14 @@ if (Number(process.versions.node.split('.')[0]) < NODE_NEEDED) {
   );
 }
 
-const unit = unitTests();
+const { unit, shared } = testKinds();
+const SERVICES = ['test/support/global-setup.ts'];
 
 export default defineConfig({
   plugins: process.env.PLANT ? [plantFault(process.env.PLANT)] : [],
   test: {
     // A transform kept on disk would hide a planted fault, or worse, plant it into honest runs.
     fsModuleCache: !process.env.PLANT,
-    // A process for each file: files start servers, handle signals and count what is left open.
     pool: 'forks',
     // One more than there are processors: most files wait for a service or a deadline a good part of their time.
     maxWorkers: Math.min(4, availableParallelism() + 1),
@@ -28,15 +28,18 @@ export default defineConfig({
     hookTimeout: 60_000,
     teardownTimeout: 20_000,
     projects: [
+      // A process for each file: these files start processes, handle signals or measure what is left open.
       {
         extends: true,
         test: {
           name: 'service',
           include: ['test/**/*.test.ts', 'packages/**/*.test.ts'],
-          exclude: [...unit, '**/node_modules/**'],
-          globalSetup: ['test/support/global-setup.ts'],
+          exclude: [...unit, ...shared, '**/node_modules/**'],
+          globalSetup: SERVICES,
         },
       },
+      // Each process runs many files in turn, because loading the service takes longer than most of these files.
+      { extends: true, test: { name: 'shared', include: shared, isolate: false, globalSetup: SERVICES } },
       { extends: true, test: { name: 'unit', include: unit } },
     ],
   },

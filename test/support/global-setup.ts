@@ -1,5 +1,5 @@
 import type { TestProject } from 'vitest/node';
-import { startServices } from '../../scripts/services.ts';
+import { type Services, startServices } from '../../scripts/services.ts';
 
 declare module 'vitest' {
   interface ProvidedContext {
@@ -9,9 +9,20 @@ declare module 'vitest' {
   }
 }
 
+/** The services of this run. Each project loads this file anew, so they are kept outside the module. */
+const run = globalThis as { testServices?: { started: Promise<Services>; users: number } };
+
 export default async (project: TestProject): Promise<() => Promise<void>> => {
-  const services = await startServices();
+  run.testServices ??= { started: startServices(), users: 0 };
+  const shared = run.testServices;
+  shared.users += 1;
+  const services = await shared.started;
   project.provide('redisUrl', services.redisUrl);
   project.provide('mongodbUrl', services.mongodbUrl);
-  return services.stop;
+  return async () => {
+    shared.users -= 1;
+    if (shared.users > 0) return;
+    delete run.testServices;
+    await services.stop();
+  };
 };

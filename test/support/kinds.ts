@@ -2,7 +2,7 @@ import { existsSync, globSync, readFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 
 const ROOT = join(import.meta.dirname, '../..');
-const IMPORT = /\bfrom '(\.[^']+)'/g;
+const IMPORT = /^import (type )?[^;]*?from '(\.[^']+)'/gm;
 
 /** Code that reaches outside the test's process: services, servers, other processes, a browser, the model. */
 const OUTSIDE =
@@ -10,20 +10,42 @@ const OUTSIDE =
 const OPENS =
   /^(scripts\/services|scripts\/setup|src\/(api|service)\.ts|workers\/reply\/embedder\/|test\/eval\/vectors)/;
 
-/** The file and everything inside `test/` that it imports, directly or indirectly. Maps each file to its text. */
-const reach = (file: string, seen = new Map<string, string>()): Map<string, string> => {
-  if (seen.has(file) || !existsSync(file)) return seen;
+/** Code that changes or measures its own process, or that starts, stops or loads more than servers in it. */
+const OWN_PROCESS =
+  /'node:(child_process|worker_threads|perf_hooks|os)'|'playwright-core'|\bprocess\.|\bglobalThis\b|\bstart(Mongod|Redis|ReplicaSet|SentinelSet)\b/;
+const LOADS = /^(scripts\/setup|scripts\/services\/|workers\/reply\/embedder\/|test\/eval\/vectors)/;
+
+type Reached = { text: string; imports: { target: string; isType: boolean }[] };
+
+/** The file and everything inside `test/` that it imports, directly or indirectly. */
+const reach = (file: string, seen = new Map<string, Reached>()): Reached[] => {
+  if (seen.has(file) || !existsSync(file)) return [...seen.values()];
   const text = readFileSync(file, 'utf8');
-  seen.set(file, text);
-  for (const [, to = ''] of text.matchAll(IMPORT)) {
-    const target = join(dirname(file), to);
-    if (OPENS.test(relative(ROOT, target))) seen.set(target, "inject('a service')");
-    else if (target.startsWith(join(ROOT, 'test/')) && target.endsWith('.ts')) reach(target, seen);
-  }
-  return seen;
+  const imports = [...text.matchAll(IMPORT)].map(([, type, to = '']) => ({
+    target: relative(ROOT, join(dirname(file), to)),
+    isType: type !== undefined,
+  }));
+  seen.set(file, { text, imports });
+  for (const { target } of imports) if (/^test\/.*\.ts$/.test(target)) reach(join(ROOT, target), seen);
+  return [...seen.values()];
 };
 
-const isPure = (file: string): boolean => [...reach(join(ROOT, file)).values()].every((text) => !OUTSIDE.test(text));
+const isPure = ({ text, imports }: Reached): boolean =>
+  !OUTSIDE.test(text) && !imports.some(({ target }) => OPENS.test(target));
 
-/** The tests that need nothing outside their own process. Their imports show this, so no list must be kept. */
-export const unitTests = (): string[] => globSync('test/**/*.test.ts', { cwd: ROOT }).filter(isPure).toSorted();
+const needsNoOwnProcess = ({ text, imports }: Reached): boolean =>
+  !OWN_PROCESS.test(text) && !imports.some(({ target, isType }) => !isType && LOADS.test(target));
+
+/**
+ * The tests that need nothing outside their own process, and those that can run in one process after others. Their
+ * imports and words show this, so no list must be kept.
+ */
+export const testKinds = (): { unit: string[]; shared: string[] } => {
+  const files = globSync('test/**/*.test.ts', { cwd: ROOT })
+    .toSorted()
+    .map((file) => ({ file, reached: reach(join(ROOT, file)) }));
+  const unit = files.filter(({ reached }) => reached.every(isPure));
+  const shared = files.filter((one) => !unit.includes(one) && one.reached.every(needsNoOwnProcess));
+  const namesOf = (some: typeof files): string[] => some.map(({ file }) => file);
+  return { unit: namesOf(unit), shared: namesOf(shared) };
+};
