@@ -4,6 +4,7 @@ import { secretsIn } from './platform/credentials.ts';
 import { createLifecycle, requireNode } from './platform/lifecycle.ts';
 import { createLogger } from './platform/logger.ts';
 import { startProcess } from './platform/process.ts';
+import { watchStalls } from './platform/stalls.ts';
 
 requireNode();
 await startProcess(async () => {
@@ -12,6 +13,7 @@ await startProcess(async () => {
   logger.info({ config: describeConfig(config) }, 'starting');
   const lifecycle = createLifecycle(logger, { deadlineMs: config.SHUTDOWN_DEADLINE_MS });
   lifecycle.listenToProcess();
+  watchStalls(logger);
   // Loaded only now, so that a wrong setting is reported without loading everything first.
   const { openApi } = await import('./api.ts');
   loadDetector(); // so that the first visitor does not wait for it

@@ -9,6 +9,8 @@ const SKEW_MS = 11 * 60_000;
 /** Longer than every lease and than the time after which a claim counts as lost. */
 const PAUSE_MS = Math.max(TIMING.claimLostMs, TIMING.turnLeaseMs) + 3_000;
 const SILENCE_MS = 6_000;
+const STALLS = 3;
+const STALL_EVERY_MS = 700;
 /** Longer than the API waits for MongoDB, so that every failure of an earlier fault is past. */
 const CALM_BEFORE_REFUSAL_MS = 6_000;
 const GRACEFUL_WITHIN_MS = TIMING.shutdownDeadlineMs;
@@ -57,6 +59,14 @@ const faultsOnProcess = (post: Post, { crew, random, report, storesDisturbed }: 
     await sleep(PAUSE_MS);
     child.kill('SIGCONT');
   };
+  /** The event loop of the process is busy for 500 ms, several times (test/support/stall.ts). */
+  const stall = async (): Promise<void> => {
+    await crew.untilReady([post]); // before that, a process has no handler for the signal
+    for (let count = 0; count < STALLS; count += 1) {
+      post.process.child.kill('SIGUSR2');
+      await sleep(STALL_EVERY_MS);
+    }
+  };
   const restart = async (): Promise<void> => {
     await crew.untilReady([post]); // before that, a process has no handler for the signal
     const disturbed = storesDisturbed();
@@ -71,6 +81,7 @@ const faultsOnProcess = (post: Post, { crew, random, report, storesDisturbed }: 
     on('kill', () => crew.replace(post, 'SIGKILL')),
     on('kill', () => crew.replace(post, 'SIGKILL')),
     on('pause', pause),
+    on('stall', stall),
     on('restart', restart),
     on('skew the clock of', () => crew.replace(post, 'SIGKILL', skewMs)),
   ];

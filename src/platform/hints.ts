@@ -96,7 +96,7 @@ const KNOWN: readonly Known[] = [
   {
     codes: ['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'EHOSTUNREACH'],
     problem: 'A server cannot be reached',
-    hint: 'Check that it runs, and that its address in MONGODB_URL or REDIS_URL is right.',
+    hint: 'Check that it runs, and that its address in the settings is right.',
   },
 ];
 

@@ -12,6 +12,7 @@ import { problemOf } from '../support/problem.ts';
 
 const OUT_OF_DISK_SPACE = 14031;
 const WARN = 40;
+const NO_PRIMARY_S = 6;
 const UNAUTHORIZED = 13;
 const AUTHENTICATION_FAILED = 18;
 
@@ -130,4 +131,29 @@ test('a turn whose reply MongoDB does not accept waits for better times, and is 
 
   const { status, body } = await waiting;
   expect([status, body.reply]).toEqual([200, 'echo: in flight']);
+});
+
+test('MongoDB without a primary: 503, the log says what to do once, and the service recovers by itself', {
+  timeout: 60_000,
+}, async () => {
+  const { apiKey, chat } = await anAssistant(stack);
+  const hint = expect.stringContaining('rs.status() shows a primary') as string;
+  const client = await mongoose.mongo.MongoClient.connect(mongod.url);
+  // The only member steps down, and does not stand for election again for some seconds.
+  await client.db('admin').command({ replSetStepDown: NO_PRIMARY_S, force: true });
+  await client.close();
+
+  await eventually(async () => {
+    const refused = await request(`${stack.url}/api/v1/chat`, {
+      body: { session_id: randomUUID(), message: 'hello' },
+      bearer: apiKey,
+    });
+    expect(problemOf(refused)).toBe('503 unavailable');
+    expect(hintsIn(stack.logs)).toContainEqual(hint);
+  });
+
+  await eventually(async () => {
+    expect((await chat({ session_id: randomUUID(), message: 'hello' })).status).toBe(200);
+  }, 30_000);
+  expect(hintsIn(stack.logs).filter((text) => text.includes('rs.status()'))).toHaveLength(1);
 });

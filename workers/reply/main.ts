@@ -3,6 +3,7 @@ import { secretsIn } from '../../src/platform/credentials.ts';
 import { createLifecycle, requireNode } from '../../src/platform/lifecycle.ts';
 import { createLogger } from '../../src/platform/logger.ts';
 import { startProcess } from '../../src/platform/process.ts';
+import { watchStalls } from '../../src/platform/stalls.ts';
 
 requireNode();
 await startProcess(async () => {
@@ -15,6 +16,7 @@ await startProcess(async () => {
   logger.info({ config: describeConfig(config) }, 'starting');
   const lifecycle = createLifecycle(logger, { deadlineMs: config.SHUTDOWN_DEADLINE_MS });
   lifecycle.listenToProcess();
+  watchStalls(logger);
   // Loaded only now, so that a wrong setting is reported without loading everything first.
   const { openReplyWorker } = await import('./worker.ts');
   const { healthPort } = await openReplyWorker({ config, logger, lifecycle });

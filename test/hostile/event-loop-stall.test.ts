@@ -1,0 +1,83 @@
+import { randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, expect, test } from 'vitest';
+import { anAssistant, type ChatBody, request } from '../support/builders.ts';
+import { eventually } from '../support/eventually.ts';
+import { type Kind, type RealProcess, startRealProcess } from '../support/processes.ts';
+import { openReceiver } from '../support/receiver.ts';
+import { useStack } from '../support/stack.ts';
+
+const ROUNDS = 3;
+const SESSIONS = 4;
+/** Longer than one stall (test/support/stall.ts), so that a process works between two of them. */
+const STALL_EVERY_MS = 800;
+
+const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
+const processes: RealProcess[] = [];
+afterAll(() => Promise.all(processes.map((one) => one.kill())));
+
+test('a busy event loop of 500 ms in each process loses and doubles nothing, stays ready, and is logged', {
+  timeout: 120_000,
+}, async () => {
+  // Without knowledge, no turn is handed over for low confidence.
+  const { assistantId, apiKey, history } = await anAssistant(stack, { knowledge: [] });
+  const receiver = await openReceiver();
+  await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url });
+  const NODE_OPTIONS = `--import ${new URL('../support/stall.ts', import.meta.url).href}`;
+  const kinds: Kind[] = ['api', 'reply', 'delivery'];
+  processes.push(
+    ...(await Promise.all(
+      kinds.map((kind) => startRealProcess(kind, { ...stack.env, NODE_OPTIONS, SEMANTIC: 'off' })),
+    )),
+  );
+  const [api] = processes;
+
+  let over = false;
+  const notReady: string[] = [];
+  const watch = async (): Promise<void> => {
+    for (; !over; await sleep(100)) {
+      for (const { kind, url } of processes) if (!(await fetch(`${url}/readyz`)).ok) notReady.push(kind);
+    }
+  };
+  /** A visitor who sends one message after the other. */
+  const talk = async (): Promise<{ conversationId: string; messages: string[] }> => {
+    const session_id = randomUUID();
+    const messages: string[] = [];
+    for (let conversationId = ''; ; ) {
+      const message = `message ${messages.length} of ${session_id}`;
+      messages.push(message);
+      const options = { body: { session_id, message }, bearer: apiKey };
+      const { status, body } = await request<ChatBody>(`${api?.url}/api/v1/chat`, options);
+      expect(status).toBe(200);
+      ({ conversationId } = body);
+      if (over) return { conversationId, messages };
+    }
+  };
+  const stall = async (): Promise<void> => {
+    for (let round = 0; round < ROUNDS; round += 1) {
+      for (const { child } of processes) {
+        child.kill('SIGUSR2');
+        await sleep(STALL_EVERY_MS);
+      }
+    }
+    over = true;
+  };
+  const [talks] = await Promise.all([Promise.all(Array.from({ length: SESSIONS }, talk)), watch(), stall()]);
+
+  expect(notReady).toEqual([]);
+  for (const { conversationId, messages } of talks) {
+    const stored = (await history(conversationId)).body.messages;
+    expect(stored.filter(({ role }) => role === 'user').map(({ content }) => content)).toEqual(messages);
+    expect(stored.filter(({ role }) => role === 'assistant')).toHaveLength(messages.length);
+  }
+  const events = talks.reduce((sum, { messages }) => sum + messages.length + 1, 0);
+  await receiver.waitFor((received) => received.length >= events, 30_000);
+  await eventually(async () => {
+    const rows = await stack.service.mongo.collection('deliveries').find({ assistantId }).toArray();
+    expect(rows.map(({ outcome }) => outcome)).toEqual(Array.from({ length: events }, () => 'delivered'));
+  });
+  expect(new Set(receiver.received.map(({ headers }) => headers['x-factory-event-id'])).size).toBe(events);
+  expect(receiver.received).toHaveLength(events);
+  for (const one of processes) expect(one.describe()).toContain('the event loop did not run');
+  await receiver.close();
+});
