@@ -26,6 +26,7 @@ import { openOperators } from './operators/open.ts';
 import { openService } from './service.ts';
 import { countRequests, sampleQueues } from './service-metrics.ts';
 import { TURNS_QUEUE, type TurnsJob } from './turns/queue.ts';
+import { createOverload } from './turns/overload.ts';
 import { createPublisher, openReplies } from './turns/replies.ts';
 import { createStartTurn } from './turns/start-turn.ts';
 import { storedReplyOf } from './turns/chat-response.ts';
@@ -56,6 +57,7 @@ export const openApi = async ({
   const replies = await openReplies({
     subscriber,
     channel: `${partitions.tags[0]}:replies:${newToken()}`,
+    isPending: conversations.isPending,
     findTurn: conversations.findTurn,
     storedReply,
     logger,
@@ -63,6 +65,7 @@ export const openApi = async ({
   lifecycle.add('replies', replies, (opened) => opened.close());
 
   const publish = createPublisher(redis);
+  const overload = createOverload({ turnQueue, onRefused: () => count.refused('overload'), logger });
   const startTurn = createStartTurn({
     conversations,
     idempotencyKeys: service.idempotencyKeys,
@@ -118,6 +121,8 @@ export const openApi = async ({
     submit,
     readTurn: createReadTurn({ conversations, leases: service.leases, storedReply }),
     mongoWatch: service.mongoWatch,
+    overload,
+    onTurnAnswered: count.turnAnswered,
     readiness: createReadiness({ mongo: service.mongo, redis, draining: lifecycle.draining }),
     onErased,
     operatorApi: {

@@ -15,6 +15,8 @@ import type { Metrics } from './platform/metrics.ts';
 import type { MongoWatch } from './platform/mongo-silence.ts';
 import type { StartTurn } from './turns/start-turn.ts';
 import { turnRoutes } from './chat-api/turn-routes.ts';
+import { measureTurns, refuseInOverload, TURN_PATHS } from './chat-api/overload.ts';
+import type { Overload } from './turns/overload.ts';
 import { createStreamTurn } from './turns/stream.ts';
 import type { Submit } from './turns/submit.ts';
 import type { ReadTurn } from './turns/turn-view.ts';
@@ -27,6 +29,8 @@ export type AppDependencies = {
   submit: Submit;
   readTurn: ReadTurn;
   mongoWatch: MongoWatch;
+  overload: Overload;
+  onTurnAnswered: (status: number, seconds: number) => void;
   readiness: () => Promise<Readiness>;
   onErased: (conversation: StoredConversation) => void;
   operatorApi: Omit<OperatorApiDependencies, 'streamTurn'>;
@@ -71,6 +75,7 @@ export const createApp = (dependencies: AppDependencies): Express => {
   app.use(helmet.xContentTypeOptions());
 
   app.use(['/api', '/operator'], refuseWhileDraining(draining));
+  app.post(TURN_PATHS, measureTurns(dependencies.onTurnAnswered), refuseInOverload(dependencies.overload));
   app.use(['/api', '/operator/v1'], refuseReadsWhileSilent(mongoWatch));
   const streamTurn = createStreamTurn({ startTurn, toApiError: createToApiError(logger) });
   app.use(turnRoutes({ ...dependencies, streamTurn }));

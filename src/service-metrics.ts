@@ -54,7 +54,7 @@ export const countDeliveries = (metrics: Metrics): CountDelivery => {
   return ({ outcome, errorKind }, count = 1) => ended({ outcome, kind: errorKind ?? 'none' }, count);
 };
 
-/** Counts repeated requests, and requests that were refused with 429. */
+/** Counts repeated requests, and requests that were refused because of a limit or overload. */
 export const countRequests = (metrics: Metrics) => {
   const repeated = metrics.counter({
     name: 'parley_repeated_requests_total',
@@ -63,12 +63,18 @@ export const countRequests = (metrics: Metrics) => {
   });
   const refused = metrics.counter({
     name: 'parley_refused_requests_total',
-    help: 'Requests refused with 429, by limit.',
+    help: 'Requests refused with 429, by limit, or with 503 because of overload.',
     labels: ['limit'],
   });
+  const answered = metrics.histogram({
+    name: 'parley_turn_request_seconds',
+    help: 'Time from the headers of a request with a message to the end of its response, by status.',
+    labels: ['status'],
+  });
   return {
+    turnAnswered: (status: number, seconds: number): void => answered({ status: String(status) }, seconds),
     repeated: (kind: Repetition): void => repeated({ kind }),
-    refused: (limit: LimitKind | 'session'): void => refused({ limit }),
+    refused: (limit: LimitKind | 'session' | 'overload'): void => refused({ limit }),
   };
 };
 

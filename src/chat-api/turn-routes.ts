@@ -5,6 +5,7 @@ import { invalid } from '../platform/errors.ts';
 import { answerWith, bodyOf } from '../platform/operation.ts';
 import { type StartTurn, knownConversationOf } from '../turns/start-turn.ts';
 import type { TurnRequest } from '../turns/prepare-turn.ts';
+import { turnInFlightOf } from './overload.ts';
 import { turnOperations } from './turn-operations.ts';
 import { type StreamTurn, wantsStream } from '../turns/stream.ts';
 import type { Submit } from '../turns/submit.ts';
@@ -27,7 +28,8 @@ const turnOf = (req: Request, res: Response): TurnRequest => {
   const { session_id, message, language } = bodyOf(turnOperations.send, req);
   const idempotencyKey = idempotencyKeyOf(req.get('Idempotency-Key'));
   noteCall(res, { sessionId: session_id });
-  return { assistant, channel, sessionId: session_id, message, language: language ?? null, idempotencyKey };
+  const inFlight = turnInFlightOf(res);
+  return { assistant, channel, sessionId: session_id, message, language: language ?? null, idempotencyKey, inFlight };
 };
 
 const setReplayed = (res: Response, replayed: boolean): void => {

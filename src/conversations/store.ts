@@ -7,7 +7,13 @@ import { createAccept } from './accept.ts';
 import { createAnnounce, type ReceiversOf } from './announce.ts';
 import { createCompact } from './compaction.ts';
 import { createCommit } from './commit.ts';
-import { conversationModels, type FindDelivered, type RecentTurn, type StoredConversation } from './conversation.ts';
+import {
+  conversationModels,
+  type FindDelivered,
+  type RecentTurn,
+  type StoredConversation,
+  type TurnRef,
+} from './conversation.ts';
 import { createErasure, type EraseElsewhere } from './erasure.ts';
 import { createHistory } from './history.ts';
 import { createMessagePages } from './message-pages.ts';
@@ -95,6 +101,7 @@ export const createConversationStore = (dependencies: Dependencies) => {
   const readLanguage = createReader(conversations, { language: 1 });
   const readForAnswer = createReader(conversations, FOR_ANSWER);
   const readSeq = createReader(conversations, { seq: 1, conversationId: 1 });
+  const readPending = createReader(conversations, { 'waiting.turnId': 1 });
 
   return {
     models: [model, messageModel, ...erasure.models],
@@ -116,6 +123,10 @@ export const createConversationStore = (dependencies: Dependencies) => {
 
     /** The fields that an answer depends on, or null if there is no conversation. Reads are batched. */
     findForAnswer: readForAnswer as (key: string) => Promise<AnswerableConversation | null>,
+
+    /** True if the turn is pending. Reads are batched. */
+    isPending: async ({ key, turnId }: TurnRef): Promise<boolean> =>
+      (await readPending(key))?.waiting.some((turn) => turn.turnId === turnId) ?? false,
 
     /** Finds a turn, pending or finished. Null if the turn is unknown or erased. */
     findTurn: async (turnId: string, assistantId?: string): Promise<FoundTurn | null> => {

@@ -7,6 +7,11 @@ import type { Config } from './config.ts';
 import { answerMalformed } from './malformed-requests.ts';
 
 const KEEP_ALIVE_MS = 75_000;
+/**
+ * How many connections may wait until the process accepts them. Node's default of 511 overflows in an overload, and a
+ * client then waits for seconds until TCP tries again. The kernel limits this number too (`net.core.somaxconn`).
+ */
+const BACKLOG = 4_096;
 const IDLE_SWEEP_MS = 100;
 /**
  * Node's check of the Host header is turned off. No code depends on this header, and Node would refuse a request
@@ -55,7 +60,7 @@ export const createWebServer = (
 export const listen = (server: Server, { host, port }: { host: string; port: number }): Promise<number> =>
   new Promise((resolve, reject) => {
     server.once('error', reject);
-    server.listen(port, host, () => {
+    server.listen({ port, host, backlog: BACKLOG }, () => {
       server.off('error', reject);
       resolve((server.address() as AddressInfo).port);
     });

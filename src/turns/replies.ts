@@ -1,7 +1,7 @@
 import type { Redis } from 'ioredis';
 import * as z from 'zod';
 import { SuggestedAction } from '../assistants/suggested-action.ts';
-import type { RecentTurn, StoredConversation } from '../conversations/conversation.ts';
+import type { RecentTurn, StoredConversation, TurnRef } from '../conversations/conversation.ts';
 import type { FoundTurn } from '../conversations/store.ts';
 import { withDeadline } from '../platform/deadline.ts';
 import type { Logger } from '../platform/logger.ts';
@@ -46,12 +46,15 @@ type Dependencies = {
   subscriber: Redis;
   /** This process's own channel. */
   channel: string;
+  /** True if the turn is pending. Concurrent calls share one read. */
+  isPending: (turn: TurnRef) => Promise<boolean>;
   findTurn: (turnId: string) => Promise<FoundTurn | null>;
   storedReply: (conversation: StoredConversation, turn: RecentTurn) => Promise<Reply>;
   logger: Logger;
 };
 
 type Entry = {
+  key: string;
   since: number;
   armed: boolean;
   resolve: (published: Published) => void;
@@ -99,7 +102,7 @@ const parseJson = (text: string): unknown => {
  * Manages the callers of this process that wait for a reply. Pub/sub may lose a message, and a worker may die after the
  * commit and before it publishes. So the store is checked for callers who have waited longer than 2 s.
  */
-export const openReplies = async ({ subscriber, channel, findTurn, storedReply, logger }: Dependencies) => {
+export const openReplies = async ({ subscriber, channel, isPending, findTurn, storedReply, logger }: Dependencies) => {
   const waiting = new Map<string, Set<Entry>>();
   /** The known text of each reply that a caller waits for. */
   const inProgress = new Map<string, Progress>();
@@ -121,7 +124,9 @@ export const openReplies = async ({ subscriber, channel, findTurn, storedReply, 
     for (const { onProgress } of entries) onProgress?.(progress);
   };
 
-  const lookUp = async (turnId: string): Promise<void> => {
+  /** Under load many turns wait, nearly all of them pending, so this is checked first and for all in one read. */
+  const lookUp = async ({ key, turnId }: TurnRef): Promise<void> => {
+    if (await isPending({ key, turnId })) return;
     const found = await findTurn(turnId);
     if (found?.state === 'pending') return;
     if (!found) return resolveWaiters({ turnId, conversationId: '', reply: { outcome: 'erased' } });
@@ -135,7 +140,7 @@ export const openReplies = async ({ subscriber, channel, findTurn, storedReply, 
       const due = [...entries].filter(({ armed, since }) => armed && now - since > TIMING.checkStoreAfterMs);
       if (due.length === 0) continue;
       for (const entry of due) entry.since = now;
-      lookUp(turnId).catch((cause: unknown) =>
+      lookUp({ key: due[0]?.key ?? '', turnId }).catch((cause: unknown) =>
         logger.debug({ err: cause, turnId }, 'a waiting turn could not be looked up'),
       );
     }
@@ -163,9 +168,9 @@ export const openReplies = async ({ subscriber, channel, findTurn, storedReply, 
      * Waits for the reply to a turn. Call this before the turn is accepted, because the reply may arrive immediately
      * afterwards. `onProgress` gets the known text.
      */
-    watch: (turnId: string, onProgress: ((progress: Progress) => void) | null = null): Waiter => {
+    watch: ({ key, turnId }: TurnRef, onProgress: ((progress: Progress) => void) | null = null): Waiter => {
       const { promise, resolve } = Promise.withResolvers<Published>();
-      const entry: Entry = { since: performance.now(), armed: false, resolve, onProgress };
+      const entry: Entry = { key, since: performance.now(), armed: false, resolve, onProgress };
       const entries = waiting.get(turnId) ?? new Set<Entry>();
       entries.add(entry);
       waiting.set(turnId, entries);

@@ -117,19 +117,21 @@ export const createStartTurn = (dependencies: Dependencies) => {
     const { key } = turn;
     const waiters = new Map<string, Waiter>();
     const watch = (turnId: string): Waiter => {
-      const waiter = waiters.get(turnId) ?? replies.watch(turnId, request.onProgress);
+      const waiter = waiters.get(turnId) ?? replies.watch({ key, turnId }, request.onProgress);
       waiters.set(turnId, waiter);
       return waiter;
     };
     const leave = inFlight.enter(key);
     const end = (): void => {
       leave();
+      request.inFlight?.settle();
       for (const waiter of waiters.values()) waiter.cancel();
     };
     try {
       if (!request.async) watch(turn.turnId);
       const accepted = await accept(request, turn, request.async ? () => undefined : watch);
       if (request.async) leave();
+      if (request.async || request.assistant.engine.kind !== 'retrieval') request.inFlight?.settle();
       if (accepted.kind === 'replayed') {
         const { conversation, turn: known } = accepted;
         const { conversationId } = conversation;

@@ -1,0 +1,115 @@
+import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
+import { connect } from 'node:net';
+import { expect, test } from 'vitest';
+import { anAssistant, aTurn, request, type TestAssistant } from '../support/builders.ts';
+import { eventually } from '../support/eventually.ts';
+import { problemOf } from '../support/problem.ts';
+import { useStack } from '../support/stack.ts';
+
+/** So few pending turns are never refused, however long they wait. */
+const FEW = 100;
+const REFUSES_ALL_AFTER_S = 3;
+const WAITERS = 60;
+const NEW_CONNECTIONS = 700;
+/** TCP repeats a dropped first packet after this time. */
+const FIRST_RETRANSMISSION_MS = 1_000;
+
+const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
+
+/** Accepts turns one after the other, each in its own session, so that each has its own job. */
+const accept = async ({ chat }: TestAssistant, turns: number): Promise<void> => {
+  for (let count = 0; count < turns; count += 1) {
+    const turn = { session_id: randomUUID(), message: `question ${count}` };
+    expect((await chat(turn, { headers: { Prefer: 'respond-async' } })).status).toBe(202);
+  }
+};
+
+const metric = async (series: string): Promise<number> => {
+  const text = await (await fetch(`${stack.url}/metrics`)).text();
+  return Number(
+    text
+      .split('\n')
+      .find((line) => line.startsWith(`${series} `))
+      ?.split(' ')[1] ?? 0,
+  );
+};
+
+const untilOldestHasWaited = (seconds: number): Promise<void> =>
+  eventually(async () => expect(await metric('parley_queue_age_seconds{queue="turns"}')).toBeGreaterThan(seconds));
+
+test('callers who wait long are looked up together', async () => {
+  const { chat } = await anAssistant(stack);
+  const { service } = stack;
+  const answers = Array.from({ length: WAITERS }, (_, number) => chat(aTurn({ message: `question ${number}` })));
+  await eventually(async () =>
+    expect(await service.mongo.collection('conversations').countDocuments()).toBeGreaterThanOrEqual(WAITERS),
+  );
+  await service.mongo.db?.command({ profile: 2 });
+
+  const count = await eventually(async () => {
+    const reads = await service.mongo.collection('system.profile').find({ 'command.find': 'conversations' }).toArray();
+    const ids = reads.flatMap(
+      ({ command }) => (command as { filter: { _id: { $in?: string[] } } }).filter._id.$in ?? [],
+    );
+    expect(new Set(ids).size).toBe(WAITERS);
+    return reads.length;
+  });
+
+  expect(count).toBeLessThan(WAITERS / 2);
+  await service.mongo.db?.command({ profile: 0 });
+  const worker = await stack.startReplyWorker();
+  expect((await Promise.all(answers)).map(({ status }) => status)).toEqual(answers.map(() => 200));
+  await worker.close();
+});
+
+test('a crowd of new connections is not dropped', async () => {
+  const { port } = new URL(stack.url);
+  const startedAt = performance.now();
+  const sockets = Array.from({ length: NEW_CONNECTIONS }, () => connect(Number(port), '127.0.0.1'));
+
+  const times = await Promise.all(
+    sockets.map(async (socket) => {
+      await once(socket, 'connect');
+      return performance.now() - startedAt;
+    }),
+  );
+
+  expect(Math.max(...times)).toBeLessThan(FIRST_RETRANSMISSION_MS);
+  for (const socket of sockets) socket.destroy();
+});
+
+test('turns are refused while many wait too long, and accepted again when these are answered', async () => {
+  const assistant = await anAssistant(stack);
+  const stored = () => stack.service.mongo.collection('conversations').countDocuments();
+  const turn = { session_id: randomUUID(), message: 'one too many' };
+  const later = { session_id: randomUUID(), message: 'after the overload' };
+  await accept(assistant, FEW - 1);
+  await untilOldestHasWaited(REFUSES_ALL_AFTER_S);
+  await accept(assistant, 1);
+
+  const refused = await eventually(async () => {
+    const answer = await assistant.chat(turn, { headers: { Prefer: 'respond-async' } });
+    expect(problemOf(answer)).toBe('503 unavailable');
+    return answer;
+  });
+  const accepted = await stored();
+  const channel = `/api/v1/channels/webhook/${assistant.assistantId}`;
+  const withoutKey = await request(`${stack.url}${channel}`, { body: turn });
+  const history = await assistant.call('/api/v1/conversations');
+
+  expect(refused.headers.get('Retry-After')).toBe('1');
+  expect(problemOf(withoutKey)).toBe('503 unavailable');
+  expect(history.status).toBe(200);
+  expect(await metric('parley_refused_requests_total{limit="overload"}')).toBeGreaterThanOrEqual(2);
+  expect(stack.logs.filter(({ msg }) => String(msg).startsWith('overloaded'))).toHaveLength(1);
+  expect(await stored()).toBe(accepted);
+
+  await stack.startReplyWorker();
+  await eventually(async () => expect((await assistant.chat(later)).status).toBe(200));
+  const pending = { 'waiting.0': { $exists: true } };
+  await eventually(async () =>
+    expect(await stack.service.mongo.collection('conversations').countDocuments(pending)).toBe(0),
+  );
+  expect(await stored()).toBe(accepted + 1);
+});
