@@ -6,7 +6,7 @@ export type Wire = {
   close: () => void;
 };
 
-type Hooks = { onOpen: () => void; onAnswer: (ok: boolean) => void; onLost: () => void };
+type Hooks = { onOpen: () => void; onAnswer: (ok: boolean, answer: string) => void; onLost: () => void };
 
 const lengthOf = (head: string): number => Number(/content-length: (\d+)/i.exec(head)?.[1] ?? 0);
 
@@ -29,8 +29,9 @@ export const openWire = (port: number, { onOpen, onAnswer, onLost }: Hooks): Wir
     if (end === -1) return;
     const head = received.slice(0, end);
     if (received.length < end + 4 + lengthOf(head)) return;
+    const answer = received;
     received = '';
-    onAnswer(head.startsWith('HTTP/1.1 2'));
+    onAnswer(head.startsWith('HTTP/1.1 2'), answer);
   });
   return {
     send: (request) => socket.write(request),

@@ -17,7 +17,7 @@ export type Evidence = {
 };
 
 /** Counts what is not finished: pending turns, pending events, and deliveries without an outcome. */
-const findUnfinished = async ({ mongo }: Service): Promise<string[]> => {
+export const findUnfinished = async ({ mongo }: Service): Promise<string[]> => {
   const conversations = mongo.collection('conversations');
   const [turns, events, openings, deliveries] = await Promise.all([
     conversations.countDocuments({ 'waiting.0': { $exists: true } }),
@@ -42,7 +42,8 @@ export const converge = async (service: Service): Promise<{ unfinished: string[]
 
 type Page = { messages: StoredMessage[]; hasMore: boolean; nextCursor: string | null };
 
-const readHistory = async (api: string, apiKey: string, conversationId: string): Promise<StoredMessage[]> => {
+/** Reads a conversation through the API, oldest message first. */
+export const readHistory = async (api: string, apiKey: string, conversationId: string): Promise<StoredMessage[]> => {
   const messages: StoredMessage[] = [];
   for (let cursor: string | null = ''; cursor !== null; ) {
     const query = cursor === '' ? '' : `&cursor=${encodeURIComponent(cursor)}`;

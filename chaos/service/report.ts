@@ -1,3 +1,4 @@
+import { row } from '../support/table.ts';
 import type { Evidence } from './evidence.ts';
 import type { Histories, Sent, Violation } from './history.ts';
 import { REFUSAL_RULE } from './rule-of-refusals.ts';
@@ -15,8 +16,6 @@ export const OTHER_RULES = [
 
 export type Judged = { seed: number; histories: Histories; evidence: Evidence; violations: Violation[] };
 export type Result = Judged & { minutes: number; faults: Map<string, number> };
-
-export const row = (what: string, value: number | string): string => `${what.padEnd(44)} ${String(value).padStart(9)}`;
 
 /** The attempts in order, equal ones counted: `503 unavailable × 4 | 200`. */
 const attemptsOf = ({ attempts }: Sent): string =>

@@ -1,7 +1,8 @@
 import { KINDS } from '../service/crew.ts';
 import type { Evidence } from '../service/evidence.ts';
 import type { Histories, Violation } from '../service/history.ts';
-import { printVerdicts, row } from '../service/report.ts';
+import { printVerdicts } from '../service/report.ts';
+import { row } from '../support/table.ts';
 import { ascending, quantile } from '../../bench/support/figures.ts';
 import type { Requests } from './requests.ts';
 import type { Stop } from './stops.ts';

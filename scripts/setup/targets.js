@@ -77,6 +77,7 @@ export const targetsIn = (root) => {
       parts: {
         delivery: { needs: ALL, verbose: true, commands: running('chaos/delivery.ts') },
         stop: { needs: ALL, verbose: true, commands: running('chaos/stop.ts') },
+        load: { needs: ALL, verbose: true, commands: running('chaos/load.ts') },
       },
     },
     screenshots: { needs: BROWSER, verbose: true, commands: () => [node('scripts/screenshots.ts')] },

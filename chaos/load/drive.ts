@@ -1,0 +1,28 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { LoadResult, LoadSettings, Told } from './settings.ts';
+
+const GENERATOR = join(import.meta.dirname, 'generator.ts');
+const SPARE_MS = 120_000;
+
+/** Runs the generator once. A time limit ends it if it does not end as planned. */
+export const drive = async (settings: Omit<LoadSettings, 'toldFile'>): Promise<{ result: LoadResult; told: Told }> => {
+  const toldFile = join(tmpdir(), `parley-load-${process.pid}-${settings.sessionPrefix}.json`);
+  const child = spawn(process.execPath, [GENERATOR, JSON.stringify({ ...settings, toldFile })], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+    timeout: settings.seconds * 1000 + SPARE_MS,
+    killSignal: 'SIGKILL',
+  });
+  let output = '';
+  child.stdout.on('data', (chunk: Buffer) => (output += chunk.toString()));
+  const [status] = (await once(child, 'close')) as [number | null];
+  try {
+    if (status !== 0) throw new Error(`the load generator ended with ${status}`);
+    return { result: JSON.parse(output) as LoadResult, told: JSON.parse(readFileSync(toldFile, 'utf8')) as Told };
+  } finally {
+    rmSync(toldFile, { force: true });
+  }
+};

@@ -1,0 +1,217 @@
+import { writeFileSync } from 'node:fs';
+import { monitorEventLoopDelay } from 'node:perf_hooks';
+import { openWire, requestText, type Wire } from '../../bench/support/raw-http.ts';
+import { mapAtMost } from '../../src/platform/map-at-most.ts';
+import { createTally } from './tally.ts';
+import type { LoadSettings, Told, ToldSession } from './settings.ts';
+
+/**
+ * Sends turns from a separate process, over raw sockets with one request in flight on each. Records what each session was
+ * told. The settings are JSON in the first argument, the result is printed as JSON.
+ */
+/** The connections of an open loop. More turns than this are never in flight. */
+const CONNECTIONS = 2_000;
+const OPENED_AT_ONCE = 50;
+const LAST_ANSWER_WITHIN_MS = 60_000;
+/** Large, so that the number is not taken for a number of the assistant's knowledge. */
+const FIRST_NUMBER = 1_000_000;
+
+const settings = JSON.parse(process.argv[2] ?? '{}') as LoadSettings;
+const { port, apiKey, assistantId, channelToken, pace, seconds, sessionPrefix, questions, retry } = settings;
+
+type Session = { name: string };
+type Order = { session: Session; message: string; request: string };
+type Lane = { wire: Wire; order: Order | null; sentAt: number };
+
+const tally = createTally();
+const told: Told = {};
+const restingSessions: Session[] = Array.from({ length: settings.sessions }, (_, number) => {
+  const name = `${sessionPrefix}-${number}`;
+  told[name] = { conversationId: null, turns: [] };
+  return { name };
+});
+const free: Lane[] = [];
+const lanes = new Set<Lane>();
+let serial = 0;
+let inFlight = 0;
+let until = Number.POSITIVE_INFINITY;
+
+const headers = (name: string): string => {
+  const way = serial % 20;
+  if (way === 1) return 'Prefer: respond-async\r\n';
+  return way === 2 ? `Idempotency-Key: ${name}-${serial}\r\n` : '';
+};
+
+/** Mostly JSON. One request in twenty each comes by the channel, asks for 202, and has an idempotency key. */
+const nextOrder = (session: Session): Order => {
+  serial += 1;
+  // Every message is different, because a repeated message would be answered as a duplicate.
+  const message = `${questions[serial % questions.length]} (${FIRST_NUMBER + serial})`;
+  const channel = serial % 20 === 0;
+  const body = JSON.stringify({ session_id: session.name, message, language: 'en' });
+  const request = requestText({
+    method: 'POST',
+    path: channel ? `/api/v1/channels/webhook/${assistantId}` : '/api/v1/chat',
+    apiKey: channel ? channelToken : apiKey,
+    body,
+  });
+  const start = request.indexOf('\r\n') + 2;
+  return { session, message, request: request.slice(0, start) + headers(session.name) + request.slice(start) };
+};
+
+const rest = (session: Session): void => void restingSessions.push(session);
+
+const start = (lane: Lane, order: Order): void => {
+  lane.order = order;
+  inFlight += 1;
+  lane.sentAt = performance.now();
+  lane.wire.send(order.request);
+};
+
+const keep = ({ session, message }: Order, end: ToldSession['turns'][number][1], conversationId?: string): void => {
+  const known = told[session.name] as ToldSession;
+  known.turns.push([message, end]);
+  if (conversationId !== undefined) known.conversationId = conversationId;
+};
+
+const record = (order: Order, status: number, answer: string): void => {
+  if (status === 429 || status === 503) {
+    const after = Number(/^retry-after: *(\d+)\r$/im.exec(answer)?.[1]);
+    if (!(after >= 1)) tally.noteMissingRetryAfter();
+    if (retry) return void setTimeout(() => waiting.push(order), (after || 1) * 1000);
+  } else if (status === 200) {
+    const body = JSON.parse(answer.slice(answer.indexOf('\r\n\r\n') + 4)) as {
+      messageId: string;
+      conversationId: string;
+    };
+    keep(order, { messageId: body.messageId }, body.conversationId);
+  } else if (status === 202) {
+    const body = JSON.parse(answer.slice(answer.indexOf('\r\n\r\n') + 4)) as { conversationId: string };
+    keep(order, 'accepted', body.conversationId);
+  } else keep(order, 'unknown');
+  rest(order.session);
+};
+
+/** Refused orders that are due again. Only with `retry`. */
+const waiting: Order[] = [];
+const takeOrder = (): Order | null => {
+  const again = waiting.shift();
+  if (again) return again;
+  const session = restingSessions.shift();
+  return session ? nextOrder(session) : null;
+};
+
+let onFree: (lane: Lane) => void = (lane) => void free.push(lane);
+
+/** Opens a connection and waits for the answer to a first request, because the server accepts connections slowly. */
+const openLane = (): Promise<Lane> =>
+  new Promise((resolve, reject) => {
+    const wire = openWire(port, {
+      onOpen: () => wire.send(requestText({ method: 'GET', path: '/healthz', apiKey })),
+      onAnswer: (_ok, answer) => {
+        const { order, sentAt } = lane;
+        if (!order) return resolve(lane);
+        lane.order = null;
+        inFlight -= 1;
+        const status = Number(answer.slice(9, 12));
+        tally.note(status, sentAt);
+        record(order, status, answer);
+        onFree(lane);
+      },
+      onLost: () => {
+        lanes.delete(lane);
+        reject(new Error('a connection was closed'));
+        const at = free.indexOf(lane);
+        if (at >= 0) free.splice(at, 1);
+        if (!lane.order) return;
+        inFlight -= 1;
+        tally.noteLost();
+        keep(lane.order, 'unknown');
+        rest(lane.order.session);
+      },
+    });
+    const lane: Lane = { wire, order: null, sentAt: 0 };
+    lanes.add(lane);
+  });
+
+const openLanes = (count: number): Promise<Lane[]> =>
+  mapAtMost(OPENED_AT_ONCE, Array.from({ length: count }), openLane);
+
+const dispatch = (): void => {
+  const lane = free.shift();
+  const order = lane && takeOrder();
+  if (order) return start(lane, order);
+  if (lane) free.push(lane);
+  tally.noteSkipped();
+};
+
+const untilQuiet = (): Promise<void> =>
+  new Promise((resolve) => {
+    const limit = performance.now() + LAST_ANSWER_WITHIN_MS;
+    const timer = setInterval(() => {
+      if (inFlight > 0 && performance.now() < limit) return;
+      clearInterval(timer);
+      resolve();
+    }, 20);
+  });
+
+const atFixedRate = (rate: number): Promise<void> =>
+  new Promise((resolve) => {
+    const from = performance.now();
+    let due = 0;
+    const clock = setInterval(() => {
+      const now = Math.min(performance.now(), until);
+      for (; due < ((now - from) * rate) / 1000; due += 1) dispatch();
+      if (performance.now() < until) return;
+      clearInterval(clock);
+      resolve();
+    }, 1);
+  });
+
+const withAlways = (opened: Lane[]): Promise<void> =>
+  new Promise((resolve) => {
+    onFree = (lane) => {
+      const order = performance.now() < until ? takeOrder() : null;
+      if (order) start(lane, order);
+      else free.push(lane);
+      if (performance.now() >= until) resolve();
+    };
+    opened.forEach(onFree);
+  });
+
+/** One turn of each session. A refused turn is sent again when its `Retry-After` is over. */
+const allAtOnce = (opened: Lane[]): Promise<void> =>
+  new Promise((resolve) => {
+    const count = opened.length;
+    const orders = opened.map((lane) => [lane, takeOrder()] as const);
+    for (const [lane, order] of orders) if (order) start(lane, order);
+    const clock = setInterval(() => {
+      while (waiting.length > 0 && free.length > 0) start(free.pop() as Lane, waiting.shift() as Order);
+      if (restingSessions.length < count && performance.now() < until) return;
+      clearInterval(clock);
+      resolve();
+    }, 10);
+  });
+
+const lanesFor = (): number => {
+  if ('rate' in pace) return CONNECTIONS;
+  return 'inFlight' in pace ? pace.inFlight : pace.atOnce;
+};
+
+const opened = await openLanes(lanesFor());
+const delay = monitorEventLoopDelay({ resolution: 5 });
+delay.enable();
+const startedAt = performance.now();
+until = startedAt + seconds * 1000;
+if ('rate' in pace) {
+  free.push(...opened);
+  await atFixedRate(pace.rate);
+} else await ('inFlight' in pace ? withAlways(opened) : allAtOnce(opened));
+const endedAt = performance.now();
+await untilQuiet();
+for (const { order } of lanes) if (order) keep(order, 'unknown');
+writeFileSync(settings.toldFile, JSON.stringify(told));
+const lag = { p99: delay.percentile(99) / 1e6, max: delay.max / 1e6 };
+const { timeOrigin } = performance;
+const result = tally.result({ startedAt: timeOrigin + startedAt, endedAt: timeOrigin + endedAt, generatorLag: lag });
+process.stdout.write(`${JSON.stringify(result)}\n`, () => process.exit(0));

@@ -1,0 +1,57 @@
+import { openParley, QUESTIONS } from '../../bench/support/parley.ts';
+import { closeAll, openServices } from '../../bench/support/services.ts';
+import { openSink } from '../../bench/support/sink.ts';
+import type { LoadSettings } from './settings.ts';
+
+const UNLIMITED = 1_000_000;
+const CHANNEL_TOKEN = 'channel-token-of-the-load-run';
+
+/**
+ * The smallest whole service as operators start it: one API, one reply worker, one delivery worker, with a Redis and a
+ * MongoDB on disk, and one assistant with 200 entries, all ways in and an endpoint.
+ */
+export const openLoadedService = async (part: string) => {
+  const services = await openServices(part);
+  const parley = await openParley(services);
+  const sink = await openSink();
+  const { assistantId, apiKey } = await parley.addAssistant([sink.url]);
+  await parley.service.assistants.setChannel(assistantId, {
+    connected: true,
+    token: CHANNEL_TOKEN,
+    limitPerMinute: UNLIMITED,
+  });
+  const api = await parley.start('API');
+  const replyWorker = await parley.start('reply worker');
+  const deliveryWorker = await parley.start('delivery worker');
+  const door: Pick<LoadSettings, 'port' | 'apiKey' | 'assistantId' | 'channelToken' | 'questions'> = {
+    port: api.port,
+    apiKey,
+    assistantId,
+    channelToken: CHANNEL_TOKEN,
+    questions: QUESTIONS,
+  };
+  return {
+    service: parley.service,
+    sink,
+    door,
+    api,
+    replyWorker,
+    deliveryWorker,
+    /** Process ids by name. */
+    pids: {
+      API: api.pid,
+      'reply worker': replyWorker.pid,
+      'delivery worker': deliveryWorker.pid,
+      Redis: services.pids.redis,
+      MongoDB: services.pids.mongod,
+    },
+    close: async (): Promise<void> => {
+      for (const child of [api, replyWorker, deliveryWorker]) await child.stop();
+      sink.close();
+      await parley.close();
+      await closeAll();
+    },
+  };
+};
+
+export type LoadedService = Awaited<ReturnType<typeof openLoadedService>>;
