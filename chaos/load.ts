@@ -36,5 +36,10 @@ const end = async (why: string): Promise<void> => {
 const options = readArguments();
 setTimeout(() => void end('the run did not end in time'), options.minutes * 60_000 + SPARE_MS).unref();
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => void end(signal));
-process.exitCode = (await overload(options).finally(() => closeAll())) ? 0 : 1;
-process.exit();
+let kept = false;
+try {
+  kept = await overload(options);
+} finally {
+  await closeAll();
+}
+process.exit(kept ? 0 : 1);
