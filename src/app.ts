@@ -75,7 +75,7 @@ export const createApp = (dependencies: AppDependencies): Express => {
   app.use(helmet.xContentTypeOptions());
 
   app.use(['/api', '/operator'], refuseWhileDraining(draining));
-  app.post(TURN_PATHS, measureTurns(dependencies.onTurnAnswered), refuseInOverload(dependencies.overload));
+  app.use(TURN_PATHS, measureTurns(dependencies.onTurnAnswered), refuseInOverload(dependencies.overload));
   app.use(['/api', '/operator/v1'], refuseReadsWhileSilent(mongoWatch));
   const streamTurn = createStreamTurn({ startTurn, toApiError: createToApiError(logger) });
   app.use(turnRoutes({ ...dependencies, streamTurn }));

@@ -11,9 +11,9 @@ export const TURN_PATHS = [turnOperations.send.path, turnOperations.sendByChanne
 /** Reports how long each request with a message took. A request that its caller left is not reported. */
 export const measureTurns =
   (report: (status: number, seconds: number) => void): RequestHandler =>
-  (_req, res, next) => {
+  ({ method }, res, next) => {
     const startedAt = performance.now();
-    res.on('finish', () => report(res.statusCode, (performance.now() - startedAt) / 1000));
+    if (method === 'POST') res.on('finish', () => report(res.statusCode, (performance.now() - startedAt) / 1000));
     next();
   };
 
@@ -23,7 +23,8 @@ export const measureTurns =
  */
 export const refuseInOverload = ({ refuses, enter }: Overload): RequestHandler => {
   const error = unavailable();
-  return (_req, res, next) => {
+  return ({ method }, res, next) => {
+    if (method !== 'POST') return next();
     if (!refuses()) {
       const inFlight = enter();
       res.locals.turnInFlight = inFlight;
