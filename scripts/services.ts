@@ -6,7 +6,9 @@ import { startRedis } from './services/redis.ts';
 export { type ReplicaSet, startMongod, startReplicaSet } from './services/mongod.ts';
 export type { Service, ServiceOptions } from './services/process.ts';
 export { freePort } from './services/resources.ts';
-export { type RedisOptions, type SentinelSet, startRedis, startSentinelSet } from './services/redis.ts';
+export { type RedisOptions, startRedis } from './services/redis.ts';
+export { type RedisCluster, startRedisCluster } from './services/redis-cluster.ts';
+export { type SentinelSet, startSentinelSet } from './services/redis-sentinel.ts';
 
 export type Services = {
   redisUrl: string;

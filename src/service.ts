@@ -1,4 +1,3 @@
-import type { Redis } from 'ioredis';
 import type { Connection } from 'mongoose';
 import { createKnowledgeQueue, KNOWLEDGE_QUEUE, type KnowledgeJob } from './assistants/knowledge-queue.ts';
 import { takeByOf } from './assistants/assistant.ts';
@@ -17,7 +16,9 @@ import type { Logger } from './platform/logger.ts';
 import { buildIndexes, type Indexed, openMongo } from './platform/mongo.ts';
 import { watchMongo } from './platform/mongo-silence.ts';
 import { openQueues } from './platform/queue.ts';
-import { closeRedis, createPartitions, openRedis, type Partitions, type RedisRole } from './platform/redis.ts';
+import { closeRedis, openRedis, type RedisClient } from './platform/redis.ts';
+import { createPartitions, type Partitions } from './platform/redis-partitions.ts';
+import type { RedisRole } from './platform/redis-role.ts';
 import { createVault } from './platform/vault.ts';
 import { dropRetiredIndexes } from './retired-indexes.ts';
 import { createDeliveredReplies } from './turns/delivered-replies.ts';
@@ -48,7 +49,7 @@ export const openService = async ({ config, logger, lifecycle, redisRole, startW
   const [openedMongo, openedRedis] = await Promise.allSettled(openings);
   if (openedMongo.status === 'fulfilled') lifecycle.add('mongodb', openedMongo.value, (opened) => opened.close());
   if (openedRedis.status === 'fulfilled') lifecycle.add('redis', openedRedis.value, closeRedis);
-  const [mongo, redis]: [Connection, Redis] = await Promise.all(openings);
+  const [mongo, redis]: [Connection, RedisClient] = await Promise.all(openings);
 
   const ping = async (): Promise<unknown> => mongo.db?.admin().command({ ping: 1 });
   const onAnswer = (notify: () => void): void => void mongo.getClient().on('connectionCheckedIn', notify);

@@ -1,12 +1,11 @@
 import { Worker } from 'bullmq';
-import type { Redis } from 'ioredis';
 import { createDeliverySweeps } from './deliveries/sweep.ts';
 import type { Config } from './platform/config.ts';
 import { createReadiness, openHealthServer } from './platform/health.ts';
 import type { Lifecycle } from './platform/lifecycle.ts';
 import type { Logger } from './platform/logger.ts';
 import type { Metrics } from './platform/metrics.ts';
-import { whenUnavailable } from './platform/redis.ts';
+import { type RedisClient, whenUnavailable } from './platform/redis.ts';
 import { startSweeper } from './platform/sweeper.ts';
 import { TIMING } from './platform/timing.ts';
 import type { Service } from './service.ts';
@@ -38,11 +37,12 @@ type QueueWork = {
  */
 const closeWorker = async (
   worker: Worker,
-  { connection, running }: { connection: Redis; running: Set<Promise<void>> },
+  { connection, prefix, running }: { connection: RedisClient; prefix: string; running: Set<Promise<void>> },
 ): Promise<void> => {
   const closed = new AbortController();
   const closing = worker.close().finally(() => closed.abort());
-  const withoutRedis = whenUnavailable(connection, closed).then(() => Promise.allSettled(running));
+  const gone = whenUnavailable(connection, { key: prefix, signal: closed.signal });
+  const withoutRedis = gone.then(() => Promise.allSettled(running));
   await Promise.race([closing, withoutRedis]);
 };
 
@@ -72,7 +72,7 @@ export const openQueueWorkers = async (
     });
     worker.on('error', (cause) => logger.warn({ err: cause, queue }, 'worker connection failed'));
     worker.on('failed', (job, cause) => logger.error({ err: cause, queue, jobId: job?.id }, 'a job failed'));
-    lifecycle.add(`${queue} worker`, worker, (opened) => closeWorker(opened, { connection, running }));
+    lifecycle.add(`${queue} worker`, worker, (opened) => closeWorker(opened, { connection, prefix, running }));
   }
 };
 

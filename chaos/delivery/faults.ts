@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Redis } from 'ioredis';
+import type { RedisClient } from '../../src/platform/redis.ts';
 import type { Random } from '../support/random.ts';
 import type { CountingReceiver } from './receiver.ts';
 import type { Process } from '../support/process.ts';
@@ -60,7 +60,7 @@ export const killWorkers = async ({
 };
 
 /** Wipes Redis at random moments: jobs, locks and BullMQ's own keys. */
-export const wipeRedis = async (field: Field & { wipes: number; redis: Redis }): Promise<FaultReport> => {
+export const wipeRedis = async (field: Field & { wipes: number; redis: RedisClient }): Promise<FaultReport> => {
   const { wipes, redis, random, start, workers } = field;
   const startedAt = performance.now();
   const victims = await startAll(start, workers);

@@ -27,11 +27,13 @@ const reachProblems = ({
   redis,
   api,
   source,
+  partitions,
 }: {
   mongodb: Reached;
   redis: Reached;
   api: Api;
   source: string;
+  partitions: number;
 }): string[] => {
   const problems: string[] = [];
   if (!mongodb.reachable) problems.push(`MongoDB does not answer at the address of ${source}.${adviceOf(mongodb)}`);
@@ -40,6 +42,9 @@ const reachProblems = ({
   if (redis['role'] === 'slave') problems.push(refusalOf('READONLY'));
   if (redis.reachable && redis['maxmemoryPolicy'] !== 'noeviction') {
     problems.push(`Redis may evict jobs: maxmemory-policy is ${String(redis['maxmemoryPolicy'])}, not noeviction.`);
+  }
+  if (partitions < Number(redis['masters'] ?? 0)) {
+    problems.push(`PARTITIONS is ${partitions}, so some of the ${String(redis['masters'])} masters of Redis get no queue.`);
   }
   if (api && !api.reachable) problems.push(`The API does not answer at ${api.url}.`);
   if (api?.reachable && api['ready'] !== true) problems.push(`The API at ${api.url} is not ready.`);
@@ -104,7 +109,7 @@ const examine = async (context: CommandContext): Promise<Answer> => {
   const opened = mongodb.reachable && redis.reachable ? await openForCommand(context) : null;
   const [queues, stuck] = opened ? await Promise.all([readQueues(opened), findStuck(opened)]) : [null, null];
   const problems = [
-    ...reachProblems({ mongodb, redis, api, source }),
+    ...reachProblems({ mongodb, redis, api, source, partitions: context.config.PARTITIONS }),
     ...(queues ? queueProblems(queues) : []),
     ...(stuck ? stuckProblems(stuck) : []),
     ...(semantic.available || context.config.SEMANTIC !== 'on'

@@ -19,12 +19,12 @@ const isFree = (port: number): Promise<boolean> =>
  * A free port below the range from which the system takes ports for outgoing connections. With a port from that range,
  * a client that retries a stopped service could get the service's own port, connect to itself and block the restart.
  */
-export const freePort = async (): Promise<number> => {
+export const freePort = async ({ from, to } = PORTS): Promise<number> => {
   for (let tries = 0; tries < TRIES; tries++) {
-    const port = randomInt(PORTS.from, PORTS.to);
+    const port = randomInt(from, to);
     if (await isFree(port)) return port;
   }
-  throw new Error(`no free port between ${PORTS.from} and ${PORTS.to}`);
+  throw new Error(`no free port between ${from} and ${to}`);
 };
 
 /** Creates a temporary folder, in memory if there is enough memory, so that tests do not wait for the disk. */

@@ -1,4 +1,4 @@
-import type { Redis } from 'ioredis';
+import type { RedisClient } from '../platform/redis.ts';
 
 /**
  * One request to an inbound webhook channel, shown to people who set up the channel. The record has no message text.
@@ -23,7 +23,7 @@ const parse = (line: string): ChannelCall => JSON.parse(line) as ChannelCall; //
  * The last calls of each channel. Calls are collected in memory and written in batches. No turn waits for these writes.
  * Calls are lost while Redis is unavailable, which affects only this list.
  */
-export const createChannelCalls = (redis: Redis, prefix: string) => {
+export const createChannelCalls = (redis: RedisClient, prefix: string) => {
   const keyOf = (assistantId: string): string => `${prefix}:channel-calls:${assistantId}`;
   let pending = new Map<string, ChannelCall[]>();
   let timer: NodeJS.Timeout | null = null;
@@ -34,15 +34,14 @@ export const createChannelCalls = (redis: Redis, prefix: string) => {
     if (pending.size === 0) return;
     const batch = pending;
     pending = new Map();
-    const commands = redis.pipeline();
-    for (const [assistantId, calls] of batch) {
+    // One pipeline for each list, because the lists may be on several nodes of a cluster.
+    const written = [...batch].map(async ([assistantId, calls]) => {
       const key = keyOf(assistantId);
-      commands
-        .lpush(key, ...calls.map((call) => JSON.stringify(call)))
-        .ltrim(key, 0, KEPT - 1)
-        .expire(key, KEPT_S);
-    }
-    await commands.exec().catch(() => undefined);
+      const lines = calls.map((call) => JSON.stringify(call));
+      const commands = redis.pipeline().lpush(key, ...lines);
+      await commands.ltrim(key, 0, KEPT - 1).expire(key, KEPT_S).exec();
+    });
+    await Promise.allSettled(written);
   };
 
   return {

@@ -1,8 +1,8 @@
-import type { Redis } from 'ioredis';
 import { LRUCache } from 'lru-cache';
-import { RateLimiterRedis, type RateLimiterRes } from 'rate-limiter-flexible';
+import { RateLimiterMemory, RateLimiterRedis, type RateLimiterRes } from 'rate-limiter-flexible';
 import { createBatcher, ItemFailure } from '../platform/batch.ts';
 import { ApiError, unavailable } from '../platform/errors.ts';
+import type { RedisClient } from '../platform/redis.ts';
 
 const WINDOW_S = 60;
 export const FAILING_LIMIT_PER_MINUTE = 60;
@@ -41,25 +41,24 @@ export const rateLimitHeaders = ({ limit, remaining, resetSeconds }: RateLimitSt
 /**
  * Fixed windows of 60 s in Redis, shared by all API processes. There is one window for each API key, each channel, each
  * client network that sends failing requests, and each operator who uses the playground. `consume` throws 429 with all
- * headers when the window is used up, and 503 when Redis is unavailable.
+ * headers when the window is used up, and 503 when Redis is unavailable. While only the window's node of a cluster is
+ * unavailable, each process counts for itself, so that a key's callers do not lose the conversations on other nodes.
  */
 export const createRateLimiter = (
-  redis: Redis,
+  redis: RedisClient,
   { prefix, onRefused }: { prefix: string; onRefused: (kind: LimitKind) => void },
 ) => {
   // The library sets the limit at construction, so each limit in use has its own limiter. All limiters count in the
   // same Redis keys.
-  const limiters = new LRUCache<number, RateLimiterRedis>({ max: 1000 });
-  const limiterOf = (limit: number): RateLimiterRedis => {
+  const limiters = new LRUCache<number, { shared: RateLimiterRedis; own: RateLimiterMemory }>({ max: 1000 });
+  const limiterOf = (limit: number) => {
     const known = limiters.get(limit);
     if (known) return known;
-    const made = new RateLimiterRedis({
-      storeClient: redis,
-      keyPrefix: `${prefix}:limit`,
-      points: limit,
-      duration: WINDOW_S,
-      rejectIfRedisNotReady: true,
-    });
+    const options = { keyPrefix: `${prefix}:limit`, points: limit, duration: WINDOW_S };
+    const made = {
+      shared: new RateLimiterRedis({ ...options, storeClient: redis, rejectIfRedisNotReady: true }),
+      own: new RateLimiterMemory(options),
+    };
     limiters.set(limit, made);
     return made;
   };
@@ -67,9 +66,17 @@ export const createRateLimiter = (
   // pipeline that was created earlier cannot use the script and would end the process.
   limiterOf(FAILING_LIMIT_PER_MINUTE);
 
-  const countAll = async ({ subject, limit }: Request, requests: number): Promise<(Counted | ItemFailure)[]> => {
+  const takePoints = async ({ subject, limit }: Request, requests: number): Promise<RateLimiterRes> => {
+    const { shared, own } = limiterOf(limit);
+    return shared.penalty(subject, requests).catch((cause: unknown) => {
+      if (redis.isCluster && redis.status === 'ready') return own.penalty(subject, requests);
+      throw cause;
+    });
+  };
+
+  const countAll = async (request: Request, requests: number): Promise<(Counted | ItemFailure)[]> => {
     try {
-      return sharesOf(await limiterOf(limit).penalty(subject, requests), requests);
+      return sharesOf(await takePoints(request, requests), requests);
     } catch (cause) {
       return Array.from({ length: requests }, () => new ItemFailure(cause));
     }
@@ -116,7 +123,7 @@ export const createRateLimiter = (
     forSignIn: (subject: string, limit: number) => consume('sign_in', subject, limit),
     refundSignIn: async (subject: string, limit: number): Promise<void> => {
       await limiterOf(limit)
-        .reward(`sign_in:${subject}`)
+        .shared.reward(`sign_in:${subject}`)
         .catch(() => undefined);
     },
   };

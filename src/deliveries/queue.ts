@@ -1,7 +1,14 @@
+import type { Queue } from 'bullmq';
 import * as z from 'zod';
 import { createBatcher } from '../platform/batch.ts';
 import { serverNow } from '../platform/clock.ts';
-import { countJobs, createFullCheck, oldestWaitingAt, type PartitionedQueue } from '../platform/queue.ts';
+import {
+  countJobs,
+  createFullCheck,
+  groupByPartition,
+  oldestWaitingAt,
+  type PartitionedQueue,
+} from '../platform/queue.ts';
 
 export const DELIVERIES_QUEUE = 'deliveries';
 
@@ -19,30 +26,35 @@ export type WakeUpJob = z.infer<typeof WakeUpJob>;
 /** Adds wake-ups in the background. Callers do not wait for them, because a sweep replaces lost wake-ups. */
 export const createDeliveryQueue = (queue: PartitionedQueue<WakeUpJob>) => {
   const isFull = createFullCheck(queue);
-  const add = createBatcher<string, void>(
-    async (keys) => {
-      // The queue is full. Sweeps will wake these conversations later.
-      if (await isFull()) return keys.map(() => undefined);
-      for (const [partition, some] of Map.groupBy(new Set(keys), (key) => queue.of(key))) {
+  const addTo = (partition: Queue<WakeUpJob>) =>
+    createBatcher<string, void>(
+      async (keys) => {
+        // If the queue is full, sweeps will wake these conversations later.
+        const some = isFull() ? [] : [...new Set(keys)];
         for (let start = 0; start < some.length; start += CONVERSATIONS_PER_JOB) {
           const data = { conversations: some.slice(start, start + CONVERSATIONS_PER_JOB), deliveries: [] };
           // Sweeps compare the timestamp of a job with times from MongoDB.
           await partition.add('wake', data, { timestamp: serverNow() });
         }
-      }
-      return keys.map(() => undefined);
-    },
-    // The items contain only our own ids, so a failure comes from Redis and concerns the whole batch.
-    { maxInFlight: 8, isShared: () => true },
-  );
+        return keys.map(() => undefined);
+      },
+      // The items contain only our own ids, so a failure comes from Redis and concerns the whole batch.
+      { maxInFlight: 8, isShared: () => true },
+    );
+  // One batcher for each partition: while the node of one partition is away, the others must not wait.
+  const add = queue.perPartition(addTo);
 
   return {
     /** Wakes a conversation whose outbox has a new event. Never throws. */
-    wake: (conversationKey: string): void => queue.addInBackground(add(conversationKey)),
+    wake: (conversationKey: string): void => queue.addInBackground(add(conversationKey)(conversationKey)),
 
     /** Wakes a test or a resend that was queued. Never throws. */
     wakeDelivery: (deliveryId: string): void =>
       queue.addInBackground(queue.of(deliveryId).add('wake', { conversations: [], deliveries: [deliveryId] })),
+
+    /** Groups conversations by partition. */
+    byPartition: <Conversation extends { _id: string }>(some: Conversation[]) =>
+      groupByPartition(queue, some, ({ _id }) => _id),
 
     oldestWaitingAt: () => oldestWaitingAt(queue.queues),
 

@@ -98,10 +98,15 @@ export const createDeliverySweeps = (dependencies: Dependencies) => {
       });
       if (outboxes.length === 0) return;
       await trim(outboxes);
-      const oldestWaiting = await deliveryQueue.oldestWaitingAt();
       // If old wake-ups are still waiting in the queue, adding more would not help.
-      if (oldestWaiting !== null && serverNow() - oldestWaiting > TIMING.eventStaleMs) return;
-      const idle = await findIdle(outboxes, excluded);
+      const awaited = (await deliveryQueue.byPartition(outboxes)).filter(
+        ({ oldestWaitingAt }) => oldestWaitingAt === null || serverNow() - oldestWaitingAt <= TIMING.eventStaleMs,
+      );
+      if (awaited.length === 0) return;
+      const idle = await findIdle(
+        awaited.flatMap(({ items }) => items),
+        excluded,
+      );
       for (const key of new Set(idle.map((head) => head.key))) deliveryQueue.wake(key);
       const unmoved = [...Map.groupBy(idle, ({ endpointId }) => endpointId)]
         .filter(([endpointId, heads]) =>

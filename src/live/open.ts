@@ -1,4 +1,3 @@
-import type { Redis } from 'ioredis';
 import type { Connection } from 'mongoose';
 import type { Inbox } from '../inbox/inbox.ts';
 import { createFindSignedIn } from '../operators/signed-in.ts';
@@ -7,12 +6,13 @@ import { createHub } from './hub.ts';
 import { createLiveUpdates, type LiveUpdates } from './live.ts';
 import { createPresence } from './presence.ts';
 import { createReadRows } from './rows.ts';
+import type { RedisClient } from '../platform/redis.ts';
 
 type Dependencies = {
   connection: Connection;
   inbox: Pick<Inbox, 'toRows'>;
-  redis: Redis;
-  subscriber: Redis;
+  redis: RedisClient;
+  subscriber: RedisClient;
   presenceName: string;
   draining: AbortSignal;
   logger: Logger;

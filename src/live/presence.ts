@@ -1,6 +1,6 @@
-import type { Redis } from 'ioredis';
 import * as z from 'zod';
 import { serverNow } from '../platform/clock.ts';
+import type { RedisClient } from '../platform/redis.ts';
 
 export const PRESENT_STATES = ['reading', 'writing'] as const;
 /** A browser repeats its state before this time is over. */
@@ -31,9 +31,9 @@ const idOf = ({ conversationId, operatorId }: Presence): string => `${conversati
 
 type Dependencies = {
   /** For commands. */
-  redis: Redis;
+  redis: RedisClient;
   /** For pub/sub. */
-  subscriber: Redis;
+  subscriber: RedisClient;
   /** The channel, and the key of the sorted set of those present. */
   name: string;
   onChange: (presence: Presence) => void;

@@ -1,11 +1,11 @@
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import type { Redis } from 'ioredis';
 import type { Connection } from 'mongoose';
 import { type ApiError, notFound, unavailable } from './errors.ts';
 import { newId } from './ids.ts';
 import { withDeadline } from './deadline.ts';
 import type { Metrics } from './metrics.ts';
+import { pingRedis, type RedisClient } from './redis.ts';
 
 const ANSWER_WITHIN_MS = 1_000;
 
@@ -21,7 +21,7 @@ const checkResult = (check: Promise<unknown>): Promise<string> =>
 
 type Dependencies = {
   mongo: Connection;
-  redis: Redis;
+  redis: RedisClient;
   draining: AbortSignal;
   /** Returns the name of the part of this process's work that is stuck, or null. */
   stuck?: () => string | null;
@@ -37,7 +37,7 @@ export const createReadiness =
     const ping = mongo.db ? mongo.db.admin().command({ ping: 1 }) : Promise.reject(new Error('not connected'));
     const [mongodb, redisAnswer] = await Promise.all([
       checkResult(ping),
-      checkResult(redis.status === 'ready' ? redis.ping() : Promise.reject(new Error('not connected'))),
+      checkResult(pingRedis(redis)),
     ]);
     const checks: Record<string, string> = { mongodb, redis: redisAnswer };
     if (draining.aborted) checks.process = 'draining';

@@ -1,9 +1,9 @@
 import { type JobsOptions, Queue } from 'bullmq';
-import type { Redis } from 'ioredis';
 import { withDeadline } from './deadline.ts';
 import { logHint } from './hints.ts';
 import type { Logger } from './logger.ts';
-import type { Partitions } from './redis.ts';
+import type { RedisClient } from './redis.ts';
+import type { Partitions } from './redis-partitions.ts';
 
 /** Jobs are tried once. Some finished jobs are kept for inspection. */
 const JOB_OPTIONS: JobsOptions = { attempts: 1, removeOnComplete: { count: 200 }, removeOnFail: { count: 2000 } };
@@ -19,11 +19,15 @@ const ADDED_WITHIN_MS = 1_000;
  */
 const JOBS_MAX = 20_000;
 const COUNT_EVERY_MS = 1_000;
+/** A partition that takes longer to answer is left out of a sweep, because its node may be away. */
+const SWEPT_WITHIN_MS = 2_000;
 
 export type PartitionedQueue<Data> = {
   queues: Queue<Data>[];
   /** The queue of the partition that holds this conversation. */
   of: (conversationKey: string) => Queue<Data>;
+  /** Makes one thing for each partition. Returns the one for the partition that holds this conversation. */
+  perPartition: <Made>(make: (queue: Queue<Data>) => Made) => (conversationKey: string) => Made;
   /**
    * Adds a job that no caller waits for, because a sweep adds lost jobs again. Never throws. `close` waits for the job
    * to be added.
@@ -35,11 +39,18 @@ export type PartitionedQueue<Data> = {
 /** Opens one BullMQ queue per partition. All keys of a queue contain the partition's hash tag. Jobs are tried once. */
 export const openQueues = <Data>(
   name: string,
-  { redis, partitions }: { redis: Redis; partitions: Partitions },
+  { redis, partitions }: { redis: RedisClient; partitions: Partitions },
   logger: Logger,
 ): PartitionedQueue<Data> => {
   const queues = partitions.tags.map((prefix) => {
-    const queue = new Queue<Data>(name, { connection: redis, prefix, defaultJobOptions: JOB_OPTIONS });
+    const queue = new Queue<Data>(name, {
+      connection: redis,
+      prefix,
+      defaultJobOptions: JOB_OPTIONS,
+      // Workers check the version. If this command failed, as while a node of a cluster is away, the queue would fail
+      // until the process ends.
+      skipVersionCheck: true,
+    });
     queue.on('error', (cause) => {
       logHint(logger, cause);
       logger.debug({ err: cause, queue: name }, 'queue connection failed');
@@ -50,6 +61,10 @@ export const openQueues = <Data>(
   return {
     queues,
     of: (key) => queues[partitions.indexOf(key)] as Queue<Data>,
+    perPartition: <Made>(make: (queue: Queue<Data>) => Made) => {
+      const made = queues.map(make);
+      return (key: string) => made[partitions.indexOf(key)] as Made;
+    },
     addInBackground: (job) => {
       const tracked = job
         .catch((cause: unknown) => {
@@ -75,16 +90,27 @@ export const countJobs = async ({ queues }: { queues: Queue[] }): Promise<Record
 };
 
 /**
- * Checks whether too many jobs are waiting. Counts at most once a second. Above the limit, work is left to the sweeps.
+ * Tells whether too many jobs were waiting when they were last counted. Counts at most once a second, and nobody waits
+ * for the count, because a node of a cluster may be away. Above the limit, work is left to the sweeps.
  */
-export const createFullCheck = (queue: { queues: Queue[] }): (() => Promise<boolean>) => {
+export const createFullCheck = (queue: { queues: Queue[] }): (() => boolean) => {
   let full = false;
+  let counting = false;
   let countedAt = Number.NEGATIVE_INFINITY;
-  return async () => {
-    if (performance.now() - countedAt < COUNT_EVERY_MS) return full;
-    countedAt = performance.now();
+  const count = async (): Promise<void> => {
     const { waiting = 0 } = await countJobs(queue);
     full = waiting > JOBS_MAX;
+  };
+  return () => {
+    if (!counting && performance.now() - countedAt > COUNT_EVERY_MS) {
+      counting = true;
+      countedAt = performance.now();
+      void count()
+        .catch(() => undefined)
+        .finally(() => {
+          counting = false;
+        });
+    }
     return full;
   };
 };
@@ -97,4 +123,24 @@ export const oldestWaitingAt = async (queues: Queue[]): Promise<number | null> =
   const jobs = await Promise.all(queues.map((queue) => queue.getJobs(['waiting'], 0, 0, true)));
   const times = jobs.flat().flatMap((job) => (job ? [job.timestamp] : []));
   return times.length > 0 ? Math.min(...times) : null;
+};
+
+/**
+ * Groups work by partition, with the time when the oldest waiting job of the partition was added. Leaves out partitions
+ * that do not answer, so that the sweep of the others continues. Throws if none answers.
+ */
+export const groupByPartition = async <Data, Item>(
+  queue: PartitionedQueue<Data>,
+  items: Item[],
+  keyOf: (item: Item) => string,
+): Promise<{ items: Item[]; oldestWaitingAt: number | null }[]> => {
+  const answers = await Promise.allSettled(
+    [...Map.groupBy(items, (item) => queue.of(keyOf(item)))].map(async ([partition, some]) => ({
+      items: some,
+      oldestWaitingAt: await withDeadline(oldestWaitingAt([partition]), SWEPT_WITHIN_MS),
+    })),
+  );
+  const failed = answers.filter((answer) => answer.status === 'rejected');
+  if (failed[0] && failed.length === answers.length) throw failed[0].reason;
+  return answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []));
 };

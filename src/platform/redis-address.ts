@@ -1,10 +1,13 @@
-import type { RedisOptions } from 'ioredis';
+import type { ClusterOptions, RedisOptions } from 'ioredis';
 
-const SENTINEL_PORT = 26_379;
-const SCHEMES: Record<string, { tls: boolean }> = {
-  'redis+sentinel:': { tls: false },
-  'rediss+sentinel:': { tls: true },
+const SCHEMES: Record<string, { several: 'sentinels' | 'cluster'; tls: boolean; port: number }> = {
+  'redis+sentinel:': { several: 'sentinels', tls: false, port: 26_379 },
+  'rediss+sentinel:': { several: 'sentinels', tls: true, port: 26_379 },
+  'redis+cluster:': { several: 'cluster', tls: false, port: 6379 },
+  'rediss+cluster:': { several: 'cluster', tls: true, port: 6379 },
 };
+
+export type RedisNode = { host: string; port: number };
 
 /** How a connection finds its master. */
 export type SentinelOptions = Pick<
@@ -20,16 +23,37 @@ export type SentinelOptions = Pick<
   | 'reconnectOnError'
 >;
 
-/** An address with its comma-separated hosts replaced by one host, so that it is a valid URL, and the list of hosts. */
-const splitHosts = (address: string): { url: URL; hosts: string[] } => {
+/** How a client finds the nodes of a cluster, and what it needs to connect to each of them. */
+export type ClusterAddress = {
+  nodes: RedisNode[];
+  redisOptions: Pick<RedisOptions, 'username' | 'password' | 'tls'>;
+  clusterOptions: Pick<ClusterOptions, 'dnsLookup'>;
+};
+
+type Several = { scheme: (typeof SCHEMES)[string]; url: URL; nodes: RedisNode[]; user: { username?: string; password?: string } };
+
+/** Splits an address with several hosts. Null if the address names one Redis. */
+const parseSeveral = (address: string): Several | null => {
+  const scheme = SCHEMES[address.slice(0, address.indexOf('//'))];
+  if (!scheme) return null;
   const start = address.indexOf('//') + 2;
   const slash = address.indexOf('/', start);
   const end = slash === -1 ? address.length : slash;
   const authority = address.slice(start, end);
   const userinfo = authority.slice(0, authority.lastIndexOf('@') + 1);
   const hosts = authority.slice(userinfo.length).split(',');
-  if (hosts.includes('')) throw new Error('REDIS_URL: a host is missing: redis+sentinel://host:26379,host:26379/name');
-  return { url: new URL(`http://${userinfo}${hosts[0]}${address.slice(end)}`), hosts };
+  if (hosts.includes('')) throw new Error(`REDIS_URL: a host is missing: …://host:${scheme.port},host:${scheme.port}`);
+  // With one host, the rest of the address is a valid URL.
+  const url = new URL(`http://${userinfo}${hosts[0]}${address.slice(end)}`);
+  const nodes = hosts.map((one) => {
+    const { hostname, port } = new URL(`http://${one}`);
+    return { host: hostname.replace(/^\[|\]$/g, ''), port: port === '' ? scheme.port : Number(port) };
+  });
+  const user = {
+    ...(url.username && { username: decodeURIComponent(url.username) }),
+    ...(url.password && { password: decodeURIComponent(url.password) }),
+  };
+  return { scheme, url, nodes, user };
 };
 
 /**
@@ -38,24 +62,37 @@ const splitHosts = (address: string): { url: URL; hosts: string[] } => {
  * of the sentinels. Throws if the address is malformed.
  */
 export const sentinelOptionsOf = (address: string): SentinelOptions | null => {
-  const scheme = SCHEMES[address.slice(0, address.indexOf('//'))];
-  if (!scheme) return null;
-  const { url, hosts } = splitHosts(address);
+  const parsed = parseSeveral(address);
+  if (parsed?.scheme.several !== 'sentinels') return null;
+  const { scheme, url, nodes, user } = parsed;
   const name = url.pathname.slice(1);
   if (name === '') throw new Error('REDIS_URL: the name of the master is missing: redis+sentinel://host:26379/name');
   const sentinelPassword = url.searchParams.get('sentinelPassword');
   return {
     name: decodeURIComponent(name),
-    sentinels: hosts.map((one) => {
-      const { hostname, port } = new URL(`http://${one}`);
-      return { host: hostname.replace(/^\[|\]$/g, ''), port: port === '' ? SENTINEL_PORT : Number(port) };
-    }),
-    ...(url.username && { username: decodeURIComponent(url.username) }),
-    ...(url.password && { password: decodeURIComponent(url.password) }),
+    sentinels: nodes,
+    ...user,
     ...(sentinelPassword && { sentinelPassword }),
     ...(scheme.tls && { tls: {}, enableTLSForSentinelMode: true }),
     sentinelRetryStrategy: (attempt) => Math.min(50 * attempt, 500),
     // A master that became a replica refuses writes until the connection is made anew.
     reconnectOnError: ({ message }) => (message.startsWith('READONLY') ? 2 : false),
+  };
+};
+
+/**
+ * The options of a cluster's address, `redis+cluster://user:password@host:6379,host:6379`, or null for any other
+ * address. The hosts are some nodes of the cluster; the client learns the others from them. Throws if the address is
+ * malformed.
+ */
+export const clusterAddressOf = (address: string): ClusterAddress | null => {
+  const parsed = parseSeveral(address);
+  if (parsed?.scheme.several !== 'cluster') return null;
+  const { scheme, nodes, user } = parsed;
+  return {
+    nodes,
+    redisOptions: { ...user, ...(scheme.tls && { tls: {} }) },
+    // A certificate names the host, so with TLS the client must not replace a host by its address.
+    clusterOptions: scheme.tls ? { dnsLookup: (host, found) => found(null, host) } : {},
   };
 };

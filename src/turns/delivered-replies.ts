@@ -1,6 +1,6 @@
-import type { Redis } from 'ioredis';
 import type { TurnRef } from '../conversations/conversation.ts';
-import type { Partitions } from '../platform/redis.ts';
+import type { RedisClient } from '../platform/redis.ts';
+import type { Partitions } from '../platform/redis-partitions.ts';
 import { TIMING } from '../platform/timing.ts';
 
 const MARK = `for _, key in ipairs(KEYS) do redis.call('SET', key, '1', 'PX', ARGV[1]) end`;
@@ -8,7 +8,7 @@ const MARK = `for _, key in ipairs(KEYS) do redis.call('SET', key, '1', 'PX', AR
 type Scripts = { parleyDelivered: (...args: (string | number)[]) => Promise<unknown> };
 
 /** Records which replies have reached a caller. If Redis loses a record, the stored reply may be sent again. */
-export const createDeliveredReplies = (redis: Redis, partitions: Partitions) => {
+export const createDeliveredReplies = (redis: RedisClient, partitions: Partitions) => {
   redis.defineCommand('parleyDelivered', { lua: MARK });
   const scripts = redis as unknown as Scripts; // defined just above
   const keyOf = ({ key, turnId }: TurnRef) => `${partitions.tagOf(key)}:delivered:${turnId}`;

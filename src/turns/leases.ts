@@ -1,7 +1,7 @@
-import type { Redis } from 'ioredis';
 import type { TurnRef } from '../conversations/conversation.ts';
 import { newToken } from '../platform/ids.ts';
-import type { Partitions } from '../platform/redis.ts';
+import type { RedisClient } from '../platform/redis.ts';
+import type { Partitions } from '../platform/redis-partitions.ts';
 import { TIMING } from '../platform/timing.ts';
 
 const { turnLeaseMs, turnLeaseRenewMs, triesKeptMs } = TIMING;
@@ -36,7 +36,7 @@ type Scripts = {
  * Leases show which worker is answering a turn. If Redis loses a lease, a second worker may answer the turn, and the
  * second answer is discarded.
  */
-export const createTurnLeases = (redis: Redis, partitions: Partitions) => {
+export const createTurnLeases = (redis: RedisClient, partitions: Partitions) => {
   redis.defineCommand('parleyAcquire', { numberOfKeys: 2, lua: ACQUIRE });
   redis.defineCommand('parleyRenew', { numberOfKeys: 1, lua: RENEW });
   redis.defineCommand('parleyRelease', { numberOfKeys: 2, lua: RELEASE });

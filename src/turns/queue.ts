@@ -1,8 +1,15 @@
+import type { Queue } from 'bullmq';
 import * as z from 'zod';
 import type { TurnRef } from '../conversations/conversation.ts';
 import { createBatcher } from '../platform/batch.ts';
 import { serverNow } from '../platform/clock.ts';
-import { countJobs, createFullCheck, oldestWaitingAt, type PartitionedQueue } from '../platform/queue.ts';
+import {
+  countJobs,
+  createFullCheck,
+  groupByPartition,
+  oldestWaitingAt,
+  type PartitionedQueue,
+} from '../platform/queue.ts';
 
 export const TURNS_QUEUE = 'turns';
 
@@ -20,41 +27,44 @@ export const TurnsJob = z.object({
 });
 export type TurnsJob = z.infer<typeof TurnsJob>;
 
+/** Splits turns that arrive together into jobs. */
+const toJobs = (turns: TurnRef[]) => {
+  // Sweeps compare the timestamp of a job with times from MongoDB.
+  const opts = { timestamp: serverNow() };
+  return Array.from({ length: Math.ceil(turns.length / TURNS_PER_JOB) }, (_, nth) => {
+    const start = nth * TURNS_PER_JOB;
+    return { name: 'answer', data: { turns: turns.slice(start, start + TURNS_PER_JOB) }, opts };
+  });
+};
+
 /**
  * Jobs are wake-ups: MongoDB decides which turn is the head, and a sweep adds a lost job again. So a failure to add a
  * job is only logged, and the caller does not see it.
  */
 export const createTurnQueue = (queue: PartitionedQueue<TurnsJob>) => {
   const isFull = createFullCheck(queue);
-  const add = createBatcher<TurnRef, void>(
-    async (heads) => {
-      // The queue is full. Sweeps will add these heads later.
-      if (await isFull()) return heads.map(() => undefined);
-      // Sweeps compare the timestamp of a job with times from MongoDB.
-      const opts = { timestamp: serverNow() };
-      const byQueue = Map.groupBy(heads, ({ key }) => queue.of(key));
-      for (const [partition, turns] of byQueue) {
-        const jobs = [];
-        for (let start = 0; start < turns.length; start += TURNS_PER_JOB) {
-          jobs.push({ name: 'answer', data: { turns: turns.slice(start, start + TURNS_PER_JOB) }, opts });
-        }
-        if (jobs.length === 1 && jobs[0]) await partition.add(jobs[0].name, jobs[0].data, opts);
-        else await partition.addBulk(jobs);
-      }
-      return heads.map(() => undefined);
-    },
-    // The items contain only our own ids, so a failure comes from Redis and concerns the whole batch.
-    { maxInFlight: 8, isShared: () => true },
-  );
+  const addTo = (partition: Queue<TurnsJob>) =>
+    createBatcher<TurnRef, void>(
+      async (heads) => {
+        // If the queue is full, sweeps will add these heads later.
+        const jobs = isFull() ? [] : toJobs(heads);
+        if (jobs.length === 1 && jobs[0]) await partition.add(jobs[0].name, jobs[0].data, jobs[0].opts);
+        else if (jobs.length > 1) await partition.addBulk(jobs);
+        return heads.map(() => undefined);
+      },
+      // The items contain only our own ids, so a failure comes from Redis and concerns the whole batch.
+      { maxInFlight: 8, isShared: () => true },
+    );
+  // One batcher for each partition: while the node of one partition is away, the others must not wait.
+  const add = queue.perPartition(addTo);
 
   return {
     /** Adds a job to answer this head. Never throws. */
-    enqueue: (head: TurnRef): void => queue.addInBackground(add(head)),
+    enqueue: (head: TurnRef): void => queue.addInBackground(add(head.key)(head)),
 
-    /**
-     * The time when the job that has waited longest was added, over all partitions. A head that was enqueued later may
-     * still have its job in the queue.
-     */
+    /** Groups heads by partition. A head that was enqueued after the oldest waiting job may still have its job. */
+    byPartition: <Head extends TurnRef>(heads: Head[]) => groupByPartition(queue, heads, ({ key }) => key),
+
     oldestWaitingAt: () => oldestWaitingAt(queue.queues),
 
     countJobs: () => countJobs(queue),

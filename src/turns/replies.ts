@@ -1,4 +1,3 @@
-import type { Redis } from 'ioredis';
 import * as z from 'zod';
 import { SuggestedAction } from '../assistants/suggested-action.ts';
 import type { RecentTurn, StoredConversation, TurnRef } from '../conversations/conversation.ts';
@@ -7,6 +6,7 @@ import { withDeadline } from '../platform/deadline.ts';
 import type { Logger } from '../platform/logger.ts';
 import { TIMING } from '../platform/timing.ts';
 import { advance, Delta, NOTHING_YET, type Progress } from './progress.ts';
+import type { RedisClient } from '../platform/redis.ts';
 
 const SUBSCRIBED_WITHIN_MS = 10_000;
 
@@ -43,7 +43,7 @@ export type Waiter = {
 };
 
 type Dependencies = {
-  subscriber: Redis;
+  subscriber: RedisClient;
   /** This process's own channel. */
   channel: string;
   /** True if the turn is pending. Concurrent calls share one read. */
@@ -66,7 +66,7 @@ type Entry = {
  * a channel in one turn of the event loop becomes one message. Never throws: if publishing fails, waiting callers still
  * get their reply, because the store is also checked for them.
  */
-export const createPublisher = (redis: Redis) => {
+export const createPublisher = (redis: RedisClient) => {
   let gathered = new Map<string, (Published | Delta)[]>();
 
   const flush = (): void => {

@@ -16,17 +16,18 @@ export const createTurnSweep =
   ({ staleHeads, leases, turnQueue }: Dependencies) =>
   async (): Promise<void> => {
     const heads = await staleHeads.find(TIMING.turnStaleMs, HEADS_PER_SWEEP);
-    if (heads.length === 0) return;
-    // This call throws while Redis is unavailable. No job can be added then, so no head may be recorded as queued.
-    const [leased, oldestWaiting] = await Promise.all([leases.findLeased(heads), turnQueue.oldestWaitingAt()]);
-    const now = serverNow();
-    const lost = heads.filter(({ turnId, queuedAt }) => {
-      if (leased.has(turnId)) return false;
-      // Queues are first in, first out. While an older job is waiting, the job of this head may be behind it, so that
-      // job does not count as lost yet.
-      const mayBeQueued = oldestWaiting !== null && oldestWaiting <= queuedAt.getTime() + TIMING.turnStaleMs;
-      return !mayBeQueued || now - queuedAt.getTime() > TIMING.turnJobReplacedAfterMs;
-    });
-    await staleHeads.renew(lost);
-    for (const { key, turnId } of lost) turnQueue.enqueue({ key, turnId });
+    // No job can be added to a partition that is unavailable, so its heads may not be recorded as queued.
+    for (const { items, oldestWaitingAt } of await turnQueue.byPartition(heads)) {
+      const leased = await leases.findLeased(items);
+      const now = serverNow();
+      const lost = items.filter(({ turnId, queuedAt }) => {
+        if (leased.has(turnId)) return false;
+        // Queues are first in, first out. While an older job is waiting, the job of this head may be behind it, so that
+        // job does not count as lost yet.
+        const mayBeQueued = oldestWaitingAt !== null && oldestWaitingAt <= queuedAt.getTime() + TIMING.turnStaleMs;
+        return !mayBeQueued || now - queuedAt.getTime() > TIMING.turnJobReplacedAfterMs;
+      });
+      await staleHeads.renew(lost);
+      for (const { key, turnId } of lost) turnQueue.enqueue({ key, turnId });
+    }
   };

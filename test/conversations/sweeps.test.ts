@@ -118,7 +118,7 @@ const sweepsOf = (
   const deliveryQueue = {
     ...stack.service.deliveryQueue,
     wake: (key: string) => void woken.push(key),
-    oldestWaitingAt: async () => null,
+    byPartition: async <Outbox>(items: Outbox[]) => [{ items, oldestWaitingAt: null }],
   };
   const endpoints = { ...stack.service.endpoints, listPausedIds };
   const sweeps = createDeliverySweeps({

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { sentinelOptionsOf } from '../../src/platform/redis-address.ts';
+import { clusterAddressOf, sentinelOptionsOf } from '../../src/platform/redis-address.ts';
 import { withoutCredentials } from '../../src/platform/credentials.ts';
 
 test('an address with sentinels names the master, the sentinels and the passwords', () => {
@@ -28,4 +28,21 @@ test('other addresses have no sentinels, and an address without a master is an e
   expect(sentinelOptionsOf('/var/run/redis.sock')).toBeNull();
   expect(() => sentinelOptionsOf('redis+sentinel://one:26379')).toThrow('the name of the master is missing');
   expect(() => sentinelOptionsOf('redis+sentinel:///orders')).toThrow('a host is missing');
+});
+
+test('the address of a cluster names some of its nodes, the user and the password', () => {
+  const address = 'redis+cluster://user:p%40ss@one:7000,two,[::1]:7001';
+  expect(clusterAddressOf(address)).toEqual({
+    nodes: [
+      { host: 'one', port: 7000 },
+      { host: 'two', port: 6379 },
+      { host: '::1', port: 7001 },
+    ],
+    redisOptions: { username: 'user', password: 'p@ss' },
+    clusterOptions: {},
+  });
+  expect(sentinelOptionsOf(address)).toBeNull();
+  expect(clusterAddressOf('redis+sentinel://one/orders')).toBeNull();
+  expect(clusterAddressOf('rediss+cluster://one')?.redisOptions).toEqual({ tls: {} });
+  expect(() => clusterAddressOf('redis+cluster://one,')).toThrow('a host is missing');
 });

@@ -1,6 +1,6 @@
 import { hintOf } from '../../../src/platform/hints.ts';
 import { openMongo } from '../../../src/platform/mongo.ts';
-import { closeRedis, openRedis } from '../../../src/platform/redis.ts';
+import { closeRedis, mastersOf, openRedis, pingRedis } from '../../../src/platform/redis.ts';
 import type { CommandContext } from '../session.ts';
 
 const WITHIN_MS = 1_500;
@@ -37,6 +37,14 @@ export const reachMongo = async ({ config, logger }: CommandContext): Promise<Re
   }
 };
 
+/** A value in Redis' answer to INFO. */
+const valueIn = (info: string, name: string): string => new RegExp(`^${name}:(.*?)\r?$`, 'm').exec(info)?.[1] ?? '';
+
+const isFull = (info: string): boolean => {
+  const limit = Number(valueIn(info, 'maxmemory'));
+  return limit > 0 && Number(valueIn(info, 'used_memory')) >= limit;
+};
+
 export const reachRedis = async ({ config, logger }: CommandContext): Promise<Reached> => {
   const redis = await openRedis({ url: config.REDIS_URL, role: 'api', timeoutMs: WITHIN_MS }, logger).catch(
     (cause: unknown) => unreachable(cause),
@@ -44,18 +52,20 @@ export const reachRedis = async ({ config, logger }: CommandContext): Promise<Re
   if ('reachable' in redis) return redis;
   try {
     const start = performance.now();
-    await redis.ping();
+    await pingRedis(redis);
     const ms = since(start);
-    const info = await redis.info();
-    const of = (name: string): string | null => new RegExp(`^${name}:(.*?)\r?$`, 'm').exec(info)?.[1] ?? null;
+    const infos = await Promise.all(mastersOf(redis).map((master) => master.info()));
+    /** The values of all masters, each once. */
+    const of = (name: string): string => [...new Set(infos.map((info) => valueIn(info, name)))].join(', ');
     return {
       reachable: true,
       ms,
-      version: of('redis_version'),
-      maxmemoryPolicy: of('maxmemory_policy'),
+      version: of('redis_version') || null,
+      maxmemoryPolicy: of('maxmemory_policy') || null,
       appendOnly: of('aof_enabled') === '1',
       role: of('role'),
-      outOfMemory: Number(of('maxmemory')) > 0 && Number(of('used_memory')) >= Number(of('maxmemory')),
+      outOfMemory: infos.some(isFull),
+      masters: infos.length,
     };
   } catch (cause) {
     return unreachable(cause);

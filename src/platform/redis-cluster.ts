@@ -1,0 +1,67 @@
+import { Cluster, type ClusterNode, type ClusterOptions, type Redis } from 'ioredis';
+import type { ClusterAddress } from './redis-address.ts';
+import { corkWrites } from './redis-cork.ts';
+import { BLOCKED_FOR_MS, type RedisRole, retryStrategy, SILENT_AFTER_MS } from './redis-role.ts';
+import { watchSilence } from './redis-silence.ts';
+
+const SLOTS_REFRESH_MS = 1_000;
+
+/** A command fails with the connection to its node. The next command asks another node who serves the slot now. */
+export const CLUSTER_FAILING_FAST = {
+  enableOfflineQueue: false,
+  retryDelayOnFailover: 0,
+  retryDelayOnClusterDown: 0,
+  maxRedirections: 5,
+} as const;
+
+const OPTIONS = {
+  // Without delays before retries, nothing else notices that a node has lost its slots but still answers.
+  api: { ...CLUSTER_FAILING_FAST, slotsRefreshInterval: SLOTS_REFRESH_MS },
+  // Commands wait for the fail-over, however long it takes.
+  worker: { maxRedirections: Number.POSITIVE_INFINITY },
+} as const;
+
+const watchNodes = (cluster: Cluster, silentAfterMs: () => number): void =>
+  void cluster.on('+node', (node: Redis) => {
+    corkWrites(node);
+    watchSilence(node, { silentAfterMs, pings: false });
+  });
+
+/** BullMQ waits for jobs on a duplicate of the client, so the connections of duplicates are watched for silence too. */
+class WatchedCluster extends Cluster {
+  override duplicate(nodes?: ClusterNode[], options?: ClusterOptions): Cluster {
+    const copy = super.duplicate(nodes, options);
+    watchNodes(copy, () => BLOCKED_FOR_MS);
+    return copy;
+  }
+}
+
+type Opening = {
+  role: Exclude<RedisRole, 'subscriber'>;
+  silentAfterMs: () => number;
+  draining: AbortSignal | undefined;
+};
+
+/** A client of a cluster, with one connection to each node that it needs. Does not connect yet. */
+export const createCluster = (
+  { nodes, redisOptions, clusterOptions }: ClusterAddress,
+  { role, silentAfterMs, draining }: Opening,
+): Cluster => {
+  const cluster = new WatchedCluster(nodes, {
+    ...OPTIONS[role],
+    ...clusterOptions,
+    // A client that does not reconnect fails its waiting commands, so that the process can stop.
+    clusterRetryStrategy: (attempt) => (draining?.aborted ? null : retryStrategy(attempt)),
+    lazyConnect: true,
+    redisOptions: { ...redisOptions, maxRetriesPerRequest: null, connectTimeout: SILENT_AFTER_MS[role] },
+  });
+  watchNodes(cluster, silentAfterMs);
+  // A command that fails fast does not wait for its node's connection, so all nodes are connected before.
+  if (role === 'api') cluster.on('+node', (node: Redis) => void node.connect().catch(() => undefined));
+  return cluster;
+};
+
+/** Waits until each master is connected or has failed. */
+export const connectMasters = async (cluster: Cluster): Promise<void> => {
+  await Promise.allSettled(cluster.nodes('master').map((node) => node.ping()));
+};
