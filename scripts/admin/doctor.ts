@@ -44,7 +44,9 @@ const reachProblems = ({
     problems.push(`Redis may evict jobs: maxmemory-policy is ${String(redis['maxmemoryPolicy'])}, not noeviction.`);
   }
   if (partitions < Number(redis['masters'] ?? 0)) {
-    problems.push(`PARTITIONS is ${partitions}, so some of the ${String(redis['masters'])} masters of Redis get no queue.`);
+    problems.push(
+      `PARTITIONS is ${partitions}, so some of the ${String(redis['masters'])} masters of Redis get no queue.`,
+    );
   }
   if (api && !api.reachable) problems.push(`The API does not answer at ${api.url}.`);
   if (api?.reachable && api['ready'] !== true) problems.push(`The API at ${api.url} is not ready.`);

@@ -33,15 +33,11 @@ type Node = { service: Service; redis: Redis; busPort: number };
 const startNode = async ({ busPortOf }: ClusterOptions): Promise<Node> => {
   const port = await freePort(PORTS);
   const busPort = (await busPortOf?.(port)) ?? port + BUS_OFFSET;
-  const service = await startRedis({
-    port,
-    settings: [
-      ...['--cluster-enabled', 'yes', '--cluster-node-timeout', String(NODE_TIMEOUT_MS)],
-      ...['--cluster-announce-ip', '127.0.0.1', '--cluster-announce-bus-port', String(busPort)],
-      // While one master is away, the others serve their slots.
-      ...['--cluster-require-full-coverage', 'no', '--repl-diskless-sync-delay', '0'],
-    ],
-  });
+  const cluster = ['--cluster-enabled', 'yes', '--cluster-node-timeout', String(NODE_TIMEOUT_MS)];
+  const announced = ['--cluster-announce-ip', '127.0.0.1', '--cluster-announce-bus-port', String(busPort)];
+  // While one master is away, the others serve their slots.
+  const partial = ['--cluster-require-full-coverage', 'no', '--repl-diskless-sync-delay', '0'];
+  const service = await startRedis({ port, settings: [...cluster, ...announced, ...partial] });
   const redis = new Redis(port, '127.0.0.1', { retryStrategy: () => 100, maxRetriesPerRequest: 0 });
   redis.on('error', () => undefined);
   return { service, redis, busPort };
@@ -71,7 +67,7 @@ const form = async (nodes: Node[]): Promise<void> => {
     await first.redis.call('CLUSTER', 'MEET', '127.0.0.1', service.port, busPort);
   }
   const knows = async ({ redis }: Node): Promise<boolean> => {
-    const info = String(await redis.cluster('INFO'));
+    const info = await redis.cluster('INFO');
     return info.includes(`cluster_known_nodes:${nodes.length}`) && info.includes('cluster_state:ok');
   };
   await until(() => all(nodes, knows));
@@ -111,7 +107,7 @@ export const startRedisCluster = async (options: ClusterOptions = {}): Promise<R
     throw cause;
   }
   const findMaster = async (key: string): Promise<Service | undefined> => {
-    const slot = Number(await Promise.any(nodes.map(({ redis }) => redis.cluster('KEYSLOT', key))));
+    const slot = await Promise.any(nodes.map(({ redis }) => redis.cluster('KEYSLOT', key)));
     for (const { service, redis } of nodes) {
       const [role] = ((await redis.call('ROLE').catch(() => [])) ?? []) as string[];
       if (role !== 'master') continue;

@@ -39,7 +39,10 @@ export const createChannelCalls = (redis: RedisClient, prefix: string) => {
       const key = keyOf(assistantId);
       const lines = calls.map((call) => JSON.stringify(call));
       const commands = redis.pipeline().lpush(key, ...lines);
-      await commands.ltrim(key, 0, KEPT - 1).expire(key, KEPT_S).exec();
+      await commands
+        .ltrim(key, 0, KEPT - 1)
+        .expire(key, KEPT_S)
+        .exec();
     });
     await Promise.allSettled(written);
   };

@@ -35,10 +35,7 @@ export const createReadiness =
   ({ mongo, redis, draining, stuck = () => null }: Dependencies) =>
   async (): Promise<Readiness> => {
     const ping = mongo.db ? mongo.db.admin().command({ ping: 1 }) : Promise.reject(new Error('not connected'));
-    const [mongodb, redisAnswer] = await Promise.all([
-      checkResult(ping),
-      checkResult(pingRedis(redis)),
-    ]);
+    const [mongodb, redisAnswer] = await Promise.all([checkResult(ping), checkResult(pingRedis(redis))]);
     const checks: Record<string, string> = { mongodb, redis: redisAnswer };
     if (draining.aborted) checks.process = 'draining';
     const problem = stuck();

@@ -30,7 +30,12 @@ export type ClusterAddress = {
   clusterOptions: Pick<ClusterOptions, 'dnsLookup'>;
 };
 
-type Several = { scheme: (typeof SCHEMES)[string]; url: URL; nodes: RedisNode[]; user: { username?: string; password?: string } };
+type Several = {
+  scheme: (typeof SCHEMES)[string];
+  url: URL;
+  nodes: RedisNode[];
+  user: { username?: string; password?: string };
+};
 
 /** Splits an address with several hosts. Null if the address names one Redis. */
 const parseSeveral = (address: string): Several | null => {

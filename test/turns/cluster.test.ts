@@ -29,7 +29,10 @@ const sessionsOf = async ({ assistantId }: TestAssistant): Promise<string[]> => 
   const found = new Map<number, string>();
   while (found.size < PARTITIONS.length) {
     const sessionId = randomUUID();
-    found.set(stack.service.partitions.indexOf(conversationKeyOf({ sessionKey, sessionId, playground: false })), sessionId);
+    found.set(
+      stack.service.partitions.indexOf(conversationKeyOf({ sessionKey, sessionId, playground: false })),
+      sessionId,
+    );
   }
   return PARTITIONS.map((_, index) => found.get(index)!);
 };
