@@ -4,7 +4,7 @@ import { useBrowser } from '../support/browser.ts';
 import { PAGES } from '../support/dashboard-pages.ts';
 import { go } from '../support/dashboard.ts';
 import { eventually } from '../support/eventually.ts';
-import { barriersIn, overflowOf } from '../support/page.ts';
+import { animated, barriersIn, overflowOf } from '../support/page.ts';
 import { openReceiver } from '../support/receiver.ts';
 import { type Scene, setScene } from '../support/scene.ts';
 import { useStack } from '../support/stack.ts';
@@ -17,22 +17,25 @@ beforeAll(async () => {
 });
 afterAll(() => scene.close());
 
+const WIDE = { width: 1280, height: 720 };
 const NARROW = { width: 360, height: 740 };
 
 const inColours = async (page: Page, colorScheme: 'light' | 'dark'): Promise<void> => {
   await page.emulateMedia({ colorScheme });
   await page.locator(`html[data-mantine-color-scheme="${colorScheme}"]`).waitFor({ state: 'attached' });
+  await animated(page);
 };
 
 test.for(PAGES)('$name keeps nobody out, in light and in dark, and fits a phone of 360 pixels', async (one) => {
-  const page = await browser.open(stack.url, { cookie: scene.cookie });
+  const page = await browser.openOnce(stack.url, { cookie: scene.cookie });
+  await page.setViewportSize(WIDE);
 
   await go(page, one.path(scene));
   await one.after?.(page);
   await inColours(page, 'light');
   const light = await barriersIn(page);
   await inColours(page, 'dark');
-  const dark = await barriersIn(page);
+  const dark = await barriersIn(page, { only: 'colour' }); // the page differs in nothing else
   expect({ light, dark }).toEqual({ light: [], dark: [] });
   await page.setViewportSize(NARROW);
   await eventually(async () => expect(await overflowOf(page)).toBe(0)); // the frame is animated

@@ -8,6 +8,7 @@ import { launchBrowser, openPage, type PageOptions } from './page.ts';
  */
 export const useBrowser = () => {
   let browser: Browser | undefined;
+  let kept: Page | undefined;
   let complaints: string[] = [];
   let expected: RegExp[] = [];
 
@@ -15,7 +16,8 @@ export const useBrowser = () => {
     browser = await launchBrowser();
   });
   afterEach(async () => {
-    await Promise.all((browser?.contexts() ?? []).map((context) => context.close()));
+    const contexts = (browser?.contexts() ?? []).filter((context) => context !== kept?.context());
+    await Promise.all(contexts.map((context) => context.close()));
     const unexpected = complaints.filter((one) => !expected.some((pattern) => pattern.test(one)));
     complaints = [];
     expected = [];
@@ -23,10 +25,16 @@ export const useBrowser = () => {
   });
   afterAll(async () => browser?.close());
 
+  const open = (url: string, options: PageOptions = {}): Promise<Page> => {
+    if (!browser) throw new Error('the browser is not open yet');
+    return openPage(browser, url, (complaint) => complaints.push(complaint), options);
+  };
   return {
-    open: (url: string, options: PageOptions = {}): Promise<Page> => {
-      if (!browser) throw new Error('the browser is not open yet');
-      return openPage(browser, url, (complaint) => complaints.push(complaint), options);
+    open,
+    /** One page for all tests that call this, with the options of the first call. Loading is faster in an open page. */
+    openOnce: async (url: string, options: PageOptions = {}): Promise<Page> => {
+      kept ??= await open(url, options);
+      return kept;
     },
     complaints: () => complaints,
     expectComplaint: (...patterns: RegExp[]) => expected.push(...patterns),

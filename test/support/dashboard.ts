@@ -25,18 +25,18 @@ export const settled = async (page: Page): Promise<void> => {
 
 export const go = async (page: Page, path: string): Promise<void> => {
   const underWay = new Set<Request>();
-  page.on('request', (request) => {
+  const begun = (request: Request): void => {
     if (!request.url().endsWith('/v1/live')) underWay.add(request); // live updates never end
-  });
+  };
   const ended = (request: Request): boolean => underWay.delete(request);
-  page.on('requestfinished', ended);
-  page.on('requestfailed', ended);
+  page.on('request', begun).on('requestfinished', ended).on('requestfailed', ended);
   await page.goto(`/operator${path}`);
   await settled(page);
   await eventually(() => {
     if (underWay.size > 0)
       throw new Error(`still in flight: ${[...underWay].map((request) => request.url()).join(' ')}`);
   });
+  page.off('request', begun).off('requestfinished', ended).off('requestfailed', ended);
 };
 
 /** Opens a page through the menu. */

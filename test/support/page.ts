@@ -76,11 +76,12 @@ const axeSource = readFileSync(createRequire(import.meta.url).resolve('axe-core/
 
 type AxeViolation = { id: string; impact: string; help: string; nodes: { target: string[]; failureSummary: string }[] };
 
-/** Serious and critical findings of axe-core, each with its element. */
-export const barriersIn = async (page: Page): Promise<string[]> => {
-  await page.evaluate(axeSource);
+/** Serious and critical findings of axe-core, each with its element. With `only: 'colour'`, other rules are not tried. */
+export const barriersIn = async (page: Page, { only }: { only?: 'colour' } = {}): Promise<string[]> => {
+  if (!(await page.evaluate<boolean>(`'axe' in window`))) await page.evaluate(axeSource);
+  const runOnly = only === 'colour' ? `, runOnly: ['color-contrast', 'link-in-text-block']` : '';
   const { violations } = await page.evaluate<{ violations: AxeViolation[] }>(
-    `axe.run(document, { resultTypes: ['violations'] }).then(({ violations }) => ({ violations }))`,
+    `axe.run(document, { resultTypes: ['violations']${runOnly} }).then(({ violations }) => ({ violations }))`,
   );
   return violations
     .filter(({ impact }) => impact === 'serious' || impact === 'critical')
@@ -88,6 +89,12 @@ export const barriersIn = async (page: Page): Promise<string[]> => {
       nodes.map(({ target, failureSummary }) => `${id} (${help}) at ${target.join(' ')}: ${failureSummary}`),
     );
 };
+
+/** Waits for the transitions and animations that end, such as a change of colours. */
+export const animated = (page: Page): Promise<unknown> =>
+  page.evaluate(`Promise.allSettled(document.getAnimations()
+    .filter(({ effect }) => effect.getComputedTiming().endTime !== Infinity)
+    .map(({ finished }) => finished)).then(() => true)`);
 
 /** The horizontal overflow of the page in pixels. */
 export const overflowOf = (page: Page): Promise<number> =>
