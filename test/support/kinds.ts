@@ -10,9 +10,9 @@ const OUTSIDE =
 const OPENS =
   /^(scripts\/services|scripts\/setup|src\/(api|service)\.ts|workers\/reply\/embedder\/|test\/eval\/vectors)/;
 
-/** Code that changes or measures its own process, or that starts, stops or loads more than servers in it. */
+/** Code that changes or measures its own process, or that kills what it starts. Starting a program is not enough. */
 const OWN_PROCESS =
-  /'node:(child_process|worker_threads|perf_hooks|os)'|'playwright-core'|\bprocess\.|\bglobalThis\b|\bstart(Mongod|Redis|ReplicaSet|SentinelSet)\b/;
+  /'node:(worker_threads|perf_hooks|os)'|'playwright-core'|\bprocess\.(?!execPath|env)\w|\bprocess\.env\S* = |\bglobalThis\b|\bspawn\b|\bstart(Mongod|Redis|ReplicaSet|SentinelSet)\b/;
 const LOADS = /^(scripts\/setup|scripts\/services\/|workers\/reply\/embedder\/|test\/eval\/vectors)/;
 
 type Reached = { text: string; imports: { target: string; isType: boolean }[] };
