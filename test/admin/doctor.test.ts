@@ -72,7 +72,9 @@ test('an unavailable store is reported with all other findings', async () => {
 
   expect(status).toBe(1);
   expect(report).toMatchObject({ ok: false, mongodb: { reachable: true }, redis: { reachable: false }, queues: null });
-  expect(report.problems).toEqual(['Redis does not answer at the address of the environment.']);
+  expect(report.problems).toEqual([
+    expect.stringMatching(/^Redis does not answer at the address of the environment\. .*Check that it runs/),
+  ]);
 });
 
 test('an encryption key that does not decrypt endpoint secrets is reported', async () => {
