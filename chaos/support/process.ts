@@ -43,7 +43,8 @@ export const killAll = (): void => {
 };
 
 const preloads = ({ plant = null, skewMs = 0 }: Options): string[] => [
-  ...['--import', new URL('../../test/support/stall.ts', import.meta.url).href],
+  '--import',
+  new URL('../../test/support/stall.ts', import.meta.url).href,
   ...(plant === null ? [] : ['--import', new URL('plant.ts', import.meta.url).href]),
   ...(skewMs === 0 ? [] : ['--import', new URL('../../test/support/skewed-clock.ts', import.meta.url).href]),
 ];

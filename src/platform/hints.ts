@@ -91,7 +91,7 @@ const KNOWN: readonly Known[] = [
   {
     name: 'MongoServerSelectionError',
     problem: 'MongoDB cannot be reached, or has no primary',
-    hint: 'Check that it runs, that MONGODB_URL names it and its replica set, and that rs.status() shows a primary.',
+    hint: 'Check that it runs (its log says why it ended, such as a full disk), that MONGODB_URL names it and its replica set, and that rs.status() shows a primary.',
   },
   {
     codes: ['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'EHOSTUNREACH'],
