@@ -1,5 +1,6 @@
 import { parseArgs } from 'node:util';
 import { requireNode } from '../src/platform/lifecycle.ts';
+import { mastersOf } from '../src/platform/redis.ts';
 import { FAULTS } from '../test/support/planted.ts';
 import type { CastOptions } from './service/cast.ts';
 import { collect } from './service/evidence.ts';
@@ -17,6 +18,7 @@ import { runVisitors, visitTogether } from './service/visitors.ts';
  *   npm run chaos -- --minutes 30 --seed 7
  *   npm run chaos -- --topology replica-set    three members of MongoDB, the primary is killed
  *   npm run chaos -- --topology sentinel       a Redis with a replica and sentinels, the master is killed
+ *   npm run chaos -- --topology cluster        a Redis Cluster, a master is killed or cut off from its peers
  *   npm run chaos -- --plant 'claim off' --minutes 2      must fail
  */
 requireNode();
@@ -69,7 +71,10 @@ const run = async ({
           const name = `crowd-${histories.refusedAt.push(at)}`;
           load.push(visitTogether({ name, assistant: field.cast.quick, api, random, histories }));
         },
-        flushRedis: async () => void (await service.redis.flushall()),
+        // A master of a cluster that has just become a replica refuses.
+        flushRedis: async () => {
+          await Promise.allSettled(mastersOf(service.redis).map((master) => master.flushall()));
+        },
         report: (what) => field.blame('processes end only when they are told to', what),
       },
       { everyMs: FAULT_EVERY_MS, isOver, say: (line) => console.log(line) },

@@ -7,7 +7,7 @@ export { type ReplicaSet, startMongod, startReplicaSet } from './services/mongod
 export type { Service, ServiceOptions } from './services/process.ts';
 export { freePort } from './services/resources.ts';
 export { type RedisOptions, startRedis } from './services/redis.ts';
-export { type RedisCluster, startRedisCluster } from './services/redis-cluster.ts';
+export { BUS_OFFSET, type RedisCluster, startRedisCluster } from './services/redis-cluster.ts';
 export { type SentinelSet, startSentinelSet } from './services/redis-sentinel.ts';
 
 export type Services = {

@@ -2,17 +2,13 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { TIMING } from '../../src/platform/timing.ts';
 import type { Random } from '../support/random.ts';
 import type { Crew, Post } from './crew.ts';
-import { REFUSAL_LASTS_MS } from './rule-of-refusals.ts';
 import type { Store } from './stores.ts';
 
 const SKEW_MS = 11 * 60_000;
 /** Longer than every lease and than the time after which a claim counts as lost. */
 const PAUSE_MS = Math.max(TIMING.claimLostMs, TIMING.turnLeaseMs) + 3_000;
-const SILENCE_MS = 6_000;
 const STALLS = 3;
 const STALL_EVERY_MS = 700;
-/** Longer than the API waits for MongoDB, so that every failure of an earlier fault is past. */
-const CALM_BEFORE_REFUSAL_MS = 6_000;
 const GRACEFUL_WITHIN_MS = TIMING.shutdownDeadlineMs;
 
 type Field = {
@@ -31,20 +27,6 @@ type Field = {
 type Calm = { storesDisturbed: () => boolean };
 
 type Fault = { name: string; target: object; run: () => Promise<void> };
-
-const silence = async ({ relay }: Store, ms: number): Promise<void> => {
-  relay?.freeze();
-  await sleep(ms);
-  relay?.thaw();
-};
-
-const refuse = async ({ refuseWrites }: Store, refused: Field['refused']): Promise<void> => {
-  await sleep(CALM_BEFORE_REFUSAL_MS);
-  const at = performance.now();
-  await refuseWrites?.();
-  refused(at);
-  await sleep(REFUSAL_LASTS_MS);
-};
 
 const faultsOnProcess = (post: Post, { crew, random, report, storesDisturbed }: Field & Calm): Fault[] => {
   const on = (name: string, run: () => Promise<unknown>): Fault => ({
@@ -88,12 +70,10 @@ const faultsOnProcess = (post: Post, { crew, random, report, storesDisturbed }: 
 };
 
 const faultsOnStores = ({ redis, mongodb, flushRedis, refused }: Field): Fault[] => [
-  { name: redis.relay ? 'kill Redis' : 'kill the master of Redis', target: redis, run: redis.crash },
   { name: 'flush Redis', target: redis, run: flushRedis },
-  ...(redis.relay ? [{ name: 'silence Redis', target: redis, run: () => silence(redis, SILENCE_MS) }] : []),
-  { name: mongodb.relay ? 'kill MongoDB' : 'kill the primary', target: mongodb, run: mongodb.crash },
-  ...(mongodb.relay ? [{ name: 'silence MongoDB', target: mongodb, run: () => silence(mongodb, SILENCE_MS) }] : []),
-  ...(mongodb.refuseWrites ? [{ name: 'refuse writes', target: mongodb, run: () => refuse(mongodb, refused) }] : []),
+  ...[redis, mongodb].flatMap((target) =>
+    target.faults.map(({ name, run }): Fault => ({ name, target, run: () => run(refused) })),
+  ),
 ];
 
 export type FaultPlan = { everyMs: number; isOver: () => boolean; say: (line: string) => void };

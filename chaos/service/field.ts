@@ -26,7 +26,7 @@ type Options = {
 /** Everything that a run needs: stores, processes, assistants, receivers, and the checker's own connections. */
 export const openField = async ({ topology, plant, seed, cast: castOptions, each = 2 }: Options) => {
   const stores = await openStores(topology);
-  const base = { NODE_ENV: 'test', WEBHOOK_ALLOW_PRIVATE: 'true', SEMANTIC: 'off' };
+  const base = { NODE_ENV: 'test', WEBHOOK_ALLOW_PRIVATE: 'true', SEMANTIC: 'off', ...stores.redis.env };
   const env = { ...base, REDIS_URL: stores.redis.url, MONGODB_URL: stores.mongodb.url };
   const direct = { ...base, REDIS_URL: stores.redis.directUrl, MONGODB_URL: stores.mongodb.directUrl };
   const logger = createLogger({ name: 'chaos', level: 'silent' });

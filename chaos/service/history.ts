@@ -47,7 +47,7 @@ export type Histories = {
   sent: Sent[];
   acted: Acted[];
   sessions: Map<string, Session>;
-  /** When MongoDB was told to refuse the next writes (`REFUSED_WRITES` in stores.ts). */
+  /** When MongoDB was told to refuse the next writes (`REFUSED_WRITES` in rule-of-refusals.ts). */
   refusedAt: number[];
 };
 

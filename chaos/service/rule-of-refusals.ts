@@ -1,6 +1,7 @@
 import type { Histories, Violation } from './history.ts';
-import { REFUSED_WRITES } from './stores.ts';
 
+/** How many commands MongoDB refuses. */
+export const REFUSED_WRITES = 3;
 export const REFUSAL_RULE = 'a refused write fails alone';
 /** The longest time after a refusal in which its failures are counted. No other fault concerns MongoDB then. */
 export const REFUSAL_LASTS_MS = 4_000;

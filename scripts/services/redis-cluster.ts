@@ -20,6 +20,8 @@ export type RedisCluster = {
   nodes: Service[];
   /** The node that serves this key now. Undefined if no node is known to serve it. */
   findMaster: (key: string) => Promise<Service | undefined>;
+  /** The id by which the other nodes know this node. */
+  idOf: (node: Service) => Promise<string>;
   dispose: () => Promise<void>;
 };
 
@@ -121,6 +123,7 @@ export const startRedisCluster = async (options: ClusterOptions = {}): Promise<R
     url: `redis+cluster://${nodes.map(({ service }) => `127.0.0.1:${service.port}`).join(',')}`,
     nodes: nodes.map(({ service }) => service),
     findMaster,
+    idOf: async (service) => String(await nodes.find((node) => node.service === service)?.redis.cluster('MYID')),
     dispose,
   };
 };
