@@ -36,7 +36,12 @@ test('a busy event loop of 500 ms in each process loses and doubles nothing, sta
   const notReady: string[] = [];
   const watch = async (): Promise<void> => {
     for (; !over; await sleep(100)) {
-      for (const { kind, url } of processes) if (!(await fetch(`${url}/readyz`)).ok) notReady.push(kind);
+      for (const { kind, url, describe } of processes) {
+        const { ok } = await fetch(`${url}/readyz`).catch((cause: unknown) => {
+          throw new Error(describe(), { cause });
+        });
+        if (!ok) notReady.push(kind);
+      }
     }
   };
   /** A visitor who sends one message after the other. */
