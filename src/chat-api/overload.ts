@@ -4,9 +4,26 @@ import { requestIdOf } from '../platform/http.ts';
 import type { Overload, TurnInFlight } from '../turns/overload.ts';
 import { turnOperations } from './turn-operations.ts';
 
-export const turnInFlightOf = (res: Response): TurnInFlight => res.locals.turnInFlight as TurnInFlight;
-
 export const TURN_PATHS = [turnOperations.send.path, turnOperations.sendByChannel.path];
+
+/** Counts a turn as in flight, at most until its response ends. */
+export const enterUntilClosed = ({ enter }: Overload, res: Response): TurnInFlight => {
+  const inFlight = enter();
+  res.on('close', inFlight.leave);
+  return inFlight;
+};
+
+/**
+ * A request counts while it is checked, because the checks wait for Redis. It does not count while its body arrives,
+ * because senders may be slow, and it counts again as a turn.
+ */
+export const untilBody =
+  (check: RequestHandler): RequestHandler =>
+  (req, res, next) =>
+    check(req, res, (failure?: unknown) => {
+      (res.locals.leaveChecks as TurnInFlight['leave'] | undefined)?.();
+      next(failure);
+    });
 
 /** Reports how long each request with a message took. A request that its caller left is not reported. */
 export const measureTurns =
@@ -21,14 +38,13 @@ export const measureTurns =
  * Answers 503 to a turn in an overload. This comes before all other checks and reads no body, because a refusal must
  * cost far less than a turn.
  */
-export const refuseInOverload = ({ refuses, enter }: Overload): RequestHandler => {
+export const refuseInOverload = (overload: Overload): RequestHandler => {
+  const { refuses } = overload;
   const error = unavailable();
   return ({ method }, res, next) => {
     if (method !== 'POST') return next();
     if (!refuses()) {
-      const inFlight = enter();
-      res.locals.turnInFlight = inFlight;
-      res.on('close', inFlight.leave);
+      res.locals.leaveChecks = enterUntilClosed(overload, res).leave;
       return next();
     }
     const body = JSON.stringify(error.toBody(requestIdOf(res)));

@@ -5,7 +5,8 @@ import { invalid } from '../platform/errors.ts';
 import { answerWith, bodyOf } from '../platform/operation.ts';
 import { type StartTurn, knownConversationOf } from '../turns/start-turn.ts';
 import type { TurnRequest } from '../turns/prepare-turn.ts';
-import { turnInFlightOf } from './overload.ts';
+import type { Overload } from '../turns/overload.ts';
+import { enterUntilClosed, untilBody } from './overload.ts';
 import { turnOperations } from './turn-operations.ts';
 import { type StreamTurn, wantsStream } from '../turns/stream.ts';
 import type { Submit } from '../turns/submit.ts';
@@ -23,13 +24,12 @@ const idempotencyKeyOf = (header: string | undefined): string | null => {
 const prefersAsync = (req: Request): boolean =>
   (req.get('Prefer') ?? '').split(',').some((one) => one.split(';')[0]?.trim().toLowerCase() === 'respond-async');
 
-const turnOf = (req: Request, res: Response): TurnRequest => {
+const turnOf = (req: Request, res: Response): Omit<TurnRequest, 'inFlight'> => {
   const { assistant, channel } = callerOf(res);
   const { session_id, message, language } = bodyOf(turnOperations.send, req);
   const idempotencyKey = idempotencyKeyOf(req.get('Idempotency-Key'));
   noteCall(res, { sessionId: session_id });
-  const inFlight = turnInFlightOf(res);
-  return { assistant, channel, sessionId: session_id, message, language: language ?? null, idempotencyKey, inFlight };
+  return { assistant, channel, sessionId: session_id, message, language: language ?? null, idempotencyKey };
 };
 
 const setReplayed = (res: Response, replayed: boolean): void => {
@@ -38,6 +38,7 @@ const setReplayed = (res: Response, replayed: boolean): void => {
 
 type Dependencies = {
   access: Access;
+  overload: Overload;
   startTurn: StartTurn;
   submit: Submit;
   streamTurn: StreamTurn;
@@ -48,9 +49,14 @@ type Dependencies = {
  * The routes of the chat API and the inbound webhook channel (docs/contract.md, Sending a message). The two differ only
  * in authentication, limit and channel name.
  */
-export const turnRoutes = ({ access, startTurn, submit, streamTurn, readTurn }: Dependencies): Router => {
+export const turnRoutes = ({ access, overload, startTurn, submit, streamTurn, readTurn }: Dependencies): Router => {
+  const countedTurnOf = (req: Request, res: Response): TurnRequest => ({
+    ...turnOf(req, res),
+    inFlight: enterUntilClosed(overload, res),
+  });
+
   const answer: RequestHandler = async (req, res) => {
-    const { response, replayed, delivered } = await submit(turnOf(req, res));
+    const { response, replayed, delivered } = await submit(countedTurnOf(req, res));
     setReplayed(res, replayed);
     noteCall(res, { conversationId: response.conversationId });
     // The delivery is recorded only after the response has been written. Until then, a retry gets the stored reply.
@@ -59,7 +65,7 @@ export const turnRoutes = ({ access, startTurn, submit, streamTurn, readTurn }: 
   };
 
   const accept: RequestHandler = async (req, res) => {
-    const started = await startTurn({ ...turnOf(req, res), async: true });
+    const started = await startTurn({ ...countedTurnOf(req, res), async: true });
     const { turnId, replayed, delivered } = started;
     const conversationId = knownConversationOf(started);
     setReplayed(res, replayed);
@@ -71,7 +77,7 @@ export const turnRoutes = ({ access, startTurn, submit, streamTurn, readTurn }: 
     res.status(202).location(`/api/v1/turns/${turnId}`).set('Preference-Applied', 'respond-async').json(body);
   };
 
-  const stream: RequestHandler = (req, res) => streamTurn(turnOf(req, res), req, res);
+  const stream: RequestHandler = (req, res) => streamTurn(countedTurnOf(req, res), req, res);
 
   /** A stream takes precedence over `respond-async`, because a stream also responds before the reply is ready. */
   const answerOrStream: RequestHandler = (req, res, next) => (wantsStream(req) ? stream : answer)(req, res, next);
@@ -83,7 +89,8 @@ export const turnRoutes = ({ access, startTurn, submit, streamTurn, readTurn }: 
     answerWith(turnOperations.get, res, turn);
   };
 
-  return createPublicRouter(access, [
+  const checks = { ...access, byApiKey: untilBody(access.byApiKey), byChannel: untilBody(access.byChannel) };
+  return createPublicRouter(checks, [
     { operation: turnOperations.send, handle: chat },
     { operation: turnOperations.get, handle: read },
     { operation: turnOperations.sendByChannel, handle: answerOrStream },

@@ -79,6 +79,26 @@ test('a crowd of new connections is not dropped', async () => {
   for (const socket of sockets) socket.destroy();
 });
 
+test('senders that are slow do not count as turns that wait', async () => {
+  const { apiKey, chat } = await anAssistant(stack);
+  const { port } = new URL(stack.url);
+  const head = `POST /api/v1/chat HTTP/1.1\r\nHost: slow\r\nAuthorization: Bearer ${apiKey}\r\nContent-Type: application/json\r\n`;
+  const sockets = Array.from({ length: 2 * FEW }, () => {
+    const socket = connect(Number(port), '127.0.0.1');
+    socket.write(`${head}Content-Length: 99\r\n\r\n{`);
+    return socket;
+  });
+  const openedAt = performance.now();
+  const worker = await stack.startReplyWorker();
+
+  await eventually(() => expect(performance.now() - openedAt).toBeGreaterThan(REFUSES_ALL_AFTER_S * 1000));
+  const answers = await Promise.all(Array.from({ length: 5 }, () => chat(aTurn())));
+
+  expect(answers.map(({ status }) => status)).toEqual([200, 200, 200, 200, 200]);
+  for (const socket of sockets) socket.destroy();
+  await worker.close();
+});
+
 test('turns are refused while many wait too long, and accepted again when these are answered', async () => {
   const assistant = await anAssistant(stack);
   const stored = () => stack.service.mongo.collection('conversations').countDocuments();
