@@ -1,6 +1,7 @@
 import { parseArgs } from 'node:util';
 import { requireNode } from '../src/platform/lifecycle.ts';
 import { closeAll } from '../bench/support/services.ts';
+import { runCrowd } from './load/crowds.ts';
 import { overload } from './load/overload.ts';
 
 /**
@@ -8,6 +9,10 @@ import { overload } from './load/overload.ts';
  *
  *   npm run chaos -- load                      3 × capacity for 5 minutes
  *   npm run chaos -- load --minutes 1 --rate-factor 5
+ *   npm run chaos -- load --crowd idle         5,000 idle connections
+ *   npm run chaos -- load --crowd slow         500 senders of one byte at a time; takes 6 minutes
+ *   npm run chaos -- load --crowd sessions     10,000 sessions at once
+ *   npm run chaos -- load --crowd largest      200 messages of the largest size in the costliest script
  */
 requireNode();
 /** Time for the set-up, the measurements before and after, and the comparison. */
@@ -18,13 +23,14 @@ const readArguments = () => {
     options: {
       minutes: { type: 'string', default: '5' },
       'rate-factor': { type: 'string', default: '3' },
+      crowd: { type: 'string' },
     },
   });
   const minutes = Number(values.minutes);
   const rateFactor = Number(values['rate-factor']);
   if (!(minutes > 0 && minutes <= 60)) throw new Error('--minutes must be a number up to 60');
   if (!(rateFactor >= 1 && rateFactor <= 20)) throw new Error('--rate-factor must be a number from 1 to 20');
-  return { minutes, rateFactor };
+  return { minutes, rateFactor, crowd: values.crowd };
 };
 
 const end = async (why: string): Promise<void> => {
@@ -38,7 +44,7 @@ setTimeout(() => void end('the run did not end in time'), options.minutes * 60_0
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => void end(signal));
 let kept = false;
 try {
-  kept = await overload(options);
+  kept = options.crowd === undefined ? await overload(options) : await runCrowd(options.crowd);
 } finally {
   await closeAll();
 }

@@ -25,7 +25,7 @@ type Lane = { wire: Wire; order: Order | null; sentAt: number };
 
 const tally = createTally();
 const told: Told = {};
-const restingSessions: Session[] = Array.from({ length: settings.sessions }, (_, number) => {
+const idleSessions: Session[] = Array.from({ length: settings.sessions }, (_, number) => {
   const name = `${sessionPrefix}-${number}`;
   told[name] = { conversationId: null, turns: [] };
   return { name };
@@ -48,7 +48,7 @@ const nextOrder = (session: Session): Order => {
   // Every message is different, because a repeated message would be answered as a duplicate.
   const message = `${questions[serial % questions.length]} (${FIRST_NUMBER + serial})`;
   const channel = serial % 20 === 0;
-  const body = JSON.stringify({ session_id: session.name, message, language: 'en' });
+  const body = JSON.stringify({ session_id: session.name, message, language: settings.language });
   const request = requestText({
     method: 'POST',
     path: channel ? `/api/v1/channels/webhook/${assistantId}` : '/api/v1/chat',
@@ -59,7 +59,7 @@ const nextOrder = (session: Session): Order => {
   return { session, message, request: request.slice(0, start) + headers(session.name) + request.slice(start) };
 };
 
-const rest = (session: Session): void => void restingSessions.push(session);
+const rest = (session: Session): void => void idleSessions.push(session);
 
 const start = (lane: Lane, order: Order): void => {
   lane.order = order;
@@ -97,7 +97,7 @@ const waiting: Order[] = [];
 const takeOrder = (): Order | null => {
   const again = waiting.shift();
   if (again) return again;
-  const session = restingSessions.shift();
+  const session = idleSessions.shift();
   return session ? nextOrder(session) : null;
 };
 
@@ -187,7 +187,7 @@ const allAtOnce = (opened: Lane[]): Promise<void> =>
     for (const [lane, order] of orders) if (order) start(lane, order);
     const clock = setInterval(() => {
       while (waiting.length > 0 && free.length > 0) start(free.pop() as Lane, waiting.shift() as Order);
-      if (restingSessions.length < count && performance.now() < until) return;
+      if (idleSessions.length < count && performance.now() < until) return;
       clearInterval(clock);
       resolve();
     }, 10);

@@ -2,12 +2,13 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { readMetrics } from '../support/metrics.ts';
 import { printVerdicts, row, type Verdict } from '../support/table.ts';
 import { drive } from './drive.ts';
+import { countOf, ms, none, perSecond, printExamples, quantileText as quantiles, turnVerdicts } from './figures.ts';
 import { judgeEvents, untilDone } from './events.ts';
 import { isFlat, quartersOf, sampleMemory } from './memory.ts';
 import { openLoadedService } from './service.ts';
 import type { LoadResult, Told } from './settings.ts';
 import { quantilesOf } from './tally.ts';
-import { TURN_RULES, verifyTurns } from './verify.ts';
+import { verifyTurns } from './verify.ts';
 
 const WARM_UP = { pace: { inFlight: 50 }, seconds: 5 };
 const CAPACITY = { pace: { inFlight: 100 }, seconds: 15 };
@@ -28,12 +29,6 @@ const MEMORY_MAX_MB = 1_024;
 const OURS = ['API', 'reply worker', 'delivery worker'] as const;
 
 export type OverloadOptions = { minutes: number; rateFactor: number };
-
-const ms = (value: number): string => (Number.isNaN(value) || value === null ? '–' : value.toFixed(0));
-const quantiles = ({ p50, p99, max }: LoadResult['answered']): string => `${ms(p50)} / ${ms(p99)} / ${ms(max)}`;
-const countOf = ({ statuses }: LoadResult, ...some: number[]): number =>
-  some.reduce((sum, status) => sum + (statuses[status] ?? 0), 0);
-const perSecond = (result: LoadResult, count: number): number => (count * 1000) / (result.endedAt - result.startedAt);
 
 /** The light load after the overload: when turns are as fast as before and stay so, and their p99 from the limit on. */
 const recoveryOf = ({ samples }: LoadResult, endedAt: number, limitMs: number) => {
@@ -127,7 +122,7 @@ export const overload = async ({ minutes, rateFactor }: OverloadOptions): Promis
         found: (perSecond(over, over.sent) / capacity).toFixed(2),
         kept: perSecond(over, over.sent) >= 0.8 * rateFactor * capacity,
       },
-      { rule: 'answers other than 200, 202, 429, 503', found: other, kept: other === 0 },
+      none('answers other than 200, 202, 429, 503', other),
       {
         rule: 'refusals without Retry-After',
         found: over.refusedWithoutRetryAfter,
@@ -166,17 +161,11 @@ export const overload = async ({ minutes, rateFactor }: OverloadOptions): Promis
         found: done.unfinished.join(', ') || 0,
         kept: done.unfinished.length === 0,
       },
-      ...TURN_RULES.map(
-        (rule): Verdict => ({
-          rule,
-          found: differences.wrong.get(rule)?.length ?? 0,
-          kept: !differences.wrong.has(rule),
-        }),
-      ),
+      ...turnVerdicts(differences),
       ...(await judgeEvents(service)),
     ];
     const kept = printVerdicts(verdicts);
-    for (const [rule, examples] of differences.wrong) console.log(`\n${rule}:\n  ${examples.slice(0, 5).join('\n  ')}`);
+    printExamples(differences);
     return kept;
   } finally {
     clearInterval(emptying);

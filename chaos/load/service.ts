@@ -23,12 +23,13 @@ export const openLoadedService = async (part: string) => {
   const api = await parley.start('API');
   const replyWorker = await parley.start('reply worker');
   const deliveryWorker = await parley.start('delivery worker');
-  const door: Pick<LoadSettings, 'port' | 'apiKey' | 'assistantId' | 'channelToken' | 'questions'> = {
+  const door: Pick<LoadSettings, 'port' | 'apiKey' | 'assistantId' | 'channelToken' | 'questions' | 'language'> = {
     port: api.port,
     apiKey,
     assistantId,
     channelToken: CHANNEL_TOKEN,
     questions: QUESTIONS,
+    language: 'en',
   };
   return {
     service: parley.service,

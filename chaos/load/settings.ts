@@ -13,6 +13,8 @@ export type LoadSettings = {
   sessions: number;
   sessionPrefix: string;
   questions: string[];
+  /** Left out: the service detects it. */
+  language?: string;
   /** Send a refused message again after the time in `Retry-After`, until it is accepted. */
   retry: boolean;
   /** Where the generator writes what it was told. */
