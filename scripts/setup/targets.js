@@ -78,6 +78,7 @@ export const targetsIn = (root) => {
         delivery: { needs: ALL, verbose: true, commands: running('chaos/delivery.ts') },
         stop: { needs: ALL, verbose: true, commands: running('chaos/stop.ts') },
         load: { needs: ALL, verbose: true, commands: running('chaos/load.ts') },
+        soak: { needs: ALL, verbose: true, commands: running('chaos/soak.ts') },
       },
     },
     screenshots: { needs: BROWSER, verbose: true, commands: () => [node('scripts/screenshots.ts')] },
