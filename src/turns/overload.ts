@@ -8,6 +8,8 @@ const WAIT_TOLERATED_MS = 1_000;
 const WAIT_MAX_MS = 3_000;
 /** A wait counts only if at least so many turns or jobs wait. A few may wait long for other reasons. */
 const BACKLOG_MIN = 100;
+/** With so many turns in flight, this process accepts no more. It bounds a burst, whose wait is not known at first. */
+const IN_FLIGHT_MAX = 2_000;
 /** The pace is measured over this time, in steps, as far as there was a backlog. */
 const PACE_OVER_MS = 5_000;
 const STEP_MS = 100;
@@ -66,6 +68,7 @@ const createOwnWait = () => {
     read: (now: number): number => {
       const [oldest] = turns;
       if (!oldest || !stepOf(now)) return 0;
+      if (turns.size >= IN_FLIGHT_MAX) return WAIT_MAX_MS;
       const pace = steps.reduce((sum, { ended }) => sum + ended, 0) / (steps.length * STEP_MS);
       return steps.length >= PACE_STEPS_MIN && pace > 0 ? turns.size / pace : now - oldest.since;
     },

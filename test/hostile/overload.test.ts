@@ -11,6 +11,7 @@ import { useStack } from '../support/stack.ts';
 const FEW = 100;
 const REFUSES_ALL_AFTER_S = 3;
 const WAITERS = 60;
+const ANSWERED_WITHIN_MS = 40_000;
 const NEW_CONNECTIONS = 700;
 /** TCP repeats a dropped first packet after this time. */
 const FIRST_RETRANSMISSION_MS = 1_000;
@@ -77,6 +78,29 @@ test('a crowd of new connections is not dropped', async () => {
 
   expect(Math.max(...times)).toBeLessThan(FIRST_RETRANSMISSION_MS);
   for (const socket of sockets) socket.destroy();
+});
+
+test('500 sessions and five of the largest messages at once are answered once each, beside 300 idle connections', {
+  timeout: 60_000,
+}, async () => {
+  const { chat, assistantId } = await anAssistant(stack);
+  const { port } = new URL(stack.url);
+  const idle = Array.from({ length: 300 }, () => connect(Number(port), '127.0.0.1'));
+  const worker = await stack.startReplyWorker();
+  const turns = [
+    ...Array.from({ length: 500 }, (_, number) => aTurn({ message: `question ${number}`, language: 'en' })),
+    ...Array.from({ length: 5 }, (_, number) => aTurn({ message: `ก${'ขค'.repeat(3_999)}${number}` })),
+  ];
+
+  // On a slow machine, some are refused with 503 at first.
+  await Promise.all(
+    turns.map((turn) => eventually(async () => expect((await chat(turn)).status).toBe(200), ANSWERED_WITHIN_MS)),
+  );
+
+  const stored = await stack.service.mongo.collection('conversations').find({ assistantId }).toArray();
+  expect(stored.map(({ seq }) => seq as number)).toEqual(turns.map(() => 1));
+  for (const socket of idle) socket.destroy();
+  await worker.close();
 });
 
 test('senders that are slow do not count as turns that wait', async () => {
