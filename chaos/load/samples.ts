@@ -42,13 +42,13 @@ const takeSample = async ({ api, replyWorker, deliveryWorker, service, pids }: L
 export const startSamples = (loaded: LoadedService, everyMs: number) => {
   const series: Series = new Map();
   let failed = 0;
-  const timer = setInterval(() => {
-    takeSample(loaded).then(
-      (sample) => {
-        for (const [name, value] of sample) series.set(name, [...(series.get(name) ?? []), value]);
-      },
-      () => (failed += 1),
-    );
-  }, everyMs);
+  const sample = async (): Promise<void> => {
+    try {
+      for (const [name, value] of await takeSample(loaded)) series.set(name, [...(series.get(name) ?? []), value]);
+    } catch {
+      failed += 1;
+    }
+  };
+  const timer = setInterval(() => void sample(), everyMs);
   return { series, failed: (): number => failed, stop: (): void => clearInterval(timer) };
 };

@@ -89,6 +89,7 @@ export const soak = async ({ minutes, share }: { minutes: number; share: number 
     const differences = await verifyTurns(told, door);
 
     console.log(row('turns', steady.sent));
+    console.log(row('answers by status', JSON.stringify(steady.statuses)));
     printQuantiles('answered', steady.answered);
     for (const [name, values] of samples.series) {
       const { second, last } = quartersOf(values);

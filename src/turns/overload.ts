@@ -13,8 +13,8 @@ const IN_FLIGHT_MAX = 2_000;
 /** The pace is measured over this time, in steps, as far as there was a backlog. */
 const PACE_OVER_MS = 5_000;
 const STEP_MS = 100;
-/** The pace is known after so many steps with a backlog. */
-const PACE_STEPS_MIN = 5;
+/** The pace is known after so many steps with a backlog. A short stall of a store is thus no overload. */
+const PACE_STEPS_MIN = 10;
 const SAMPLE_EVERY_MS = 100;
 /** An older sample says nothing about the present. */
 const SAMPLE_VALID_MS = 1_000;
