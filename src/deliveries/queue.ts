@@ -41,7 +41,7 @@ export const createDeliveryQueue = (queue: PartitionedQueue<WakeUpJob>) => {
       // The items contain only our own ids, so a failure comes from Redis and concerns the whole batch.
       { maxInFlight: 8, isShared: () => true },
     );
-  // One batcher for each partition: while the node of one partition is away, the others must not wait.
+  // One batcher for each partition: while the node of one partition is unavailable, the others must not wait.
   const add = queue.perPartition(addTo);
 
   return {

@@ -19,7 +19,7 @@ const ADDED_WITHIN_MS = 1_000;
  */
 const JOBS_MAX = 20_000;
 const COUNT_EVERY_MS = 1_000;
-/** A partition that takes longer to answer is left out of a sweep, because its node may be away. */
+/** A partition that takes longer to answer is left out of a sweep, because its node may be unavailable. */
 const SWEPT_WITHIN_MS = 2_000;
 
 export type PartitionedQueue<Data> = {
@@ -47,8 +47,8 @@ export const openQueues = <Data>(
       connection: redis,
       prefix,
       defaultJobOptions: JOB_OPTIONS,
-      // Workers check the version. If this command failed, as while a node of a cluster is away, the queue would fail
-      // until the process ends.
+      // Workers check the version. If this command failed, as while a node of a cluster is unavailable, the queue would
+      // fail until the process ends.
       skipVersionCheck: true,
     });
     queue.on('error', (cause) => {
@@ -91,7 +91,7 @@ export const countJobs = async ({ queues }: { queues: Queue[] }): Promise<Record
 
 /**
  * Tells whether too many jobs were waiting when they were last counted. Counts at most once a second, and nobody waits
- * for the count, because a node of a cluster may be away. Above the limit, work is left to the sweeps.
+ * for the count, because a node of a cluster may be unavailable. Above the limit, work is left to the sweeps.
  */
 export const createFullCheck = (queue: { queues: Queue[] }): (() => boolean) => {
   let full = false;
