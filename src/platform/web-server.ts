@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { createServer, type RequestListener, type Server, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
-import type { AddressInfo } from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Config } from './config.ts';
 import { answerMalformed } from './malformed-requests.ts';
@@ -36,6 +36,22 @@ const endConnectionsByResponses = (server: Server, draining: AbortSignal): void 
   });
 };
 
+const connections = new WeakMap<Server, Set<Socket>>();
+
+/** Node's list of connections lacks those that have not finished their TLS handshake. */
+const trackConnections = (server: Server): void => {
+  const open = new Set<Socket>();
+  connections.set(server, open);
+  server.on('connection', (socket: Socket) => {
+    open.add(socket);
+    socket.once('close', () => open.delete(socket));
+  });
+};
+
+const cutConnections = (server: Server): void => {
+  for (const socket of connections.get(server) ?? []) socket.destroy();
+};
+
 /** Plain HTTP, or TLS 1.3 only if a certificate is configured (docs/contract.md, TLS). */
 export const createWebServer = (
   { TLS_CERT_FILE, TLS_KEY_FILE }: Pick<Config, 'TLS_CERT_FILE' | 'TLS_KEY_FILE'>,
@@ -52,6 +68,7 @@ export const createWebServer = (
   // The timeout is longer than the idle time of common load balancers, so that none sends a request on a connection
   // that is closing.
   server.keepAliveTimeout = KEEP_ALIVE_MS;
+  trackConnections(server);
   answerMalformed(server);
   endConnectionsByResponses(server, draining);
   return server;
@@ -75,7 +92,7 @@ type Closing = {
 
 /** Stops accepting connections after the grace time, and lets requests in flight end. */
 export const closeWebServer = async (server: Server, { graceMs, cutAfterMs }: Closing): Promise<void> => {
-  const cut = setTimeout(() => server.closeAllConnections(), cutAfterMs);
+  const cut = setTimeout(() => cutConnections(server), cutAfterMs);
   if (graceMs > 0) await sleep(graceMs);
   await new Promise<void>((resolve) => {
     const sweep = setInterval(() => server.closeIdleConnections(), IDLE_SWEEP_MS);

@@ -7,6 +7,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ConfigError, readConfig } from '../../src/platform/config.ts';
 import { anAssistant, aTurn } from '../support/builders.ts';
 import { AUTHORITY, KEY, VALID } from '../support/certificates.ts';
+import { openSilentConnection } from '../support/silent-connection.ts';
 import { openStack, type Stack } from '../support/stack.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'parley-tls-'));
@@ -67,6 +68,22 @@ test('a turn over TLS is answered', async () => {
   });
 
   expect(status).toBe(200);
+});
+
+const STOPPED_WITHIN_MS = 10_000;
+/** The first bytes of a TLS handshake. */
+const BEGINNING = Buffer.from([0x16, 0x03, 0x01]);
+
+test('a stop cuts connections without a handshake', { timeout: 30_000 }, async () => {
+  const api = await stack.startApi();
+  await openSilentConnection(api.url);
+  const slow = await openSilentConnection(api.url);
+  slow.write(BEGINNING);
+  const since = performance.now();
+
+  await api.close();
+
+  expect(performance.now() - since).toBeLessThan(STOPPED_WITHIN_MS);
 });
 
 const KEY_32 = Buffer.alloc(32).toString('base64');

@@ -4,6 +4,7 @@ import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { anAssistant, aTurn } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { aScriptedEngine } from '../support/scripted-engine.ts';
+import { openSilentConnection } from '../support/silent-connection.ts';
 import { openStack, type Stack } from '../support/stack.ts';
 
 const GRACE_MS = 3_000;
@@ -84,4 +85,16 @@ test('a caller whose turn takes longer than a stop is told to ask again, and get
   const { status, body, headers } = await again;
   expect([status, body.reply]).toEqual([200, 'echo: held for long']);
   expect(headers.get('idempotent-replayed')).toBe('true');
+});
+
+test('a stop cuts connections that never sent a byte, or sent half a request', { timeout: 30_000 }, async () => {
+  const api = await stack.startApi();
+  await openSilentConnection(api.url);
+  const slow = await openSilentConnection(api.url);
+  slow.write('POST /api/v1/chat HTTP/1.1\r\nContent-Le');
+  const since = performance.now();
+
+  await api.close();
+
+  expect(performance.now() - since).toBeLessThan(STOPPED_WITHIN_MS);
 });
