@@ -5,7 +5,6 @@ import type { Config } from './platform/config.ts';
 import type { Lifecycle } from './platform/lifecycle.ts';
 import type { Logger } from './platform/logger.ts';
 import type { Service } from './service.ts';
-import { createEndRetiredAssignments } from './retired-assignments.ts';
 import { openQueueWorkers } from './worker-process.ts';
 
 export const MAINTENANCE_QUEUE = 'maintenance';
@@ -17,7 +16,7 @@ type Options = { service: Service; config: Config; logger: Logger; lifecycle: Li
 
 /**
  * Purges erased conversations again after a minute and after a day. The schedule of this job is stored in Redis, so
- * that one worker at a time runs the job. The job also repairs what an earlier release stored, once. Every worker writes the schedule again every minute, because a wiped Redis
+ * that one worker at a time runs the job. Every worker writes the schedule again every minute, because a wiped Redis
  * loses the schedule. Deliveries and idempotency keys need no job: they expire through MongoDB's TTL indexes.
  */
 export const openMaintenance = async (options: Options): Promise<void> => {
@@ -32,10 +31,7 @@ export const openMaintenance = async (options: Options): Promise<void> => {
   const keeper = startSweeper('maintenance schedule', schedule, { everyMs: EVERY_MS, logger });
   lifecycle.add('maintenance schedule', keeper, (timer) => timer.stop());
 
-  const endRetiredAssignments = createEndRetiredAssignments(service.mongo, lifecycle.draining);
   const process = async (): Promise<void> => {
-    const ended = await endRetiredAssignments();
-    if (ended > 0) logger.info({ ended }, 'assignments that an earlier release had kept were ended');
     const purged = await conversations.purgeAgain();
     if (purged > 0) logger.info({ purged }, 'erased conversations were purged again');
   };

@@ -125,8 +125,6 @@ export type StoredConversation = {
   resolvedBy: string | null;
   /** The times of the last resolutions. Reopening keeps them, so that the figures count each of them. */
   resolutions?: Date[];
-  /** Stored by earlier releases in place of `resolutions`. */
-  lastResolvedAt?: Date;
   leadScore: number;
   leadBecause: string[];
   tags: Tag[];

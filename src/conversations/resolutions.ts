@@ -3,13 +3,11 @@ import type { StoredConversation } from './conversation.ts';
 /** More than a conversation has between two rounds of the projection, which counts them. */
 const KEPT = 20;
 
-type Resolved = Partial<Pick<StoredConversation, 'resolutions' | 'lastResolvedAt' | 'resolvedAt'>>;
+type Resolved = Partial<Pick<StoredConversation, 'resolutions' | 'resolvedAt'>>;
 
-/** The times of the last resolutions, oldest first. Earlier releases stored only the last one. */
-export const resolutionsOf = ({ resolutions, lastResolvedAt, resolvedAt }: Resolved): Date[] => {
-  const last = lastResolvedAt ?? resolvedAt;
-  return resolutions ?? (last ? [last] : []);
-};
+/** The times of the last resolutions, oldest first. Release 0.1 stored only the last one, and forgot it at a reopening. */
+export const resolutionsOf = ({ resolutions, resolvedAt }: Resolved): Date[] =>
+  resolutions ?? (resolvedAt ? [resolvedAt] : []);
 
 /** The resolutions with one more. Its time is later than the others, because the projection counts what is later. */
 export const withResolution = (read: Resolved, now: Date): Date[] => {

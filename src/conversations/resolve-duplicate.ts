@@ -1,6 +1,7 @@
 import type { Connection } from 'mongoose';
 import { serverNow } from '../platform/clock.ts';
 import { updateMany, type UpdateStatement } from '../platform/mongo.ts';
+import { toItemFailure } from '../platform/mongo-failures.ts';
 import type { Accepted, AcceptOptions } from './accepted.ts';
 import type { ReceiversOf } from './announce.ts';
 import { type FindDelivered, type RecentTurn, REOPENED, type StoredConversation } from './conversation.ts';
@@ -22,7 +23,7 @@ export const createResolveDuplicate = ({ connection, findDelivered, history }: D
    */
   const compareAndSet = async (q: Record<string, unknown>, u: UpdateStatement['u']): Promise<boolean> => {
     const { n, writeErrors = [] } = await updateMany(connection, 'conversations', [{ q, u }]);
-    if (writeErrors[0]) throw new Error(`a turn could not be stored (code ${writeErrors[0].code})`);
+    if (writeErrors[0]) throw toItemFailure(writeErrors[0]).cause;
     return n === 1;
   };
 

@@ -24,7 +24,7 @@ export type ReadConversation = Pick<
   StoredConversation,
   '_id' | 'conversationId' | 'assistantId' | 'sessionId' | 'channel' | 'seq' | 'texts' | 'updatedAt'
 > &
-  Partial<Pick<StoredConversation, 'resolvedAt' | 'lastResolvedAt' | 'resolutions'>>;
+  Partial<Pick<StoredConversation, 'resolvedAt' | 'resolutions'>>;
 
 const CHANGE = { _id: 1, assistantId: 1, updatedAt: 1 } as const;
 const READ = {
@@ -36,7 +36,6 @@ const READ = {
   texts: 1,
   updatedAt: 1,
   resolvedAt: 1,
-  lastResolvedAt: 1,
   resolutions: 1,
 } as const;
 

@@ -50,7 +50,7 @@ export class StatementRefused extends Error {
  * Error codes of a server that refuses commands until an operator has mended the cause (hints.ts): the user may not do
  * this, the user is unknown, or the disk is full.
  */
-const REFUSED = new Set([13, 18, 8000, 14031]);
+const REFUSED = new Set([13, 18, 14031]);
 
 const codeOf = (cause: unknown): number =>
   cause instanceof mongoose.mongo.MongoServerError || cause instanceof StatementRefused ? Number(cause.code) : 0;
