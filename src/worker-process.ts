@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Worker } from 'bullmq';
 import { createDeliverySweeps } from './deliveries/sweep.ts';
 import type { Config } from './platform/config.ts';
@@ -31,19 +32,29 @@ type QueueWork = {
   process: (data: unknown) => Promise<void>;
 };
 
+/** How long BullMQ may take to close a worker that runs no job. */
+const CLOSED_WITHIN_MS = 2_000;
+
+/** Resolves once no job has been running for `CLOSED_WITHIN_MS`. */
+const whenIdle = async (running: Set<Promise<void>>, signal: AbortSignal): Promise<void> => {
+  do {
+    await Promise.allSettled(running);
+    await sleep(CLOSED_WITHIN_MS, undefined, { signal }).catch(() => undefined);
+  } while (running.size > 0);
+};
+
+type Opened = { worker: Worker; connection: RedisClient; prefix: string; running: Set<Promise<void>> };
+
 /**
  * Closes a worker. BullMQ cannot close a worker without Redis, so while Redis is unavailable only the running jobs are
- * awaited.
+ * awaited. The wait for BullMQ is bounded, because a closing worker of a cluster connects again to end its wait for
+ * jobs, and while a node is away that attempt may take longer than the process has to stop.
  */
-const closeWorker = async (
-  worker: Worker,
-  { connection, prefix, running }: { connection: RedisClient; prefix: string; running: Set<Promise<void>> },
-): Promise<void> => {
+const closeWorker = async ({ worker, connection, prefix, running }: Opened): Promise<void> => {
   const closed = new AbortController();
-  const closing = worker.close().finally(() => closed.abort());
-  const gone = whenUnavailable(connection, { key: prefix, signal: closed.signal });
-  const withoutRedis = gone.then(() => Promise.allSettled(running));
-  await Promise.race([closing, withoutRedis]);
+  const { signal } = closed;
+  const withoutRedis = whenUnavailable(connection, { key: prefix, signal }).then(() => Promise.allSettled(running));
+  await Promise.race([worker.close(), withoutRedis, whenIdle(running, signal)]).finally(() => closed.abort());
 };
 
 /**
@@ -55,7 +66,7 @@ export const openQueueWorkers = async (
   { service, logger, lifecycle }: Options,
 ): Promise<void> => {
   const connection = service.redis;
-  for (const prefix of service.partitions.tags) {
+  const opened = service.partitions.tags.map((prefix): Opened => {
     const running = new Set<Promise<void>>();
     const run = async ({ data }: { data: unknown }): Promise<void> => {
       const one = process(data).finally(() => running.delete(one));
@@ -72,8 +83,13 @@ export const openQueueWorkers = async (
     });
     worker.on('error', (cause) => logger.warn({ err: cause, queue }, 'worker connection failed'));
     worker.on('failed', (job, cause) => logger.error({ err: cause, queue, jobId: job?.id }, 'a job failed'));
-    lifecycle.add(`${queue} worker`, worker, (opened) => closeWorker(opened, { connection, prefix, running }));
-  }
+    return { worker, connection, prefix, running };
+  });
+  // All workers close as soon as the process begins to stop, because one after the other could take too long.
+  const closing = Promise.withResolvers<unknown>();
+  const close = (): void => closing.resolve(Promise.all(opened.map(closeWorker)));
+  lifecycle.draining.addEventListener('abort', close, { once: true });
+  lifecycle.add(`${queue} workers`, closing, ({ promise }) => promise);
 };
 
 /**
