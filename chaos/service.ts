@@ -79,10 +79,11 @@ const run = async ({
       },
       { everyMs: FAULT_EVERY_MS, isOver, say: (line) => console.log(line) },
     );
+    const calmSince = performance.now();
     await Promise.all([...load, removeHostile()]);
     await crew.untilReady();
     await finishErasures(operators);
-    const evidence = await collect(service, { api: api(), keyOf, histories });
+    const evidence = await collect(service, { api: api(), keyOf, histories, calmSince });
     return report({ seed, minutes, faults, histories, evidence, violations: field.judge(evidence) });
   } finally {
     await field.close();

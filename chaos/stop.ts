@@ -62,12 +62,13 @@ const run = async ({ rounds, seed, visitors, each }: ReturnType<typeof readArgum
     ]);
     const following = follow({ count: FOLLOWERS, api, keyOf, random, histories, isOver });
     const stops = await restartAll({ crew, rounds, say: (line) => console.log(line) });
+    const calmSince = performance.now();
     over = true;
     await load;
     const requests = countRequests(histories, await following);
     await finishErasures(operators);
-    const evidence = await collect(service, { api: api(), keyOf, histories });
-    const seen = { seed, rounds, stops, requests, histories, evidence };
+    const evidence = await collect(service, { api: api(), keyOf, histories, calmSince });
+    const seen = { seed, rounds, each, stops, requests, histories, evidence };
     return reportStops({ ...seen, violations: [...judgeStops(seen), ...field.judge(evidence)] });
   } finally {
     await field.close();

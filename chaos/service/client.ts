@@ -1,9 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createParser } from 'eventsource-parser';
 import type { Told, Way } from './history.ts';
+import { PATIENCE_MS } from './limits.ts';
 
-/** Longer than the API's own limit of 30 s, so that the visitor always learns what the API decides. */
-const PATIENCE_MS = 45_000;
 const POLL_EVERY_MS = 150;
 
 export type Door = { url: string; apiKey: string; channelToken: string; assistantId: string };
@@ -22,11 +21,15 @@ const headersOf = ({ way, key }: Order, { apiKey, channelToken }: Door): Record<
 
 const toTold = ({ reply, conversationId, messageId }: Told): Told => ({ reply, conversationId, messageId });
 
+/** Called with the id of a turn that the API says it has accepted. */
+type Accepted = (turnId: string) => void;
+
 /** Reads a stream to its end. Returns the last `message`, or the reason why there is none. */
-const readStream = async (response: Response): Promise<Attempt> => {
+const readStream = async (response: Response, accepted: Accepted): Promise<Attempt> => {
   let result: Attempt = { failed: 'the stream ended without a message' };
   const parser = createParser({
     onEvent: ({ event, data }) => {
+      if (event === 'accepted') accepted((JSON.parse(data) as { turnId: string }).turnId);
       if (event === 'message') result = { told: toTold(JSON.parse(data) as Told) };
       if (event === 'error') result = { failed: `stream: ${data.slice(0, 80)}` };
     },
@@ -36,16 +39,22 @@ const readStream = async (response: Response): Promise<Attempt> => {
   return result;
 };
 
-type Turn = { status: string } & Told;
+type Turn = { status: 'accepted' | 'answered' | 'failed' } & Told;
+const NOT_FOUND = 404;
 
 /** Polls the turn until it has an answer. A failed poll is repeated, because it changes nothing. */
 const poll = async (path: string, doors: () => Door, until: number): Promise<Attempt> => {
   while (performance.now() < until) {
     const { url, apiKey } = doors();
     const turn = await fetch(`${url}${path}`, { headers: { Authorization: `Bearer ${apiKey}` } }).then(
-      async (response) => (response.ok ? ((await response.json()) as Turn) : null),
+      async (response) => {
+        const text = await response.text();
+        if (response.status === NOT_FOUND) return { status: 'lost' as const };
+        return response.ok ? (JSON.parse(text) as Turn) : null;
+      },
       () => null,
     );
+    if (turn?.status === 'lost') return { failed: '404 the accepted turn is not found' };
     if (turn?.status === 'answered') return { told: toTold(turn) };
     if (turn?.status === 'failed') return { failed: 'the turn failed' };
     await sleep(POLL_EVERY_MS);
@@ -60,7 +69,11 @@ export const describeBreak = (cause: unknown): string => {
 };
 
 /** Sends a message once. */
-export const attempt = async (order: Order, doors: () => Door): Promise<Attempt> => {
+export const attempt = async (
+  order: Order,
+  doors: () => Door,
+  accepted: Accepted = () => undefined,
+): Promise<Attempt> => {
   const door = doors();
   const until = performance.now() + PATIENCE_MS;
   const path = order.way === 'channel' ? `/api/v1/channels/webhook/${door.assistantId}` : '/api/v1/chat';
@@ -71,9 +84,13 @@ export const attempt = async (order: Order, doors: () => Door): Promise<Attempt>
       body: JSON.stringify({ session_id: order.session, message: order.message }),
       signal: AbortSignal.timeout(PATIENCE_MS),
     });
-    if (response.headers.get('content-type')?.startsWith('text/event-stream')) return await readStream(response);
+    if (response.headers.get('content-type')?.startsWith('text/event-stream'))
+      return await readStream(response, accepted);
     const text = await response.text();
-    if (response.status === 202) return await poll(response.headers.get('location') ?? '', doors, until);
+    if (response.status === 202) {
+      accepted((JSON.parse(text) as { turnId: string }).turnId);
+      return await poll(response.headers.get('location') ?? '', doors, until);
+    }
     if (response.status !== 200) return { failed: `${response.status} ${text.slice(0, 40)}` };
     return { told: toTold(JSON.parse(text) as Told) };
   } catch (cause) {

@@ -13,6 +13,7 @@ export type Evidence = {
   leftOfErased: { session: string; where: string }[];
   /** What was not finished a minute after the last fault. Empty if everything converged. */
   unfinished: string[];
+  /** From the end of the last fault until all visitors had their answers and no work was left. */
   convergedMs: number;
 };
 
@@ -29,13 +30,19 @@ export const findUnfinished = async ({ mongo }: Service): Promise<string[]> => {
   return Object.entries(counts).flatMap(([what, count]) => (count > 0 ? [`${count} ${what}`] : []));
 };
 
-/** Waits until no work is left. Returns what is left after a minute. */
-export const converge = async (service: Service): Promise<{ unfinished: string[]; convergedMs: number }> => {
-  const startedAt = performance.now();
+/** Waits until no work is left. Returns what is left a minute after the last fault. */
+export const converge = async (
+  service: Service,
+  calmSince: number,
+): Promise<{ unfinished: string[]; convergedMs: number }> => {
   for (;;) {
     const unfinished = await findUnfinished(service);
-    const convergedMs = performance.now() - startedAt;
-    if (unfinished.length === 0 || convergedMs > CONVERGED_WITHIN_MS) return { unfinished, convergedMs };
+    const convergedMs = performance.now() - calmSince;
+    if (convergedMs > CONVERGED_WITHIN_MS) {
+      const late = `visitors and work ended only after ${Math.round(convergedMs / 1000)} s`;
+      return { unfinished: unfinished.length > 0 ? unfinished : [late], convergedMs };
+    }
+    if (unfinished.length === 0) return { unfinished, convergedMs };
     await sleep(LOOK_EVERY_MS);
   }
 };
@@ -80,7 +87,13 @@ const findLeft = async ({ mongo }: Service, histories: Histories): Promise<Evide
   return left;
 };
 
-type From = { api: string; keyOf: (assistantId: string) => string; histories: Histories };
+type From = {
+  api: string;
+  keyOf: (assistantId: string) => string;
+  histories: Histories;
+  /** When the last fault ended. */
+  calmSince: number;
+};
 
 /** A visitor that never got a reply does not know its conversation, but messages may be stored. */
 const findConversations = async ({ mongo }: Service, { sessions }: Histories): Promise<void> => {
@@ -93,13 +106,13 @@ const findConversations = async ({ mongo }: Service, { sessions }: Histories): P
 };
 
 /** Reads everything that the rules need. Call it when the processes run and no fault is active. */
-export const collect = async (service: Service, { api, keyOf, histories }: From): Promise<Evidence> => {
-  const convergence = await converge(service);
+export const collect = async (service: Service, { api, keyOf, histories, calmSince }: From): Promise<Evidence> => {
+  const convergence = await converge(service, calmSince);
   await findConversations(service, histories);
   const stored: Evidence['stored'] = new Map();
   for (const [session, { conversationId, assistantId, erased }] of histories.sessions) {
-    if (erased || !conversationId) continue;
-    stored.set(session, await readHistory(api, keyOf(assistantId), conversationId));
+    if (erased) continue;
+    stored.set(session, conversationId ? await readHistory(api, keyOf(assistantId), conversationId) : []);
   }
   const projection = { eventId: 1, endpointId: 1, conversationId: 1, event: 1, outcome: 1, errorKind: 1, body: 1 };
   const rows = await service.mongo.collection('deliveries').find({}, { projection }).toArray();

@@ -1,15 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { TIMING } from '../../src/platform/timing.ts';
 import type { Random } from '../support/random.ts';
 import type { Crew, Post } from './crew.ts';
+import { PAUSE_MS } from './limits.ts';
 import type { Store } from './stores.ts';
 
 const SKEW_MS = 11 * 60_000;
-/** Longer than every lease and than the time after which a claim counts as lost. */
-const PAUSE_MS = Math.max(TIMING.claimLostMs, TIMING.turnLeaseMs) + 3_000;
 const STALLS = 3;
 const STALL_EVERY_MS = 700;
-const GRACEFUL_WITHIN_MS = TIMING.shutdownDeadlineMs;
+/** Well before a process that hangs ends itself (15 s). */
+const GRACEFUL_WITHIN_MS = 10_000;
 
 type Field = {
   crew: Crew;
@@ -24,11 +23,11 @@ type Field = {
 };
 
 /** A process may need longer to stop, and end with an error, while a store is away. */
-type Calm = { storesDisturbed: () => boolean };
+type Calm = { storesDisturbedSince: (at: number) => boolean };
 
 type Fault = { name: string; target: object; run: () => Promise<void> };
 
-const faultsOnProcess = (post: Post, { crew, random, report, storesDisturbed }: Field & Calm): Fault[] => {
+const faultsOnProcess = (post: Post, { crew, random, report, storesDisturbedSince }: Field & Calm): Fault[] => {
   const on = (name: string, run: () => Promise<unknown>): Fault => ({
     name: `${name} ${post.kind}`,
     target: post,
@@ -51,13 +50,13 @@ const faultsOnProcess = (post: Post, { crew, random, report, storesDisturbed }: 
   };
   const restart = async (): Promise<void> => {
     await crew.untilReady([post]); // before that, a process has no handler for the signal
-    const disturbed = storesDisturbed();
     const startedAt = performance.now();
+    const disturbed = storesDisturbedSince(startedAt);
     const code = await crew.replace(post, 'SIGTERM');
     const ms = performance.now() - startedAt;
-    if (disturbed || storesDisturbed()) return;
+    if (disturbed || storesDisturbedSince(startedAt)) return;
     if (code !== 0) report(`${post.kind} ended with ${code} on SIGTERM`);
-    if (ms > GRACEFUL_WITHIN_MS + 1_000) report(`${post.kind} took ${(ms / 1000).toFixed(1)} s to stop`);
+    if (ms > GRACEFUL_WITHIN_MS) report(`${post.kind} took ${(ms / 1000).toFixed(1)} s to stop`);
   };
   return [
     on('kill', () => crew.replace(post, 'SIGKILL')),
@@ -88,10 +87,13 @@ export const injectFaults = async (field: Field, { everyMs, isOver, say }: Fault
   const busy = new Set<object>();
   const running = new Set<Promise<void>>();
   const startedAt = performance.now();
-  const storesDisturbed = (): boolean => busy.has(field.redis) || busy.has(field.mongodb);
+  const stores: object[] = [field.redis, field.mongodb];
+  let storesCalmSince = Number.NEGATIVE_INFINITY;
+  const storesDisturbedSince = (at: number): boolean => stores.some((store) => busy.has(store)) || storesCalmSince > at;
   const choose = (): Fault => {
     const post = crew.posts[random.below(crew.posts.length)] as Post;
-    const some = random.next() < 0.33 ? faultsOnStores(field) : faultsOnProcess(post, { ...field, storesDisturbed });
+    const some =
+      random.next() < 0.33 ? faultsOnStores(field) : faultsOnProcess(post, { ...field, storesDisturbedSince });
     return some[random.below(some.length)] as Fault;
   };
   while (!isOver()) {
@@ -104,6 +106,7 @@ export const injectFaults = async (field: Field, { everyMs, isOver, say }: Fault
         .catch((cause: unknown) => field.report(`${name} failed: ${String(cause)}`))
         .finally(() => {
           busy.delete(target);
+          if (stores.includes(target)) storesCalmSince = performance.now();
           running.delete(fault);
         });
       running.add(fault);

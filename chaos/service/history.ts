@@ -19,6 +19,8 @@ export type Sent = {
   /** When the response arrived, or when the visitor gave up. */
   endedAt: number;
   attempts: Attempted[];
+  /** The ids of the turns that the visitor was told are accepted, by a 202 or in a stream. */
+  accepted: Set<string>;
   /** Null if the visitor gave up: the message may or may not be stored. */
   told: Told | null;
 };

@@ -97,6 +97,6 @@ export const report = (result: Result): boolean => {
   console.log(row('actions of operators', histories.acted.length));
   console.log(row('deliveries', evidence.deliveries.length));
   console.log(row('  unknown', unknown));
-  console.log(row('s until everything had ended', (evidence.convergedMs / 1000).toFixed(1)));
+  console.log(row('s from the last fault until all had ended', (evidence.convergedMs / 1000).toFixed(1)));
   return printVerdicts(result);
 };

@@ -17,6 +17,15 @@ const once: Rule = ({ sent, stored }) => {
   });
 };
 
+const accepted: Rule = ({ sent, stored }) => {
+  const contentOf = new Map(visitorMessages(stored).map(({ turnId, content }) => [turnId, content]));
+  return sent.flatMap(({ message, accepted: turnIds }) =>
+    [...turnIds].flatMap((turnId) =>
+      contentOf.get(turnId) === message ? [] : [`"${message}" was accepted as turn ${turnId}, but is not stored as it`],
+    ),
+  );
+};
+
 const toldWhatIsStored: Rule = ({ sent, stored }) => {
   const byId = new Map(stored.map((message) => [message.messageId, message]));
   return sent.flatMap(({ message, told }) => {
@@ -48,11 +57,20 @@ const answeredOnce: Rule = ({ stored }) =>
     return (replies ?? 0) > 1 ? [`turn ${turnId} has ${replies} replies`] : [];
   });
 
+const isReplyTo = (reply: StoredMessage, visitor: StoredMessage | undefined): boolean =>
+  reply.role === 'assistant' &&
+  visitor?.role === 'user' &&
+  reply.turnId !== null &&
+  reply.turnId === visitor.turnId &&
+  reply.seq === visitor.seq;
+
+/** Only the two messages of a turn may share a number. */
 const numbered: Rule = ({ stored }) => {
-  const numbers = stored.map(({ seq }) => seq).filter((seq) => seq !== null);
-  const gaps = numbers.flatMap((seq, index) => {
-    const before = index === 0 ? 0 : (numbers[index - 1] as number);
-    return seq === before || seq === before + 1 ? [] : [`number ${seq} follows ${before}`];
+  const numbers = stored.filter(({ seq }) => seq !== null);
+  const gaps = numbers.flatMap((one, index) => {
+    const before = numbers[index - 1];
+    const last = before?.seq ?? 0;
+    return one.seq === last + 1 || isReplyTo(one, before) ? [] : [`number ${one.seq} follows ${last}`];
   });
   return stored.some(({ seq }) => seq === null) ? [...gaps, 'a message has no number'] : gaps;
 };
@@ -91,6 +109,7 @@ const operatorsRepliesOnce: Rule = ({ acted, stored }) => {
 
 const RULES: Record<string, Rule> = {
   'each message is stored once': once,
+  'what was accepted is stored': accepted,
   'each caller was told what is stored': toldWhatIsStored,
   'nothing is stored that nobody sent': onlyWhatWasSent,
   'each turn is answered once': answeredOnce,

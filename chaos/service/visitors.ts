@@ -3,10 +3,9 @@ import type { Random } from '../support/random.ts';
 import type { Cast } from './cast.ts';
 import { attempt, type Door } from './client.ts';
 import { type Histories, type Sent, type Session, WAYS, type Way } from './history.ts';
+import { RETRY_FOR_MS } from './limits.ts';
 
 const AGAIN_AFTER_MS = 200;
-/** Retries stop before the service forgets an answered message (60 s). A later retry would be a new turn. */
-const RETRY_FOR_MS = 50_000;
 const THINKS_MS = 400;
 
 type Assistant = Pick<Door, 'assistantId' | 'apiKey' | 'channelToken'>;
@@ -35,13 +34,15 @@ const send = async (options: Sending, message: string): Promise<Sent> => {
     startedAt: performance.now(),
     endedAt: Number.POSITIVE_INFINITY,
     attempts: [],
+    accepted: new Set(),
     told: null,
   };
   histories.sent.push(sent);
   const until = sent.startedAt + RETRY_FOR_MS;
   while (performance.now() < until && !histories.sessions.get(session)?.erased) {
     const order = { way, session, message, key: `${session}-${message}`.replaceAll(' ', '-') };
-    const result = await attempt(order, () => ({ url: api(), ...assistant }));
+    const doors = (): Door => ({ url: api(), ...assistant });
+    const result = await attempt(order, doors, (turnId) => sent.accepted.add(turnId));
     const told = 'told' in result ? result.told : null;
     sent.attempts.push({ result: 'told' in result ? '200' : result.failed, at: performance.now() });
     if (told) {
