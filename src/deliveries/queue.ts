@@ -43,14 +43,25 @@ export const createDeliveryQueue = (queue: PartitionedQueue<WakeUpJob>) => {
     );
   // One batcher for each partition: while the node of one partition is unavailable, the others must not wait.
   const add = queue.perPartition(addTo);
+  // A sweep wakes a delivery until it is sent. While the node of its partition is away, one wake-up is pending.
+  const waking = new Set<string>();
+  const addDelivery = async (deliveryId: string): Promise<void> => {
+    waking.add(deliveryId);
+    try {
+      await queue.of(deliveryId).add('wake', { conversations: [], deliveries: [deliveryId] });
+    } finally {
+      waking.delete(deliveryId);
+    }
+  };
 
   return {
     /** Wakes a conversation whose outbox has a new event. Never throws. */
     wake: (conversationKey: string): void => queue.addInBackground(add(conversationKey)(conversationKey)),
 
     /** Wakes a test or a resend that was queued. Never throws. */
-    wakeDelivery: (deliveryId: string): void =>
-      queue.addInBackground(queue.of(deliveryId).add('wake', { conversations: [], deliveries: [deliveryId] })),
+    wakeDelivery: (deliveryId: string): void => {
+      if (!waking.has(deliveryId)) queue.addInBackground(addDelivery(deliveryId));
+    },
 
     /** Groups conversations by partition. */
     byPartition: <Conversation extends { _id: string }>(some: Conversation[]) =>

@@ -81,9 +81,25 @@ export const openQueues = <Data>(
   };
 };
 
+/**
+ * Asks a queue at most once at a time. While its node is away, a worker's command is repeated until the node answers,
+ * so further callers share that command. Otherwise each sweep and each reader of metrics would leave one behind.
+ */
+const askOnce = <Answer>(ask: (queue: Queue) => Promise<Answer>): ((queue: Queue) => Promise<Answer>) => {
+  const asked = new WeakMap<Queue, Promise<Answer>>();
+  return (queue) => {
+    const answer = asked.get(queue) ?? ask(queue).finally(() => asked.delete(queue));
+    asked.set(queue, answer);
+    return answer;
+  };
+};
+
+const countIn = askOnce((queue) => queue.getJobCounts('waiting', 'active', 'delayed', 'failed'));
+const oldestIn = askOnce((queue) => queue.getJobs(['waiting'], 0, 0, true));
+
 /** Counts jobs by state, over all partitions. */
 export const countJobs = async ({ queues }: { queues: Queue[] }): Promise<Record<string, number>> => {
-  const counts = await Promise.all(queues.map((queue) => queue.getJobCounts('waiting', 'active', 'delayed', 'failed')));
+  const counts = await Promise.all(queues.map(countIn));
   const total: Record<string, number> = {};
   for (const [state, count] of counts.flatMap((one) => Object.entries(one))) total[state] = (total[state] ?? 0) + count;
   return total;
@@ -120,7 +136,7 @@ export const createFullCheck = (queue: { queues: Queue[] }): (() => boolean) => 
  * is waiting.
  */
 export const oldestWaitingAt = async (queues: Queue[]): Promise<number | null> => {
-  const jobs = await Promise.all(queues.map((queue) => queue.getJobs(['waiting'], 0, 0, true)));
+  const jobs = await Promise.all(queues.map(oldestIn));
   const times = jobs.flat().flatMap((job) => (job ? [job.timestamp] : []));
   return times.length > 0 ? Math.min(...times) : null;
 };

@@ -1,0 +1,37 @@
+import { Redis } from 'ioredis';
+import { expect, test } from 'vitest';
+import { startRedis } from '../../scripts/services.ts';
+import { createDeliveryQueue, type WakeUpJob } from '../../src/deliveries/queue.ts';
+import { createLogger } from '../../src/platform/logger.ts';
+import { openQueues } from '../../src/platform/queue.ts';
+import { closeRedis, openRedis } from '../../src/platform/redis.ts';
+import { createPartitions } from '../../src/platform/redis-partitions.ts';
+import { eventually } from '../support/eventually.ts';
+
+test('repeated sweeps and readings leave no commands behind while Redis is away', { timeout: 40_000 }, async () => {
+  const server = await startRedis();
+  const logger = createLogger({ name: 'test', level: 'silent' });
+  const redis = await openRedis({ url: server.url, role: 'worker' }, logger);
+  const partitions = createPartitions('p', 1);
+  const queue = createDeliveryQueue(openQueues<WakeUpJob>('deliveries', { redis, partitions }, logger));
+  await queue.countJobs();
+  await server.kill();
+
+  const swept = Array.from({ length: 20 }, () => {
+    void queue.countJobs();
+    void queue.oldestWaitingAt();
+    queue.wakeDelivery('delivery');
+    return queue.byPartition([{ _id: 'conversation' }]);
+  });
+  for (const outcome of await Promise.allSettled(swept)) expect(outcome.status).toBe('rejected');
+  await server.restart();
+
+  await eventually(async () => expect(await queue.countJobs()).toMatchObject({ waiting: 1 }));
+  const reader = new Redis(server.url);
+  const scripts = Number(/cmdstat_evalsha:calls=(\d+)/.exec(await reader.info('commandstats'))?.[1]);
+  expect(scripts).toBeLessThan(10);
+  reader.disconnect();
+  await queue.close();
+  await closeRedis(redis);
+  await server.dispose();
+});
