@@ -6,7 +6,7 @@ import { answerWith, bodyOf } from '../platform/operation.ts';
 import { type StartTurn, knownConversationOf } from '../turns/start-turn.ts';
 import type { TurnRequest } from '../turns/prepare-turn.ts';
 import type { Overload } from '../turns/overload.ts';
-import { enterUntilClosed, untilBody } from './overload.ts';
+import { enterUntilClosed } from './overload.ts';
 import { turnOperations } from './turn-operations.ts';
 import { type StreamTurn, wantsStream } from '../turns/stream.ts';
 import type { Submit } from '../turns/submit.ts';
@@ -24,7 +24,7 @@ const idempotencyKeyOf = (header: string | undefined): string | null => {
 const prefersAsync = (req: Request): boolean =>
   (req.get('Prefer') ?? '').split(',').some((one) => one.split(';')[0]?.trim().toLowerCase() === 'respond-async');
 
-const turnOf = (req: Request, res: Response): Omit<TurnRequest, 'inFlight'> => {
+const turnOf = (req: Request, res: Response): Omit<TurnRequest, 'waiting'> => {
   const { assistant, channel } = callerOf(res);
   const { session_id, message, language } = bodyOf(turnOperations.send, req);
   const idempotencyKey = idempotencyKeyOf(req.get('Idempotency-Key'));
@@ -52,7 +52,7 @@ type Dependencies = {
 export const turnRoutes = ({ access, overload, startTurn, submit, streamTurn, readTurn }: Dependencies): Router => {
   const countedTurnOf = (req: Request, res: Response): TurnRequest => ({
     ...turnOf(req, res),
-    inFlight: enterUntilClosed(overload, res),
+    waiting: enterUntilClosed(overload, res),
   });
 
   const answer: RequestHandler = async (req, res) => {
@@ -89,8 +89,7 @@ export const turnRoutes = ({ access, overload, startTurn, submit, streamTurn, re
     answerWith(turnOperations.get, res, turn);
   };
 
-  const checks = { ...access, byApiKey: untilBody(access.byApiKey), byChannel: untilBody(access.byChannel) };
-  return createPublicRouter(checks, [
+  return createPublicRouter(access, [
     { operation: turnOperations.send, handle: chat },
     { operation: turnOperations.get, handle: read },
     { operation: turnOperations.sendByChannel, handle: answerOrStream },

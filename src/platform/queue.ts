@@ -1,4 +1,5 @@
 import { type JobsOptions, Queue } from 'bullmq';
+import { serverNow } from './clock.ts';
 import { withDeadline } from './deadline.ts';
 import { logHint } from './hints.ts';
 import type { Logger } from './logger.ts';
@@ -19,6 +20,10 @@ const ADDED_WITHIN_MS = 1_000;
  */
 const JOBS_MAX = 20_000;
 const COUNT_EVERY_MS = 1_000;
+/** An older count says nothing about the present, as after a pause or while a node is unavailable. */
+const COUNT_VALID_MS = 2_000;
+/** A partition that takes longer to answer is left out of a look at the waiting jobs. */
+const COUNTED_WITHIN_MS = 1_000;
 /** A partition that takes longer to answer is left out of a sweep, because its node may be unavailable. */
 const SWEPT_WITHIN_MS = 2_000;
 
@@ -112,22 +117,25 @@ export const countJobs = async ({ queues }: { queues: Queue[] }): Promise<Record
 export const createFullCheck = (queue: { queues: Queue[] }): (() => boolean) => {
   let full = false;
   let counting = false;
+  let startedAt = Number.NEGATIVE_INFINITY;
   let countedAt = Number.NEGATIVE_INFINITY;
   const count = async (): Promise<void> => {
     const { waiting = 0 } = await countJobs(queue);
     full = waiting > JOBS_MAX;
+    countedAt = performance.now();
   };
   return () => {
-    if (!counting && performance.now() - countedAt > COUNT_EVERY_MS) {
+    const now = performance.now();
+    if (!counting && now - startedAt > COUNT_EVERY_MS) {
       counting = true;
-      countedAt = performance.now();
+      startedAt = now;
       void count()
         .catch(() => undefined)
         .finally(() => {
           counting = false;
         });
     }
-    return full;
+    return full && now - countedAt < COUNT_VALID_MS;
   };
 };
 
@@ -139,6 +147,23 @@ export const oldestWaitingAt = async (queues: Queue[]): Promise<number | null> =
   const jobs = await Promise.all(queues.map(oldestIn));
   const times = jobs.flat().flatMap((job) => (job ? [job.timestamp] : []));
   return times.length > 0 ? Math.min(...times) : null;
+};
+
+/**
+ * How many jobs wait in each partition, and since when, if the oldest one is older than this. Leaves out partitions that
+ * do not answer in time.
+ */
+export const waitingByPartition = async (
+  queues: Queue[],
+  olderThanMs: number,
+): Promise<{ jobs: number; oldestAt: number | null }[]> => {
+  const look = async (queue: Queue) => {
+    const oldestAt = await oldestWaitingAt([queue]);
+    if (oldestAt === null || serverNow() - oldestAt < olderThanMs) return { jobs: 0, oldestAt: null };
+    return { jobs: await queue.getWaitingCount(), oldestAt };
+  };
+  const answers = await Promise.allSettled(queues.map((queue) => withDeadline(look(queue), COUNTED_WITHIN_MS)));
+  return answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []));
 };
 
 /**

@@ -8,9 +8,9 @@ import { ApiError } from '../platform/errors.ts';
 import { conversationKeyOf, newPrefixedId, newId } from '../platform/ids.ts';
 import { decideLanguage, type LanguageDecision } from '../language/decide.ts';
 import type { IdempotencyKeys } from './idempotency-keys.ts';
-import type { TurnInFlight } from './overload.ts';
 import type { Progress } from './progress.ts';
 import type { Replies } from './replies.ts';
+import type { WaitingTurn } from './waiting-turns.ts';
 
 export type TurnRequest = {
   assistant: Assistant;
@@ -25,8 +25,8 @@ export type TurnRequest = {
    * answered (docs/contract.md, Retry is safe).
    */
   async?: boolean;
-  /** The request that brought the turn. Not set for a playground turn. */
-  inFlight?: Pick<TurnInFlight, 'settle'>;
+  /** Counts the turn as waiting. Not set for a playground turn. */
+  waiting?: WaitingTurn;
   /** Set if the caller wants a stream. Called with the known text while the reply is written. */
   onProgress?: (progress: Progress) => void;
 };

@@ -9,6 +9,7 @@ import {
   groupByPartition,
   oldestWaitingAt,
   type PartitionedQueue,
+  waitingByPartition,
 } from '../platform/queue.ts';
 
 export const TURNS_QUEUE = 'turns';
@@ -66,6 +67,8 @@ export const createTurnQueue = (queue: PartitionedQueue<TurnsJob>) => {
     byPartition: <Head extends TurnRef>(heads: Head[]) => groupByPartition(queue, heads, ({ key }) => key),
 
     oldestWaitingAt: () => oldestWaitingAt(queue.queues),
+
+    waitingByPartition: (olderThanMs: number) => waitingByPartition(queue.queues, olderThanMs),
 
     countJobs: () => countJobs(queue),
 

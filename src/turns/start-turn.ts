@@ -59,6 +59,17 @@ const repetitionOf = (accepted: Accepted): Repetition | null => {
 };
 
 /**
+ * True if the turn is answered after those that were accepted before it. Otherwise its time says nothing about the wait
+ * of new turns: nobody waits for it, it has an answer already, it waits for its own session, or for a provider.
+ */
+const isAnsweredInOrder = ({ async, assistant }: TurnRequest, accepted: Accepted): boolean =>
+  !async &&
+  assistant.engine.kind === 'retrieval' &&
+  accepted.kind === 'accepted' &&
+  accepted.head &&
+  !accepted.resumed;
+
+/**
  * True if the conversation's id is needed before the answer. A caller who waits for the whole answer gets the id with
  * the answer.
  */
@@ -124,14 +135,14 @@ export const createStartTurn = (dependencies: Dependencies) => {
     const leave = inFlight.enter(key);
     const end = (): void => {
       leave();
-      request.inFlight?.settle();
+      request.waiting?.leave();
       for (const waiter of waiters.values()) waiter.cancel();
     };
     try {
       if (!request.async) watch(turn.turnId);
       const accepted = await accept(request, turn, request.async ? () => undefined : watch);
       if (request.async) leave();
-      if (request.async || request.assistant.engine.kind !== 'retrieval') request.inFlight?.settle();
+      if (!isAnsweredInOrder(request, accepted)) request.waiting?.leave();
       if (accepted.kind === 'replayed') {
         const { conversation, turn: known } = accepted;
         const { conversationId } = conversation;
@@ -153,6 +164,7 @@ export const createStartTurn = (dependencies: Dependencies) => {
           late: () => new ApiError('reply_timeout'),
           signal: mustEnd,
         });
+        request.waiting?.answered();
         const ms = Math.round(performance.now() - startedAt);
         logger.debug({ turnId, conversationId: published.conversationId, ms }, 'turn answered');
         return toResponse(published.reply, published.conversationId);

@@ -13,6 +13,8 @@ const REFUSES_ALL_AFTER_S = 3;
 const WAITERS = 60;
 const ANSWERED_WITHIN_MS = 40_000;
 const NEW_CONNECTIONS = 700;
+/** Callers without a key, who send the next request as soon as the last one is answered. */
+const STRANGERS = 300;
 /** TCP repeats a dropped first packet after this time. */
 const FIRST_RETRANSMISSION_MS = 1_000;
 
@@ -66,18 +68,20 @@ test('callers who wait long are looked up together', async () => {
 
 test('a crowd of new connections is not dropped', async () => {
   const { port } = new URL(stack.url);
-  const startedAt = performance.now();
-  const sockets = Array.from({ length: NEW_CONNECTIONS }, () => connect(Number(port), '127.0.0.1'));
 
-  const times = await Promise.all(
-    sockets.map(async (socket) => {
-      await once(socket, 'connect');
-      return performance.now() - startedAt;
-    }),
-  );
-
-  expect(Math.max(...times)).toBeLessThan(FIRST_RETRANSMISSION_MS);
-  for (const socket of sockets) socket.destroy();
+  // With too short a queue of the kernel, every such crowd is too slow. On a busy machine, only some are.
+  await eventually(async () => {
+    const startedAt = performance.now();
+    const sockets = Array.from({ length: NEW_CONNECTIONS }, () => connect(Number(port), '127.0.0.1'));
+    const times = await Promise.all(
+      sockets.map(async (socket) => {
+        await once(socket, 'connect');
+        return performance.now() - startedAt;
+      }),
+    );
+    for (const socket of sockets) socket.destroy();
+    expect(Math.max(...times)).toBeLessThan(FIRST_RETRANSMISSION_MS);
+  });
 });
 
 test('500 sessions and five of the largest messages at once are answered once each, beside 300 idle connections', {
@@ -119,6 +123,28 @@ test('senders that are slow do not count as turns that wait', async () => {
   const answers = await Promise.all(Array.from({ length: 5 }, () => chat(aTurn())));
 
   expect(answers.map(({ status }) => status)).toEqual([200, 200, 200, 200, 200]);
+  for (const socket of sockets) socket.destroy();
+  await worker.close();
+});
+
+test('requests without a key do not count as turns that wait', async () => {
+  const { chat } = await anAssistant(stack);
+  const worker = await stack.startReplyWorker();
+  const body = JSON.stringify(aTurn());
+  const { port } = new URL(stack.url);
+  const head = 'POST /api/v1/chat HTTP/1.1\r\nHost: unknown\r\nContent-Type: application/json\r\n';
+  const one = `${head}Content-Length: ${body.length}\r\n\r\n${body}`;
+  const sockets = Array.from({ length: STRANGERS }, () => {
+    const socket = connect(Number(port), '127.0.0.1');
+    socket.on('data', () => socket.write(one));
+    socket.write(one);
+    return socket;
+  });
+
+  const statuses = [];
+  for (let count = 0; count < 10; count += 1) statuses.push((await chat(aTurn())).status);
+
+  expect(statuses).toEqual(statuses.map(() => 200));
   for (const socket of sockets) socket.destroy();
   await worker.close();
 });
