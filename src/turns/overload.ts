@@ -10,7 +10,7 @@ type Dependencies = { turnQueue: Pick<TurnQueue, 'waitingByPartition'>; onRefuse
 
 /**
  * Refuses new turns while accepted turns wait too long, so that every accepted turn is answered soon (docs/design.md,
- * Overload). In an overload, fewer turns are accepted than are answered, so no capacity has to be configured.
+ * Overload). In an overload, about as many turns are accepted as are answered, so no capacity has to be configured.
  */
 export const createOverload = ({ turnQueue, onRefused, logger }: Dependencies) => {
   const turns = createWaitingTurns();

@@ -1,6 +1,6 @@
 import { serverNow } from '../platform/clock.ts';
 import type { TurnQueue } from './queue.ts';
-import { BACKLOG_MIN, WAIT_MAX_MS } from './waiting-turns.ts';
+import { BACKLOG_MIN, WAIT_FREE_MS } from './waiting-turns.ts';
 
 const SAMPLE_EVERY_MS = 100;
 /** An older sample says nothing about the present. */
@@ -19,7 +19,7 @@ export const createQueueWait = (queue: Pick<TurnQueue, 'waitingByPartition'>): (
   const sample = async (): Promise<void> => {
     sampling = true;
     // If Redis is unavailable, turns are refused for that reason.
-    const partitions = await queue.waitingByPartition(WAIT_MAX_MS).catch(() => []);
+    const partitions = await queue.waitingByPartition(WAIT_FREE_MS).catch(() => []);
     const waiting = partitions.reduce((sum, { jobs }) => sum + jobs, 0);
     const waits = partitions
       .map(({ oldestAt }) => (oldestAt === null ? 0 : serverNow() - oldestAt))

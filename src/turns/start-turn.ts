@@ -63,11 +63,7 @@ const repetitionOf = (accepted: Accepted): Repetition | null => {
  * of new turns: nobody waits for it, it has an answer already, it waits for its own session, or for a provider.
  */
 const isAnsweredInOrder = ({ async, assistant }: TurnRequest, accepted: Accepted): boolean =>
-  !async &&
-  assistant.engine.kind === 'retrieval' &&
-  accepted.kind === 'accepted' &&
-  accepted.head &&
-  !accepted.resumed;
+  !async && assistant.engine.kind === 'retrieval' && accepted.kind === 'accepted' && accepted.head && !accepted.resumed;
 
 /**
  * True if the conversation's id is needed before the answer. A caller who waits for the whole answer gets the id with

@@ -1,11 +1,13 @@
-/** A turn that waits longer than this waits because of an overload. Callers are far more patient. */
-export const WAIT_MAX_MS = 1_000;
+/** While turns wait less than this, all new ones are accepted. */
+export const WAIT_FREE_MS = 500;
+/** The wait that an overload settles at. Callers are far more patient. */
+const WAIT_AIM_MS = 1_000;
 /** Fewer turns or jobs are no overload. A few may wait long for other reasons. */
 export const BACKLOG_MIN = 100;
 /** So many turns may wait. This bounds a burst, in which no turn has waited long yet. */
-export const BURST_MAX = 2_000;
-/** In an overload, one new turn is accepted for so many answers, so that the backlog shrinks. */
-const ANSWERS_PER_TURN = 2;
+const BURST_MAX = 2_000;
+/** So many answers are saved for an overload. A short stall of a store is thus no overload. */
+const SAVED_MAX = 200;
 
 /** A turn that waits for its reply in this process. */
 export type WaitingTurn = {
@@ -22,7 +24,7 @@ export type WaitingTurn = {
  */
 export const createWaitingTurns = () => {
   const backlog = new Set<{ since: number }>();
-  /** Answers since the overload began, or since a turn was accepted for them. */
+  /** In an overload, new turns are accepted in exchange for answers. */
   let answers = 0;
 
   return {
@@ -47,15 +49,19 @@ export const createWaitingTurns = () => {
 
     isFull: (): boolean => backlog.size >= BURST_MAX,
 
-    /** True if a new turn must be refused after turns have waited for so long. Call it once for each turn. */
+    /**
+     * True if a new turn must be refused after turns have waited for so long. Call it once for each turn. A new turn costs
+     * one answer at the wait that is aimed at, two at twice the wait, and so on. So the wait settles there.
+     */
     refuses: (waitMs: number): boolean => {
       if (backlog.size >= BURST_MAX) return true;
-      if (waitMs < WAIT_MAX_MS) {
-        answers = 0;
+      if (waitMs < WAIT_FREE_MS) {
+        answers = Math.min(answers, SAVED_MAX);
         return false;
       }
-      if (answers < ANSWERS_PER_TURN) return true;
-      answers -= ANSWERS_PER_TURN;
+      const cost = waitMs / WAIT_AIM_MS;
+      if (answers < cost) return true;
+      answers -= cost;
       return false;
     },
   };

@@ -47,7 +47,7 @@ test('without workers the queues grow to a bound, and the sweeps find the remain
   const conversations: string[] = [];
   const accept = async (): Promise<string> => {
     const { body } = await chat(aTurn({ message: 'hello' }), { headers: { Prefer: 'respond-async' } });
-    return body.conversationId as string;
+    return body.conversationId;
   };
   const lengths = () => Promise.all(both.map(lengthOf));
   // The first messages start the count, and are still added.

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { createRandom } from '../../chaos/support/random.ts';
-import { createWaitingTurns, WAIT_MAX_MS, type WaitingTurn } from '../../src/turns/waiting-turns.ts';
+import { createWaitingTurns, type WaitingTurn } from '../../src/turns/waiting-turns.ts';
 
 const REPLY_LIMIT_MS = 30_000;
 /** How long a turn takes if no other turn waits. */
@@ -52,15 +52,16 @@ test('with three times as many turns as can be answered, all capacity is used an
   const figures = simulate({ seconds: 60, capacity: () => 300, offered: () => 900 });
 
   expect(sum(figures, ({ accepted }) => accepted)).toBeGreaterThan(60 * 300);
-  expect(Math.max(...figures.map(({ slowestMs }) => slowestMs))).toBeLessThan(4_000);
+  expect(Math.max(...figures.map(({ slowestMs }) => slowestMs))).toBeLessThan(3_000);
+  expect(Math.max(...figures.slice(10).map(({ slowestMs }) => slowestMs))).toBeLessThan(1_500);
 });
 
-test('after an overload, a light load is not refused', () => {
+test('after an overload, a light load is fast and not refused', () => {
   const offered = (second: number) => (second < 20 ? 900 : 30);
 
   const after = simulate({ seconds: 30, capacity: () => 300, offered }).slice(20);
 
-  expect(sum(after, ({ refused }) => refused)).toBe(0);
+  expect(sum(after.slice(1), ({ refused }) => refused)).toBe(0);
   expect(Math.max(...after.slice(5).map(({ slowestMs }) => slowestMs))).toBeLessThan(100);
 });
 
@@ -80,8 +81,16 @@ test('a burst is bounded, and is answered inside the reply limit', () => {
   expect(sum(later.slice(-10), ({ refused }) => refused)).toBe(0);
 });
 
+test('a stall of 0.9 s is no overload', () => {
+  const capacity = (second: number) => (second === 2 ? 60 : 600);
+
+  const figures = simulate({ seconds: 6, capacity, offered: () => 300 });
+
+  expect(sum(figures, ({ refused }) => refused)).toBe(0);
+});
+
 test.each([
-  ['a second', 1],
+  ['three seconds', 3],
   ['ten seconds', 10],
   ['longer than callers wait', 40],
 ])('while no turn is answered for %s, few are accepted, and afterwards all', (_, dead) => {
@@ -102,7 +111,7 @@ test('few turns that wait for ever are no overload', () => {
 
 test('turns that leave without an answer do not count, however many they are', () => {
   const turns = createWaitingTurns();
-  for (let now = 0; now < 100_000; now += 1) {
+  for (let now = 0; now < 10_000; now += 1) {
     turns.enter(now).leave();
     expect(turns.refuses(turns.waitMs(now))).toBe(false);
   }
@@ -129,6 +138,6 @@ test('after every turn left, in whatever order and way, no turn is refused', () 
     for (const turn of open) turn.leave();
 
     expect(turns.refuses(turns.waitMs(now)), `seed ${seed}`).toBe(false);
-    expect(turns.refuses(turns.waitMs(now + 10 * WAIT_MAX_MS))).toBe(false);
+    expect(turns.refuses(turns.waitMs(now + REPLY_LIMIT_MS))).toBe(false);
   }
 });
