@@ -102,9 +102,12 @@ const KNOWN: readonly Known[] = [
 
 const DEPTH_MAX = 5;
 
+/** Redis before version 7 tells the place in the script first. */
+const REDIS_CODE = /^(?:.*@user_script: ?\d+: -?)?([A-Z]+) /;
+
 const matches = ({ codes, redis, name }: Known, error: Error & { code?: unknown }): boolean =>
   (codes?.includes(error.code as string | number) ?? false) ||
-  (redis !== undefined && error.message.includes(`${redis} `)) ||
+  (redis !== undefined && REDIS_CODE.exec(error.message)?.[1] === redis) ||
   (name !== undefined && error.name === name);
 
 /** The errors that may contain the cause: the error, what it wraps, and what the MongoDB driver knows of its servers. */
