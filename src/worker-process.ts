@@ -48,7 +48,7 @@ type Opened = { worker: Worker; connection: RedisClient; prefix: string; running
 /**
  * Closes a worker. BullMQ cannot close a worker without Redis, so while Redis is unavailable only the running jobs are
  * awaited. The wait for BullMQ is bounded, because a closing worker of a cluster connects again to end its wait for
- * jobs, and while a node is away that attempt may take longer than the process has to stop.
+ * jobs, and while a node is unavailable that attempt may take longer than the process has to stop.
  */
 const closeWorker = async ({ worker, connection, prefix, running }: Opened): Promise<void> => {
   const closed = new AbortController();

@@ -87,8 +87,8 @@ export const openQueues = <Data>(
 };
 
 /**
- * Asks a queue at most once at a time. While its node is away, a worker's command is repeated until the node answers,
- * so further callers share that command. Otherwise each sweep and each reader of metrics would leave one behind.
+ * Asks a queue at most once at a time. While its node is unavailable, a worker's command is repeated until the node
+ * answers, so further callers share that command. Otherwise each sweep and each reader of metrics would leave one behind.
  */
 const askOnce = <Answer>(ask: (queue: Queue) => Promise<Answer>): ((queue: Queue) => Promise<Answer>) => {
   const asked = new WeakMap<Queue, Promise<Answer>>();
