@@ -4,6 +4,8 @@ import type { Delivery, Histories, StoredMessage } from './history.ts';
 
 const CONVERGED_WITHIN_MS = 60_000;
 const LOOK_EVERY_MS = 250;
+/** The service erases once more after a minute, by a job that runs every minute. */
+const ERASED_WITHIN_MS = 130_000;
 
 export type Evidence = {
   /** The messages of each session as its caller reads them, oldest first. */
@@ -87,6 +89,16 @@ const findLeft = async ({ mongo }: Service, histories: Histories): Promise<Evide
   return left;
 };
 
+/** A worker that died while it projected a conversation may leave words of it, until the service erases once more. */
+const waitForErasures = async (service: Service, histories: Histories): Promise<Evidence['leftOfErased']> => {
+  const until = performance.now() + ERASED_WITHIN_MS;
+  for (;;) {
+    const left = await findLeft(service, histories);
+    if (left.length === 0 || performance.now() > until) return left;
+    await sleep(LOOK_EVERY_MS);
+  }
+};
+
 type From = {
   api: string;
   keyOf: (assistantId: string) => string;
@@ -117,5 +129,5 @@ export const collect = async (service: Service, { api, keyOf, histories, calmSin
   const projection = { eventId: 1, endpointId: 1, conversationId: 1, event: 1, outcome: 1, errorKind: 1, body: 1 };
   const rows = await service.mongo.collection('deliveries').find({}, { projection }).toArray();
   const deliveries = rows.map(({ _id, ...row }) => ({ ...row, deliveryId: String(_id) }) as unknown as Delivery);
-  return { stored, deliveries, leftOfErased: await findLeft(service, histories), ...convergence };
+  return { stored, deliveries, leftOfErased: await waitForErasures(service, histories), ...convergence };
 };

@@ -3,6 +3,7 @@ import mongoose, { type Connection, type Model, type mongo } from 'mongoose';
 import { type BatchOptions, createBatcher, type ItemFailure } from './batch.ts';
 import { followServerClock } from './clock.ts';
 import type { Logger } from './logger.ts';
+import { failOnEndedConnections } from './mongo-ended-connections.ts';
 import { isMongoUnavailable, OutcomeUnknown } from './mongo-failures.ts';
 
 /** The write concern of every write that decides something: a majority must have the write in its journal. */
@@ -46,6 +47,7 @@ export const openMongo = async (
     try {
       await connection.asPromise();
       await followServerClock(connection);
+      failOnEndedConnections(connection);
       const onDisconnected = () => logger.warn('mongodb is unavailable');
       connection
         .on('disconnected', onDisconnected)
