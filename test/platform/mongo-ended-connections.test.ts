@@ -26,7 +26,7 @@ test('a command that is sent at the moment the server ends its connection fails,
   const outcomes = ended.map(
     (socket) =>
       new Promise((resolve) => {
-        socket.once('end', () => setImmediate(() => command().then(resolve, resolve)));
+        socket.once('end', () => setImmediate(() => void command().then(resolve, resolve)));
       }),
   );
   expect(outcomes.length).toBeGreaterThan(COMMANDS);
