@@ -1,7 +1,7 @@
 import { parseArgs } from 'node:util';
 import { requireNode } from '../src/platform/lifecycle.ts';
-import { closeAll } from '../bench/support/services.ts';
 import { runCrowd } from './load/crowds.ts';
+import { judgedRun } from './load/judged-run.ts';
 import { overload } from './load/overload.ts';
 
 /**
@@ -15,8 +15,6 @@ import { overload } from './load/overload.ts';
  *   npm run chaos -- load --crowd largest      200 messages of the largest size in the costliest script
  */
 requireNode();
-/** Time for the set-up, the measurements before and after, and the comparison. */
-const SPARE_MS = 600_000;
 
 const readArguments = () => {
   const { values } = parseArgs({
@@ -33,19 +31,5 @@ const readArguments = () => {
   return { minutes, rateFactor, crowd: values.crowd };
 };
 
-const end = async (why: string): Promise<void> => {
-  console.error(why);
-  await closeAll();
-  process.exit(1);
-};
-
-const options = readArguments();
-setTimeout(() => void end('the run did not end in time'), options.minutes * 60_000 + SPARE_MS).unref();
-for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => void end(signal));
-let kept = false;
-try {
-  kept = options.crowd === undefined ? await overload(options) : await runCrowd(options.crowd);
-} finally {
-  await closeAll();
-}
-process.exit(kept ? 0 : 1);
+const { crowd, ...options } = readArguments();
+await judgedRun(options.minutes, () => (crowd === undefined ? overload(options) : runCrowd(crowd)));

@@ -1,6 +1,6 @@
 import { parseArgs } from 'node:util';
 import { requireNode } from '../src/platform/lifecycle.ts';
-import { closeAll } from '../bench/support/services.ts';
+import { judgedRun } from './load/judged-run.ts';
 import { soak } from './load/soak.ts';
 
 /**
@@ -10,8 +10,6 @@ import { soak } from './load/soak.ts';
  *   npm run chaos -- soak --minutes 5 --share 0.3
  */
 requireNode();
-/** Time for the set-up, the measurement before, and the comparison. */
-const SPARE_MS = 600_000;
 
 const readArguments = () => {
   const { values } = parseArgs({
@@ -27,19 +25,5 @@ const readArguments = () => {
   return { minutes, share };
 };
 
-const end = async (why: string): Promise<void> => {
-  console.error(why);
-  await closeAll();
-  process.exit(1);
-};
-
 const options = readArguments();
-setTimeout(() => void end('the run did not end in time'), options.minutes * 60_000 + SPARE_MS).unref();
-for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => void end(signal));
-let kept = false;
-try {
-  kept = await soak(options);
-} finally {
-  await closeAll();
-}
-process.exit(kept ? 0 : 1);
+await judgedRun(options.minutes, () => soak(options));
