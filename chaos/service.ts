@@ -16,8 +16,8 @@ import { runVisitors, visitTogether } from './service/visitors.ts';
  *
  *   npm run chaos                              12 minutes
  *   npm run chaos -- --minutes 30 --seed 7
- *   npm run chaos -- --topology replica-set    three members of MongoDB, the primary is killed
- *   npm run chaos -- --topology sentinel       a Redis with a replica and sentinels, the master is killed
+ *   npm run chaos -- --topology replica-set    three members of MongoDB, the primary is killed or cut off from its peers
+ *   npm run chaos -- --topology sentinel       a Redis with a replica and sentinels, the master is killed or cut off from them
  *   npm run chaos -- --topology cluster        a Redis Cluster, a master is killed or cut off from its peers
  *   npm run chaos -- --plant 'claim off' --minutes 2      must fail
  */

@@ -3,11 +3,12 @@ import { startMongod } from './services/mongod.ts';
 import type { Service } from './services/process.ts';
 import { startRedis } from './services/redis.ts';
 
-export { type ReplicaSet, startMongod, startReplicaSet } from './services/mongod.ts';
+export { startMongod } from './services/mongod.ts';
 export type { Service, ServiceOptions } from './services/process.ts';
 export { freePort } from './services/resources.ts';
 export { type RedisOptions, startRedis } from './services/redis.ts';
 export { BUS_OFFSET, type RedisCluster, startRedisCluster } from './services/redis-cluster.ts';
+export { type ReplicaSet, startReplicaSet } from './services/replica-set.ts';
 export { type SentinelSet, startSentinelSet } from './services/redis-sentinel.ts';
 
 export type Services = {

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Random } from '../support/random.ts';
 import type { Crew, Post } from './crew.ts';
 import { PAUSE_MS } from './limits.ts';
-import type { Store } from './stores.ts';
+import type { Store } from './store.ts';
 
 const SKEW_MS = 11 * 60_000;
 const STALLS = 3;

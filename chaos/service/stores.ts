@@ -1,16 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import mongoose from 'mongoose';
-import {
-  type Service,
-  startMongod,
-  startRedis,
-  startRedisCluster,
-  startReplicaSet,
-  startSentinelSet,
-} from '../../scripts/services.ts';
+import { type Service, startMongod, startRedis } from '../../scripts/services.ts';
 import { openRelay, through } from '../../test/support/relay.ts';
-import { openBus } from './bus.ts';
+import { redisCluster, replicaSet, sentinelSet } from './replicated-stores.ts';
 import { REFUSAL_LASTS_MS, REFUSED_WRITES } from './rule-of-refusals.ts';
+import type { Refused, Store, StoreFault } from './store.ts';
 
 export const TOPOLOGIES = ['one', 'replica-set', 'sentinel', 'cluster'] as const;
 /** A code that says nothing about the connection, so the service must not take the whole batch for lost. */
@@ -18,29 +12,8 @@ const BAD_VALUE = 2;
 const SILENCE_MS = 6_000;
 /** Longer than the API waits for MongoDB, so that every failure of an earlier fault is past. */
 const CALM_BEFORE_REFUSAL_MS = 6_000;
-/** A master stays away for so long, so that its replica is promoted before it is back. */
-const PROMOTED_WITHIN_MS = 5_000;
-/** The partitions of a Redis Cluster, so that each master has some. */
-const PARTITIONS = 6;
 
 export type Topology = (typeof TOPOLOGIES)[number];
-
-/** Called when MongoDB was told to refuse writes. */
-type Refused = (at: number) => void;
-
-export type StoreFault = { name: string; run: (refused: Refused) => Promise<void> };
-
-export type Store = {
-  /** The address for the processes. */
-  url: string;
-  /** The address for the checker, without a relay. */
-  directUrl: string;
-  /** More settings of the processes. */
-  env?: Record<string, string>;
-  /** What can happen to this store, apart from FLUSHALL. */
-  faults: StoreFault[];
-  dispose: () => Promise<void>;
-};
 
 /** Lets MongoDB refuse the next `update` commands of the API. */
 const refuseWrites = async (url: string, refused: Refused): Promise<void> => {
@@ -91,62 +64,6 @@ const oneMongod = async (): Promise<Store> => {
   const store = await behindRelay('MongoDB', service);
   const refuse: StoreFault = { name: 'refuse writes', run: (refused) => refuseWrites(service.url, refused) };
   return { ...store, faults: [...store.faults, refuse] };
-};
-
-/** Three members with elections. When the primary is killed, another member is elected. */
-const replicaSet = async (): Promise<Store> => {
-  const set = await startReplicaSet(3);
-  const kill = async (): Promise<void> => {
-    const primary = await set.findPrimary();
-    await primary?.kill();
-    await primary?.restart();
-  };
-  return { url: set.url, directUrl: set.url, faults: [{ name: 'kill the primary', run: kill }], dispose: set.dispose };
-};
-
-const killForLong = async (master: Service | undefined): Promise<void> => {
-  await master?.kill();
-  await sleep(PROMOTED_WITHIN_MS);
-  await master?.restart();
-};
-
-/** A master, a replica and three sentinels. When the master is killed, the replica is promoted. */
-const sentinelSet = async (): Promise<Store> => {
-  const set = await startSentinelSet();
-  const kill = async (): Promise<void> => killForLong(await set.findMaster());
-  const faults = [{ name: 'kill the master of Redis', run: kill }];
-  return { url: set.url, directUrl: set.url, faults, dispose: set.dispose };
-};
-
-/**
- * Three masters, each with a replica. An isolated master is still reached by its clients: it accepts writes that are
- * lost when its replica is promoted.
- */
-const redisCluster = async (): Promise<Store> => {
-  const bus = openBus();
-  const set = await startRedisCluster({ busPortOf: bus.relayTo });
-  let nth = 0;
-  const anyMaster = (): Promise<Service | undefined> => set.findMaster(`key ${nth++}`);
-  const isolate = async (): Promise<void> => {
-    const master = await anyMaster();
-    if (!master) return;
-    bus.isolate({ port: master.port, id: await set.idOf(master) });
-    await sleep(SILENCE_MS);
-    bus.heal();
-  };
-  return {
-    url: set.url,
-    directUrl: set.url,
-    env: { PARTITIONS: String(PARTITIONS) },
-    faults: [
-      { name: 'kill a master of Redis', run: async () => killForLong(await anyMaster()) },
-      { name: 'isolate a master of Redis', run: isolate },
-    ],
-    dispose: async () => {
-      await set.dispose();
-      bus.close();
-    },
-  };
 };
 
 const REDIS: Partial<Record<Topology, () => Promise<Store>>> = { sentinel: sentinelSet, cluster: redisCluster };

@@ -3,11 +3,10 @@ import * as z from 'zod';
 import { type Service, type ServiceKind, type ServiceOptions, startService } from './process.ts';
 import { type ServiceLocation, startCommand } from './program.ts';
 
-const SET = 'rs0';
+export const SET = 'rs0';
 const NOT_YET_INITIALISED = 94;
-const ELECTION_TRIES = 400;
 
-const Hello = z.object({ isWritablePrimary: z.boolean().optional() });
+export const Hello = z.object({ isWritablePrimary: z.boolean().optional() });
 const SetConfig = z.object({
   config: z.looseObject({ version: z.number(), members: z.array(z.looseObject({ host: z.string() })) }),
 });
@@ -41,7 +40,7 @@ const formSet = async (admin: Admin, host: string): Promise<void> => {
   await admin.command({ replSetReconfig: moved, force: true });
 };
 
-const withAdmin = async <Value>(port: number, work: (admin: Admin) => Promise<Value>): Promise<Value> => {
+export const withAdmin = async <Value>(port: number, work: (admin: Admin) => Promise<Value>): Promise<Value> => {
   const client = new mongoose.mongo.MongoClient(`mongodb://127.0.0.1:${port}/?directConnection=true`, {
     serverSelectionTimeoutMS: 500,
     connectTimeoutMS: 500,
@@ -64,7 +63,9 @@ const becomePrimary = ({ port }: { port: number }): Promise<void> =>
   });
 
 /** Small cache and log sizes, so that many instances fit on a laptop. */
-const SMALL = ['--wiredTigerCacheSizeGB', '0.5', '--oplogSize', '256'];
+export const SMALL = ['--wiredTigerCacheSizeGB', '0.5', '--oplogSize', '256'];
+/** With these, a mongod has fail points, and names itself when it connects to another mongod. */
+export const TEST_COMMANDS = ['--setParameter', 'enableTestCommands=1'];
 
 const settings = ({ port, dir, bind }: ServiceLocation, sizes: string[]): string[] => {
   const network = ['--port', String(port), '--bind_ip', bind, '--replSet', SET, '--nounixsocket'];
@@ -76,7 +77,7 @@ const settings = ({ port, dir, bind }: ServiceLocation, sizes: string[]): string
   return [...network, ...storage, ...log, ...parameters.flatMap((parameter) => ['--setParameter', parameter])];
 };
 
-const mongodKind = (ready: ServiceKind['ready'], sizes: string[]): ServiceKind => ({
+export const mongodKind = (ready: ServiceKind['ready'], sizes: string[]): ServiceKind => ({
   name: 'mongod',
   logFile: 'mongod.log',
   url: (port) => `mongodb://127.0.0.1:${port}/parley?replicaSet=${SET}`,
@@ -95,71 +96,4 @@ export const startMongod = ({
   failPoints = false,
   ...options
 }: ServiceOptions & { modest?: boolean; failPoints?: boolean } = {}): Promise<Service> =>
-  startService(
-    mongodKind(becomePrimary, [
-      ...(modest ? SMALL : []),
-      ...(failPoints ? ['--setParameter', 'enableTestCommands=1'] : []),
-    ]),
-    options,
-  );
-
-const answers = async ({ port }: { port: number }): Promise<void> => {
-  await withAdmin(port, (admin) => admin.command({ hello: 1 }));
-};
-
-export type ReplicaSet = {
-  url: string;
-  members: Service[];
-  /** Finds the current primary. Resolves with null if the set has none. */
-  findPrimary: () => Promise<Service | null>;
-  /** Starts an election immediately, without waiting for the election timeout. */
-  elect: (member: Service) => Promise<void>;
-  dispose: () => Promise<void>;
-};
-
-/**
- * Starts a replica set of several members on 127.0.0.1. The first member becomes the primary. `electionTimeoutMs` is
- * the time after which a dead member is noticed.
- */
-export const startReplicaSet = async (
-  count: number,
-  { electionTimeoutMs = 2_000 }: { electionTimeoutMs?: number } = {},
-): Promise<ReplicaSet> => {
-  const members = await Promise.all(Array.from({ length: count }, () => startService(mongodKind(answers, SMALL), {})));
-  const hosts = members.map(({ port }, _id) => ({ _id, host: `127.0.0.1:${port}` }));
-  const dispose = async (): Promise<void> => {
-    await Promise.all(members.map((member) => member.dispose()));
-  };
-  const findPrimary = async (): Promise<Service | null> => {
-    const roles = await Promise.all(
-      members.map(async ({ pid, port }) =>
-        pid === undefined ? null : withAdmin(port, (admin) => admin.command({ hello: 1 })).catch(() => null),
-      ),
-    );
-    const at = roles.findIndex((role) => role !== null && Hello.parse(role).isWritablePrimary === true);
-    return members[at] ?? null;
-  };
-  const elect = async ({ port }: Service): Promise<void> => {
-    await withAdmin(port, (admin) => admin.command({ replSetStepUp: 1 }));
-  };
-  try {
-    const config = { _id: SET, members: hosts, settings: { electionTimeoutMillis: electionTimeoutMs } };
-    await withAdmin(members[0]?.port ?? 0, (admin) => admin.command({ replSetInitiate: config }));
-    for (let tries = 0; (await findPrimary()) !== members[0]; tries++) {
-      if (tries === ELECTION_TRIES) throw new Error('the replica set has no primary');
-      // The election fails until the members have exchanged heartbeats.
-      await elect(members[0] as Service).catch(() => undefined);
-      await new Promise((resolve) => setTimeout(resolve, 50));
-    }
-  } catch (cause) {
-    await dispose();
-    throw cause;
-  }
-  return {
-    url: `mongodb://${hosts.map(({ host }) => host).join(',')}/parley?replicaSet=${SET}`,
-    members,
-    findPrimary,
-    elect,
-    dispose,
-  };
-};
+  startService(mongodKind(becomePrimary, [...(modest ? SMALL : []), ...(failPoints ? TEST_COMMANDS : [])]), options);

@@ -4,6 +4,7 @@ import { Redis } from 'ioredis';
 import { type Service, startService } from './process.ts';
 import { type ServiceLocation, startCommand } from './program.ts';
 import { pingRedis, startRedis } from './redis.ts';
+import { freePort } from './resources.ts';
 
 const MASTER = 'parley';
 const SENTINELS = 3;
@@ -48,23 +49,37 @@ export type SentinelSet = {
   dispose: () => Promise<void>;
 };
 
+export type SentinelSetOptions = {
+  /** The port on which sentinels, replicas and clients reach the member with this port. Default: its own. */
+  announcedPortOf?: (port: number) => Promise<number>;
+};
+
 /** Starts a Redis with one replica, and three sentinels that promote the replica when the master is away for 1 s. */
-export const startSentinelSet = async (): Promise<SentinelSet> => {
-  const master = await startRedis();
-  const members = [master, await startRedis({ replicaOf: master.port })];
-  const sentinels = await Promise.all(Array.from({ length: SENTINELS }, () => startSentinel(master.port)));
+export const startSentinelSet = async ({
+  announcedPortOf = (port) => Promise.resolve(port),
+}: SentinelSetOptions = {}): Promise<SentinelSet> => {
+  const startMember = async (replicaOf?: number) => {
+    const port = await freePort();
+    const announced = await announcedPortOf(port);
+    const settings = ['--replica-announce-ip', '127.0.0.1', '--replica-announce-port', String(announced)];
+    const service = await startRedis({ port, settings, ...(replicaOf !== undefined && { replicaOf }) });
+    return { service, announced };
+  };
+  const master = await startMember();
+  const members = [master, await startMember(master.announced)];
+  const sentinels = await Promise.all(Array.from({ length: SENTINELS }, () => startSentinel(master.announced)));
   return {
     url: `redis+sentinel://${sentinels.map(({ port }) => `127.0.0.1:${port}`).join(',')}/${MASTER}`,
-    members,
+    members: members.map(({ service }) => service),
     findMaster: async () => {
       const redis = new Redis(sentinels[0]?.port ?? 0, '127.0.0.1');
       const [, port] = (await redis
         .call('SENTINEL', 'GET-MASTER-ADDR-BY-NAME', MASTER)
         .finally(() => redis.disconnect())) as [string, string];
-      return members.find((member) => member.port === Number(port));
+      return members.find(({ announced }) => announced === Number(port))?.service;
     },
     dispose: async () => {
-      await Promise.all([...sentinels, ...members].map((service) => service.dispose()));
+      await Promise.all([...sentinels, ...members.map(({ service }) => service)].map((service) => service.dispose()));
     },
   };
 };

@@ -1,0 +1,115 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import {
+  BUS_OFFSET,
+  type Service,
+  startRedisCluster,
+  startReplicaSet,
+  startSentinelSet,
+} from '../../scripts/services.ts';
+import { clusterNode, mongodMember, openPeerRelays, sentinelOrReplica } from '../../test/support/peer-relays.ts';
+import type { Store } from './store.ts';
+
+/** Longer than all time limits after which another member takes over. */
+const ISOLATED_MS = 8_000;
+/** A master stays away for so long, so that its replica is promoted before it is back. */
+const PROMOTED_WITHIN_MS = 5_000;
+/** The partitions of a Redis Cluster, so that each master has some. */
+const PARTITIONS = 6;
+
+type PeerRelays = ReturnType<typeof openPeerRelays>;
+
+const isolateFor = async (relays: PeerRelays, member: Parameters<PeerRelays['isolate']>[0]): Promise<void> => {
+  relays.isolate(member);
+  await sleep(ISOLATED_MS);
+  relays.heal();
+};
+
+const killForLong = async (master: Service | undefined): Promise<void> => {
+  await master?.kill();
+  await sleep(PROMOTED_WITHIN_MS);
+  await master?.restart();
+};
+
+/**
+ * Three members with elections. When the primary is killed or isolated, another member is elected. An isolated primary
+ * applies writes that no majority has, until it steps down. They are rolled back.
+ */
+export const replicaSet = async (): Promise<Store> => {
+  const relays = openPeerRelays(mongodMember);
+  const set = await startReplicaSet(3, { announcedPortOf: relays.relayTo });
+  const kill = async (): Promise<void> => {
+    const primary = await set.findPrimary();
+    await primary?.kill();
+    await primary?.restart();
+  };
+  const isolate = async (): Promise<void> => {
+    const primary = await set.findPrimary();
+    if (primary) await isolateFor(relays, { port: primary.port, id: String(primary.port) });
+  };
+  return {
+    url: set.url,
+    directUrl: set.url,
+    faults: [
+      { name: 'kill the primary', run: kill },
+      { name: 'isolate the primary', run: isolate },
+    ],
+    dispose: async () => {
+      await set.dispose();
+      relays.close();
+    },
+  };
+};
+
+/**
+ * A master, a replica and three sentinels. When the master is killed or isolated, the replica is promoted. An isolated
+ * master accepts writes until the sentinels reach it again and make it a replica. Then it loses them.
+ */
+export const sentinelSet = async (): Promise<Store> => {
+  const relays = openPeerRelays(sentinelOrReplica);
+  const set = await startSentinelSet({ announcedPortOf: relays.relayTo });
+  const isolate = async (): Promise<void> => {
+    const master = await set.findMaster();
+    if (master) await isolateFor(relays, { port: master.port });
+  };
+  return {
+    url: set.url,
+    directUrl: set.url,
+    faults: [
+      { name: 'kill the master of Redis', run: async () => killForLong(await set.findMaster()) },
+      { name: 'isolate the master of Redis', run: isolate },
+    ],
+    dispose: async () => {
+      await set.dispose();
+      relays.close();
+    },
+  };
+};
+
+/**
+ * Three masters, each with a replica. An isolated master is still reached by its clients: it accepts writes that are
+ * lost when its replica is promoted.
+ */
+export const redisCluster = async (): Promise<Store> => {
+  const relays = openPeerRelays(clusterNode);
+  const busPortOf = (port: number): Promise<number> => relays.relayTo(port + BUS_OFFSET);
+  const set = await startRedisCluster({ busPortOf });
+  let nth = 0;
+  const anyMaster = (): Promise<Service | undefined> => set.findMaster(`key ${nth++}`);
+  const isolate = async (): Promise<void> => {
+    const master = await anyMaster();
+    if (master) await isolateFor(relays, { port: master.port + BUS_OFFSET, id: await set.idOf(master) });
+  };
+  return {
+    url: set.url,
+    directUrl: set.url,
+    env: { PARTITIONS: String(PARTITIONS) },
+    faults: [
+      { name: 'kill a master of Redis', run: async () => killForLong(await anyMaster()) },
+      { name: 'isolate a master of Redis', run: isolate },
+    ],
+    dispose: async () => {
+      await set.dispose();
+      relays.close();
+    },
+  };
+};
