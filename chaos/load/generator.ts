@@ -10,7 +10,7 @@ import type { LoadSettings, Told, ToldSession } from './settings.ts';
  * told. The settings are JSON in the first argument, the result is printed as JSON.
  */
 /** The connections of an open loop. More turns than this are never in flight. */
-const CONNECTIONS = 2_000;
+const CONNECTIONS = 6_000;
 const OPENED_AT_ONCE = 50;
 const LAST_ANSWER_WITHIN_MS = 60_000;
 /** Large, so that the number is not taken for a number of the assistant's knowledge. */
