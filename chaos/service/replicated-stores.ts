@@ -9,8 +9,10 @@ import {
 import { clusterNode, mongodMember, openPeerRelays, sentinelOrReplica } from '../../test/support/peer-relays.ts';
 import type { Store } from './store.ts';
 
-/** Longer than all time limits after which another member takes over. */
-const ISOLATED_MS = 8_000;
+/** Longer than a Redis needs until another member is master, about 3 s. */
+const MASTER_ISOLATED_MS = 8_000;
+/** After about 10 s of silence, a majority of the other members confirms writes again (measured). */
+const PRIMARY_ISOLATED_MS = 14_000;
 /** A master stays away for so long, so that its replica is promoted before it is back. */
 const PROMOTED_WITHIN_MS = 5_000;
 /** The partitions of a Redis Cluster, so that each master has some. */
@@ -18,9 +20,13 @@ const PARTITIONS = 6;
 
 type PeerRelays = ReturnType<typeof openPeerRelays>;
 
-const isolateFor = async (relays: PeerRelays, member: Parameters<PeerRelays['isolate']>[0]): Promise<void> => {
+const isolateFor = async (
+  ms: number,
+  relays: PeerRelays,
+  member: Parameters<PeerRelays['isolate']>[0],
+): Promise<void> => {
   relays.isolate(member);
-  await sleep(ISOLATED_MS);
+  await sleep(ms);
   relays.heal();
 };
 
@@ -44,7 +50,7 @@ export const replicaSet = async (): Promise<Store> => {
   };
   const isolate = async (): Promise<void> => {
     const primary = await set.findPrimary();
-    if (primary) await isolateFor(relays, { port: primary.port, id: String(primary.port) });
+    if (primary) await isolateFor(PRIMARY_ISOLATED_MS, relays, { port: primary.port, id: String(primary.port) });
   };
   return {
     url: set.url,
@@ -69,7 +75,7 @@ export const sentinelSet = async (): Promise<Store> => {
   const set = await startSentinelSet({ announcedPortOf: relays.relayTo });
   const isolate = async (): Promise<void> => {
     const master = await set.findMaster();
-    if (master) await isolateFor(relays, { port: master.port });
+    if (master) await isolateFor(MASTER_ISOLATED_MS, relays, { port: master.port });
   };
   return {
     url: set.url,
@@ -97,7 +103,8 @@ export const redisCluster = async (): Promise<Store> => {
   const anyMaster = (): Promise<Service | undefined> => set.findMaster(`key ${nth++}`);
   const isolate = async (): Promise<void> => {
     const master = await anyMaster();
-    if (master) await isolateFor(relays, { port: master.port + BUS_OFFSET, id: await set.idOf(master) });
+    if (master)
+      await isolateFor(MASTER_ISOLATED_MS, relays, { port: master.port + BUS_OFFSET, id: await set.idOf(master) });
   };
   return {
     url: set.url,
