@@ -1,5 +1,4 @@
 import { median } from '../../bench/support/figures.ts';
-import { memoryMbOf } from '../../bench/support/services.ts';
 
 /** What a process may grow from the second to the last quarter of a run. A heap grows in steps, so a little is allowed. */
 export const GROWTH_MAX = { share: 0.1, mb: 20 };
@@ -14,15 +13,4 @@ export const quartersOf = (series: number[]): { second: number; last: number } =
 export const isFlat = (series: number[], { share, mb } = GROWTH_MAX): boolean => {
   const { second, last } = quartersOf(series);
   return last <= second * (1 + share) + mb;
-};
-
-/** Samples the resident memory of processes, in MB. */
-export const sampleMemory = <Name extends string>(pids: Record<Name, number>, everyMs: number) => {
-  const entries = Object.entries<number>(pids) as [Name, number][];
-  const series = Object.fromEntries(entries.map(([name]) => [name, [] as number[]])) as Record<Name, number[]>;
-  const sample = (): void => {
-    for (const [name, pid] of entries) series[name].push(memoryMbOf(pid));
-  };
-  const timer = setInterval(sample, everyMs);
-  return { series, stop: (): void => clearInterval(timer) };
 };

@@ -1,3 +1,6 @@
+/** A refusal should reach its caller within this time. */
+export const REFUSED_WITHIN_MS = 100;
+
 /** What the generator of a load gets as JSON. */
 export type LoadSettings = {
   port: number;
@@ -37,6 +40,7 @@ export type LoadResult = {
   /** Requests that were not sent because all connections were in use. */
   skipped: number;
   refusedWithoutRetryAfter: number;
+  refusedInTime: number;
   /** From the bytes written to the first bytes of the answer, in ms. */
   answered: Quantiles;
   refused: Quantiles;

@@ -1,5 +1,5 @@
 import { ascending, quantile } from '../../bench/support/figures.ts';
-import type { LoadResult, Quantiles } from './settings.ts';
+import { type LoadResult, type Quantiles, REFUSED_WITHIN_MS } from './settings.ts';
 
 /** Loads with more turns than this are described by their quantiles only. */
 const SAMPLES_MAX = 20_000;
@@ -16,14 +16,17 @@ export const createTally = () => {
   const answered: number[] = [];
   const refused: number[] = [];
   const samples: LoadResult['samples'] = [];
-  let [lost, skipped, refusedWithoutRetryAfter] = [0, 0, 0];
+  let [lost, skipped, refusedWithoutRetryAfter, refusedInTime] = [0, 0, 0, 0];
 
   return {
     note: (status: number, sentAt: number): void => {
       const ms = performance.now() - sentAt;
       statuses[status] = (statuses[status] ?? 0) + 1;
       if (status === 200) answered.push(ms);
-      if (status === 429 || status === 503) refused.push(ms);
+      if (status === 429 || status === 503) {
+        refused.push(ms);
+        if (ms <= REFUSED_WITHIN_MS) refusedInTime += 1;
+      }
       if (samples.length <= SAMPLES_MAX) samples.push({ sentAt: performance.timeOrigin + sentAt, ms, status });
     },
     noteLost: (): void => void (lost += 1),
@@ -37,6 +40,7 @@ export const createTally = () => {
       lost,
       skipped,
       refusedWithoutRetryAfter,
+      refusedInTime,
       answered: quantilesOf(answered),
       refused: quantilesOf(refused),
       samples: samples.length > SAMPLES_MAX ? [] : samples,
