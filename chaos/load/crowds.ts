@@ -172,7 +172,7 @@ export const runCrowd = async (name: string): Promise<boolean> => {
     await run('warm-up', { pace: { inFlight: 50 }, seconds: 5, sessions: 500, retry: false });
     const verdicts = await crowd(loaded, run);
     const done = await untilDone(service, 180_000);
-    const differences = await verifyTurns(told, door);
+    const differences = await verifyTurns(told, loaded);
     console.log(row('memory of the API, MB', memoryMbOf(api.pid).toFixed(0)));
     console.log(row('sessions read / accepted turns compared', `${differences.sessions} / ${differences.turns}`));
     console.log('');

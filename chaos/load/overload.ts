@@ -62,7 +62,7 @@ export const overload = async ({ minutes, rateFactor }: OverloadOptions): Promis
     const metric = await readMetrics(api.port);
     const doneWithinMs = Math.max(DONE_WITHIN_MS.least, DONE_WITHIN_MS.ofTheRun * seconds * 1000);
     const done = await untilDone(service, doneWithinMs);
-    const differences = await verifyTurns(told, door);
+    const differences = await verifyTurns(told, loaded);
 
     const verdicts: Verdict[] = [
       ...judgeOverload({

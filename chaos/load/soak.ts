@@ -86,7 +86,7 @@ export const soak = async ({ minutes, share }: { minutes: number; share: number 
     over = true;
     const failures = await streams;
     const done = await untilDone(service, DONE_WITHIN_MS);
-    const differences = await verifyTurns(told, door);
+    const differences = await verifyTurns(told, loaded);
 
     console.log(row('turns', steady.sent));
     console.log(row('answers by status', JSON.stringify(steady.statuses)));

@@ -1,9 +1,12 @@
 import { mapAtMost } from '../../src/platform/map-at-most.ts';
 import type { StoredMessage } from '../service/history.ts';
 import { readHistory } from '../service/evidence.ts';
+import type { LoadedService } from './service.ts';
 import type { Told, ToldSession } from './settings.ts';
 
 const READS_AT_ONCE = 8;
+
+type Loaded = Pick<LoadedService, 'door' | 'service'>;
 
 /** What was stored differently from what callers were told. Each list has a few examples for people. */
 export type Differences = { sessions: number; turns: number; wrong: Map<string, string[]> };
@@ -44,22 +47,33 @@ const judgeSession = (told: ToldSession, stored: StoredMessage[], blame: (rule: 
   }
 };
 
-/** Reads every session through the API, and compares what is stored with what its caller was told. */
-export const verifyTurns = async (told: Told, door: { port: number; apiKey: string }): Promise<Differences> => {
+/**
+ * Reads every session through the API, and compares what is stored with what its caller was told. Sessions whose turns
+ * were all refused have no conversation that their caller could read, so MongoDB is asked for them.
+ */
+export const verifyTurns = async (told: Told, { door, service }: Loaded): Promise<Differences> => {
   const wrong = new Map<string, string[]>();
   let turns = 0;
   const sessions = Object.entries(told).filter(([, { turns: some }]) => some.length > 0);
-  await mapAtMost(READS_AT_ONCE, sessions, async ([name, session]) => {
-    const blame = (rule: Rule, what: string): void => {
+  const blameIn =
+    (name: string) =>
+    (rule: Rule, what: string): void => {
       const list = wrong.get(rule) ?? [];
       list.push(`${name}: ${what}`);
       wrong.set(rule, list);
     };
+  const onlyRefused = new Set(Object.keys(told).filter((name) => told[name]?.turns.length === 0));
+  const stored = service.mongo
+    .collection<{ sessionId: string }>('conversations')
+    .find({}, { projection: { sessionId: 1 } });
+  for await (const { sessionId } of stored)
+    if (onlyRefused.has(sessionId)) blameIn(sessionId)('messages that are stored although they were refused', 'all');
+  await mapAtMost(READS_AT_ONCE, sessions, async ([name, session]) => {
     turns += session.turns.length;
     const { conversationId } = session;
     const api = `http://127.0.0.1:${door.port}`;
-    const stored = conversationId === null ? [] : await readHistory(api, door.apiKey, conversationId);
-    judgeSession(session, stored, blame);
+    const messages = conversationId === null ? [] : await readHistory(api, door.apiKey, conversationId);
+    judgeSession(session, messages, blameIn(name));
   });
   return { sessions: sessions.length, turns, wrong };
 };
