@@ -17,8 +17,8 @@ const DONE_WITHIN_MS = 120_000;
 const CAPACITY = { pace: { inFlight: 100 }, seconds: 15 };
 
 /**
- * What may be larger in the last quarter than in the second one. The records of delivered replies live for 11 minutes,
- * so the keys that expire and the memory of Redis grow until then; they are bounded by the rate. MongoDB fills its cache.
+ * What may be larger in the last quarter than in the second one. The keys that expire and the memory of Redis grow for
+ * some minutes; they are bounded by the rate. MongoDB fills its cache.
  */
 const MAY_GROW: [what: RegExp, margin: { share: number; mb: number } | null][] = [
   [/memory|heap/, { share: 0.1, mb: 20 }],
@@ -26,7 +26,14 @@ const MAY_GROW: [what: RegExp, margin: { share: number; mb: number } | null][] =
   [/event loop/, { share: 1, mb: 20 }],
 ];
 const NOT_JUDGED = /^MongoDB: memory|^Redis: (memory|keys that expire)/;
-const KEPT_FOR_S = 660;
+/** The record of a delivered reply and the count of a turn's tries (src/platform/timing.ts). */
+const KEPT_FOR_S = 660 + 120;
+/** One turn in twenty has an idempotency key, which is kept for a day. */
+const KEYED_SHARE = 0.05;
+/** The keys of the loads before, and of streams. */
+const OTHER_KEYS = 20_000;
+/** Redis removes expired keys with some delay. */
+const EXPIRED_FACTOR = 1.1;
 const REDIS_MAX_MB = 64;
 const KEY_BYTES = 250;
 
@@ -100,7 +107,9 @@ export const soak = async ({ minutes, share }: { minutes: number; share: number 
     console.log('');
     const most_ = (name: string): number => Math.max(0, ...(samples.series.get(name) ?? []));
     const [expiring, redisMb] = [most_('Redis: keys that expire'), most_('Redis: memory, MB')];
-    const expiringMax = Math.ceil(1.2 * (rate + 20) * Math.min(KEPT_FOR_S, minutes * 60 + 120)) + 5_000;
+    const seconds = minutes * 60;
+    const keys = rate * (Math.min(KEPT_FOR_S, seconds) + KEYED_SHARE * seconds) + OTHER_KEYS;
+    const expiringMax = Math.ceil(EXPIRED_FACTOR * keys);
     const redisMax = REDIS_MAX_MB + (KEY_BYTES * expiringMax) / 2 ** 20;
     const kept = printVerdicts([
       none('turns that were refused, failed or lost', steady.sent - countOf(steady, 200, 202)),

@@ -1,7 +1,7 @@
 /** While turns wait less than this, all new ones are accepted. */
-export const WAIT_FREE_MS = 250;
+export const WAIT_FREE_MS = 500;
 /** The wait that an overload settles at. Callers are far more patient. */
-const WAIT_AIM_MS = 500;
+const WAIT_AIM_MS = 1_000;
 /** Fewer turns or jobs are no overload. A few may wait long for other reasons. */
 export const BACKLOG_MIN = 100;
 /** So many turns may wait. This bounds a burst, in which no turn has waited long yet. */
