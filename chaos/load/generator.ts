@@ -10,7 +10,7 @@ import type { LoadSettings, Told, ToldSession } from './settings.ts';
  * told. The settings are JSON in the first argument, the result is printed as JSON.
  */
 /** The connections of an open loop: for one second of turns. More turns than this are never in flight. */
-const CONNECTIONS = { seconds: 1, least: 100 };
+const CONNECTIONS = { seconds: 1, least: 100, most: 10_000 };
 const OPENED_AT_ONCE = 50;
 const LAST_ANSWER_WITHIN_MS = 60_000;
 /** Large, so that the number is not taken for a number of the assistant's knowledge. */
@@ -194,7 +194,10 @@ const allAtOnce = (opened: Lane[]): Promise<void> =>
   });
 
 const lanesFor = (): number => {
-  if ('rate' in pace) return Math.max(CONNECTIONS.least, Math.ceil(CONNECTIONS.seconds * pace.rate));
+  if ('rate' in pace) {
+    const { seconds: turnsOf, least, most } = CONNECTIONS;
+    return Math.min(most, Math.max(least, Math.ceil(turnsOf * pace.rate)));
+  }
   return 'inFlight' in pace ? pace.inFlight : pace.atOnce;
 };
 
@@ -209,7 +212,11 @@ if ('rate' in pace) {
 } else await ('inFlight' in pace ? withAlways(opened) : allAtOnce(opened));
 const endedAt = performance.now();
 await untilQuiet();
-for (const { order } of lanes) if (order) keep(order, 'unknown');
+for (const { order } of lanes) {
+  if (!order) continue;
+  tally.noteLost();
+  keep(order, 'unknown');
+}
 writeFileSync(settings.toldFile, JSON.stringify(told));
 const lag = { p99: delay.percentile(99) / 1e6, max: delay.max / 1e6 };
 const { timeOrigin } = performance;

@@ -8,6 +8,8 @@ import { quantilesOf } from './tally.ts';
 const REPLY_LIMIT_MS = 30_000;
 const RECOVERED_WITHIN_S = 5;
 const SLOWER_AFTER = 2;
+/** The light load after the overload tells nothing if it had fewer turns. */
+const LATE_SAMPLES_MIN = 300;
 const MEMORY_MAX_MB = 1_024;
 const OURS = ['API', 'reply worker', 'delivery worker'] as const;
 
@@ -92,7 +94,7 @@ export const judgeOverload = (measured: Measured): Verdict[] => {
     {
       rule: `p99 of a light load ≤ ${SLOWER_AFTER} × before, ${RECOVERED_WITHIN_S} s after the overload`,
       found: slower.toFixed(2),
-      kept: slower <= SLOWER_AFTER,
+      kept: slower <= SLOWER_AFTER && recovery.late.count >= LATE_SAMPLES_MIN,
     },
     {
       rule: `seconds after the overload until nothing is refused ≤ ${RECOVERED_WITHIN_S}`,

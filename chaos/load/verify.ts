@@ -63,14 +63,17 @@ export const verifyTurns = async (told: Told, { door, service }: Loaded): Promis
       wrong.set(rule, list);
     };
   const onlyRefused = new Set(Object.keys(told).filter((name) => told[name]?.turns.length === 0));
+  const idOf = new Map<string, string>();
   const stored = service.mongo
-    .collection<{ sessionId: string }>('conversations')
-    .find({}, { projection: { sessionId: 1 } });
-  for await (const { sessionId } of stored)
+    .collection<{ sessionId: string; conversationId: string }>('conversations')
+    .find({}, { projection: { sessionId: 1, conversationId: 1 } });
+  for await (const { sessionId, conversationId } of stored) {
+    idOf.set(sessionId, conversationId);
     if (onlyRefused.has(sessionId)) blameIn(sessionId)('messages that are stored although they were refused', 'all');
+  }
   await mapAtMost(READS_AT_ONCE, sessions, async ([name, session]) => {
     turns += session.turns.length;
-    const { conversationId } = session;
+    const conversationId = session.conversationId ?? idOf.get(name) ?? null;
     const api = `http://127.0.0.1:${door.port}`;
     const messages = conversationId === null ? [] : await readHistory(api, door.apiKey, conversationId);
     judgeSession(session, messages, blameIn(name));

@@ -1,4 +1,3 @@
-import { getPriority, setPriority } from 'node:os';
 import { ConfigError } from './config.ts';
 import { secretsIn } from './credentials.ts';
 import { type Hint, hintOf } from './hints.ts';
@@ -20,12 +19,4 @@ export const startProcess = async (start: () => Promise<void>): Promise<void> =>
     process.stderr.write(`${explainFailure(cause, process.env)}\n`);
     process.exit(1);
   }
-};
-
-/**
- * Lets other processes of this machine run first when the processors are busy. `nice` is 0 (first) to 19. Callers wait
- * for the API, then for the reply worker. Nobody waits for a delivery. Has no effect on processes in other containers.
- */
-export const letOthersFirst = (nice: number): void => {
-  if (nice > getPriority()) setPriority(nice);
 };

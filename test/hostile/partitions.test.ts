@@ -10,6 +10,9 @@ import { contentOf, openReceiver } from '../support/receiver.ts';
 import { aScriptedEngine } from '../support/scripted-engine.ts';
 import { openStack, type Stack } from '../support/stack.ts';
 
+/** Long enough for a write to reach the old primary before it steps down. */
+const ELECTION_MS = 5_000;
+
 /** Sends a message again until it is answered, as a client must. */
 const sendUntilAnswered = (stack: Stack, bearer: string, body: { session_id: string; message: string }) =>
   eventually(async () => {
@@ -35,7 +38,7 @@ test('a primary without its peers loses what it applied: the message is stored, 
 }, async () => {
   const relays = openPeerRelays(mongodMember);
   onTestFinished(relays.close);
-  const set = await startReplicaSet(3, { announcedPortOf: relays.relayTo });
+  const set = await startReplicaSet(3, { announcedPortOf: relays.relayTo, electionTimeoutMs: ELECTION_MS });
   onTestFinished(set.dispose);
   const stack = await openStack({ env: { MONGODB_URL: set.url } });
   onTestFinished(stack.close);

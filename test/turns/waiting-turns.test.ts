@@ -89,6 +89,20 @@ test('a stall of 0.9 s is no overload', () => {
   expect(sum(figures, ({ refused }) => refused)).toBe(0);
 });
 
+test('a stall of 0.7 s at a high rate is no overload', () => {
+  const turns = createWaitingTurns();
+  const waiting: WaitingTurn[] = [];
+  let refused = 0;
+  for (let now = 0; now < 5_000; now += 1) {
+    const isStalled = now >= 2_000 && now < 2_700;
+    if (turns.refuses(turns.waitMs(now))) refused += 1;
+    else waiting.push(turns.enter(now));
+    for (let count = 0; count < 2 && !isStalled; count += 1) waiting.shift()?.answered();
+  }
+
+  expect(refused).toBe(0);
+});
+
 test.each([
   ['three seconds', 3],
   ['ten seconds', 10],

@@ -2,13 +2,10 @@ import { describeConfig, readConfig } from '../../src/platform/config.ts';
 import { secretsIn } from '../../src/platform/credentials.ts';
 import { createLifecycle, requireNode } from '../../src/platform/lifecycle.ts';
 import { createLogger } from '../../src/platform/logger.ts';
-import { letOthersFirst, startProcess } from '../../src/platform/process.ts';
+import { startProcess } from '../../src/platform/process.ts';
 import { watchStalls } from '../../src/platform/stalls.ts';
 
-const NICE = 10;
-
 requireNode();
-letOthersFirst(NICE);
 await startProcess(async () => {
   const config = readConfig(process.env);
   const logger = createLogger({

@@ -9,7 +9,7 @@ import { filesIn, findDamage } from './model-files.ts';
  */
 
 /** Lowers the priority of this process, so that the event loops that answer callers go first. */
-const NICE = 10;
+const NICE = 5;
 
 const send = (message: ModelMessage): void => void process.send?.(message);
 
