@@ -22,6 +22,8 @@ import { restartAll } from './stop/stops.ts';
 requireNode();
 const FOLLOWERS = 10;
 const PROVIDER_MS = 2_000;
+/** The events of a conversation are sent one after the other, some for seconds. Faster visitors would outpace them. */
+const THINKS_MS = 4_000;
 
 const readArguments = () => {
   const { values } = parseArgs({
@@ -57,7 +59,7 @@ const run = async ({ rounds, seed, visitors, each }: ReturnType<typeof readArgum
   try {
     const operators: OperatorsOptions = { api, token, keyOf, random, histories, isOver };
     const load = Promise.all([
-      ...runVisitors({ visitors, cast: field.cast, histories, random, isOver }, api),
+      ...runVisitors({ visitors, thinksMs: THINKS_MS, cast: field.cast, histories, random, isOver }, api),
       operate(operators),
     ]);
     const following = follow({ count: FOLLOWERS, api, keyOf, random, histories, isOver });

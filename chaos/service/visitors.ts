@@ -6,6 +6,7 @@ import { type Histories, type Sent, type Session, WAYS, type Way } from './histo
 import { RETRY_FOR_MS } from './limits.ts';
 
 const AGAIN_AFTER_MS = 200;
+/** A visitor waits at most so long before the next message. */
 const THINKS_MS = 400;
 
 type Assistant = Pick<Door, 'assistantId' | 'apiKey' | 'channelToken'>;
@@ -16,6 +17,8 @@ export type VisitorOptions = {
   assistant: Assistant;
   /** How many messages the visitor sends at once without waiting for the reply. */
   hurry: number;
+  /** The longest time between a reply and the next message, in ms. */
+  thinksMs?: number | undefined;
   api: () => string;
   random: Random;
   histories: Histories;
@@ -69,7 +72,7 @@ const QUESTIONS = ['When are you open?', 'Do you ship abroad?', 'What does it co
  * at once; such a visitor uses idempotency keys, because without them a retry after a later answer is a new turn.
  */
 export const visit = async (options: VisitorOptions): Promise<void> => {
-  const { name, assistant, hurry, random, histories, isOver } = options;
+  const { name, assistant, hurry, thinksMs = THINKS_MS, random, histories, isOver } = options;
   const session = newSession(assistant);
   histories.sessions.set(name, session);
   for (let number = 0; !isOver() && !session.erased; number += hurry) {
@@ -79,7 +82,7 @@ export const visit = async (options: VisitorOptions): Promise<void> => {
     );
     const sent = await Promise.all(messages.map((message) => send(options, message)));
     for (const { told } of sent) learnConversation(histories, name, told);
-    await sleep(random.next() * THINKS_MS);
+    await sleep(random.next() * thinksMs);
   }
 };
 
@@ -104,16 +107,26 @@ export const visitTogether = async (options: Omit<Sending, 'way'>): Promise<void
 
 const wayOf = (number: number): Way => WAYS[number % WAYS.length] as Way;
 
-type Load = { visitors: number; cast: Cast; histories: Histories; random: Random; isOver: () => boolean };
+type Load = {
+  visitors: number;
+  thinksMs?: number;
+  cast: Cast;
+  histories: Histories;
+  random: Random;
+  isOver: () => boolean;
+};
 
 /** Visitors on all ways in, one session after the other, two thirds of them with the assistant that answers at once. */
-export const runVisitors = ({ visitors, cast, histories, random, isOver }: Load, api: () => string): Promise<void>[] =>
+export const runVisitors = (
+  { visitors, thinksMs, cast, histories, random, isOver }: Load,
+  api: () => string,
+): Promise<void>[] =>
   Array.from({ length: visitors }, async (_, number) => {
     const way = wayOf(number);
     const assistant = number % 3 === 2 ? cast.slow : cast.quick;
     for (let nth = 0; !isOver(); nth += 1) {
       const name = `s${number}-${nth}`;
       const hurry = way === 'key' ? 3 : 1;
-      await visit({ name, way, assistant, hurry, api, random, histories, isOver });
+      await visit({ name, way, assistant, hurry, thinksMs, api, random, histories, isOver });
     }
   });

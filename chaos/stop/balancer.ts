@@ -7,18 +7,20 @@ const CHECK_EVERY_MS = 250;
 
 /** Chooses among the API processes that were ready at the last check, as a load balancer does. */
 export const openBalancer = ({ crew, random, isOver }: { crew: Crew; random: Random; isOver: () => boolean }) => {
-  let ready = crew.apis();
+  const unready = new Set<string>();
 
-  const check = async (): Promise<void> => {
+  /** Each process has its own checks, because one that is starting answers late. */
+  const check = async (url: string): Promise<void> => {
     while (!isOver()) {
-      const answers = await Promise.all(crew.apis().map(async (url) => ((await isReady({ url })) ? [url] : [])));
-      ready = answers.flat();
+      if (await isReady({ url })) unready.delete(url);
+      else unready.add(url);
       await sleep(CHECK_EVERY_MS);
     }
   };
-  void check();
+  for (const url of crew.apis()) void check(url);
 
   return (): string => {
+    const ready = crew.apis().filter((url) => !unready.has(url));
     const some = ready.length > 0 ? ready : crew.apis();
     return some[random.below(some.length)] as string;
   };
