@@ -9,8 +9,8 @@ import type { LoadSettings, Told, ToldSession } from './settings.ts';
  * Sends turns from a separate process, over raw sockets with one request in flight on each. Records what each session was
  * told. The settings are JSON in the first argument, the result is printed as JSON.
  */
-/** The connections of an open loop: for one second of turns. More turns than this are never in flight. */
-const CONNECTIONS = { seconds: 1, least: 100, most: 10_000 };
+/** The connections of an open loop: one for each turn of a second. More turns than this are never in flight. */
+const CONNECTIONS = { least: 100, most: 10_000 };
 const OPENED_AT_ONCE = 50;
 const LAST_ANSWER_WITHIN_MS = 60_000;
 /** Large, so that the number is not taken for a number of the assistant's knowledge. */
@@ -194,10 +194,7 @@ const allAtOnce = (opened: Lane[]): Promise<void> =>
   });
 
 const lanesFor = (): number => {
-  if ('rate' in pace) {
-    const { seconds: turnsOf, least, most } = CONNECTIONS;
-    return Math.min(most, Math.max(least, Math.ceil(turnsOf * pace.rate)));
-  }
+  if ('rate' in pace) return Math.min(CONNECTIONS.most, Math.max(CONNECTIONS.least, Math.ceil(pace.rate)));
   return 'inFlight' in pace ? pace.inFlight : pace.atOnce;
 };
 

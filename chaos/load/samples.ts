@@ -15,7 +15,7 @@ export type Series = Map<string, number[]>;
 const numberIn = (text: string, pattern: RegExp): number => Number(pattern.exec(text)?.[1] ?? 0);
 
 /** Reads one sample of everything that could grow. */
-const takeSample = async ({ api, replyWorker, deliveryWorker, service, pids }: LoadedService) => {
+const takeSample = async ({ api, replyWorker, deliveryWorker, service, mongodPid }: LoadedService) => {
   const sample: [string, number][] = [];
   for (const { name, pid, port } of [api, replyWorker, deliveryWorker]) {
     const metric = await readMetrics(port);
@@ -33,7 +33,7 @@ const takeSample = async ({ api, replyWorker, deliveryWorker, service, pids }: L
     ['Redis: keys that expire', expiring],
     ['Redis: keys that stay', keys - expiring],
     ['MongoDB: connections', (status?.['connections'] as { current: number } | undefined)?.current ?? 0],
-    ['MongoDB: memory, MB', memoryMbOf(pids.MongoDB)],
+    ['MongoDB: memory, MB', memoryMbOf(mongodPid)],
   );
   return sample;
 };

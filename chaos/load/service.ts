@@ -38,14 +38,7 @@ export const openLoadedService = async (part: string) => {
     api,
     replyWorker,
     deliveryWorker,
-    /** Process ids by name. */
-    pids: {
-      API: api.pid,
-      'reply worker': replyWorker.pid,
-      'delivery worker': deliveryWorker.pid,
-      Redis: services.pids.redis,
-      MongoDB: services.pids.mongod,
-    },
+    mongodPid: services.pids.mongod,
     close: async (): Promise<void> => {
       for (const child of [api, replyWorker, deliveryWorker]) await child.stop();
       sink.close();

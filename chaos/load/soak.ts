@@ -30,7 +30,9 @@ const NOT_JUDGED = /^MongoDB: memory|^Redis: (memory|keys that expire)/;
 const KEPT_FOR_S = 660 + 120;
 /** One turn in twenty has an idempotency key, which is kept for a day. */
 const KEYED_SHARE = 0.05;
-/** The keys of the loads before, and of streams. */
+/** The loads before the steady one leave keys too. They have as many as two minutes of it. */
+const LOADS_BEFORE_S = 120;
+/** The keys of streams and of jobs. */
 const OTHER_KEYS = 20_000;
 /** Redis removes expired keys with some delay. */
 const EXPIRED_FACTOR = 1.1;
@@ -108,7 +110,7 @@ export const soak = async ({ minutes, share }: { minutes: number; share: number 
     const most_ = (name: string): number => Math.max(0, ...(samples.series.get(name) ?? []));
     const [expiring, redisMb] = [most_('Redis: keys that expire'), most_('Redis: memory, MB')];
     const seconds = minutes * 60;
-    const keys = rate * (Math.min(KEPT_FOR_S, seconds) + KEYED_SHARE * seconds) + OTHER_KEYS;
+    const keys = rate * (Math.min(KEPT_FOR_S, seconds + LOADS_BEFORE_S) + KEYED_SHARE * seconds) + OTHER_KEYS;
     const expiringMax = Math.ceil(EXPIRED_FACTOR * keys);
     const redisMax = REDIS_MAX_MB + (KEY_BYTES * expiringMax) / 2 ** 20;
     const kept = printVerdicts([

@@ -30,6 +30,21 @@ const isolateFor = async (
   relays.heal();
 };
 
+/** The checker uses the same address as the processes, because the relays let clients through. */
+const storeOf = (
+  set: { url: string; dispose: () => Promise<void> },
+  relays: PeerRelays,
+  faults: Store['faults'],
+): Store => ({
+  url: set.url,
+  directUrl: set.url,
+  faults,
+  dispose: async () => {
+    await set.dispose();
+    relays.close();
+  },
+});
+
 const killForLong = async (master: Service | undefined): Promise<void> => {
   await master?.kill();
   await sleep(PROMOTED_WITHIN_MS);
@@ -52,18 +67,10 @@ export const replicaSet = async (): Promise<Store> => {
     const primary = await set.findPrimary();
     if (primary) await isolateFor(PRIMARY_ISOLATED_MS, relays, { port: primary.port, id: String(primary.port) });
   };
-  return {
-    url: set.url,
-    directUrl: set.url,
-    faults: [
-      { name: 'kill the primary', run: kill },
-      { name: 'isolate the primary', run: isolate },
-    ],
-    dispose: async () => {
-      await set.dispose();
-      relays.close();
-    },
-  };
+  return storeOf(set, relays, [
+    { name: 'kill the primary', run: kill },
+    { name: 'isolate the primary', run: isolate },
+  ]);
 };
 
 /**
@@ -77,18 +84,10 @@ export const sentinelSet = async (): Promise<Store> => {
     const master = await set.findMaster();
     if (master) await isolateFor(MASTER_ISOLATED_MS, relays, { port: master.port });
   };
-  return {
-    url: set.url,
-    directUrl: set.url,
-    faults: [
-      { name: 'kill the master of Redis', run: async () => killForLong(await set.findMaster()) },
-      { name: 'isolate the master of Redis', run: isolate },
-    ],
-    dispose: async () => {
-      await set.dispose();
-      relays.close();
-    },
-  };
+  return storeOf(set, relays, [
+    { name: 'kill the master of Redis', run: async () => killForLong(await set.findMaster()) },
+    { name: 'isolate the master of Redis', run: isolate },
+  ]);
 };
 
 /**
@@ -106,17 +105,9 @@ export const redisCluster = async (): Promise<Store> => {
     if (master)
       await isolateFor(MASTER_ISOLATED_MS, relays, { port: master.port + BUS_OFFSET, id: await set.idOf(master) });
   };
-  return {
-    url: set.url,
-    directUrl: set.url,
-    env: { PARTITIONS: String(PARTITIONS) },
-    faults: [
-      { name: 'kill a master of Redis', run: async () => killForLong(await anyMaster()) },
-      { name: 'isolate a master of Redis', run: isolate },
-    ],
-    dispose: async () => {
-      await set.dispose();
-      relays.close();
-    },
-  };
+  const store = storeOf(set, relays, [
+    { name: 'kill a master of Redis', run: async () => killForLong(await anyMaster()) },
+    { name: 'isolate a master of Redis', run: isolate },
+  ]);
+  return { ...store, env: { PARTITIONS: String(PARTITIONS) } };
 };

@@ -6,7 +6,7 @@ export type StoreFault = { name: string; run: (refused: Refused) => Promise<void
 export type Store = {
   /** The address for the processes. */
   url: string;
-  /** The address for the checker, without a relay. */
+  /** The address for the checker. No fault makes it silent, except the death of the store. */
   directUrl: string;
   /** More settings of the processes. */
   env?: Record<string, string>;
