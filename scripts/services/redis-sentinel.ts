@@ -1,5 +1,6 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { type Service, startService } from './process.ts';
 import { type ServiceLocation, startCommand } from './program.ts';
@@ -9,6 +10,9 @@ import { freePort } from './resources.ts';
 const MASTER = 'parley';
 const SENTINELS = 3;
 const QUORUM = 2;
+/** A sentinel asks for the state of a replica every 10 s. */
+const COMPLETE_MS = 40_000;
+const EVERY_MS = 50;
 
 const sentinelConfig = (master: number): string =>
   [
@@ -39,6 +43,33 @@ const startSentinel = (master: number): Promise<Service> =>
     {},
   );
 
+/** The fields of one `SENTINEL MASTER` or `SENTINEL REPLICAS` entry: names and values in turn. */
+const fieldsOf = (entry: string[]): Map<string, string> =>
+  new Map(Array.from({ length: entry.length / 2 }, (_, index) => [entry[2 * index] ?? '', entry[2 * index + 1] ?? '']));
+
+/**
+ * Waits until this sentinel can take part in a failover: it knows the other sentinels, and the replica is in sync with
+ * the master. Sentinels learn of each other every 2 s, and of replicas every 10 s.
+ */
+const untilComplete = async ({ port }: Service): Promise<void> => {
+  const redis = new Redis(port, '127.0.0.1');
+  const until = performance.now() + COMPLETE_MS;
+  try {
+    for (;;) {
+      const master = fieldsOf((await redis.call('SENTINEL', 'MASTER', MASTER)) as string[]);
+      const [replica = []] = (await redis.call('SENTINEL', 'REPLICAS', MASTER)) as string[][];
+      const others = Number(master.get('num-other-sentinels'));
+      if (others === SENTINELS - 1 && fieldsOf(replica).get('master-link-status') === 'ok') return;
+      if (performance.now() > until) {
+        throw new Error(`sentinel ${port} knows ${others} other sentinels and ${replica.length ? 'a' : 'no'} replica`);
+      }
+      await pause(EVERY_MS);
+    }
+  } finally {
+    redis.disconnect();
+  }
+};
+
 export type SentinelSet = {
   /** For REDIS_URL. */
   url: string;
@@ -58,28 +89,44 @@ export type SentinelSetOptions = {
 export const startSentinelSet = async ({
   announcedPortOf = (port) => Promise.resolve(port),
 }: SentinelSetOptions = {}): Promise<SentinelSet> => {
+  const started: Service[] = [];
+  const dispose = async (): Promise<void> => {
+    await Promise.all(started.map((service) => service.dispose()));
+  };
   const startMember = async (replicaOf?: number) => {
     const port = await freePort();
     const announced = await announcedPortOf(port);
     const settings = ['--replica-announce-ip', '127.0.0.1', '--replica-announce-port', String(announced)];
     const service = await startRedis({ port, settings, ...(replicaOf !== undefined && { replicaOf }) });
+    started.push(service);
     return { service, announced };
   };
-  const master = await startMember();
-  const members = [master, await startMember(master.announced)];
-  const sentinels = await Promise.all(Array.from({ length: SENTINELS }, () => startSentinel(master.announced)));
-  return {
-    url: `redis+sentinel://${sentinels.map(({ port }) => `127.0.0.1:${port}`).join(',')}/${MASTER}`,
-    members: members.map(({ service }) => service),
-    findMaster: async () => {
-      const redis = new Redis(sentinels[0]?.port ?? 0, '127.0.0.1');
-      const [, port] = (await redis
-        .call('SENTINEL', 'GET-MASTER-ADDR-BY-NAME', MASTER)
-        .finally(() => redis.disconnect())) as [string, string];
-      return members.find(({ announced }) => announced === Number(port))?.service;
-    },
-    dispose: async () => {
-      await Promise.all([...sentinels, ...members.map(({ service }) => service)].map((service) => service.dispose()));
-    },
+  const startNextSentinel = async (master: number): Promise<Service> => {
+    const sentinel = await startSentinel(master);
+    started.push(sentinel);
+    return sentinel;
   };
+  try {
+    const master = await startMember();
+    const members = [master, await startMember(master.announced)];
+    const first = await startNextSentinel(master.announced);
+    const sentinels = [first];
+    while (sentinels.length < SENTINELS) sentinels.push(await startNextSentinel(master.announced));
+    await Promise.all(sentinels.map(untilComplete));
+    return {
+      url: `redis+sentinel://${sentinels.map(({ port }) => `127.0.0.1:${port}`).join(',')}/${MASTER}`,
+      members: members.map(({ service }) => service),
+      findMaster: async () => {
+        const redis = new Redis(first.port, '127.0.0.1');
+        const [, port] = (await redis
+          .call('SENTINEL', 'GET-MASTER-ADDR-BY-NAME', MASTER)
+          .finally(() => redis.disconnect())) as [string, string];
+        return members.find(({ announced }) => announced === Number(port))?.service;
+      },
+      dispose,
+    };
+  } catch (cause) {
+    await dispose();
+    throw cause;
+  }
 };

@@ -30,9 +30,7 @@ export const startReplicaSet = async (
   { electionTimeoutMs = 2_000, announcedPortOf = (port) => Promise.resolve(port) }: ReplicaSetOptions = {},
 ): Promise<ReplicaSet> => {
   const kind = mongodKind(answers, [...SMALL, ...TEST_COMMANDS]);
-  const members = await Promise.all(Array.from({ length: count }, () => startService(kind, {})));
-  const ports = await Promise.all(members.map(({ port }) => announcedPortOf(port)));
-  const hosts = ports.map((port, _id) => ({ _id, host: `127.0.0.1:${port}` }));
+  const members: Service[] = [];
   const dispose = async (): Promise<void> => {
     await Promise.all(members.map((member) => member.dispose()));
   };
@@ -48,7 +46,10 @@ export const startReplicaSet = async (
   const elect = async ({ port }: Service): Promise<void> => {
     await withAdmin(port, (admin) => admin.command({ replSetStepUp: 1 }));
   };
-  try {
+  const start = async (): Promise<string> => {
+    while (members.length < count) members.push(await startService(kind, {}));
+    const ports = await Promise.all(members.map(({ port }) => announcedPortOf(port)));
+    const hosts = ports.map((port, _id) => ({ _id, host: `127.0.0.1:${port}` }));
     const config = { _id: SET, members: hosts, settings: { electionTimeoutMillis: electionTimeoutMs } };
     await withAdmin(members[0]?.port ?? 0, (admin) => admin.command({ replSetInitiate: config }));
     for (let tries = 0; (await findPrimary()) !== members[0]; tries++) {
@@ -57,15 +58,12 @@ export const startReplicaSet = async (
       await elect(members[0] as Service).catch(() => undefined);
       await new Promise((resolve) => setTimeout(resolve, 50));
     }
+    return `mongodb://${hosts.map(({ host }) => host).join(',')}/parley?replicaSet=${SET}`;
+  };
+  try {
+    return { url: await start(), members, findPrimary, elect, dispose };
   } catch (cause) {
     await dispose();
     throw cause;
   }
-  return {
-    url: `mongodb://${hosts.map(({ host }) => host).join(',')}/parley?replicaSet=${SET}`,
-    members,
-    findPrimary,
-    elect,
-    dispose,
-  };
 };

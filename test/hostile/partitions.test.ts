@@ -13,6 +13,9 @@ import { openStack, type Stack } from '../support/stack.ts';
 /** Long enough for a write to reach the old primary before it steps down. */
 const ELECTION_MS = 5_000;
 
+/** A sentinel that did not run for 2 s does nothing for the next 30 s. A failover takes about 3 s otherwise. */
+const FAILOVER_MS = 60_000;
+
 /** Sends a message again until it is answered, as a client must. */
 const sendUntilAnswered = (stack: Stack, bearer: string, body: { session_id: string; message: string }) =>
   eventually(async () => {
@@ -77,7 +80,7 @@ test('a primary without its peers loses what it applied: the message is stored, 
 });
 
 test('turns are answered while the API is at the old master of Redis and the worker at the new one', {
-  timeout: 120_000,
+  timeout: 180_000,
 }, async () => {
   const relays = openPeerRelays(sentinelOrReplica);
   onTestFinished(relays.close);
@@ -93,7 +96,7 @@ test('turns are answered while the API is at the old master of Redis and the wor
   const roleOfOld = async (): Promise<unknown> => ((await atOld.call('ROLE')) as unknown[])[0];
 
   relays.isolate({ port: old.port });
-  await eventually(async () => expect(await set.findMaster()).not.toBe(old), 30_000);
+  await eventually(async () => expect(await set.findMaster()).not.toBe(old), FAILOVER_MS);
   await stack.startReplyWorker(aScriptedEngine().engine);
   const during = await sendUntilAnswered(stack, apiKey, { session_id, message: 'one' });
   expect(await roleOfOld()).toBe('master');
