@@ -6,6 +6,9 @@ const WAITING_MAX = 1_000;
 /** How many requests of all holders together may wait. Each holder gets a share of this limit. */
 const WAITING_TOTAL = 20_000;
 
+/** A slot in use. `release` may be called again, without effect. */
+export type Slot = { release: () => void };
+
 /** The slots in use by this holder, the slots in use by all holders, and the number of holders with a slot. */
 export type Occupancy = { own: number; inUse: number; holders: number };
 
@@ -15,7 +18,7 @@ export type Occupancy = { own: number; inUse: number; holders: number };
  */
 export const createSlots = (hasFreeSlot: (occupancy: Occupancy) => boolean) => {
   const active = new Map<string, number>();
-  const waiting = new Map<string, ((granted: boolean) => void)[]>();
+  const waiting = new Map<string, ((slot: Slot | null) => void)[]>();
   let inUse = 0;
   let closed = false;
 
@@ -24,9 +27,25 @@ export const createSlots = (hasFreeSlot: (occupancy: Occupancy) => boolean) => {
 
   const waitingMax = (): number => Math.min(WAITING_MAX, Math.ceil(WAITING_TOTAL / Math.max(1, waiting.size)));
 
-  const occupy = (holder: string): void => {
+  const release = (holder: string): void => {
+    inUse -= 1;
+    const left = (active.get(holder) ?? 1) - 1;
+    if (left === 0) active.delete(holder);
+    else active.set(holder, left);
+    // Releasing one slot may allow several new grants, because shares depend on the number of holders.
+    while (grantNext());
+  };
+
+  const occupy = (holder: string): Slot => {
     inUse += 1;
     active.set(holder, (active.get(holder) ?? 0) + 1);
+    let held = true;
+    return {
+      release: () => {
+        if (held) release(holder);
+        held = false;
+      },
+    };
   };
 
   const grantNext = (): boolean => {
@@ -36,8 +55,7 @@ export const createSlots = (hasFreeSlot: (occupancy: Occupancy) => boolean) => {
       waiting.delete(holder);
       if (queue.length > 0) waiting.set(holder, queue); // moves the holder to the end of the round
       if (!grant) continue;
-      occupy(holder);
-      grant(true);
+      grant(occupy(holder));
       return true;
     }
     return false;
@@ -48,30 +66,15 @@ export const createSlots = (hasFreeSlot: (occupancy: Occupancy) => boolean) => {
       return inUse;
     },
 
-    /**
-     * Resolves to true once a slot is acquired. Resolves to false when too many requests are already waiting, or when
-     * the slots are closed.
-     */
-    acquire: (holder: string): Promise<boolean> => {
-      if (closed) return Promise.resolve(false);
+    /** Resolves with a slot, or with null if too many requests are already waiting or the slots are closed. */
+    acquire: (holder: string): Promise<Slot | null> => {
+      if (closed) return Promise.resolve(null);
       const queue = waiting.get(holder) ?? [];
       // A later request must not overtake the waiting requests.
-      if (queue.length === 0 && isFree(holder)) {
-        occupy(holder);
-        return Promise.resolve(true);
-      }
-      if (queue.length >= waitingMax()) return Promise.resolve(false);
+      if (queue.length === 0 && isFree(holder)) return Promise.resolve(occupy(holder));
+      if (queue.length >= waitingMax()) return Promise.resolve(null);
       waiting.set(holder, queue);
       return new Promise((resolve) => queue.push(resolve));
-    },
-
-    release: (holder: string): void => {
-      inUse -= 1;
-      const left = (active.get(holder) ?? 1) - 1;
-      if (left === 0) active.delete(holder);
-      else active.set(holder, left);
-      // Releasing one slot may allow several new grants, because shares depend on the number of holders.
-      while (grantNext());
     },
 
     /** Holders whose waiting queue is so long that more requests would not help. */
@@ -81,7 +84,7 @@ export const createSlots = (hasFreeSlot: (occupancy: Occupancy) => boolean) => {
     /** Refuses all waiting requests and all later requests. */
     close: (): void => {
       closed = true;
-      for (const queue of waiting.values()) for (const grant of queue) grant(false);
+      for (const queue of waiting.values()) for (const grant of queue) grant(null);
       waiting.clear();
     },
   };

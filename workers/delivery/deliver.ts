@@ -11,7 +11,7 @@ import type { Logger } from '../../src/platform/logger.ts';
 import { isMongoUnavailable } from '../../src/platform/mongo-failures.ts';
 import type { DeliveryBreaker } from './breaker.ts';
 import type { Target, Dispatch } from './dispatch.ts';
-import type { Slots } from '../../src/platform/slots.ts';
+import type { Slot, Slots } from '../../src/platform/slots.ts';
 import { TIMING } from '../../src/platform/timing.ts';
 
 type Dependencies = {
@@ -29,12 +29,14 @@ export type OutboxReading = { at: number; outbox: Outbox };
 type Reading = OutboxReading & { endpoint: StoredEndpoint | null };
 
 /** The next step for a stream: end undeliverable events, send the head, or stop. */
-type Next = { kind: 'end' } | { kind: 'send'; event: OutboxEvent; endpoint: StoredEndpoint } | { kind: 'stop' };
+type Next = { kind: 'end' } | Send | { kind: 'stop' };
+type Send = { kind: 'send'; event: OutboxEvent; endpoint: StoredEndpoint };
 
 /** The result of one try: the event has ended, the event is still pending, or this process must not send it. */
 type Sent = 'ended' | 'untried' | 'not ours';
 type Ended = { event: OutboxEvent; how: Sent };
 type ClaimedQueued = { delivery: StoredDelivery; token: string };
+type ForQueued = { at: number; endpoint: StoredEndpoint | null; slot: Slot };
 
 const isFresh = ({ at }: { at: number }): boolean => performance.now() - at < TIMING.readFreshMs;
 
@@ -115,7 +117,7 @@ export const createDeliver = (dependencies: Dependencies) => {
   };
 
   /** Claims and sends the first pending event. Every return without a send releases the breaker's permit. */
-  const sendHead = async ({ at, outbox }: Reading, event: OutboxEvent, endpoint: StoredEndpoint): Promise<Sent> => {
+  const sendHead = async ({ at, outbox }: Reading, { event, endpoint }: Send, slot: Slot): Promise<Sent> => {
     const endpointId = endpoint._id;
     const body = await deliveries.composeBody(outbox, event);
     const claim = claimOf(outbox, event, { endpointId, url: endpoint.url, body: body ?? '' });
@@ -135,7 +137,7 @@ export const createDeliver = (dependencies: Dependencies) => {
       return claimed.found && isFinal(claimed.found.outcome) ? 'ended' : 'not ours';
     }
     const own = { ...claimed, redelivery: false, queued: false };
-    if (isFresh(target)) return dispatch.dispatch(claim, own, target);
+    if (isFresh(target)) return dispatch.dispatch(claim, own, target, slot);
     // The claim took so long that the endpoint may have changed since it was read. The event is therefore not sent now.
     breaker.release(endpointId);
     return (await deliveries.release(own.deliveryId, own.token, own)) ? 'untried' : 'ended';
@@ -147,11 +149,12 @@ export const createDeliver = (dependencies: Dependencies) => {
   const sendInSlot = async (
     before: Reading,
     endpointId: string,
+    slot: Slot,
   ): Promise<{ reading: Reading | null; sent?: Ended }> => {
     const reading = isFresh(before) ? before : await read(before.outbox._id, endpointId);
     const next = reading && nextOf(reading, endpointId);
     if (next?.kind !== 'send') return { reading };
-    const how = await sendHead(reading as Reading, next.event, next.endpoint);
+    const how = await sendHead(reading as Reading, next, slot);
     return { reading, sent: { event: next.event, how } };
   };
 
@@ -173,8 +176,9 @@ export const createDeliver = (dependencies: Dependencies) => {
     const next = nextOf(before, endpointId);
     if (next.kind === 'stop') return null;
     if (next.kind === 'end') return endHead(before, endpointId);
-    if (!(await slots.acquire(endpointId))) return null;
-    const { reading, sent } = await sendInSlot(before, endpointId).finally(() => slots.release(endpointId));
+    const slot = await slots.acquire(endpointId);
+    if (!slot) return null;
+    const { reading, sent } = await sendInSlot(before, endpointId, slot).finally(slot.release);
     if (!reading || !sent) return reading;
     if (sent.how === 'not ours') return null;
     if (sent.how === 'untried') return read(reading.outbox._id, endpointId);
@@ -182,7 +186,7 @@ export const createDeliver = (dependencies: Dependencies) => {
   };
 
   /** Sends a claimed test or resend, or ends it without a send. */
-  const sendQueued = async ({ delivery, token }: ClaimedQueued, endpoint: StoredEndpoint | null, at: number) => {
+  const sendQueued = async ({ delivery, token }: ClaimedQueued, { at, endpoint, slot }: ForQueued) => {
     const { _id: deliveryId, body, createdAt, redelivery } = delivery;
     const end = async (errorKind: ErrorKind): Promise<void> => {
       await deliveries.recordOutcome(deliveryId, token, neverSent(errorKind));
@@ -195,7 +199,7 @@ export const createDeliver = (dependencies: Dependencies) => {
     if (!target) return end('internal');
     const own = { deliveryId, token, redelivery, queued: true };
     if (!isFresh(target)) return void (await deliveries.release(deliveryId, token, own));
-    await dispatch.dispatch({ ...delivery, body }, own, target);
+    await dispatch.dispatch({ ...delivery, body }, own, target, slot);
   };
 
   return {
@@ -226,14 +230,15 @@ export const createDeliver = (dependencies: Dependencies) => {
     /** Delivers a test or a resend. Both ignore the order of the stream and its pauses. */
     deliverQueued: async (deliveryId: string): Promise<void> => {
       const queued = (await deliveries.readByIds([deliveryId])).get(deliveryId);
-      if (queued?.outcome !== 'queued' || !(await slots.acquire(queued.endpointId))) return;
+      const slot = queued?.outcome === 'queued' ? await slots.acquire(queued.endpointId) : null;
+      if (!queued || !slot) return;
       try {
         const at = performance.now();
         const endpoint = await endpoints.readForSending(queued.endpointId);
         const claimed = await deliveries.claimQueued(deliveryId);
-        if (claimed) await sendQueued(claimed, endpoint, at);
+        if (claimed) await sendQueued(claimed, { at, endpoint, slot });
       } finally {
-        slots.release(queued.endpointId);
+        slot.release();
       }
     },
   };

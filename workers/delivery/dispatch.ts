@@ -8,6 +8,7 @@ import type { DeliveryStore } from '../../src/deliveries/store.ts';
 import { serverNow } from '../../src/platform/clock.ts';
 import type { Logger } from '../../src/platform/logger.ts';
 import { isMongoUnavailable } from '../../src/platform/mongo-failures.ts';
+import type { Slot } from '../../src/platform/slots.ts';
 import { TIMING } from '../../src/platform/timing.ts';
 import type { CountDelivery } from '../../src/service-metrics.ts';
 import type { DeliveryBreaker } from './breaker.ts';
@@ -98,8 +99,12 @@ export const createDispatch = (dependencies: Dependencies) => {
   return {
     logEnd,
 
-    /** Returns 'ended' if the event has its outcome, or 'untried' if the event is pending and unclaimed again. */
-    dispatch: async (claim: Dispatched, own: OwnClaim, target: Target): Promise<'ended' | 'untried'> => {
+    /**
+     * Returns 'ended' if the event has its outcome, or 'untried' if the event is pending and unclaimed again. Releases
+     * the slot when the request is over and a pause is stored. The next send thus does not wait for MongoDB to store the
+     * outcome.
+     */
+    dispatch: async (claim: Dispatched, own: OwnClaim, target: Target, slot: Slot): Promise<'ended' | 'untried'> => {
       const { endpointId } = claim;
       const { deliveryId, token } = own;
       const result = await sender.send({
@@ -117,6 +122,7 @@ export const createDispatch = (dependencies: Dependencies) => {
       const exchange = toExchange(result);
       await record(async () => {
         await pauseAsAsked(endpointId, result);
+        slot.release();
         await deliveries.recordOutcome(deliveryId, token, exchange);
       });
       logEnd(claim, exchange);

@@ -24,18 +24,18 @@ export const createInFlight = ({ total, logger }: { total: number; logger: Logge
 
   const run = async ({ assistantId, turnId, answer }: ProviderTurn): Promise<string | null> => {
     waiting.add(turnId);
-    const entered = await slots.acquire(assistantId);
+    const slot = await slots.acquire(assistantId);
     waiting.delete(turnId);
     // No slot was given, because the process is stopping or the list of waiting turns is full. In the second case the
     // sweep enqueues the turn again later.
-    if (!entered) return closed ? turnId : null;
+    if (!slot) return closed ? turnId : null;
     try {
       return await answer();
     } catch (cause) {
       logger.warn({ err: cause, turnId }, 'a turn was not answered');
       return null;
     } finally {
-      slots.release(assistantId);
+      slot.release();
     }
   };
 
