@@ -29,9 +29,16 @@ export const claimOf = (
   happenedAt: event.at,
 });
 
+/**
+ * True if the event happened while the endpoint was disabled. A new endpoint was never disabled, and only events after
+ * its creation name it. So its times are not compared: clocks of two processes differ by some milliseconds.
+ */
+const isFromDisabledTime = (event: OutboxEvent, { enabledSince, createdAt }: StoredEndpoint): boolean =>
+  enabledSince > createdAt && enabledSince > event.at;
+
 const refusalOf = (event: OutboxEvent, endpoint: StoredEndpoint | null, eventMaxAgeMs: number): ErrorKind | null => {
   if (!endpoint) return 'endpoint_removed';
-  if (!endpoint.enabled || endpoint.enabledSince > event.at) return 'endpoint_disabled';
+  if (!endpoint.enabled || isFromDisabledTime(event, endpoint)) return 'endpoint_disabled';
   if (serverNow() - event.at.getTime() > eventMaxAgeMs) return 'expired';
   return null;
 };

@@ -20,10 +20,6 @@ const aStream = async (conversations = 1) => {
   const receiver = await openReceiver();
   opened.push(receiver);
   const { endpoint } = await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url });
-  // Events from before `enabledSince` are not sent. It is moved back, because these events have past times.
-  await stack.service.mongo
-    .collection('endpoints')
-    .updateMany({ assistantId }, { $set: { enabledSince: new Date(0) } });
   const feed = createFeed(stack.service);
   const keys = await feed.openConversations(assistantId, conversations);
   const key = keys[0] as string;

@@ -139,14 +139,22 @@ test('events before an endpoint is enabled again are not sent, later ones are', 
   expect(await countEnds()).toMatchObject({ endpoint_disabled: 1 });
 });
 
+test('an event is sent if the clock of its process is behind that of the process that added the endpoint', async () => {
+  const { endpoints } = stack.service;
+  const { feed, assistantId, key, endpointId, receiver, contents } = await aStream();
+  const { createdAt } = await endpoints.getEndpoint(endpointId);
+
+  await feed.say(assistantId, key, ['early'], { at: new Date(createdAt.getTime() - 100) });
+  await receiver.waitFor((all) => all.length === 1);
+
+  expect(contents()).toEqual(['early']);
+});
+
 test('old events of a paused endpoint end expired, and the stream continues', async () => {
   const { endpoints } = stack.service;
   const { feed, assistantId, key, keys, endpointId, ended, countEnds, receiver, contents } = await aStream({}, 3);
   await endpoints.pauseEndpoint(endpointId, { reason: 'gone', until: null });
   const at = new Date(Date.now() - 601_000);
-  await stack.service.mongo
-    .collection('endpoints')
-    .updateMany({ assistantId }, { $set: { enabledSince: new Date(0) } });
   for (const one of keys) await feed.say(assistantId, one, ['old 1', 'old 2'], { at, silent: true });
   await feed.say(assistantId, key, ['young'], { silent: true });
 

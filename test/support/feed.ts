@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { conversationModels, initialState, type StoredConversation } from '../../src/conversations/conversation.ts';
 import { newOutboxEvent } from '../../src/conversations/announce.ts';
+import { serverDate } from '../../src/platform/clock.ts';
 import { createBatcher } from '../../src/platform/batch.ts';
 import { conversationKeyOf, newPrefixedId } from '../../src/platform/ids.ts';
 import { collectionOf, DURABLE, updateMany } from '../../src/platform/mongo.ts';
@@ -27,7 +28,7 @@ export const createFeed = (service: Pick<Service, 'mongo' | 'endpoints' | 'deliv
   return {
     /** Creates conversations without events, and returns their keys. */
     openConversations: async (assistantId: string, count: number): Promise<string[]> => {
-      const now = new Date();
+      const now = serverDate();
       const rows = Array.from({ length: count }, (): StoredConversation => {
         const sessionId = randomUUID();
         const _id = conversationKeyOf({ sessionKey: assistantId, sessionId, playground: false });
@@ -54,7 +55,7 @@ export const createFeed = (service: Pick<Service, 'mongo' | 'endpoints' | 'deliv
       assistantId: string,
       key: string,
       contents: string[],
-      { at = new Date(), silent = false }: { at?: Date; silent?: boolean } = {},
+      { at = serverDate(), silent = false }: { at?: Date; silent?: boolean } = {},
     ): Promise<Fed[]> => {
       const receiversOf = await service.endpoints.receivers(assistantId);
       const events = contents.map((content) => {
