@@ -48,23 +48,23 @@ export const createDeliveryFigures = (connection: Connection, figures: Figures) 
     countedTo: async (assistantId: string): Promise<Date | null> =>
       (await positions.findOne({ _id: idOf(assistantId) }))?.to ?? null,
 
-    /** Makes one step for each of these assistants that has hours to count. True if all hours are counted. */
+    /** Counts hours of these assistants, step by step, until the time is used. True if all hours are counted. */
     countEnded: async (assistantIds: string[], countHours: CountHours, draining: AbortSignal): Promise<boolean> => {
       const end = lastEndedHour();
       const known = await positions.find({ _id: { $in: assistantIds.map(idOf) } }).toArray();
       const countedTo = new Map(known.map(({ _id, to }) => [_id, to]));
       const until = performance.now() + WORK_MS;
-      let isComplete = true;
       for (const assistantId of assistantIds) {
-        if (draining.aborted || performance.now() > until) return false;
-        const from = countedTo.get(idOf(assistantId)) ?? new Date(end.getTime() - KEPT_MS);
-        if (from >= end) continue;
-        const to = new Date(Math.min(end.getTime(), from.getTime() + STEP_MS));
-        await store(assistantId, await countHours(assistantId, { from, to }));
-        await positions.updateOne({ _id: idOf(assistantId) }, { $set: { to } }, { upsert: true });
-        isComplete &&= to.getTime() === end.getTime();
+        let from = countedTo.get(idOf(assistantId)) ?? new Date(end.getTime() - KEPT_MS);
+        while (from < end) {
+          if (draining.aborted || performance.now() > until) return false;
+          const to = new Date(Math.min(end.getTime(), from.getTime() + STEP_MS));
+          await store(assistantId, await countHours(assistantId, { from, to }));
+          await positions.updateOne({ _id: idOf(assistantId) }, { $set: { to } }, { upsert: true });
+          from = to;
+        }
       }
-      return isComplete;
+      return true;
     },
   };
 };
