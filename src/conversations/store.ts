@@ -15,6 +15,7 @@ import {
   type TurnRef,
 } from './conversation.ts';
 import { createErasure, type EraseElsewhere } from './erasure.ts';
+import { createChangeConversation } from './change-conversation.ts';
 import { createHistory } from './history.ts';
 import { createMessagePages } from './message-pages.ts';
 import { createResolveDuplicate } from './resolve-duplicate.ts';
@@ -112,7 +113,10 @@ export const createConversationStore = (dependencies: Dependencies) => {
       announce: announceTurn,
     }),
     commit: createCommit({ connection, pages, compact, announce }),
-    transitions: createTransitions({ connection, pages, compact, announce, findById, findTakeBy }),
+    transitions: createTransitions(
+      createChangeConversation({ connection, pages, compact, announce, findById }),
+      findTakeBy,
+    ),
     erase: erasure.erase,
     purgeAgain: erasure.purgeAgain,
 
