@@ -109,7 +109,7 @@ test('every turn is answered exactly once while reply worker and API are killed 
   let reply = await start('reply');
   await start('delivery');
   const url = () => `http://127.0.0.1:${port}`;
-  const turns = 60;
+  const turns = 40;
   const load = startLoad(url, apiKey, { sessions: 10, turns });
 
   for (let round = 1; round <= 2; round += 1) {
