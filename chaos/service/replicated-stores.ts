@@ -13,6 +13,9 @@ import type { Store } from './store.ts';
 const MASTER_ISOLATED_MS = 8_000;
 /** After about 10 s of silence, a majority of the other members confirms writes again (measured). */
 const PRIMARY_ISOLATED_MS = 14_000;
+/** So long after its isolation, a member may still hold itself for the master. */
+const REPLACED_WITHIN_MS = 40_000;
+const ASK_EVERY_MS = 200;
 /** A master stays away for so long, so that its replica is promoted before it is back. */
 const PROMOTED_WITHIN_MS = 5_000;
 /** The partitions of a Redis Cluster, so that each master has some. */
@@ -20,14 +23,19 @@ const PARTITIONS = 6;
 
 type PeerRelays = ReturnType<typeof openPeerRelays>;
 
-const isolateFor = async (
-  ms: number,
-  relays: PeerRelays,
-  member: Parameters<PeerRelays['isolate']>[0],
-): Promise<void> => {
-  relays.isolate(member);
+/** A member to isolate: how the relays know it, and who is master or primary in its place. */
+type Isolated = { member: Service; as: Parameters<PeerRelays['isolate']>[0]; find: () => Promise<Service | undefined> };
+
+/** Isolates a master or primary for so long. Fails if no other member has taken over afterwards. */
+const isolateFor = async (ms: number, relays: PeerRelays, { member, as, find }: Isolated): Promise<void> => {
+  relays.isolate(as);
   await sleep(ms);
   relays.heal();
+  const until = performance.now() + REPLACED_WITHIN_MS;
+  while ([member, undefined].includes(await find())) {
+    if (performance.now() > until) throw new Error('no other member took over');
+    await sleep(ASK_EVERY_MS);
+  }
 };
 
 /** The checker uses the same address as the processes, because the relays let clients through. */
@@ -58,14 +66,17 @@ const killForLong = async (master: Service | undefined): Promise<void> => {
 export const replicaSet = async (): Promise<Store> => {
   const relays = openPeerRelays(mongodMember);
   const set = await startReplicaSet(3, { announcedPortOf: relays.relayTo });
+  const find = async (): Promise<Service | undefined> => (await set.findPrimary()) ?? undefined;
   const kill = async (): Promise<void> => {
-    const primary = await set.findPrimary();
+    const primary = await find();
     await primary?.kill();
     await primary?.restart();
   };
   const isolate = async (): Promise<void> => {
-    const primary = await set.findPrimary();
-    if (primary) await isolateFor(PRIMARY_ISOLATED_MS, relays, { port: primary.port, id: String(primary.port) });
+    const member = await find();
+    if (!member) return;
+    const as = { port: member.port, id: String(member.port) };
+    await isolateFor(PRIMARY_ISOLATED_MS, relays, { member, as, find });
   };
   return storeOf(set, relays, [
     { name: 'kill the primary', run: kill },
@@ -81,8 +92,9 @@ export const sentinelSet = async (): Promise<Store> => {
   const relays = openPeerRelays(sentinelOrReplica);
   const set = await startSentinelSet({ announcedPortOf: relays.relayTo });
   const isolate = async (): Promise<void> => {
-    const master = await set.findMaster();
-    if (master) await isolateFor(MASTER_ISOLATED_MS, relays, { port: master.port });
+    const member = await set.findMaster();
+    const as = { port: member?.port ?? 0 };
+    if (member) await isolateFor(MASTER_ISOLATED_MS, relays, { member, as, find: set.findMaster });
   };
   return storeOf(set, relays, [
     { name: 'kill the master of Redis', run: async () => killForLong(await set.findMaster()) },
@@ -99,14 +111,17 @@ export const redisCluster = async (): Promise<Store> => {
   const busPortOf = (port: number): Promise<number> => relays.relayTo(port + BUS_OFFSET);
   const set = await startRedisCluster({ busPortOf });
   let nth = 0;
-  const anyMaster = (): Promise<Service | undefined> => set.findMaster(`key ${nth++}`);
+  const nextKey = (): string => `key ${nth++}`;
   const isolate = async (): Promise<void> => {
-    const master = await anyMaster();
-    if (master)
-      await isolateFor(MASTER_ISOLATED_MS, relays, { port: master.port + BUS_OFFSET, id: await set.idOf(master) });
+    const key = nextKey();
+    const find = (): Promise<Service | undefined> => set.findMaster(key);
+    const member = await find();
+    if (!member) return;
+    const as = { port: member.port + BUS_OFFSET, id: await set.idOf(member) };
+    await isolateFor(MASTER_ISOLATED_MS, relays, { member, as, find });
   };
   const store = storeOf(set, relays, [
-    { name: 'kill a master of Redis', run: async () => killForLong(await anyMaster()) },
+    { name: 'kill a master of Redis', run: async () => killForLong(await set.findMaster(nextKey())) },
     { name: 'isolate a master of Redis', run: isolate },
   ]);
   return { ...store, env: { PARTITIONS: String(PARTITIONS) } };
