@@ -54,6 +54,18 @@ export const countDeliveries = (metrics: Metrics): CountDelivery => {
   return ({ outcome, errorKind }, count = 1) => ended({ outcome, kind: errorKind ?? 'none' }, count);
 };
 
+export type ReportEventWait = (seconds: number) => void;
+
+/** Reports how long each event waited. The events of paused and slow endpoints are included. */
+export const reportEventWaits = (metrics: Metrics): ReportEventWait => {
+  const waited = metrics.histogram({
+    name: 'parley_event_wait_seconds',
+    help: 'Time from an event to the start of its delivery.',
+    labels: [],
+  });
+  return (seconds) => waited({}, seconds);
+};
+
 /** Counts repeated requests, and requests that were refused because of a limit or overload. */
 export const countRequests = (metrics: Metrics) => {
   const repeated = metrics.counter({

@@ -8,7 +8,7 @@ const SAMPLE_WITHIN_MS = 1_000;
  * Bucket limits in seconds, from answers that come from memory to answers that are so slow that no caller waits for
  * them.
  */
-const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
+const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300];
 
 /** Headers that show that a proxy forwarded the request. */
 const PROXIED = ['forwarded', 'x-forwarded-for', 'x-forwarded-host', 'x-real-ip', 'via'];

@@ -72,6 +72,7 @@ test('each process counts turns, replies, deliveries, repetitions, refusals and 
     const sent = await read(`http://127.0.0.1:${delivery.healthPort}`);
     expect(sent.value('parley_deliveries_total{outcome="delivered",kind="none"}')).toBe(25);
     expect(sent.value('parley_deliveries_total{outcome="rejected",kind="none"}')).toBe(1);
+    expect(sent.value('parley_event_wait_seconds_count')).toBe(26);
   });
   for (const { text } of [api, worker]) expect(text).toContain('process_resident_memory_bytes');
   await receiver.close();

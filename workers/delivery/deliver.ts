@@ -9,6 +9,7 @@ import type { DeliveryStore } from '../../src/deliveries/store.ts';
 import { serverNow } from '../../src/platform/clock.ts';
 import type { Logger } from '../../src/platform/logger.ts';
 import { isMongoUnavailable } from '../../src/platform/mongo-failures.ts';
+import type { ReportEventWait } from '../../src/service-metrics.ts';
 import type { DeliveryBreaker } from './breaker.ts';
 import type { Target, Dispatch } from './dispatch.ts';
 import type { Slot, Slots } from '../../src/platform/slots.ts';
@@ -21,6 +22,7 @@ type Dependencies = {
   breaker: DeliveryBreaker;
   slots: Slots;
   eventMaxAgeMs: number;
+  reportEventWait: ReportEventWait;
   logger: Logger;
 };
 
@@ -46,7 +48,7 @@ const isFresh = ({ at }: { at: number }): boolean => performance.now() - at < TI
  * (docs/contract.md, At most once).
  */
 export const createDeliver = (dependencies: Dependencies) => {
-  const { endpoints, deliveries, dispatch, breaker, slots, eventMaxAgeMs, logger } = dependencies;
+  const { endpoints, deliveries, dispatch, breaker, slots, eventMaxAgeMs, reportEventWait, logger } = dependencies;
   const { outbox: outboxes } = deliveries;
   const endUndeliverable = createEndUndeliverable({ deliveries, eventMaxAgeMs, onEnded: dispatch.logEnd });
 
@@ -137,7 +139,10 @@ export const createDeliver = (dependencies: Dependencies) => {
       return claimed.found && isFinal(claimed.found.outcome) ? 'ended' : 'not ours';
     }
     const own = { ...claimed, redelivery: false, queued: false };
-    if (isFresh(target)) return dispatch.dispatch(claim, own, target, slot);
+    if (isFresh(target)) {
+      reportEventWait(Math.max(0, serverNow() - event.at.getTime()) / 1000);
+      return dispatch.dispatch(claim, own, target, slot);
+    }
     // The claim took so long that the endpoint may have changed since it was read. The event is therefore not sent now.
     breaker.release(endpointId);
     return (await deliveries.release(own.deliveryId, own.token, own)) ? 'untried' : 'ended';

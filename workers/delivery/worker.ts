@@ -7,7 +7,7 @@ import { createMetrics } from '../../src/platform/metrics.ts';
 import { createSlots } from '../../src/platform/slots.ts';
 import { VERSION } from '../../src/platform/version.ts';
 import { openService } from '../../src/service.ts';
-import { countDeliveries } from '../../src/service-metrics.ts';
+import { countDeliveries, reportEventWaits } from '../../src/service-metrics.ts';
 import { openQueueWorkers, openWorkerDuties } from '../../src/worker-process.ts';
 import { createDeliveryBreaker } from './breaker.ts';
 import { createDeliver } from './deliver.ts';
@@ -53,6 +53,7 @@ export const openDeliveryWorker = async ({ config, logger, lifecycle, sending = 
     breaker,
     slots,
     eventMaxAgeMs,
+    reportEventWait: reportEventWaits(metrics),
     logger,
   });
   const streams = lifecycle.add(
