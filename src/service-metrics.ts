@@ -54,14 +54,18 @@ export const countDeliveries = (metrics: Metrics): CountDelivery => {
   return ({ outcome, errorKind }, count = 1) => ended({ outcome, kind: errorKind ?? 'none' }, count);
 };
 
+/** Bucket limits in seconds. An event that waits longer than `EVENT_MAX_AGE_S`, by default 600, is not sent. */
+const EVENT_WAITS = [0.1, 1, 5, 15, 30, 60, 120, 300, 450, 600];
+
 export type ReportEventWait = (seconds: number) => void;
 
-/** Reports how long each event waited. The events of paused and slow endpoints are included. */
+/** Reports how long each sent event waited. The events of paused and slow endpoints are included. */
 export const reportEventWaits = (metrics: Metrics): ReportEventWait => {
   const waited = metrics.histogram({
     name: 'parley_event_wait_seconds',
-    help: 'Time from an event to the start of its delivery.',
+    help: 'Time from an event to the start of its delivery. Tests and resends are not included.',
     labels: [],
+    buckets: EVENT_WAITS,
   });
   return (seconds) => waited({}, seconds);
 };

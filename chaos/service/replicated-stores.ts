@@ -13,8 +13,8 @@ import type { Store } from './store.ts';
 const MASTER_ISOLATED_MS = 8_000;
 /** After about 10 s of silence, a majority of the other members confirms writes again (measured). */
 const PRIMARY_ISOLATED_MS = 14_000;
-/** So long after its isolation, a member may still hold itself for the master. */
-const REPLACED_WITHIN_MS = 40_000;
+/** A sentinel that did not run for 2 s does nothing for the next 30 s. */
+const SUCCESSOR_WITHIN_MS = 60_000;
 const ASK_EVERY_MS = 200;
 /** A master stays away for so long, so that its replica is promoted before it is back. */
 const PROMOTED_WITHIN_MS = 5_000;
@@ -23,18 +23,21 @@ const PARTITIONS = 6;
 
 type PeerRelays = ReturnType<typeof openPeerRelays>;
 
-/** A member to isolate: how the relays know it, and who is master or primary in its place. */
-type Isolated = { member: Service; as: Parameters<PeerRelays['isolate']>[0]; find: () => Promise<Service | undefined> };
+/** A member to isolate, as the relays know it. `hasSuccessor` is true if another member is master or primary. */
+type Isolated = { as: Parameters<PeerRelays['isolate']>[0]; hasSuccessor: () => Promise<boolean> };
 
-/** Isolates a master or primary for so long. Fails if no other member has taken over afterwards. */
-const isolateFor = async (ms: number, relays: PeerRelays, { member, as, find }: Isolated): Promise<void> => {
+/** Isolates a master or primary for at least `ms`, until another member has taken over. Fails if none does. */
+const isolateFor = async (ms: number, relays: PeerRelays, { as, hasSuccessor }: Isolated): Promise<void> => {
+  const until = performance.now() + SUCCESSOR_WITHIN_MS;
   relays.isolate(as);
-  await sleep(ms);
-  relays.heal();
-  const until = performance.now() + REPLACED_WITHIN_MS;
-  while ([member, undefined].includes(await find())) {
-    if (performance.now() > until) throw new Error('no other member took over');
-    await sleep(ASK_EVERY_MS);
+  try {
+    await sleep(ms);
+    while (!(await hasSuccessor())) {
+      if (performance.now() > until) throw new Error('no other member took over');
+      await sleep(ASK_EVERY_MS);
+    }
+  } finally {
+    relays.heal();
   }
 };
 
@@ -66,17 +69,17 @@ const killForLong = async (master: Service | undefined): Promise<void> => {
 export const replicaSet = async (): Promise<Store> => {
   const relays = openPeerRelays(mongodMember);
   const set = await startReplicaSet(3, { announcedPortOf: relays.relayTo });
-  const find = async (): Promise<Service | undefined> => (await set.findPrimary()) ?? undefined;
   const kill = async (): Promise<void> => {
-    const primary = await find();
+    const primary = await set.findPrimary();
     await primary?.kill();
     await primary?.restart();
   };
   const isolate = async (): Promise<void> => {
-    const member = await find();
+    const member = await set.findPrimary();
     if (!member) return;
     const as = { port: member.port, id: String(member.port) };
-    await isolateFor(PRIMARY_ISOLATED_MS, relays, { member, as, find });
+    const hasSuccessor = async (): Promise<boolean> => (await set.findPrimary(member)) !== null;
+    await isolateFor(PRIMARY_ISOLATED_MS, relays, { as, hasSuccessor });
   };
   return storeOf(set, relays, [
     { name: 'kill the primary', run: kill },
@@ -93,8 +96,9 @@ export const sentinelSet = async (): Promise<Store> => {
   const set = await startSentinelSet({ announcedPortOf: relays.relayTo });
   const isolate = async (): Promise<void> => {
     const member = await set.findMaster();
-    const as = { port: member?.port ?? 0 };
-    if (member) await isolateFor(MASTER_ISOLATED_MS, relays, { member, as, find: set.findMaster });
+    if (!member) return;
+    const hasSuccessor = async (): Promise<boolean> => (await set.findMaster()) !== member;
+    await isolateFor(MASTER_ISOLATED_MS, relays, { as: { port: member.port }, hasSuccessor });
   };
   return storeOf(set, relays, [
     { name: 'kill the master of Redis', run: async () => killForLong(await set.findMaster()) },
@@ -114,11 +118,11 @@ export const redisCluster = async (): Promise<Store> => {
   const nextKey = (): string => `key ${nth++}`;
   const isolate = async (): Promise<void> => {
     const key = nextKey();
-    const find = (): Promise<Service | undefined> => set.findMaster(key);
-    const member = await find();
+    const member = await set.findMaster(key);
     if (!member) return;
     const as = { port: member.port + BUS_OFFSET, id: await set.idOf(member) };
-    await isolateFor(MASTER_ISOLATED_MS, relays, { member, as, find });
+    const hasSuccessor = async (): Promise<boolean> => (await set.findMaster(key, member)) !== undefined;
+    await isolateFor(MASTER_ISOLATED_MS, relays, { as, hasSuccessor });
   };
   const store = storeOf(set, relays, [
     { name: 'kill a master of Redis', run: async () => killForLong(await set.findMaster(nextKey())) },

@@ -18,8 +18,8 @@ export type RedisCluster = {
   url: string;
   /** The masters at the start, then a replica of each, in the same order. */
   nodes: Service[];
-  /** The node that serves this key now. Undefined if no node is known to serve it. */
-  findMaster: (key: string) => Promise<Service | undefined>;
+  /** The node, other than `except`, that serves this key now. Undefined if no node is known to serve it. */
+  findMaster: (key: string, except?: Service) => Promise<Service | undefined>;
   /** The id by which the other nodes know this node. */
   idOf: (node: Service) => Promise<string>;
   dispose: () => Promise<void>;
@@ -108,9 +108,10 @@ export const startRedisCluster = async (options: ClusterOptions = {}): Promise<R
     await dispose();
     throw cause;
   }
-  const findMaster = async (key: string): Promise<Service | undefined> => {
+  const findMaster = async (key: string, except?: Service): Promise<Service | undefined> => {
     const slot = await Promise.any(nodes.map(({ redis }) => redis.cluster('KEYSLOT', key)));
     for (const { service, redis } of nodes) {
+      if (service === except) continue;
       const [role] = ((await redis.call('ROLE').catch(() => [])) ?? []) as string[];
       if (role !== 'master') continue;
       const ranges = (await redis.cluster('SLOTS').catch(() => [])) as [number, number, [string, number]][];

@@ -10,8 +10,9 @@ import { freePort } from './resources.ts';
 const MASTER = 'parley';
 const SENTINELS = 3;
 const QUORUM = 2;
-/** A sentinel asks for the state of a replica every 10 s. */
+/** Four rounds: a sentinel asks for the state of a replica every 10 s. */
 const COMPLETE_MS = 40_000;
+const ANSWER_MS = 2_000;
 const EVERY_MS = 50;
 
 const sentinelConfig = (master: number): string =>
@@ -43,6 +44,17 @@ const startSentinel = (master: number): Promise<Service> =>
     {},
   );
 
+/** Sends one `SENTINEL` command about the master. */
+const ask = async ({ port }: Service, command: string): Promise<unknown> => {
+  const redis = new Redis(port, '127.0.0.1', { commandTimeout: ANSWER_MS, maxRetriesPerRequest: 0 });
+  redis.on('error', () => undefined);
+  try {
+    return await redis.call('SENTINEL', command, MASTER);
+  } finally {
+    redis.disconnect();
+  }
+};
+
 /** The fields of one `SENTINEL MASTER` or `SENTINEL REPLICAS` entry: names and values in turn. */
 const fieldsOf = (entry: string[]): Map<string, string> =>
   new Map(Array.from({ length: entry.length / 2 }, (_, index) => [entry[2 * index] ?? '', entry[2 * index + 1] ?? '']));
@@ -51,22 +63,17 @@ const fieldsOf = (entry: string[]): Map<string, string> =>
  * Waits until this sentinel can take part in a failover: it knows the other sentinels, and the replica is in sync with
  * the master. Sentinels learn of each other every 2 s, and of replicas every 10 s.
  */
-const untilComplete = async ({ port }: Service): Promise<void> => {
-  const redis = new Redis(port, '127.0.0.1');
+const untilComplete = async (sentinel: Service): Promise<void> => {
   const until = performance.now() + COMPLETE_MS;
-  try {
-    for (;;) {
-      const master = fieldsOf((await redis.call('SENTINEL', 'MASTER', MASTER)) as string[]);
-      const [replica = []] = (await redis.call('SENTINEL', 'REPLICAS', MASTER)) as string[][];
-      const others = Number(master.get('num-other-sentinels'));
-      if (others === SENTINELS - 1 && fieldsOf(replica).get('master-link-status') === 'ok') return;
-      if (performance.now() > until) {
-        throw new Error(`sentinel ${port} knows ${others} other sentinels and ${replica.length ? 'a' : 'no'} replica`);
-      }
-      await pause(EVERY_MS);
-    }
-  } finally {
-    redis.disconnect();
+  const isComplete = async (): Promise<boolean> => {
+    const master = fieldsOf((await ask(sentinel, 'MASTER')) as string[]);
+    const [replica = []] = (await ask(sentinel, 'REPLICAS')) as string[][];
+    const others = Number(master.get('num-other-sentinels'));
+    return others === SENTINELS - 1 && fieldsOf(replica).get('master-link-status') === 'ok';
+  };
+  while (!(await isComplete())) {
+    if (performance.now() > until) throw new Error(`sentinel ${sentinel.port} does not know all others`);
+    await pause(EVERY_MS);
   }
 };
 
@@ -117,10 +124,7 @@ export const startSentinelSet = async ({
       url: `redis+sentinel://${sentinels.map(({ port }) => `127.0.0.1:${port}`).join(',')}/${MASTER}`,
       members: members.map(({ service }) => service),
       findMaster: async () => {
-        const redis = new Redis(first.port, '127.0.0.1');
-        const [, port] = (await redis
-          .call('SENTINEL', 'GET-MASTER-ADDR-BY-NAME', MASTER)
-          .finally(() => redis.disconnect())) as [string, string];
+        const [, port] = (await ask(first, 'GET-MASTER-ADDR-BY-NAME')) as [string, string];
         return members.find(({ announced }) => announced === Number(port))?.service;
       },
       dispose,

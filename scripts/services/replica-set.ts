@@ -10,8 +10,8 @@ const answers = async ({ port }: { port: number }): Promise<void> => {
 export type ReplicaSet = {
   url: string;
   members: Service[];
-  /** Finds the current primary. Resolves with null if the set has none. */
-  findPrimary: () => Promise<Service | null>;
+  /** Finds the current primary, other than `except`. Resolves with null if the set has none. */
+  findPrimary: (except?: Service) => Promise<Service | null>;
   /** Starts an election immediately, without waiting for the election timeout. */
   elect: (member: Service) => Promise<void>;
   dispose: () => Promise<void>;
@@ -34,14 +34,15 @@ export const startReplicaSet = async (
   const dispose = async (): Promise<void> => {
     await Promise.all(members.map((member) => member.dispose()));
   };
-  const findPrimary = async (): Promise<Service | null> => {
+  const findPrimary = async (except?: Service): Promise<Service | null> => {
+    const others = members.filter((member) => member !== except);
     const roles = await Promise.all(
-      members.map(async ({ pid, port }) =>
+      others.map(async ({ pid, port }) =>
         pid === undefined ? null : withAdmin(port, (admin) => admin.command({ hello: 1 })).catch(() => null),
       ),
     );
     const at = roles.findIndex((role) => role !== null && Hello.parse(role).isWritablePrimary === true);
-    return members[at] ?? null;
+    return others[at] ?? null;
   };
   const elect = async ({ port }: Service): Promise<void> => {
     await withAdmin(port, (admin) => admin.command({ replSetStepUp: 1 }));

@@ -30,11 +30,12 @@ export const claimOf = (
 });
 
 /**
- * True if the event happened while the endpoint was disabled. A new endpoint was never disabled, and only events after
- * its creation name it. So its times are not compared: clocks of two processes differ by some milliseconds.
+ * True if the event happened while the endpoint was disabled. An endpoint that was never disabled has two equal times,
+ * and only events stored after its creation name it. So its events are not compared with them, because the clocks of two
+ * processes differ by some milliseconds.
  */
 const isFromDisabledTime = (event: OutboxEvent, { enabledSince, createdAt }: StoredEndpoint): boolean =>
-  enabledSince > createdAt && enabledSince > event.at;
+  enabledSince.getTime() !== createdAt.getTime() && enabledSince > event.at;
 
 const refusalOf = (event: OutboxEvent, endpoint: StoredEndpoint | null, eventMaxAgeMs: number): ErrorKind | null => {
   if (!endpoint) return 'endpoint_removed';

@@ -48,7 +48,7 @@ export const createDeliveryFigures = (connection: Connection, figures: Figures) 
     countedTo: async (assistantId: string): Promise<Date | null> =>
       (await positions.findOne({ _id: idOf(assistantId) }))?.to ?? null,
 
-    /** Counts hours of these assistants, step by step, until the time is used. True if all hours are counted. */
+    /** Counts hours of these assistants, step by step, until its time is up. True if all hours are counted. */
     countEnded: async (assistantIds: string[], countHours: CountHours, draining: AbortSignal): Promise<boolean> => {
       const end = lastEndedHour();
       const known = await positions.find({ _id: { $in: assistantIds.map(idOf) } }).toArray();

@@ -8,7 +8,7 @@ const SAMPLE_WITHIN_MS = 1_000;
  * Bucket limits in seconds, from answers that come from memory to answers that are so slow that no caller waits for
  * them.
  */
-const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300];
+const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
 
 /** Headers that show that a proxy forwarded the request. */
 const PROXIED = ['forwarded', 'x-forwarded-for', 'x-forwarded-host', 'x-real-ip', 'via'];
@@ -51,8 +51,13 @@ export const createMetrics = ({ token }: { token?: string | undefined } = {}) =>
       return (values: Labels<Label>, by = 1): void => counter.inc(values, by);
     },
 
-    histogram: <Label extends string>({ name, help, labels }: Naming<Label>) => {
-      const histogram = new Histogram({ name, help, labelNames: labels, buckets: SECONDS, registers });
+    histogram: <Label extends string>({
+      name,
+      help,
+      labels,
+      buckets = SECONDS,
+    }: Naming<Label> & { buckets?: number[] }) => {
+      const histogram = new Histogram({ name, help, labelNames: labels, buckets, registers });
       return (values: Labels<Label>, seconds: number): void => histogram.observe(values, seconds);
     },
 

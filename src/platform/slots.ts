@@ -6,8 +6,8 @@ const WAITING_MAX = 1_000;
 /** How many requests of all holders together may wait. Each holder gets a share of this limit. */
 const WAITING_TOTAL = 20_000;
 
-/** A slot in use. `release` may be called again, without effect. */
-export type Slot = { release: () => void };
+/** A slot in use. `hasWaited` is true if it was not free at once. `release` may be called again, without effect. */
+export type Slot = { hasWaited: boolean; release: () => void };
 
 /** The slots in use by this holder, the slots in use by all holders, and the number of holders with a slot. */
 export type Occupancy = { own: number; inUse: number; holders: number };
@@ -36,11 +36,12 @@ export const createSlots = (hasFreeSlot: (occupancy: Occupancy) => boolean) => {
     while (grantNext());
   };
 
-  const occupy = (holder: string): Slot => {
+  const occupy = (holder: string, hasWaited: boolean): Slot => {
     inUse += 1;
     active.set(holder, (active.get(holder) ?? 0) + 1);
     let held = true;
     return {
+      hasWaited,
       release: () => {
         if (held) release(holder);
         held = false;
@@ -55,7 +56,7 @@ export const createSlots = (hasFreeSlot: (occupancy: Occupancy) => boolean) => {
       waiting.delete(holder);
       if (queue.length > 0) waiting.set(holder, queue); // moves the holder to the end of the round
       if (!grant) continue;
-      grant(occupy(holder));
+      grant(occupy(holder, true));
       return true;
     }
     return false;
@@ -71,7 +72,7 @@ export const createSlots = (hasFreeSlot: (occupancy: Occupancy) => boolean) => {
       if (closed) return Promise.resolve(null);
       const queue = waiting.get(holder) ?? [];
       // A later request must not overtake the waiting requests.
-      if (queue.length === 0 && isFree(holder)) return Promise.resolve(occupy(holder));
+      if (queue.length === 0 && isFree(holder)) return Promise.resolve(occupy(holder, false));
       if (queue.length >= waitingMax()) return Promise.resolve(null);
       waiting.set(holder, queue);
       return new Promise((resolve) => queue.push(resolve));

@@ -16,8 +16,8 @@ export type Endpoint = {
   events: EventKind[];
   enabled: boolean;
   /**
-   * When the endpoint was enabled. Events before this time end as `not_sent: endpoint_disabled`, because they happened
-   * while the endpoint was disabled.
+   * When the endpoint was enabled. Equal to `createdAt` until it is disabled and enabled again. Then events before this
+   * time end as `not_sent: endpoint_disabled`, because they happened while the endpoint was disabled.
    */
   enabledSince: Date;
   pause: Pause | null;

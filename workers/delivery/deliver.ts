@@ -1,6 +1,6 @@
 import type { OutboxEvent } from '../../src/conversations/conversation.ts';
 import { claimOf, createEndUndeliverable, undeliverableOf } from '../../src/deliveries/undeliverable.ts';
-import { pendingOf, type Outbox } from '../../src/deliveries/outbox.ts';
+import { pendingOf } from '../../src/deliveries/outbox.ts';
 import type { Claim } from '../../src/deliveries/claims.ts';
 import { type ErrorKind, isFinal, neverSent, type StoredDelivery } from '../../src/deliveries/delivery.ts';
 import { isPaused, type StoredEndpoint } from '../../src/webhooks/endpoint.ts';
@@ -12,8 +12,8 @@ import { isMongoUnavailable } from '../../src/platform/mongo-failures.ts';
 import type { ReportEventWait } from '../../src/service-metrics.ts';
 import type { DeliveryBreaker } from './breaker.ts';
 import type { Target, Dispatch } from './dispatch.ts';
+import { createReadings, isFresh, type OutboxReading, type Reading } from './readings.ts';
 import type { Slot, Slots } from '../../src/platform/slots.ts';
-import { TIMING } from '../../src/platform/timing.ts';
 
 type Dependencies = {
   endpoints: EndpointStore;
@@ -26,10 +26,6 @@ type Dependencies = {
   logger: Logger;
 };
 
-/** An outbox and the monotonic time just before it was read. */
-export type OutboxReading = { at: number; outbox: Outbox };
-type Reading = OutboxReading & { endpoint: StoredEndpoint | null };
-
 /** The next step for a stream: end undeliverable events, send the head, or stop. */
 type Next = { kind: 'end' } | Send | { kind: 'stop' };
 type Send = { kind: 'send'; event: OutboxEvent; endpoint: StoredEndpoint };
@@ -39,8 +35,6 @@ type Sent = 'ended' | 'untried' | 'not ours';
 type Ended = { event: OutboxEvent; how: Sent };
 type ClaimedQueued = { delivery: StoredDelivery; token: string };
 type ForQueued = { at: number; endpoint: StoredEndpoint | null; slot: Slot };
-
-const isFresh = ({ at }: { at: number }): boolean => performance.now() - at < TIMING.readFreshMs;
 
 /**
  * Delivers one stream: the events of a conversation to an endpoint, in order. Each send starts after the previous event
@@ -52,28 +46,7 @@ export const createDeliver = (dependencies: Dependencies) => {
   const { outbox: outboxes } = deliveries;
   const endUndeliverable = createEndUndeliverable({ deliveries, eventMaxAgeMs, onEnded: dispatch.logEnd });
 
-  const read = async (key: string, endpointId: string): Promise<Reading | null> => {
-    const at = performance.now();
-    const [outbox, endpoint] = await Promise.all([outboxes.read(key), endpoints.readForSending(endpointId)]);
-    return outbox && { at, outbox, endpoint };
-  };
-
-  /**
-   * Performs a write that returns the new outbox. Reads the endpoint in parallel if more events were pending before.
-   * Otherwise reads the endpoint after the write, and only if an event is pending.
-   */
-  const readAfter = async (
-    before: Reading,
-    endpointId: string,
-    write: () => Promise<Outbox | null>,
-  ): Promise<Reading | null> => {
-    const at = performance.now();
-    const more = pendingOf(before.outbox, endpointId).length > 1;
-    const [outbox, early] = await Promise.all([write(), more ? endpoints.readForSending(endpointId) : null]);
-    if (!outbox) return null;
-    const isDone = pendingOf(outbox, endpointId).length === 0;
-    return { at, outbox, endpoint: early ?? (isDone ? null : await endpoints.readForSending(endpointId)) };
-  };
+  const { read, readAfter, readInSlot } = createReadings({ endpoints, outboxes });
 
   const nextOf = ({ outbox, endpoint }: Reading, endpointId: string): Next => {
     const pending = pendingOf(outbox, endpointId);
@@ -140,23 +113,23 @@ export const createDeliver = (dependencies: Dependencies) => {
     }
     const own = { ...claimed, redelivery: false, queued: false };
     if (isFresh(target)) {
-      reportEventWait(Math.max(0, serverNow() - event.at.getTime()) / 1000);
-      return dispatch.dispatch(claim, own, target, slot);
+      const waitedS = Math.max(0, serverNow() - event.at.getTime()) / 1000;
+      const how = await dispatch.dispatch(claim, own, target, slot);
+      if (how === 'ended') reportEventWait(waitedS);
+      return how;
     }
     // The claim took so long that the endpoint may have changed since it was read. The event is therefore not sent now.
     breaker.release(endpointId);
     return (await deliveries.release(own.deliveryId, own.token, own)) ? 'untried' : 'ended';
   };
 
-  /**
-   * Sends the first pending event while a slot is held. After a long wait for the slot, the stream is read again first.
-   */
+  /** Sends the first pending event in a slot, which may be released early. */
   const sendInSlot = async (
     before: Reading,
     endpointId: string,
     slot: Slot,
   ): Promise<{ reading: Reading | null; sent?: Ended }> => {
-    const reading = isFresh(before) ? before : await read(before.outbox._id, endpointId);
+    const reading = await readInSlot(before, endpointId, slot);
     const next = reading && nextOf(reading, endpointId);
     if (next?.kind !== 'send') return { reading };
     const how = await sendHead(reading as Reading, next, slot);

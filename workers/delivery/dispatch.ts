@@ -28,6 +28,8 @@ type Dependencies = {
   sender: Sender;
   breaker: DeliveryBreaker;
   countDelivery: CountDelivery;
+  /** While so many outcomes are being stored, slots are kept until their outcome is stored. */
+  recordingMax: number;
   logger: Logger;
 };
 
@@ -58,7 +60,8 @@ const headersOf =
 
 /** Sends a claimed event and records the outcome. */
 export const createDispatch = (dependencies: Dependencies) => {
-  const { endpoints, deliveries, sender, breaker, countDelivery, logger } = dependencies;
+  const { endpoints, deliveries, sender, breaker, countDelivery, recordingMax, logger } = dependencies;
+  let recording = 0;
 
   const logEnd = (claim: Omit<Dispatched, 'body'>, exchange: Exchange): void => {
     countDelivery(exchange);
@@ -80,15 +83,11 @@ export const createDispatch = (dependencies: Dependencies) => {
     }
   };
 
-  /**
-   * Records the outcome. While MongoDB is unavailable, only this write is repeated, never the send. The repetition is
-   * safe, because the write changes only a record that is still `sending`.
-   */
-  const record = async (work: () => Promise<void>): Promise<void> => {
-    const until = performance.now() + TIMING.recordForMs;
+  /** Repeats a write while MongoDB is unavailable, at most until this time. The send is never repeated. */
+  const writeUntil = async (until: number, write: () => Promise<void>): Promise<void> => {
     for (;;) {
       try {
-        return await work();
+        return await write();
       } catch (cause) {
         if (!isMongoUnavailable(cause) || performance.now() > until) throw cause;
         await sleep(RECORD_AGAIN_MS);
@@ -96,13 +95,30 @@ export const createDispatch = (dependencies: Dependencies) => {
     }
   };
 
+  /**
+   * Stores the pause, releases the slot, and stores the outcome. Storing the outcome again is safe, because the write
+   * changes only a record that is still `sending`. The outcomes being stored are bounded, so that they reach MongoDB
+   * before a sweep ends their claims.
+   */
+  const record = async ({ deliveryId, token }: OwnClaim, endpointId: string, result: SendResult, slot: Slot) => {
+    const until = performance.now() + TIMING.recordForMs;
+    await writeUntil(until, () => pauseAsAsked(endpointId, result));
+    if (recording < recordingMax) slot.release();
+    recording += 1;
+    try {
+      await writeUntil(until, () => deliveries.recordOutcome(deliveryId, token, toExchange(result)));
+    } finally {
+      recording -= 1;
+    }
+  };
+
   return {
     logEnd,
 
     /**
-     * Returns 'ended' if the event has its outcome, or 'untried' if the event is pending and unclaimed again. Releases
-     * the slot when the request is over and a pause is stored. The next send thus does not wait for MongoDB to store the
-     * outcome.
+     * Returns 'ended' if the event has its outcome, or 'untried' if the event is pending and unclaimed again. Usually
+     * releases the slot when the request is over, so that the next send does not wait for MongoDB to store the outcome.
+     * Otherwise the caller releases it.
      */
     dispatch: async (claim: Dispatched, own: OwnClaim, target: Target, slot: Slot): Promise<'ended' | 'untried'> => {
       const { endpointId } = claim;
@@ -119,13 +135,8 @@ export const createDispatch = (dependencies: Dependencies) => {
         // The release fails only if a sweep or an erasure has already ended the claim.
         return (await deliveries.release(deliveryId, token, own)) ? 'untried' : 'ended';
       }
-      const exchange = toExchange(result);
-      await record(async () => {
-        await pauseAsAsked(endpointId, result);
-        slot.release();
-        await deliveries.recordOutcome(deliveryId, token, exchange);
-      });
-      logEnd(claim, exchange);
+      await record(own, endpointId, result, slot);
+      logEnd(claim, toExchange(result));
       return 'ended';
     },
   };

@@ -2,7 +2,8 @@ import { BACKLOG_MAX, endpointsOf, pendingOf } from '../../src/deliveries/outbox
 import type { DeliveryQueue } from '../../src/deliveries/queue.ts';
 import type { DeliveryStore } from '../../src/deliveries/store.ts';
 import type { Logger } from '../../src/platform/logger.ts';
-import type { Deliver, OutboxReading } from './deliver.ts';
+import type { Deliver } from './deliver.ts';
+import type { OutboxReading } from './readings.ts';
 
 type Running = { key: string | null; wokenAt: number };
 

@@ -45,7 +45,15 @@ export const openDeliveryWorker = async ({ config, logger, lifecycle, sending = 
     endpointShare({ perEndpoint: config.ENDPOINT_CONCURRENCY, total: config.DELIVERY_CONCURRENCY }),
   );
   const breaker = createDeliveryBreaker(breaking);
-  const dispatch = createDispatch({ endpoints, deliveries, sender, breaker, countDelivery, logger });
+  const dispatch = createDispatch({
+    endpoints,
+    deliveries,
+    sender,
+    breaker,
+    countDelivery,
+    recordingMax: config.DELIVERY_CONCURRENCY,
+    logger,
+  });
   const deliver = createDeliver({
     endpoints,
     deliveries,

@@ -1,0 +1,94 @@
+import mongoose from 'mongoose';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { type Service, startMongod } from '../../scripts/services.ts';
+import { anAssistant } from '../support/builders.ts';
+import { eventually } from '../support/eventually.ts';
+import { createFeed } from '../support/feed.ts';
+import { openReceiver } from '../support/receiver.ts';
+import { openStack, type Stack } from '../support/stack.ts';
+
+/** Shorter than the time after which a sweep ends a claim. */
+const SLOW_WRITE_MS = 3_000;
+
+let mongod: Service;
+let stack: Stack;
+beforeAll(async () => {
+  mongod = await startMongod({ failPoints: true });
+  stack = await openStack({ replyWorkers: 0, env: { MONGODB_URL: mongod.url, ENDPOINT_CONCURRENCY: '1' } });
+});
+afterAll(async () => {
+  await stack.close();
+  await mongod.dispose();
+});
+
+/** Delays each update by `SLOW_WRITE_MS` while `during` runs. Claims are inserts, so they are not delayed. */
+const delayUpdates = async (during: () => Promise<void>): Promise<void> => {
+  const client = await mongoose.mongo.MongoClient.connect(mongod.url);
+  const set = (mode: string, data?: object) =>
+    client.db('admin').command({ configureFailPoint: 'failCommand', mode, ...(data && { data }) });
+  await set('alwaysOn', { failCommands: ['update'], blockConnection: true, blockTimeMS: SLOW_WRITE_MS });
+  try {
+    await during();
+  } finally {
+    await set('off');
+    await client.close();
+  }
+};
+
+/** An endpoint with one event in each of two conversations. The first request is answered after `release`. */
+const twoEvents = async (status: number) => {
+  const { assistantId } = await anAssistant(stack);
+  const { promise, resolve: release } = Promise.withResolvers<void>();
+  let inFlight = 0;
+  let most = 0;
+  const receiver = await openReceiver({
+    respond: async (_request, nth) => {
+      inFlight += 1;
+      most = Math.max(most, inFlight);
+      if (nth === 1) await promise;
+      inFlight -= 1;
+      return { status: nth === 1 ? status : 200 };
+    },
+  });
+  const { endpoint } = await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url });
+  const feed = createFeed(stack.service);
+  const keys = await feed.openConversations(assistantId, 2);
+  await Promise.all(keys.map((key) => feed.say(assistantId, key, ['hello'])));
+  await receiver.waitFor((all) => all.length === 1);
+  const outcomes = async () => {
+    const rows = await stack.service.mongo
+      .collection('deliveries')
+      .find({ assistantId })
+      .sort({ createdAt: 1 })
+      .toArray();
+    return rows.map(({ outcome }) => outcome as string);
+  };
+  return { receiver, release, outcomes, endpointId: endpoint.endpointId, mostInFlight: () => most };
+};
+
+test('the next request starts while the outcome of the last one is being stored, but not before its response', async () => {
+  const { receiver, release, outcomes, mostInFlight } = await twoEvents(200);
+
+  await delayUpdates(async () => {
+    release();
+    await receiver.waitFor((all) => all.length === 2);
+    expect(await outcomes()).toEqual(['sending', 'sending']);
+  });
+
+  await eventually(async () => expect(await outcomes()).toEqual(['delivered', 'delivered']));
+  expect(mostInFlight()).toBe(1);
+  await receiver.close();
+});
+
+test('a pause that the response asks for is stored before the next request', async () => {
+  const { receiver, release, outcomes, endpointId } = await twoEvents(410);
+
+  await delayUpdates(async () => {
+    release();
+    await eventually(async () => expect(await outcomes()).toEqual(['rejected']));
+  });
+
+  expect((await stack.service.endpoints.getEndpoint(endpointId)).pause?.reason).toBe('gone');
+  expect(receiver.received).toHaveLength(1);
+  await receiver.close();
+});
