@@ -4,6 +4,8 @@ import { openSink } from '../../bench/support/sink.ts';
 import type { LoadSettings } from './settings.ts';
 
 const UNLIMITED = 1_000_000;
+/** All events go to one endpoint, several hundred each second (docs/deliveries.md, Settings). */
+const ENDPOINT_CONCURRENCY = '128';
 const CHANNEL_TOKEN = 'channel-token-of-the-load-run';
 
 /**
@@ -22,7 +24,7 @@ export const openLoadedService = async (part: string) => {
   });
   const api = await parley.start('API');
   const replyWorker = await parley.start('reply worker');
-  const deliveryWorker = await parley.start('delivery worker');
+  const deliveryWorker = await parley.start('delivery worker', { ENDPOINT_CONCURRENCY });
   const door: Pick<LoadSettings, 'port' | 'apiKey' | 'assistantId' | 'channelToken' | 'questions' | 'language'> = {
     port: api.port,
     apiKey,
