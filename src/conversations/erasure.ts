@@ -8,6 +8,8 @@ import type { MessagePages } from './message-pages.ts';
 
 const FIRST_PURGE_MS = 60_000;
 const LAST_PURGE_MS = 86_400_000;
+/** After this time, another process repeats a purge that was begun and has not ended. */
+const PURGE_LEASE_MS = 60_000;
 /** The longest time that a caller waits for the purge. Most purges end sooner. */
 const PURGED_WITHIN_MS = 1_000;
 
@@ -62,6 +64,12 @@ export const createErasure = ({ connection, pages, eraseElsewhere, draining }: D
     }
   };
 
+  /** False if another process makes this purge. */
+  const lease = async ({ _id, purgeAt }: StoredTombstone): Promise<boolean> => {
+    const leased = { $set: { purgeAt: new Date(serverNow() + PURGE_LEASE_MS) } };
+    return (await tombstones.updateOne({ _id, purgeAt }, leased)).modifiedCount === 1;
+  };
+
   return {
     models: [model],
 
@@ -98,23 +106,28 @@ export const createErasure = ({ connection, pages, eraseElsewhere, draining }: D
 
     /**
      * Repeats due purges. Each conversation is purged again after a minute and after a day, because some writes were in
-     * flight when it was erased.
+     * flight when it was erased. Resolves with the number of purges that this process made.
      */
     purgeAgain: async (): Promise<number> => {
       const due = await tombstones
         .find({ purgeAt: { $lte: serverDate() } })
         .limit(500)
         .toArray();
+      let purged = 0;
       let failure: unknown;
       for (const one of due) {
         if (draining.aborted) break;
-        // A purge that fails does not stop the other purges. It stays due until it succeeds.
-        await purgeDue(one).catch((cause: unknown) => {
+        // A purge that fails does not stop the other purges. It is due again a minute later, until it succeeds.
+        try {
+          if (!(await lease(one))) continue;
+          await purgeDue(one);
+          purged += 1;
+        } catch (cause) {
           failure ??= cause;
-        });
+        }
       }
       if (failure !== undefined && !draining.aborted) throw failure;
-      return due.length;
+      return purged;
     },
   };
 };

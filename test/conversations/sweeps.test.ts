@@ -5,7 +5,7 @@ import { createBackoff } from '../../src/deliveries/backoff.ts';
 import { createDeliverySweeps } from '../../src/deliveries/sweep.ts';
 import { neverSent } from '../../src/deliveries/delivery.ts';
 import { composeBody } from '../../src/webhooks/event.ts';
-import { anAssistant } from '../support/builders.ts';
+import { anAssistant, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { createFeed } from '../support/feed.ts';
 import { contentOf, openReceiver, type Receiver } from '../support/receiver.ts';
@@ -170,6 +170,26 @@ test('streams that do not move give way to others in a sweep', async () => {
   const before = woken.length;
   await sweep();
   expect(woken.slice(before).filter((key) => dead.keys.includes(key))).toEqual([]);
+});
+
+test('what is written late about an erased conversation is purged by a worker, which needs no Redis for that', {
+  timeout: 60_000,
+}, async () => {
+  const { apiKey, assistantId, chat } = await anAssistant(stack);
+  const { conversationId } = (await chat({ session_id: 's', message: 'private' })).body;
+  await request(`${stack.url}/api/v1/conversations/${conversationId}`, { method: 'DELETE', bearer: apiKey });
+  const tombstones = stack.service.mongo.collection<{ _id: string }>('tombstones');
+  const misses = stack.service.mongo.collection('misses');
+  const late = { assistantId, conversationId, question: 'private', state: 'open', examples: [], answer: null };
+  await misses.insertOne(late);
+
+  // Moves the purge to the past, as if a minute had passed.
+  await tombstones.updateOne({ _id: conversationId }, { $set: { purgeAt: new Date(0) } });
+
+  await eventually(async () => expect(await misses.countDocuments({ conversationId })).toBe(0), 40_000);
+  await eventually(async () =>
+    expect(await tombstones.findOne({ _id: conversationId })).toMatchObject({ purgesLeft: 1 }),
+  );
 });
 
 test('backoff suspends an endpoint with the same heads for two seconds, then four, up to sixteen, and no other', () => {

@@ -89,7 +89,8 @@ test('a conversation with very many deliveries is erased at once, and another pr
     .collection<{ _id: string }>('tombstones')
     .updateOne({ _id: conversationId }, { $set: { purgeAt: new Date(0) } });
   await stack.service.conversations.purgeAgain();
-  expect(await texts()).toBe(0);
+  // A reply worker may make the purge instead.
+  await eventually(async () => expect(await texts()).toBe(0));
   expect(await deliveries().countDocuments({ conversationId })).toBe(DELIVERIES);
 });
 

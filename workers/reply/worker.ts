@@ -78,7 +78,7 @@ export const openReplyWorker = async ({ config, logger, lifecycle, engine, ...gi
   await openQueueWorkers({ queue: TURNS_QUEUE, concurrency: config.REPLY_CONCURRENCY, process }, shared);
   await openVectorUpdater(embedder, shared);
   openProjection(embedder, shared);
-  await openMaintenance(shared);
+  openMaintenance(shared);
   const healthPort = await openWorkerDuties(shared, { metrics, countDelivery: countDeliveries(metrics) });
   return { ...service, healthPort, embedder, vectorsOf };
 };
