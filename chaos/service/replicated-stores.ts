@@ -97,7 +97,10 @@ export const sentinelSet = async (): Promise<Store> => {
   const isolate = async (): Promise<void> => {
     const member = await set.findMaster();
     if (!member) return;
-    const hasSuccessor = async (): Promise<boolean> => (await set.findMaster()) !== member;
+    const hasSuccessor = async (): Promise<boolean> => {
+      const now = await set.findMaster().catch(() => undefined);
+      return now !== undefined && now !== member;
+    };
     await isolateFor(MASTER_ISOLATED_MS, relays, { as: { port: member.port }, hasSuccessor });
   };
   return storeOf(set, relays, [

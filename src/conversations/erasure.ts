@@ -70,6 +70,8 @@ export const createErasure = ({ connection, pages, eraseElsewhere, draining }: D
     return (await tombstones.updateOne({ _id, purgeAt }, leased)).modifiedCount === 1;
   };
 
+  const giveUp = ({ _id, purgeAt }: StoredTombstone) => tombstones.updateOne({ _id }, { $set: { purgeAt } });
+
   return {
     models: [model],
 
@@ -124,6 +126,8 @@ export const createErasure = ({ connection, pages, eraseElsewhere, draining }: D
           purged += 1;
         } catch (cause) {
           failure ??= cause;
+          // Another process may continue at once.
+          if (draining.aborted) await giveUp(one).catch(() => undefined);
         }
       }
       if (failure !== undefined && !draining.aborted) throw failure;

@@ -90,7 +90,7 @@ test('a conversation with very many deliveries is erased at once, and another pr
     .updateOne({ _id: conversationId }, { $set: { purgeAt: new Date(0) } });
   await stack.service.conversations.purgeAgain();
   // A reply worker may make the purge instead.
-  await eventually(async () => expect(await texts()).toBe(0));
+  await eventually(async () => expect(await texts()).toBe(0), 120_000);
   expect(await deliveries().countDocuments({ conversationId })).toBe(DELIVERIES);
 });
 
