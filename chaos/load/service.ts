@@ -4,7 +4,7 @@ import { openSink } from '../../bench/support/sink.ts';
 import type { LoadSettings } from './settings.ts';
 
 const UNLIMITED = 1_000_000;
-/** All events go to one endpoint, more than the default allows (docs/deliveries.md, What to watch). */
+/** All events go to one endpoint, which gets more of them than the default allows (docs/deliveries.md, What to watch). */
 const ENDPOINT_CONCURRENCY = '128';
 const CHANNEL_TOKEN = 'channel-token-of-the-load-run';
 

@@ -72,7 +72,7 @@ const untilComplete = async (sentinel: Service): Promise<void> => {
     return others === SENTINELS - 1 && fieldsOf(replica).get('master-link-status') === 'ok';
   };
   while (!(await isComplete().catch(() => false))) {
-    if (performance.now() > until) throw new Error(`sentinel ${sentinel.port} does not know all others`);
+    if (performance.now() > until) throw new Error(`sentinel ${sentinel.port} cannot take part in a failover`);
     await pause(EVERY_MS);
   }
 };

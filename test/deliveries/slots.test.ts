@@ -1,8 +1,8 @@
-import mongoose from 'mongoose';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Service, startMongod } from '../../scripts/services.ts';
 import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
+import { withFailPoint } from '../support/fail-point.ts';
 import { createFeed } from '../support/feed.ts';
 import { openReceiver } from '../support/receiver.ts';
 import { openStack, type Stack } from '../support/stack.ts';
@@ -24,18 +24,8 @@ afterAll(async () => {
 });
 
 /** Delays each update by `SLOW_WRITE_MS` while `during` runs. Claims are inserts, so they are not delayed. */
-const delayUpdates = async (during: () => Promise<void>): Promise<void> => {
-  const client = await mongoose.mongo.MongoClient.connect(mongod.url);
-  const set = (mode: string, data?: object) =>
-    client.db('admin').command({ configureFailPoint: 'failCommand', mode, ...(data && { data }) });
-  await set('alwaysOn', { failCommands: ['update'], blockConnection: true, blockTimeMS: SLOW_WRITE_MS });
-  try {
-    await during();
-  } finally {
-    await set('off');
-    await client.close();
-  }
-};
+const delayUpdates = (during: () => Promise<void>): Promise<void> =>
+  withFailPoint(mongod.url, { failCommands: ['update'], blockConnection: true, blockTimeMS: SLOW_WRITE_MS }, during);
 
 /** An endpoint with one event in each conversation. The first request is answered after `release`. */
 const anEndpointWithEvents = async ({ conversations, status }: { conversations: number; status: number }) => {

@@ -5,6 +5,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Service, startMongod, startRedis } from '../../scripts/services.ts';
 import { anAssistant, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
+import { withFailPoint } from '../support/fail-point.ts';
 import { openReceiver, contentOf } from '../support/receiver.ts';
 import { aScriptedEngine } from '../support/scripted-engine.ts';
 import { hintsIn, openStack, type Stack } from '../support/stack.ts';
@@ -68,22 +69,8 @@ test('Redis out of memory: 503 with Retry-After, accepted turns and events are n
 });
 
 /** Lets all writes of MongoDB fail with this code while `during` runs. */
-const failWrites = async (errorCode: number, during: () => Promise<void>): Promise<void> => {
-  const client = await mongoose.mongo.MongoClient.connect(mongod.url);
-  const set = (mode: string) =>
-    client.db('admin').command({
-      configureFailPoint: 'failCommand',
-      mode,
-      ...(mode === 'alwaysOn' && { data: { errorCode, failCommands: ['insert', 'update', 'findAndModify'] } }),
-    });
-  await set('alwaysOn');
-  try {
-    await during();
-  } finally {
-    await set('off');
-    await client.close();
-  }
-};
+const failWrites = (errorCode: number, during: () => Promise<void>): Promise<void> =>
+  withFailPoint(mongod.url, { errorCode, failCommands: ['insert', 'update', 'findAndModify'] }, during);
 
 test.each([
   ['a full disk', OUT_OF_DISK_SPACE, 'Free space on the volume'],

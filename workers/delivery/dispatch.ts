@@ -100,13 +100,18 @@ export const createDispatch = (dependencies: Dependencies) => {
    * changes only a record that is still `sending`. The outcomes being stored are bounded, so that they reach MongoDB
    * before a sweep ends their claims.
    */
-  const record = async ({ deliveryId, token }: OwnClaim, endpointId: string, result: SendResult, slot: Slot) => {
+  const record = async (
+    { deliveryId, token }: OwnClaim,
+    exchange: Exchange,
+    pause: () => Promise<void>,
+    slot: Slot,
+  ) => {
     const until = performance.now() + TIMING.recordForMs;
-    await writeUntil(until, () => pauseAsAsked(endpointId, result));
+    await writeUntil(until, pause);
     if (recording < recordingMax) slot.release();
     recording += 1;
     try {
-      await writeUntil(until, () => deliveries.recordOutcome(deliveryId, token, toExchange(result)));
+      await writeUntil(until, () => deliveries.recordOutcome(deliveryId, token, exchange));
     } finally {
       recording -= 1;
     }
@@ -135,8 +140,9 @@ export const createDispatch = (dependencies: Dependencies) => {
         // The release fails only if a sweep or an erasure has already ended the claim.
         return (await deliveries.release(deliveryId, token, own)) ? 'untried' : 'ended';
       }
-      await record(own, endpointId, result, slot);
-      logEnd(claim, toExchange(result));
+      const exchange = toExchange(result);
+      await record(own, exchange, () => pauseAsAsked(endpointId, result), slot);
+      logEnd(claim, exchange);
       return 'ended';
     },
   };
