@@ -16,6 +16,7 @@ export const LIMITS: Record<string, Limit> = {
   'deliveries.500.p50': { atMost: 2 },
   'deliveries.500.p99': { atMost: 6 },
   'growth.ratio': { atLeast: 0.85 },
+  'growth.idle': { atMost: 3 },
   'growth.history-p50': { atMost: 15 },
   'growth.deliveries-page-p50': { atMost: 10 },
   'listing.slowest': { atMost: 200 },
@@ -26,6 +27,9 @@ export const LIMITS: Record<string, Limit> = {
   'start.api': { atMost: 1500 },
   'engine.missed': { atMost: 0 },
   'memory.growth': { atMost: 10 },
+  'neighbours.ratio': { atMost: 3 },
+  'neighbours.refused': { atMost: 0 },
+  'neighbours.memory': { atMost: 600 },
 };
 
 export const limitTextOf = ({ id }: Figure): string => {

@@ -23,7 +23,7 @@ const PARTS: Record<string, { load: () => Promise<Part>; withinS: number; byName
   deliveries: { load: async () => (await import('./parts/deliveries.ts')).deliveries, withinS: 200 },
   statements: { load: async () => (await import('./parts/statements.ts')).statements, withinS: 100, byName: true },
   pause: { load: async () => (await import('./parts/pause.ts')).pause, withinS: 60, byName: true },
-  growth: { load: async () => (await import('./parts/growth.ts')).growth, withinS: 300, byName: true },
+  growth: { load: async () => (await import('./parts/growth.ts')).growth, withinS: 500, byName: true },
   listing: { load: async () => (await import('./parts/listing.ts')).listing, withinS: 200, byName: true },
   search: { load: async () => (await import('./parts/search.ts')).search, withinS: 300, byName: true },
   inbox: { load: async () => (await import('./parts/inbox.ts')).inbox, withinS: 200, byName: true },
@@ -33,6 +33,7 @@ const PARTS: Record<string, { load: () => Promise<Part>; withinS: number; byName
   },
   profile: { load: async () => (await import('./parts/profile.ts')).profile, withinS: 120, byName: true },
   memory: { load: async () => (await import('./parts/memory.ts')).memory, withinS: 800, byName: true },
+  neighbours: { load: async () => (await import('./parts/neighbours.ts')).neighbours, withinS: 600, byName: true },
 };
 
 /**

@@ -23,7 +23,7 @@ import { createInbox } from './inbox/inbox.ts';
 import { createSessions } from './operators/session.ts';
 import { createSignInLimits } from './operators/sign-in-limits.ts';
 import { openOperators } from './operators/open.ts';
-import { openService } from './service.ts';
+import { openService, OPERATORS_POOL_SIZE } from './service.ts';
 import { countRequests, sampleQueues } from './service-metrics.ts';
 import { TURNS_QUEUE, type TurnsJob } from './turns/queue.ts';
 import { createOverload } from './turns/overload.ts';
@@ -43,8 +43,14 @@ export const openApi = async ({
   logger: Logger;
   lifecycle: Lifecycle;
 }) => {
-  const service = await openService({ config, logger, lifecycle, redisRole: 'api' });
-  const { redis, partitions, conversations, assistants, endpoints, turnQueue, deliveryQueue } = service;
+  const service = await openService({
+    config,
+    logger,
+    lifecycle,
+    redisRole: 'api',
+    asidePoolSize: OPERATORS_POOL_SIZE,
+  });
+  const { aside, redis, partitions, conversations, assistants, endpoints, turnQueue, deliveryQueue } = service;
 
   const { beforeWriting } = service.mongoWatch;
   const metrics = createMetrics({ token: config.METRICS_TOKEN });
@@ -83,20 +89,22 @@ export const openApi = async ({
   const rateLimiter = createRateLimiter(redis, { prefix: config.REDIS_PREFIX, onRefused: count.refused });
   const channelCalls = createChannelCalls(redis, config.REDIS_PREFIX);
   lifecycle.add('channel calls', channelCalls, (opened) => opened.close());
-  const { operators, tokens, audit } = await openOperators(service.mongo);
+  const { operators, tokens, audit } = await openOperators(aside.mongo);
   const openBoardQueues = <Data>(name: string) => {
     const queues = openQueues<Data>(name, { redis, partitions }, logger);
     return lifecycle.add(`queue ${name} of the board`, queues, (opened) => opened.close());
   };
 
   const inbox = createInbox({
-    connection: service.mongo,
+    connection: aside.mongo,
     operators,
-    records: service.inboxRecords,
-    findByWords: service.insights.findByWords,
+    records: aside.inboxRecords,
+    findByWords: aside.insights.findByWords,
+    unassign: aside.conversations.transitions.unassign,
   });
   const live = openLiveUpdates({
-    connection: service.mongo,
+    connection: aside.mongo,
+    mongodbUrl: config.MONGODB_URL,
     inbox,
     redis,
     subscriber,
@@ -131,22 +139,23 @@ export const openApi = async ({
         deliveries: openBoardQueues<WakeUpJob>(DELIVERIES_QUEUE),
         knowledge: openBoardQueues<KnowledgeJob>(KNOWLEDGE_QUEUE),
       },
-      sessions: createSessions(service.mongo, config, beforeWriting),
+      sessions: createSessions(aside.mongo, config, beforeWriting),
       operators,
       tokens,
       beforeWriting,
       audit,
-      assistants,
+      assistants: aside.assistants,
       channelCalls,
       endpoints,
-      deliveries: service.deliveries,
-      conversations,
-      notes: service.inboxRecords.notes,
-      cannedReplies: service.inboxRecords.cannedReplies,
-      managedTags: service.inboxRecords.managedTags,
+      deliveries: aside.deliveries,
+      conversations: aside.conversations,
+      notes: aside.inboxRecords.notes,
+      readPositions: aside.inboxRecords.readPositions,
+      cannedReplies: aside.inboxRecords.cannedReplies,
+      managedTags: aside.inboxRecords.managedTags,
       onErased,
       inbox,
-      insights: service.insights,
+      insights: aside.insights,
       live,
       leases: service.leases,
       deliveredReplies: service.deliveredReplies,

@@ -1,4 +1,4 @@
-import express, { type Express, type RequestHandler } from 'express';
+import express, { type ErrorRequestHandler, type Express, type RequestHandler } from 'express';
 import helmet from 'helmet';
 import type { Access } from './assistants/access.ts';
 import type { StoredConversation } from './conversations/conversation.ts';
@@ -49,13 +49,15 @@ const refuseWhileDraining =
 
 /**
  * Answers 503 to a read while MongoDB is silent. The caller can repeat the read safely, because a read changes nothing.
+ * The answer does not go through `next`: the read itself settles later, and Express would take its result for a second
+ * error of the same chain, print it and end the connection, with the request that follows on it.
  */
 const refuseReadsWhileSilent =
-  ({ onSilent }: MongoWatch): RequestHandler =>
+  ({ onSilent }: MongoWatch, answerError: ErrorRequestHandler): RequestHandler =>
   (req, res, next) => {
     if (req.method !== 'GET' && req.method !== 'HEAD') return next();
     const end = onSilent(() => {
-      if (!res.headersSent) next(unavailable());
+      if (!res.headersSent) answerError(unavailable(), req, res, next);
     });
     res.on('close', end);
     if (!res.headersSent) next();
@@ -66,6 +68,7 @@ export const createApp = (dependencies: AppDependencies): Express => {
   const { access, startTurn, conversations, onErased, draining, trustProxy, logger } = dependencies;
   const { mongoWatch } = dependencies;
   const { beforeWriting } = mongoWatch;
+  const answerError = errorHandler(logger);
   const app = express();
   app.set('trust proxy', trustProxy);
   app.disable('x-powered-by');
@@ -76,7 +79,7 @@ export const createApp = (dependencies: AppDependencies): Express => {
 
   app.use(['/api', '/operator'], refuseWhileDraining(draining));
   app.use(TURN_PATHS, measureTurns(dependencies.onTurnAnswered), refuseInOverload(dependencies.overload));
-  app.use(['/api', '/operator/v1'], refuseReadsWhileSilent(mongoWatch));
+  app.use(['/api', '/operator/v1'], refuseReadsWhileSilent(mongoWatch, answerError));
   const streamTurn = createStreamTurn({ startTurn, toApiError: createToApiError(logger) });
   app.use(turnRoutes({ ...dependencies, streamTurn }));
   app.use(conversationRoutes({ access, conversations, onErased, draining, beforeWriting }));
@@ -91,6 +94,6 @@ export const createApp = (dependencies: AppDependencies): Express => {
   app.use(helmet({ strictTransportSecurity: tls, contentSecurityPolicy: upgrades }));
   app.use(monitoringRoutes({ ...dependencies, document }));
   app.use(notFoundHandler);
-  app.use(errorHandler(logger));
+  app.use(answerError);
   return app;
 };

@@ -5,7 +5,7 @@ import type { Service } from './service.ts';
 
 const EVERY_MS = 20_000;
 
-type Options = { service: Pick<Service, 'conversations'>; logger: Logger; lifecycle: Lifecycle };
+type Options = { service: Pick<Service, 'aside'>; logger: Logger; lifecycle: Lifecycle };
 
 /**
  * Purges erased conversations again after a minute and after a day. Every worker has its own timer: a schedule in Redis
@@ -14,7 +14,7 @@ type Options = { service: Pick<Service, 'conversations'>; logger: Logger; lifecy
  */
 export const openMaintenance = ({ service, logger, lifecycle }: Options): void => {
   const purge = async (): Promise<void> => {
-    const purged = await service.conversations.purgeAgain();
+    const purged = await service.aside.conversations.purgeAgain();
     if (purged > 0) logger.info({ purged }, 'erased conversations were purged again');
   };
   const sweeper = startSweeper('purge', purge, { everyMs: EVERY_MS, logger });

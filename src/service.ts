@@ -1,14 +1,16 @@
 import type { Connection } from 'mongoose';
 import { createKnowledgeQueue, KNOWLEDGE_QUEUE, type KnowledgeJob } from './assistants/knowledge-queue.ts';
-import { takeByOf } from './assistants/assistant.ts';
 import { createAssistantStore } from './assistants/store.ts';
 import { createConversationStore } from './conversations/store.ts';
 import { createEndpointStore } from './webhooks/endpoint-store.ts';
 import { createInsights } from './insights/store.ts';
 import { createDeliveryQueue, DELIVERIES_QUEUE, type WakeUpJob } from './deliveries/queue.ts';
+import { createOutboxStore } from './deliveries/outbox.ts';
 import { createDeliveryStore } from './deliveries/store.ts';
-import { createWakeStreams } from './deliveries/wake-streams.ts';
+import { createWakeStreams } from './deliveries/sweep.ts';
+import { createReadAssignees, createTakeBy } from './inbox/assignees.ts';
 import { createInboxRecords } from './inbox/records.ts';
+import { createOperatorStore } from './operators/store.ts';
 import type { Config } from './platform/config.ts';
 import { newToken } from './platform/ids.ts';
 import type { Lifecycle } from './platform/lifecycle.ts';
@@ -20,7 +22,6 @@ import { closeRedis, openRedis, type RedisClient } from './platform/redis.ts';
 import { createPartitions, type Partitions } from './platform/redis-partitions.ts';
 import type { RedisRole } from './platform/redis-role.ts';
 import { createVault } from './platform/vault.ts';
-import { dropRetiredIndexes } from './retired-indexes.ts';
 import { createDeliveredReplies } from './turns/delivered-replies.ts';
 import { createIdempotencyKeys } from './turns/idempotency-keys.ts';
 import { createTurnLeases } from './turns/leases.ts';
@@ -36,23 +37,44 @@ type Options = {
    * a server.
    */
   startWithinMs?: number;
+  /**
+   * Opens a second, smaller connection pool of this size, with stores of its own (`service.aside`): in the API for
+   * operators, in a worker for what it does in the background. However much of this work there is, visitors' turns keep
+   * their own pool. Without a size, `aside` uses the one pool, which is enough for a command.
+   */
+  asidePoolSize?: number;
 };
 
+/** The second pool of an API process. A search uses at most two of its connections (`src/platform/shares.ts`). */
+export const OPERATORS_POOL_SIZE = 16;
+/** The second pool of a worker: for sweeps, projection, vectors and purges. */
+export const BACKGROUND_POOL_SIZE = 8;
+
 /** Opens what every process shares: connections, stores on MongoDB, and queues on Redis. The lifecycle closes it. */
-export const openService = async ({ config, logger, lifecycle, redisRole, startWithinMs: timeoutMs }: Options) => {
+export const openService = async ({ config, logger, lifecycle, redisRole, ...options }: Options) => {
+  const { startWithinMs: timeoutMs, asidePoolSize } = options;
   const { draining } = lifecycle;
+  const url = config.MONGODB_URL;
+  const openAside = async (): Promise<Connection | null> =>
+    asidePoolSize === undefined ? null : openMongo({ url, timeoutMs, maxPoolSize: asidePoolSize, aside: true }, logger);
   const openings = [
-    openMongo({ url: config.MONGODB_URL, timeoutMs }, logger),
+    openMongo({ url, timeoutMs }, logger),
     openRedis({ url: config.REDIS_URL, role: redisRole, timeoutMs, draining }, logger),
+    openAside(),
   ] as const;
-  // If one connection fails to open, the other is first registered for closing. Only then is the failure thrown.
-  const [openedMongo, openedRedis] = await Promise.allSettled(openings);
+  // If one connection fails to open, the others are first registered for closing. Only then is the failure thrown.
+  const [openedMongo, openedRedis, openedAside] = await Promise.allSettled(openings);
   if (openedMongo.status === 'fulfilled') lifecycle.add('mongodb', openedMongo.value, (opened) => opened.close());
   if (openedRedis.status === 'fulfilled') lifecycle.add('redis', openedRedis.value, closeRedis);
-  const [mongo, redis]: [Connection, RedisClient] = await Promise.all(openings);
+  if (openedAside.status === 'fulfilled' && openedAside.value)
+    lifecycle.add('second pool of mongodb', openedAside.value, (opened) => opened.close());
+  const [mongo, redis, second]: [Connection, RedisClient, Connection | null] = await Promise.all(openings);
+  const mongoAside = second ?? mongo;
 
   const ping = async (): Promise<unknown> => mongo.db?.admin().command({ ping: 1 });
-  const onAnswer = (notify: () => void): void => void mongo.getClient().on('connectionCheckedIn', notify);
+  const onAnswer = (notify: () => void): void => {
+    for (const one of new Set([mongo, mongoAside])) one.getClient().on('connectionCheckedIn', notify);
+  };
   const mongoWatch = lifecycle.add('mongodb watch', watchMongo({ ping, onAnswer }), (opened) => opened.close());
 
   const partitions: Partitions = createPartitions(config.REDIS_PREFIX, config.PARTITIONS);
@@ -65,61 +87,61 @@ export const openService = async ({ config, logger, lifecycle, redisRole, startW
   const knowledgeQueue = createKnowledgeQueue(openQueue<KnowledgeJob>(KNOWLEDGE_QUEUE));
 
   const vault = createVault({ keys: config.ENCRYPTION_KEY });
-  const assistants = createAssistantStore({ connection: mongo, vault, onKnowledgeChanged: knowledgeQueue.wake });
-  const deliveries = createDeliveryStore({
-    connection: mongo,
-    worker: newToken(),
-    retentionDays: config.DELIVERY_RETENTION_DAYS,
-  });
+  const leases = lifecycle.add('turn leases', createTurnLeases(redis, partitions), (opened) => opened.close());
+  const deliveredReplies = createDeliveredReplies(redis, partitions);
+  const deliveryOptions = { worker: newToken(), retentionDays: config.DELIVERY_RETENTION_DAYS };
+  // One for both pools, so that a change by an operator ends what turns have cached.
   const endpoints = createEndpointStore({
     connection: mongo,
     vault,
     guard: { allowPrivate: config.WEBHOOK_ALLOW_PRIVATE },
-    onChanged: createWakeStreams({ outbox: deliveries.outbox, deliveryQueue }),
+    onChanged: createWakeStreams({ outbox: createOutboxStore(mongo), deliveryQueue }),
   });
 
-  const leases = lifecycle.add('turn leases', createTurnLeases(redis, partitions), (opened) => opened.close());
-  const deliveredReplies = createDeliveredReplies(redis, partitions);
-  const idempotencyKeys = createIdempotencyKeys(mongo);
-  const inboxRecords = createInboxRecords(mongo);
-  const insights = createInsights(mongo);
-  const conversations = createConversationStore({
-    connection: mongo,
-    receivers: endpoints.receivers,
-    wakeDeliveries: deliveryQueue.wake,
-    findDelivered: deliveredReplies.find,
-    eraseElsewhere: async (conversationId, until) => {
-      await idempotencyKeys.erase(conversationId, until);
-      await inboxRecords.eraseConversation(conversationId, until);
-      await deliveries.eraseConversation(conversationId, until);
-      await insights.eraseConversations([conversationId]);
-    },
-    findTakeBy: async (assistantId, at) => {
-      const assistant = await assistants.findAssistant(assistantId);
-      return assistant && takeByOf(assistant, at);
-    },
-    beforeWriting: mongoWatch.beforeWriting,
-    draining,
-  });
-  const stores = [assistants, endpoints, deliveries, conversations, idempotencyKeys, inboxRecords, insights];
-  await buildIndexes(stores.flatMap(({ models }): Indexed[] => models));
-  await dropRetiredIndexes(mongo, logger);
+  const createStores = (connection: Connection) => {
+    const assistants = createAssistantStore({ connection, vault, onKnowledgeChanged: knowledgeQueue.wake });
+    const deliveries = createDeliveryStore({
+      connection,
+      ...deliveryOptions,
+      listEndpointIds: endpoints.listEndpointIds,
+    });
+    const idempotencyKeys = createIdempotencyKeys(connection);
+    const inboxRecords = createInboxRecords(connection);
+    const insights = createInsights(connection);
+    const operators = createOperatorStore(connection);
+    const conversations = createConversationStore({
+      connection,
+      receivers: endpoints.receivers,
+      wakeDeliveries: deliveryQueue.wake,
+      findDelivered: deliveredReplies.find,
+      eraseElsewhere: async (conversationId, when) => {
+        const { until } = when;
+        await idempotencyKeys.erase(conversationId, when);
+        await inboxRecords.eraseConversation(conversationId, until);
+        await deliveries.eraseConversation(conversationId, until);
+        await insights.eraseConversations([conversationId]);
+      },
+      takeBy: createTakeBy({ findAssistant: assistants.findAssistant, readAssignees: createReadAssignees(operators) }),
+      beforeWriting: mongoWatch.beforeWriting,
+      draining,
+    });
+    return { assistants, deliveries, conversations, idempotencyKeys, inboxRecords, insights, operators };
+  };
+  const stores = createStores(mongo);
+  const aside = mongoAside === mongo ? stores : createStores(mongoAside);
+  await buildIndexes([endpoints, ...Object.values(stores)].flatMap(({ models }): Indexed[] => models));
 
   return {
     mongo,
+    ...stores,
+    aside: { mongo: mongoAside, ...aside },
+    endpoints,
     mongoWatch,
     redis,
     partitions,
     leases,
     deliveredReplies,
-    idempotencyKeys,
     vault,
-    assistants,
-    endpoints,
-    deliveries,
-    conversations,
-    inboxRecords,
-    insights,
     turnQueue,
     deliveryQueue,
   };

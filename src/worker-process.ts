@@ -11,9 +11,8 @@ import { startSweeper } from './platform/sweeper.ts';
 import { TIMING } from './platform/timing.ts';
 import type { Service } from './service.ts';
 import { type CountDelivery, sampleQueues } from './service-metrics.ts';
-import { createNotTakenSweep } from './turns/not-taken.ts';
-import { createStaleHeads } from './turns/stale-heads.ts';
-import { createTurnSweep } from './turns/sweep.ts';
+import { createReleaseSweep } from './inbox/assignees.ts';
+import { createNotTakenSweep, createStaleHeads, createTurnSweep } from './turns/sweep.ts';
 
 /**
  * After these times, BullMQ runs a dead worker's job again, or fails the job if it must not run twice (deliveries).
@@ -99,8 +98,9 @@ export const openWorkerDuties = async (
   { service, config, logger, lifecycle }: Options,
   { metrics, countDelivery, suspended }: { metrics: Metrics; countDelivery: CountDelivery; suspended?: () => string[] },
 ): Promise<number> => {
-  const { assistants, conversations, deliveries, endpoints, leases, turnQueue, deliveryQueue, mongo, redis } = service;
-  const { findAssistant } = assistants;
+  const { aside, endpoints, leases, turnQueue, deliveryQueue, mongo, redis } = service;
+  const { conversations, deliveries, operators } = aside;
+  const { findAssistant, listAssistants } = aside.assistants;
   const deliverySweeps = createDeliverySweeps({
     deliveries,
     endpoints,
@@ -111,8 +111,11 @@ export const openWorkerDuties = async (
     ...(suspended && { suspended }),
   });
   const sweeps = [
-    startSweeper('turns', createTurnSweep({ staleHeads: createStaleHeads(mongo), leases, turnQueue }), { logger }),
+    startSweeper('turns', createTurnSweep({ staleHeads: createStaleHeads(aside.mongo), leases, turnQueue }), {
+      logger,
+    }),
     startSweeper('not taken', createNotTakenSweep({ conversations, findAssistant, logger }), { logger }),
+    startSweeper('released', createReleaseSweep({ conversations, operators, listAssistants }), { logger }),
     startSweeper('claims', deliverySweeps.claims, { logger }),
     startSweeper('deliveries', deliverySweeps.streams, { logger }),
   ];

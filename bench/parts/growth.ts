@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { conversationModels, type StoredConversation, type StoredPage } from '../../src/conversations/conversation.ts';
 import { collectionOf } from '../../src/platform/mongo.ts';
 import { alternate, type Contender, costOf, loadFigures, type Round, runRound } from '../support/contender.ts';
@@ -5,7 +6,7 @@ import { openCounters } from '../support/counters.ts';
 import { ascending, type Figure, figureOf, type Part, quantile, ratioOf } from '../support/figures.ts';
 import { conversationAfter, fill, sizesOf } from '../support/fill.ts';
 import { type BenchAssistant, openParley, type Parley, QUESTIONS } from '../support/parley.ts';
-import { openServices } from '../support/services.ts';
+import { cpuMsOf, openServices, type Services } from '../support/services.ts';
 
 const CONVERSATIONS = 100_000;
 const TURNS_EACH = 10;
@@ -13,6 +14,8 @@ const DELIVERIES = 1_000_000;
 const IN_FLIGHT = 200;
 const LONG_TURNS = 500;
 const LOOKS = 60;
+const SETTLE_MS = 15_000;
+const IDLE_MS = 30_000;
 
 /** Sends the requests one by one. The first few requests are a warm-up and are not counted. */
 const timeEach = async (look: () => Promise<unknown>): Promise<number[]> => {
@@ -40,6 +43,26 @@ const addLongConversation = async ({ service }: Parley, owner: BenchAssistant): 
 };
 
 /**
+ * The CPU of mongod while one process of each kind runs and nobody uses it, in percent of a core. The work that an
+ * upgrade leaves to the projection counts as done.
+ */
+const measureIdle = async (parley: Parley, { pids }: Services): Promise<number> => {
+  const projection = parley.service.mongo.collection<{ _id: string }>('projection');
+  await projection.updateOne({ _id: 'projection' }, { $set: { live: new Date(), back: null } }, { upsert: true });
+  const children = [
+    await parley.start('API'),
+    await parley.start('reply worker'),
+    await parley.start('delivery worker'),
+  ];
+  await sleep(SETTLE_MS);
+  const before = cpuMsOf(pids.mongod);
+  await sleep(IDLE_MS);
+  const spent = cpuMsOf(pids.mongod) - before;
+  for (const child of children) await child.stop();
+  return (spent / IDLE_MS) * 100;
+};
+
+/**
  * Measures the same load on an empty store and on a store with years of data. Then measures the pages that people open,
  * on the large store.
  */
@@ -53,6 +76,9 @@ export const growth: Part = async (options, say) => {
   say(`growth: storing ${conversations * TURNS_EACH} turns and ${DELIVERIES * scale} deliveries`);
   await fill(large, largeOwner, { conversations, turnsEach: TURNS_EACH, deliveries: Math.round(DELIVERIES * scale) });
   const sizes = await sizesOf(large, { turns: conversations * TURNS_EACH, deliveries: DELIVERIES * scale });
+
+  say('growth: mongod at rest');
+  const idle = { small: await measureIdle(small, services), large: await measureIdle(large, services) };
 
   say('growth: turns on both stores');
   const children = [await small.start('API'), await small.start('reply worker')];
@@ -102,6 +128,8 @@ export const growth: Part = async (options, say) => {
       ratioOf('growth.ratio', `${million}, beside empty`, rates('grown'), rates('empty')),
       figureOf('growth.wide', `${million}, all sessions active`, 'turns/s', rates('grown, all')),
       ratioOf('growth.wide-ratio', 'all sessions active, beside empty', rates('grown, all'), rates('empty')),
+      { id: 'growth.idle-empty', what: 'mongod at rest, empty store', unit: '%', value: idle.small },
+      { id: 'growth.idle', what: `mongod at rest, ${DELIVERIES * scale} deliveries`, unit: '%', value: idle.large },
       ...pageFigures('growth.history', 'a history of 1,000 messages', history),
       ...pageFigures('growth.deliveries-page', 'a page of the deliveries', page),
       ...pageFigures('growth.failures-page', 'a page of those that failed', failures),

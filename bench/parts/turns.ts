@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { collectionOf } from '../../src/platform/mongo.ts';
-import { conversationModels, type StoredConversation } from '../../src/conversations/conversation.ts';
+import { conversationModels, OUTBOX_INDEXES, type StoredConversation } from '../../src/conversations/conversation.ts';
 import { alternate, type Contender, costOf, loadFigures, type Round, runRound } from '../support/contender.ts';
 import { openCounters } from '../support/counters.ts';
 import { type Figure, figureOf, median, type Part, ratioOf } from '../support/figures.ts';
@@ -18,13 +18,8 @@ const conversationsOf = ({ service }: Parley) =>
 
 /** Waits until every event has been delivered. */
 const drainDeliveries = (parley: Parley) => async (): Promise<Record<string, number>> => {
-  const countUnsent = async (): Promise<number> => {
-    const [openings, outboxes] = await Promise.all([
-      conversationsOf(parley).countDocuments({ opening: { $exists: true } }, { hint: 'openings' }),
-      conversationsOf(parley).countDocuments({ 'outbox.0': { $exists: true } }, { hint: 'outbox_heads' }),
-    ]);
-    return openings + outboxes;
-  };
+  const countUnsent = (): Promise<number> =>
+    conversationsOf(parley).countDocuments({ 'outbox.0': { $exists: true } }, { hint: OUTBOX_INDEXES.byEndpoint });
   const startedAt = performance.now();
   const left = await countUnsent();
   while ((await countUnsent()) > 0) {

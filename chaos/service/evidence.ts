@@ -22,13 +22,12 @@ export type Evidence = {
 /** Counts what is not finished: pending turns, pending events, and deliveries without an outcome. */
 export const findUnfinished = async ({ mongo }: Service): Promise<string[]> => {
   const conversations = mongo.collection('conversations');
-  const [turns, events, openings, deliveries] = await Promise.all([
+  const [turns, events, deliveries] = await Promise.all([
     conversations.countDocuments({ 'waiting.0': { $exists: true } }),
     conversations.countDocuments({ 'outbox.0': { $exists: true } }),
-    conversations.countDocuments({ opening: { $exists: true } }),
     mongo.collection('deliveries').countDocuments({ outcome: { $in: ['queued', 'sending'] } }),
   ]);
-  const counts = { 'pending turns': turns, 'pending events': events + openings, 'open deliveries': deliveries };
+  const counts = { 'pending turns': turns, 'pending events': events, 'open deliveries': deliveries };
   return Object.entries(counts).flatMap(([what, count]) => (count > 0 ? [`${count} ${what}`] : []));
 };
 

@@ -37,6 +37,7 @@ export const createQueryClient = (): QueryClient => {
       },
     },
   });
+  client.setQueryDefaults([LEFT], { gcTime: Number.POSITIVE_INFINITY });
   return client;
 };
 

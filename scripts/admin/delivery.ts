@@ -1,7 +1,7 @@
 import { type Command, Option } from 'commander';
 import { OUTCOMES } from '../../src/deliveries/delivery.ts';
 import { EVENT_KINDS } from '../../src/webhooks/event.ts';
-import { LIST_MAX } from '../../src/deliveries/record-list.ts';
+import { LIST_MAX } from '../../src/deliveries/list.ts';
 import { deliveryOperations } from '../../src/operator-api/deliveries.ts';
 import type { Answered } from './api.ts';
 import { ASSISTANT_OPTION, example, pointInTime, wholeNumber } from './arguments.ts';

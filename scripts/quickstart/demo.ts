@@ -1,12 +1,12 @@
+import * as z from 'zod';
 import { randomBytes } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
-import * as z from 'zod';
 import { readConfig } from '../../src/platform/config.ts';
 import { secretsIn } from '../../src/platform/credentials.ts';
 import { createLifecycle } from '../../src/platform/lifecycle.ts';
 import { createLogger } from '../../src/platform/logger.ts';
 import { openOperators } from '../../src/operators/open.ts';
-import { newPassword } from '../../src/operators/password.ts';
+import { newPassword } from '../../src/operators/store.ts';
 import { openService, type Service } from '../../src/service.ts';
 import { writeJsonPrivately } from './private-file.ts';
 import { SHOP } from './shop.ts';

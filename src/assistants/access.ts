@@ -4,6 +4,7 @@ import { serverDate } from '../platform/clock.ts';
 import { ApiError, type ErrorCode, notFound } from '../platform/errors.ts';
 import { isUuid } from '../platform/ids.ts';
 import type { BeforeWriting } from '../platform/mongo-silence.ts';
+import { holdFor } from '../platform/shares.ts';
 import type { Assistant } from './assistant.ts';
 import { isTokenAccepted } from './channel.ts';
 import type { ChannelCall, ChannelCalls } from './channel-calls.ts';
@@ -60,6 +61,7 @@ export const createAccess = ({ assistants, rateLimiter, channelCalls, beforeWrit
     const state = await limited;
     res.set(rateLimitHeaders(state));
     res.locals.caller = caller;
+    holdFor(res, caller.keyId ?? caller.assistant.assistantId);
   };
 
   const withKey = async (req: Request, res: Response, limitOf: RateLimiter['forApiKey']): Promise<void> => {

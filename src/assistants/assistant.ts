@@ -1,17 +1,40 @@
-import { type Connection, Schema } from 'mongoose';
 import * as z from 'zod';
+import { type Connection, Schema } from 'mongoose';
 import { TIMING } from '../platform/timing.ts';
 import { type EngineSettings, RETRIEVAL } from './engine-settings.ts';
 import type { KnowledgeInput } from './knowledge-input.ts';
+import type { TextKind } from './knowledge-texts.ts';
 import { LanguageTag } from './language-tag.ts';
 import { afterOpenMinutes, OpeningHours } from './opening-hours.ts';
-import type { Semantic } from './semantic.ts';
+
+/**
+ * The progress of making an assistant's vectors. It is a part of the assistant's document, so that one read returns the
+ * assistant and this progress. The field is absent, or has no `model`, until the first vectors are made.
+ */
+type Semantic = {
+  model: string;
+  /** The version of the assistant that these counts describe. */
+  version: number;
+  /**
+   * `done`: entries with vectors for question and variants. `answers`: entries that also have a vector for the answer.
+   * `total`: all entries.
+   */
+  done: number;
+  answers: number;
+  total: number;
+  /** Incremented whenever vectors are stored, so that caches reload them. */
+  revision: number;
+  /** True if the knowledge has changed and some of it has no current vectors. */
+  stale: boolean;
+  /** The lease of the worker that makes the vectors. `until` is a time on MongoDB's clock. */
+  lease: { token: string; until: Date };
+};
 
 export const DEFAULT_LIMIT_PER_MINUTE = 60;
-export const DEFAULT_DEDUPE_WINDOW_S = 60;
+const DEFAULT_DEDUPE_WINDOW_S = 60;
 
 /** The longest time, in minutes of opening hours, after which an escalation may count as not taken. */
-export const MAX_TAKE_WITHIN_MINUTES = 7 * 24 * 60;
+const MAX_TAKE_WITHIN_MINUTES = 7 * 24 * 60;
 
 /** What happens to an escalation that nobody took in time. */
 export const IF_NOT_TAKEN = ['remind', 'hand_back', 'stay'] as const;
@@ -73,6 +96,10 @@ export type Assistant = z.infer<typeof AssistantInput> & {
   version: number;
   createdAt: Date;
   semantic?: Partial<Semantic>;
+  /** How many texts of the knowledge are not searched by words, because they exceed a worker's memory. */
+  leftOut?: number;
+  /** Kinds of texts whose vectors exceed a worker's memory. */
+  vectorsLeftOut?: TextKind[];
 };
 
 /** Defaults for assistants that were created before these settings existed. */
@@ -97,7 +124,7 @@ export const takeByOf = (
  * ranges are not read.
  */
 export type KnowledgePositions = { last?: number; from?: number; unfinished?: ReservedRange[] };
-export type ReservedRange = { first: number; last: number; at: Date };
+type ReservedRange = { first: number; last: number; at: Date };
 
 export type StoredAssistant = Omit<Assistant, 'assistantId' | keyof typeof LATER_DEFAULTS> &
   Partial<Pick<Assistant, keyof typeof LATER_DEFAULTS>> & {
@@ -142,6 +169,8 @@ const assistantSchema = new Schema<StoredAssistant>(
     },
     createdAt: { type: Date, required: true },
     semantic: { type: Schema.Types.Mixed },
+    leftOut: { type: Number },
+    vectorsLeftOut: { type: [String], default: undefined },
   },
   { collection: 'assistants', versionKey: false, strictQuery: 'throw' },
 );

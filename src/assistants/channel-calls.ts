@@ -1,3 +1,5 @@
+import { createHash } from 'node:crypto';
+import { serverDate } from '../platform/clock.ts';
 import type { RedisClient } from '../platform/redis.ts';
 
 /**
@@ -16,6 +18,8 @@ export type ChannelCall = {
 const KEPT = 20;
 const KEPT_S = 7 * 86_400;
 const WRITTEN_EVERY_MS = 500;
+/** No request that began before an erasure runs longer. */
+const FORGOTTEN_S = 300;
 
 const parse = (line: string): ChannelCall => JSON.parse(line) as ChannelCall; // as `write` stores it
 
@@ -25,7 +29,17 @@ const parse = (line: string): ChannelCall => JSON.parse(line) as ChannelCall; //
  */
 export const createChannelCalls = (redis: RedisClient, prefix: string) => {
   const keyOf = (assistantId: string): string => `${prefix}:channel-calls:${assistantId}`;
+  /** Holds when a session was erased. Contains a hash, because the session's id is to be forgotten. */
+  const forgottenKeyOf = (assistantId: string, sessionId: string): string =>
+    `${prefix}:channel-forgotten:${assistantId}:${createHash('sha256').update(sessionId).digest('base64url')}`;
   let pending = new Map<string, ChannelCall[]>();
+
+  /** False for a call that began before its session was erased, and is recorded after it. */
+  const isKept = async (assistantId: string, { at, sessionId }: ChannelCall): Promise<boolean> => {
+    if (sessionId === undefined) return true;
+    const erasedAt = await redis.get(forgottenKeyOf(assistantId, sessionId));
+    return erasedAt === null || at > erasedAt;
+  };
   let timer: NodeJS.Timeout | null = null;
 
   const write = async (): Promise<void> => {
@@ -37,7 +51,9 @@ export const createChannelCalls = (redis: RedisClient, prefix: string) => {
     // One pipeline for each list, because the lists may be on several nodes of a cluster.
     const written = [...batch].map(async ([assistantId, calls]) => {
       const key = keyOf(assistantId);
-      const lines = calls.map((call) => JSON.stringify(call));
+      const kept = await Promise.all(calls.map((call) => isKept(assistantId, call)));
+      const lines = calls.filter((_call, nth) => kept[nth]).map((call) => JSON.stringify(call));
+      if (lines.length === 0) return;
       const commands = redis.pipeline().lpush(key, ...lines);
       await commands
         .ltrim(key, 0, KEPT - 1)
@@ -59,12 +75,14 @@ export const createChannelCalls = (redis: RedisClient, prefix: string) => {
 
     /**
      * Removes a session's calls when its conversation is erased. Removes them again a little later, because another
-     * process may not have written all calls yet. Does not wait for Redis. If Redis is unavailable, the calls expire
-     * with the list after seven days.
+     * process may be writing a call just now. A call that is recorded later is not written. Does not wait for Redis. If
+     * Redis is unavailable, the calls expire with the list after seven days.
      */
     forget: (assistantId: string, sessionId: string): void => {
+      const erasedAt = serverDate().toISOString();
       const remove = async (): Promise<void> => {
         await write();
+        await redis.set(forgottenKeyOf(assistantId, sessionId), erasedAt, 'EX', FORGOTTEN_S);
         const key = keyOf(assistantId);
         const own = (await redis.lrange(key, 0, KEPT - 1)).filter((line) => parse(line).sessionId === sessionId);
         await Promise.all(own.map((line) => redis.lrem(key, 0, line)));

@@ -1,6 +1,6 @@
 import { serverDate, serverNow } from '../platform/clock.ts';
 import { invalid, notFound } from '../platform/errors.ts';
-import type { assistantModels, KnowledgePositions } from './assistant.ts';
+import type { KnowledgePositions, assistantModels } from './assistant.ts';
 import { MAX_KNOWLEDGE } from './knowledge-input.ts';
 
 /**

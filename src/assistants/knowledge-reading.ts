@@ -1,7 +1,8 @@
 import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
-import { ApiError, type ErrorDetail, invalid } from '../platform/errors.ts';
+import { ApiError, type ErrorDetail, invalid, unavailable } from '../platform/errors.ts';
 import { withDeadline } from '../platform/deadline.ts';
+import { createSlots } from '../platform/slots.ts';
 import { type KnowledgeFormat, type ParsedKnowledge, parseKnowledge } from './knowledge-import.ts';
 
 /** Up to this size, reading a file directly takes less time than starting a thread. */
@@ -44,13 +45,25 @@ const readInThread = async (format: KnowledgeFormat, text: string): Promise<Pars
   }
 };
 
-/** Files are read by one thread at a time, because the thread shares the processor cores with turns. */
-let lastRead: Promise<unknown> = Promise.resolve();
+/**
+ * Files are read by one thread at a time, because the thread shares the processor cores with turns. Assistants take
+ * turns, so that many files of one do not delay another's.
+ */
+const threads = createSlots(({ inUse }) => inUse < 1);
 
 /** The same as `parseKnowledge`, but a large file is read in a thread, so that other requests are not delayed. */
-export const readKnowledge = async (format: KnowledgeFormat, text: string): Promise<ParsedKnowledge> => {
+export const readKnowledge = async (
+  format: KnowledgeFormat,
+  text: string,
+  { assistantId, signal }: { assistantId: string; signal?: AbortSignal },
+): Promise<ParsedKnowledge> => {
   if (text.length <= INLINE_MAX_CHARS) return parseKnowledge(format, text);
-  const read = lastRead.then(() => readInThread(format, text));
-  lastRead = read.catch(() => undefined);
-  return read;
+  const slot = await threads.acquire(assistantId);
+  if (!slot) throw unavailable();
+  try {
+    signal?.throwIfAborted();
+    return await readInThread(format, text);
+  } finally {
+    slot.release();
+  }
 };

@@ -1,4 +1,4 @@
-import { setImmediate } from 'node:timers/promises';
+import { createHash } from 'node:crypto';
 import { stopwords as dutch } from '@orama/stopwords/dutch';
 import { stopwords as english } from '@orama/stopwords/english';
 import { stopwords as french } from '@orama/stopwords/french';
@@ -7,6 +7,10 @@ import { stopwords as italian } from '@orama/stopwords/italian';
 import { stopwords as portuguese } from '@orama/stopwords/portuguese';
 import { stopwords as spanish } from '@orama/stopwords/spanish';
 import { LRUCache } from 'lru-cache';
+import { segmentWords } from '../language/segments.ts';
+import { unavailable } from '../platform/errors.ts';
+import { createSlices, type Slices } from '../platform/slices.ts';
+import { createSlots } from '../platform/slots.ts';
 import type { Assistant } from './assistant.ts';
 import type { KnowledgeEntry } from './knowledge-input.ts';
 
@@ -15,13 +19,17 @@ import type { KnowledgeEntry } from './knowledge-input.ts';
 
 const segmenter = new Intl.Segmenter(undefined, { granularity: 'word' });
 
+const ASCII = /^[\0-\x7f]*$/;
+
 /**
  * Removes case, accents and other combining marks. Marks are removed before normalizing, because normalizing a long run
  * of marks takes quadratic time. They are removed again afterwards, because normalizing splits `é` into a letter and a
  * mark.
  */
 const fold = (text: string): string =>
-  text.replaceAll(/\p{M}/gu, '').normalize('NFKD').replaceAll(/\p{M}/gu, '').toLowerCase();
+  ASCII.test(text)
+    ? text.toLowerCase()
+    : text.replaceAll(/\p{M}/gu, '').normalize('NFKD').replaceAll(/\p{M}/gu, '').toLowerCase();
 
 /** Matches scripts without spaces between words. Splitting their texts into words needs a dictionary, which is slow. */
 const UNSPACED =
@@ -30,22 +38,29 @@ const UNSPACED =
 const wordsOf = (text: string): string[] => {
   const folded = fold(text);
   if (!UNSPACED.test(folded)) return folded.match(/[\p{L}\p{N}]+/gu) ?? [];
-  return [...segmenter.segment(folded)].filter(({ isWordLike }) => isWordLike).map(({ segment }) => segment);
+  return segmentWords(segmenter, folded);
 };
-
-const textOf = ({ question, variants, answer, tags }: KnowledgeEntry): string =>
-  fold([question, ...variants, answer, ...tags].join('\n'));
 
 /**
  * Entries that contain every word of the search. A word also matches inside a longer word. Case and accents are
- * ignored.
+ * ignored. Other work of the process runs in between.
  */
-export const searchKnowledge = (entries: KnowledgeEntry[], search: string): KnowledgeEntry[] => {
+export const searchKnowledge = async (entries: KnowledgeEntry[], search: string): Promise<KnowledgeEntry[]> => {
+  const slices = createSlices();
   const wanted = fold(search).split(/\s+/).filter(Boolean);
-  return entries.filter((entry) => {
-    const text = textOf(entry);
-    return wanted.every((word) => text.includes(word));
-  });
+  const found: KnowledgeEntry[] = [];
+  for (const entry of entries) {
+    const { question, variants, answer, tags } = entry;
+    let missing = wanted;
+    for (const text of [question, ...variants, answer, ...tags]) {
+      if (missing.length === 0) break;
+      if (slices.isOver()) await slices.next();
+      const folded = fold(text);
+      missing = missing.filter((word) => !folded.includes(word));
+    }
+    if (missing.length === 0) found.push(entry);
+  }
+  return found;
 };
 
 const STOPS = Object.entries({
@@ -69,23 +84,45 @@ const QUESTION_WORDS = new Set(
 const SIMILARITY_MIN = 0.8;
 const CONFLICTS_MAX = 100;
 
-type Phrasing = { entry: KnowledgeEntry; text: string; words: Set<string> };
+/** What a comparison keeps of an entry. */
+type Compared = Pick<KnowledgeEntry, 'entryId' | 'language'> & {
+  /** The words of the answer, hashed, so that answers that differ only in punctuation count as equal. */
+  answer: string;
+};
+/** A question or a variant, with the hashes of its words in ascending order. Words themselves would take much memory. */
+type Phrasing = { entry: Compared; text: string; words: Float64Array };
 
-const phrasingsOf = (entry: KnowledgeEntry): Phrasing[] => {
+/** A 52-bit hash: two different words of an assistant practically never share one. */
+const hashOf = (word: string): number => {
+  let [high, low] = [0x811c9dc5, 0x1000193];
+  for (let at = 0; at < word.length; at += 1) {
+    const code = word.charCodeAt(at);
+    high = Math.imul(high ^ code, 0x01000193);
+    low = Math.imul(low ^ code, 0x5bd1e995) ^ (low >>> 15);
+  }
+  return (high >>> 12) * 2 ** 32 + (low >>> 0);
+};
+
+const phrasingOf = (entry: Compared, text: string): Phrasing => {
   const stops = STOPS_OF.get(entry.language?.split('-')[0] ?? 'en') ?? new Set();
-  return [entry.question, ...entry.variants].map((text) => {
-    const all = wordsOf(text);
-    const kept = all.filter((word) => QUESTION_WORDS.has(word) || !stops.has(word));
-    return { entry, text, words: new Set(kept.length > 0 ? kept : all) };
-  });
+  const all = wordsOf(text);
+  const kept = all.filter((word) => QUESTION_WORDS.has(word) || !stops.has(word));
+  const hashes = new Set((kept.length > 0 ? kept : all).map(hashOf));
+  return { entry, text, words: Float64Array.from(hashes).toSorted() };
 };
 
-const likeness = (a: Set<string>, b: Set<string>): number => {
-  const shared = [...a].filter((word) => b.has(word)).length;
-  return shared / (a.size + b.size - shared);
+const likeness = (a: Float64Array, b: Float64Array): number => {
+  let [shared, i, j] = [0, 0, 0];
+  while (i < a.length && j < b.length) {
+    const [one, other] = [a[i] ?? 0, b[j] ?? 0];
+    if (one === other) shared += 1;
+    if (one <= other) i += 1;
+    if (other <= one) j += 1;
+  }
+  return shared / (a.length + b.length - shared);
 };
 
-const mayShareLanguage = (a: KnowledgeEntry, b: KnowledgeEntry): boolean =>
+const mayShareLanguage = (a: Compared, b: Compared): boolean =>
   a.language === null || b.language === null || a.language.split('-')[0] === b.language.split('-')[0];
 
 export type KnowledgeConflict = {
@@ -100,47 +137,59 @@ export type KnowledgeConflict = {
  * a knowledge base full of copies.
  */
 const PHRASINGS_PER_WORD = 50;
-const ENTRIES_AT_ONCE = 100;
+/** Phrasings beyond this number of characters are not compared. This limits the memory of a comparison to some 100 MB. */
+const COMPARED_CHARS = 4_000_000;
+/** The conflicts of an assistant take up to 250 kB. */
+const CACHED_ASSISTANTS = 100;
 
-const conflictsIn = async (entries: KnowledgeEntry[]): Promise<KnowledgeConflict[]> => {
+type Entries = AsyncIterable<KnowledgeEntry[]>;
+
+const readPhrasings = async (batches: Entries, slices: Slices): Promise<Phrasing[]> => {
   const phrasings: Phrasing[] = [];
-  for (const [nth, entry] of entries.entries()) {
-    if (nth % ENTRIES_AT_ONCE === 0) await setImmediate(); // lets other requests run
-    phrasings.push(...phrasingsOf(entry));
+  let chars = 0;
+  for await (const batch of batches) {
+    for (const { entryId, language, question, variants, answer } of batch) {
+      const words = wordsOf(answer).join(' ');
+      const entry = { entryId, language, answer: createHash('sha256').update(words).digest('base64') };
+      for (const text of [question, ...variants]) {
+        if (slices.isOver()) await slices.next();
+        chars += text.length;
+        if (chars > COMPARED_CHARS) return phrasings;
+        phrasings.push(phrasingOf(entry, text));
+      }
+    }
   }
-  const uses = new Map<string, number>();
-  for (const { words } of phrasings) for (const word of words) uses.set(word, (uses.get(word) ?? 0) + 1);
-  const rarest = ({ words }: Phrasing): string[] =>
-    [...words]
-      .toSorted((a, b) => (uses.get(a) ?? 0) - (uses.get(b) ?? 0) || (a < b ? -1 : 1))
-      .slice(0, words.size - Math.ceil(SIMILARITY_MIN * words.size) + 1);
+  return phrasings;
+};
 
-  const phrasingsByWord = new Map<string, Phrasing[]>();
-  const found = new Map<string, KnowledgeConflict>();
-  /**
-   * The words of each answer, without punctuation, so that answers that differ only in punctuation count as equal. The
-   * words of an answer are computed once, when they are first needed.
-   */
-  const answerWords = new Map<KnowledgeEntry, string>();
-  const answerWordsOf = (entry: KnowledgeEntry): string => {
-    const words = answerWords.get(entry) ?? wordsOf(entry.answer).join(' ');
-    answerWords.set(entry, words);
-    return words;
+const conflictsIn = async (batches: Entries, signal: AbortSignal): Promise<KnowledgeConflict[]> => {
+  const slices = createSlices();
+  const rest = async (): Promise<void> => {
+    signal.throwIfAborted();
+    await slices.next();
   };
-  for (const [nth, one] of phrasings.entries()) {
-    if (nth % ENTRIES_AT_ONCE === 0) await setImmediate();
+  const phrasings = await readPhrasings(batches, slices);
+  const uses = new Map<number, number>();
+  for (const { words } of phrasings) {
+    if (slices.isOver()) await rest();
+    for (const word of words) uses.set(word, (uses.get(word) ?? 0) + 1);
+  }
+  const rarest = ({ words }: Phrasing): number[] =>
+    [...words]
+      .toSorted((a, b) => (uses.get(a) ?? 0) - (uses.get(b) ?? 0) || a - b)
+      .slice(0, words.length - Math.ceil(SIMILARITY_MIN * words.length) + 1);
+
+  const phrasingsByWord = new Map<number, Phrasing[]>();
+  const found = new Map<string, KnowledgeConflict>();
+  for (const one of phrasings) {
     const keys = rarest(one);
     for (const other of new Set(keys.flatMap((word) => phrasingsByWord.get(word) ?? []))) {
+      if (slices.isOver()) await rest();
       const [a, b] = [other.entry, one.entry];
-      if (a === b || !mayShareLanguage(a, b)) continue;
+      if (a === b || !mayShareLanguage(a, b) || a.answer === b.answer) continue;
       const id = `${a.entryId} ${b.entryId}`;
       const similarity = likeness(one.words, other.words);
-      if (
-        similarity < SIMILARITY_MIN ||
-        similarity <= (found.get(id)?.likeness ?? 0) ||
-        answerWordsOf(a) === answerWordsOf(b)
-      )
-        continue;
+      if (similarity < SIMILARITY_MIN || similarity <= (found.get(id)?.likeness ?? 0)) continue;
       found.set(id, { entryIds: [a.entryId, b.entryId], questions: [other.text, one.text], likeness: similarity });
     }
     if (found.size >= CONFLICTS_MAX) break;
@@ -157,15 +206,28 @@ const conflictsIn = async (entries: KnowledgeEntry[]): Promise<KnowledgeConflict
  * Finds entries with similar questions but different answers. The search compares words, not meanings: the folded words
  * of each question and variant, without stop words. Two phrasings are similar if they share at least 80 % of these
  * words. Two similar phrasings always share a word that is among the rarest words of both, so only pairs with such a
- * word are compared. The result is cached for each version of an assistant.
+ * word are compared. A process makes one comparison at a time, because of its memory; assistants take turns. The result
+ * is cached for each version of an assistant.
  */
 export const createFindConflicts = () => {
-  const known = new LRUCache<string, { version: number; conflicts: Promise<KnowledgeConflict[]> }>({ max: 100 });
-  return ({ assistantId, version }: Assistant, entries: KnowledgeEntry[]): Promise<KnowledgeConflict[]> => {
-    const last = known.get(assistantId);
-    if (last?.version === version) return last.conflicts;
-    const conflicts = conflictsIn(entries);
-    known.set(assistantId, { version, conflicts });
-    return conflicts;
+  const known = new LRUCache<string, { version: number; conflicts: KnowledgeConflict[] }>({ max: CACHED_ASSISTANTS });
+  const slots = createSlots(({ inUse }) => inUse < 1);
+  return async (
+    { assistantId, version }: Assistant,
+    readEntries: () => Entries,
+    signal: AbortSignal,
+  ): Promise<KnowledgeConflict[]> => {
+    const slot = await slots.acquire(assistantId);
+    if (!slot) throw unavailable();
+    try {
+      signal.throwIfAborted();
+      const last = known.get(assistantId);
+      if (last?.version === version) return last.conflicts;
+      const conflicts = await conflictsIn(readEntries(), signal);
+      known.set(assistantId, { version, conflicts });
+      return conflicts;
+    } finally {
+      slot.release();
+    }
   };
 };

@@ -2,14 +2,29 @@ import { LRUCache } from 'lru-cache';
 import { notFound } from '../platform/errors.ts';
 import { newId } from '../platform/ids.ts';
 import { collectionOf } from '../platform/mongo.ts';
-import type { Assistant, assistantModels, StoredKnowledge } from './assistant.ts';
+import { createSlices } from '../platform/slices.ts';
+import { createSlots } from '../platform/slots.ts';
+import type { Assistant, StoredKnowledge, assistantModels } from './assistant.ts';
 import type { KnowledgeEntry, KnowledgeInput } from './knowledge-input.ts';
 import { createKnowledgePositions, visibleEntries } from './knowledge-positions.ts';
+import type { TextKind } from './knowledge-texts.ts';
 import type { VectorStore } from './knowledge-vectors.ts';
 
-const CACHED_ASSISTANTS = 1000;
+/** The most memory of all cached entries. */
+const CACHED_BYTES = 128_000_000;
+/** The most memory of one assistant's entries. Beyond it, variants are left out, and then entries. */
+const MAX_BYTES = CACHED_BYTES / 4;
+/** Estimated memory of an entry and of each of its texts without their characters. */
+const ENTRY_BYTES = 400;
+const TEXT_BYTES = 40;
+/** How many variants of each entry are read next, when those before exceed the memory. */
+const FEWER_VARIANTS = 3;
+/** How many assistants' entries are read at the same time. */
+const READS = 4;
 /** Decoding one batch takes a few milliseconds; other work runs between batches. */
 const READ_BATCH = 250;
+/** A batch of a read that is not cached. It may have 1.5 MB. */
+const LIST_BATCH = 50;
 /** Encoding one batch takes a few milliseconds; other work runs between batches. */
 const WRITE_BATCH = 500;
 
@@ -17,6 +32,16 @@ const toEntry = ({ _id, assistantId: _assistant, position: _position, ...entry }
   ...entry,
   entryId: _id,
 });
+
+const bytesOf = ({ question, variants, answer, tags }: KnowledgeInput): number => {
+  let bytes = ENTRY_BYTES;
+  for (const text of [question, answer, ...variants, ...tags]) bytes += TEXT_BYTES + Buffer.byteLength(text);
+  return bytes;
+};
+
+/** The entries for replies. `leftOut` is the number of questions and variants that exceed the memory. */
+export type KnowledgeEntries = { entries: KnowledgeEntry[]; leftOut: number };
+type Held = KnowledgeEntries & { version: number; bytes: number };
 
 type Dependencies = ReturnType<typeof assistantModels> & {
   vectors: VectorStore;
@@ -28,8 +53,9 @@ type Dependencies = ReturnType<typeof assistantModels> & {
  * the knowledge has changed, because new vectors may be needed.
  */
 export const createKnowledgeStore = ({ assistants, knowledge, vectors, onChanged }: Dependencies) => {
-  const byVersion = new LRUCache<string, { version: number; entries: KnowledgeEntry[] }>({ max: CACHED_ASSISTANTS });
-  const loading = new Map<string, Promise<KnowledgeEntry[]>>();
+  const byVersion = new LRUCache<string, Held>({ maxSize: CACHED_BYTES, sizeCalculation: ({ bytes }) => bytes + 1 });
+  const loading = new Map<string, Promise<Held>>();
+  const reads = createSlots(({ own, inUse }) => own === 0 && inUse < READS);
   const positions = createKnowledgePositions({ assistants, knowledge });
 
   /**
@@ -57,10 +83,54 @@ export const createKnowledgeStore = ({ assistants, knowledge, vectors, onChanged
     });
   };
 
+  /** Reads the entries within `MAX_BYTES`. Whenever they exceed it, fewer variants of each entry are kept. */
+  const loadWithin = async (assistantId: string, version: number): Promise<Held> =>
+    readConsistently(assistantId, async (filter) => {
+      const held: Held = { entries: [], leftOut: 0, version, bytes: 0 };
+      let variants = Number.POSITIVE_INFINITY;
+      const slices = createSlices();
+      const trimmed = (entry: KnowledgeEntry): KnowledgeEntry => {
+        held.leftOut += Math.max(0, entry.variants.length - variants);
+        return entry.variants.length > variants ? { ...entry, variants: entry.variants.slice(0, variants) } : entry;
+      };
+      const rows = knowledge.find(filter).sort({ position: 1 }).lean().cursor({ batchSize: READ_BATCH });
+      for await (const row of rows) {
+        const entry = trimmed(toEntry(row));
+        held.bytes += bytesOf(entry);
+        held.entries.push(entry);
+        while (held.bytes > MAX_BYTES && variants > 0) {
+          variants = variants > 50 ? 25 : Math.floor(variants / FEWER_VARIANTS);
+          held.bytes = 0;
+          for (const [nth, before] of held.entries.entries()) {
+            const less = trimmed(before);
+            held.entries[nth] = less;
+            held.bytes += bytesOf(less);
+            if (slices.isOver()) await slices.next();
+          }
+        }
+        if (held.bytes > MAX_BYTES) {
+          held.bytes -= bytesOf(entry);
+          held.entries.pop();
+          held.leftOut += 1;
+        }
+      }
+      return held;
+    });
+
   /** Loads the entries of one version. Concurrent turns share one read. */
-  const loadOnce = (assistantId: string, version: number): Promise<KnowledgeEntry[]> => {
+  const loadOnce = (assistantId: string, version: number): Promise<Held> => {
     const key = JSON.stringify([assistantId, version]);
-    const inFlight = loading.get(key) ?? load(assistantId).finally(() => loading.delete(key));
+    const read = async (): Promise<Held> => {
+      const slot = await reads.acquire(assistantId);
+      try {
+        const held = await loadWithin(assistantId, version);
+        byVersion.set(assistantId, held);
+        return held;
+      } finally {
+        slot?.release();
+      }
+    };
+    const inFlight = loading.get(key) ?? read().finally(() => loading.delete(key));
     loading.set(key, inFlight);
     return inFlight;
   };
@@ -90,14 +160,46 @@ export const createKnowledgeStore = ({ assistants, knowledge, vectors, onChanged
     await vectors.retire(rows.map(({ _id }) => _id));
   };
 
+  /**
+   * Reads the entries in batches, in their order, so that they are never all in memory. All batches show the same moment.
+   * The connection to MongoDB is free between batches.
+   */
+  async function* readKnowledge(assistantId: string, signal: AbortSignal): AsyncGenerator<KnowledgeEntry[], undefined> {
+    const session = await assistants.db.startSession({ snapshot: true });
+    try {
+      // The first read of the session sets its moment.
+      const options = { session, readConcern: { level: 'snapshot' as const }, signal };
+      const stored = await collectionOf(assistants).findOne({ _id: assistantId }, options);
+      const filter = visibleEntries(assistantId, stored?.knowledgePlaces ?? {});
+      const rows = collectionOf(knowledge)
+        .find(filter, { ...options, batchSize: LIST_BATCH })
+        .sort({ position: 1 });
+      while (await rows.hasNext()) yield rows.readBufferedDocuments(LIST_BATCH).map(toEntry);
+    } finally {
+      await session.endSession();
+    }
+  }
+
   return {
+    readKnowledge,
+
     /** The entries of an assistant, cached until the assistant's version changes. */
-    findKnowledge: async ({ assistantId, version }: Assistant): Promise<KnowledgeEntry[]> => {
+    findKnowledge: async ({ assistantId, version }: Assistant): Promise<KnowledgeEntries> => {
       const cached = byVersion.get(assistantId);
-      if (cached?.version === version) return cached.entries;
-      const entries = await loadOnce(assistantId, version);
-      byVersion.set(assistantId, { version, entries });
-      return entries;
+      return cached?.version === version ? cached : loadOnce(assistantId, version);
+    },
+
+    /** Stores how many texts of the knowledge are not searched, for the owner to see. */
+    reportLeftOut: async (assistantId: string, leftOut: number): Promise<void> => {
+      if (leftOut > 0) await assistants.updateOne({ _id: assistantId }, { $set: { leftOut } });
+      else await assistants.updateOne({ _id: assistantId, leftOut: { $exists: true } }, { $unset: { leftOut: '' } });
+    },
+
+    /** The same for kinds of texts whose vectors are not used. */
+    reportVectorsLeftOut: async (assistantId: string, kinds: TextKind[]): Promise<void> => {
+      const had = { _id: assistantId, vectorsLeftOut: { $exists: true } };
+      if (kinds.length > 0) await assistants.updateOne({ _id: assistantId }, { $set: { vectorsLeftOut: kinds } });
+      else await assistants.updateOne(had, { $unset: { vectorsLeftOut: '' } });
     },
 
     listKnowledge: load,

@@ -94,10 +94,19 @@ function* openTimes({ timeZone, week }: OpeningHours, from: number): Generator<{
   // The times of the day before can reach into this day, when the clock is set back at the beginning of the day.
   for (let days = -1; days < SEARCHED_DAYS; days += 1) {
     const date = midnight + days * DAY_MS;
-    for (const { day, ...times } of inOrder) {
-      if (day !== new Date(date).getUTCDay()) continue;
-      const start = momentOf(date + minutesOf(times.from) * MINUTE_MS, timeZone, 'first');
-      const end = momentOf(date + minutesOf(times.to) * MINUTE_MS, timeZone, 'last');
+    const ofDay = inOrder.filter(({ day }) => day === new Date(date).getUTCDay());
+    if (ofDay.length === 0) continue;
+    // Reading the clock on the wall is slow, so it is read twice a day, and more often only when the clock is set.
+    const offsetAt = (at: number): number => wallTimeOf(at, timeZone) - at;
+    const offset = offsetAt(date - 2 * DAY_MS);
+    const isSteady = offset === offsetAt(date + 3 * DAY_MS);
+    const moment = (minutes: number, which: 'first' | 'last'): number => {
+      const wall = date + minutes * MINUTE_MS;
+      return isSteady ? wall - offset : momentOf(wall, timeZone, which);
+    };
+    for (const times of ofDay) {
+      const start = moment(minutesOf(times.from), 'first');
+      const end = moment(minutesOf(times.to), 'last');
       if (end > from && end > start) yield { start, end };
     }
   }

@@ -6,11 +6,15 @@ import type { RedisClient } from '../platform/redis.ts';
 
 const WINDOW_S = 60;
 export const FAILING_LIMIT_PER_MINUTE = 60;
+/** Requests with a body and without a sign-in: attempts to sign in, and links. Many people may share a network. */
+export const ANONYMOUS_LIMIT_PER_MINUTE = 120;
 /** Playground turns of one operator: enough for a person, and few compared with visitors' turns. */
 export const PLAYGROUND_LIMIT_PER_MINUTE = 60;
+/** Requests of one operator token: ten a second, enough for a program that follows the inbox of many assistants. */
+export const TOKEN_LIMIT_PER_MINUTE = 600;
 
 /** The kinds of rate-limit windows. */
-export type LimitKind = 'key' | 'channel' | 'poll' | 'failing' | 'sign_in' | 'playground';
+export type LimitKind = 'key' | 'channel' | 'poll' | 'failing' | 'anonymous' | 'sign_in' | 'playground' | 'token';
 
 export type RateLimitState = { limit: number; remaining: number; resetSeconds: number };
 
@@ -40,9 +44,10 @@ export const rateLimitHeaders = ({ limit, remaining, resetSeconds }: RateLimitSt
 
 /**
  * Fixed windows of 60 s in Redis, shared by all API processes. There is one window for each API key, each channel, each
- * client network that sends failing requests, and each operator who uses the playground. `consume` throws 429 with all
- * headers when the window is used up, and 503 when Redis is unavailable. While only the window's node of a cluster is
- * unavailable, each process counts for itself, so that a key's callers do not lose the conversations on other nodes.
+ * client network that sends failing requests, each operator token, and each operator who uses the playground. `consume`
+ * throws 429 with all headers when the window is used up, and 503 when Redis is unavailable. While only the window's
+ * node of a cluster is unavailable, each process counts for itself, so that a key's callers do not lose the
+ * conversations on other nodes.
  */
 export const createRateLimiter = (
   redis: RedisClient,
@@ -118,7 +123,9 @@ export const createRateLimiter = (
      * Counts only requests that have already failed (401, unknown assistant), so this limit never refuses a valid key.
      */
     forFailing: (address: string) => consume('failing', address, FAILING_LIMIT_PER_MINUTE),
+    forAnonymous: (address: string) => consume('anonymous', address, ANONYMOUS_LIMIT_PER_MINUTE),
     forPlayground: (operatorId: string) => consume('playground', operatorId, PLAYGROUND_LIMIT_PER_MINUTE),
+    forToken: (tokenId: string) => consume('token', tokenId, TOKEN_LIMIT_PER_MINUTE),
     /** Counts an attempt to sign in. `src/operators/sign-in-limits.ts` decides the subjects and the limits. */
     forSignIn: (subject: string, limit: number) => consume('sign_in', subject, limit),
     refundSignIn: async (subject: string, limit: number): Promise<void> => {

@@ -24,7 +24,8 @@ import { createKnowledgeStore } from './knowledge-store.ts';
 import { createVectorStore } from './knowledge-vectors.ts';
 import { createSemanticState } from './semantic-state.ts';
 
-const CACHED_ITEMS = 10_000;
+/** The most memory of each cache, counted in characters of JSON. */
+const CACHED_CHARS = 20_000_000;
 const LAST_USED_EVERY_MS = 60_000;
 const AFTER = { returnDocument: 'after' } as const;
 
@@ -47,7 +48,8 @@ export const createAssistantStore = ({ connection, vault, onKnowledgeChanged = (
   // A missing value is cached too, so that an unknown id or key costs at most one query a second.
   const remember = <Value extends object>(fetch: (key: string) => Promise<Value | null>) => {
     const cache = new LRUCache<string, { value: Value | null }>({
-      max: CACHED_ITEMS,
+      maxSize: CACHED_CHARS,
+      sizeCalculation: ({ value }, key) => key.length + JSON.stringify(value).length + 200,
       ttl: TIMING.settingsCachedForMs,
       fetchMethod: async (key) => ({ value: await fetch(key) }),
     });

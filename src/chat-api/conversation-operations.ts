@@ -1,6 +1,6 @@
 import * as z from 'zod';
 import { publicOperation } from '../assistants/operation.ts';
-import { cursor as cursorText } from '../platform/cursor.ts';
+import { cursor } from '../platform/cursor.ts';
 import { wholeNumber } from '../platform/whole-number.ts';
 import { HISTORY_MAX } from '../conversations/history.ts';
 import { AttributesInput } from '../conversations/attributes.ts';
@@ -11,8 +11,6 @@ const integer = (min: number, max: number, description: string) =>
     description,
     override: { type: 'integer', minimum: min, maximum: max, pattern: undefined },
   });
-
-const cursor = cursorText.meta({ description: 'The `nextCursor` of the previous page.' });
 
 const HistoryQuery = z.object({
   limit: integer(1, HISTORY_MAX, `Messages per page. The default is ${HISTORY_MAX.toLocaleString('en')}.`).optional(),
@@ -125,7 +123,7 @@ export const conversationOperations = {
     path: '/api/v1/conversations/:id',
     id: 'getConversation',
     summary: 'Read a conversation with its messages',
-    description: `Oldest message first; up to 1,000 messages without \`limit\`.\n\n${POLLING}`,
+    description: `Oldest message first; up to 1,000 messages without \`limit\`. A page holds at most 1 MiB of messages, so it may have fewer than \`limit\`; \`hasMore\` tells.\n\n${POLLING}`,
     params,
     query: HistoryQuery,
     answer: HistoryView,

@@ -3,18 +3,21 @@ import type { Request, RequestHandler, Response, Router } from 'express';
 import { type Access, callerOf } from '../assistants/access.ts';
 import { createPublicRouter } from '../assistants/operation.ts';
 import { createTimeCursor } from '../platform/cursor.ts';
-import { notFound } from '../platform/errors.ts';
+import { ApiError, notFound } from '../platform/errors.ts';
 import { conversationKeyOf } from '../platform/ids.ts';
 import type { BeforeWriting } from '../platform/mongo-silence.ts';
 import { answerWith, bodyOf, queryOf } from '../platform/operation.ts';
+import { holderOf, takeRoom } from '../platform/shares.ts';
 import { toAttributesView } from '../conversations/attributes.ts';
 import { toEscalationView, toHistoryView, toListView } from '../conversations/view.ts';
 import type { StoredConversation } from '../conversations/conversation.ts';
 import { historyCursor } from '../conversations/history.ts';
 import { conversationOperations } from './conversation-operations.ts';
-import type { ConversationStore } from '../conversations/store.ts';
+import type { ConversationHead, ConversationStore } from '../conversations/store.ts';
 
 const LOOK_EVERY_MS = 200;
+/** How many long polls of one key may wait in this process. */
+const POLLS_MAX = 200;
 
 const listCursor = createTimeCursor(/^[0-9a-f]{32}$/);
 
@@ -44,33 +47,50 @@ export const conversationRoutes = ({
     return found;
   };
 
+  /** The long polls that wait, by their holder. */
+  const polls = new Map<string, number>();
+
   /**
    * Waits until the conversation has a message with a number above `afterSeq`, the time is up, or the caller has
-   * disconnected.
+   * disconnected. Only the number is read. A poll above the limit of its holder is refused, because each one is a read
+   * every 200 ms.
    */
   const waitForNewer = async (
-    read: StoredConversation,
-    { afterSeq, waitMs, res }: { afterSeq: number; waitMs: number; res: Response },
-  ): Promise<StoredConversation> => {
+    { _id: key, conversationId, seq: known }: ConversationHead,
+    { afterSeq, waitMs, req, res }: { afterSeq: number; waitMs: number; req: Request; res: Response },
+  ): Promise<void> => {
     const until = performance.now() + waitMs;
-    const { _id: key, conversationId } = read;
-    let seq: number | null = read.seq;
-    while (seq !== null && seq <= afterSeq && performance.now() < until && !res.destroyed && !draining.aborted) {
-      await sleep(LOOK_EVERY_MS, undefined, { signal: draining }).catch(() => undefined);
-      seq = await conversations.findSeq({ key, conversationId });
+    const isOver = (): boolean => performance.now() >= until || res.destroyed || res.writableEnded || draining.aborted;
+    let seq: number | null = known;
+    const holder = holderOf(req, res);
+    const others = polls.get(holder) ?? 0;
+    if (others >= POLLS_MAX) throw new ApiError('rate_limited', { headers: { 'Retry-After': '1' } });
+    polls.set(holder, others + 1);
+    try {
+      while (seq !== null && seq <= afterSeq && !isOver()) {
+        await sleep(LOOK_EVERY_MS, undefined, { signal: draining }).catch(() => undefined);
+        if (!res.destroyed) seq = await conversations.findSeq({ key, conversationId });
+      }
+    } finally {
+      const left = (polls.get(holder) ?? 1) - 1;
+      if (left === 0) polls.delete(holder);
+      else polls.set(holder, left);
     }
-    // The conversation is always read again, because status and tags can change without a new number.
-    const now = await conversations.findById(conversationId);
-    if (!now) throw notFound();
-    return now;
   };
 
   const readHistory: RequestHandler = async (req, res) => {
     const { limit, cursor, after_seq, wait = 0 } = queryOf(conversationOperations.get, req);
     const position = cursor === undefined ? undefined : historyCursor.decode(cursor);
-    const read = await getOwn(req, res);
     const newerOnly = after_seq !== undefined;
-    const conversation = newerOnly ? await waitForNewer(read, { afterSeq: after_seq, waitMs: wait * 1000, res }) : read;
+    if (newerOnly && wait > 0) {
+      const { assistantId } = callerOf(res).assistant;
+      const head = await beforeWriting(conversations.findHead(String(req.params.id), assistantId));
+      if (!head) throw notFound();
+      await waitForNewer(head, { afterSeq: after_seq, waitMs: wait * 1000, req, res });
+    }
+    await takeRoom(req, res);
+    // The conversation is read after the wait, because status and tags can change without a new number.
+    const conversation = await getOwn(req, res);
     const from =
       position ?? (newerOnly ? { seq: after_seq, index: Number.MAX_SAFE_INTEGER, waitingAfter: null } : undefined);
     const page = await conversations.history.readPage(conversation, {
@@ -84,6 +104,7 @@ export const conversationRoutes = ({
 
   const list: RequestHandler = async (req, res) => {
     const { session_id, updated_after, limit, cursor } = queryOf(conversationOperations.list, req);
+    await takeRoom(req, res);
     const { assistantId, sessionKey } = callerOf(res).assistant;
     const { conversations: rows, next } = await conversations.list({
       assistantId,

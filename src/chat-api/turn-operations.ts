@@ -10,11 +10,9 @@ const HEADERS = z.object({
       'Decides for 24 h whether this request repeats an earlier one; session and message no longer do. The same key with ' +
       'another session or message gets 422.',
   }),
-  'X-Request-Id': z
-    .string()
-    .regex(/^[\w-]{8,64}$/)
-    .optional()
-    .meta({ description: 'Returned in the response. A malformed one is replaced.' }),
+  'X-Request-Id': z.string().optional().meta({
+    description: 'Returned in the response if it has 8–64 letters, digits, `_` or `-`. Any other is replaced.',
+  }),
 });
 
 const ASYNC_HEADERS = HEADERS.extend({

@@ -3,7 +3,7 @@ import { type Access, callerOf, noteCall } from '../assistants/access.ts';
 import { createPublicRouter } from '../assistants/operation.ts';
 import { invalid } from '../platform/errors.ts';
 import { answerWith, bodyOf } from '../platform/operation.ts';
-import { type StartTurn, knownConversationOf } from '../turns/start-turn.ts';
+import { knownConversationOf, type StartTurn } from '../turns/start-turn.ts';
 import type { TurnRequest } from '../turns/prepare-turn.ts';
 import type { Overload } from '../turns/overload.ts';
 import { enterUntilClosed } from './overload.ts';

@@ -12,7 +12,7 @@ import type { MessagePages } from './message-pages.ts';
 const MAX_TRIES = 50;
 
 /** Fields that only operators see. Callers list conversations by `updatedAt`, so a change of these leaves it. */
-const INTERNAL: ReadonlySet<string> = new Set<keyof StoredConversation>(['remindedAt', 'waitingSince']);
+const INTERNAL: ReadonlySet<string> = new Set<keyof StoredConversation>(['remindedAt', 'takeBy', 'waitingSince']);
 
 /** What a transition writes: fields, messages and an event. `when` is what it has read beside the usual fields. */
 export type Change = {

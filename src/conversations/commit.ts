@@ -6,6 +6,7 @@ import { pushFinished, type Compact, type Compaction, trimmedFields } from './co
 import { conversationModels, type OutboxEvent, type RecentTurn, type StoredConversation } from './conversation.ts';
 import { lengthOfMessages } from './message-length.ts';
 import type { MessagePages } from './message-pages.ts';
+import { assigneeOf } from './transitions.ts';
 import type { AnswerableConversation, TurnCommit } from './turn-commit.ts';
 
 export type Committed = {
@@ -46,8 +47,8 @@ export const commitStatement = (
       seq: read.seq,
       status: read.status,
       leadScore: read.leadScore,
-      // Only a conversation that nobody has taken gets a take-by time.
-      ...(ended.some(({ changes }) => changes.takeBy) && { assigneeId: { $exists: false } }),
+      // Whether a handoff gets a take-by time depends on who has the conversation.
+      ...(ended.some(({ changes }) => changes.escalatedAt) && assigneeOf(read)),
       // Turns leave the list at its head and are added at its end. So if this turn is still the head, the other
       // committed turns still follow it.
       'waiting.0.turnId': head.turnId,

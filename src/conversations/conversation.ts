@@ -84,6 +84,15 @@ export type RecentTurn = {
   async?: boolean;
 };
 
+/**
+ * The maximum number of pending events of a delivery stream (one conversation, one endpoint). When a stream has more,
+ * its oldest events end as `not_sent: backlog` (docs/contract.md, Every event ends).
+ */
+export const BACKLOG_MAX = 500;
+
+/** The indexes of conversations with pending events, and of those with more than `BACKLOG_MAX`. */
+export const OUTBOX_INDEXES = { byEndpoint: 'outbox_endpoints', full: 'outbox_full' };
+
 /** Identifies a turn by the turn id and the key of its conversation. */
 export type TurnRef = { key: string; turnId: string };
 
@@ -146,8 +155,7 @@ export type StoredConversation = {
    * it.
    */
   texts: Record<string, Message[]>;
-  /** The created event. It has a field of its own, because one upsert cannot both set the outbox and push to it. */
-  opening?: OutboxEvent;
+  /** The pending events, oldest first. */
   outbox?: OutboxEvent[];
   /** When the first visitor message arrived that waits for a person. Null if none waits. */
   waitingSince?: Date | null;
@@ -176,16 +184,17 @@ conversationSchema.index(
   { headSince: 1 },
   { name: 'waiting_heads', partialFilterExpression: { 'waiting.0': { $exists: true } } },
 );
+// Events that wait for a suspended endpoint may be very many, so a sweep must be able to leave out its part of the index.
+conversationSchema.index(
+  { 'outbox.endpoints': 1, 'outbox.0.at': 1 },
+  { name: OUTBOX_INDEXES.byEndpoint, partialFilterExpression: { 'outbox.0': { $exists: true } } },
+);
 conversationSchema.index(
   { 'outbox.0.at': 1 },
-  { name: 'outbox_heads', partialFilterExpression: { 'outbox.0': { $exists: true } } },
+  { name: OUTBOX_INDEXES.full, partialFilterExpression: { [`outbox.${BACKLOG_MAX}`]: { $exists: true } } },
 );
 // This index contains only escalations that nobody has taken yet, so other writes do not touch it.
 conversationSchema.index({ takeBy: 1 }, { name: 'take_by', partialFilterExpression: { takeBy: { $exists: true } } });
-conversationSchema.index(
-  { 'opening.at': 1 },
-  { name: 'openings', partialFilterExpression: { opening: { $exists: true } } },
-);
 conversationSchema.index({ assistantId: 1, updatedAt: 1, _id: 1 }, { name: 'by_change' });
 // The inbox finds rare values with the following indexes, and common values in the order of `by_change`. A turn changes
 // none of their fields, unless it hands off or changes the language. Each index costs every turn about 3 µs of MongoDB’s
@@ -203,10 +212,15 @@ conversationSchema.index(
   { name: 'attributes', partialFilterExpression: { 'attributes.0': { $exists: true } } },
 );
 
+export const BY_TURN = 'by_turn';
+
 const pageSchema = new Schema<StoredPage>(
   { _id: { type: String, required: true } },
   { collection: 'messages', versionKey: false, strict: false },
 );
+// A turn that is no longer in `recent` is found here. The ids of a conversation's turns begin alike, so they are
+// neighbours in this index.
+pageSchema.index({ 'entries.messages.turnId': 1 }, { name: BY_TURN });
 
 export const conversationModels = (connection: Connection) => ({
   conversations: connection.model<StoredConversation>('Conversation', conversationSchema),

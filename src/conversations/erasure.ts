@@ -1,6 +1,6 @@
 import { type Connection, Schema } from 'mongoose';
 import { serverDate, serverNow } from '../platform/clock.ts';
-import { prefixRange } from '../platform/ids.ts';
+import { isUuid, prefixRange } from '../platform/ids.ts';
 import { withDeadline } from '../platform/deadline.ts';
 import { collectionOf, DURABLE } from '../platform/mongo.ts';
 import { conversationModels, type StoredConversation } from './conversation.ts';
@@ -28,8 +28,14 @@ const tombstoneSchema = new Schema<StoredTombstone>(
 );
 tombstoneSchema.index({ purgeAt: 1 });
 
-/** Erases what other folders store for a conversation: its idempotency keys, and the texts of its deliveries. */
-export type EraseElsewhere = (conversationId: string, until: AbortSignal) => Promise<void>;
+/**
+ * Erases what other folders store for a conversation: its idempotency keys, and the texts of its deliveries. A later
+ * purge says when the conversation was erased, because no request of that time is running any more.
+ */
+export type EraseElsewhere = (
+  conversationId: string,
+  when: { until: AbortSignal; unboundBefore?: Date },
+) => Promise<void>;
 
 type Dependencies = {
   connection: Connection;
@@ -48,15 +54,16 @@ export const createErasure = ({ connection, pages, eraseElsewhere, draining }: D
   const tombstones = collectionOf<StoredTombstone>(model);
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
-  const purge = async (conversationId: string): Promise<void> => {
+  const purge = async (conversationId: string, unboundBefore?: Date): Promise<void> => {
     await pages.erase(conversationId, draining);
-    await eraseElsewhere(conversationId, draining);
+    await eraseElsewhere(conversationId, { until: draining, ...(unboundBefore && { unboundBefore }) });
   };
 
   const purgeDue = async ({ _id, erasedAt, purgesLeft }: StoredTombstone): Promise<void> => {
     // If an erasure stopped before it deleted the document, this call deletes the document.
-    await conversations.deleteOne({ _id: prefixRange(_id), conversationId: _id }, { writeConcern: DURABLE });
-    await purge(_id);
+    if (isUuid(_id))
+      await conversations.deleteOne({ _id: prefixRange(_id), conversationId: _id }, { writeConcern: DURABLE });
+    await purge(_id, erasedAt);
     if (purgesLeft <= 1) await tombstones.deleteOne({ _id });
     else {
       const purgeAt = new Date(erasedAt.getTime() + LAST_PURGE_MS);

@@ -3,15 +3,27 @@ import * as z from 'zod';
 import { createCursor } from '../platform/cursor.ts';
 import { collectionOf, createReader } from '../platform/mongo.ts';
 import {
+  BY_TURN,
   conversationModels,
+  type Entry,
   type Message,
+  PAGE_SIZE,
   type RecentTurn,
   type StoredConversation,
   type StoredPage,
 } from './conversation.ts';
-import { LAST_SEQ, numbersOf, pageIdOf, pageOf, pageRange } from './message-pages.ts';
+import { numbersOf, pageIdOf, pageOf, pageRange } from './message-pages.ts';
 
 export const HISTORY_MAX = 1000;
+/** The visitor message and the reply of a resumed turn may be in two pages. */
+const PAGES_OF_TURN = 2;
+/** The JSON of the messages of one page. A page of long messages has fewer than its limit, and always at least one. */
+export const HISTORY_MAX_BYTES = 1024 * 1024;
+/**
+ * How many stored pages are read first. Each further read takes twice as many, so that a long page needs few reads, and
+ * no read brings much more than the page has already.
+ */
+const STORED_AT_FIRST = 4;
 
 export type NumberedMessage = Message & { seq: number | null };
 
@@ -68,9 +80,27 @@ export const createHistory = (connection: Connection) => {
     return page?.entries.find((entry) => entry.seq === seq)?.messages ?? null;
   };
 
-  return {
-    findEntry,
+  /** The entries from one number to another, in order. They are read only as far as the caller goes on. */
+  async function* entriesOf(
+    { conversationId, texts }: Pick<StoredConversation, 'conversationId' | 'texts'>,
+    { from, to }: { from: number; to: number },
+  ): AsyncGenerator<Entry> {
+    const inDocument = numbersOf(texts);
+    const lastStored = Math.min(to, (inDocument[0] ?? to + 1) - 1);
+    for (let first = from, count = STORED_AT_FIRST; first <= lastStored; count *= 2) {
+      const last = Math.min(lastStored, (pageOf(first) + count) * PAGE_SIZE);
+      const stored = await pages
+        .find(pageRange(conversationId, { from: first, to: last }))
+        .sort({ _id: 1 })
+        .toArray();
+      yield* stored.flatMap(({ entries }) => entries).filter(({ seq }) => seq >= first && seq <= last);
+      first = last + 1;
+    }
+    for (const seq of inDocument)
+      if (seq >= from && seq <= to) yield { seq, messages: texts[String(seq)] as Message[] };
+  }
 
+  return {
     /** Finds a final message. Null if the conversation was erased. */
     findMessage: async (
       { _id, conversationId }: Pick<StoredConversation, '_id' | 'conversationId'>,
@@ -91,9 +121,9 @@ export const createHistory = (connection: Connection) => {
       turnId: string,
     ): Promise<RecentTurn | null> => {
       const found = await pages
-        .find({ ...pageRange(conversationId, { from: 1, to: LAST_SEQ }), 'entries.messages.turnId': turnId })
-        .sort({ _id: -1 })
-        .limit(2)
+        .find({ 'entries.messages.turnId': turnId, conversationId })
+        .hint(BY_TURN)
+        .limit(PAGES_OF_TURN)
         .toArray();
       const numbered = found
         .flatMap(({ entries }) => entries)
@@ -139,8 +169,8 @@ export const createHistory = (connection: Connection) => {
     },
 
     /**
-     * A page of history: messages in order of `seq`, up to the `seq` of the conversation, then pending messages. Read
-     * the conversation before this call. Otherwise the page could miss a reply that is stored between the two reads.
+     * A page of history: messages in order of `seq`, up to the `seq` of the conversation, then pending messages. It ends
+     * at the limit or at `HISTORY_MAX_BYTES`. Read the conversation before this call. Otherwise the page could miss a reply that is stored between the two reads.
      */
     readPage: async (
       conversation: StoredConversation,
@@ -150,43 +180,34 @@ export const createHistory = (connection: Connection) => {
         finalOnly = false,
       }: { from?: HistoryPosition; limit?: number; finalOnly?: boolean } = {},
     ): Promise<HistoryPage> => {
-      const { conversationId, texts, seq: upTo } = conversation;
       // This page starts with the last entry of the previous page, because that entry may have more messages. Each
       // entry has at least one message.
       const first = Math.max(1, from.seq);
-      const last = Math.min(upTo, first + limit + 1);
-      const stored =
-        last >= first
-          ? await pages
-              .find(pageRange(conversationId, { from: first, to: last }))
-              .sort({ _id: 1 })
-              .toArray()
-          : [];
-      const bySeq = new Map<number, Message[]>(
-        stored.flatMap(({ entries }) => entries.map((entry): [number, Message[]] => [entry.seq, entry.messages])),
-      );
-      for (const [seq, messages] of Object.entries(texts)) bySeq.set(Number(seq), messages);
+      const last = Math.min(conversation.seq, first + limit + 1);
+      const messages: NumberedMessage[] = [];
+      let bytes = 0;
+      let next = from;
+      /** Adds a message and its position, or tells that the page is full. */
+      const add = (message: NumberedMessage, position: HistoryPosition): boolean => {
+        bytes += Buffer.byteLength(JSON.stringify(message));
+        if (messages.length === limit || (messages.length > 0 && bytes > HISTORY_MAX_BYTES)) return false;
+        messages.push(message);
+        next = position;
+        return true;
+      };
 
-      const positions = [...bySeq.entries()]
-        .toSorted(([a], [b]) => a - b)
-        .flatMap(([seq, messages]) => messages.map((message, index) => ({ seq, index, message })))
-        .filter(({ seq }) => seq <= last)
-        .filter(({ seq, index }) => seq > from.seq || (seq === from.seq && index > from.index));
+      for await (const entry of entriesOf(conversation, { from: first, to: last })) {
+        const { seq } = entry;
+        for (const [index, message] of entry.messages.entries()) {
+          if (seq === from.seq && index <= from.index) continue;
+          if (!add({ ...message, seq }, { ...from, seq, index })) return { messages, hasMore: true, next };
+        }
+      }
       const waiting = finalOnly ? [] : pendingMessages(conversation);
       const seen = waiting.findIndex(({ messageId }) => messageId === from.waitingAfter);
-      const unseen = waiting.slice(seen + 1);
-
-      const finals = positions.slice(0, limit);
-      const rest = positions.length > limit ? [] : unseen.slice(0, limit - finals.length);
-      const hasMore = positions.length + unseen.length > limit;
-      const end = finals.at(-1);
-      const next: HistoryPosition = {
-        seq: end?.seq ?? from.seq,
-        index: end?.index ?? from.index,
-        waitingAfter: rest.at(-1)?.messageId ?? from.waitingAfter,
-      };
-      const messages = [...finals.map(({ seq, message }) => ({ ...message, seq })), ...rest];
-      return { messages, hasMore, next: hasMore ? next : null };
+      for (const message of waiting.slice(seen + 1))
+        if (!add(message, { ...next, waitingAfter: message.messageId })) return { messages, hasMore: true, next };
+      return { messages, hasMore: false, next: null };
     },
   };
 };

@@ -47,25 +47,19 @@ export const newReceivedEvent = (
     acceptedAt,
   );
 
+const newCreatedEvent = ({ language, acceptedAt }: NewTurn, receiversOf: ReceiversOf): OutboxEvent | null =>
+  newOutboxEvent({ event: 'conversation.created', payload: { language } }, receiversOf, acceptedAt);
+
 /** The fields of the conversation if this turn creates it. */
-const initialConversation = (turn: NewTurn, receiversOf: ReceiversOf) => {
-  const createdEvent = newOutboxEvent(
-    { event: 'conversation.created', payload: { language: turn.language } },
-    receiversOf,
-    turn.acceptedAt,
-  );
-  const { conversationId, assistantId, sessionId, channel, acceptedAt } = turn;
-  return {
-    conversationId,
-    assistantId,
-    sessionId,
-    channel,
-    ...initialState(),
-    headSince: acceptedAt,
-    createdAt: acceptedAt,
-    ...(createdEvent && { opening: createdEvent }),
-  };
-};
+const initialConversation = ({ conversationId, assistantId, sessionId, channel, acceptedAt }: NewTurn) => ({
+  conversationId,
+  assistantId,
+  sessionId,
+  channel,
+  ...initialState(),
+  headSince: acceptedAt,
+  createdAt: acceptedAt,
+});
 
 /**
  * Matches if no turn with this id or content is pending, and one more turn may be pending. The filter uses only
@@ -83,12 +77,30 @@ export const pushTurn = (waiting: PendingTurn, announcement: OutboxEvent | null)
   $currentDate: { updatedAt: true },
 });
 
+const IS_NEW = { $eq: [{ $type: '$createdAt' }, 'missing'] };
+/** A value from outside, which MongoDB must not read as an expression. */
+const literal = (value: unknown) => ({ $literal: value });
+const append = (list: string, items: unknown[], { ifNew = [] }: { ifNew?: unknown[] } = {}) => ({
+  $concatArrays: [{ $cond: [IS_NEW, literal(ifNew), { $ifNull: [list, []] }] }, literal(items)],
+});
+const oneOrNone = <Value>(value: Value | null): Value[] => (value === null ? [] : [value]);
+
 /**
  * Accepts the turn in one upsert. If the conversation exists but does not match the filter, the upsert fails with a
- * duplicate-key error (docs/design.md, Accept).
+ * duplicate-key error (docs/design.md, Accept). The update is a pipeline, because only a pipeline can put the created
+ * event before the received event in a new document, and add to the list in an existing one. It costs MongoDB as much
+ * as operators do.
  */
 export const acceptStatement = (turn: NewTurn, receiversOf: ReceiversOf): UpdateStatement => {
-  const { $push, $currentDate } = pushTurn(toPending(turn), newReceivedEvent(turn, receiversOf));
+  const created = oneOrNone(newCreatedEvent(turn, receiversOf));
+  const received = oneOrNone(newReceivedEvent(turn, receiversOf));
+  const changed = {
+    language: literal(turn.language),
+    updatedAt: '$$NOW',
+    waiting: append('$waiting', [toPending(turn)]),
+    ...((created.length > 0 || received.length > 0) && { outbox: append('$outbox', received, { ifNew: created }) }),
+  };
+  const ifNew = { $cond: [IS_NEW, literal(initialConversation(turn)), {}] };
   return {
     q: {
       _id: turn.key,
@@ -97,7 +109,7 @@ export const acceptStatement = (turn: NewTurn, receiversOf: ReceiversOf): Update
       ...(turn.dedupeKey !== null && { 'recent.dedupeKey': { $ne: turn.dedupeKey } }),
       status: { $ne: 'resolved' },
     },
-    u: { $push, $set: { language: turn.language }, $setOnInsert: initialConversation(turn, receiversOf), $currentDate },
+    u: [{ $replaceWith: { $mergeObjects: ['$$ROOT', ifNew, changed] } }],
     upsert: true,
   };
 };

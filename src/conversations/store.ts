@@ -1,7 +1,8 @@
 import type { Connection, mongo } from 'mongoose';
 import { serverDate } from '../platform/clock.ts';
-import { prefixRange, isUuid } from '../platform/ids.ts';
+import { isUuid, prefixRange, type Uuid } from '../platform/ids.ts';
 import { collectionOf, createReader } from '../platform/mongo.ts';
+import { inChunks } from '../platform/mongo-batches.ts';
 import type { BeforeWriting } from '../platform/mongo-silence.ts';
 import { createAccept } from './accept.ts';
 import { createAnnounce, type ReceiversOf } from './announce.ts';
@@ -10,6 +11,7 @@ import { createCommit } from './commit.ts';
 import {
   conversationModels,
   type FindDelivered,
+  type PendingTurn,
   type RecentTurn,
   type StoredConversation,
   type TurnRef,
@@ -19,13 +21,13 @@ import { createChangeConversation } from './change-conversation.ts';
 import { createHistory } from './history.ts';
 import { createMessagePages } from './message-pages.ts';
 import { createResolveDuplicate } from './resolve-duplicate.ts';
-import { createTransitions, type FindTakeBy } from './transitions.ts';
+import { createTransitions, type TakeBy } from './transitions.ts';
 import type { AnswerableConversation } from './turn-commit.ts';
 
 const LIST_MAX = 100;
 
-/** Leaves out the fields that only deliveries read. */
-const WITHOUT_EVENTS = { outbox: 0, opening: 0 } as const;
+/** Leaves out the field that only deliveries read. */
+const WITHOUT_EVENTS = { outbox: 0 } as const;
 
 /**
  * The fields that a worker reads to answer. Messages and finished turns are left out, so that the cost of an answer
@@ -48,9 +50,32 @@ const FOR_ANSWER = {
   waiting: 1,
 } as const;
 
+/** The conversation of a turn, without its texts. */
+export type TurnConversation = Pick<
+  StoredConversation,
+  '_id' | 'conversationId' | 'assistantId' | 'sessionId' | 'channel'
+>;
+
 export type FoundTurn =
-  | { state: 'pending'; conversation: StoredConversation; head: boolean }
-  | { state: 'finished'; conversation: StoredConversation; turn: RecentTurn };
+  | { state: 'pending'; conversation: TurnConversation; turn: PendingTurn; head: boolean }
+  | { state: 'finished'; conversation: TurnConversation; turn: RecentTurn };
+
+/** Two conversations whose keys begin with the same 48 bits are rare, and more than these do not occur. */
+const SAME_PREFIX_MAX = 4;
+
+/** The owner of a turn, and of its turns only this one. */
+const forTurn = (turnId: Uuid) => ({
+  conversationId: 1,
+  assistantId: 1,
+  sessionId: 1,
+  channel: 1,
+  waiting: { $elemMatch: { turnId } },
+  recent: { $elemMatch: { turnId } },
+  headId: { $first: '$waiting.turnId' },
+});
+type TurnCandidate = TurnConversation & Partial<Pick<StoredConversation, 'waiting' | 'recent'>> & { headId?: string };
+
+export type ConversationHead = Pick<StoredConversation, '_id' | 'conversationId' | 'seq'>;
 
 export type ConversationList = { conversations: StoredConversation[]; next: { at: Date; id: string } | null };
 
@@ -61,14 +86,14 @@ type Dependencies = {
   wakeDeliveries: (conversationKey: string) => void;
   findDelivered: FindDelivered;
   eraseElsewhere: EraseElsewhere;
-  findTakeBy: FindTakeBy;
+  takeBy: TakeBy;
   beforeWriting: BeforeWriting;
   draining: AbortSignal;
 };
 
 /** Reads and writes stored conversations. Large operations have files of their own. */
 export const createConversationStore = (dependencies: Dependencies) => {
-  const { connection, receivers, wakeDeliveries, findDelivered, eraseElsewhere, findTakeBy, beforeWriting, draining } =
+  const { connection, receivers, wakeDeliveries, findDelivered, eraseElsewhere, takeBy, beforeWriting, draining } =
     dependencies;
   const { conversations: model, messages: messageModel } = conversationModels(connection);
   const conversations = collectionOf<StoredConversation>(model);
@@ -115,12 +140,22 @@ export const createConversationStore = (dependencies: Dependencies) => {
     commit: createCommit({ connection, pages, compact, announce }),
     transitions: createTransitions(
       createChangeConversation({ connection, pages, compact, announce, findById }),
-      findTakeBy,
+      takeBy,
     ),
+    findTakeBy: takeBy.findTakeBy,
     erase: erasure.erase,
     purgeAgain: erasure.purgeAgain,
 
     findById,
+
+    /** A conversation without its texts, for a caller who waits. A malformed id gives null, like an unknown id. */
+    findHead: async (conversationId: string, assistantId: string): Promise<ConversationHead | null> => {
+      if (!isUuid(conversationId)) return null;
+      return conversations.findOne<ConversationHead>(
+        { _id: prefixRange(conversationId), conversationId, ...visibleTo(assistantId) },
+        { projection: { conversationId: 1, seq: 1 } },
+      );
+    },
 
     /** The language of the last message, or null if there is no conversation. Reads are batched. */
     findLanguage: async (key: string): Promise<string | null> => (await readLanguage(key))?.language ?? null,
@@ -132,15 +167,16 @@ export const createConversationStore = (dependencies: Dependencies) => {
     isPending: async ({ key, turnId }: TurnRef): Promise<boolean> =>
       (await readPending(key))?.waiting.some((turn) => turn.turnId === turnId) ?? false,
 
-    /** Finds a turn, pending or finished. Null if the turn is unknown or erased. */
+    /** Finds a turn, pending or finished. Null if the turn's id is malformed, or the turn is unknown or erased. */
     findTurn: async (turnId: string, assistantId?: string): Promise<FoundTurn | null> => {
+      if (!isUuid(turnId)) return null;
       const candidates = await conversations
-        .find({ _id: prefixRange(turnId), ...visibleTo(assistantId) }, { projection: WITHOUT_EVENTS })
+        .find({ _id: prefixRange(turnId), ...visibleTo(assistantId) })
+        .project<TurnCandidate>(forTurn(turnId))
+        .limit(SAME_PREFIX_MAX)
         .toArray();
-      for (const conversation of candidates) {
-        const index = conversation.waiting.findIndex((turn) => turn.turnId === turnId);
-        if (index !== -1) return { state: 'pending', conversation, head: index === 0 };
-        const recent = conversation.recent.find((turn) => turn.turnId === turnId);
+      for (const { waiting: [pending] = [], recent: [recent] = [], headId, ...conversation } of candidates) {
+        if (pending) return { state: 'pending', conversation, turn: pending, head: headId === turnId };
         const turn = recent ?? (await history.findFinishedTurn(conversation, turnId));
         if (turn) return { state: 'finished', conversation, turn };
       }
@@ -158,6 +194,31 @@ export const createConversationStore = (dependencies: Dependencies) => {
         .sort({ takeBy: 1 })
         .limit(limit)
         .toArray(),
+
+    /** Escalations of these assistants that are assigned to an operator and have no take-by time. */
+    findAssigned: async (
+      { operatorId, assistantIds }: { operatorId: string; assistantIds: string[] },
+      limit: number,
+    ): Promise<string[]> => {
+      const filter: mongo.Filter<StoredConversation> = {
+        status: 'escalated',
+        assigneeId: operatorId,
+        channel: { $ne: 'playground' },
+        takeBy: { $exists: false },
+        remindedAt: { $exists: false },
+      };
+      const found: string[] = [];
+      for (const some of inChunks(assistantIds)) {
+        const rows = await conversations
+          .find({ ...filter, assistantId: { $in: some } }, { projection: { conversationId: 1 } })
+          .hint('inbox_filters')
+          .limit(limit - found.length)
+          .toArray();
+        found.push(...rows.map(({ conversationId }) => conversationId));
+        if (found.length >= limit) break;
+      }
+      return found;
+    },
 
     /** The number of the last final message, or null if the conversation was erased. Used by long polls. */
     findSeq: async ({ key, conversationId }: { key: string; conversationId: string }): Promise<number | null> => {
@@ -185,7 +246,7 @@ export const createConversationStore = (dependencies: Dependencies) => {
         query.$or = [{ updatedAt: { $gt: after.at } }, { updatedAt: after.at, _id: { $gt: after.id } }];
       }
       const rows = await conversations
-        .find(query, { projection: { ...WITHOUT_EVENTS, texts: 0, recent: 0, waiting: 0 } })
+        .find(query, { projection: { ...WITHOUT_EVENTS, texts: 0, recent: 0, waiting: 0, attributes: 0 } })
         .sort({ updatedAt: 1, _id: 1 })
         .limit(limit + 1)
         .toArray();

@@ -4,7 +4,7 @@ import { invalid } from '../platform/errors.ts';
 import { newId } from '../platform/ids.ts';
 import { type AttributeChange, mergeAttributes } from './attributes.ts';
 import type { Change, ChangeConversation, ConversationRef } from './change-conversation.ts';
-import { type Message, REOPENED } from './conversation.ts';
+import { type Message, REOPENED, type StoredConversation } from './conversation.ts';
 import { withResolution } from './resolutions.ts';
 import { handBackMessage, handoffMessage, notTakenMessage } from './system-messages.ts';
 
@@ -12,8 +12,22 @@ const MAX_TAGS = 50;
 
 export const DEFAULT_ESCALATION_REASON = 'manual';
 
-/** Until when an escalation of this moment must be taken. Null if there is no limit. */
-export type FindTakeBy = (assistantId: string, at: Date) => Promise<Date | null>;
+type Held = Pick<StoredConversation, 'assistantId' | 'channel' | 'assigneeId'>;
+
+/** Who has a conversation depends on operators, whom this folder does not know (src/inbox/assignees.ts). */
+export type TakeBy = {
+  /** True if somebody has it: its assignee is enabled and may use the assistant. */
+  isTaken: (conversation: Held) => Promise<boolean>;
+  /** Until when somebody must take it if it is an escalation of this moment. Null if somebody has it, or without limit. */
+  findTakeBy: (conversation: Held, at: Date) => Promise<Date | null>;
+};
+
+const withoutAssignee = ({ assigneeId: _ended, ...rest }: StoredConversation): Held => rest;
+
+/** A change that depends on who has the conversation requires the assignee that was read. */
+export const assigneeOf = ({ assigneeId }: Pick<StoredConversation, 'assigneeId'>) => ({
+  assigneeId: assigneeId ?? { $exists: false },
+});
 
 /** What happens to an escalation that nobody took in time. `said` is the sentence for the visitor. */
 export type TakeByEnd = { how: 'remind' | 'stay' } | { how: 'hand_back'; said: string };
@@ -23,7 +37,7 @@ export type TakeByEnd = { how: 'remind' | 'stay' } | { how: 'hand_back'; said: s
  * conversation as it was read. If a change adds messages, the same write gives them the next numbers. If the
  * conversation is already in the target state, nothing is changed or announced.
  */
-export const createTransitions = (apply: ChangeConversation, findTakeBy: FindTakeBy) => ({
+export const createTransitions = (apply: ChangeConversation, { isTaken, findTakeBy }: TakeBy) => ({
   /**
    * Escalates a conversation. If the conversation is already escalated, its first reason is kept. A given lead score
    * replaces the stored score. A resolved conversation becomes escalated too.
@@ -39,8 +53,7 @@ export const createTransitions = (apply: ChangeConversation, findTakeBy: FindTak
       const reason = input.reason ?? DEFAULT_ESCALATION_REASON;
       const leadScore = input.leadScore ?? read.leadScore;
       // Somebody who was assigned while the conversation was open has taken it.
-      const isTaken = read.status === 'open' && read.assigneeId !== undefined;
-      const takeBy = read.channel === 'playground' || isTaken ? null : await findTakeBy(read.assistantId, now);
+      const takeBy = await findTakeBy(read.status === 'resolved' ? withoutAssignee(read) : read, now);
       return {
         set: {
           ...REOPENED,
@@ -52,7 +65,7 @@ export const createTransitions = (apply: ChangeConversation, findTakeBy: FindTak
           ...(takeBy && { takeBy }),
         },
         unassign: read.status === 'resolved',
-        when: { assigneeId: read.assigneeId ?? { $exists: false } },
+        when: assigneeOf(read),
         messages: [handoffMessage(reason, now)],
         event: {
           event: 'conversation.escalated',
@@ -70,18 +83,34 @@ export const createTransitions = (apply: ChangeConversation, findTakeBy: FindTak
 
   /**
    * Ends the take-by time of an escalation that nobody took. Only one caller ends it: the write requires the time that
-   * was read, and removes it. An assigned conversation counts as taken.
+   * was read, and removes it.
    */
   endTakeBy: (where: ConversationRef, end: TakeByEnd) =>
-    apply(where, (read): Change | null => {
+    apply(where, async (read): Promise<Change | null> => {
       const now = serverDate();
-      const { takeBy, assigneeId } = read;
+      const { takeBy } = read;
       if (!takeBy || takeBy > now) return null;
-      const when = { takeBy, assigneeId: assigneeId ?? { $exists: false } };
-      if (read.status !== 'escalated' || assigneeId || end.how === 'stay') return { takeBy: 'taken', when };
+      const when = { takeBy, ...assigneeOf(read) };
+      if (read.status !== 'escalated' || end.how === 'stay' || (await isTaken(read))) return { takeBy: 'taken', when };
       if (end.how !== 'hand_back') return { set: { remindedAt: now }, takeBy: 'reminded', when };
       const messages = [handBackMessage(now), notTakenMessage(end.said, read, now)];
-      return { set: REOPENED, takeBy: 'taken', messages, when };
+      return { set: REOPENED, takeBy: 'taken', unassign: true, messages, when };
+    }),
+
+  /** Gives an escalation whose assignee can no longer take it a take-by time, as if it had been escalated now. */
+  startTakeBy: (where: ConversationRef) =>
+    apply(where, async (read) => {
+      if (read.status !== 'escalated' || read.takeBy || read.remindedAt) return null;
+      const takeBy = await findTakeBy(read, serverDate());
+      return takeBy && { set: { takeBy }, when: { takeBy: { $exists: false }, ...assigneeOf(read) } };
+    }),
+
+  /** Assigns the conversation to nobody. An escalation must then be taken again. */
+  unassign: (where: ConversationRef) =>
+    apply(where, async (read) => {
+      if (read.assigneeId === undefined) return null;
+      const takeBy = read.status === 'escalated' ? await findTakeBy(withoutAssignee(read), serverDate()) : null;
+      return { set: { ...(takeBy && { takeBy }) }, unassign: true, when: assigneeOf(read) };
     }),
 
   resolve: (where: ConversationRef, operatorId: string) =>

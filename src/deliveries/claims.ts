@@ -1,5 +1,5 @@
 import { type Connection, mongo } from 'mongoose';
-import { serverDate } from '../platform/clock.ts';
+import { serverDate, serverNow } from '../platform/clock.ts';
 import type { ItemFailure } from '../platform/batch.ts';
 import { newToken } from '../platform/ids.ts';
 import { collectionOf, createStoreBatcher, DURABLE, insertMany, setWhere, updateMany } from '../platform/mongo.ts';
@@ -10,6 +10,7 @@ import {
   type Exchange,
   type FinalOutcome,
   type ErrorKind,
+  IN_FLIGHT,
   stateBefore,
   type StoredDelivery,
 } from './delivery.ts';
@@ -157,12 +158,16 @@ export const createClaims = ({ connection, worker, retentionDays }: ClaimOptions
      * gone. The outcome is `unknown`. Returns the number of ended claims.
      */
     endLostClaims: async (olderThanMs: number): Promise<number> => {
+      // The range finds the claims in the index, and `$$NOW` decides: a wrong clock of this process ends no claim early.
+      const until = Math.ceil((serverNow() - olderThanMs) / 1000);
       const lost = await deliveries
         .find({
           ...stateBefore('endLost'),
+          claimedAt: { $lt: new mongo.Timestamp({ t: until, i: 0 }) },
           $expr: { $lt: [{ $toDate: '$claimedAt' }, { $subtract: ['$$NOW', olderThanMs] }] },
         })
         .project<{ _id: string; token: string }>({ token: 1 })
+        .hint(IN_FLIGHT.sending)
         .limit(LOST_PER_SWEEP)
         .toArray();
       if (lost.length === 0) return 0;

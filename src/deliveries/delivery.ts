@@ -157,6 +157,12 @@ export type StoredDelivery = Partial<Omit<Exchange, 'outcome' | 'requestHeaders'
 export const deliveryIdOf = (eventId: string, endpointId: string, resend?: number): string =>
   resend === undefined ? `${eventId}:${endpointId}` : `${eventId}:${endpointId}:${resend}`;
 
+/**
+ * The indexes that contain only deliveries in flight, which are few. Any other index would read all ended deliveries
+ * too.
+ */
+export const IN_FLIGHT = { queued: 'createdAt_1', sending: 'claimedAt_1' };
+
 const deliverySchema = new Schema<StoredDelivery>(
   { _id: { type: String, required: true } },
   { collection: 'deliveries', versionKey: false, strict: false, strictQuery: false },
@@ -165,8 +171,8 @@ const deliverySchema = new Schema<StoredDelivery>(
 // (see record-list.ts).
 deliverySchema.index({ assistantId: 1, endpointId: 1, event: 1, createdAt: -1, _id: -1 });
 deliverySchema.index({ conversationId: 1 });
-deliverySchema.index({ claimedAt: 1 }, { partialFilterExpression: { outcome: 'sending' } });
-deliverySchema.index({ createdAt: 1 }, { partialFilterExpression: { outcome: 'queued' } });
+deliverySchema.index({ claimedAt: 1 }, { partialFilterExpression: { outcome: 'sending' }, name: IN_FLIGHT.sending });
+deliverySchema.index({ createdAt: 1 }, { partialFilterExpression: { outcome: 'queued' }, name: IN_FLIGHT.queued });
 deliverySchema.index({ expiresAt: 1 }, { expireAfterSeconds: 0 });
 // Indexes for lists of failures. Successful deliveries are not in these indexes and cost nothing.
 deliverySchema.index(

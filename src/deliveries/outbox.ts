@@ -1,36 +1,235 @@
-import type { OutboxEvent, StoredConversation } from '../conversations/conversation.ts';
+import type { Connection } from 'mongoose';
+import {
+  BACKLOG_MAX,
+  conversationModels,
+  OUTBOX_INDEXES,
+  type OutboxEvent,
+  type StoredConversation,
+} from '../conversations/conversation.ts';
+import { serverNow } from '../platform/clock.ts';
+import { isUuid, prefixRange } from '../platform/ids.ts';
+import {
+  collectionOf,
+  createReader,
+  createStoreBatcher,
+  timeLimit,
+  updateAndRead,
+  updateMany,
+  type UpdateStatement,
+} from '../platform/mongo.ts';
+import { exceededTimeLimit } from '../platform/mongo-failures.ts';
 
-/**
- * The maximum number of pending events of a delivery stream (one conversation, one endpoint). When a stream has more,
- * its oldest events end as `not_sent: backlog` (docs/contract.md, Every event ends).
- */
-export const BACKLOG_MAX = 500;
-
-/**
- * The fields of a conversation that deliveries need. `opening` is the created event, which is sent first. `outbox`
- * contains the other pending events in order.
- */
+/** The fields of a conversation that deliveries need. `outbox` contains the pending events in order. */
 export type Outbox = Pick<
   StoredConversation,
-  '_id' | 'conversationId' | 'assistantId' | 'sessionId' | 'channel' | 'opening' | 'outbox'
+  '_id' | 'conversationId' | 'assistantId' | 'sessionId' | 'channel' | 'outbox'
 >;
+const OUTBOX_FIELDS = { conversationId: 1, assistantId: 1, sessionId: 1, channel: 1, outbox: 1 };
 
 /** The part of an event that is needed to choose the next event. */
 export type EventStub = Pick<OutboxEvent, 'eventId' | 'at' | 'endpoints'>;
-type Entries<Event> = { opening?: Event; outbox?: Event[] };
+/** The part of each outbox that a sweep reads: events without their payloads. */
+export type StaleOutbox = { _id: string; conversationId: string; outbox?: EventStub[] };
+const STUB_FIELDS = { conversationId: 1, 'outbox.eventId': 1, 'outbox.at': 1, 'outbox.endpoints': 1 };
 
 /** The pending events of a stream, oldest first. */
 export const pendingOf = <Event extends EventStub>(
-  { opening, outbox = [] }: Entries<Event>,
+  { outbox = [] }: { outbox?: Event[] },
   endpointId: string,
-): Event[] => [...(opening ? [opening] : []), ...outbox].filter(({ endpoints }) => endpoints.includes(endpointId));
+): Event[] => outbox.filter(({ endpoints }) => endpoints.includes(endpointId));
 
-export const endpointsOf = ({ opening, outbox = [] }: Entries<EventStub>): string[] => [
-  ...new Set([...(opening?.endpoints ?? []), ...outbox.flatMap(({ endpoints }) => endpoints)]),
+export const endpointsOf = ({ outbox = [] }: { outbox?: EventStub[] }): string[] => [
+  ...new Set(outbox.flatMap(({ endpoints }) => endpoints)),
 ];
 
-/** The part of each outbox that a sweep reads: events without their payloads. */
-export type StaleOutbox = { _id: string; conversationId: string } & Entries<EventStub>;
+/**
+ * How many events to read after a pull. Two events are enough to find the next event in most cases, without reading a
+ * long stream each time.
+ */
+const LOOK_AHEAD = 2;
+const NEXT_FIELDS = { ...OUTBOX_FIELDS, outbox: { $slice: LOOK_AHEAD } };
 
-/** The projection that reads the fields of `Outbox`. */
-export const OUTBOX_FIELDS = { conversationId: 1, assistantId: 1, sessionId: 1, channel: 1, opening: 1, outbox: 1 };
+/** True if all events that were read are for other endpoints and the outbox may have more events. */
+const mayHideNext = (next: Outbox, endpointId: string): boolean =>
+  (next.outbox?.length ?? 0) >= LOOK_AHEAD && pendingOf(next, endpointId).length === 0;
+
+/** Ended events of one stream, as they were read. */
+type Pull = { key: string; conversationId: string; endpointId: string; ended: OutboxEvent[] };
+
+/**
+ * Updates that remove the endpoint from the outbox entries of ended events. One statement removes the whole entry if
+ * this endpoint is its last. Another removes only the endpoint if the entry has more. No entry matches both. An entry
+ * never gains endpoints, so the first statement is enough for an entry that was read with this endpoint alone. An entry
+ * that was read with more endpoints may have lost them by now, so it needs both statements. If two concurrent pulls
+ * still leave an entry, the next delivery finds that the event has ended and pulls the entry again.
+ */
+const pullStatements = ({ key, conversationId, endpointId, ended }: Pull): UpdateStatement[] => {
+  const eventId = { $in: ended.map((event) => event.eventId) };
+  const shared = ended.filter(({ endpoints }) => endpoints.length > 1).map((event) => event.eventId);
+  // The filter contains only `_id`, because MongoDB would plan any other filter again for each statement, which costs a
+  // third more. `_id` alone is safe: if the session was erased and started again, the new conversation does not contain
+  // this event id, so nothing is removed.
+  const last = { q: { _id: key }, u: { $pull: { outbox: { eventId, endpoints: [endpointId] } } } };
+  if (shared.length === 0) return [last];
+  const oneOfMany = {
+    q: { _id: key, conversationId, 'outbox.eventId': { $in: shared } },
+    u: { $pull: { 'outbox.$[entry].endpoints': endpointId } },
+    arrayFilters: [{ 'entry.eventId': { $in: shared }, 'entry.endpoints.1': { $exists: true } }],
+  };
+  return [last, oneOfMany];
+};
+
+export type FindStale = {
+  olderThanMs: number;
+  exclude: string[];
+  limit: number;
+  /**
+   * Streams whose first event is older than this are found even if their endpoint is excluded. Streams that exceed the
+   * backlog limit are also always found.
+   */
+  expiredMs?: number;
+};
+
+const HAS_EVENTS = { 'outbox.0': { $exists: true } };
+
+const LIST_WITHIN_MS = 2_000;
+/** Events without their payloads: an outbox may hold hundreds of long texts, and a list reads a thousand outboxes. */
+const LIST_FIELDS = { conversationId: 1, assistantId: 1, outbox: { eventId: 1, event: 1, at: 1, endpoints: 1 } };
+
+/** Reads and writes the part of a conversation's document that deliveries use. */
+export const createOutboxStore = (connection: Connection) => {
+  const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
+
+  /** The outbox of a conversation, or null if the conversation is gone. Reads are batched. */
+  const read: (key: string) => Promise<Outbox | null> = createReader(conversations, OUTBOX_FIELDS);
+  const readNext: typeof read = createReader(conversations, NEXT_FIELDS);
+
+  /**
+   * Pulls and reads in one round trip. Returns null if the pull needs two statements or matches no document; the caller
+   * then updates and reads separately.
+   */
+  const pullAndRead = async (item: Pull): Promise<Outbox | null> => {
+    const [statement, ...others] = pullStatements(item);
+    if (!statement || others.length > 0) return null;
+    return updateAndRead<Outbox>(connection, 'conversations', { ...statement, fields: NEXT_FIELDS });
+  };
+
+  const pull = createStoreBatcher<Pull, Outbox | null>(async (items) => {
+    const [first] = items;
+    const pulled = first && items.length === 1 ? await pullAndRead(first) : null;
+    if (pulled) return [pulled];
+    await updateMany(connection, 'conversations', items.flatMap(pullStatements));
+    return Promise.all(items.map(({ key }) => readNext(key)));
+  });
+
+  const findOfEndpoints = (endpointIds: string[]) => ({ ...HAS_EVENTS, 'outbox.endpoints': { $in: endpointIds } });
+
+  return {
+    read,
+
+    /**
+     * Removes ended events from their stream. Call this only after MongoDB has acknowledged their outcomes. Returns the
+     * beginning of the changed outbox, so that the caller can choose the next event. With `readWhole`, returns the
+     * whole changed outbox.
+     */
+    pullEnded: async (
+      { _id: key, conversationId }: Outbox,
+      endpointId: string,
+      ended: OutboxEvent[],
+      { readWhole = false }: { readWhole?: boolean } = {},
+    ): Promise<Outbox | null> => {
+      const after = await pull({ key, conversationId, endpointId, ended });
+      return after && (readWhole || mayHideNext(after, endpointId)) ? read(key) : after;
+    },
+
+    /**
+     * Conversations with a pending event older than `olderThanMs` by MongoDB's clock. `exclude` lists endpoints whose
+     * streams are suspended. A conversation whose events are all for these endpoints is neither found nor read, however
+     * many there are: the index begins with the endpoint.
+     */
+    findStale: async ({ olderThanMs, exclude, limit, expiredMs }: FindStale): Promise<StaleOutbox[]> => {
+      const now = serverNow();
+      const olderThan = (ms: number) => ({ ...HAS_EVENTS, 'outbox.0.at': { $lt: new Date(now - ms) } });
+      const find = (filter: object, hint: string) =>
+        conversations.find(filter, { projection: STUB_FIELDS }).hint(hint).limit(limit).toArray();
+      const rows = await Promise.all([
+        find(
+          { ...olderThan(olderThanMs), 'outbox.endpoints': { $elemMatch: { $nin: exclude } } },
+          OUTBOX_INDEXES.byEndpoint,
+        ),
+        ...(exclude.length > 0
+          ? [find({ ...olderThan(olderThanMs), [`outbox.${BACKLOG_MAX}`]: { $exists: true } }, OUTBOX_INDEXES.full)]
+          : []),
+        ...(exclude.length > 0 && expiredMs !== undefined
+          ? [find({ ...olderThan(expiredMs), 'outbox.endpoints': { $in: exclude } }, OUTBOX_INDEXES.byEndpoint)]
+          : []),
+      ]);
+      return [...new Map(rows.flat().map((row) => [row._id, row as StaleOutbox])).values()];
+    },
+
+    /** Conversations with pending events for this endpoint. */
+    findKeysOf: async (endpointId: string, limit: number): Promise<string[]> => {
+      const rows = await conversations
+        .find(findOfEndpoints([endpointId]), { projection: { _id: 1 } })
+        .hint(OUTBOX_INDEXES.byEndpoint)
+        .limit(limit)
+        .toArray();
+      return rows.map(({ _id }) => _id);
+    },
+
+    /** The outboxes with pending events for these endpoints, or those of one conversation. */
+    listPending: async (
+      of: { endpointIds: string[] } | { conversationId: string },
+      limit: number,
+    ): Promise<Outbox[]> => {
+      const options = { projection: LIST_FIELDS, ...timeLimit(LIST_WITHIN_MS) };
+      if ('endpointIds' in of)
+        return conversations
+          .find(findOfEndpoints(of.endpointIds), options)
+          .hint(OUTBOX_INDEXES.byEndpoint)
+          .limit(limit)
+          .toArray();
+      const { conversationId } = of;
+      if (!isUuid(conversationId)) return [];
+      return conversations.find({ _id: prefixRange(conversationId), conversationId, ...HAS_EVENTS }, options).toArray();
+    },
+
+    /**
+     * The number of pending events in the first `limit` conversations. An event counts once for each of its endpoints.
+     */
+    countPending: async (endpointIds: string[], limit: number): Promise<number> => {
+      const size = {
+        $reduce: { input: '$outbox', initialValue: 0, in: { $add: ['$$value', { $size: '$$this.endpoints' }] } },
+      };
+      const stages = [
+        { $match: findOfEndpoints(endpointIds) },
+        { $limit: limit },
+        { $group: { _id: null, count: { $sum: size } } },
+      ];
+      const rows = await conversations
+        .aggregate<{ count: number }>(stages, { hint: OUTBOX_INDEXES.byEndpoint, ...timeLimit(LIST_WITHIN_MS) })
+        .toArray();
+      return rows[0]?.count ?? 0;
+    },
+
+    /** The outbox in which this event is pending for this endpoint. */
+    findPending: async (eventId: string, endpointId: string): Promise<Outbox | null> => {
+      const rows = await conversations
+        .find(
+          { ...findOfEndpoints([endpointId]), 'outbox.eventId': eventId },
+          { projection: LIST_FIELDS, ...timeLimit(LIST_WITHIN_MS) },
+        )
+        .hint(OUTBOX_INDEXES.byEndpoint)
+        .limit(1)
+        .toArray()
+        .catch((cause: unknown) => {
+          // With very many pending events, the search takes too long. The event then counts as not found.
+          if (exceededTimeLimit(cause)) return [];
+          throw cause;
+        });
+      return rows[0] ?? null;
+    },
+  };
+};
+
+export type OutboxStore = ReturnType<typeof createOutboxStore>;

@@ -1,31 +1,73 @@
-import { serverDate } from '../platform/clock.ts';
-import { collectionOf, DURABLE } from '../platform/mongo.ts';
-import { inBatches } from '../platform/mongo-batches.ts';
-import { createClaims, type ClaimOptions } from './claims.ts';
+import type { Connection, mongo } from 'mongoose';
+import { composeBody, EVENT_KINDS } from '../webhooks/event.ts';
 import {
   deliveryModel,
   type ErrorKind,
   type FinalOutcome,
-  stateBefore,
+  IN_FLIGHT,
   type Outcome,
+  stateBefore,
   type StoredDelivery,
 } from './delivery.ts';
-import { createComposeBody } from './event-body.ts';
-import { createCertificateExpiry } from './endpoint-certificates.ts';
-import { createHourlyOutcomes } from './hourly-outcomes.ts';
-import { createDeliveryList, findPendingRow } from './list.ts';
-import { createOutboxStore } from './outbox-store.ts';
-import { createPending } from './pending.ts';
-import { createOutcomeCounts, createRecordList, IN_FLIGHT } from './record-list.ts';
+import type { OutboxEvent } from '../conversations/conversation.ts';
+import { createHistory } from '../conversations/history.ts';
+import { createOutboxStore, type Outbox } from './outbox.ts';
+import { serverDate } from '../platform/clock.ts';
+import { collectionOf, DURABLE } from '../platform/mongo.ts';
+import { inBatches } from '../platform/mongo-batches.ts';
+import { type ClaimOptions, createClaims } from './claims.ts';
+import {
+  createDeliveryList,
+  createHourlyOutcomes,
+  createOutcomeCounts,
+  createRecordList,
+  findPendingRow,
+} from './list.ts';
 import { createTestsAndResends } from './tests-and-resends.ts';
+
+const DAY_MS = 86_400_000;
+
+/** The latest deliveries that are looked at. Those that failed before TLS say nothing about the certificate. */
+const LATEST = 20;
+
+/** When the certificate that an endpoint showed last expires. Null if its latest deliveries used no TLS. */
+const createCertificateExpiry =
+  (deliveries: mongo.Collection<StoredDelivery>) =>
+  async ({ assistantId, endpointId }: { assistantId: string; endpointId: string }): Promise<Date | null> => {
+    const latest = await deliveries
+      .find({ assistantId, endpointId, event: { $in: EVENT_KINDS } }, { projection: { tls: 1, createdAt: 1 } })
+      .sort({ createdAt: -1, _id: -1 })
+      .limit(LATEST)
+      .toArray();
+    const last = latest.find(({ tls }) => tls?.daysToExpiry != null);
+    const days = last?.tls?.daysToExpiry;
+    return last && days != null ? new Date(last.createdAt.getTime() + days * DAY_MS) : null;
+  };
+
+/**
+ * Composes the body of a pending event. The texts of a sent message are read from the history, because the outbox does
+ * not hold them. Null if the message is gone, because its conversation was erased.
+ */
+const createComposeBody = (connection: Connection) => {
+  const history = createHistory(connection);
+  return async (outbox: Outbox, event: OutboxEvent): Promise<string | null> => {
+    if (event.event !== 'message.sent') return composeBody(event, outbox);
+    const { seq, message_id: messageId } = event.payload;
+    const message = await history.findMessage(outbox, { seq, messageId });
+    return message && composeBody(event, outbox, message);
+  };
+};
 
 const TEXTS = { body: 1, responseBody: 1, responseHeaders: 1 } as const;
 
 /** The records of all deliveries. A claim is the insert of a record, so only one process can win a claim. */
-export const createDeliveryStore = (recording: ClaimOptions) => {
+export const createDeliveryStore = ({
+  listEndpointIds,
+  ...recording
+}: ClaimOptions & { listEndpointIds: (assistantId: string) => Promise<string[]> }) => {
   const model = deliveryModel(recording.connection);
   const deliveries = collectionOf<StoredDelivery>(model);
-  const pending = createPending(recording.connection);
+  const outbox = createOutboxStore(recording.connection);
   const listRecords = createRecordList(deliveries);
 
   /** The outcomes of these deliveries by id. Ids without a record are left out. */
@@ -42,14 +84,16 @@ export const createDeliveryStore = (recording: ClaimOptions) => {
     models: [model],
     ...createClaims(recording),
     ...createTestsAndResends(recording),
-    outbox: createOutboxStore(recording.connection),
-    pending,
+    outbox,
     composeBody: createComposeBody(recording.connection),
 
     readByIds: async (ids: string[]): Promise<Map<string, StoredDelivery>> => {
       const rows = await deliveries.find({ _id: { $in: ids } }).toArray();
       return new Map(rows.map((row) => [row._id, row]));
     },
+
+    /** All records of a conversation. Only one answer of MongoDB is in memory, and the cursor ends with the reader. */
+    streamOf: (conversationId: string): AsyncIterable<StoredDelivery> => deliveries.find({ conversationId }),
 
     /** The records of those events that happened in a conversation at one of these times, oldest first. */
     findHappenedAt: (conversationId: string, times: Date[]): Promise<StoredDelivery[]> =>
@@ -64,10 +108,10 @@ export const createDeliveryStore = (recording: ClaimOptions) => {
     listRecords,
 
     /** Lists records, and pending events as `queued`, newest first, by cursor. */
-    list: createDeliveryList({ listRecords, readOutcomes, pending }),
+    list: createDeliveryList({ listRecords, readOutcomes, outbox, listEndpointIds }),
 
     /** Finds a pending event and returns it as a list row. */
-    findPending: (deliveryId: string) => findPendingRow(pending, deliveryId),
+    findPending: (deliveryId: string) => findPendingRow(outbox, deliveryId),
 
     countOutcomes: createOutcomeCounts(deliveries),
     countHourlyOutcomes: createHourlyOutcomes(deliveries),

@@ -1,17 +1,79 @@
+import { endpointsOf, type OutboxStore, pendingOf, type StaleOutbox } from './outbox.ts';
 import type { DeliveryQueue } from './queue.ts';
+import { BACKLOG_MAX } from '../conversations/conversation.ts';
 import type { DeliveryStore } from './store.ts';
 import type { EndpointStore } from '../webhooks/endpoint-store.ts';
 import { deliveryIdOf } from './delivery.ts';
-import { type OnEnded, createEndUndeliverable } from './undeliverable.ts';
-import { BACKLOG_MAX, endpointsOf, pendingOf, type StaleOutbox } from './outbox.ts';
-import { createBackoff } from './backoff.ts';
+import { createEndUndeliverable, type OnEnded } from './undeliverable.ts';
 import { serverNow } from '../platform/clock.ts';
 import { TIMING } from '../platform/timing.ts';
+
+/** An endpoint with fewer idle streams than this gets no backoff, because waking so few streams again costs little. */
+const MANY = 100;
+const FIRST_WAIT_MS = 2_000;
+const LONGEST_WAIT_MS = 16_000;
+const FORGET_AFTER_MS = 60_000;
+
+type Known = { woken: Set<string>; waitMs: number; until: number; seenAt: number };
+
+/**
+ * Backoff for endpoints with many streams that make no progress, because the endpoint hangs and its slots are full.
+ * Without backoff, every sweep would wake the same streams again. Growing pauses keep these streams from delaying the
+ * streams of other endpoints and from filling the queue.
+ */
+export const createBackoff = (now: () => number = () => performance.now()) => {
+  const known = new Map<string, Known>();
+
+  return {
+    /** Endpoints whose streams must not be woken now. */
+    suspended: (): string[] => {
+      const time = now();
+      for (const [endpointId, { seenAt, waitMs }] of known) {
+        if (time - seenAt > FORGET_AFTER_MS + waitMs) known.delete(endpointId);
+      }
+      return [...known].filter(([, { until }]) => until > time).map(([endpointId]) => endpointId);
+    },
+
+    /**
+     * Records the stream heads that a sweep wakes. Returns true if the previous sweep already woke most of these heads;
+     * the endpoint is then suspended.
+     */
+    note: (endpointId: string, heads: string[]): boolean => {
+      const before = known.get(endpointId);
+      const again = before ? heads.filter((head) => before.woken.has(head)).length : 0;
+      if (heads.length < MANY) {
+        known.delete(endpointId);
+        return false;
+      }
+      const unmoved = before !== undefined && again > heads.length / 2;
+      const waitMs = unmoved ? Math.min(before.waitMs * 2, LONGEST_WAIT_MS) : FIRST_WAIT_MS / 2;
+      const time = now();
+      known.set(endpointId, { woken: new Set(heads), waitMs, until: unmoved ? time + waitMs : 0, seenAt: time });
+      return unmoved;
+    },
+  };
+};
+
+/**
+ * The maximum number of streams that are woken together after their endpoint changed. Sweeps find the other streams
+ * within seconds.
+ */
+const WOKEN_AT_ONCE = 5_000;
+
+type Dependencies = { outbox: Pick<OutboxStore, 'findKeysOf'>; deliveryQueue: Pick<DeliveryQueue, 'wake'> };
+
+/** Wakes the streams with pending events for an endpoint that has changed. Never throws. */
+export const createWakeStreams =
+  ({ outbox, deliveryQueue }: Dependencies) =>
+  async (endpointId: string): Promise<void> => {
+    const keys = await outbox.findKeysOf(endpointId, WOKEN_AT_ONCE).catch(() => []);
+    for (const key of keys) deliveryQueue.wake(key);
+  };
 
 const OUTBOXES_PER_SWEEP = 5_000;
 const ROUNDS_PER_SWEEP = 3;
 
-type Dependencies = {
+type SweepDependencies = {
   deliveries: DeliveryStore;
   endpoints: EndpointStore;
   deliveryQueue: DeliveryQueue;
@@ -25,6 +87,14 @@ type Dependencies = {
   onLost?: (count: number) => void;
 };
 
+/** How many of these outboxes have events for an endpoint. */
+const countByEndpoint = (outboxes: StaleOutbox[]): Map<string, number> => {
+  const counts = new Map<string, number>();
+  for (const outbox of outboxes)
+    for (const endpointId of endpointsOf(outbox)) counts.set(endpointId, (counts.get(endpointId) ?? 0) + 1);
+  return counts;
+};
+
 type Head = { key: string; endpointId: string; deliveryId: string };
 
 /**
@@ -34,7 +104,7 @@ type Head = { key: string; endpointId: string; deliveryId: string };
  * streams that exceed the backlog limit, because without a running delivery worker nothing else keeps a busy session's
  * document small.
  */
-export const createDeliverySweeps = (dependencies: Dependencies) => {
+export const createDeliverySweeps = (dependencies: SweepDependencies) => {
   const { deliveries, endpoints, deliveryQueue, eventMaxAgeMs } = dependencies;
   const {
     outboxesPerSweep = OUTBOXES_PER_SWEEP,
@@ -116,10 +186,13 @@ export const createDeliverySweeps = (dependencies: Dependencies) => {
           ),
         )
         .map(([endpointId]) => endpointId);
-      // All streams that this round found may be streams that make no progress. The next round excludes them and finds
-      // other streams.
-      if (outboxes.length < outboxesPerSweep || unmoved.length === 0) return;
-      for (const endpointId of unmoved) excluded.add(endpointId);
+      if (outboxes.length < outboxesPerSweep) return;
+      // The next round finds the streams of other endpoints: not of those without progress, and not of one whose streams
+      // alone fill most of a round.
+      const most = [...countByEndpoint(outboxes)].filter(([, count]) => count > outboxesPerSweep / 2);
+      const left = excluded.size;
+      for (const endpointId of [...unmoved, ...most.map(([endpointId]) => endpointId)]) excluded.add(endpointId);
+      if (excluded.size === left) return;
     }
   };
 

@@ -7,6 +7,7 @@ import { type Claim, newRecord, type ClaimOptions } from './claims.ts';
 import {
   type ErrorKind,
   type FinalOutcome,
+  IN_FLIGHT,
   isFinal,
   stateBefore,
   deliveryModel,
@@ -124,16 +125,21 @@ export const createTestsAndResends = ({ connection, worker, retentionDays }: Cla
       wakeAfterMs: number;
       expireAfterMs: number;
     }): Promise<string[]> => {
-      const older = (ms: number) => ({ $expr: { $lt: ['$createdAt', { $subtract: ['$$NOW', ms] }] } });
+      // The range finds them in the index, and `$$NOW` decides.
+      const older = (ms: number) => ({
+        createdAt: { $lt: new Date(serverNow() - ms) },
+        $expr: { $lt: ['$createdAt', { $subtract: ['$$NOW', ms] }] },
+      });
       const end: { outcome: FinalOutcome; errorKind: ErrorKind } = { outcome: 'not_sent', errorKind: 'expired' };
       await deliveries.updateMany(
         { ...stateBefore('expire'), ...older(expireAfterMs) },
         { $set: { ...end, endedAt: serverDate() } },
-        { writeConcern: DURABLE },
+        { writeConcern: DURABLE, hint: IN_FLIGHT.queued },
       );
       const rows = await deliveries
         .find({ ...stateBefore('claimQueued'), ...older(wakeAfterMs) })
         .project<{ _id: string }>({ _id: 1 })
+        .hint(IN_FLIGHT.queued)
         .limit(QUEUED_PER_SWEEP)
         .toArray();
       return rows.map(({ _id }) => _id);

@@ -2,8 +2,8 @@ import type { Claim } from './claims.ts';
 import { type ErrorKind, type Exchange, isFinal, neverSent } from './delivery.ts';
 import type { StoredEndpoint } from '../webhooks/endpoint.ts';
 import type { DeliveryStore } from './store.ts';
-import type { OutboxEvent } from '../conversations/conversation.ts';
-import { BACKLOG_MAX, pendingOf, type Outbox } from './outbox.ts';
+import { BACKLOG_MAX, type OutboxEvent } from '../conversations/conversation.ts';
+import { type Outbox, pendingOf } from './outbox.ts';
 import { serverNow } from '../platform/clock.ts';
 
 /** An event that must not be sent, and the reason. */

@@ -2,8 +2,12 @@ import { type Header, type HeaderRecord, isFinal, type StoredDelivery } from './
 import type { ResendRisk } from './tests-and-resends.ts';
 import { DELIVERY_DEADLINE_MS } from '../platform/timing.ts';
 
+/** A list shows neither bodies nor headers, which may have some ten KB in each record. */
+export const WITHOUT_TEXTS = { body: 0, responseBody: 0, requestHeaders: 0, responseHeaders: 0 } as const;
+export type DeliveryListRow = Omit<StoredDelivery, keyof typeof WITHOUT_TEXTS>;
+
 /** A delivery as a list row, without body and response. */
-export const toDeliveryRow = (delivery: StoredDelivery) => ({
+export const toDeliveryRow = (delivery: DeliveryListRow) => ({
   deliveryId: delivery._id,
   eventId: delivery.eventId,
   event: delivery.event,

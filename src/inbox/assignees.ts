@@ -1,25 +1,89 @@
+import { type Assistant, takeByOf } from '../assistants/assistant.ts';
+import type { ConversationStore } from '../conversations/store.ts';
+import type { TakeBy } from '../conversations/transitions.ts';
 import type { Operator } from '../operators/operator.ts';
 import { hasAssistant } from '../operators/roles.ts';
 import type { OperatorStore } from '../operators/store.ts';
+import { serverNow } from '../platform/clock.ts';
 
-/** Answers who may be assigned. An operator who was disabled, or lost the assistant, counts as not assigned. */
+/**
+ * The one rule of who has a conversation: its assignee, if `find` finds the operator. Nobody has it if the assignee was
+ * disabled or lost the assistant. The lists, the rows and the take-by time follow this rule.
+ */
 export type Assignees = {
   find: (operatorId: string | undefined, assistantId: string) => Operator | null;
   of: (assistantId: string) => Operator[];
 };
 
+const mayHave = (operator: Operator, assistantId: string): boolean =>
+  !operator.disabled && hasAssistant(operator, assistantId);
+
 /** Reads the operators who may be assigned: enabled operators who may use the assistant. */
 export const createReadAssignees =
   (operators: Pick<OperatorStore, 'listOperators'>) => async (): Promise<Assignees> => {
-    const enabled = (await operators.listOperators()).filter(({ disabled }) => !disabled);
-    const byId = new Map(enabled.map((operator) => [operator.operatorId, operator]));
+    const all = await operators.listOperators();
+    const byId = new Map(all.map((operator) => [operator.operatorId, operator]));
     return {
       find: (operatorId, assistantId) => {
         const operator = operatorId === undefined ? undefined : byId.get(operatorId);
-        return operator && hasAssistant(operator, assistantId) ? operator : null;
+        return operator && mayHave(operator, assistantId) ? operator : null;
       },
-      of: (assistantId) => enabled.filter((operator) => hasAssistant(operator, assistantId)),
+      of: (assistantId) => all.filter((operator) => mayHave(operator, assistantId)),
     };
   };
 
 export type ReadAssignees = ReturnType<typeof createReadAssignees>;
+
+type RuleDependencies = {
+  findAssistant: (assistantId: string) => Promise<Assistant | null>;
+  readAssignees: ReadAssignees;
+};
+
+/** Who has an escalation, and until when somebody must take it. An escalation in the playground reaches nobody. */
+export const createTakeBy = ({ findAssistant, readAssignees }: RuleDependencies): TakeBy => {
+  const isTaken: TakeBy['isTaken'] = async ({ assigneeId, assistantId }) =>
+    assigneeId !== undefined && (await readAssignees()).find(assigneeId, assistantId) !== null;
+  return {
+    isTaken,
+    findTakeBy: async (conversation, at) => {
+      if (conversation.channel === 'playground' || (await isTaken(conversation))) return null;
+      const assistant = await findAssistant(conversation.assistantId);
+      return assistant && takeByOf(assistant, at);
+    },
+  };
+};
+
+const OPERATORS_PER_SWEEP = 20;
+const ESCALATIONS_PER_SWEEP = 200;
+/** Longer than a write can be on its way that still counted on the operator. */
+const SETTLED_MS = 10_000;
+
+type ReleaseDependencies = {
+  conversations: Pick<ConversationStore, 'findAssigned' | 'transitions'>;
+  operators: Pick<OperatorStore, 'findUnreleased' | 'markReleased'>;
+  listAssistants: () => Promise<Assistant[]>;
+};
+
+/**
+ * Gives escalations a take-by time whose assignee was disabled or lost the assistant. The write that changes the
+ * operator also marks that this is due. The mark stays until writes that came too late are found as well.
+ */
+export const createReleaseSweep =
+  ({ conversations, operators, listAssistants }: ReleaseDependencies) =>
+  async (): Promise<void> => {
+    const changed = await operators.findUnreleased(OPERATORS_PER_SWEEP);
+    const assistants = changed.length > 0 ? await listAssistants() : [];
+    for (const { operator, changedAt } of changed) {
+      const { operatorId } = operator;
+      const lost = assistants.filter(
+        ({ assistantId, takeWithinMinutes }) => takeWithinMinutes !== null && !mayHave(operator, assistantId),
+      );
+      const assistantIds = lost.map(({ assistantId }) => assistantId);
+      const held = await conversations.findAssigned({ operatorId, assistantIds }, ESCALATIONS_PER_SWEEP);
+      // One that was erased meanwhile, or changes too fast, must not delay the others. It is found again.
+      for (const conversationId of held)
+        await conversations.transitions.startTakeBy({ conversationId }).catch(() => undefined);
+      const isSettled = changedAt === null || serverNow() - changedAt.getTime() > SETTLED_MS;
+      if (isSettled && held.length === 0) await operators.markReleased(operatorId, changedAt);
+    }
+  };

@@ -1,11 +1,14 @@
 import type { StoredConversation } from '../conversations/conversation.ts';
 import type { ConversationStore } from '../conversations/store.ts';
 import type { NumberedMessage } from '../conversations/history.ts';
-import { pendingRowsOf } from '../deliveries/list.ts';
-import { LIST_MAX } from '../deliveries/record-list.ts';
+import { LIST_MAX, pendingRowsOf } from '../deliveries/list.ts';
 import type { DeliveryStore } from '../deliveries/store.ts';
 import { type DeliveryRow, toDeliveryRow } from '../deliveries/view.ts';
 import type { EventKind } from '../webhooks/event.ts';
+import { readAllMessages } from './export.ts';
+
+/** What is kept of a message: its texts may be long. */
+type MessageStub = Pick<NumberedMessage, 'seq' | 'role' | 'createdAt'>;
 
 type Dependencies = { conversations: ConversationStore; deliveries: DeliveryStore };
 
@@ -19,8 +22,8 @@ const ROLES_OF: Partial<Record<EventKind, readonly NumberedMessage['role'][]>> =
  * Finds the messages of events. An event does not contain the number of its message, but it happened at the time of
  * the message. Several events of one kind and time belong to the messages in their order.
  */
-const createFindSeq = (messages: NumberedMessage[]) => {
-  const used = new Set<NumberedMessage>();
+const createFindSeq = (messages: MessageStub[]) => {
+  const used = new Set<MessageStub>();
   return (event: EventKind, at: Date): number | null => {
     const roles = ROLES_OF[event];
     const message =
@@ -55,17 +58,17 @@ export const createListEvents =
     // The outbox is read before the records. So an event that is claimed between the two reads is found in both.
     const outbox = await deliveries.outbox.read(key);
     const from = { seq: Math.max(0, seq - LIST_MAX), index: Number.MAX_SAFE_INTEGER, waitingAfter: null };
-    const [records, page] = await Promise.all([
-      deliveries.listRecords({ assistantId, conversationId, limit: LIST_MAX }),
-      conversations.history.readPage(conversation, { from }),
-    ]);
+    const records = await deliveries.listRecords({ assistantId, conversationId, limit: LIST_MAX });
+    const messages: MessageStub[] = [];
+    for await (const page of readAllMessages(conversations, conversation, from))
+      messages.push(...page.map(({ seq: number, role, createdAt }) => ({ seq: number, role, createdAt })));
     const claimed = new Set(records.deliveries.map(({ _id }) => _id));
     const own = outbox?.conversationId === conversationId ? pendingRowsOf(outbox) : [];
     const rows = [
       ...records.deliveries.map(toDeliveryRow),
       ...own.filter(({ deliveryId }) => !claimed.has(deliveryId)),
     ].toSorted(oldestFirst);
-    const findSeq = createFindSeq(page.messages);
+    const findSeq = createFindSeq(messages);
     return [...Map.groupBy(rows.slice(-LIST_MAX), ({ eventId }) => eventId)]
       .map(([eventId, some]) => {
         const [{ event, happenedAt: at }] = some as [DeliveryRow]; // a group has at least one row

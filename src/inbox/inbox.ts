@@ -1,41 +1,110 @@
-import type { Connection } from 'mongoose';
-import { conversationModels, type Status, type StoredConversation } from '../conversations/conversation.ts';
+import type { Connection, mongo } from 'mongoose';
+import {
+  type ChannelName,
+  conversationModels,
+  type Status,
+  type StoredConversation,
+} from '../conversations/conversation.ts';
+import { serverDate } from '../platform/clock.ts';
+import { invalid, notFound } from '../platform/errors.ts';
+import { isUuid, prefixRange } from '../platform/ids.ts';
+import { collectionOf, DURABLE, timeLimit } from '../platform/mongo.ts';
+import type { Transitions } from '../conversations/transitions.ts';
+import { createReadAssignees, type ReadAssignees } from './assignees.ts';
+import { snoozedUntilOf } from './snooze.ts';
 import type { FindByWords } from '../insights/conversation-search.ts';
 import type { OperatorStore } from '../operators/store.ts';
-import { serverDate } from '../platform/clock.ts';
-import { notFound } from '../platform/errors.ts';
-import { isUuid, prefixRange } from '../platform/ids.ts';
-import { collectionOf, timeLimit } from '../platform/mongo.ts';
-import { createReadAssignees } from './assignees.ts';
-import { createInboxChanges } from './changes.ts';
 import { createInboxList } from './list.ts';
 import type { InboxRecords } from './records.ts';
 import { handlingOf, type InboxRow, toInboxRow } from './row.ts';
 
+const NO_PLAYGROUND: { $ne: ChannelName } = { $ne: 'playground' };
+const SNOOZE_MAX_MS = 366 * 86_400_000;
+
+type Update = Pick<mongo.UpdateFilter<StoredConversation>, '$set' | '$unset'>;
+
+/**
+ * Changes that only operators see. They do not change `updatedAt`: callers list conversations by it, and nothing that a
+ * caller can see has changed.
+ */
+const createInboxChanges = (
+  connection: Connection,
+  { readAssignees, unassign }: { readAssignees: ReadAssignees; unassign: Transitions['unassign'] },
+) => {
+  const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
+
+  const change = async (conversationId: string, update: Update): Promise<StoredConversation> => {
+    const changed =
+      isUuid(conversationId) &&
+      (await conversations.findOneAndUpdate(
+        { _id: prefixRange(conversationId), conversationId, channel: NO_PLAYGROUND },
+        update,
+        { returnDocument: 'after', writeConcern: DURABLE, projection: { texts: 0, outbox: 0 } },
+      ));
+    if (!changed) throw notFound();
+    return changed;
+  };
+
+  return {
+    /** Assigns the conversation to an operator, or to nobody. An assigned conversation counts as taken. */
+    assign: async (
+      { conversationId, assistantId }: Pick<StoredConversation, 'conversationId' | 'assistantId'>,
+      operatorId: string | null,
+    ): Promise<void> => {
+      if (operatorId === null) {
+        await unassign({ conversationId, assistantId });
+        return;
+      }
+      const assignees = await readAssignees();
+      if (!assignees.find(operatorId, assistantId))
+        throw invalid('operatorId', 'unknown', 'must be an enabled operator who may use this assistant');
+      await change(conversationId, { $set: { assigneeId: operatorId }, $unset: { takeBy: 1, remindedAt: 1 } });
+    },
+
+    /** Marks that the notes have changed, for live updates. */
+    markNoted: async (conversationId: string): Promise<void> => {
+      await change(conversationId, { $set: { notedAt: serverDate() } });
+    },
+
+    /** Hides the conversation until a time or until the visitor writes. Null ends the snooze. */
+    snooze: async (conversationId: string, until: Date | null): Promise<Date | null> => {
+      const now = serverDate();
+      if (until !== null && (until <= now || until.getTime() > now.getTime() + SNOOZE_MAX_MS))
+        throw invalid('until', 'out_of_range', 'must be in the future, and within a year');
+      const update = until
+        ? { $set: { snoozedUntil: until, snoozedAt: now } }
+        : { $unset: { snoozedUntil: 1 as const, snoozedAt: 1 as const } };
+      return snoozedUntilOf(await change(conversationId, update), now);
+    },
+  };
+};
+
 const COUNT_WITHIN_MS = 3_000;
 
-export type ConversationIdentity = Pick<StoredConversation, 'assistantId' | 'channel' | 'sessionId'>;
+type ConversationIdentity = Pick<StoredConversation, 'assistantId' | 'channel' | 'sessionId'>;
 
 type Dependencies = {
   connection: Connection;
   operators: OperatorStore;
   records: InboxRecords;
   findByWords: FindByWords;
+  unassign: Transitions['unassign'];
 };
 
 /** The conversations as operators see and handle them. */
-export const createInbox = ({ connection, operators, records, findByWords }: Dependencies) => {
+export const createInbox = ({ connection, operators, records, findByWords, unassign }: Dependencies) => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
   const readAssignees = createReadAssignees(operators);
   const { readPositions, notes } = records;
 
   return {
-    ...createInboxChanges(connection, readAssignees),
+    ...createInboxChanges(connection, { readAssignees, unassign }),
     list: createInboxList(connection, readAssignees, findByWords),
     readAssignees,
 
     /** Stores how far an operator has read, at most up to the last message. The position never goes back. */
     markRead: async (conversationId: string, operatorId: string, seq: number): Promise<number> => {
+      if (!isUuid(conversationId)) throw notFound();
       const filter = { _id: prefixRange(conversationId), conversationId };
       const found = await conversations.findOne(filter, { projection: { seq: 1 } });
       if (!found) throw notFound();

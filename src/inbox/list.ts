@@ -8,11 +8,11 @@ import {
 import type { FindByWords, FoundConversation } from '../insights/conversation-search.ts';
 import { serverDate, serverNow } from '../platform/clock.ts';
 import { invalid } from '../platform/errors.ts';
-import { isUuid, prefixRange } from '../platform/ids.ts';
+import { isUuid, prefixRange, type Uuid } from '../platform/ids.ts';
 import { mapAtMost } from '../platform/map-at-most.ts';
 import { collectionOf, timeLimit } from '../platform/mongo.ts';
 import { exceededTimeLimit } from '../platform/mongo-failures.ts';
-import { inChunks } from '../platform/mongo-ranges.ts';
+import { inChunks } from '../platform/mongo-batches.ts';
 import type { Assignees, ReadAssignees } from './assignees.ts';
 import { ROW_FIELDS } from './row.ts';
 import { snoozedFilter } from './snooze.ts';
@@ -48,6 +48,8 @@ export type InboxFilter = {
   sessionId?: string;
   after?: { at: Date; id: string };
   limit: number;
+  /** Aborts when nobody waits for the list any more. */
+  signal?: AbortSignal;
 };
 
 type SearchFilter = InboxFilter & { search: string };
@@ -58,7 +60,13 @@ const escapeRegExp = (text: string): string => text.replace(/[\\^$.*+?()[\]{}|]/
 
 type Query = mongo.Filter<StoredConversation>;
 
-const byId = (conversationId: string): Query => ({ _id: prefixRange(conversationId), conversationId });
+const optionsOf = ({ signal }: Pick<InboxFilter, 'signal'>) => ({
+  projection: ROW_FIELDS,
+  ...timeLimit(WITHIN_MS),
+  ...(signal && { signal }),
+});
+
+const byId = (conversationId: Uuid): Query => ({ _id: prefixRange(conversationId), conversationId });
 const bySession = (part: string): Query => ({ sessionId: { $regex: escapeRegExp(part), $options: 'i' } });
 
 const attributeFilter = (some: AttributeFilter[]): Query => ({
@@ -122,7 +130,7 @@ export const createInboxList = (connection: Connection, readAssignees: ReadAssig
     const queries = groupsOf(filter, assignees).flatMap(queriesOf);
     const found = await mapAtMost(FINDS_AT_ONCE, queries, (query) =>
       conversations
-        .find({ $and: [query, ...shared] }, { projection: ROW_FIELDS, ...timeLimit(WITHIN_MS) })
+        .find({ $and: [query, ...shared] }, optionsOf(filter))
         .sort({ updatedAt: -1, _id: -1 })
         .limit(filter.limit + 1)
         .toArray(),
@@ -146,7 +154,7 @@ export const createInboxList = (connection: Connection, readAssignees: ReadAssig
       }),
     );
     const query = { $and: [{ _id: { $in: [...ids.keys()] } }, { $or: groups }, ...conditionsOf(filter)] };
-    const rows = await conversations.find(query, { projection: ROW_FIELDS, ...timeLimit(WITHIN_MS) }).toArray();
+    const rows = await conversations.find(query, optionsOf(filter)).toArray();
     const byKey = new Map(rows.map((row) => [row._id, row]));
     return found.flatMap(({ key, ...position }) => {
       const row = byKey.get(key);
@@ -166,12 +174,12 @@ export const createInboxList = (connection: Connection, readAssignees: ReadAssig
    * be some seconds older than the conversation's time.
    */
   const listFound = async (filter: SearchFilter): Promise<InboxPage> => {
-    const { assistantIds, search, limit } = filter;
+    const { assistantIds, search, limit, signal } = filter;
     let before = filter.after;
     const rows = new Map((await readRecent(filter)).map((one) => [one.conversationId, one]));
     const recent = rows.size;
     for (const size of SEARCHED_AT_ONCE) {
-      const found = await findByWords(assistantIds, search, { before, limit: Math.max(size, limit + 1) });
+      const found = await findByWords(assistantIds, search, { before, limit: Math.max(size, limit + 1), signal });
       for (const one of await readFound(filter, found))
         if (!rows.has(one.conversationId)) rows.set(one.conversationId, one);
       const last = found.at(-1);

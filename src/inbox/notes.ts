@@ -42,12 +42,17 @@ export const createNotes = (connection: Connection) => {
       conversationId: string,
       { operatorId, content }: Pick<Note, 'operatorId' | 'content'>,
     ): Promise<Note> => {
-      if ((await notes.countDocuments(partsOf(conversationId), { limit: NOTES_MAX })) >= NOTES_MAX)
-        throw invalid('content', 'too_many', `a conversation has at most ${NOTES_MAX} notes`);
+      const count = () => notes.countDocuments(partsOf(conversationId), { limit: NOTES_MAX + 1 });
+      const tooMany = () => invalid('content', 'too_many', `a conversation has at most ${NOTES_MAX} notes`);
+      if ((await count()) >= NOTES_MAX) throw tooMany();
       const note = { noteId: newId(), operatorId, content, createdAt: serverDate() };
       const { noteId, ...stored } = note;
-      await notes.insertOne({ _id: idOf(conversationId, noteId), ...stored }, { writeConcern: DURABLE });
-      return note;
+      const _id = idOf(conversationId, noteId);
+      await notes.insertOne({ _id, ...stored }, { writeConcern: DURABLE });
+      // Others may have been added at the same time. Then the last ones are withdrawn, and perhaps one too many.
+      if ((await count()) <= NOTES_MAX) return note;
+      await notes.deleteOne({ _id }, { writeConcern: DURABLE });
+      throw tooMany();
     },
 
     find: async (conversationId: string, noteId: string): Promise<Note | null> => {

@@ -39,6 +39,12 @@ export const createReadPositions = (connection: Connection) => {
       return new Map(rows.map(({ _id, seq }) => [ids.get(_id) ?? '', seq]));
     },
 
+    /** The positions of all operators in a conversation. */
+    list: async (conversationId: string): Promise<{ operatorId: string; seq: number }[]> => {
+      const rows = await positions.find(partsOf(conversationId)).toArray();
+      return rows.map(({ _id, seq }) => ({ operatorId: _id.slice(conversationId.length + 1), seq }));
+    },
+
     erase: (conversationId: string, until?: AbortSignal): Promise<void> =>
       inBatches({ collection: positions, filter: partsOf(conversationId), ...(until && { until }) }, (some) =>
         positions.deleteMany(some),

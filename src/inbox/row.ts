@@ -5,8 +5,68 @@ import { snoozedUntilOf } from './snooze.ts';
 
 const SNIPPET_CODE_POINTS = 160;
 
-/** Leaves out what a row does not need. The texts in a document are at most those of two pages. */
-export const ROW_FIELDS = { outbox: 0, opening: 0, holding: 0, recent: { $slice: -1 } } as const;
+const snippet = (text: string) => ({ $substrCP: [text, 0, SNIPPET_CODE_POINTS] });
+const numberOfKey = { $toLong: '$$this.k' };
+
+/** Of the messages in the document, the newest one with the beginning of its text. */
+const NEWEST_TEXT = {
+  $let: {
+    vars: { newest: { $max: { $map: { input: { $objectToArray: '$texts' }, in: numberOfKey } } } },
+    in: {
+      $arrayToObject: {
+        $map: {
+          input: { $filter: { input: { $objectToArray: '$texts' }, cond: { $eq: [numberOfKey, '$$newest'] } } },
+          as: 'entry',
+          in: {
+            k: '$$entry.k',
+            v: {
+              $map: {
+                input: { $slice: ['$$entry.v', -1] },
+                in: { role: '$$this.role', content: snippet('$$this.content'), createdAt: '$$this.createdAt' },
+              },
+            },
+          },
+        },
+      },
+    },
+  },
+};
+
+/**
+ * The fields that a row is made of, and no long text: a document may hold a MiB of messages, and a list has a hundred
+ * documents.
+ */
+export const ROW_FIELDS = {
+  conversationId: 1,
+  assistantId: 1,
+  sessionId: 1,
+  channel: 1,
+  language: 1,
+  status: 1,
+  tags: 1,
+  leadScore: 1,
+  createdAt: 1,
+  updatedAt: 1,
+  escalatedAt: 1,
+  escalationReason: 1,
+  resolvedAt: 1,
+  resolvedBy: 1,
+  assigneeId: 1,
+  waitingSince: 1,
+  snoozedUntil: 1,
+  snoozedAt: 1,
+  takeBy: 1,
+  remindedAt: 1,
+  seq: 1,
+  recent: { $slice: -1 },
+  waiting: {
+    $map: {
+      input: '$waiting',
+      in: { seq: '$$this.seq', acceptedAt: '$$this.acceptedAt', message: snippet('$$this.message') },
+    },
+  },
+  texts: NEWEST_TEXT,
+} as const;
 
 /** The first 160 code points. A code point is at most two units, so the longest slice is bounded. */
 const snippetOf = (content: string): string =>

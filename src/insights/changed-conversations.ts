@@ -9,12 +9,15 @@ import {
 import { pageRange } from '../conversations/message-pages.ts';
 import { mapAtMost } from '../platform/map-at-most.ts';
 import { collectionOf, timeLimit } from '../platform/mongo.ts';
-import { inChunks } from '../platform/mongo-ranges.ts';
+import { inChunks } from '../platform/mongo-batches.ts';
 
 const LIST_WITHIN_MS = 3_000;
 const LISTS_AT_ONCE = 4;
-/** At most this many messages of a conversation are read at once. A longer conversation is read in several steps. */
-const NUMBERS_AT_ONCE = 400;
+/**
+ * At most this many messages of a conversation are read at once: up to 2.5 MB. A longer conversation is read in several
+ * steps.
+ */
+const NUMBERS_AT_ONCE = 80;
 
 export type ChangedConversation = Pick<StoredConversation, '_id' | 'assistantId' | 'updatedAt'>;
 export type ChangePosition = { at: Date; id: string };

@@ -3,7 +3,7 @@ import { fold } from '../language/fold.ts';
 import { isUuid } from '../platform/ids.ts';
 import { mapAtMost } from '../platform/map-at-most.ts';
 import { collectionOf, timeLimit } from '../platform/mongo.ts';
-import { inChunks } from '../platform/mongo-ranges.ts';
+import { inChunks } from '../platform/mongo-batches.ts';
 import { readSearch } from './search-words.ts';
 
 /**
@@ -21,6 +21,8 @@ export type ProjectedConversation = {
   seq: number;
   /** The last resolution that is counted. */
   resolvedAt: Date | null;
+  /** True once the assistant could not answer a question. What an operator writes after that is learned. */
+  hasMissed?: boolean;
   /** The group of the last question that the assistant could not answer. */
   missId?: string;
   /** The folded `session_id`. */
@@ -52,7 +54,8 @@ const NEWEST = 5_000;
 const FREQUENT = 30_000;
 /** A search that takes longer than this is ended. The operator then has to search for other words. */
 const WITHIN_MS = 3_000;
-const READS_AT_ONCE = 4;
+/** How many statements of a search MongoDB runs at once. */
+const READS_AT_ONCE = 2;
 const SHORTEST_SESSION_PART = 2;
 const LONGEST_SESSION = 512;
 
@@ -60,7 +63,12 @@ const escapeRegExp = (text: string): string => text.replace(/[\\^$.*+?()[\]{}|]/
 
 type Filter = mongo.Filter<ProjectedConversation>;
 type Row = Pick<ProjectedConversation, '_id' | 'key' | 'updatedAt'>;
-type Range = { assistantIds: string[]; before: SearchPosition | undefined; limit: number };
+type Range = {
+  assistantIds: string[];
+  before: SearchPosition | undefined;
+  limit: number;
+  signal: AbortSignal | undefined;
+};
 
 export const foldSession = (sessionId: string): string => fold(sessionId).slice(0, LONGEST_SESSION).toWellFormed();
 
@@ -88,10 +96,12 @@ export const createConversationSearch = (connection: Connection) => {
   const inRanges = <Result>(range: Range, work: (some: Filter) => Promise<Result>): Promise<Result[]> =>
     mapAtMost(READS_AT_ONCE, inChunks(range.assistantIds), (assistantIds) => work(rangeOf({ ...range, assistantIds })));
 
+  const limitsOf = ({ signal }: Pick<Range, 'signal'>) => ({ ...timeLimit(WITHIN_MS), ...(signal && { signal }) });
+
   const read = async (range: Range, conditions: Filter[], hint: string): Promise<Row[]> => {
     const found = await inRanges(range, (some) =>
       rows
-        .find<Row>({ $and: [some, ...conditions] }, { projection: PROJECTION, hint, ...timeLimit(WITHIN_MS) })
+        .find<Row>({ $and: [some, ...conditions] }, { projection: PROJECTION, hint, ...limitsOf(range) })
         .sort(NEWEST_FIRST)
         .limit(range.limit)
         .toArray(),
@@ -99,14 +109,17 @@ export const createConversationSearch = (connection: Connection) => {
     return found.flat().toSorted(newestFirst).slice(0, range.limit);
   };
 
-  const count = (filter: Filter): Promise<number> =>
-    rows.countDocuments(filter, { limit: FREQUENT, hint: BY_TERM, ...timeLimit(WITHIN_MS) });
+  const count = (range: Range, filter: Filter): Promise<number> =>
+    rows.countDocuments(
+      { assistantId: { $in: range.assistantIds }, ...filter },
+      { limit: FREQUENT, hint: BY_TERM, ...limitsOf(range) },
+    );
 
   /** The newest conversations of the range, at least as many as `NEWEST` says. Only an index is read. */
   const newestOf = async (range: Range): Promise<Filter> => {
     const found = await inRanges(range, (some) =>
       rows
-        .find(some, { projection: { _id: 1, updatedAt: 1 }, hint: BY_UPDATE, ...timeLimit(WITHIN_MS) })
+        .find(some, { projection: { _id: 1, updatedAt: 1 }, hint: BY_UPDATE, ...limitsOf(range) })
         .sort(NEWEST_FIRST)
         .skip(NEWEST)
         .limit(1)
@@ -119,12 +132,9 @@ export const createConversationSearch = (connection: Connection) => {
   const byWords = async (text: string, range: Range): Promise<Row[]> => {
     const search = readSearch(text);
     if (!search) return [];
-    const own: Filter = { assistantId: { $in: range.assistantIds } };
     const prefix: Filter = { terms: { $regex: `^${search.prefix}` } }; // a word has only letters and digits
-    const [prefixCount, ...counts] = await Promise.all([
-      count({ ...own, ...prefix }),
-      ...search.words.map((word) => count({ ...own, terms: word })),
-    ]);
+    const conditionsOfWords = [prefix, ...search.words.map((word): Filter => ({ terms: word }))];
+    const [prefixCount = 0, ...counts] = await mapAtMost(READS_AT_ONCE, conditionsOfWords, (one) => count(range, one));
     const rarest = Math.min(prefixCount, ...counts);
     if (rarest === 0) return [];
     const rarestWord = rarest === prefixCount ? undefined : search.words[counts.indexOf(rarest)];
@@ -147,7 +157,11 @@ export const createConversationSearch = (connection: Connection) => {
   };
 
   const byId = async (text: string, range: Range): Promise<Row[]> =>
-    isUuid(text) ? rows.find<Row>({ $and: [{ _id: text }, rangeOf(range)] }, { projection: PROJECTION }).toArray() : [];
+    isUuid(text)
+      ? rows
+          .find<Row>({ $and: [{ _id: text }, rangeOf(range)] }, { projection: PROJECTION, ...limitsOf(range) })
+          .toArray()
+      : [];
 
   return {
     /**
@@ -159,11 +173,16 @@ export const createConversationSearch = (connection: Connection) => {
     findByWords: async (
       assistantIds: string[],
       text: string,
-      { before, limit }: { before?: SearchPosition | undefined; limit: number },
+      {
+        before,
+        limit,
+        signal,
+      }: { before?: SearchPosition | undefined; limit: number; signal?: AbortSignal | undefined },
     ): Promise<FoundConversation[]> => {
       if (assistantIds.length === 0) return [];
-      const range = { assistantIds, before, limit };
-      const found = await Promise.all([byId(text.trim(), range), byWords(text, range), bySession(text, range)]);
+      const range = { assistantIds, before, limit, signal };
+      // One after the other, so that a search never has more than `READS_AT_ONCE` statements in flight.
+      const found = [await byId(text.trim(), range), await byWords(text, range), await bySession(text, range)];
       const distinct = new Map(found.flat().map((row) => [row._id, row]));
       return [...distinct.values()]
         .toSorted(newestFirst)

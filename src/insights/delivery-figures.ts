@@ -1,6 +1,9 @@
+import { LRUCache } from 'lru-cache';
 import type { Connection } from 'mongoose';
 import { serverNow } from '../platform/clock.ts';
+import type { Logger } from '../platform/logger.ts';
 import { collectionOf } from '../platform/mongo.ts';
+import { exceededTimeLimit } from '../platform/mongo-failures.ts';
 import { type Figures, HOUR_MS, incrementId, type StoredFigures } from './figures.ts';
 
 /** An hour is counted this long after its end, because all of its deliveries have ended then. */
@@ -10,6 +13,7 @@ const KEPT_MS = 30 * 24 * HOUR_MS;
 const STEP_MS = 24 * HOUR_MS;
 /** How long one call may work. */
 const WORK_MS = 250;
+const REMEMBERED_MAX = 10_000;
 
 export type OutcomeCounts = Record<'delivered' | 'rejected' | 'not_sent' | 'unknown', number>;
 export type CountHours = (
@@ -29,6 +33,10 @@ const idOf = (assistantId: string): string => `deliveries:${assistantId}`;
 export const createDeliveryFigures = (connection: Connection, figures: Figures) => {
   const hours = collectionOf(figures.model);
   const positions = connection.collection<{ _id: string; to: Date }>('projection');
+  /** When an assistant's deliveries were last counted here. Losing an entry only changes the order. */
+  const triedAt = new LRUCache<string, number>({ max: REMEMBERED_MAX });
+  /** Assistants whose deliveries of a day took too long to count. Theirs are counted by the hour. */
+  const slow = new LRUCache<string, true>({ max: REMEMBERED_MAX });
 
   const store = async (assistantId: string, counted: Awaited<ReturnType<CountHours>>): Promise<void> => {
     if (counted.length === 0) return;
@@ -48,23 +56,46 @@ export const createDeliveryFigures = (connection: Connection, figures: Figures) 
     countedTo: async (assistantId: string): Promise<Date | null> =>
       (await positions.findOne({ _id: idOf(assistantId) }))?.to ?? null,
 
-    /** Counts hours of these assistants, step by step, until its time is up. True if all hours are counted. */
-    countEnded: async (assistantIds: string[], countHours: CountHours, draining: AbortSignal): Promise<boolean> => {
+    /**
+     * Counts hours of these assistants, step by step, until its time is up. Assistants take turns, and a count that
+     * fails stops no other assistant's. True if all hours are counted.
+     */
+    countEnded: async (
+      assistantIds: string[],
+      countHours: CountHours,
+      { draining, logger }: { draining: AbortSignal; logger: Logger },
+    ): Promise<boolean> => {
       const end = lastEndedHour();
       const known = await positions.find({ _id: { $in: assistantIds.map(idOf) } }).toArray();
       const countedTo = new Map(known.map(({ _id, to }) => [_id, to]));
       const until = performance.now() + WORK_MS;
-      for (const assistantId of assistantIds) {
-        let from = countedTo.get(idOf(assistantId)) ?? new Date(end.getTime() - KEPT_MS);
-        while (from < end) {
+      const positionOf = (assistantId: string): Date =>
+        countedTo.get(idOf(assistantId)) ?? new Date(end.getTime() - KEPT_MS);
+      let hasFailed = false;
+      // The one that has waited longest comes first, so that all of them get their turn over several calls.
+      let behind = assistantIds
+        .filter((id) => positionOf(id) < end)
+        .toSorted((a, b) => (triedAt.get(a) ?? 0) - (triedAt.get(b) ?? 0));
+      while (behind.length > 0) {
+        for (const assistantId of behind) {
           if (draining.aborted || performance.now() > until) return false;
-          const to = new Date(Math.min(end.getTime(), from.getTime() + STEP_MS));
-          await store(assistantId, await countHours(assistantId, { from, to }));
-          await positions.updateOne({ _id: idOf(assistantId) }, { $set: { to } }, { upsert: true });
-          from = to;
+          triedAt.set(assistantId, performance.now());
+          const from = positionOf(assistantId);
+          const to = new Date(Math.min(end.getTime(), from.getTime() + (slow.has(assistantId) ? HOUR_MS : STEP_MS)));
+          try {
+            await store(assistantId, await countHours(assistantId, { from, to }));
+            await positions.updateOne({ _id: idOf(assistantId) }, { $set: { to } }, { upsert: true });
+            countedTo.set(idOf(assistantId), to);
+          } catch (cause) {
+            hasFailed = true;
+            if (exceededTimeLimit(cause)) slow.set(assistantId, true);
+            countedTo.set(idOf(assistantId), end); // not again in this call
+            logger.warn({ err: cause, assistantId }, 'deliveries were not counted; the next round tries again');
+          }
         }
+        behind = behind.filter((id) => positionOf(id) < end);
       }
-      return true;
+      return !hasFailed;
     },
   };
 };

@@ -1,14 +1,46 @@
 import { setImmediate } from 'node:timers/promises';
 import type { Connection, mongo } from 'mongoose';
+import { withDeadline } from '../platform/deadline.ts';
 import { newId } from '../platform/ids.ts';
 import { collectionOf } from '../platform/mongo.ts';
-import { likenessOf, type Likened } from './likeness.ts';
-import { MAX_EXAMPLES, MAX_GROUPS, missModel, type MissAnswer, type StoredMiss } from './miss.ts';
+import { MAX_EXAMPLES, MAX_GROUPS, type MissAnswer, missModel, type StoredMiss } from './miss.ts';
 import type { Lesson } from './read-misses.ts';
 import { searchWordsOf } from './search-words.ts';
 
+/** Two questions with at least this cosine have the same meaning. */
+const COSINE_MIN = 0.89;
+/** Without vectors, two questions are the same if they share this part of their words. */
+const WORDS_MIN = 0.6;
+
+type Likened = { words: Set<string>; vector: Float32Array | null };
+
+const cosine = (one: Float32Array, other: Float32Array): number => {
+  let sum = 0;
+  for (let at = 0; at < one.length; at += 1) sum += (one[at] ?? 0) * (other[at] ?? 0);
+  return sum;
+};
+
+const shared = (one: Set<string>, other: Set<string>): number => {
+  const both = [...one].filter((word) => other.has(word)).length;
+  return both === 0 ? 0 : both / (one.size + other.size - both);
+};
+
+/**
+ * How alike two questions are, from 0 to 1, or 0 if they are different questions. Vectors of length 1 decide if both
+ * questions have one.
+ */
+const likenessOf = (one: Likened, other: Likened): number => {
+  const words = shared(one.words, other.words);
+  if (words === 1) return 1;
+  if (one.vector?.length !== undefined && one.vector.length === other.vector?.length) {
+    const likeness = cosine(one.vector, other.vector);
+    return likeness >= COSINE_MIN ? likeness : 0;
+  }
+  return words >= WORDS_MIN ? words : 0;
+};
+
 /** Makes vectors of length 1. Null if no model is available; the questions are then grouped by their words. */
-export type Embed = (texts: string[]) => Promise<Float32Array[] | null>;
+type Embed = (texts: string[], assistantId: string) => Promise<Float32Array[] | null>;
 export type Embedding = { embed: Embed; model: () => string | null };
 
 /** A miss so soon after the teaching may be older than the teaching's effect. */
@@ -17,12 +49,16 @@ const TAUGHT_GRACE_MS = 60_000;
 const EMBEDDED_AT_ONCE = 16;
 const MAX_WORDS = 100;
 
+/** How long the model may take for the questions of one step. */
+const EMBEDDED_WITHIN_MS = 30_000;
+
+type EmbedOwn = (texts: string[]) => ReturnType<Embed>;
 type Write = mongo.AnyBulkWriteOperation<StoredMiss>;
 type Group = Omit<StoredMiss, 'vector' | 'words' | 'examples'> & Likened;
 
 /** The lessons of one conversation. `lastMissId` is the group of its last miss, from an earlier step. */
-export type Learner = { conversationId: string; assistantId: string; lessons: Lesson[]; lastMissId: string | null };
-export type Grouped = { writes: Write[]; lastMissIds: Map<string, string> };
+type Learner = { conversationId: string; assistantId: string; lessons: Lesson[]; lastMissId: string | null };
+type Grouped = { writes: Write[]; lastMissIds: Map<string, string> };
 
 const toFloats = (stored: Buffer): Float32Array => new Float32Array(Uint8Array.from(stored).buffer);
 const toBytes = ({ buffer, byteOffset, byteLength }: Float32Array): Buffer =>
@@ -45,11 +81,11 @@ export const createGroupMisses = (connection: Connection, { embed, model }: Embe
   };
 
   /** Gives vectors to groups that were made without the current model. */
-  const completeVectors = async (groups: Group[]): Promise<Write[]> => {
+  const completeVectors = async (groups: Group[], embedOwn: EmbedOwn): Promise<Write[]> => {
     const without = groups.filter(({ vector }) => vector === null).slice(0, EMBEDDED_AT_ONCE);
     const current = model();
     const vectors =
-      without.length > 0 && current !== null ? await embed(without.map(({ question }) => question)) : null;
+      without.length > 0 && current !== null ? await embedOwn(without.map(({ question }) => question)) : null;
     return (vectors ?? []).flatMap((vector, nth): Write[] => {
       const group = without[nth];
       if (!group) return [];
@@ -61,14 +97,20 @@ export const createGroupMisses = (connection: Connection, { embed, model }: Embe
     });
   };
 
-  const groupOne = async (assistantId: string, learners: Learner[], lastMissIds: Map<string, string>) => {
+  const groupOne = async (
+    assistantId: string,
+    { learners, lastMissIds, isLate }: { learners: Learner[]; lastMissIds: Map<string, string>; isLate: boolean },
+  ) => {
+    /** Without vectors in time, the questions are grouped by their words. */
+    const embedOwn: EmbedOwn = async (texts) =>
+      isLate ? null : withDeadline(embed(texts, assistantId), EMBEDDED_WITHIN_MS).catch(() => null);
     const groups = await load(assistantId);
     const questions = learners.flatMap(({ lessons }) =>
       lessons.flatMap((one) => (one.kind === 'miss' ? [one.question] : [])),
     );
-    const writes = questions.length > 0 ? await completeVectors(groups) : [];
+    const writes = questions.length > 0 ? await completeVectors(groups, embedOwn) : [];
     const madeBy = model();
-    const vectors = questions.length > 0 ? await embed(questions) : null;
+    const vectors = questions.length > 0 ? await embedOwn(questions) : null;
     let nth = 0;
 
     const dropRarest = (): void => {
@@ -126,7 +168,8 @@ export const createGroupMisses = (connection: Connection, { embed, model }: Embe
     };
 
     for (const { conversationId, lessons, lastMissId } of learners) {
-      let last = groups.find(({ _id }) => _id === lastMissId) ?? null;
+      const lastId = lastMissIds.get(conversationId) ?? lastMissId;
+      let last = groups.find(({ _id }) => _id === lastId) ?? null;
       for (const lesson of lessons) {
         if (lesson.kind === 'miss') {
           await setImmediate(); // lets replies run: a miss is compared with up to 500 groups
@@ -143,14 +186,11 @@ export const createGroupMisses = (connection: Connection, { embed, model }: Embe
     return writes;
   };
 
-  return async (learners: Learner[]): Promise<Grouped> => {
+  return async (learners: Learner[], { isLate = false } = {}): Promise<Grouped> => {
     const lastMissIds = new Map<string, string>();
     const writes: Write[] = [];
-    const learning = learners.filter(({ lessons, lastMissId }) =>
-      lessons.some(({ kind }) => kind === 'miss' || lastMissId !== null),
-    );
-    for (const [assistantId, own] of Map.groupBy(learning, (one) => one.assistantId)) {
-      writes.push(...(await groupOne(assistantId, own, lastMissIds)));
+    for (const [assistantId, own] of Map.groupBy(learners, (one) => one.assistantId)) {
+      writes.push(...(await groupOne(assistantId, { learners: own, lastMissIds, isLate })));
     }
     return { writes, lastMissIds };
   };

@@ -64,6 +64,24 @@ export const createMissStore = (connection: Connection) => {
       return changed.matchedCount === 1;
     },
 
+    /** The text of a conversation that groups hold: exactly what an erasure removes. */
+    findTextsOf: async (conversationId: string) => {
+      const holds = [
+        { conversationId },
+        { 'examples.conversationId': conversationId },
+        { 'answer.conversationId': conversationId },
+      ];
+      const groups = await misses.find({ $or: holds }, { projection: { vector: 0 } }).toArray();
+      return groups.map(({ _id, question, examples, answer, ...group }) => ({
+        missId: _id,
+        question: group.conversationId === conversationId ? question : null,
+        examples: examples
+          .filter((one) => one.conversationId === conversationId)
+          .map(({ question: asked, at }) => ({ question: asked, at })),
+        answer: answer?.conversationId === conversationId ? answer.content : null,
+      }));
+    },
+
     /** Removes all text of these conversations. A group that has no other text is deleted. */
     eraseConversations: async (conversationIds: string[]): Promise<void> => {
       const conversationId = { $in: conversationIds };

@@ -1,72 +1,146 @@
-import type { ClientSession, Connection } from 'mongoose';
-import type { Logger } from '../platform/logger.ts';
-import { collectionOf } from '../platform/mongo.ts';
-import { isMongoUnavailable } from '../platform/mongo-failures.ts';
+import type { Connection, mongo } from 'mongoose';
+import type { Entry } from '../conversations/conversation.ts';
+import { resolutionsOf } from '../conversations/resolutions.ts';
 import type { ChangedConversations, ReadConversation } from './changed-conversations.ts';
-import { type ProjectedConversation, searchModel } from './conversation-search.ts';
-import { type Figures, incrementsOf } from './figures.ts';
-import type { GroupMisses } from './group-misses.ts';
-import { missModel, type StoredMiss } from './miss.ts';
-import { isCurrent, type Plan, planProjection, splitByLessons, withMiss } from './plan-projection.ts';
+import { foldSession, type ProjectedConversation, searchModel } from './conversation-search.ts';
+import { countMessages } from './count-messages.ts';
+import { createSlices } from '../platform/slices.ts';
+import { type Figures, hourOf, type Increment, incrementsOf } from './figures.ts';
+import { fitStep, type Lesson, readLessons } from './read-misses.ts';
+import { searchWordsOf } from './search-words.ts';
+import type { Logger } from '../platform/logger.ts';
+import { collectionOf, inTransaction } from '../platform/mongo.ts';
+import { isMongoUnavailable } from '../platform/mongo-failures.ts';
+import type { PendingMisses } from './pending-misses.ts';
+
+/** At most this many words of a conversation are searchable. Only a conversation that is meant to harm has more. */
+const MAX_TERMS = 5_000;
+
+/** What the projection writes for one conversation. `isBehind`: it has more messages than were read. */
+type Plan = {
+  conversation: ReadConversation;
+  /** The last number that is read then. */
+  seq: number;
+  chars: number;
+  statement: mongo.AnyBulkWriteOperation<ProjectedConversation>;
+  increments: Increment[];
+  /** What is to be learned, outside of the projection's transaction. */
+  lessons: Lesson[];
+  isBehind: boolean;
+};
+
+/** The words that are not known yet. Replies are written in between. */
+const newTermsOf = async (
+  entries: Entry[],
+  { sessionId }: ReadConversation,
+  known: string[],
+): Promise<{ terms: string[]; chars: number }> => {
+  const slices = createSlices();
+  const all = new Set(known);
+  const texts = entries.flatMap(({ messages }) =>
+    messages.flatMap(({ role, content }) => (role === 'system' ? [] : [content])),
+  );
+  for (const text of known.length === 0 ? [sessionId, ...texts] : texts) {
+    if (all.size >= MAX_TERMS) break;
+    if (slices.isOver()) await slices.next();
+    for (const word of searchWordsOf(text)) if (all.size < MAX_TERMS) all.add(word);
+  }
+  return { terms: [...all].slice(known.length), chars: texts.reduce((sum, { length }) => sum + length, 0) };
+};
+
+/** Answers before the first miss of a conversation teach nothing. */
+const lessonsOf = (entries: Entry[], before: ProjectedConversation | null): Lesson[] => {
+  const lessons = readLessons(entries);
+  if (before?.hasMissed === true || before?.missId !== undefined) return lessons;
+  const first = lessons.findIndex(({ kind }) => kind === 'miss');
+  return first === -1 ? [] : lessons.slice(first);
+};
+
+/** True if the projection has already read this state of the conversation. */
+const isCurrent = (read: ReadConversation, before: ProjectedConversation | null): boolean =>
+  before !== null && before.seq >= read.seq && before.updatedAt.getTime() >= read.updatedAt.getTime();
+
+/** Plans the next step of a conversation. The statement changes nothing if another worker has taken this step. */
+const planProjection = async (
+  conversation: ReadConversation,
+  before: ProjectedConversation | null,
+  read: { entries: Entry[]; upTo: number },
+): Promise<Plan> => {
+  const { entries, upTo } = fitStep(read);
+  const { _id: key, conversationId, assistantId, sessionId, updatedAt } = conversation;
+  const { terms, chars } = await newTermsOf(entries, conversation, before?.terms ?? []);
+  const lessons = lessonsOf(entries, before);
+  const counted = before?.resolvedAt ?? null;
+  const resolutions = resolutionsOf(conversation).filter((at) => counted === null || at > counted);
+  const resolvedAt = resolutions.at(-1) ?? counted;
+  const fields = { updatedAt, seq: upTo, resolvedAt, ...(lessons.length > 0 && { hasMissed: true }) };
+  const statement: Plan['statement'] = before
+    ? {
+        updateOne: {
+          filter: { _id: conversationId, seq: before.seq, resolvedAt: counted },
+          update: { $set: fields, ...(terms.length > 0 && { $push: { terms: { $each: terms } } }) },
+        },
+      }
+    : {
+        insertOne: {
+          document: { _id: conversationId, key, assistantId, session: foldSession(sessionId), terms, ...fields },
+        },
+      };
+  return {
+    conversation,
+    seq: upTo,
+    chars,
+    statement,
+    increments: [
+      ...countMessages(assistantId, entries),
+      ...resolutions.map((at) => ({ assistantId, hour: hourOf(at), counts: { resolved: 1 } })),
+    ],
+    lessons,
+    isBehind: upTo < conversation.seq,
+  };
+};
+
+/** At most about this many characters are read for one transaction. */
+const CHARS_AT_ONCE = 300_000;
 
 /** A step that another worker has taken meanwhile. Nothing was written. */
 class Overtaken extends Error {
   override name = 'Overtaken';
 }
 
-/** Conversations with more messages than were read, and conversations that could not be projected. */
-export type Projected = { behind: string[]; failed: string[] };
+/** Conversations with more messages than were read, if any, and conversations that could not be projected. */
+type Projected = { behind: string[]; failed: string[] };
 
 type Dependencies = {
   connection: Connection;
   changed: ChangedConversations;
   figures: Figures;
-  groupMisses: GroupMisses;
+  pendingMisses: Pick<PendingMisses, 'add'>;
   erase: (conversationIds: string[]) => Promise<void>;
   logger: Logger;
 };
 
 /**
- * Projects some conversations: reads their new messages, and writes search words, figures and misses in one
- * transaction. The transaction is guarded by the last projected `seq` of each conversation, so each message counts
+ * Projects some conversations: reads their new messages, and writes search words, figures and what is to be learned in
+ * one transaction. The transaction is guarded by the last projected `seq` of each conversation, so each message counts
  * exactly once, even if two workers project at the same time.
  */
-export const createProject = ({ connection, changed, figures, groupMisses, erase, logger }: Dependencies) => {
+export const createProject = ({ connection, changed, figures, pendingMisses, erase, logger }: Dependencies) => {
   const rows = collectionOf<ProjectedConversation>(searchModel(connection));
   const hours = collectionOf(figures.model);
-  const misses = collectionOf<StoredMiss>(missModel(connection));
 
-  const inTransaction = async (write: (session: ClientSession) => Promise<void>): Promise<void> => {
-    const session = await connection.startSession();
-    try {
-      session.startTransaction();
-      await write(session);
-      await session.commitTransaction();
-    } catch (cause) {
-      if (session.inTransaction()) await session.abortTransaction().catch(() => undefined);
-      throw cause;
-    } finally {
-      await session.endSession();
-    }
-  };
-
-  const write = async (plans: Plan[]): Promise<void> => {
-    const learners = plans.map(({ conversation: { conversationId, assistantId }, lessons, before }) => ({
-      conversationId,
-      assistantId,
-      lessons,
-      lastMissId: before?.missId ?? null,
-    }));
-    const { writes, lastMissIds } = await groupMisses(learners);
-    await inTransaction(async (session) => {
-      const statements = plans.map((one) => withMiss(one, lastMissIds.get(one.conversation.conversationId)));
+  const write = (plans: Plan[]): Promise<void> =>
+    inTransaction(connection, async (session) => {
+      const statements = plans.map(({ statement }) => statement);
       const { matchedCount, insertedCount } = await rows.bulkWrite(statements, { session });
       if (matchedCount + insertedCount !== plans.length) throw new Overtaken('another worker has projected this');
       const increments = incrementsOf(plans.flatMap((plan) => plan.increments));
       if (increments.length > 0) await hours.bulkWrite(increments, { session });
-      if (writes.length > 0) await misses.bulkWrite(writes, { session });
+      await pendingMisses.add(
+        plans.map(({ conversation, seq, lessons }) => ({ ...conversation, seq, lessons })),
+        session,
+      );
     });
-  };
 
   const noteFailure = (cause: unknown, { conversationId, assistantId }: ReadConversation): void =>
     logger.warn({ err: cause, conversationId, assistantId }, 'a conversation was not projected');
@@ -97,26 +171,32 @@ export const createProject = ({ connection, changed, figures, groupMisses, erase
     const stored = await rows.find({ _id: { $in: reads.map(({ conversationId }) => conversationId) } }).toArray();
     const known = new Map(stored.map((row) => [row._id, row]));
     const plans: Plan[] = [];
-    const failed: string[] = [];
+    const [failed, unread]: [string[], string[]] = [[], []];
+    let chars = 0;
     for (const read of reads) {
+      if (chars > CHARS_AT_ONCE) {
+        unread.push(read._id);
+        continue;
+      }
       const before = known.get(read.conversationId) ?? null;
       if (isCurrent(read, before)) continue;
       try {
-        plans.push(await plan(read, before));
+        const planned = await plan(read, before);
+        chars += planned.chars;
+        plans.push(planned);
       } catch (cause) {
         if (isMongoUnavailable(cause)) throw cause;
         noteFailure(cause, read);
         failed.push(read._id);
       }
     }
-    const unwritten = new Set<Plan>();
-    for (const some of splitByLessons(plans)) for (const one of await writeAll(some)) unwritten.add(one);
+    const unwritten = new Set(await writeAll(plans));
     const written = plans.filter((one) => !unwritten.has(one));
     // A conversation that was erased since it was read has left its words in the projection.
     const erased = await changed.findErased(written.map(({ conversation }) => conversation));
     if (erased.length > 0) await erase(erased);
     return {
-      behind: written.filter(({ isBehind }) => isBehind).map(({ conversation }) => conversation._id),
+      behind: [...unread, ...written.filter(({ isBehind }) => isBehind).map(({ conversation }) => conversation._id)],
       failed: [...failed, ...[...unwritten].map(({ conversation }) => conversation._id)],
     };
   };

@@ -1,7 +1,8 @@
 import { performance } from 'node:perf_hooks';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
 import { serverNow } from '../platform/clock.ts';
-import type { ChangedConversation, ChangedConversations, ChangePosition } from './changed-conversations.ts';
+import type { ChangePosition, ChangedConversation, ChangedConversations } from './changed-conversations.ts';
 import type { Project } from './project.ts';
 import { LAST_KEY, type ProjectionState, type ProjectionStates } from './projection-state.ts';
 
@@ -13,15 +14,27 @@ const QUIET_MS = 3_000;
 const AT_LATEST_MS = 30_000;
 /** A change may become visible this long after its time, so the changes of this time are listed again. */
 const OVERLAP_MS = 10_000;
-/** How long a round may work. This bounds the load on MongoDB and on the worker, which also answers turns. */
+/** How long the projection works before it rests, stores its position and lists again. */
 const WORK_MS = 250;
-/** The same while the process is busy with turns. The projection then falls behind, so that turns do not. */
-const BUSY_WORK_MS = 50;
-/** The share of time in which a busy process runs code. */
-const BUSY = 0.3;
+/** How long a round works and rests while it has more to do. After that, other duties get their turn. */
+const ROUND_MS = 8_000;
+/**
+ * How long the projection rests after its work, as a multiple of it, by the share of time in which the process runs
+ * code meanwhile. With room, the projection keeps up with the turns; without, it falls behind, so that turns do not.
+ */
+const RESTS = [
+  { busyBelow: 0.3, rest: 0.5 },
+  { busyBelow: 0.7, rest: 3 },
+  { busyBelow: Number.POSITIVE_INFINITY, rest: 19 },
+] as const;
 const LISTED_AT_ONCE = 1_000;
 const PROJECTED_AT_ONCE = 25;
 const REMEMBERED_MAX = 50_000;
+/** How many changed conversations wait in memory for all assistants, and at least for each. The others are listed later. */
+const QUEUED_MAX = 20_000;
+const QUEUED_MIN = 10;
+/** Lists are not repeated more often than this. */
+const REST_MIN_MS = 200;
 const TRIES_MAX = 5;
 
 type Dependencies = {
@@ -32,9 +45,27 @@ type Dependencies = {
   draining: AbortSignal;
 };
 
+/** The changes of one assistant that are not projected yet. */
+type Backlog = {
+  /** By conversation, oldest change first. */
+  changes: Map<string, ChangedConversation>;
+  /** If set, the changes after this position are not in memory, and are listed when there is room. */
+  listedTo: ChangePosition | null;
+};
+
+/** A position after which every change is listed, also one that becomes visible late. */
+const beforeOverlap = (position: ChangePosition): ChangePosition => {
+  const at = new Date(serverNow() - OVERLAP_MS);
+  return position.at < at ? position : { at, id: '' };
+};
+
 /**
  * One round of the projection, made by the leader. First the conversations that have changed since the last round, then
  * some of those that had changed before the first round. What a round does not finish, the next round continues.
+ *
+ * Assistants take turns, one conversation each, so that one with many changes does not delay the others. The leader
+ * remembers how far each assistant is. Only the oldest of these positions is stored: another leader starts there, and
+ * skips what is projected already.
  */
 export const createProjectionRound = ({ states, changed, project, listAssistantIds, draining }: Dependencies) => {
   /** Changes that are done, so that the overlap is not read again. Losing an entry only costs a read. */
@@ -43,6 +74,15 @@ export const createProjectionRound = ({ states, changed, project, listAssistantI
   const firstSeen = new LRUCache<string, number>({ max: REMEMBERED_MAX });
   /** How often a conversation has failed. After some tries, it is left alone until it changes again. */
   const tries = new LRUCache<string, number>({ max: REMEMBERED_MAX });
+  /** Assistants with changes that are not projected. The one whose turn was longest ago comes first. */
+  const backlogs = new Map<string, Backlog>();
+  /** Up to here, the changes of all assistants are listed, but not those of assistants with a position of their own. */
+  let listedTo: number | null = null;
+
+  const forget = (): void => {
+    backlogs.clear();
+    listedTo = null;
+  };
 
   const hasBudget = (until: number): boolean => performance.now() < until && !draining.aborted;
 
@@ -58,56 +98,121 @@ export const createProjectionRound = ({ states, changed, project, listAssistantI
     firstSeen.delete(_id);
   };
 
-  /** Projects a batch completely. Returns the conversations that failed and will be tried again. */
-  const projectAll = async (batch: ChangedConversation[]): Promise<Set<string>> => {
-    const again = new Set<string>();
-    let keys = batch.map(({ _id }) => _id);
-    while (keys.length > 0 && !draining.aborted) {
-      const { behind, failed } = await project(keys);
-      for (const key of failed) {
-        const count = (tries.get(key) ?? 0) + 1;
-        tries.set(key, count);
-        if (count < TRIES_MAX) again.add(key);
-      }
-      keys = behind;
+  /** Notes a listed change. If its assistant has too many, the position before it is noted instead. */
+  const note = (one: ChangedConversation): void => {
+    const { _id, assistantId, updatedAt } = one;
+    if (done.get(_id) === updatedAt.getTime()) return;
+    const backlog = backlogs.get(assistantId) ?? { changes: new Map(), listedTo: null };
+    backlogs.set(assistantId, backlog);
+    if (backlog.listedTo) return;
+    if (!backlog.changes.delete(_id) && backlog.changes.size >= Math.max(QUEUED_MIN, QUEUED_MAX / backlogs.size)) {
+      backlog.listedTo = beforeOverlap({ at: new Date(updatedAt.getTime() - 1), id: LAST_KEY });
+      return;
     }
-    for (const key of keys) again.add(key); // the process stops; another worker continues from the stored position
+    backlog.changes.set(_id, one); // last, because its change is the latest
+  };
+
+  /** Lists what has changed, for all assistants together, and for those that have room again. */
+  const listChanges = async (from: number, until: number): Promise<void> => {
+    // A change after this moment may be missing in the lists, so the position does not go further.
+    const now = serverNow();
+    for (const [assistantId, backlog] of backlogs) {
+      if (!backlog.listedTo || backlog.changes.size >= QUEUED_MIN || !hasBudget(until)) continue;
+      const listed = await changed.listAfter([assistantId], backlog.listedTo, LISTED_AT_ONCE);
+      backlog.listedTo = null;
+      for (const one of listed) note(one);
+      const last = listed.at(-1);
+      if (last && listed.length === LISTED_AT_ONCE)
+        backlog.listedTo ??= beforeOverlap({ at: last.updatedAt, id: last._id });
+    }
+    const others = (await listAssistantIds()).filter((id) => !backlogs.get(id)?.listedTo);
+    let position: ChangePosition = { at: new Date(from - OVERLAP_MS), id: '' };
+    for (;;) {
+      const listed = await changed.listAfter(others, position, LISTED_AT_ONCE);
+      for (const one of listed) note(one);
+      const last = listed.at(-1);
+      if (!last || listed.length < LISTED_AT_ONCE) break;
+      position = { at: last.updatedAt, id: last._id };
+      listedTo = Math.min(now, Math.max(from, last.updatedAt.getTime()));
+      // A page without anything new does not end the listing. Otherwise a long overlap could end all of them.
+      if (listedTo > from && !hasBudget(until)) return;
+    }
+    listedTo = now;
+  };
+
+  const dueOf = (now: number): Map<string, ChangedConversation[]> => {
+    const due = new Map<string, ChangedConversation[]>();
+    for (const [assistantId, { changes, listedTo: more }] of backlogs) {
+      const own = [...changes.values()].filter((one) => isDue(one, now));
+      if (own.length > 0)
+        due.set(assistantId, own.reverse()); // the oldest last, because it is taken from the end
+      else if (changes.size === 0 && !more) backlogs.delete(assistantId);
+    }
+    return due;
+  };
+
+  /** Takes one conversation of each assistant in turn, until the batch is full or nothing is due. */
+  const takeBatch = (due: Map<string, ChangedConversation[]>): ChangedConversation[] => {
+    const batch: ChangedConversation[] = [];
+    for (const [assistantId, own] of due) {
+      due.delete(assistantId);
+      const one = own.pop();
+      if (!one) continue;
+      batch.push(one);
+      due.set(assistantId, own); // visited again after all others
+      const backlog = backlogs.get(assistantId);
+      backlogs.delete(assistantId);
+      if (backlog) backlogs.set(assistantId, backlog);
+      if (batch.length === PROJECTED_AT_ONCE) break;
+    }
+    return batch;
+  };
+
+  /** Makes one step with each conversation. Returns those that need another one, and those that failed. */
+  const projectStep = async (batch: ChangedConversation[]): Promise<{ behind: Set<string>; again: Set<string> }> => {
+    const { behind, failed } = await project(batch.map(({ _id }) => _id));
+    const again = new Set<string>();
+    for (const key of failed) {
+      const count = (tries.get(key) ?? 0) + 1;
+      tries.set(key, count);
+      if (count < TRIES_MAX) again.add(key);
+    }
     for (const one of batch) {
-      if (again.has(one._id)) continue;
+      if (again.has(one._id) || behind.includes(one._id)) continue;
       tries.delete(one._id);
       finish(one);
     }
-    return again;
+    return { behind: new Set(behind), again };
   };
 
-  /** Projects what has changed since `live`. Returns the new position. */
-  const roundLive = async (live: Date, until: number): Promise<Date> => {
-    const assistantIds = await listAssistantIds();
-    // A change after this moment may be missing in the lists, so the position does not go further.
-    const now = serverNow();
-    let reached = now;
-    let from: ChangePosition = { at: new Date(live.getTime() - OVERLAP_MS), id: '' };
-    let isFirst = true;
-    for (;;) {
-      const listed = await changed.listAfter(assistantIds, from, LISTED_AT_ONCE);
-      const open = listed.filter(({ _id, updatedAt }) => done.get(_id) !== updatedAt.getTime());
-      const { true: due = [], false: early = [] } = Object.groupBy(open, (one) => `${isDue(one, now)}`);
-      for (const { updatedAt } of early) reached = Math.min(reached, updatedAt.getTime());
-      for (let start = 0; start < due.length; start += PROJECTED_AT_ONCE) {
-        const batch = due.slice(start, start + PROJECTED_AT_ONCE);
-        const first = batch[0]?.updatedAt.getTime() ?? now;
-        // The first batch has no limit. Otherwise slow lists could end every round before its work.
-        if (draining.aborted || (!isFirst && !hasBudget(until))) return new Date(Math.min(reached, first));
-        isFirst = false;
-        const again = await projectAll(batch);
-        for (const { _id, updatedAt } of batch) if (again.has(_id)) reached = Math.min(reached, updatedAt.getTime());
+  /** Projects what is due until its time is up. True if something due is left. */
+  const projectDue = async (until: number): Promise<boolean> => {
+    const due = dueOf(serverNow());
+    // The first batch has no limit. Otherwise slow lists could end every round before its work.
+    for (let isFirst = true; due.size > 0 && !draining.aborted; isFirst = false) {
+      if (!isFirst && !hasBudget(until)) return true;
+      const batch = takeBatch(due);
+      if (batch.length === 0) break;
+      const { behind, again } = await projectStep(batch);
+      for (const one of batch) {
+        if (behind.has(one._id)) due.set(one.assistantId, [one, ...(due.get(one.assistantId) ?? [])]);
+        else if (!again.has(one._id)) {
+          const changes = backlogs.get(one.assistantId)?.changes;
+          if (changes?.get(one._id) === one) changes.delete(one._id);
+        }
       }
-      const last = listed.at(-1);
-      if (!last || listed.length < LISTED_AT_ONCE) return new Date(reached);
-      // A page without work does not end the round. Otherwise a long overlap could end every round before its work.
-      if (due.length > 0 && !hasBudget(until)) return new Date(Math.min(reached, last.updatedAt.getTime()));
-      from = { at: last.updatedAt, id: last._id };
     }
+    return [...backlogs.values()].some((backlog) => backlog.listedTo !== null);
+  };
+
+  /** Everything that changed before this time is projected. */
+  const reached = (): number => {
+    let oldest = listedTo ?? 0;
+    for (const { changes, listedTo: position } of backlogs.values()) {
+      if (position) oldest = Math.min(oldest, position.at.getTime());
+      for (const { updatedAt } of changes.values()) oldest = Math.min(oldest, updatedAt.getTime());
+    }
+    return oldest;
   };
 
   /** Projects some conversations that changed before the first round. */
@@ -119,8 +224,13 @@ export const createProjectionRound = ({ states, changed, project, listAssistantI
       const batch = assistantId === '' ? [] : await changed.listBefore(assistantId, position, PROJECTED_AT_ONCE);
       const last = batch.at(-1);
       if (last) {
-        // Later rounds try again. They skip what has been projected.
-        if ((await projectAll(batch)).size > 0) return back;
+        let left = batch;
+        while (left.length > 0) {
+          const { behind, again } = await projectStep(left);
+          // Later rounds try again. They skip what has been projected.
+          if (again.size > 0 || (behind.size > 0 && !hasBudget(until))) return back;
+          left = left.filter(({ _id }) => behind.has(_id));
+        }
         back = { assistantId, at: last.updatedAt, id: last._id };
         continue;
       }
@@ -131,22 +241,36 @@ export const createProjectionRound = ({ states, changed, project, listAssistantI
     return back;
   };
 
-  let before = performance.eventLoopUtilization();
-  /** The time limit of this round, by how busy the process was since the last one. */
-  const workMs = (): number => {
-    const now = performance.eventLoopUtilization();
-    const { utilization } = performance.eventLoopUtilization(now, before);
-    before = now;
-    return utilization > BUSY ? BUSY_WORK_MS : WORK_MS;
+  let atRest = performance.eventLoopUtilization();
+  /** How long to rest after each millisecond of work, by how busy the process was while the projection rested. */
+  const restOf = (): number => {
+    const { utilization } = performance.eventLoopUtilization(atRest);
+    return RESTS.find(({ busyBelow }) => utilization < busyBelow)?.rest ?? 0;
   };
 
   /** Makes a round. False if another worker is the leader. */
   return async (token: string): Promise<boolean> => {
-    const state = await states.acquire(token);
-    if (!state) return false;
-    const until = performance.now() + workMs();
-    const live = await roundLive(state.live, until);
-    const back = await roundBack(state.back, until);
-    return states.advance(token, { live, back });
+    const ends = performance.now() + ROUND_MS;
+    for (;;) {
+      const rest = restOf();
+      const state = await states.acquire(token);
+      if (!state) {
+        forget();
+        return false;
+      }
+      const begun = performance.now();
+      const until = begun + WORK_MS;
+      await listChanges(listedTo ?? state.live.getTime(), until);
+      const isBehind = await projectDue(until);
+      const back = await roundBack(state.back, until);
+      if (!(await states.advance(token, { live: new Date(reached()), back }))) {
+        forget();
+        return false;
+      }
+      atRest = performance.eventLoopUtilization();
+      if (!isBehind || draining.aborted || performance.now() > ends) return true;
+      const restMs = Math.max(REST_MIN_MS, (performance.now() - begun) * rest);
+      await sleep(restMs, undefined, { signal: draining }).catch(() => undefined);
+    }
   };
 };

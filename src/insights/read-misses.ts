@@ -6,6 +6,8 @@ const QUESTION_MAX = 500;
 const ANSWER_MAX = 4_000;
 /** At most about this many lessons are learned in one step, because a worker that writes replies learns them. */
 export const LESSONS_AT_ONCE = 50;
+/** At most about this many characters of a conversation are read for words in one step. */
+const CHARS_AT_ONCE = 100_000;
 /** An offer is a miss if its best confidence was below this share of the threshold. */
 const LONG_SHOT_SHARE = 0.5;
 
@@ -46,12 +48,16 @@ export const readLessons = (entries: Entry[]): Lesson[] =>
     }),
   );
 
-/** The first entries whose lessons fit one step, at least one entry, and the last number up to which they are complete. */
+/**
+ * The first entries whose lessons and texts fit one step, at least one entry, and the last number up to which they are
+ * complete.
+ */
 export const fitStep = ({ entries, upTo }: { entries: Entry[]; upTo: number }): { entries: Entry[]; upTo: number } => {
-  let lessons = 0;
+  let [lessons, chars] = [0, 0];
   const surplus = entries.findIndex((entry, nth) => {
     lessons += readLessons([entry]).length;
-    return nth > 0 && lessons > LESSONS_AT_ONCE;
+    chars += entry.messages.reduce((sum, { content }) => sum + content.length, 0);
+    return nth > 0 && (lessons > LESSONS_AT_ONCE || chars > CHARS_AT_ONCE);
   });
   const next = entries[surplus];
   return next ? { entries: entries.slice(0, surplus), upTo: next.seq - 1 } : { entries, upTo };

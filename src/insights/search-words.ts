@@ -1,4 +1,5 @@
-import { fold, UNSPACED } from '../language/fold.ts';
+import { foldBeginning, UNSPACED } from '../language/fold.ts';
+import { segmentWords } from '../language/segments.ts';
 
 /** Longer texts are cut before they are read. */
 const MAX_LENGTH = 10_000;
@@ -14,9 +15,6 @@ const RUNS =
 
 const segmenter = new Intl.Segmenter('th', { granularity: 'word' });
 
-const segmentsOf = (run: string): string[] =>
-  [...segmenter.segment(run)].flatMap(({ segment, isWordLike }) => (isWordLike ? [segment] : []));
-
 /** All pairs of neighbouring characters, and the last character alone: a search for it is a search for a prefix. */
 const pairsOf = (run: string): string[] => {
   const characters = [...run];
@@ -27,12 +25,12 @@ const partsOf = (word: string): string[] => {
   if (!UNSPACED.test(word)) return [word];
   return (word.match(RUNS) ?? []).flatMap((run) => {
     if (PAIRED.test(run)) return pairsOf(run);
-    return UNSPACED.test(run) ? segmentsOf(run) : [run];
+    return UNSPACED.test(run) ? segmentWords(segmenter, run) : [run];
   });
 };
 
 const readWords = (text: string): string[] =>
-  (fold(text.slice(0, MAX_LENGTH)).match(WORD) ?? [])
+  (foldBeginning(text, MAX_LENGTH).match(WORD) ?? [])
     .flatMap(partsOf)
     .map((word) => (word.length > LONGEST_WORD ? word.slice(0, LONGEST_WORD).toWellFormed() : word));
 

@@ -8,6 +8,7 @@ import { serverDate } from '../platform/clock.ts';
 import { createFigures, hourOf } from './figures.ts';
 import { createGroupMisses, type Embedding } from './group-misses.ts';
 import { createMissStore } from './miss-store.ts';
+import { createPendingMisses } from './pending-misses.ts';
 import { createProject } from './project.ts';
 import { createProjectionRound } from './projection-round.ts';
 import { createProjectionState } from './projection-state.ts';
@@ -18,17 +19,21 @@ export const createInsights = (connection: Connection) => {
   const rows = collectionOf<ProjectedConversation>(search);
   const figures = createFigures(connection);
   const misses = createMissStore(connection);
+  const pendingMisses = createPendingMisses(connection);
   const states = createProjectionState(connection);
 
   const eraseAll = async (conversationIds: string[]): Promise<void> => {
     await rows.deleteMany({ _id: { $in: conversationIds } });
+    // Before the groups: a question that is being grouped is then either removed here, or found in its group.
+    await pendingMisses.eraseConversations(conversationIds);
     await misses.eraseConversations(conversationIds);
   };
 
   return {
     deliveryFigures: createDeliveryFigures(connection, figures),
-    models: [search, figures.model, states.model, misses.model],
+    models: [search, figures.model, states.model, misses.model, pendingMisses.model],
     misses,
+    pendingMisses,
     figures,
     findByWords: createConversationSearch(connection).findByWords,
 
@@ -59,12 +64,17 @@ export const createInsights = (connection: Connection) => {
         connection,
         changed,
         figures,
-        groupMisses: createGroupMisses(connection, embedding),
+        pendingMisses,
         erase: eraseAll,
         logger,
       });
       const round = createProjectionRound({ states, changed, project, ...rest });
-      return { round: () => round(token), release: () => states.release(token) };
+      const groupMisses = createGroupMisses(connection, embedding);
+      return {
+        round: () => round(token),
+        groupMisses: () => pendingMisses.group(groupMisses, { draining: rest.draining, logger }),
+        release: () => states.release(token),
+      };
     },
   };
 };

@@ -1,27 +1,20 @@
 import { type Connection, mongo } from 'mongoose';
-import { serverNow } from '../platform/clock.ts';
 import { withDeadline } from '../platform/deadline.ts';
+import { serverNow } from '../platform/clock.ts';
+import { isMongoUnavailable } from '../platform/mongo-failures.ts';
 
 /** The most changes that one read returns. */
 const BATCH = 1_000;
-const STARTS_BEFORE_S = 1;
+/**
+ * A read that finds nothing for this time, and does not come to the present either, has too much to pass: MongoDB reads
+ * every write of all databases in between, and says nothing before it has found a change or the end.
+ */
+const READ_WITHIN_MS = 10_000;
 const CLOSED_WITHIN_MS = 500;
+/** A connection of change streams may be silent for longer than any read takes. */
+export const SILENT_AFTER_MS = 2 * READ_WITHIN_MS;
 
-/** MongoDB cannot continue at a position: it is too old, malformed, or from another database. */
-const LOST = new Set([
-  9, // FailedToParse
-  14, // TypeMismatch
-  260, // InvalidResumeToken
-  280, // ChangeStreamFatalError
-  286, // ChangeStreamHistoryLost
-  40_647, // the token is malformed
-  50_811, // the token is malformed
-]);
-
-export const isPositionLost = (cause: unknown): boolean =>
-  cause instanceof PositionLost || (cause instanceof mongo.MongoServerError && LOST.has(Number(cause.code)));
-
-/** The stream has ended for good, for example because the database was dropped. */
+/** MongoDB cannot continue at a position: the stream has ended, or the position is too far behind. */
 export class PositionLost extends Error {
   override name = 'PositionLost';
 }
@@ -32,13 +25,18 @@ export type Erased = { conversationId: string; assistantId: string };
  * Changes between two positions. A position is the hexadecimal text of a resume token of MongoDB. Positions compare as
  * texts, and every process understands them.
  */
-export type Changes = { keys: string[]; erased: Erased[]; position: string };
+export type Changes = {
+  keys: string[];
+  erased: Erased[];
+  /** True if an operator may use other assistants than before, so that rows show another assignee. */
+  reload: boolean;
+  position: string;
+};
 
-type Change = { at: 'conversations'; id: string } | { at: 'tombstones'; id: string; assistantId?: string };
+type Change = { at: string; id: string; assistantId?: string };
 type Reply = {
   cursor: {
     id: mongo.Long;
-    firstBatch?: Change[];
     nextBatch?: Change[];
     postBatchResumeToken: { _data: string };
   };
@@ -60,74 +58,113 @@ const SHOWN = [
   'notedAt',
 ];
 
-/** Selects the changes on the server. Only keys are sent. */
+/** Changes of these fields of an operator change who counts as assigned. */
+const ACCESS = ['role', 'disabled', 'assistantIds'];
+
+const isOf = (collection: string): object => ({ $eq: ['$ns.coll', collection] });
+
+const changesOneOf = (fields: string[]): object => ({
+  $or: [
+    ...fields.map((field) => ({ $ne: [{ $type: `$updateDescription.updatedFields.${field}` }, 'missing'] })),
+    { $ne: [{ $setIntersection: [{ $ifNull: ['$updateDescription.removedFields', []] }, fields] }, []] },
+  ],
+});
+
+/**
+ * Selects the changes on the server. Only keys are sent. The first step names collections and nothing else: MongoDB
+ * applies it to every write of all databases, and any further condition there costs four times as much.
+ */
 const PIPELINE = [
+  { $match: { 'ns.coll': { $in: ['conversations', 'tombstones', 'operators'] } } },
   {
-    $match: {
-      $or: [
-        { 'ns.coll': 'tombstones', operationType: 'insert' },
-        { 'ns.coll': 'conversations', operationType: { $in: ['insert', 'replace'] } },
-        ...SHOWN.map((field) => ({
-          'ns.coll': 'conversations',
-          [`updateDescription.updatedFields.${field}`]: { $exists: true },
-        })),
-        { 'ns.coll': 'conversations', 'updateDescription.removedFields': { $in: SHOWN } },
-      ],
+    $project: {
+      at: '$ns.coll',
+      id: '$documentKey._id',
+      assistantId: '$fullDocument.assistantId',
+      isShown: {
+        $or: [
+          { $and: [isOf('tombstones'), { $eq: ['$operationType', 'insert'] }] },
+          { $and: [isOf('operators'), { $or: [{ $eq: ['$operationType', 'delete'] }, changesOneOf(ACCESS)] }] },
+          {
+            $and: [
+              isOf('conversations'),
+              { $or: [{ $in: ['$operationType', ['insert', 'replace']] }, changesOneOf(SHOWN)] },
+            ],
+          },
+        ],
+      },
     },
   },
-  { $project: { at: '$ns.coll', id: '$documentKey._id', assistantId: '$fullDocument.assistantId' } },
+  { $match: { isShown: true } },
 ];
 
 const collect = (changes: Change[], position: string): Changes => {
-  const keys = changes.flatMap((change) => (change.at === 'conversations' ? [change.id] : []));
-  const erased = changes.flatMap((change) =>
-    change.at === 'tombstones' && change.assistantId !== undefined
-      ? [{ conversationId: change.id, assistantId: change.assistantId }]
-      : [],
+  const keys = changes.flatMap(({ at, id }) => (at === 'conversations' ? [id] : []));
+  const erased = changes.flatMap(({ at, id, assistantId }) =>
+    at === 'tombstones' && assistantId !== undefined ? [{ conversationId: id, assistantId }] : [],
   );
-  return { keys: [...new Set(keys)], erased, position };
+  const reload = changes.some(({ at }) => at === 'operators');
+  return { keys: [...new Set(keys)], erased, reload, position };
+};
+
+export type ChangeFeed = {
+  /** Where the feed was opened. */
+  position: string;
+  /** The changes since the last read. Waits up to `waitMs` for the first one, beside the time to come to the present. */
+  read: (waitMs: number, withinMs?: number) => Promise<Changes>;
+  /** Ends a read in flight too. Without an answer, the server closes the cursor with the session. */
+  close: () => Promise<void>;
 };
 
 /**
- * Opens a change stream over conversations and erasures, after `position` or at the present. Raw commands are used,
- * because the reader decides when the next batch is read: whatever happens between two reads is one batch.
+ * Opens a change stream over conversations, erasures and operators, after `position` or at the present. Raw commands
+ * are used, because the reader decides when the next batch is read: whatever happens between two reads is one batch.
  */
-export const openChangeFeed = async (connection: Connection, position: string | null) => {
+export const openChangeFeed = async (connection: Connection, position: string | null): Promise<ChangeFeed> => {
   const { db } = connection;
   if (!db) throw new mongo.MongoNotConnectedError('MongoDB is not connected');
   const session = connection.getClient().startSession();
   const run = async (command: mongo.Document): Promise<Reply['cursor']> =>
     ((await db.command(command, { session, promoteLongs: false })) as Reply).cursor;
-  // The start is a moment before the present, because the latest writes may not be readable yet.
-  const startAtOperationTime = new mongo.Timestamp({ t: Math.floor(serverNow() / 1_000) - STARTS_BEFORE_S, i: 0 });
-  const start = position === null ? { startAtOperationTime } : { resumeAfter: { _data: position } };
-  const open = {
-    aggregate: 1,
-    pipeline: [{ $changeStream: start }, ...PIPELINE],
-    cursor: { batchSize: BATCH },
-    readConcern: { level: 'majority' },
+
+  /** Just after the last write that a majority has: every read sees that one, and every later one is in the stream. */
+  const present = async (): Promise<mongo.Timestamp> => {
+    const { lastWrite, operationTime } = await db.admin().command({ hello: 1 });
+    const last = ((lastWrite as { majorityOpTime?: { ts: mongo.Timestamp } } | undefined)?.majorityOpTime?.ts ??
+      operationTime) as mongo.Timestamp;
+    return new mongo.Timestamp({ t: last.getHighBitsUnsigned(), i: last.getLowBitsUnsigned() + 1 });
   };
-  let cursor = await run(open).catch(async (cause: unknown) => {
+
+  /** An empty first batch, because MongoDB would fill it before it answers, however long that takes. */
+  const open = async (): Promise<Reply['cursor']> => {
+    const start = position === null ? { startAtOperationTime: await present() } : { resumeAfter: { _data: position } };
+    const command = {
+      aggregate: 1,
+      pipeline: [{ $changeStream: start }, ...PIPELINE],
+      cursor: { batchSize: 0 },
+      readConcern: { level: 'majority' },
+    };
+    return run(command);
+  };
+
+  let cursor = await open().catch(async (cause: unknown) => {
     await session.endSession();
     throw cause;
   });
-  let first = true;
   let closed = false;
 
   return {
-    /** The changes since the last read. Waits up to `waitMs` for the first one. */
-    read: async (waitMs: number): Promise<Changes> => {
-      if (!first) {
-        if (cursor.id.isZero()) throw new PositionLost('the change stream has ended');
-        const more = { getMore: cursor.id, collection: '$cmd.aggregate', batchSize: BATCH, maxTimeMS: waitMs };
-        cursor = await run(more);
-      }
-      first = false;
-      return collect(cursor.firstBatch ?? cursor.nextBatch ?? [], cursor.postBatchResumeToken['_data']);
+    position: cursor.postBatchResumeToken['_data'],
+
+    read: async (waitMs, withinMs = READ_WITHIN_MS) => {
+      if (cursor.id.isZero()) throw new PositionLost('the change stream has ended');
+      const more = { getMore: cursor.id, collection: '$cmd.aggregate', batchSize: BATCH, maxTimeMS: waitMs };
+      const late = () => new PositionLost('the change stream does not come to the present');
+      cursor = await withDeadline(run(more), waitMs + withinMs, { late });
+      return collect(cursor.nextBatch ?? [], cursor.postBatchResumeToken['_data']);
     },
 
-    /** Ends a read in flight too. Without an answer, the server closes the cursor with the session. */
-    close: async (): Promise<void> => {
+    close: async () => {
       if (closed) return;
       closed = true;
       const kill = () => db.command({ killCursors: '$cmd.aggregate', cursors: [cursor.id] });
@@ -137,4 +174,114 @@ export const openChangeFeed = async (connection: Connection, position: string | 
   };
 };
 
-export type ChangeFeed = Awaited<ReturnType<typeof openChangeFeed>>;
+const MAX_KEYS = 20_000;
+
+/** One batch of all changes. Each conversation is named once. */
+const merge = (batches: Omit<Changes, 'position'>[], position: string): Changes => ({
+  keys: [...new Set(batches.flatMap(({ keys }) => keys))],
+  erased: batches.flatMap(({ erased }) => erased),
+  reload: batches.some(({ reload }) => reload),
+  position,
+});
+
+/**
+ * The latest changes of this process, so that a browser that reconnects soon needs no read of the change stream.
+ * Bounded: the oldest changes are dropped first.
+ */
+export const createRecentChanges = (start: string) => {
+  const batches: Changes[] = [];
+  let kept = 0;
+  let [oldest, newest] = [start, start];
+
+  const sizeOf = ({ keys, erased, reload }: Changes): number => keys.length + erased.length + Number(reload);
+
+  return {
+    /** The position of the latest batch. */
+    newest: (): string => newest,
+    /** Changes after this position are all known. */
+    oldest: (): string => oldest,
+
+    add: (changes: Changes): void => {
+      newest = changes.position;
+      if (sizeOf(changes) === 0) return;
+      batches.push(changes);
+      kept += sizeOf(changes);
+      while (kept > MAX_KEYS) {
+        const dropped = batches.shift();
+        if (!dropped) return;
+        oldest = dropped.position;
+        kept -= sizeOf(dropped);
+      }
+    },
+
+    /** All changes after the position. The position must not be before `oldest`. */
+    since: (position: string): Changes =>
+      merge(
+        batches.filter((batch) => batch.position > position),
+        newest,
+      ),
+  };
+};
+
+export type RecentChanges = ReturnType<typeof createRecentChanges>;
+
+/** A browser that missed more conversations than this loads its lists again instead. */
+export const MISSED_MAX = 2_000;
+const WITHIN_MS = 5_000;
+const READ_MS = 500;
+
+/** A resume token of a change stream: a type, the seconds of its time, and the rest. Two digits are a byte. */
+const POSITION = /^82([0-9A-F]{8})(?:[0-9A-F]{2}){4,495}$/;
+/** Another process may be this much ahead. */
+const AHEAD_MAX_S = 60;
+
+/** True if a text from outside may be a position. Only MongoDB knows whether it is one. */
+export const isPosition = (text: string): boolean => {
+  const [, seconds] = POSITION.exec(text) ?? [];
+  return seconds !== undefined && Number.parseInt(seconds, 16) <= serverNow() / 1_000 + AHEAD_MAX_S;
+};
+
+/** A position contains the time of a write: seconds, and a number within the second. */
+const writesBetween = (position: string, later: string): number => {
+  const [from, to] = [position, later].map((one) => BigInt(`0x${one.slice(2, 18)}`)) as [bigint, bigint];
+  return Number(to - from);
+};
+
+/**
+ * Reads the changes between two positions from MongoDB. Null if MongoDB cannot read them, or if they are too many or
+ * take too long to read: the browser then has to load everything again.
+ */
+export const readMissed = async (
+  connection: Connection,
+  { from, until, left }: { from: string; until: string; left: AbortSignal },
+): Promise<Changes | null> => {
+  const deadline = performance.now() + WITHIN_MS;
+  let missed: Changes = { keys: [], erased: [], reload: false, position: from };
+  try {
+    const feed = await openChangeFeed(connection, from);
+    // A read in flight ends at once when the browser leaves.
+    const close = (): void => void feed.close().catch(() => undefined);
+    left.addEventListener('abort', close, { once: true });
+    try {
+      while (missed.position < until && !left.aborted) {
+        const withinMs = deadline - performance.now();
+        if (withinMs <= 0) return null;
+        const changes = await feed.read(READ_MS, withinMs);
+        missed = merge([missed, changes], changes.position);
+        // A stream that was opened just after the last write begins where the log does not reach before the next write.
+        const isAtEnd =
+          changes.keys.length + changes.erased.length === 0 && writesBetween(changes.position, until) <= 1;
+        if (isAtEnd && missed.position < until) missed.position = until;
+        if (missed.keys.length + missed.erased.length > MISSED_MAX) return null;
+      }
+    } finally {
+      left.removeEventListener('abort', close);
+      await feed.close();
+    }
+  } catch (cause) {
+    const isRefused = cause instanceof mongo.MongoServerError && !isMongoUnavailable(cause);
+    if (cause instanceof PositionLost || isRefused || left.aborted) return null;
+    throw cause;
+  }
+  return missed;
+};

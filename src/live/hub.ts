@@ -1,24 +1,60 @@
 import type { Connection } from 'mongoose';
 import type { Logger } from '../platform/logger.ts';
-import { MISSED_MAX, readMissed } from './catch-up.ts';
-import type { Changes } from './change-feed.ts';
-import { createErasedIds } from './erased-ids.ts';
-import { merge } from './recent-changes.ts';
-import { createSerial } from './serial.ts';
+import { createSlots } from '../platform/slots.ts';
+import { type Changes, isPosition, MISSED_MAX, readMissed } from './change-feed.ts';
 import { openSource, type Source } from './source.ts';
 import type { LiveRow, Subscriber } from './subscriber.ts';
 
+const MAX = 10_000;
+
+/**
+ * The conversations that were erased last. Their document is deleted a moment after the tombstone is written, so a row
+ * may still be read in between.
+ */
+const createErasedIds = () => {
+  const ids = new Set<string>();
+
+  return {
+    has: (conversationId: string): boolean => ids.has(conversationId),
+
+    add: (conversationId: string): void => {
+      ids.add(conversationId);
+      const [oldest] = ids;
+      if (ids.size > MAX && oldest !== undefined) ids.delete(oldest);
+    },
+  };
+};
+
+/** Runs work one after the other, in order of the calls. Work that fails does not stop the work after it. */
+const createSerial = () => {
+  let last: Promise<unknown> = Promise.resolve();
+
+  return <Value>(work: () => Promise<Value>): Promise<Value> => {
+    const result = last.then(work);
+    last = result.catch(() => undefined);
+    return result;
+  };
+};
+
 const ROWS_AT_ONCE = 500;
+const SENT_AT_ONCE = 100;
 /** How long the change stream stays open without a browser. */
 const LINGER_MS = 10_000;
-
-const POSITION = /^[0-9A-F]{18,1000}$/;
+/** Browsers that come back are sent what they missed beside the rounds: this many at once, one of each operator. */
+export const CATCH_UPS = 4;
+/** What changes while a browser catches up is sent in further passes. The rest is sent in a round. */
+const PASSES = 3;
+const REST_MAX = 500;
+/** All browsers of a process together may leave this much unread. Then those that left the most are cut off. */
+const UNREAD_TOTAL_BYTES = 67_108_864;
 
 type Dependencies = {
-  connection: Connection;
+  /** Opens the connection of the change streams, which no other work uses. */
+  connect: () => Promise<Connection>;
   /** Reads the rows of these keys, but only of these assistants. Null means all assistants. */
   readRows: (keys: string[], assistantIds: string[] | null) => Promise<LiveRow[]>;
   lingerMs?: number;
+  readWithinMs?: number;
   logger: Logger;
 };
 
@@ -37,18 +73,36 @@ const assistantsOf = (subscribers: Set<Subscriber>): string[] | null => {
  * connected. Everything that is sent goes through `inTurn`, one batch after the other, so that no browser gets an older
  * row after a newer one.
  */
-export const createHub = ({ connection, readRows, lingerMs = LINGER_MS, logger }: Dependencies) => {
+export const createHub = ({ connect, readRows, lingerMs = LINGER_MS, readWithinMs, logger }: Dependencies) => {
   const subscribers = new Set<Subscriber>();
   const erasedIds = createErasedIds();
   const inTurn = createSerial();
-  const oneCatchUp = createSerial();
+  const catchUps = createSlots(({ own, inUse }) => own === 0 && inUse < CATCH_UPS);
   let source: Promise<Source> | null = null;
   let running: Source | null = null;
   let users = 0;
   let linger: NodeJS.Timeout | undefined;
 
-  const publish = async ({ keys, erased, position }: Changes, to: Set<Subscriber>): Promise<void> => {
+  const relieve = (): void => {
+    const all = [...subscribers].toSorted((a, b) => b.unread() - a.unread());
+    let total = all.reduce((sum, one) => sum + one.unread(), 0);
+    for (const one of all) {
+      if (total <= UNREAD_TOTAL_BYTES) return;
+      total -= one.unread();
+      one.cutOff();
+    }
+  };
+
+  const publish = async (
+    { keys, erased, reload, position }: Changes,
+    to: Set<Subscriber>,
+    afterEach: () => unknown,
+  ): Promise<void> => {
     for (const { conversationId } of erased) erasedIds.add(conversationId);
+    if (reload) {
+      for (const subscriber of to) subscriber.reset(position);
+      return;
+    }
     // A browser that comes back gets the rows of what it missed when it joins.
     if (to.size === 0) return;
     const assistantIds = assistantsOf(to);
@@ -57,19 +111,24 @@ export const createHub = ({ connection, readRows, lingerMs = LINGER_MS, logger }
       const isLast = at + ROWS_AT_ONCE >= keys.length;
       const read = some.length > 0 ? await readRows(some, assistantIds) : [];
       const rows = read.filter(({ conversationId }) => !erasedIds.has(conversationId));
-      const batch = isLast ? { rows, erased, position } : { rows, erased: [], position: null };
-      for (const subscriber of to) subscriber.send(batch);
+      for (let sent = 0; sent === 0 || sent < rows.length; sent += SENT_AT_ONCE) {
+        const part = { rows: rows.slice(sent, sent + SENT_AT_ONCE), erased: [], position: null };
+        const batch = isLast && sent + SENT_AT_ONCE >= rows.length ? { ...part, erased, position } : part;
+        for (const subscriber of to) subscriber.send(batch);
+        await afterEach();
+      }
     }
   };
 
   const open = async (): Promise<Source> => {
     const opened = await openSource({
-      connection,
+      connect,
       inTurn,
-      onChanges: (changes) => publish(changes, subscribers),
+      onChanges: (changes) => publish(changes, subscribers, relieve),
       onLost: (position) => {
         for (const subscriber of subscribers) subscriber.reset(position);
       },
+      ...(readWithinMs !== undefined && { readWithinMs }),
       logger,
     });
     running = opened;
@@ -92,21 +151,47 @@ export const createHub = ({ connection, readRows, lingerMs = LINGER_MS, logger }
     await (await opened?.catch(() => null))?.stop();
   };
 
-  /** What the browser missed since `from`, or null if that is not known any more. */
-  const missedSince = async ({ recent }: Source, from: string): Promise<Changes | null> => {
-    if (!POSITION.test(from)) return null;
-    if (from >= recent.oldest()) return { keys: [], erased: [], position: from };
-    return oneCatchUp(() => readMissed(connection, from, recent.newest()));
+  /** What a browser missed since `from`, or null if that is not known any more. */
+  const missedSince = async (
+    { connection, recent }: Source,
+    from: string,
+    left: AbortSignal,
+  ): Promise<Changes | null> => {
+    if (!isPosition(from)) return null;
+    if (from >= recent.oldest()) return recent.since(from);
+    return readMissed(connection, { from, until: recent.newest(), left });
   };
 
-  const join = async (opened: Source, subscriber: Subscriber, missed: Changes | null): Promise<void> => {
-    const { recent } = opened;
+  /**
+   * Sends a browser what it missed since `from`, beside the rounds of the others. Returns the position that it has
+   * reached, or null if it has to load everything again.
+   */
+  const catchUp = async (opened: Source, subscriber: Subscriber, from: string): Promise<string | null> => {
+    const slot = await catchUps.acquire(subscriber.access.operatorId);
+    try {
+      if (!slot || subscriber.left.aborted) return null;
+      let position = from;
+      for (let pass = 0; pass < PASSES; pass += 1) {
+        const missed = await missedSince(opened, position, subscriber.left);
+        const isPossible = missed && !missed.reload && missed.keys.length + missed.erased.length <= MISSED_MAX;
+        if (!isPossible || subscriber.left.aborted) return null;
+        if (pass > 0 && missed.keys.length <= ROWS_AT_ONCE) break;
+        await publish(missed, new Set([subscriber]), subscriber.drained);
+        position = missed.position;
+      }
+      return position;
+    } finally {
+      slot?.release();
+    }
+  };
+
+  const join = async ({ recent }: Source, subscriber: Subscriber, reached: string | null): Promise<void> => {
+    if (subscriber.left.aborted) return;
     const position = recent.newest();
-    if (missed === null || missed.position < recent.oldest()) subscriber.reset(position);
+    const rest = reached === null || reached < recent.oldest() ? null : recent.since(reached);
+    if (rest === null || rest.reload || rest.keys.length > REST_MAX) subscriber.reset(position);
     else {
-      const all = merge([missed, recent.since(missed.position)], position);
-      if (all.keys.length > MISSED_MAX) subscriber.reset(position);
-      else await publish(all, new Set([subscriber]));
+      await publish(rest, new Set([subscriber]), relieve);
       subscriber.moveTo(position);
     }
     subscribers.add(subscriber);
@@ -135,8 +220,8 @@ export const createHub = ({ connection, readRows, lingerMs = LINGER_MS, logger }
       };
       try {
         const opened = await start();
-        const missed = await missedSince(opened, from ?? opened.recent.newest());
-        await inTurn(() => join(opened, subscriber, missed));
+        const reached = from === null ? opened.recent.newest() : await catchUp(opened, subscriber, from);
+        await inTurn(() => join(opened, subscriber, reached));
       } catch (cause) {
         remove();
         throw cause;
@@ -145,6 +230,7 @@ export const createHub = ({ connection, readRows, lingerMs = LINGER_MS, logger }
     },
 
     close: async (): Promise<void> => {
+      catchUps.close();
       for (const subscriber of subscribers) subscriber.end();
       await stop();
     },

@@ -1,8 +1,9 @@
 import type { Operator } from '../operators/operator.ts';
 import { hasAssistant } from '../operators/roles.ts';
+import { withDeadline } from '../platform/deadline.ts';
 import type { Erased } from './change-feed.ts';
 
-export type Access = Pick<Operator, 'role' | 'assistantIds'>;
+export type Access = Pick<Operator, 'operatorId' | 'role' | 'assistantIds'>;
 
 /** A row of the inbox as JSON. */
 export type LiveRow = { conversationId: string; assistantId: string; json: string };
@@ -16,10 +17,15 @@ export type EventSink = {
   destroy: () => unknown;
   end: () => unknown;
   writableLength: number;
+  /** Resolves when what was written has been read, or the browser has left. */
+  drained: () => Promise<unknown>;
+  /** Aborts when the browser has left. */
+  left: AbortSignal;
 };
 
 /** A browser that leaves more than this unread is disconnected. It resumes at its last position. */
 const UNREAD_MAX_BYTES = 8_388_608;
+const DRAINED_WITHIN_MS = 30_000;
 
 const eventOf = (event: string, json: string): string => `event: ${event}\ndata: ${json}\n`;
 
@@ -44,6 +50,14 @@ export const createSubscriber = ({ access, sink }: { access: Access; sink: Event
   return {
     access,
     moveTo,
+    cutOff,
+    left: sink.left,
+    unread: (): number => (ended ? 0 : sink.writableLength),
+
+    /** Waits until the browser has read what it was sent. One that does not read is cut off. */
+    drained: async (): Promise<void> => {
+      await withDeadline(sink.drained(), DRAINED_WITHIN_MS).catch(cutOff);
+    },
 
     /**
      * Only the last event of a batch has a position. A browser that got a part of the batch therefore gets the whole

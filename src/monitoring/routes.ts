@@ -10,7 +10,8 @@ type Dependencies = { readiness: () => Promise<Readiness>; metrics: Metrics; doc
 
 /** Routes for monitoring and documentation. They are also answered while the process drains. */
 export const monitoringRoutes = ({ readiness, metrics, document }: Dependencies): Router => {
-  const text = JSON.stringify(document);
+  // One buffer for all answers, so that callers who do not read it hold no copies.
+  const text = Buffer.from(JSON.stringify(document));
 
   const health: RequestHandler = (_req, res) => answerWith(monitoringOperations.health, res, { status: 'ok' });
 

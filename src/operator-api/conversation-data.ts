@@ -1,17 +1,21 @@
-import { pipeline } from 'node:stream/promises';
 import * as z from 'zod';
+import { pipeline } from 'node:stream/promises';
 import { AttributesView, toAttributesView } from '../conversations/attributes.ts';
 import type { StoredConversation } from '../conversations/conversation.ts';
 import type { ConversationStore } from '../conversations/store.ts';
 import { ConversationView, MessageView, toMessageView, toView } from '../conversations/view.ts';
-import { ERROR_KINDS, OUTCOMES } from '../deliveries/delivery.ts';
+import { ERROR_KINDS, OUTCOMES, type StoredDelivery } from '../deliveries/delivery.ts';
+import { toDeliveryRow, toDeliveryView } from '../deliveries/view.ts';
 import type { DeliveryStore } from '../deliveries/store.ts';
 import { createListEvents } from '../inbox/events.ts';
-import { readAllMessages, toJson } from '../inbox/export.ts';
+import { readAllMessages } from '../inbox/export.ts';
 import type { Inbox } from '../inbox/inbox.ts';
 import type { Notes } from '../inbox/notes.ts';
+import type { ReadPositions } from '../inbox/read-positions.ts';
+import type { MissStore } from '../insights/miss-store.ts';
 import { serverDate } from '../platform/clock.ts';
 import { notFound } from '../platform/errors.ts';
+import { toJson } from '../platform/json-stream.ts';
 import { EventKind } from '../webhooks/event.ts';
 import { handling } from './inbox.ts';
 import { NoteView } from './notes.ts';
@@ -32,10 +36,27 @@ const DeliveryStub = z.object({
 const ExportView = z
   .object({
     exportedAt: time,
-    conversation: z.object({ ...ConversationView.shape, assistantId: uuid, ...handling }),
+    conversation: z.object({
+      ...ConversationView.shape,
+      assistantId: uuid,
+      leadBecause: z.array(z.string()),
+      ...handling,
+    }),
     attributes: AttributesView,
     notes: z.array(NoteView),
-    messages: z.array(MessageView),
+    readPositions: z.array(z.object({ operatorId: z.string(), seq: z.int() })),
+    misses: z.array(
+      z.object({
+        missId: z.string(),
+        question: z.string().nullable(),
+        examples: z.array(z.object({ question: z.string(), at: time })),
+        answer: z.string().nullable(),
+      }),
+    ),
+    messages: z.array(z.object({ ...MessageView.shape, why: z.record(z.string(), z.unknown()).optional() })),
+    deliveries: z
+      .array(z.looseObject({ ...DeliveryStub.shape, eventId: uuid, event: EventKind, createdAt: time }))
+      .meta({ description: 'Owners get the requests and responses too.' }),
   })
   .meta({ id: 'ConversationExport' });
 
@@ -45,6 +66,7 @@ export const conversationDataOperations = {
     method: 'get',
     path: `${path}/events`,
     id: 'listConversationEvents',
+    isLarge: true,
     summary: 'List its events with their deliveries, newest first: those of the newest 200 deliveries',
     answer: z.object({
       events: z.array(
@@ -63,6 +85,7 @@ export const conversationDataOperations = {
     method: 'get',
     path: `${path}/export`,
     id: 'exportConversation',
+    isLarge: true,
     summary: 'Download everything that is stored about it',
     answer: ExportView,
     answerHeaders: { 'Content-Disposition': z.string() },
@@ -79,6 +102,12 @@ export const conversationDataOperations = {
   }),
 };
 
+/** The URL is for owners. */
+const toAgentsView = (one: StoredDelivery) => {
+  const { url: _url, errorDetail: _detail, ...row } = toDeliveryRow(one);
+  return row;
+};
+
 type Export = z.input<typeof ExportView>;
 
 const throwUnlessClosed = (cause: unknown): void => {
@@ -90,6 +119,8 @@ type Dependencies = {
   deliveries: DeliveryStore;
   inbox: Inbox;
   notes: Notes;
+  readPositions: ReadPositions;
+  insights: { misses: Pick<MissStore, 'findTextsOf'> };
   /** Tells the callers who wait for a reply in this conversation that no reply will come. */
   onErased: (conversation: StoredConversation) => void;
 };
@@ -99,6 +130,8 @@ export const conversationDataRoutes = ({
   deliveries,
   inbox,
   notes,
+  readPositions,
+  insights: { misses },
   onErased,
 }: Dependencies): Handled[] => {
   const listEvents = createListEvents({ conversations, deliveries });
@@ -121,18 +154,25 @@ export const conversationDataRoutes = ({
         notes: _notes,
         ...details
       } = await inbox.readDetails(conversation, operator.operatorId);
-      const head: Omit<Export, 'messages'> = {
+      const head: Omit<Export, 'messages' | 'deliveries'> = {
         exportedAt: serverDate(),
-        conversation: { ...toView(conversation), assistantId, ...details },
+        conversation: { ...toView(conversation), assistantId, leadBecause: conversation.leadBecause, ...details },
         attributes: toAttributesView(conversation.attributes),
         notes: await notes.list(conversationId),
+        readPositions: await readPositions.list(conversationId),
+        misses: await misses.findTextsOf(conversationId),
       };
       async function* views(): AsyncGenerator<Export['messages']> {
-        for await (const page of readAllMessages(conversations, conversation)) yield page.map(toMessageView);
+        for await (const page of readAllMessages(conversations, conversation))
+          yield page.map((one) => ({ ...toMessageView(one), ...(one.why && { why: one.why }) }));
+      }
+      async function* sent(): AsyncGenerator<Export['deliveries']> {
+        const toOne = operator.role === 'owner' ? toDeliveryView : toAgentsView;
+        for await (const one of deliveries.streamOf(conversationId)) yield [toOne(one)];
       }
       res.type('json').setHeader('Content-Disposition', `attachment; filename="conversation-${conversationId}.json"`);
       // An operator who leaves has seen a part, so the audit trail needs the line all the same.
-      await pipeline(toJson(head, views()), res).catch(throwUnlessClosed);
+      await pipeline(toJson(head, { messages: views(), deliveries: sent() }), res).catch(throwUnlessClosed);
       return WRITTEN;
     }),
 

@@ -13,7 +13,7 @@ import { wholeNumber } from '../platform/whole-number.ts';
 import type { Inbox } from '../inbox/inbox.ts';
 import type { ManagedTags } from '../inbox/managed-tags.ts';
 import { MessageText } from '../turns/turn.ts';
-import { filters, handling, toInboxFilter } from './inbox.ts';
+import { filters, handling, isCostly, toInboxFilter } from './inbox.ts';
 import { NoteView } from './notes.ts';
 import { type Handled, handled, operation } from './operation.ts';
 import { nextCursor, Tag, timeCursor, uuid } from './wire.ts';
@@ -54,6 +54,7 @@ export const conversationOperations = {
     method: 'get',
     path: '/assistants/:id/conversations',
     id: 'listInbox',
+    isLarge: true,
     summary: 'List conversations, latest change first',
     query: z.object({
       ...filters,
@@ -67,6 +68,7 @@ export const conversationOperations = {
     method: 'get',
     path,
     id: 'readConversation',
+    isLarge: true,
     summary: 'Read a conversation with its messages, oldest first; with `afterSeq`, only newer ones',
     query: z.object({
       limit: wholeNumber(1, HISTORY_MAX).optional(),
@@ -167,9 +169,10 @@ export const conversationRoutes = ({ conversations, inbox, managedTags, operator
   };
 
   return [
-    handled(conversationOperations.list, async ({ params: { id = '' }, query, operator }) => {
+    handled(conversationOperations.list, async ({ params: { id = '' }, query, operator, costly, signal }) => {
       const { limit = CONVERSATIONS, ...rest } = query;
-      const page = await inbox.list({ assistantIds: [id], limit, ...toInboxFilter(rest, operator.operatorId) });
+      const list = () => inbox.list({ assistantIds: [id], limit, signal, ...toInboxFilter(rest, operator.operatorId) });
+      const page = await (isCostly(rest) ? costly(list) : list());
       return { conversations: page.conversations.map(toView), nextCursor: page.next && timeCursor.encode(page.next) };
     }),
 

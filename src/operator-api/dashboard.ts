@@ -1,10 +1,10 @@
+import express, { type RequestHandler, type Response, Router } from 'express';
+import helmet from 'helmet';
 import { randomBytes } from 'node:crypto';
 import { existsSync, readdirSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import type { ServerResponse } from 'node:http';
 import { extname, join } from 'node:path';
-import express, { type RequestHandler, type Response, Router } from 'express';
-import helmet from 'helmet';
 import type { Logger } from '../platform/logger.ts';
 import { OWN_ORIGIN, pageHeaders } from '../platform/page-headers.ts';
 

@@ -3,7 +3,7 @@ import { ERROR_KINDS, isFinal, OUTCOMES } from '../deliveries/delivery.ts';
 import { type DeliveryRow as Row, describeTest, toDeliveryView } from '../deliveries/view.ts';
 import type { EndpointStore } from '../webhooks/endpoint-store.ts';
 import { EventKind } from '../webhooks/event.ts';
-import { LIST_MAX } from '../deliveries/record-list.ts';
+import { LIST_MAX } from '../deliveries/list.ts';
 import type { DeliveryQueue } from '../deliveries/queue.ts';
 import type { DeliveryStore } from '../deliveries/store.ts';
 import { cursor } from '../platform/cursor.ts';
@@ -82,6 +82,7 @@ export const deliveryOperations = {
     method: 'get',
     path: '/assistants/:id/deliveries',
     id: 'listDeliveries',
+    isLarge: true,
     tag,
     summary: 'List recent deliveries, newest first, including waiting ones',
     audience,

@@ -89,6 +89,14 @@ export const filters = {
   cursor: cursor.optional(),
 };
 
+/** These filters may have to read many conversations for one page. */
+export const isCostly = ({
+  search,
+  tag,
+  attribute,
+}: Partial<Record<'search' | 'tag' | 'attribute', unknown>>): boolean =>
+  search !== undefined || tag !== undefined || attribute !== undefined;
+
 /** The query in the form that the list takes. `me` is the caller. */
 export const toInboxFilter = <Query extends { assignee?: string | undefined; cursor?: string | undefined }>(
   { assignee, cursor: from, ...rest }: Query,
@@ -106,6 +114,7 @@ export const inboxOperations = {
     method: 'get',
     path: '/inbox',
     id: 'readInbox',
+    isLarge: true,
     summary: 'List the conversations of all your assistants, latest change first',
     query: z.object({ assistantId: uuid.optional(), ...filters }),
     answer: z.object({ conversations: z.array(InboxRow), nextCursor }),
@@ -155,14 +164,18 @@ export const inboxOperations = {
 type Dependencies = { assistants: AssistantStore; inbox: Inbox };
 
 export const inboxRoutes = ({ assistants, inbox }: Dependencies): Handled[] => [
-  handled(inboxOperations.list, async ({ query: { assistantId, limit = ROWS, ...query }, operator }) => {
-    const own = (await assistants.listAssistantIds()).filter((id) => hasAssistant(operator, id));
-    const assistantIds = assistantId === undefined ? own : own.filter((id) => id === assistantId);
-    if (assistantId !== undefined && assistantIds.length === 0) throw notFound();
-    const page = await inbox.list({ assistantIds, limit, ...toInboxFilter(query, operator.operatorId) });
-    const conversations = await inbox.toRows(page.conversations, operator.operatorId);
-    return { conversations, nextCursor: page.next && timeCursor.encode(page.next) };
-  }),
+  handled(
+    inboxOperations.list,
+    async ({ query: { assistantId, limit = ROWS, ...query }, operator, costly, signal }) => {
+      const own = (await assistants.listAssistantIds()).filter((id) => hasAssistant(operator, id));
+      const assistantIds = assistantId === undefined ? own : own.filter((id) => id === assistantId);
+      if (assistantId !== undefined && assistantIds.length === 0) throw notFound();
+      const list = () => inbox.list({ assistantIds, limit, signal, ...toInboxFilter(query, operator.operatorId) });
+      const page = await (isCostly(query) ? costly(list) : list());
+      const conversations = await inbox.toRows(page.conversations, operator.operatorId);
+      return { conversations, nextCursor: page.next && timeCursor.encode(page.next) };
+    },
+  ),
 
   handled(inboxOperations.agents, async ({ params: { id = '' } }) => ({
     agents: (await inbox.readAssignees())

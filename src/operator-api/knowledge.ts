@@ -1,6 +1,7 @@
+import { pipeline } from 'node:stream/promises';
 import * as z from 'zod';
 import { KNOWLEDGE_FORMATS } from '../assistants/knowledge-import.ts';
-import { KnowledgeInput } from '../assistants/knowledge-input.ts';
+import { type KnowledgeEntry, KnowledgeInput } from '../assistants/knowledge-input.ts';
 import { readKnowledge } from '../assistants/knowledge-reading.ts';
 import { createFindConflicts, searchKnowledge } from '../assistants/knowledge-search.ts';
 import { findSemanticStatus } from '../assistants/semantic-status.ts';
@@ -8,8 +9,9 @@ import type { AssistantStore } from '../assistants/store.ts';
 import { SuggestedAction } from '../assistants/suggested-action.ts';
 import type { Insights } from '../insights/store.ts';
 import { invalid } from '../platform/errors.ts';
+import { toJson } from '../platform/json-stream.ts';
 import type { Logger } from '../platform/logger.ts';
-import { type Handled, handled, operation } from './operation.ts';
+import { type Call, type Handled, handled, operation, type Operation, WRITTEN } from './operation.ts';
 import { uuid } from './wire.ts';
 
 const tag = 'Operators';
@@ -86,6 +88,12 @@ export const knowledgeOperations = {
         model: z.string().nullable(),
         done: z.int().min(0),
         total: z.int().min(0),
+        leftOut: z.int().min(0).meta({
+          description: 'Questions, variants and answers whose words are not searched: the knowledge is too large.',
+        }),
+        vectorsLeftOut: z.array(z.enum(['question', 'variant', 'answer'])).meta({
+          description: 'Kinds of texts whose vectors are not used: the knowledge is too large.',
+        }),
       })
       .meta({ id: 'KnowledgeStatus' }),
     errors: ['not_found'],
@@ -175,16 +183,50 @@ export const knowledgeRoutes = ({
       .catch((cause: unknown) =>
         logger.error({ err: cause, assistantId, missId, entryId }, 'a group of misses was not marked as taught'),
       );
+  /**
+   * The pages of a list. Each of them is read in turn with other costly reads, and none while the caller has not taken
+   * the one before, so a slow caller holds nobody up.
+   */
+  async function* found(
+    { costly, signal }: Pick<Call<Operation>, 'costly' | 'signal'>,
+    { assistantId, search }: { assistantId: string; search: string | undefined },
+  ): AsyncGenerator<KnowledgeEntry[], undefined> {
+    const batches = assistants.readKnowledge(assistantId, signal);
+    try {
+      for (;;) {
+        const page = await costly(async () => {
+          const { value } = await batches.next();
+          return value && search !== undefined ? searchKnowledge(value, search) : value;
+        });
+        if (!page) return;
+        if (page.length > 0) yield page;
+      }
+    } finally {
+      await batches.return(undefined);
+    }
+  }
+
   return [
-    handled(knowledgeOperations.list, async ({ params: { id = '' }, query: { search } }) => {
+    handled(knowledgeOperations.list, async ({ params: { id = '' }, query: { search }, res, ...call }) => {
       await assistants.getAssistant(id);
-      const entries = await assistants.listKnowledge(id);
-      return { entries: search === undefined ? entries : searchKnowledge(entries, search) };
+      const pages = found(call, { assistantId: id, search });
+      // The first page is read before anything is sent, so that a failure is still an error response.
+      const first = await pages.next();
+      async function* all(): AsyncGenerator<KnowledgeEntry[]> {
+        if (first.value) yield first.value;
+        yield* pages;
+      }
+      res.type('json');
+      await pipeline(toJson({}, { entries: all() }), res).catch((cause: unknown) => {
+        if (!call.signal.aborted) throw cause;
+      });
+      return WRITTEN;
     }),
 
-    handled(knowledgeOperations.conflicts, async ({ params: { id = '' } }) => {
+    handled(knowledgeOperations.conflicts, async ({ params: { id = '' }, costly, signal }) => {
       const assistant = await assistants.getAssistant(id);
-      return { conflicts: await findConflicts(assistant, await assistants.listKnowledge(id)) };
+      const read = () => assistants.readKnowledge(id, signal);
+      return { conflicts: await costly(() => findConflicts(assistant, read, signal)) };
     }),
 
     handled(knowledgeOperations.status, ({ params: { id = '' } }) => findSemanticStatus(assistants, id)),
@@ -209,10 +251,10 @@ export const knowledgeRoutes = ({
       await assistants.removeKnowledge(id, [entryId]);
     }),
 
-    handled(knowledgeOperations.importFile, async ({ params: { id = '' }, body, note }) => {
+    handled(knowledgeOperations.importFile, async ({ params: { id = '' }, body, note, signal }) => {
       await assistants.getAssistant(id);
       const { format, text, replace, dryRun } = body;
-      const { entries, refused } = await readKnowledge(format, text);
+      const { entries, refused } = await readKnowledge(format, text, { assistantId: id, signal });
       note({ target: id, details: { imported: entries.length, refused: refused.length, replace, dryRun } });
       if (dryRun || entries.length === 0) return { imported: entries.length, refused };
       await assistants.addKnowledge(id, entries, { replace });

@@ -1,5 +1,6 @@
-import type { Response } from 'express';
 import * as z from 'zod';
+import { once } from 'node:events';
+import type { Response } from 'express';
 import type { Inbox } from '../inbox/inbox.ts';
 import type { LiveUpdates } from '../live/live.ts';
 import { PRESENT_STATES } from '../live/presence.ts';
@@ -52,18 +53,28 @@ export const liveOperations = {
 };
 
 /** A response that may have ended already, because the browser left or MongoDB was silent. */
-const sinkOf = (res: Response): EventSink => ({
-  write: (text) => {
-    if (res.writableEnded || res.destroyed) return;
-    if (!res.headersSent) res.set(EVENT_STREAM_HEADERS); // not before, so that a refusal is JSON
-    res.write(text);
-  },
-  end: () => res.end(),
-  destroy: () => res.destroy(),
-  get writableLength() {
-    return res.writableLength;
-  },
-});
+const sinkOf = (res: Response): EventSink => {
+  const left = new AbortController();
+  if (res.destroyed) left.abort();
+  res.once('close', () => left.abort());
+  return {
+    write: (text) => {
+      if (res.writableEnded || res.destroyed) return;
+      if (!res.headersSent) res.set(EVENT_STREAM_HEADERS); // not before, so that a refusal is JSON
+      res.write(text);
+    },
+    end: () => res.end(),
+    destroy: () => res.destroy(),
+    get writableLength() {
+      return res.writableLength;
+    },
+    drained: async () => {
+      if (!res.writableNeedDrain || left.signal.aborted) return;
+      await once(res, 'drain', { signal: left.signal }).catch(() => undefined);
+    },
+    left: left.signal,
+  };
+};
 
 type Dependencies = { live: LiveUpdates; inbox: Pick<Inbox, 'findOwner'> };
 

@@ -31,6 +31,7 @@ export const missOperations = {
     method: 'get',
     path,
     id: 'listMisses',
+    isLarge: true,
     summary: 'List questions without a sure answer, grouped by meaning, the most frequent first; at most 200 groups',
     answer: z.object({ misses: z.array(MissView) }),
   }),

@@ -41,6 +41,8 @@ export type Operation = (ForSome | ForAnyone) &
      * True if a rate limit also counts successful calls. The headers of the response then show the state of this limit.
      */
     limited?: boolean;
+    /** True if the answer may have some MiB. The call then waits for its place (`src/platform/shares.ts`). */
+    isLarge?: boolean;
   };
 
 export const operation = <const One extends Operation>(one: One): One => one;
@@ -55,6 +57,10 @@ export type Call<One extends Operation> = {
   operator: Caller;
   /** Sets the target and the details of the audit line. The default target is the path's `id`. */
   note: (note: Note) => void;
+  /** Aborts when the caller leaves. */
+  signal: AbortSignal;
+  /** Makes a read that may cost seconds, when it is this caller's turn. */
+  costly: <Value>(read: () => Promise<Value>) => Promise<Value>;
   req: Request;
   res: Response;
 };

@@ -1,24 +1,164 @@
 import * as z from 'zod';
+import { LRUCache } from 'lru-cache';
+import type { DeliveryStore } from '../deliveries/store.ts';
+import { COUNTERS, ESCALATION_REASONS, HOUR_MS, hourOf, incrementId, type StoredFigures } from '../insights/figures.ts';
+import type { Insights } from '../insights/store.ts';
+import { type Days, isTimeZone, summarise, type Summary, summarySince } from '../insights/summary.ts';
+import { serverNow } from '../platform/clock.ts';
+import type { DeliveryQueue } from '../deliveries/queue.ts';
+import type { TurnQueue } from '../turns/queue.ts';
+import { type Endpoint, isPaused } from '../webhooks/endpoint.ts';
+import { time, uuid } from './wire.ts';
 import type { AssistantStore } from '../assistants/store.ts';
 import { STATUSES } from '../conversations/conversation.ts';
 import type { Inbox } from '../inbox/inbox.ts';
 import { type Outcome, OUTCOMES } from '../deliveries/delivery.ts';
-import { isPaused } from '../webhooks/endpoint.ts';
 import type { EndpointStore } from '../webhooks/endpoint-store.ts';
-import type { DeliveryQueue } from '../deliveries/queue.ts';
-import type { DeliveryStore } from '../deliveries/store.ts';
-import type { TurnQueue } from '../turns/queue.ts';
 import { type Handled, handled, operation } from './operation.ts';
-import { type Days, isTimeZone } from '../insights/summary.ts';
-import type { Insights } from '../insights/store.ts';
-import { cachedByCost, createReadFigures, FiguresView } from './overview/figures.ts';
-import { Ailment, createFindAilments } from './overview/health.ts';
-import { time } from './wire.ts';
-import { serverNow } from '../platform/clock.ts';
+
+const count = z.int().min(0);
+const countsOf = <Name extends string>(names: readonly Name[]) =>
+  z.object(Object.fromEntries(names.map((name) => [name, count])) as Record<Name, typeof count>); // one for each name
+
+const Slot = z.object({
+  ...countsOf(COUNTERS).shape,
+  escalated: countsOf(ESCALATION_REASONS),
+  deliveries: countsOf(['delivered', 'rejected', 'not_sent', 'unknown']),
+  replyMs: z.object({ p50: count, p95: count }).nullable().meta({ description: 'At most a quarter too high.' }),
+});
+
+const FiguresView = z
+  .object({
+    from: z.string().meta({ description: 'The first day, in the time zone of the request.', example: '2026-05-04' }),
+    totals: Slot,
+    slots: z
+      .array(z.object({ at: z.string(), ...Slot.shape }))
+      .meta({ description: 'One for each day, or for each hour of today.' }),
+    busiestHours: z.array(count).length(24).meta({ description: 'Turns by hour of the day.' }),
+  })
+  .meta({ id: 'Figures' });
+
+/** The longest time whose deliveries are counted from their records, if no worker has counted them yet. */
+const UNCOUNTED_MAX_MS = 24 * HOUR_MS;
+
+/**
+ * Caches the counts of an assistant for twenty times as long as the counting took, because pages ask every few seconds.
+ */
+const cachedByCost = <Counts extends object>(count: (assistantId: string) => Promise<Counts>) => {
+  const known = new LRUCache<string, Counts>({ max: 1000, ttl: 1 });
+  return async (assistantId: string): Promise<Counts> => {
+    const last = known.get(assistantId);
+    if (last) return last;
+    const startedAt = performance.now();
+    const counts = await count(assistantId);
+    known.set(assistantId, counts, { ttl: Math.ceil((performance.now() - startedAt) * 20) });
+    return counts;
+  };
+};
+
+/** Reads an assistant's figures: the projected hours, and the deliveries of the last hours from their records. */
+export const createReadFigures = ({ insights, deliveries }: { insights: Insights; deliveries: DeliveryStore }) => {
+  const latestDeliveries = cachedByCost(async (assistantId) => {
+    const counted = (await insights.deliveryFigures.countedTo(assistantId))?.getTime() ?? 0;
+    const to = new Date(serverNow() + HOUR_MS);
+    // A whole hour, because the counts from the records replace the stored counts of their hours.
+    const from = hourOf(new Date(Math.max(counted, to.getTime() - UNCOUNTED_MAX_MS)));
+    const hours = await deliveries.countHourlyOutcomes(assistantId, { from, to });
+    return hours.map(({ hour, outcomes }): StoredFigures => {
+      const own = { assistantId, hour };
+      return { _id: incrementId(own), ...own, deliveries: outcomes };
+    });
+  });
+
+  return async (
+    assistantId: string,
+    { days, timeZone }: { days: Days; timeZone: string },
+  ): Promise<{ figures: Summary; hours: StoredFigures[] }> => {
+    const now = serverNow();
+    const [hours, latest] = await Promise.all([
+      insights.figures.listHours(assistantId, summarySince(days, now)),
+      latestDeliveries(assistantId),
+    ]);
+    // The records know the latest hours better than the projection, which counts an hour after its end.
+    const uncounted = new Set(latest.map(({ _id }) => _id));
+    const known = hours.map((hour) => (uncounted.has(hour._id) ? { ...hour, deliveries: undefined } : hour));
+    return { figures: summarise([...known, ...latest] as StoredFigures[], { days, timeZone, now }), hours };
+  };
+};
+
+const QUEUE_SLOW_MS = 10_000;
+const CERTIFICATE_MS = 21 * 86_400_000;
+/** An engine counts as failing if at least three replies and a tenth of all replies of the last hour or two failed. */
+const FAILED_MIN = 3;
+const FAILED_SHARE = 0.1;
+
+const ofEndpoint = { endpointId: uuid, url: z.string() };
+
+/** What needs somebody's attention. */
+const Ailment = z
+  .discriminatedUnion('kind', [
+    z.object({
+      kind: z.literal('endpoint_paused'),
+      ...ofEndpoint,
+      reason: z.enum(['gone', 'retry_after']),
+      until: time.nullable(),
+    }),
+    z.object({ kind: z.literal('certificate_expires'), ...ofEndpoint, expiresAt: time }),
+    z.object({ kind: z.literal('queue_slow'), queue: z.enum(['turns', 'deliveries']), waitingSince: time }),
+    z.object({ kind: z.literal('engine_failing'), failed: z.int(), replies: z.int() }),
+  ])
+  .meta({ id: 'Ailment' });
+type Ailment = z.input<typeof Ailment>;
+
+type Dependencies = { deliveries: DeliveryStore; turnQueue: TurnQueue; deliveryQueue: DeliveryQueue };
+
+const findPaused = (endpoints: Endpoint[], now: number): Ailment[] =>
+  endpoints.flatMap((one): Ailment[] =>
+    one.enabled && one.pause && isPaused(one, now)
+      ? [{ kind: 'endpoint_paused', endpointId: one.endpointId, url: one.url, ...one.pause }]
+      : [],
+  );
+
+const findFailingEngine = (hours: StoredFigures[], now: number): Ailment[] => {
+  const latest = hours.filter(({ hour }) => hour.getTime() > now - 2 * HOUR_MS);
+  const sum = (of: (one: StoredFigures) => number): number => latest.reduce((total, one) => total + of(one), 0);
+  const failed = sum(({ engineErrors = 0 }) => engineErrors);
+  const replies = sum(
+    ({ answered = 0, offered = 0, notAnswered = 0, other = 0 }) => answered + offered + notAnswered + other,
+  );
+  return failed >= FAILED_MIN && failed >= replies * FAILED_SHARE ? [{ kind: 'engine_failing', failed, replies }] : [];
+};
+
+/** Finds what is unhealthy, for one assistant and for the queues that all assistants share. */
+const createFindAilments = ({ deliveries, turnQueue, deliveryQueue }: Dependencies) => {
+  const findSlow = async (queue: 'turns' | 'deliveries', since: Promise<number | null>): Promise<Ailment[]> => {
+    const at = await since;
+    return at !== null && serverNow() - at > QUEUE_SLOW_MS
+      ? [{ kind: 'queue_slow', queue, waitingSince: new Date(at) }]
+      : [];
+  };
+
+  const findExpiring = async (endpoint: Endpoint): Promise<Ailment[]> => {
+    const { endpointId, url } = endpoint;
+    const expiresAt = endpoint.enabled ? await deliveries.findCertificateExpiry(endpoint) : null;
+    return expiresAt && expiresAt.getTime() < serverNow() + CERTIFICATE_MS
+      ? [{ kind: 'certificate_expires', endpointId, url, expiresAt }]
+      : [];
+  };
+
+  return async (endpoints: Endpoint[], hours: StoredFigures[]): Promise<Ailment[]> => {
+    const now = serverNow();
+    const found = await Promise.all([
+      findSlow('turns', turnQueue.oldestWaitingAt()),
+      findSlow('deliveries', deliveryQueue.oldestWaitingAt()),
+      ...endpoints.map(findExpiring),
+    ]);
+    return [...findPaused(endpoints, now), ...findFailingEngine(hours, now), ...found.flat()];
+  };
+};
 
 const DAY_MS = 86_400_000;
 const OUTBOXES_MAX = 10_000;
-const count = z.int().min(0);
 const jobs = z.record(z.string(), count);
 
 export const overviewOperations = {
@@ -57,7 +197,7 @@ export const overviewOperations = {
   }),
 };
 
-type Dependencies = {
+type OverviewDependencies = {
   insights: Insights;
   assistants: AssistantStore;
   inbox: Inbox;
@@ -77,42 +217,47 @@ const withPending = ({ queued = 0, sending = 0, ...ended }: Partial<Record<Outco
 const all = (names: readonly string[], counted: Partial<Record<string, number>>): Record<string, number> =>
   Object.fromEntries(names.map((name) => [name, counted[name] ?? 0]));
 
-export const overviewRoutes = (dependencies: Dependencies): Handled[] => {
+export const overviewRoutes = (dependencies: OverviewDependencies): Handled[] => {
   const { assistants, inbox, endpoints, deliveries, turnQueue, deliveryQueue } = dependencies;
   const outcomesOf = cachedByCost((id) => deliveries.countOutcomes(id, new Date(serverNow() - DAY_MS)));
   const readFigures = createReadFigures(dependencies);
   const findAilments = createFindAilments(dependencies);
   return [
-    handled(overviewOperations.read, async ({ params: { id = '' }, query: { days = '1', timeZone = 'UTC' } }) => {
-      await assistants.getAssistant(id);
-      const since = new Date(serverNow() - DAY_MS);
-      const [read, statuses, outcomes, pending, registered, knowledgeEntries, apiKeys, turns, wakeUps] =
-        await Promise.all([
-          readFigures(id, { days: Number(days) as Days, timeZone }), // one of the three values
-          inbox.countStatuses(id, since),
-          outcomesOf(id),
-          deliveries.pending.count(id, OUTBOXES_MAX),
-          endpoints.listEndpoints(id),
-          assistants.countKnowledge(id),
-          assistants.countApiKeys(id),
-          turnQueue.countJobs(),
-          deliveryQueue.countJobs(),
-        ]);
-      return {
-        unhealthy: await findAilments(registered, read.hours),
-        figures: read.figures,
-        since,
-        conversations: all(STATUSES, statuses),
-        deliveries: all(OUTCOMES, withPending(outcomes, pending)),
-        endpoints: {
-          all: registered.length,
-          enabled: registered.filter(({ enabled }) => enabled).length,
-          paused: registered.filter((one) => one.enabled && isPaused(one, serverNow())).length,
-        },
-        knowledgeEntries,
-        apiKeys,
-        queues: { turns, deliveries: wakeUps },
-      };
-    }),
+    handled(
+      overviewOperations.read,
+      async ({ params: { id = '' }, query: { days = '1', timeZone = 'UTC' }, costly }) => {
+        await assistants.getAssistant(id);
+        const since = new Date(serverNow() - DAY_MS);
+        const registered = await endpoints.listEndpoints(id);
+        const endpointIds = registered.map(({ endpointId }) => endpointId);
+        const [read, statuses, outcomes, pending, knowledgeEntries, apiKeys, turns, wakeUps] = await costly(() =>
+          Promise.all([
+            readFigures(id, { days: Number(days) as Days, timeZone }), // one of the three values
+            inbox.countStatuses(id, since),
+            outcomesOf(id),
+            deliveries.outbox.countPending(endpointIds, OUTBOXES_MAX),
+            assistants.countKnowledge(id),
+            assistants.countApiKeys(id),
+            turnQueue.countJobs(),
+            deliveryQueue.countJobs(),
+          ]),
+        );
+        return {
+          unhealthy: await findAilments(registered, read.hours),
+          figures: read.figures,
+          since,
+          conversations: all(STATUSES, statuses),
+          deliveries: all(OUTCOMES, withPending(outcomes, pending)),
+          endpoints: {
+            all: registered.length,
+            enabled: registered.filter(({ enabled }) => enabled).length,
+            paused: registered.filter((one) => one.enabled && isPaused(one, serverNow())).length,
+          },
+          knowledgeEntries,
+          apiKeys,
+          queues: { turns, deliveries: wakeUps },
+        };
+      },
+    ),
   ];
 };

@@ -1,7 +1,6 @@
 import type { RequestHandler } from 'express';
 import type { AssistantStore } from '../assistants/store.ts';
 import type { ConversationStore } from '../conversations/store.ts';
-import { findPendingRow } from '../deliveries/list.ts';
 import type { DeliveryStore } from '../deliveries/store.ts';
 import { operatorOf } from '../operators/access.ts';
 import type { CannedReplies } from '../inbox/canned-replies.ts';
@@ -10,7 +9,7 @@ import { hasAssistant } from '../operators/roles.ts';
 import { notFound } from '../platform/errors.ts';
 import type { BeforeWriting } from '../platform/mongo-silence.ts';
 import type { EndpointStore } from '../webhooks/endpoint-store.ts';
-import type { Resource, Operation } from './operation.ts';
+import type { Operation, Resource } from './operation.ts';
 import { isPlaygroundOf } from './playground.ts';
 
 type Dependencies = {
@@ -48,7 +47,7 @@ export const createResourceAccess = (dependencies: Dependencies) => {
     key: async (id) => (await assistants.getApiKey(id)).assistantId,
     endpoint: async (id) => (await endpoints.getEndpoint(id)).assistantId,
     delivery: async (id) => {
-      const found = (await deliveries.findDelivery(id)) ?? (await findPendingRow(deliveries.pending, id));
+      const found = (await deliveries.findDelivery(id)) ?? (await deliveries.findPending(id));
       return found?.assistantId ?? null;
     },
   };

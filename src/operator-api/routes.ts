@@ -1,4 +1,15 @@
 import { type RequestHandler, Router } from 'express';
+import { createOperatorAccess, type OperatorAccess, operatorOf } from '../operators/access.ts';
+import { type Audit, boundedLine } from '../operators/audit.ts';
+import { invalid } from '../platform/errors.ts';
+import { requestIdOf } from '../platform/http.ts';
+import type { Logger } from '../platform/logger.ts';
+import { bodyReader, mount, type Served } from '../platform/operation.ts';
+import { type CostlyReads, createCostlyReads, takeRoom } from '../platform/shares.ts';
+import { findUnstorable } from '../platform/storable.ts';
+import { validate } from '../platform/validation.ts';
+import { createResourceAccess, type ResourceAccess } from './resource-access.ts';
+import { type Call, type Handled, type Note, type Operation, WRITTEN } from './operation.ts';
 import type { ChannelCalls } from '../assistants/channel-calls.ts';
 import type { RateLimiter } from '../assistants/rate-limit.ts';
 import type { AssistantStore } from '../assistants/store.ts';
@@ -8,25 +19,22 @@ import type { EndpointStore } from '../webhooks/endpoint-store.ts';
 import type { DeliveryQueue } from '../deliveries/queue.ts';
 import type { DeliveryStore } from '../deliveries/store.ts';
 import type { LiveUpdates } from '../live/live.ts';
-import { createOperatorAccess } from '../operators/access.ts';
-import type { Audit } from '../operators/audit.ts';
 import type { Devices } from '../operators/device.ts';
 import type { CannedReplies } from '../inbox/canned-replies.ts';
 import type { Inbox } from '../inbox/inbox.ts';
 import type { Insights } from '../insights/store.ts';
 import type { ManagedTags } from '../inbox/managed-tags.ts';
 import type { Notes } from '../inbox/notes.ts';
+import type { ReadPositions } from '../inbox/read-positions.ts';
 import type { SignInLimits } from '../operators/sign-in-limits.ts';
 import type { OperatorStore } from '../operators/store.ts';
 import type { TokenStore } from '../operators/token-store.ts';
-import type { Logger } from '../platform/logger.ts';
 import type { BeforeWriting } from '../platform/mongo-silence.ts';
 import type { DeliveredReplies } from '../turns/delivered-replies.ts';
 import type { TurnLeases } from '../turns/leases.ts';
 import type { TurnQueue } from '../turns/queue.ts';
 import type { StreamTurn } from '../turns/stream.ts';
 import type { Submit } from '../turns/submit.ts';
-import { createResourceAccess } from './resource-access.ts';
 import { assistantRoutes } from './assistants.ts';
 import { auditRoutes } from './audit.ts';
 import { type BoardQueues, boardRoutes } from './board.ts';
@@ -47,10 +55,121 @@ import { missRoutes } from './misses.ts';
 import { operatorRoutes } from './operators.ts';
 import { overviewRoutes } from './overview.ts';
 import { playgroundRoutes } from './playground.ts';
-import { createOperatorRouter, OPERATOR_PREFIX } from './router.ts';
 import { sessionRoutes } from './session.ts';
 import { tokenRoutes } from './tokens.ts';
 import { turnRoutes } from './turns.ts';
+
+export const OPERATOR_PREFIX = '/operator/v1';
+
+type Dependencies = {
+  access: OperatorAccess;
+  resourceAccess: ResourceAccess;
+  audit: Audit;
+  costlyReads: CostlyReads;
+  logger: Logger;
+};
+
+const DEFAULT_STATUS = 200;
+
+/**
+ * Writes the audit line after the change. If this write fails, the failure is logged, but the change stays and the
+ * request succeeds.
+ */
+const auditLine =
+  ({ audit, logger }: Dependencies) =>
+  async ({ audit: action }: Operation, call: Call<Operation>, { target, details = {} }: Partial<Note>) => {
+    if (action === undefined) return;
+    const { operatorId, email, token } = operatorOf(call.res);
+    const actor = token ? ('token' as const) : ('operator' as const);
+    const whole = {
+      actor,
+      operatorId,
+      email,
+      action,
+      details,
+      requestId: requestIdOf(call.res),
+      target: target ?? null,
+    };
+    const line = boundedLine(whole);
+    await audit.record(line).catch((cause: unknown) => {
+      logger.error({ err: cause, audit: line }, 'an audit line could not be written');
+    });
+  };
+
+/**
+ * Refuses strings that cannot be stored, in all known fields (docs/contract.md, Request). Unknown fields are not
+ * checked, so that errors do not quote their names.
+ */
+const storable = <Value>(value: Value): Value => {
+  const field = findUnstorable(value);
+  if (field !== null) throw invalid(field, 'invalid', 'must be well-formed Unicode without NUL');
+  return value;
+};
+
+/** The reason of a call's signal. */
+class CallerLeft extends Error {
+  override name = 'CallerLeft';
+}
+
+const run =
+  ({ operation, handle }: Handled, dependencies: Dependencies): RequestHandler =>
+  async (req, res) => {
+    const params = req.params as Record<string, string>; // only wildcard paths have lists
+    let noted: Partial<Note> = params.id === undefined ? {} : { target: params.id };
+    const left = new AbortController();
+    res.once('close', () => left.abort(new CallerLeft()));
+    const { signal } = left;
+    const operator = operatorOf(res);
+    const call: Call<Operation> = {
+      params,
+      // The query is `undefined` for an operation without a query schema. `Call<One>` gives each handler the right
+      // type.
+      query: (operation.query && storable(validate(operation.query, req.query))) as Call<Operation>['query'],
+      body: (operation.body && storable(validate(operation.body, req.body))) as Call<Operation>['body'],
+      operator,
+      note: (note) => {
+        noted = note;
+      },
+      signal,
+      costly: (read) => {
+        const { operatorId: caller, assistantIds } = operator;
+        return dependencies.costlyReads({ caller, tenant: assistantIds?.join(' ') ?? caller, signal }, read);
+      },
+      req,
+      res,
+    };
+    if (operation.isLarge) await takeRoom(req, res);
+    const answer = await handle(call).catch((cause: unknown) => {
+      if (cause instanceof CallerLeft) return WRITTEN; // nobody waits for an answer
+      throw cause;
+    });
+    await auditLine(dependencies)(operation, call, noted);
+    if (answer === WRITTEN || res.headersSent) return; // the handler has written a stream
+    if (operation.answer) res.status(operation.status ?? DEFAULT_STATUS).json(answer);
+    else res.status(204).end();
+  };
+
+const headLast = (methods: string[]): string[] => [...methods, ...(methods.includes('GET') ? ['HEAD'] : [])];
+
+/** Adds all operations with their checks to a router. Other methods on the same paths get 405. */
+const createOperatorRouter = (all: Handled[], dependencies: Dependencies): Router => {
+  const router = Router({ caseSensitive: true });
+  router.use((_req, res, next) => {
+    res.setHeader('Cache-Control', 'no-store');
+    next();
+  });
+  router.use(dependencies.access.fromOwnPagesOrWithToken);
+  const served = all.map((one): Served => {
+    const { operation } = one;
+    const checks =
+      operation.audience === 'anyone'
+        ? [dependencies.access.fromOwnPages, ...(operation.body ? [dependencies.access.countAnonymous] : [])]
+        : [dependencies.access.signedInOrTokenFor(operation), dependencies.resourceAccess(operation)];
+    return { operation, handlers: [...checks, ...bodyReader(operation), run(one, dependencies)] };
+  });
+  mount(router, served, headLast);
+  return router;
+};
 
 export type OperatorApiDependencies = {
   sessions: RequestHandler[];
@@ -67,6 +186,7 @@ export type OperatorApiDependencies = {
   inbox: Inbox;
   insights: Insights;
   notes: Notes;
+  readPositions: ReadPositions;
   cannedReplies: CannedReplies;
   managedTags: ManagedTags;
   onErased: (conversation: StoredConversation) => void;
@@ -120,7 +240,12 @@ export const operatorApiRoutes = (dependencies: OperatorApiDependencies): Router
   router.use(
     OPERATOR_PREFIX,
     ...dependencies.sessions,
-    createOperatorRouter(all, { ...dependencies, access, resourceAccess: createResourceAccess(dependencies) }),
+    createOperatorRouter(all, {
+      ...dependencies,
+      access,
+      resourceAccess: createResourceAccess(dependencies),
+      costlyReads: createCostlyReads(),
+    }),
   );
   router.use(boardRoutes({ ...dependencies, access }));
   router.use(dashboardRoutes(dependencies));

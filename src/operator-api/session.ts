@@ -1,5 +1,5 @@
-import type { Request, Response } from 'express';
 import * as z from 'zod';
+import type { Request, Response } from 'express';
 import type { AssistantStore } from '../assistants/store.ts';
 import { ApiError, invalid, notFound } from '../platform/errors.ts';
 import type { OperatorAccess } from '../operators/access.ts';

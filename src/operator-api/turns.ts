@@ -1,10 +1,145 @@
 import * as z from 'zod';
-import { CHANNELS } from '../conversations/conversation.ts';
+import type { Job } from 'bullmq';
+import { CHANNELS, type RecentTurn } from '../conversations/conversation.ts';
+import type { ConversationStore, FoundTurn, TurnConversation } from '../conversations/store.ts';
+import { pendingRowsOf } from '../deliveries/list.ts';
+import type { DeliveryStore } from '../deliveries/store.ts';
+import { toDeliveryRow } from '../deliveries/view.ts';
+import { notFound } from '../platform/errors.ts';
+import type { PartitionedQueue } from '../platform/queue.ts';
+import type { DeliveredReplies } from '../turns/delivered-replies.ts';
+import type { TurnLeases } from '../turns/leases.ts';
+import type { TurnsJob } from '../turns/queue.ts';
+import { isPlaygroundOf } from './playground.ts';
 import { EventKind } from '../webhooks/event.ts';
 import { DeliveryRow } from './deliveries.ts';
 import { type Handled, handled, operation } from './operation.ts';
-import { readTurnTrace, type TurnTraceDependencies } from './turns/trace.ts';
 import { time, uuid } from './wire.ts';
+
+type TurnTraceDependencies = {
+  conversations: ConversationStore;
+  deliveries: DeliveryStore;
+  leases: TurnLeases;
+  deliveredReplies: DeliveredReplies;
+  turnJobs: PartitionedQueue<TurnsJob>;
+};
+
+const JOBS_LOOKED_AT = 2_500;
+
+const isOthersPlayground = (operatorId: string, conversation: TurnConversation): boolean =>
+  conversation.channel === 'playground' && !isPlaygroundOf(operatorId, conversation);
+
+const timeOrNull = (ms: number | undefined): Date | null => (ms === undefined ? null : new Date(ms));
+
+/** The job of a turn. Null does not mean that the job never existed, because jobs are removed after use. */
+const findJob = async ({ turnJobs }: TurnTraceDependencies, key: string, turnId: string) => {
+  const queue = turnJobs.of(key);
+  const jobs = await queue.getJobs(
+    ['active', 'waiting', 'prioritized', 'delayed', 'completed', 'failed'],
+    0,
+    JOBS_LOOKED_AT,
+  );
+  // A job is undefined if it was removed after the ids were listed.
+  const job = jobs.find((one: Job<TurnsJob> | undefined) => one?.data.turns.some((turn) => turn.turnId === turnId));
+  if (!job) return null;
+  return {
+    jobId: job.id ?? null,
+    state: await job.getState(),
+    addedAt: new Date(job.timestamp),
+    startedAt: timeOrNull(job.processedOn),
+    endedAt: timeOrNull(job.finishedOn),
+  };
+};
+
+type Visitor = { messageId: string; seq: number | null; content: string; language: string | null; acceptedAt: Date };
+type ReplyShown = { messageId: string; seq: number; content: string; createdAt: Date; why?: Record<string, unknown> };
+
+const findVisitor = async ({ conversations }: TurnTraceDependencies, found: FoundTurn): Promise<Visitor | null> => {
+  if (found.state === 'pending') {
+    const { messageId, seq = null, message: content, language, acceptedAt } = found.turn;
+    return { messageId, seq, content, language, acceptedAt };
+  }
+  const message = await conversations.history.findMessage(found.conversation, found.turn);
+  if (!message) return null;
+  const { messageId, content, language, createdAt: acceptedAt } = message;
+  return { messageId, seq: found.turn.seq, content, language, acceptedAt };
+};
+
+const findReply = async (
+  { conversations }: TurnTraceDependencies,
+  conversation: TurnConversation,
+  { replySeq: seq, replyMessageId: messageId }: RecentTurn,
+): Promise<ReplyShown | null> => {
+  if (seq === undefined || messageId === undefined) return null;
+  const message = await conversations.history.findMessage(conversation, { seq, messageId });
+  if (!message) return null;
+  const { content, createdAt, why } = message;
+  return { messageId, seq, content, createdAt, ...(why && { why }) };
+};
+
+/**
+ * Finds the events of a turn. Events do not contain the id of their turn, so they are found by their time: the time of
+ * the turn's acceptance or, for a handoff, the time of its reply.
+ */
+const findEvents = async (
+  { deliveries: store }: TurnTraceDependencies,
+  { _id: key, conversationId }: TurnConversation,
+  times: Date[],
+) => {
+  const outbox = await store.outbox.read(key);
+  const records = await store.findHappenedAt(conversationId, times);
+  const claimed = new Set(records.map(({ _id }) => _id));
+  const pending = (outbox ? pendingRowsOf(outbox) : []).filter(
+    ({ deliveryId, happenedAt }) =>
+      !claimed.has(deliveryId) && times.some((time) => time.getTime() === happenedAt.getTime()),
+  );
+  const deliveries = [...records.map(toDeliveryRow), ...pending];
+  return [...Map.groupBy(deliveries, ({ eventId }) => eventId).entries()].map(([eventId, some]) => ({
+    eventId,
+    event: some[0]?.event ?? null,
+    happenedAt: some[0]?.happenedAt ?? null,
+    deliveries: some,
+  }));
+};
+
+const statusOf = (found: FoundTurn, leased: boolean): string => {
+  if (found.state === 'finished') return found.turn.outcome;
+  return found.head && leased ? 'answering' : 'accepted';
+};
+
+/**
+ * Everything that is known about a turn, in order of time. Only the operator of a playground conversation can see its
+ * turns.
+ */
+const readTurnTrace = async (dependencies: TurnTraceDependencies, turnId: string, operatorId: string) => {
+  const found = await dependencies.conversations.findTurn(turnId);
+  if (!found || isOthersPlayground(operatorId, found.conversation)) throw notFound();
+  const { conversation } = found;
+  const { _id: key, conversationId, assistantId, sessionId, channel } = conversation;
+  const [message, reply, job, leased, delivered] = await Promise.all([
+    findVisitor(dependencies, found),
+    found.state === 'finished' ? findReply(dependencies, conversation, found.turn) : null,
+    findJob(dependencies, key, turnId),
+    dependencies.leases.findLeased([{ key, turnId }]),
+    dependencies.deliveredReplies.find([{ key, turnId }]),
+  ]);
+  const times = [message?.acceptedAt, reply?.createdAt].filter((time) => time !== undefined);
+  return {
+    turnId,
+    conversationId,
+    assistantId,
+    sessionId,
+    channel,
+    status: statusOf(found, leased.has(turnId)),
+    acceptedAt: message?.acceptedAt ?? null,
+    ms: message && reply ? reply.createdAt.getTime() - message.acceptedAt.getTime() : null,
+    callerGotReply: delivered.has(turnId),
+    message,
+    job,
+    reply,
+    events: await findEvents(dependencies, conversation, times),
+  };
+};
 
 const TurnTraceView = z
   .object({

@@ -3,6 +3,7 @@ import type { RateLimiter } from '../assistants/rate-limit.ts';
 import { networkOf } from '../platform/client-network.ts';
 import { ApiError } from '../platform/errors.ts';
 import type { BeforeWriting } from '../platform/mongo-silence.ts';
+import { holdFor } from '../platform/shares.ts';
 import { type Audience, mayUse } from './roles.ts';
 import { endSession, readSession } from './session.ts';
 import type { OperatorStore } from './store.ts';
@@ -47,7 +48,7 @@ const checkToken = ({ scope, assistantIds }: OperatorToken, { method, resource, 
 export const createOperatorAccess = (dependencies: {
   operators: OperatorStore;
   tokens: TokenStore;
-  rateLimiter: Pick<RateLimiter, 'forFailing'>;
+  rateLimiter: Pick<RateLimiter, 'forFailing' | 'forAnonymous' | 'forToken'>;
   publicUrl: string | undefined;
   beforeWriting: BeforeWriting;
 }) => {
@@ -75,6 +76,12 @@ export const createOperatorAccess = (dependencies: {
   const fromOwnPagesOrWithToken: RequestHandler = (req, res, next) =>
     readToken(req.headers.authorization) === null ? fromOwnPages(req, res, next) : next();
 
+  /** Counts a request that has no sign-in, before its body is read. */
+  const countAnonymous: RequestHandler = async (req, _res, next) => {
+    await rateLimiter.forAnonymous(networkOf(req.ip ?? 'unknown'));
+    next();
+  };
+
   const findSignedIn = async (req: Request): Promise<Caller | null> => {
     const session = readSession(req);
     const operator = session && (await beforeWriting(operators.findOperator(session.operatorId)));
@@ -97,6 +104,7 @@ export const createOperatorAccess = (dependencies: {
       await rateLimiter.forFailing(networkOf(req.ip ?? 'unknown'));
       throw new ApiError('not_signed_in', { message: 'This operator token is not valid. It may have been revoked.' });
     }
+    await rateLimiter.forToken(token.tokenId);
     checkToken(token, rule);
     return callerOfToken(token);
   };
@@ -116,11 +124,13 @@ export const createOperatorAccess = (dependencies: {
     (rule: AccessRule): RequestHandler =>
     async (req, res, next) => {
       const secret = readToken(req.headers.authorization);
-      res.locals.operator = await (secret === null ? getSignedIn(req, rule.audience) : getWithToken(req, secret, rule));
+      const caller = await (secret === null ? getSignedIn(req, rule.audience) : getWithToken(req, secret, rule));
+      res.locals.operator = caller;
+      holdFor(res, caller.operatorId);
       next();
     };
 
-  return { fromOwnPages, fromOwnPagesOrWithToken, findSignedIn, signedInFor, signedInOrTokenFor };
+  return { fromOwnPages, fromOwnPagesOrWithToken, countAnonymous, findSignedIn, signedInFor, signedInOrTokenFor };
 };
 
 export type OperatorAccess = ReturnType<typeof createOperatorAccess>;

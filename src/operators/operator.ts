@@ -57,6 +57,10 @@ export type StoredOperator = Omit<Operator, 'operatorId' | 'hasPassword' | 'assi
   assistantIds?: string[] | null;
   passwordHash: string | null;
   link: StoredLink | null;
+  /** When the role, the assistants or `disabled` changed last. */
+  accessChangedAt?: Date;
+  /** True once all escalations that the operator can no longer take have a take-by time (src/inbox/assignees.ts). */
+  released?: boolean;
   /** Incremented so that two concurrent removals of owners conflict (see `requireAnotherOwner`). */
   vouched?: number;
 };
@@ -74,10 +78,13 @@ const operatorSchema = new Schema<StoredOperator>(
     createdAt: { type: Date, required: true },
     lastSignInAt: { type: Date, default: null },
     vouched: { type: Number },
+    accessChangedAt: { type: Date },
+    released: { type: Boolean },
   },
   { collection: 'operators', versionKey: false, strictQuery: 'throw' },
 );
 operatorSchema.index({ email: 1 }, { unique: true });
+operatorSchema.index({ released: 1 });
 operatorSchema.index(
   { 'link.hash': 1 },
   { unique: true, partialFilterExpression: { 'link.hash': { $exists: true } }, name: 'links' },
@@ -90,6 +97,8 @@ export const toOperator = ({
   passwordHash,
   link: _link,
   vouched: _vouched,
+  accessChangedAt: _accessChangedAt,
+  released: _released,
   assistantIds = null,
   ...stored
 }: StoredOperator): Operator => ({

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { hash, verify } from '@node-rs/argon2';
 import type { ClientSession, Connection } from 'mongoose';
 import { hashSecret } from '../assistants/api-keys.ts';
 import { serverDate, serverNow } from '../platform/clock.ts';
@@ -7,9 +8,31 @@ import { newId } from '../platform/ids.ts';
 import { isDuplicateKey } from '../platform/mongo-failures.ts';
 import { type Operator, operatorModel, type StoredLink, type StoredOperator, toOperator } from './operator.ts';
 import { createAssistantIdsCheck } from './assistant-ids.ts';
-import { createVerifier, hashPassword } from './password.ts';
 import type { Role } from './roles.ts';
 import { tokenModel } from './token.ts';
+
+/**
+ * The cost of argon2id: 19 MiB, 2 passes and 1 lane, as OWASP recommends. Hashing takes about 50 ms on a thread of the
+ * pool.
+ */
+const COST = { memoryCost: 19_456, timeCost: 2, parallelism: 1 } as const;
+
+const hashPassword = (password: string): Promise<string> => hash(password.normalize('NFKC'), COST);
+
+/** Generates a password from 120 random bits. The password is shown once. */
+export const newPassword = (): string => randomBytes(15).toString('base64url');
+
+/**
+ * Compares a password with a stored hash. Without a stored hash, the password is compared with a dummy hash, so that
+ * the response time does not show whether the account exists.
+ */
+const createVerifier = () => {
+  const dummyHash = hashPassword(newPassword());
+  return async (stored: string | null, password: string): Promise<boolean> => {
+    const matches = await verify(stored ?? (await dummyHash), password.normalize('NFKC'));
+    return matches && stored !== null;
+  };
+};
 
 export const LINK_DAYS = 7;
 const DAY_MS = 86_400_000;
@@ -203,11 +226,27 @@ export const createOperatorStore = (connection: Connection) => {
           const theirs = { createdBy: operatorId, revokedAt: null };
           await tokens.updateMany(theirs, { revokedAt: serverDate() }, { session });
         }
-        const update = { $set: set, ...(disabled && { $inc: { generation: 1 } }) };
+        const update = {
+          $set: { ...set, accessChangedAt: serverDate() },
+          $unset: { released: 1 },
+          ...(disabled && { $inc: { generation: 1 } }),
+        };
         const stored = await operators.findByIdAndUpdate(operatorId, update, { ...AFTER, session }).lean();
         if (!stored) throw notFound();
         return toOperator(stored);
       }),
+
+    /** Operators whose access has changed, so that nobody may have their escalations. */
+    findUnreleased: async (limit: number): Promise<{ operator: Operator; changedAt: Date | null }[]> =>
+      (await operators.find({ released: null }).limit(limit).lean()).map((stored) => ({
+        operator: toOperator(stored),
+        changedAt: stored.accessChangedAt ?? null,
+      })),
+
+    /** Does nothing if the access has changed again meanwhile. */
+    markReleased: async (operatorId: string, changedAt: Date | null): Promise<void> => {
+      await operators.updateOne({ _id: operatorId, accessChangedAt: changedAt }, { $set: { released: true } });
+    },
 
     endSessions: (operatorId: string): Promise<Operator> => getChanged(operatorId, { $inc: { generation: 1 } }),
   };

@@ -62,6 +62,7 @@ const tokenSchema = new Schema<StoredToken>(
 );
 tokenSchema.index({ hash: 1 }, { unique: true });
 tokenSchema.index({ createdAt: -1 });
+tokenSchema.index({ createdBy: 1 });
 
 export const tokenModel = (connection: Connection) => connection.model<StoredToken>('OperatorToken', tokenSchema);
 

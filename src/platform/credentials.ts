@@ -37,7 +37,7 @@ export const secretsIn = (environment: Record<string, string | undefined>): stri
   const all = Object.entries(environment).flatMap(([name, value = '']) => {
     if (name.endsWith('_URL')) return passwordsOf(value);
     if (name === 'ENCRYPTION_KEY') return value.split(/[,:]/);
-    return /TOKEN|SECRET|PASSWORD/.test(name) ? [value] : [];
+    return /TOKEN|SECRET|PASSWORD|_KEY$/.test(name) ? [value] : [];
   });
   return [...new Set(all)].filter((one) => one.length >= SHORTEST).toSorted((a, b) => b.length - a.length);
 };

@@ -1,8 +1,11 @@
 import * as z from 'zod';
 import { invalid } from './errors.ts';
 
-/** The cursor parameter of a query. `decode` checks that the list has made this cursor. */
-export const cursor = z.string().max(500);
+/** The cursor parameter of a query, in base64url. `decode` checks that the list has made this cursor. */
+export const cursor = z
+  .string()
+  .regex(/^[\w-]{1,500}$/)
+  .meta({ description: 'The `nextCursor` of the previous page. Any other text is refused with 422.' });
 
 /**
  * Encodes a position in a list as a cursor that callers cannot read. A cursor whose position does not match the schema

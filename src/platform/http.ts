@@ -1,5 +1,5 @@
-import type { ErrorRequestHandler, Request, RequestHandler, Response } from 'express';
 import * as z from 'zod';
+import type { ErrorRequestHandler, Request, RequestHandler, Response } from 'express';
 import { newId } from './ids.ts';
 import { logHint } from './hints.ts';
 import { ApiError, MAX_DETAILS, notFound, unavailable } from './errors.ts';

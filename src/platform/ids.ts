@@ -22,10 +22,16 @@ export const newPrefixedId = (conversationKey: string): string => {
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 
-export const isUuid = (value: string): boolean => UUID.test(value);
+/** An id in v4 layout. A text from outside becomes one only through `isUuid`. */
+export type Uuid = string & { readonly uuid: unique symbol };
 
-/** The range of conversation keys that match a prefixed id. The range usually contains one document, at most a few. */
-export const prefixRange = (prefixedId: string): { $gte: string; $lt: string } => {
+export const isUuid = (value: string): value is Uuid => UUID.test(value);
+
+/**
+ * The range of conversation keys that match a prefixed id. The range usually contains one document, at most a few. It
+ * takes only a whole id, because the range of a shorter text would contain a large part of all conversations.
+ */
+export const prefixRange = (prefixedId: Uuid): { $gte: string; $lt: string } => {
   const prefix = prefixedId.slice(0, 8) + prefixedId.slice(9, 13);
   return { $gte: prefix, $lt: `${prefix}g` };
 };

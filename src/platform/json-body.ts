@@ -1,18 +1,32 @@
-import type { Readable } from 'node:stream';
-import { MIMEType } from 'node:util';
-import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
+import { MIMEType, promisify } from 'node:util';
+import { brotliDecompress, gunzip, inflate } from 'node:zlib';
 import type { Request, RequestHandler, Response } from 'express';
-import { ApiError } from './errors.ts';
+import { ApiError, unavailable } from './errors.ts';
+import { createByteShares, holderOf } from './shares.ts';
+import { createSlots } from './slots.ts';
 
 export const BODY_LIMIT_BYTES = 65_536;
+/** All bodies together that have not arrived completely yet. */
+const ARRIVING_MAX_BYTES = 64 * 1024 * 1024;
+/**
+ * How many bodies are decompressed at once. Each may need a window of 16 MiB before its first byte comes out, and a
+ * thread of the pool that also reads files and hashes passwords.
+ */
+const DECODING_MAX = 2;
 /** After an upload is refused, its rest is read and discarded for this time, so that the sender can read the answer. */
 const LINGER_MS = 2_000;
 
-const DECODERS: Record<string, () => NodeJS.ReadWriteStream & Readable> = {
-  gzip: createGunzip,
-  'x-gzip': createGunzip,
-  deflate: createInflate,
-  br: createBrotliDecompress,
+const arriving = createByteShares(ARRIVING_MAX_BYTES);
+/** A holder decodes one body at a time. Many compressed bodies of one caller wait for each other, and not others. */
+const decoding = createSlots(({ own, inUse }) => own === 0 && inUse < DECODING_MAX);
+
+type Decode = (bytes: Buffer, options: { maxOutputLength: number }) => Promise<Buffer>;
+
+const DECODERS: Record<string, Decode> = {
+  gzip: promisify(gunzip) as Decode,
+  'x-gzip': promisify(gunzip) as Decode,
+  deflate: promisify(inflate) as Decode,
+  br: promisify(brotliDecompress) as Decode,
 };
 
 const invalidJson = (): ApiError => new ApiError('invalid_json');
@@ -35,36 +49,62 @@ const isJson = (contentType: string | undefined): boolean => {
   }
 };
 
-const decoded = (req: Request): Readable => {
+/** Undefined for a body that is not compressed. */
+const decoderOf = (req: Request): Decode | undefined => {
   const coding = (req.headers['content-encoding'] ?? 'identity').trim().toLowerCase();
-  if (coding === 'identity') return req;
-  const decoder = Object.hasOwn(DECODERS, coding) ? DECODERS[coding] : undefined;
-  if (!decoder) throw invalidJson();
-  return req.pipe(decoder());
+  if (coding === 'identity') return undefined;
+  const decode = Object.hasOwn(DECODERS, coding) ? DECODERS[coding] : undefined;
+  if (!decode) throw invalidJson();
+  return decode;
 };
 
-/** Reads the decoded body. The limit counts decoded bytes, so that a small compressed body cannot fill the memory. */
-const readAll = (stream: Readable, limitBytes: number): Promise<Buffer> =>
-  new Promise((resolve, reject) => {
-    const chunks: Buffer[] = [];
-    let size = 0;
+/** Reads the body as it arrives. Until it is complete, its bytes count against the share of its holder. */
+const readAll = (req: Request, { limitBytes, holder }: { limitBytes: number; holder: string }): Promise<Buffer> => {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  return new Promise<Buffer>((resolve, reject) => {
+    const refuse = (error: ApiError): void => {
+      req.off('data', collect);
+      reject(error);
+    };
     const collect = (chunk: Buffer): void => {
+      if (size + chunk.length > limitBytes) return refuse(tooLarge(limitBytes));
+      if (!arriving.take(holder, chunk.length)) return refuse(unavailable());
       size += chunk.length;
       chunks.push(chunk);
-      if (size <= limitBytes) return;
-      stream.off('data', collect);
-      reject(tooLarge(limitBytes));
     };
-    stream.on('data', collect);
-    stream.once('end', () => resolve(Buffer.concat(chunks)));
-    // The body cannot be decoded, or the caller has closed the connection.
-    stream.on('error', () => reject(invalidJson()));
+    req.on('data', collect);
+    req.once('end', () => resolve(Buffer.concat(chunks)));
+    // The caller has closed the connection.
+    req.on('error', () => reject(invalidJson()));
     // No error is created after the body has ended, because its stack trace would cost time and nobody would read it.
-    stream.once('close', () => stream.readableEnded || reject(invalidJson()));
-  });
+    req.once('close', () => req.readableEnded || reject(invalidJson()));
+  }).finally(() => arriving.release(holder, size));
+};
+
+/**
+ * Decodes a body that is complete, so that a slow sender holds no decoder. The decoder ends as soon as the result is too
+ * large.
+ */
+const decodeAll = async (
+  decode: Decode,
+  bytes: Buffer,
+  { limitBytes, holder, res }: { limitBytes: number; holder: string; res: Response },
+): Promise<Buffer> => {
+  const slot = await decoding.acquire(holder);
+  if (!slot) throw unavailable();
+  try {
+    if (res.destroyed) throw invalidJson(); // the caller has left, and nobody reads the answer
+    return await decode(bytes, { maxOutputLength: limitBytes });
+  } catch (cause) {
+    if (cause instanceof ApiError) throw cause;
+    throw (cause as NodeJS.ErrnoException).code === 'ERR_BUFFER_TOO_LARGE' ? tooLarge(limitBytes) : invalidJson();
+  } finally {
+    slot.release();
+  }
+};
 
 const discardRest = (req: Request, res: Response): void => {
-  req.unpipe();
   req.resume();
   res.once('finish', () => {
     const timer = setTimeout(() => void (req.complete || req.destroy()), LINGER_MS);
@@ -87,11 +127,14 @@ const parseObject = (bytes: Buffer): object => {
 
 /**
  * Reads a JSON object. The size is checked before the syntax (docs/contract.md, Order of checks), so a body that is too
- * large always gives 413.
+ * large always gives 413. The limit counts both the bytes that arrive and those that come out of the decoder.
  */
-const readObject = async (req: Request, limitBytes: number): Promise<object> => {
+const readObject = async (req: Request, res: Response, limitBytes: number): Promise<object> => {
   if (Number(req.headers['content-length']) > limitBytes) throw tooLarge(limitBytes);
-  const bytes = await readAll(decoded(req), limitBytes);
+  const decode = decoderOf(req);
+  const holder = holderOf(req, res);
+  const sent = await readAll(req, { limitBytes, holder });
+  const bytes = decode ? await decodeAll(decode, sent, { limitBytes, holder, res }) : sent;
   if (!isJson(req.headers['content-type'])) throw invalidJson();
   return parseObject(bytes);
 };
@@ -110,7 +153,7 @@ export const jsonBody =
       return next();
     }
     try {
-      req.body = await readObject(req, limitBytes);
+      req.body = await readObject(req, res, limitBytes);
     } catch (cause) {
       discardRest(req, res);
       throw cause;

@@ -1,5 +1,5 @@
+import mongoose, { type ClientSession, type Connection, type Model, type mongo } from 'mongoose';
 import { setTimeout as sleep } from 'node:timers/promises';
-import mongoose, { type Connection, type Model, type mongo } from 'mongoose';
 import { type BatchOptions, createBatcher, type ItemFailure } from './batch.ts';
 import { followServerClock } from './clock.ts';
 import type { Logger } from './logger.ts';
@@ -17,12 +17,26 @@ const CONNECT_RETRY_MS = 200;
 const SILENT_AFTER_MS = 3_500;
 
 /**
- * Opens one connection pool per process. Operations fail when no primary answers within 800 ms, so that a caller gets
- * 503 within a second. Heartbeats detect a silent server, and the socket timeout detects a silent connection. At the
- * start, the server must answer within `timeoutMs`.
+ * Opens a connection pool. Operations fail when no primary answers within 800 ms, so that a caller gets 503 within a
+ * second. Heartbeats detect a silent server, and the socket timeout detects a silent connection. At the start, the
+ * server must answer within `timeoutMs`.
+ * `aside`: another pool of the same process. It leaves the clock to the first one, and watches each server with one
+ * connection instead of two.
  */
 export const openMongo = async (
-  { url, timeoutMs = 10_000, maxPoolSize = 32 }: { url: string; timeoutMs?: number; maxPoolSize?: number },
+  {
+    url,
+    timeoutMs = 10_000,
+    maxPoolSize = 32,
+    silentAfterMs = SILENT_AFTER_MS,
+    aside = false,
+  }: {
+    url: string;
+    timeoutMs?: number | undefined;
+    maxPoolSize?: number;
+    silentAfterMs?: number;
+    aside?: boolean;
+  },
   logger: Logger,
 ): Promise<Connection> => {
   const deadline = Date.now() + timeoutMs;
@@ -34,8 +48,9 @@ export const openMongo = async (
       maxPoolSize,
       serverSelectionTimeoutMS: 800,
       connectTimeoutMS: 2000,
-      socketTimeoutMS: SILENT_AFTER_MS,
+      socketTimeoutMS: silentAfterMs,
       heartbeatFrequencyMS: 2000,
+      ...(aside && { serverMonitoringMode: 'poll' }),
       // Reads return only data that a majority has. Otherwise a failover could roll back data that was already sent to
       // a caller or that already allowed a send.
       readConcernLevel: 'majority',
@@ -46,7 +61,7 @@ export const openMongo = async (
     connection.on('error', (cause: unknown) => logger.warn({ err: cause }, 'mongodb connection failed'));
     try {
       await connection.asPromise();
-      await followServerClock(connection);
+      if (!aside) await followServerClock(connection);
       failOnEndedConnections(connection);
       const onDisconnected = () => logger.warn('mongodb is unavailable');
       connection
@@ -94,6 +109,24 @@ export const buildIndexes = async (models: Indexed[]): Promise<void> => {
  */
 export const collectionOf = <Stored extends { _id: string }>(model: Model<Stored>): mongo.Collection<Stored> =>
   model.collection as unknown as mongo.Collection<Stored>; // mongoose wraps the collection and keeps the driver's methods
+
+/** Writes in one transaction, which is not repeated. After a failure nothing of it is stored. */
+export const inTransaction = async (
+  connection: Connection,
+  write: (session: ClientSession) => Promise<void>,
+): Promise<void> => {
+  const session = await connection.startSession();
+  try {
+    session.startTransaction();
+    await write(session);
+    await session.commitTransaction();
+  } catch (cause) {
+    if (session.inTransaction()) await session.abortTransaction().catch(() => undefined);
+    throw cause;
+  } finally {
+    await session.endSession();
+  }
+};
 
 /** A batcher over MongoDB. While MongoDB is unavailable, all items of a batch fail together. */
 export const createStoreBatcher = <Item, Result>(

@@ -1,10 +1,57 @@
+import { createServer, type RequestListener, type Server, type ServerResponse, STATUS_CODES } from 'node:http';
+import type { Duplex } from 'node:stream';
+import { ApiError, type ErrorCode, notFound } from './errors.ts';
+import { newId } from './ids.ts';
 import { readFileSync } from 'node:fs';
-import { createServer, type RequestListener, type Server, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Config } from './config.ts';
-import { answerMalformed } from './malformed-requests.ts';
+
+/** How long the client can read the answer before the connection is destroyed. */
+const LINGER_MS = 1_000;
+
+const CODE_OF: Record<string, ErrorCode> = {
+  HPE_HEADER_OVERFLOW: 'headers_too_large',
+  HPE_CHUNK_EXTENSIONS_OVERFLOW: 'payload_too_large',
+  ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout',
+};
+
+const codeOf = ({ code = '' }: NodeJS.ErrnoException): ErrorCode | null =>
+  CODE_OF[code] ?? (code.startsWith('HPE_') ? 'malformed_request' : null);
+
+const writeError = (socket: Duplex, error: ApiError): void => {
+  const requestId = newId();
+  const body = JSON.stringify(error.toBody(requestId));
+  const head = [
+    `HTTP/1.1 ${error.status} ${STATUS_CODES[error.status]}`,
+    'Content-Type: application/json; charset=utf-8',
+    `Content-Length: ${Buffer.byteLength(body)}`,
+    `X-Request-Id: ${requestId}`,
+    'Connection: close',
+  ];
+  socket.end(`${head.join('\r\n')}\r\n\r\n${body}`);
+  setTimeout(() => socket.destroy(), LINGER_MS).unref();
+};
+
+/**
+ * Answers in our error format where Node would send an empty body or close the connection: after invalid HTTP, CONNECT,
+ * or an unknown `Expect`. After a parser error the connection is unusable for HTTP, so the answer is written to the
+ * socket, unless part of another response has already been written.
+ */
+const answerMalformed = (server: Server): void => {
+  const answering = new WeakMap<Duplex, ServerResponse>();
+  server.on('request', (req, res) => answering.set(req.socket, res));
+  server.on('checkExpectation', (req, res) => server.emit('request', req, res));
+  server.on('connect', (_req, socket) => writeError(socket, notFound()));
+  server.on('clientError', (failure: NodeJS.ErrnoException, socket) => {
+    const code = codeOf(failure);
+    const current = answering.get(socket);
+    const midway = current !== undefined && current.headersSent && !current.writableFinished;
+    if (code === null || !socket.writable || midway) socket.destroy();
+    else writeError(socket, new ApiError(code));
+  });
+};
 
 const KEEP_ALIVE_MS = 75_000;
 /**
@@ -13,23 +60,77 @@ const KEEP_ALIVE_MS = 75_000;
  */
 const BACKLOG = 4_096;
 const IDLE_SWEEP_MS = 100;
+/** How long a request may take to arrive, from its first byte to the end of its body (docs/contract.md, Errors: 408). */
+const REQUEST_WITHIN_MS = 60_000;
+const REQUEST_CHECK_MS = 5_000;
+/** A client that reads nothing of its answer for this time is cut off. */
+const READ_WITHIN_MS = 10_000;
+/** An answer that is complete must be read within this time, so that reading very slowly does not help either. */
+const READ_ALL_WITHIN_MS = 60_000;
 /**
  * Node's check of the Host header is turned off. No code depends on this header, and Node would refuse a request
  * without it by an answer with an empty body.
  */
-const OPTIONS = { requireHostHeader: false };
+const OPTIONS = {
+  requireHostHeader: false,
+  requestTimeout: REQUEST_WITHIN_MS,
+  connectionsCheckingInterval: REQUEST_CHECK_MS,
+};
+
+const trackResponses = (server: Server): Set<ServerResponse> => {
+  const inFlight = new Set<ServerResponse>();
+  server.prependListener('request', (_request, response: ServerResponse) => {
+    inFlight.add(response);
+    response.once('close', () => inFlight.delete(response));
+  });
+  return inFlight;
+};
+
+/** What the operating system has not taken yet of the write in progress. Node has no public name for it (24.21). */
+const unsentOf = (socket: Socket): number =>
+  (socket as { _handle?: { writeQueueSize?: number } | null })._handle?.writeQueueSize ?? 0;
+
+/** `idle`: how many checks in a row found nothing read. Checks are counted, so that a pause of this process cuts nobody. */
+type Unread = { waiting: number; unsent: number; idle: number; endedAt: number | null };
+
+const CHECKS = 10;
+
+/**
+ * Cuts connections whose clients do not read, because what they leave stays in memory. What is already in the buffers of
+ * the operating system counts as read. A stream that has nothing to write is never cut.
+ */
+const cutSlowReaders = (
+  server: Server,
+  inFlight: Set<ServerResponse>,
+  { withinMs = READ_WITHIN_MS, allWithinMs = READ_ALL_WITHIN_MS }: ReadLimits,
+): void => {
+  const all = new WeakMap<ServerResponse, Unread>();
+  const check = (response: ServerResponse, now: number): void => {
+    const { socket } = response;
+    if (!socket || socket.writableLength === 0) return void all.delete(response);
+    const [waiting, unsent, before] = [socket.writableLength, unsentOf(socket), all.get(response)];
+    const hasRead = !before || waiting < before.waiting || unsent !== before.unsent;
+    const idle = hasRead ? 0 : before.idle + 1;
+    const endedAt = before?.endedAt ?? (response.writableEnded ? now : null);
+    all.set(response, { waiting, unsent, idle, endedAt });
+    if (idle >= CHECKS || (endedAt !== null && now - endedAt >= allWithinMs)) socket.destroy();
+  };
+  const sweep = setInterval(() => {
+    const now = performance.now();
+    for (const response of inFlight) check(response, now);
+  }, withinMs / CHECKS);
+  sweep.unref();
+  server.once('close', () => clearInterval(sweep));
+};
 
 /**
  * From the moment the process drains, each connection ends with its next response: the response says `Connection:
  * close`, so the client opens its next connection elsewhere. A connection that the server closes by itself can break a
  * request that is on its way.
  */
-const endConnectionsByResponses = (server: Server, draining: AbortSignal): void => {
-  const inFlight = new Set<ServerResponse>();
+const endConnectionsByResponses = (server: Server, inFlight: Set<ServerResponse>, draining: AbortSignal): void => {
   server.prependListener('request', (_request, response: ServerResponse) => {
     if (draining.aborted) response.shouldKeepAlive = false;
-    inFlight.add(response);
-    response.once('close', () => inFlight.delete(response));
   });
   draining.addEventListener('abort', () => {
     for (const response of inFlight) response.shouldKeepAlive = false;
@@ -52,11 +153,15 @@ const cutConnections = (server: Server): void => {
   for (const socket of connections.get(server) ?? []) socket.destroy();
 };
 
+/** How long a client may take to read. Tests set shorter times. */
+export type ReadLimits = { withinMs?: number; allWithinMs?: number };
+
 /** Plain HTTP, or TLS 1.3 only if a certificate is configured (docs/contract.md, TLS). */
 export const createWebServer = (
   { TLS_CERT_FILE, TLS_KEY_FILE }: Pick<Config, 'TLS_CERT_FILE' | 'TLS_KEY_FILE'>,
   listener: RequestListener,
   draining: AbortSignal,
+  limits: ReadLimits = {},
 ): Server => {
   const server =
     TLS_CERT_FILE && TLS_KEY_FILE
@@ -70,7 +175,9 @@ export const createWebServer = (
   server.keepAliveTimeout = KEEP_ALIVE_MS;
   trackConnections(server);
   answerMalformed(server);
-  endConnectionsByResponses(server, draining);
+  const inFlight = trackResponses(server);
+  endConnectionsByResponses(server, inFlight, draining);
+  cutSlowReaders(server, inFlight, limits);
   return server;
 };
 

@@ -1,5 +1,5 @@
-import type { RecentTurn, StoredConversation } from '../conversations/conversation.ts';
-import type { ConversationStore } from '../conversations/store.ts';
+import type { RecentTurn } from '../conversations/conversation.ts';
+import type { ConversationStore, TurnConversation } from '../conversations/store.ts';
 import { ApiError, notFound } from '../platform/errors.ts';
 import type { Reply } from './replies.ts';
 import type { ChatResponse } from './turn.ts';
@@ -7,12 +7,12 @@ import type { ChatResponse } from './turn.ts';
 /** The stored answer of a finished turn. */
 export const storedReplyOf =
   (conversations: ConversationStore) =>
-  async (conversation: StoredConversation, turn: RecentTurn): Promise<Reply> => {
-    if (turn.outcome === 'failed' || turn.replySeq === undefined) return { outcome: 'failed' };
-    const entry = await conversations.history.findEntry(conversation, turn.replySeq);
-    const message = entry?.find(({ messageId }) => messageId === turn.replyMessageId);
+  async (conversation: TurnConversation, turn: RecentTurn): Promise<Reply> => {
+    const { replySeq: seq, replyMessageId: messageId } = turn;
+    if (turn.outcome === 'failed' || seq === undefined || messageId === undefined) return { outcome: 'failed' };
+    const message = await conversations.history.findMessage(conversation, { seq, messageId });
     if (!message) return { outcome: 'erased' };
-    const { content, messageId, suggestedActions } = message;
+    const { content, suggestedActions } = message;
     return { outcome: 'answered', reply: content, messageId, ...(suggestedActions && { suggestedActions }) };
   };
 

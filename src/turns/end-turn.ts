@@ -28,8 +28,6 @@ export type TurnEnd =
       kind: 'handoff';
       reason: HandoffReason;
       holdingText: string;
-      /** Until when somebody must take it. */
-      takeBy?: Date | null;
       leadScore: number;
       leadBecause: string[];
       why: Record<string, unknown>;
@@ -113,9 +111,9 @@ const visitorMessageOf = (turn: PendingTurn, heldBy: Message['heldBy'] | null): 
 
 /**
  * Ends the head: gives its messages the next number, and computes the finished turn, the new state and, if needed, an
- * escalation.
+ * escalation, which somebody must take until `takeBy`.
  */
-export const endTurn = (conversation: AnswerableConversation, end: TurnEnd): EndedTurn => {
+export const endTurn = (conversation: AnswerableConversation, end: TurnEnd, takeBy: Date | null = null): EndedTurn => {
   const turn = conversation.waiting[0];
   if (!turn) throw new Error('only a head can end');
   const now = serverDate();
@@ -131,9 +129,6 @@ export const endTurn = (conversation: AnswerableConversation, end: TurnEnd): End
       ? { messageId: reply.messageId, seq: own, text: reply.content, language: turn.language }
       : null;
 
-  // A handoff in the playground reaches nobody. Somebody who is already assigned has taken the conversation.
-  const needsTaking = conversation.channel !== 'playground' && conversation.assigneeId === undefined;
-  const takeBy = (end.kind === 'handoff' && needsTaking && end.takeBy) || null;
   const replySeq = reply ? own : heldBy?.seq;
   const replyMessageId = reply?.messageId ?? heldBy?.messageId;
   const changes = {

@@ -1,5 +1,6 @@
-import { type Connection, Schema } from 'mongoose';
+import { type Connection, type mongo, Schema } from 'mongoose';
 import { serverDate } from '../platform/clock.ts';
+import { isUuid, prefixRange } from '../platform/ids.ts';
 import { collectionOf, DURABLE } from '../platform/mongo.ts';
 import { isDuplicateKey } from '../platform/mongo-failures.ts';
 import { inBatches } from '../platform/mongo-batches.ts';
@@ -31,7 +32,7 @@ const keySchema = new Schema<StoredKey>(
   { collection: 'idempotencyKeys', versionKey: false },
 );
 keySchema.index({ createdAt: 1 }, { expireAfterSeconds: KEPT_S });
-keySchema.index({ conversationId: 1 }, { partialFilterExpression: { conversationId: { $type: 'string' } } });
+keySchema.index({ conversationKey: 1 });
 
 /**
  * Idempotency keys, kept for 24 h and separate for each assistant (docs/contract.md, Idempotency keys). A key is stored
@@ -81,10 +82,25 @@ export const createIdempotencyKeys = (connection: Connection) => {
         .catch(() => undefined);
     },
 
-    erase: (conversationId: string, until?: AbortSignal): Promise<void> =>
-      inBatches({ collection: keys, filter: { conversationId }, ...(until && { until }) }, (some) =>
-        keys.deleteMany(some),
-      ),
+    /**
+     * Erases the keys of a conversation. With `unboundBefore`, also those of its session that were reserved before this
+     * time and belong to no conversation, because their requests were refused. Call it with `unboundBefore` only after
+     * all requests of that time have ended.
+     */
+    erase: (
+      conversationId: string,
+      { until, unboundBefore }: { until?: AbortSignal; unboundBefore?: Date },
+    ): Promise<void> => {
+      if (!isUuid(conversationId)) return Promise.resolve();
+      const filter: mongo.Filter<StoredKey> = {
+        conversationKey: prefixRange(conversationId),
+        $or: [
+          { conversationId },
+          ...(unboundBefore ? [{ conversationId: null, createdAt: { $lt: unboundBefore } }] : []),
+        ],
+      };
+      return inBatches({ collection: keys, filter, ...(until && { until }) }, (some) => keys.deleteMany(some));
+    },
   };
 };
 

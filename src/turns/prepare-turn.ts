@@ -5,7 +5,7 @@ import type { NewTurn } from '../conversations/new-turn.ts';
 import type { ConversationStore } from '../conversations/store.ts';
 import { serverDate } from '../platform/clock.ts';
 import { ApiError } from '../platform/errors.ts';
-import { conversationKeyOf, newPrefixedId, newId } from '../platform/ids.ts';
+import { conversationKeyOf, newId, newPrefixedId } from '../platform/ids.ts';
 import { decideLanguage, type LanguageDecision } from '../language/decide.ts';
 import type { IdempotencyKeys } from './idempotency-keys.ts';
 import type { Progress } from './progress.ts';

@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import { SuggestedAction } from '../assistants/suggested-action.ts';
-import type { RecentTurn, StoredConversation, TurnRef } from '../conversations/conversation.ts';
-import type { FoundTurn } from '../conversations/store.ts';
+import type { RecentTurn, TurnRef } from '../conversations/conversation.ts';
+import type { FoundTurn, TurnConversation } from '../conversations/store.ts';
 import { withDeadline } from '../platform/deadline.ts';
 import type { Logger } from '../platform/logger.ts';
 import { TIMING } from '../platform/timing.ts';
@@ -49,7 +49,7 @@ type Dependencies = {
   /** True if the turn is pending. Concurrent calls share one read. */
   isPending: (turn: TurnRef) => Promise<boolean>;
   findTurn: (turnId: string) => Promise<FoundTurn | null>;
-  storedReply: (conversation: StoredConversation, turn: RecentTurn) => Promise<Reply>;
+  storedReply: (conversation: TurnConversation, turn: RecentTurn) => Promise<Reply>;
   logger: Logger;
 };
 

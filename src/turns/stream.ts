@@ -3,7 +3,7 @@ import { noteCall } from '../assistants/access.ts';
 import type { ApiError } from '../platform/errors.ts';
 import { EVENT_STREAM_HEADERS } from '../platform/event-stream.ts';
 import { requestIdOf } from '../platform/http.ts';
-import { type StartTurn, knownConversationOf } from './start-turn.ts';
+import { knownConversationOf, type StartTurn } from './start-turn.ts';
 import type { TurnRequest } from './prepare-turn.ts';
 import { complete, NOTHING_YET, type Progress } from './progress.ts';
 

@@ -1,19 +1,108 @@
+import type { Connection } from 'mongoose';
+import { conversationModels, type StoredConversation } from '../conversations/conversation.ts';
 import { serverNow } from '../platform/clock.ts';
+import { collectionOf, updateMany } from '../platform/mongo.ts';
+import type { Assistant } from '../assistants/assistant.ts';
+import { notTakenText } from '../assistants/away-texts.ts';
+import type { ConversationStore } from '../conversations/store.ts';
+import type { TakeByEnd } from '../conversations/transitions.ts';
+import type { Logger } from '../platform/logger.ts';
 import type { TurnLeases } from './leases.ts';
 import type { TurnQueue } from './queue.ts';
-import type { StaleHeads } from './stale-heads.ts';
 import { TIMING } from '../platform/timing.ts';
+
+/** The head of a session's pending turns, and when a job for it was last added. */
+type StaleHead = { key: string; turnId: string; headSince: Date; queuedAt: Date };
+
+/** Finds heads that have waited for so long that their job may be lost. */
+export const createStaleHeads = (connection: Connection) => {
+  const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
+
+  return {
+    /** Finds heads that have waited longer than `olderThanMs`, by MongoDB's clock. */
+    find: async (olderThanMs: number, limit: number): Promise<StaleHead[]> => {
+      const older = (path: string | object) => ({ $lt: [path, { $subtract: ['$$NOW', olderThanMs] }] });
+      const rows = await conversations
+        .find(
+          {
+            'waiting.0': { $exists: true },
+            // The range finds the heads in the index, and `$$NOW` decides.
+            headSince: { $lt: new Date(serverNow() - olderThanMs) },
+            $expr: { $and: [older('$headSince'), older({ $arrayElemAt: ['$waiting.acceptedAt', 0] })] },
+          },
+          { projection: { conversationId: 1, headSince: 1, 'waiting.turnId': 1, 'waiting.acceptedAt': 1 } },
+        )
+        .hint('waiting_heads')
+        .limit(limit)
+        .toArray();
+      return rows.flatMap(({ _id: key, headSince, waiting: [head] }) =>
+        head
+          ? [{ key, turnId: head.turnId, headSince, queuedAt: new Date(Math.max(+headSince, +head.acceptedAt)) }]
+          : [],
+      );
+    },
+
+    /**
+     * Records that a job is being added for these heads. If several sweeps record this concurrently, only one of them
+     * changes the document.
+     */
+    renew: async (heads: StaleHead[]): Promise<void> => {
+      if (heads.length === 0) return;
+      await updateMany(
+        connection,
+        'conversations',
+        heads.map(({ key, turnId, headSince }) => ({
+          q: { _id: key, 'waiting.0.turnId': turnId, headSince },
+          u: { $currentDate: { headSince: true } },
+        })),
+      );
+    },
+  };
+};
+
+type StaleHeads = ReturnType<typeof createStaleHeads>;
+
+const ENDED_PER_SWEEP = 200;
+
+type Dependencies = {
+  conversations: ConversationStore;
+  findAssistant: (assistantId: string) => Promise<Assistant | null>;
+  logger: Logger;
+};
+
+/** A time limit that was switched off meanwhile ends nothing. */
+const endOf = (assistant: Assistant | null, language: string): TakeByEnd => {
+  if (!assistant || assistant.takeWithinMinutes === null) return { how: 'stay' };
+  const { ifNotTaken: how } = assistant;
+  return how === 'hand_back' ? { how, said: notTakenText(language) } : { how };
+};
+
+/** Ends the take-by time of escalations that nobody took: a reminder, a hand-back, or nothing (docs/design.md, Sweeps). */
+export const createNotTakenSweep =
+  ({ conversations, findAssistant, logger }: Dependencies) =>
+  async (): Promise<void> => {
+    for (const { conversationId, assistantId, language } of await conversations.findNotTaken(ENDED_PER_SWEEP)) {
+      const end = endOf(await findAssistant(assistantId), language);
+      try {
+        const { changed } = await conversations.transitions.endTakeBy({ conversationId }, end);
+        if (changed) logger.info({ conversationId, assistantId, how: end.how }, 'an escalation was not taken in time');
+      } catch (cause) {
+        // One conversation that was erased or changes too fast must not delay the others.
+        logger.warn({ err: cause, conversationId }, 'the take-by time of an escalation was not ended');
+      }
+    }
+  };
 
 const HEADS_PER_SWEEP = 1_000;
 
-type Dependencies = { staleHeads: StaleHeads; leases: TurnLeases; turnQueue: TurnQueue };
+type SweepDependencies = { staleHeads: StaleHeads; leases: TurnLeases; turnQueue: TurnQueue };
 
 /**
  * Adds a job for each head whose job was lost, because Redis was wiped or a worker was killed between two steps
  * (docs/design.md, Sweeps).
  */
 export const createTurnSweep =
-  ({ staleHeads, leases, turnQueue }: Dependencies) =>
+  ({ staleHeads, leases, turnQueue }: SweepDependencies) =>
   async (): Promise<void> => {
     const heads = await staleHeads.find(TIMING.turnStaleMs, HEADS_PER_SWEEP);
     // No job can be added to a partition that is unavailable, so its heads may not be recorded as queued.

@@ -1,9 +1,8 @@
 import * as z from 'zod';
-import type { RecentTurn, StoredConversation } from '../conversations/conversation.ts';
-import type { ConversationStore } from '../conversations/store.ts';
+import type { RecentTurn } from '../conversations/conversation.ts';
+import type { ConversationStore, TurnConversation } from '../conversations/store.ts';
 import { serverNow } from '../platform/clock.ts';
 import { notFound } from '../platform/errors.ts';
-import { isUuid } from '../platform/ids.ts';
 import type { TurnLeases } from './leases.ts';
 import type { Reply } from './replies.ts';
 import { ChatResponse } from './turn.ts';
@@ -37,7 +36,7 @@ export type TurnView = z.infer<typeof TurnView>;
 type Dependencies = {
   conversations: Pick<ConversationStore, 'findTurn'>;
   leases: Pick<TurnLeases, 'findLeased'>;
-  storedReply: (conversation: StoredConversation, turn: RecentTurn) => Promise<Reply>;
+  storedReply: (conversation: TurnConversation, turn: RecentTurn) => Promise<Reply>;
 };
 
 /**
@@ -47,7 +46,7 @@ type Dependencies = {
 export const createReadTurn =
   ({ conversations, leases, storedReply }: Dependencies) =>
   async (id: string, assistantId: string): Promise<TurnView> => {
-    const found = isUuid(id) ? await conversations.findTurn(id, assistantId) : null;
+    const found = await conversations.findTurn(id, assistantId);
     if (!found) throw notFound();
     const { conversationId, _id: key } = found.conversation;
     if (found.state === 'pending') {

@@ -35,19 +35,25 @@ export const SessionId = wellFormed
     description: 'Any stable string for each visitor. The same value is the same conversation.',
     minLength: 1,
     maxLength: SESSION_ID_MAX,
+    pattern:
+      '^[^\\u0000-\\u001f\\u007f-\\u009f]*[^\\s\\u0000-\\u001f\\u007f-\\u009f\\ufeff][^\\u0000-\\u001f\\u007f-\\u009f]*$',
     example: 'visitor-42',
   });
+
+/** The rules for a message as the API description tells them. Nothing is matched against this pattern here. */
+const MESSAGE_PATTERN = '^[^\\u0000]*[^\\s\\u0000\\ufeff][^\\u0000]*$';
 
 export const MessageText = wellFormed
   .refine(notBlank, 'must not be blank')
   .refine(longest(MESSAGE_MAX), `must be at most ${MESSAGE_MAX} characters`)
-  .refine((value) => !value.includes('\0'), 'must not contain NUL');
+  .refine((value) => !value.includes('\0'), 'must not contain NUL')
+  .meta({ minLength: 1, maxLength: MESSAGE_MAX, pattern: MESSAGE_PATTERN });
 
 /** The chat request (docs/contract.md, Request). Unknown fields are ignored. */
 export const ChatRequest = z
   .object({
     session_id: SessionId,
-    message: MessageText.meta({ description: "The visitor's text.", minLength: 1, maxLength: MESSAGE_MAX }),
+    message: MessageText.meta({ description: "The visitor's text." }),
     language: LanguageTag.nullish().meta({
       description: 'BCP 47 tag of the message; detected when omitted.',
       example: 'en-GB',

@@ -14,6 +14,7 @@ import {
   endpointModel,
   MAX_ENDPOINTS,
   MAX_OVERLAP_HOURS,
+  PAUSED,
   type Pause,
   type StoredEndpoint,
   wants,
@@ -146,6 +147,9 @@ export const createEndpointStore = (dependencies: Dependencies) => {
       return { endpoint: toEndpoint(stored), secret };
     },
 
+    listEndpointIds: async (assistantId: string): Promise<string[]> =>
+      (await endpoints.find({ assistantId }).select({ _id: 1 }).lean()).map(({ _id }) => _id),
+
     listEndpoints: async (assistantId: string): Promise<Endpoint[]> =>
       (await endpoints.find({ assistantId }).sort({ createdAt: 1 }).lean()).map((row) => toEndpoint(row)),
 
@@ -223,6 +227,7 @@ export const createEndpointStore = (dependencies: Dependencies) => {
           $or: [{ 'pause.until': null }, { 'pause.until': { $gt: serverDate() } }],
         })
         .select({ _id: 1 })
+        .hint(PAUSED)
         .lean();
       return rows.map(({ _id }) => _id);
     },

@@ -41,6 +41,8 @@ export const EndpointInput = z.object({
   events: z.array(Subscribed).max(Subscribed.options.length).default([]),
 });
 
+export const PAUSED = 'paused';
+
 const endpointSchema = new Schema<StoredEndpoint>(
   {
     _id: { type: String, required: true },
@@ -59,7 +61,10 @@ const endpointSchema = new Schema<StoredEndpoint>(
 endpointSchema.index({ assistantId: 1, createdAt: 1 });
 endpointSchema.index({ assistantId: 1, place: 1 }, { unique: true });
 // This index serves every sweep, because sweeps list the paused endpoints.
-endpointSchema.index({ pause: 1 }, { partialFilterExpression: { 'pause.reason': { $exists: true } } });
+endpointSchema.index(
+  { 'pause.until': 1 },
+  { name: PAUSED, partialFilterExpression: { 'pause.reason': { $exists: true } } },
+);
 
 export const endpointModel = (connection: Connection) => connection.model<StoredEndpoint>('Endpoint', endpointSchema);
 

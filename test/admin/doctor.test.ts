@@ -31,7 +31,6 @@ test('without workers the doctor names what waits; with workers it finds no prob
   await mongo.collection('conversations').updateMany({}, [
     {
       $set: {
-        'opening.at': minuteAgo,
         waiting: { $map: { input: '$waiting', in: { $mergeObjects: ['$$this', { acceptedAt: minuteAgo }] } } },
         outbox: { $map: { input: '$outbox', in: { $mergeObjects: ['$$this', { at: minuteAgo }] } } },
       },

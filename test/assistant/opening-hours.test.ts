@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { AWAY_LANGUAGES, closedText, notTakenText } from '../../src/assistants/away-texts.ts';
 import { afterOpenMinutes, nextOpening, OpeningHours } from '../../src/assistants/opening-hours.ts';
 import { TEXT_LANGUAGES } from '../../workers/reply/engines/texts.ts';
@@ -117,4 +117,21 @@ test('every language has the texts, and writes the time in its own way', () => {
     'Unser Team ist gerade nicht da. Es ist wieder für Sie da: Montag, 23. November um 09:00 MEZ.',
   );
   expect(closedText('xx', at, 'America/New_York')).toContain('Monday, November 23');
+});
+
+test('very short opening hours cost little of the event loop', () => {
+  const minutes = Array.from({ length: 49 }, (_, nth) => ({
+    day: nth % 7,
+    from: `${String(8 + Math.floor(nth / 7)).padStart(2, '0')}:00`,
+    to: `${String(8 + Math.floor(nth / 7)).padStart(2, '0')}:01`,
+  }));
+  const hours = { timeZone: 'Europe/Berlin', week: minutes };
+  const from = new Date('2026-06-01T00:00:00Z');
+  afterOpenMinutes(hours, from, 10); // the clock of the time zone is made once
+
+  const formatted = vi.spyOn(Intl.DateTimeFormat.prototype, 'formatToParts');
+  afterOpenMinutes(hours, from, 10_080);
+
+  expect(formatted.mock.calls.length).toBeLessThan(1_000);
+  formatted.mockRestore();
 });

@@ -228,6 +228,41 @@ test('a failed connection gives the fallback, and after five in a row the provid
   expect(becauses).toEqual([...Array.from({ length: 5 }, () => 'connection'), 'paused']);
 });
 
+test.each<[string, Partial<Extract<EngineInput, { kind: 'openai' }>>, Behaviour]>([
+  ['a wrong key', { apiKey: 'sk-wrong' }, text(401, 'application/json', '{}')],
+  ['a key that has used its quota', { apiKey: 'sk-poor' }, text(429, 'application/json', '{}')],
+  ['no key', { apiKey: null }, text(401, 'application/json', '{}')],
+  ['the same key and a wrong model', { model: 'no-such-model' }, text(404, 'application/json', '{}')],
+  ['the same key and too short a time limit', { timeoutMs: 100 }, () => undefined],
+])('%s suspends the provider for that assistant alone', async (_name, settings, behaviour) => {
+  const neighbour = await setUp();
+  const { provider } = neighbour;
+  const failing = await setUp({ baseUrl: provider.baseUrl, ...settings });
+  await neighbour.ask(); // its settings are known
+  provider.behave(behaviour);
+  let because: unknown;
+  for (let turn = 0; turn < 6; turn += 1) because = (await failing.ask()).why.fallBack;
+
+  provider.behave(replyWith('Hello.'));
+  const { body, why } = await neighbour.ask();
+
+  expect(because).toMatchObject({ because: 'paused' });
+  expect([body.reply, why.engine]).toEqual(['Hello.', 'openai']);
+});
+
+test('two assistants without a key at the same address do not suspend each other', async () => {
+  const [failing, neighbour] = [await setUp({ apiKey: null }), await setUp({ apiKey: null })];
+  const { baseUrl } = failing.provider;
+  const settings = { kind: 'openai', baseUrl, model: 'test-model', apiKey: null } as const;
+  await stack.service.assistants.setEngine(neighbour.assistantId, settings);
+  failing.provider.behave(text(500, 'text/html', 'no'));
+  for (let turn = 0; turn < 5; turn += 1) await failing.ask();
+
+  failing.provider.behave(replyWith('Hello.'));
+
+  expect((await neighbour.ask()).body.reply).toBe('Hello.');
+});
+
 test('only links from the knowledge or the allow-list stay, also in streams', async () => {
   const { provider, assistantId, apiKey } = await setUp();
   await stack.service.assistants.updateAssistant(assistantId, { allowedLinks: ['partner.example'] });

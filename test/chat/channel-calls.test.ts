@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
+import { createChannelCalls } from '../../src/assistants/channel-calls.ts';
 import { anAssistant, aTurn, type ChatBody, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
@@ -133,4 +134,25 @@ test('erasing a conversation removes its session from the list and no other', as
   await eventually(async () =>
     expect((await channel.calls()).map(({ sessionId }) => sessionId)).toEqual(['visitor-2']),
   );
+});
+
+test('a call that is recorded long after its session was erased leaves no trace, and a later call of the session does', async () => {
+  const { redis } = stack.service;
+  const prefix = `${stack.env['REDIS_PREFIX']}-late`;
+  const [own, other] = [createChannelCalls(redis, prefix), createChannelCalls(redis, prefix)];
+  const assistantId = randomUUID();
+  const aCall = (at: number, sessionId: string) => ({ at: new Date(at).toISOString(), status: 404, ms: 1, sessionId });
+  const begunAt = Date.now() - 10_000;
+  own.record(assistantId, aCall(begunAt, 'visitor'));
+  own.forget(assistantId, 'visitor');
+  await eventually(async () => expect(await redis.keys(`${prefix}:channel-forgotten:*`)).toHaveLength(1));
+
+  other.record(assistantId, aCall(begunAt, 'visitor'));
+  other.record(assistantId, aCall(begunAt, 'neighbour'));
+  other.record(assistantId, aCall(Date.now() + 60_000, 'visitor'));
+  const calls = await other.list(assistantId);
+
+  expect(calls.map(({ sessionId }) => sessionId)).toEqual(['visitor', 'neighbour']);
+  expect(calls[0]?.at).toBe(new Date(Math.max(...calls.map(({ at }) => Date.parse(at)))).toISOString());
+  expect((await redis.keys(`${prefix}*`)).join()).not.toContain('visitor');
 });

@@ -104,7 +104,8 @@ test('every delivery is recorded with its outcome', async () => {
   const byEvent = new Map(deliveries.map((delivery) => [delivery.event, delivery]));
   const outcomes = [byEvent.get('conversation.created')?.outcome, byEvent.get('message.received')?.outcome];
   expect(outcomes.toSorted((a, b) => String(a).localeCompare(String(b)))).toEqual(['delivered', 'rejected']);
-  const rejected = deliveries.find(({ outcome }) => outcome === 'rejected');
+  const { _id: id = '' } = deliveries.find(({ outcome }) => outcome === 'rejected') ?? {};
+  const rejected = await stack.service.deliveries.getDelivery(id);
   expect(rejected).toMatchObject({ status: 500, responseBody: 'oh no' });
   expect(receiver.received).toHaveLength(2);
   await receiver.close();

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { beforeAll, expect, test } from 'vitest';
+import { createApiDocument } from '../../src/openapi/document.ts';
 import { anAssistant, aTurn, type ErrorBody, type TestAssistant } from '../support/builders.ts';
 import { problemOf } from '../support/problem.ts';
 import { useStack } from '../support/stack.ts';
@@ -221,4 +222,26 @@ test('an escalation checks its reason and its score', async () => {
   }
   expect((await assistant.history(body.conversationId)).body.status).toBe('open');
   expect((await escalate({ reason: EMOJI.repeat(500), lead_score: 0 })).status).toBe(200);
+});
+
+test('the description of a message refuses what the API refuses', async () => {
+  // Read as plain JSON, because the document's types allow references everywhere.
+  const document = createApiDocument() as unknown as Record<
+    'components',
+    { schemas: Record<string, { properties: object }> }
+  >;
+  const schema = document.components.schemas['ChatRequest'] ?? { properties: {} };
+  const { message, session_id } = schema.properties as Record<string, unknown>;
+  const values = ['\0', '\0\0', 'a\0b', '', ' ', '\n\t', '\ufeff', 'a', ' a ', 'a\nb', '😀', '\u0007', 'a\u0085'];
+  const refusedBy = (schema: unknown) => {
+    const { pattern } = schema as { pattern: string };
+    return values.filter((value) => !new RegExp(pattern, 'u').test(value));
+  };
+  const refused = async (field: string) => {
+    const answers = await Promise.all(values.map((value) => assistant.chat(aTurn({ [field]: value }))));
+    return values.filter((_, nth) => answers[nth]?.status === 422);
+  };
+
+  expect(refusedBy(message)).toEqual(await refused('message'));
+  expect(refusedBy(session_id)).toEqual(await refused('session_id'));
 });

@@ -169,6 +169,48 @@ test('a session has at most 20 pending turns; the next message gets session_busy
   expect((await joined).body.reply).toBe('echo: waiting 5');
 });
 
+test('the key of a refused request is erased with its conversation, and no other key of its time', async () => {
+  const { chat, call, assistantId } = await anAssistant(stack);
+  const { mongo, conversations } = stack.service;
+  const keys = mongo.collection<{ _id: string; createdAt: Date }>('idempotencyKeys');
+  const tombstones = mongo.collection<{ _id: string; erasedAt: Date }>('tombstones');
+  const keyed = (key: string) => ({ headers: { 'Idempotency-Key': key } });
+  const [session_id, neighbour] = [randomUUID(), randomUUID()];
+  const { body: kept } = await chat({ session_id: neighbour, message: 'kept' }, keyed('neighbour'));
+  const { body: erased } = await chat({ session_id, message: 'answered' }, keyed('answered'));
+  // As a request leaves it that was refused after it had reserved its key, here and in the neighbour's session.
+  for (const [key, of] of [
+    ['refused', 'answered'],
+    ['refused-too', 'neighbour'],
+  ]) {
+    const { _id, ...reserved } = (await keys.findOne({ _id: `${assistantId}:${of}` })) ?? {
+      _id: '',
+      createdAt: new Date(),
+    };
+    await keys.insertOne({ ...reserved, _id: `${assistantId}:${key}`, conversationId: null } as never);
+  }
+  const purge = async () => {
+    await tombstones.updateOne({ _id: erased.conversationId }, { $set: { purgeAt: new Date(0) } });
+    await conversations.purgeAgain();
+  };
+  const left = async () =>
+    (await keys.find({ _id: { $regex: `^${assistantId}` } }).toArray()).map(({ _id }) => _id.split(':')[1]).toSorted();
+
+  await call(`/api/v1/conversations/${erased.conversationId}`, { method: 'DELETE' });
+  await eventually(async () => expect(await left()).not.toContain('answered'));
+  const { body: again } = await chat({ session_id, message: 'again' }, keyed('again'));
+  await eventually(async () => {
+    await purge();
+    expect(await left()).toEqual(['again', 'neighbour', 'refused-too']);
+  });
+
+  const [replayed, alike] = [
+    await chat({ session_id: neighbour, message: 'kept' }, keyed('neighbour')),
+    await chat({ session_id, message: 'again' }, keyed('again')),
+  ];
+  expect([replayed.body, alike.body]).toEqual([kept, again]);
+});
+
 test('a reply that takes too long is 500 reply_timeout, and a retry joins it', async () => {
   const slow = await anAssistant(stack);
   const session_id = randomUUID();

@@ -190,7 +190,8 @@ test('a message that could not be sent is recorded whole, so that a person can s
     return found;
   });
 
-  const contents = records.map(({ body }) => (JSON.parse(body ?? '') as Event).payload.content);
+  const whole = await deliveries.readByIds(records.map(({ _id }) => _id));
+  const contents = [...whole.values()].map(({ body }) => (JSON.parse(body ?? '') as Event).payload.content);
   expect(contents.toSorted()).toEqual([`where ${LONG}`, LONG].toSorted());
 });
 

@@ -377,7 +377,10 @@ test('an erased conversation leaves no trace, its waiting caller gets 404, and t
   expect(record.messages.map(({ content }) => content)).toEqual(['hello again', 'echo: hello again']);
   await eventually(async () => {
     const { deliveries } = await stack.service.deliveries.listRecords({ assistantId, conversationId });
-    expect(deliveries.every(({ body, responseBody }) => body === undefined && responseBody === undefined)).toBe(true);
+    const whole = await stack.service.deliveries.readByIds(deliveries.map(({ _id }) => _id));
+    expect(
+      [...whole.values()].every(({ body, responseBody }) => body === undefined && responseBody === undefined),
+    ).toBe(true);
     const left = await stack.service.mongo.collection('messages').countDocuments({ conversationId });
     expect(left).toBe(0);
   });

@@ -1,8 +1,8 @@
+import { randomUUID } from 'node:crypto';
 import { mongo } from 'mongoose';
 import { afterAll, expect, test } from 'vitest';
 import { claimOf } from '../../src/deliveries/undeliverable.ts';
-import { createBackoff } from '../../src/deliveries/backoff.ts';
-import { createDeliverySweeps } from '../../src/deliveries/sweep.ts';
+import { createBackoff, createDeliverySweeps } from '../../src/deliveries/sweep.ts';
 import { neverSent } from '../../src/deliveries/delivery.ts';
 import { composeBody } from '../../src/webhooks/event.ts';
 import { anAssistant, request } from '../support/builders.ts';
@@ -152,24 +152,54 @@ test('sweeps skip streams of suspended and paused endpoints, unless they are ove
   expect((await stack.service.deliveries.outbox.read(overdue.key))?.outbox).toHaveLength(500);
 });
 
-test('streams that do not move give way to others in a sweep', async () => {
+test('streams of one endpoint that fill a sweep, or do not move, give way to others', async () => {
   const dead = await aStream(120);
   const behind = await aStream();
   await Promise.all([dead, behind].map(hold));
   for (const key of dead.keys)
-    await dead.feed.say(dead.assistantId, key, ['1'], { ...OLD, at: new Date(0 + OLD.at.getTime() - 60_000) });
+    await dead.feed.say(dead.assistantId, key, ['1'], { ...OLD, at: new Date(OLD.at.getTime() - 60_000) });
   await behind.feed.say(behind.assistantId, behind.key, ['1'], OLD);
   const { sweep, woken } = sweepsOf([], { outboxesPerSweep: 120 });
 
   await sweep();
-  const first = [...woken];
+  expect(woken).toContain(behind.key);
   await sweep();
-
-  expect(first).not.toContain(behind.key);
-  expect(woken.slice(first.length)).toContain(behind.key);
   const before = woken.length;
   await sweep();
+
+  expect(woken.slice(before)).toContain(behind.key);
   expect(woken.slice(before).filter((key) => dead.keys.includes(key))).toEqual([]);
+});
+
+test('a sweep reads no event that waits for a suspended endpoint, and a list only those of its assistant', async () => {
+  const [suspended, healthy] = [await aStream(3_000), await aStream()] as const;
+  for (const stream of [suspended, healthy]) await hold(stream);
+  const held = { outbox: { eventId: randomUUID(), at: OLD.at, endpoints: [suspended.endpoint.endpointId] } };
+  const { outbox, list } = stack.service.deliveries;
+  const database = stack.service.mongo.db!;
+  await database
+    .collection<{ _id: string }>('conversations')
+    .updateMany({ _id: { $in: suspended.keys } }, { $push: held as never });
+  await healthy.feed.say(healthy.assistantId, healthy.key, ['1'], OLD);
+  await database.command({ profile: 2 });
+  const exclude = [suspended.endpoint.endpointId];
+
+  const found = await outbox.findStale({ olderThanMs: 1_000, exclude, limit: 5_000, expiredMs: 86_400_000 });
+  const listed = await list({ assistantId: healthy.assistantId });
+  const keys = await outbox.findKeysOf(healthy.endpoint.endpointId, 5_000);
+  await database.command({ profile: 0 });
+
+  expect(found.map(({ _id }) => _id)).toContain(healthy.key);
+  expect(listed.deliveries).toHaveLength(1);
+  expect(keys).toEqual([healthy.key]);
+  const profiled = await database
+    .collection('system.profile')
+    .find({
+      $or: [{ 'command.hint': /^outbox/ }, { 'originatingCommand.hint': /^outbox/ }],
+      docsExamined: { $gt: 1_000 },
+    })
+    .toArray();
+  expect(profiled.map(({ command }) => command as unknown)).toEqual([]);
 });
 
 test('what is written late about an erased conversation is purged by a worker', {

@@ -148,6 +148,73 @@ describe('an assignment', () => {
   });
 });
 
+describe('an escalation whose assignee cannot take it any more', () => {
+  type Escalation = Awaited<ReturnType<typeof anEscalation>>;
+  const lose = {
+    'was disabled': (escalation: Escalation, operatorId: string) =>
+      escalation.owner.call('PATCH', `/operators/${operatorId}`, { disabled: true }),
+    'lost the assistant': (escalation: Escalation, operatorId: string) =>
+      escalation.owner.call('PATCH', `/operators/${operatorId}`, { assistantIds: [] }),
+  };
+  const anAgentWith = async ({ owner, conversationId }: Escalation): Promise<string> => {
+    const { operatorId } = await anOperator(stack, 'agent');
+    await owner.post(`/conversations/${conversationId}/assign`, { operatorId });
+    return operatorId;
+  };
+  const hasTakeBy = (conversationId: string) =>
+    eventually(async () => expect(minutesLeft(await storedOf(conversationId))).toBe(10));
+
+  test.each(['was disabled', 'lost the assistant'] as const)(
+    'because the assignee %s before it, must be taken, whoever escalates',
+    async (how) => {
+      const all = [await anEscalation(), await anEscalation()];
+      const [byCaller, byAssistant] = all;
+      for (const one of all) await lose[how](one, await anAgentWith(one));
+
+      await byCaller?.escalate();
+      await byAssistant?.say(HUMAN);
+
+      for (const { conversationId } of all) expect(minutesLeft(await storedOf(conversationId))).toBe(10);
+    },
+  );
+
+  test.each(['was disabled', 'lost the assistant'] as const)(
+    'because the assignee %s meanwhile, must be taken again, and is handed back if nobody does',
+    async (how) => {
+      const escalation = await anEscalation({ ifNotTaken: 'hand_back' });
+      const { escalate, conversationId } = escalation;
+      const kept = await anEscalation();
+      await kept.owner.post(`/conversations/${kept.conversationId}/assign`, { operatorId: kept.owner.operatorId });
+      await kept.escalate();
+      const operatorId = await anAgentWith(escalation);
+      await escalate();
+      const before = await storedOf(conversationId);
+
+      await lose[how](escalation, operatorId);
+      await hasTakeBy(conversationId);
+      const due = await storedOf(conversationId);
+      await runOut(conversationId);
+      await isOver(conversationId);
+
+      expect([before.takeBy, due.updatedAt]).toEqual([undefined, before.updatedAt]);
+      const { status, assigneeId } = await storedOf(conversationId);
+      expect([status, assigneeId]).toEqual(['open', undefined]);
+      expect((await storedOf(kept.conversationId)).takeBy).toBeUndefined();
+    },
+  );
+
+  test('because it was assigned to nobody, must be taken again', async () => {
+    const { owner, escalate, conversationId } = await anEscalation();
+    await owner.post(`/conversations/${conversationId}/assign`, { operatorId: owner.operatorId });
+    await escalate();
+
+    await owner.post(`/conversations/${conversationId}/assign`, { operatorId: null });
+
+    const stored = await storedOf(conversationId);
+    expect([stored.assigneeId, minutesLeft(stored)]).toEqual([undefined, 10]);
+  });
+});
+
 test('nobody took it in time: operators are reminded once, and the conversation stays with them', async () => {
   const { escalate, conversationId, owner, where } = await anEscalation({ ifNotTaken: 'remind' });
   await escalate();

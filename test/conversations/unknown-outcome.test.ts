@@ -7,7 +7,7 @@ import { createLogger } from '../../src/platform/logger.ts';
 import { anAssistant, type ChatBody, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { problemOf } from '../support/problem.ts';
-import { type Command, type Relay, openRelay, through } from '../support/relay.ts';
+import { type Command, openRelay, type Relay, through } from '../support/relay.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ deliveryWorkers: 0 });

@@ -264,13 +264,25 @@ test('an unattended page does not prolong its session, and shows that it has end
 });
 
 test('signing out does not show that the session has ended', async () => {
-  browser.expectComplaint(/status of 401/); // a request that was in flight
+  browser.expectComplaint(/status of 401/);
+  const { assistantId } = await anAssistant(stack);
   const page = await browser.open(stack.url);
-  await page.goto('/operator/');
+  await page.clock.install();
+  await page.goto(`/operator/assistants/${assistantId}/deliveries`);
   await signIn(page, await anAccount(stack));
+  await page.getByRole('heading', { level: 1, name: 'Deliveries' }).waitFor();
+  await page.route(/\/operator\/v1\/session$/, async (route) => {
+    const signedOut = await route.fetch();
+    const polled = page.waitForResponse((response) => response.status() === 401);
+    await page.clock.runFor(10_000);
+    await polled; // the page learns by another request that its session is over
+    await page.getByRole('heading', { name: 'Sign in' }).waitFor();
+    await route.fulfill({ response: signedOut });
+  });
   await page.getByRole('button', { name: /^Account of/ }).click();
   await page.getByRole('menuitem', { name: 'Sign out' }).click();
-  await page.getByRole('heading', { name: 'Sign in' }).waitFor();
+  await page.getByText('You are signed out.').waitFor();
 
+  expect(await page.getByRole('heading', { name: 'Sign in' }).count()).toBe(1);
   expect(await page.getByText('Your session has ended').count()).toBe(0);
 });

@@ -1,10 +1,10 @@
+import express from 'express';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { request } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { brotliCompressSync, brotliDecompressSync } from 'node:zlib';
-import express from 'express';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { dashboardRoutes } from '../../src/operator-api/dashboard.ts';
 import type { Logger } from '../../src/platform/logger.ts';

@@ -5,7 +5,8 @@ import type { TlsOptions } from 'node:tls';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { describe, expect, it } from 'vitest';
-import { createSender, type ErrorKind, type SenderOptions, type SendResult } from '../../workers/delivery/send.ts';
+import type { SendFailure } from '../../workers/delivery/exchange.ts';
+import { createSender, type SenderOptions, type SendResult } from '../../workers/delivery/send.ts';
 import { AUTHORITY, EXPIRED, KEY, OTHER_NAME, VALID } from '../support/certificates.ts';
 import { HOSTILE, type HostileName, openHostile } from '../support/hostile-receiver.ts';
 
@@ -43,7 +44,7 @@ const heldMegabytes = async () => {
   return (heapUsed + external) / 1_000_000;
 };
 
-type Expected = [outcome: SendResult['outcome'], errorKind: ErrorKind | null, status: number | null];
+type Expected = [outcome: SendResult['outcome'], errorKind: SendFailure | null, status: number | null];
 const OK: Expected = ['delivered', null, 200];
 const TIMEOUT: Expected = ['unknown', 'timeout', null];
 const RESET: Expected = ['unknown', 'reset', null];

@@ -6,7 +6,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, errors } from 'undici';
 import { afterEach, describe, expect, it } from 'vitest';
 import { newWebhookSecret, signEvent } from '../../src/webhooks/signature.ts';
-import { createSender, ERROR_KINDS, type SenderOptions, type SendRequest } from '../../workers/delivery/send.ts';
+import { SEND_FAILURES } from '../../workers/delivery/exchange.ts';
+import { createSender, type SenderOptions, type SendRequest } from '../../workers/delivery/send.ts';
 import { AUTHORITY, KEY, VALID } from '../support/certificates.ts';
 import { type Behaviour, openHostile } from '../support/hostile-receiver.ts';
 import { openReceiver, type ReceiverOptions } from '../support/receiver.ts';
@@ -547,6 +548,6 @@ describe('send never throws', () => {
     const result = await aSender().send(aRequest({ url }));
 
     expect(result).toMatchObject({ outcome: 'not_sent', errorKind, wrote: false });
-    expect(ERROR_KINDS).toContain(result.errorKind);
+    expect(SEND_FAILURES).toContain(result.errorKind);
   });
 });

@@ -61,7 +61,7 @@ export const openTextVectors = async (
     const key = createHash('sha256').update(`${kind}\n${text}`).digest('base64url').slice(0, 22);
     const kept = known.get(key);
     if (kept) return kept;
-    const [vector] = (await embedder.embed([text], kind, { priority: 'background' })) ?? [];
+    const [vector] = (await embedder.embed([text], kind, { holder: 'eval', priority: 'background' })) ?? [];
     if (!vector) throw new Error(`no vector: ${embedder.status().detail}`);
     known.set(key, vector);
     made += 1;

@@ -31,6 +31,8 @@ test.each([
   const { chat, history } = await anAssistant(stack);
   const sessions = Array.from({ length: load.sessions }, () => randomUUID());
   const ids = new Set<string>();
+  // Code that has never run is slow, and a service that is slower than its callers refuses some of them.
+  for (let turn = 0; turn < 20; turn += 1) await chat({ session_id: randomUUID(), message: message(), language: 'zh' });
 
   for (let round = 0; round < load.rounds; round += 1) {
     const answers = await Promise.all(

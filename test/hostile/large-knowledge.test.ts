@@ -1,8 +1,15 @@
 import { randomUUID } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import { setTimeout as pause } from 'node:timers/promises';
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
+import { findSemanticStatus } from '../../src/assistants/semantic-status.ts';
 import { anAssistant, anEntry } from '../support/builders.ts';
-import { useStack } from '../support/stack.ts';
+import { eventually } from '../support/eventually.ts';
+import { watchLoop, workedMs } from '../support/loop.ts';
+import { anOperator } from '../support/operator-client.ts';
+import { watchNeighbour } from '../support/neighbour.ts';
+import { startRealProcess } from '../support/processes.ts';
+import { openStack, useStack } from '../support/stack.ts';
 
 const ENTRIES = 7_000;
 const EDITS = 3;
@@ -15,31 +22,6 @@ const aThing = (nth: number | string) =>
     variants: [`I look for thing ${nth}`, `Which shelf holds article ${nth}`, `Please bring me number ${nth} today`],
     answer: `Thing ${nth} is on its shelf in the cellar. Ask at the desk for the key, and bring it back before closing.`,
   });
-
-/** Processor time of this thread, because other programs do not affect it. */
-const workedMs = (): number => {
-  const { user, system } = process.threadCpuUsage();
-  return (user + system) / 1_000;
-};
-
-/** The longest work between two turns of the event loop, measured until it is stopped. */
-const watchLoop = () => {
-  let watching = true;
-  let longest = 0;
-  const watched = (async () => {
-    for (let last = workedMs(); watching; ) {
-      await pause(1);
-      const now = workedMs();
-      longest = Math.max(longest, now - last);
-      last = now;
-    }
-  })();
-  return async (): Promise<number> => {
-    watching = false;
-    await watched;
-    return longest;
-  };
-};
 
 test('while one of 7,000 entries is edited, turns are answered, and the edit is soon used', {
   timeout: 120_000,
@@ -69,4 +51,101 @@ test('while one of 7,000 entries is edited, turns are answered, and the edit is 
 
   expect(Math.min(...stalls)).toBeLessThan(50);
   expect(Math.min(...worked)).toBeLessThan(2_000);
+});
+
+/** Texts of words that occur only once need the most memory. */
+const rareWords = () => {
+  let nth = 0;
+  return (count: number): string =>
+    Array.from({ length: count }, () => {
+      nth += 1;
+      return `w${(nth * 7_919_993).toString(36)}`;
+    }).join(' ');
+};
+
+test('knowledge that exceeds the memory is indexed in part, which the owner can see, and neighbours are answered', {
+  timeout: 240_000,
+}, async () => {
+  const own = await openStack({ replyWorkers: 0, deliveryWorkers: 0, env: { SEMANTIC: 'off' } });
+  onTestFinished(own.close);
+  const neighbour = await anAssistant(own);
+  const words = rareWords();
+  const knowledge = Array.from({ length: 3_500 }, (_, nth) =>
+    anEntry({ question: words(8), variants: Array.from({ length: 50 }, () => words(8)), answer: `The answer ${nth}.` }),
+  );
+  const { assistantId, chat } = await anAssistant(own, { knowledge });
+  const worker = await startRealProcess('reply', { ...own.env, NODE_OPTIONS: '--max-old-space-size=512' });
+  onTestFinished(() => worker.kill());
+  expect((await neighbour.chat({ session_id: randomUUID(), message: 'hello' })).status).toBe(200);
+
+  // More sessions than the worker answers at the same time.
+  const asked = Array.from({ length: 40 }, () =>
+    chat({ session_id: randomUUID(), message: 'x' }, { headers: { Prefer: 'respond-async' } }),
+  );
+  expect((await Promise.all(asked)).map(({ status }) => status)).toEqual(asked.map(() => 202));
+  const { leftOut } = await eventually(async () => {
+    const { status, body } = await neighbour.chat({
+      session_id: randomUUID(),
+      message: 'What are your opening hours?',
+      language: 'en',
+    });
+    expect([status, body.reply]).toEqual([200, 'We are open from 9 to 5.']);
+    const state = await findSemanticStatus(own.service.assistants, assistantId);
+    if (state.leftOut === 0) throw new Error(`not indexed: ${worker.describe()}`);
+    return state;
+  }, 150_000);
+
+  const { body } = await chat({ session_id: randomUUID(), message: knowledge[3_000]?.question, language: 'en' });
+  const peak = /VmHWM:\s+(\d+)/.exec(readFileSync(`/proc/${worker.child.pid}/status`, 'utf8'))?.[1];
+  expect(worker.child.exitCode).toBeNull();
+  expect(body.reply).toBe('The answer 3000.');
+  expect(leftOut).toBeGreaterThan(50_000);
+  expect(Number(peak) / 1_000).toBeLessThan(600);
+});
+
+test('a search, a list and a comparison of 10 MB of knowledge leave the loop free, and a neighbour is answered', {
+  timeout: 120_000,
+}, async () => {
+  const knowledge = Array.from({ length: 2_500 }, (_, nth) => ({
+    ...aThing(nth),
+    answer: `${'déjà à côté '.repeat(330)}${nth}`,
+  }));
+  const { assistantId } = await anAssistant(stack, { knowledge });
+  const neighbour = await anAssistant(stack);
+  const owner = await anOperator(stack);
+  const path = `/assistants/${assistantId}/knowledge`;
+  const read = {
+    list: async () => (await owner.get<{ entries: unknown[] }>(path)).body.entries.length,
+    search: async () => (await owner.get<{ entries: unknown[] }>(`${path}?search=COTE+2499`)).body.entries.length,
+    conflicts: async () => (await owner.get<{ conflicts: unknown[] }>(`${path}-conflicts`)).body.conflicts.length,
+  };
+  await neighbour.chat({ session_id: randomUUID(), message: 'hello' });
+
+  const stopWatching = watchLoop();
+  const found: Record<string, number> = {};
+  const { statuses } = await watchNeighbour(
+    () => neighbour.chat({ session_id: randomUUID(), message: 'hello' }),
+    async () => {
+      found.search = await read.search();
+      found.conflicts = await read.conflicts();
+    },
+  );
+  const longest = await stopWatching();
+
+  expect(found).toEqual({ search: 1, conflicts: expect.any(Number) });
+  expect(statuses).toEqual([200]);
+  expect(longest).toBeLessThan(100);
+  expect(await read.list()).toBe(2_500); // not watched: the test itself parses it in one step
+});
+
+test('a list of knowledge shows one moment, whatever is imported meanwhile', async () => {
+  const { assistantId } = await anAssistant(stack, { knowledge: Array.from({ length: 200 }, (_, nth) => aThing(nth)) });
+  const { assistants } = stack.service;
+  const questions: string[] = [];
+  for await (const page of assistants.readKnowledge(assistantId, new AbortController().signal)) {
+    if (questions.length === 0) await assistants.addKnowledge(assistantId, [aThing('other')], { replace: true });
+    questions.push(...page.map(({ question }) => question));
+  }
+
+  expect(questions).toEqual(Array.from({ length: 200 }, (_, nth) => aThing(nth).question));
 });

@@ -6,6 +6,7 @@ import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import * as z from 'zod';
 import { type Service, startRedis } from '../../scripts/services.ts';
+import { secretsIn } from '../../src/platform/credentials.ts';
 import { describeFailure, toLoggable } from '../../src/platform/loggable.ts';
 import { runAdmin } from '../support/admin.ts';
 import { freePort } from '../../scripts/services.ts';
@@ -178,6 +179,12 @@ test.each(errors)('an error with %s is logged with its safe fields only', (_, ma
   expect(error).toBeInstanceOf(Error);
   expect(JSON.stringify(toLoggable(error))).not.toContain(CANARY);
   expect(describeFailure(error)).not.toContain(CANARY);
+});
+
+test.each(['EMBEDDINGS_KEY', 'METRICS_TOKEN', 'ENCRYPTION_KEY'])('the value of %s is removed from errors', (name) => {
+  const error = new Error(`the service refused ${CANARY} today`);
+
+  expect(JSON.stringify(toLoggable(error, secretsIn({ [name]: CANARY })))).not.toContain(CANARY);
 });
 
 test('the safe fields are kept: kind, code, message, place and cause', () => {

@@ -86,7 +86,7 @@ test('every text comes back unchanged in the history and in the event, and appea
   const known = await stack.service.mongo.collection('conversations').findOne({
     conversationId: plain.body.conversationId,
   });
-  const names = new Set([...Object.keys(known ?? {}), 'opening', 'outbox']);
+  const names = new Set([...Object.keys(known ?? {}), 'outbox']);
   expect(rows.flatMap((row) => Object.keys(row)).filter((name) => !names.has(name))).toEqual([]);
   expect(stack.logs.filter(({ level }) => (level as number) >= 50)).toEqual([]);
 });

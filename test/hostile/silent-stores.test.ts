@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, afterEach, beforeAll, expect, inject, test } from 'vitest';
+import { Agent, get } from 'node:http';
+import { afterAll, afterEach, beforeAll, expect, inject, onTestFinished, test } from 'vitest';
 import { openApi } from '../../src/api.ts';
 import { readConfig } from '../../src/platform/config.ts';
 import { createLifecycle } from '../../src/platform/lifecycle.ts';
@@ -7,7 +8,7 @@ import { createLogger } from '../../src/platform/logger.ts';
 import { anAssistant, aTurn, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { problemOf } from '../support/problem.ts';
-import { type Relay, openRelay, through } from '../support/relay.ts';
+import { openRelay, type Relay, through } from '../support/relay.ts';
 import { aScriptedEngine } from '../support/scripted-engine.ts';
 import { useStack } from '../support/stack.ts';
 
@@ -101,6 +102,37 @@ test.each(stores)(
     });
   },
 );
+
+test('a read that settles after its 503 neither ends the connection nor breaks the next request on it', async () => {
+  const AT_ONCE = 5;
+  const { apiKey } = await anAssistant(stack);
+  const agent = new Agent({ keepAlive: true, maxSockets: AT_ONCE, scheduling: 'fifo' });
+  onTestFinished(() => agent.destroy());
+  const read = () =>
+    new Promise<{ status: number; port: number }>((resolve, reject) => {
+      const options = { agent, headers: { Authorization: `Bearer ${apiKey}` } };
+      get(`${url}/api/v1/conversations`, options, (answer) => {
+        const { localPort = 0 } = answer.socket;
+        answer.resume().on('end', () => resolve({ status: answer.statusCode ?? 0, port: localPort }));
+      }).on('error', reject);
+    });
+  const readAll = () => Promise.all(Array.from({ length: AT_ONCE }, read));
+  const portsOf = (answers: Awaited<ReturnType<typeof readAll>>) => answers.map(({ port }) => port).toSorted();
+
+  const before = await readAll();
+  mongodb.freeze();
+  const silent = await readAll();
+  const again = await readAll();
+  mongodb.thaw();
+  const after = await eventually(async () => {
+    const answers = await readAll();
+    expect(answers.map(({ status }) => status)).toEqual(Array(AT_ONCE).fill(200));
+    return answers;
+  });
+
+  expect([...silent, ...again].map(({ status }) => status)).toEqual(Array(2 * AT_ONCE).fill(503));
+  for (const answers of [silent, again, after]) expect(portsOf(answers)).toEqual(portsOf(before));
+});
 
 test('Redis silent after turns are accepted: answered turns are found in MongoDB, others are 500 at the deadline', async () => {
   const { apiKey } = await anAssistant(stack);

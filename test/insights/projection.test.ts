@@ -2,11 +2,13 @@ import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { createChangedConversations } from '../../src/insights/changed-conversations.ts';
 import { createGroupMisses } from '../../src/insights/group-misses.ts';
-import { createProject } from '../../src/insights/project.ts';
+import { createProject, type Project } from '../../src/insights/project.ts';
+import { lastEndedHour } from '../../src/insights/delivery-figures.ts';
 import { newId } from '../../src/platform/ids.ts';
 import { createLogger } from '../../src/platform/logger.ts';
 import { anAssistant, anEntry, type TestAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
+import { watchLoop } from '../support/loop.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { openStack, type Stack, useStack } from '../support/stack.ts';
 
@@ -18,6 +20,17 @@ type Sums = Record<string, number>;
 type StoredHour = Record<string, unknown> & { escalated?: Sums };
 
 /** All figures of an assistant, over all hours. Reply times are left out. */
+/** The projection itself, without a worker. */
+const projectOn = ({ service: { mongo, insights } }: Stack): Project =>
+  createProject({
+    connection: mongo,
+    changed: createChangedConversations(mongo),
+    figures: insights.figures,
+    pendingMisses: insights.pendingMisses,
+    erase: insights.eraseConversations,
+    logger: createLogger({ name: 'test', level: 'silent' }),
+  });
+
 const sumsOf = async ({ service }: Stack, assistantId: string): Promise<Sums> => {
   const hours = await service.mongo.collection<StoredHour>('figures').find({ assistantId }).toArray();
   const sums: Sums = {};
@@ -167,7 +180,7 @@ test('a conversation that is erased while it is projected leaves nothing', async
       },
     },
     figures: insights.figures,
-    groupMisses: createGroupMisses(mongo, NO_MODEL),
+    pendingMisses: insights.pendingMisses,
     erase: insights.eraseConversations,
     logger: createLogger({ name: 'test', level: 'silent' }),
   });
@@ -192,25 +205,28 @@ test('a step learns at most 50 lessons, and the others in later steps', () =>
         );
     }
     await worker.close();
-    for (const name of ['search', 'figures', 'misses', 'projection']) await mongo.collection(name).deleteMany({});
+    for (const name of ['search', 'figures', 'misses', 'pendingMisses', 'projection'])
+      await mongo.collection(name).deleteMany({});
     const stored = await mongo.collection<{ _id: string }>('conversations').find().toArray();
-    const steps: number[] = [];
-    const groupMisses = createGroupMisses(mongo, NO_MODEL);
-    const project = createProject({
-      connection: mongo,
-      changed: createChangedConversations(mongo),
-      figures: insights.figures,
-      groupMisses: (learners) => {
-        steps.push(learners.flatMap(({ lessons }) => lessons).length);
-        return groupMisses(learners);
-      },
-      erase: insights.eraseConversations,
-      logger: createLogger({ name: 'test', level: 'silent' }),
-    });
+    const project = projectOn(own);
 
     let keys = stored.map(({ _id }) => _id);
     while (keys.length > 0) keys = (await project(keys)).behind;
+    const pending = await mongo.collection<{ lessons: unknown[] }>('pendingMisses').find().toArray();
+    const steps = pending.map(({ lessons }) => lessons.length);
+    const grouped: number[] = [];
+    const groupMisses = createGroupMisses(mongo, NO_MODEL);
+    const spied: typeof groupMisses = (learners, options) => {
+      grouped.push(learners.flatMap(({ lessons }) => lessons).length);
+      return groupMisses(learners, options);
+    };
+    const logger = createLogger({ name: 'test', level: 'silent' });
+    await insights.pendingMisses.group(spied, { draining: new AbortController().signal, logger });
 
+    expect(Math.max(...grouped)).toBeLessThanOrEqual(50);
+    expect(grouped.reduce((sum, lessons) => sum + lessons, 0)).toBe(92);
+    expect(await mongo.collection('pendingMisses').countDocuments()).toBe(0);
+    expect(await mongo.collection('misses').findOne({})).toMatchObject({ count: 2 });
     expect(Math.max(...steps)).toBe(50);
     expect(steps.reduce((sum, lessons) => sum + lessons, 0)).toBe(92);
     expect(await sumsOf(own, assistant.assistantId)).toMatchObject({ turns: 2, operatorReplies: 90 });
@@ -376,4 +392,146 @@ test('a hostile conversation has a bounded number of words, and harms no other',
   await isFound(stack, assistant, 'x17', hostile.conversationId);
   const row = await stack.service.mongo.collection('search').findOne({ _id: hostile.conversationId as never });
   expect(row?.['terms'].length).toBeLessThanOrEqual(5_000);
+});
+
+/** Stores copies of a conversation, as if that many sessions had said the same at these times. */
+const copy = async (
+  own: Stack,
+  conversationId: string,
+  { count, changedAt, ...fields }: { count: number; changedAt: (nth: number) => Date } & Record<string, unknown>,
+): Promise<string[]> => {
+  const conversations = own.service.mongo.collection('conversations');
+  const { _id, ...stored } = (await conversations.findOne({ conversationId })) ?? {};
+  const ids = Array.from({ length: count }, () => randomUUID());
+  const copies = ids.map((id, nth) => {
+    const updatedAt = changedAt(nth);
+    return { ...stored, ...fields, _id: id, conversationId: id, sessionId: id, updatedAt };
+  });
+  await conversations.insertMany(copies as never);
+  return ids;
+};
+
+test('a busy assistant does not delay another one, and is projected completely', { timeout: 90_000 }, () =>
+  withStack(async (own) => {
+    const [busy, neighbour] = [await anAssistant(own), await anAssistant(own)];
+    const { mongo } = own.service;
+    const first = await own.startReplyWorker();
+    const { conversationId } = await say(busy, ['the busy one']);
+    const waiting = await say(neighbour, ['the patient one']);
+    await isFound(own, neighbour, 'patient', waiting.conversationId);
+    await first.close();
+    for (const name of ['search', 'figures', 'projection']) await mongo.collection(name).deleteMany({});
+    const begun = Date.now() - 600_000;
+    await mongo.collection('projection').insertOne({ _id: 'projection' as never, live: new Date(begun), back: null });
+    const count = 300;
+    await copy(own, conversationId, { count, changedAt: (nth) => new Date(begun + 60_000 + nth) });
+    const last = new Date(begun + 60_000 + count);
+    await mongo
+      .collection('conversations')
+      .updateOne({ conversationId: waiting.conversationId }, { $set: { updatedAt: last } });
+    /** The conversations whose words are stored, in the order in which they were stored. */
+    const projected = async (): Promise<string[]> => {
+      const rows = await mongo.collection<{ _id: string }>('search').find().sort({ $natural: 1 }).toArray();
+      return rows.map(({ _id }) => _id);
+    };
+
+    await own.startReplyWorker();
+    await isFound(own, neighbour, 'patient', waiting.conversationId);
+    await eventually(async () => expect(await projected()).toHaveLength(count + 2), 60_000);
+
+    expect((await projected()).indexOf(waiting.conversationId)).toBeLessThan(count / 2);
+    expect((await sumsOf(own, busy.assistantId))['turns']).toBe(count + 1);
+  }, 0),
+);
+
+test('a model that does not answer delays neither search nor figures, and each question is grouped once', () =>
+  withStack(async (own) => {
+    const assistant = await anAssistant(own);
+    const { insights, assistants, mongo } = own.service;
+    const worker = await own.startReplyWorker();
+    const { conversationId } = await say(assistant, ['Does the moon have a basement?']);
+    await worker.close();
+    for (const name of ['search', 'figures', 'misses', 'pendingMisses', 'projection'])
+      await mongo.collection(name).deleteMany({});
+    await mongo.collection('conversations').updateMany({}, { $set: { updatedAt: new Date(Date.now() - 60_000) } });
+    const asked: string[] = [];
+    const open = (embed: Promise<null>) =>
+      insights.openProjection({
+        token: 'one',
+        embedding: {
+          embed: async (_texts, assistantId) => {
+            asked.push(assistantId);
+            return embed;
+          },
+          model: () => 'silent',
+        },
+        listAssistantIds: assistants.listAssistantIds,
+        draining: new AbortController().signal,
+        logger: createLogger({ name: 'test', level: 'silent' }),
+      });
+    const answer = Promise.withResolvers<null>();
+    const projection = open(answer.promise);
+
+    await eventually(async () => {
+      await projection.round();
+      expect(await find(own, assistant, 'basement')).toEqual([conversationId]);
+    });
+    const grouping = [projection.groupMisses(), projection.groupMisses()];
+    await eventually(() => expect(asked).toContain(assistant.assistantId));
+    await projection.round();
+    expect((await sumsOf(own, assistant.assistantId))['turns']).toBe(1);
+    answer.resolve(null);
+    await Promise.all(grouping);
+    await projection.groupMisses();
+
+    const groups = await mongo.collection('misses').find({ assistantId: assistant.assistantId }).toArray();
+    expect(groups.map(({ count }) => count)).toEqual([1]);
+    expect(await mongo.collection('pendingMisses').countDocuments()).toBe(0);
+  }, 0));
+
+test('long messages without spaces do not hold the loop, and are found', () =>
+  withStack(async (own) => {
+    const assistant = await anAssistant(own);
+    const worker = await own.startReplyWorker();
+    const { conversationId } = await say(assistant, ['hello']);
+    await worker.close();
+    const lao = 'ສະບາຍດີຂ້ອຍຢາກສັ່ງ';
+    const texts = Object.fromEntries(
+      Array.from({ length: 60 }, (_, nth) => [
+        String(nth + 1),
+        [{ role: 'operator', content: `${lao.repeat(444)}${nth}`, turnId: null, createdAt: new Date() }],
+      ]),
+    );
+    const changedAt = () => new Date();
+    const ids = await copy(own, conversationId, { count: 3, changedAt, texts, seq: 60, storedTo: 0 });
+    const project = projectOn(own);
+
+    const stopWatching = watchLoop();
+    let keys = ids;
+    for (let steps = 0; keys.length > 0 && steps < 100; steps += 1) keys = (await project(keys)).behind;
+
+    expect(await stopWatching()).toBeLessThan(100);
+    for (const id of ids) expect(await find(own, assistant, 'ສະບາຍດີ')).toContain(id);
+  }, 0));
+
+test('deliveries that cannot be counted for one assistant are counted for all others', async () => {
+  const ids = [newId(), newId(), newId()];
+  const [, slow] = ids;
+  const { deliveryFigures, figures } = stack.service.insights;
+  const hour = new Date(lastEndedHour().getTime() - 3_600_000);
+  const draining = new AbortController().signal;
+  const logger = createLogger({ name: 'test', level: 'silent' });
+  const countHours = async (assistantId: string, { to }: { from: Date; to: Date }) => {
+    if (assistantId === slow) throw new Error('operation exceeded time limit');
+    return to > hour ? [{ hour, outcomes: { delivered: 1, rejected: 0, not_sent: 0, unknown: 0 } }] : [];
+  };
+
+  await eventually(async () => {
+    expect(await deliveryFigures.countEnded(ids, countHours, { draining, logger })).toBe(false);
+    for (const id of ids.filter((one) => one !== slow)) {
+      expect(await figures.listHours(id, hour)).toMatchObject([{ deliveries: { delivered: 1 } }]);
+    }
+  });
+
+  expect(await deliveryFigures.countedTo(slow ?? '')).toBeNull();
 });

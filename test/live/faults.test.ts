@@ -3,6 +3,7 @@ import { connect } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
 import { startReplicaSet } from '../../scripts/services.ts';
 import { openApi } from '../../src/api.ts';
+import { inChunks } from '../../src/platform/mongo-batches.ts';
 import { anAssistant, aTurn, type ChatBody, request, type TestAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { createFeed } from '../support/feed.ts';
@@ -109,7 +110,8 @@ test('a browser that does not read is cut off, and others are not', { timeout: 6
 
   for (let round = 0; round < 4; round += 1) {
     const tags = Array.from({ length: 50 }, (_, at) => ({ tag: `${round} ${at}`.padEnd(50, 'x'), color: '#123456' }));
-    await conversations.updateMany({ _id: { $in: keys } }, { $set: { tags }, $currentDate: { updatedAt: true } });
+    for (const some of inChunks(keys))
+      await conversations.updateMany({ _id: { $in: some } }, { $set: { tags }, $currentDate: { updatedAt: true } });
     await eventually(() => {
       const rows = [...stream.rows().values()].filter(({ tags: shown }) =>
         JSON.stringify(shown).includes(`"${round} 0x`),

@@ -1,41 +1,58 @@
 import mongoose from 'mongoose';
-import { expect, onTestFinished, test } from 'vitest';
-import type { StoredConversation } from '../../src/conversations/conversation.ts';
-import type { InboxRow } from '../../src/inbox/row.ts';
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import { type Service, startMongod } from '../../scripts/services.ts';
+import { initialState } from '../../src/conversations/conversation.ts';
+import type { Assignees } from '../../src/inbox/assignees.ts';
+import { SILENT_AFTER_MS } from '../../src/live/change-feed.ts';
 import { createHub } from '../../src/live/hub.ts';
-import { createReadRows } from '../../src/live/rows.ts';
+import { createReadRows } from '../../src/live/open.ts';
 import { type Access, createSubscriber } from '../../src/live/subscriber.ts';
 import { createLogger } from '../../src/platform/logger.ts';
 import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
+import { withFailPoint } from '../support/fail-point.ts';
 import { createFeed } from '../support/feed.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
-const OWNER: Access = { role: 'owner', assistantIds: null };
+const OWNER: Access = { operatorId: 'owner', role: 'owner', assistantIds: null };
+const NOBODY: Assignees = { find: () => null, of: () => [] };
 
-type GetMore = { cursor?: { nextBatch?: { id?: string }[] } };
+/** Longer than any other command may take. */
+const SLOW_LOG_MS = 4_000;
+
+type Found = { cursor?: { ns?: string; firstBatch?: { _id: string }[]; nextBatch?: { _id: string; id?: string }[] } };
+
+type HubOptions = {
+  url?: string;
+  readWithinMs?: number;
+  /** Called before rows of these assistants are read. */
+  beforeRows?: (assistantIds: string[] | null) => Promise<unknown> | undefined;
+};
 
 /** A hub with a connection of its own, which shows what the hub has read. */
-const aHub = async () => {
-  const connection = mongoose.createConnection(stack.env['MONGODB_URL'] ?? '', { monitorCommands: true });
+const aHub = async ({ url = stack.env['MONGODB_URL'] ?? '', readWithinMs, beforeRows }: HubOptions = {}) => {
+  const connection = mongoose.createConnection(url, { monitorCommands: true, socketTimeoutMS: SILENT_AFTER_MS });
   await connection.asPromise();
   const changed = new Set<string>();
+  const read: string[] = [];
   let rounds = 0;
   const client = connection.getClient();
   client.on('commandStarted', ({ commandName }) => (rounds += commandName === 'getMore' ? 1 : 0));
   client.on('commandSucceeded', ({ commandName, reply }) => {
-    if (commandName !== 'getMore') return;
-    for (const { id } of (reply as GetMore).cursor?.nextBatch ?? []) if (id) changed.add(id);
+    const { ns = '', firstBatch = [], nextBatch = [] } = (reply as Found).cursor ?? {};
+    if (commandName === 'getMore') for (const { id } of nextBatch) if (id) changed.add(id);
+    if (ns.endsWith('.conversations')) read.push(...[...firstBatch, ...nextBatch].map(({ _id }) => _id));
   });
-  const read: string[] = [];
-  const toRows = async (some: StoredConversation[]): Promise<InboxRow[]> => {
-    read.push(...some.map(({ _id }) => _id));
-    return some as unknown as InboxRow[];
-  };
+  const readRows = createReadRows(connection, async () => NOBODY);
   const hub = createHub({
-    connection,
-    readRows: createReadRows(connection, { toRows }),
+    connect: async () => connection,
+    readRows: async (keys, assistantIds) => {
+      await beforeRows?.(assistantIds);
+      return readRows(keys, assistantIds);
+    },
+    ...(readWithinMs !== undefined && { readWithinMs }),
     logger: createLogger({ name: 'test', level: 'silent' }),
   });
   onTestFinished(async () => {
@@ -46,8 +63,21 @@ const aHub = async () => {
   const join = async (access: Access, from: string | null = null) => {
     let written = '';
     const write = (text: string): void => void (written += text);
-    const sink = { write, end: () => undefined, destroy: () => undefined, writableLength: 0 };
-    const leave = await hub.add(createSubscriber({ access, sink }), from);
+    const left = new AbortController();
+    const drained = async (): Promise<void> => undefined;
+    const sink = {
+      write,
+      end: () => undefined,
+      destroy: () => undefined,
+      writableLength: 0,
+      drained,
+      left: left.signal,
+    };
+    const remove = await hub.add(createSubscriber({ access, sink }), from);
+    const leave = (): void => {
+      left.abort();
+      remove();
+    };
     return { leave, written: () => written, position: () => written.match(/^id: (\w+)$/m)?.[1] ?? null };
   };
   /** Waits until the round of these changes is over. */
@@ -56,11 +86,23 @@ const aHub = async () => {
     const after = rounds;
     await eventually(() => expect(rounds).toBeGreaterThan(after));
   };
-  return { join, roundOf, read };
+  return { join, roundOf, read, connection };
 };
 
 const conversationsOf = (assistantId: string, count: number) =>
   createFeed(stack.service).openConversations(assistantId, count);
+
+/** The ids of these conversations, which their rows contain. */
+const idsOf = async (keys: string[]): Promise<string[]> => {
+  const conversations = stack.service.mongo.collection<{ _id: string; conversationId: string }>('conversations');
+  return (await conversations.find({ _id: { $in: keys } }).toArray()).map(({ conversationId }) => conversationId);
+};
+
+const anAgentOf = (assistantId: string): Access => ({
+  operatorId: assistantId,
+  role: 'agent',
+  assistantIds: [assistantId],
+});
 
 test('no row is read while no browser is connected, and a browser that comes back gets what it missed', async () => {
   const { assistantId } = await anAssistant(stack);
@@ -77,14 +119,14 @@ test('no row is read while no browser is connected, and a browser that comes bac
   expect(from).not.toBeNull();
   expect(readAlone).toEqual([]);
   expect(read.toSorted()).toEqual(keys.toSorted());
-  for (const key of keys) expect(back.written()).toContain(key);
+  for (const id of await idsOf(keys)) expect(back.written()).toContain(id);
   expect(back.written()).not.toContain('event: reset');
 });
 
 test('only rows of assistants are read that a connected operator may use', async () => {
   const [mine, others] = [await anAssistant(stack), await anAssistant(stack)];
   const { join, roundOf, read } = await aHub();
-  const agent = await join({ role: 'agent', assistantIds: [mine.assistantId] });
+  const agent = await join(anAgentOf(mine.assistantId));
 
   const theirs = await conversationsOf(others.assistantId, 5);
   const own = await conversationsOf(mine.assistantId, 5);
@@ -96,5 +138,107 @@ test('only rows of assistants are read that a connected operator may use', async
 
   expect(readForAgent.toSorted()).toEqual(own.toSorted());
   expect(read).toEqual(expect.arrayContaining(later));
-  for (const key of [...theirs, ...later]) expect(agent.written()).not.toContain(key);
+  for (const id of await idsOf([...theirs, ...later])) expect(agent.written()).not.toContain(id);
+});
+
+test('a browser that catches up slowly does not delay the rows of others', async () => {
+  const [slow, quick] = [await anAssistant(stack), await anAssistant(stack)];
+  const gate = Promise.withResolvers<void>();
+  let waits = false;
+  const beforeRows = (assistantIds: string[] | null) => {
+    const isSlow = assistantIds?.join() === slow.assistantId;
+    waits ||= isSlow;
+    return isSlow ? gate.promise : undefined;
+  };
+  const { join, roundOf } = await aHub({ beforeRows });
+  const before = await join(anAgentOf(slow.assistantId));
+  const from = before.position();
+  before.leave();
+  const other = await join(anAgentOf(quick.assistantId));
+  const keys = await conversationsOf(slow.assistantId, 20);
+  await roundOf(keys);
+  const missed = await idsOf(keys);
+
+  const joining = join(anAgentOf(slow.assistantId), from);
+  await eventually(() => expect(waits).toBe(true));
+  const [later = ''] = await idsOf(await conversationsOf(quick.assistantId, 1));
+  await eventually(() => expect(other.written()).toContain(later));
+  gate.resolve();
+  const back = await joining;
+
+  for (const id of missed) expect(back.written()).toContain(id);
+  expect(back.written()).not.toContain('event: reset');
+});
+
+describe('a long log', () => {
+  let mongod: Service;
+  beforeAll(async () => {
+    mongod = await startMongod({ failPoints: true });
+  });
+  afterAll(() => mongod.dispose());
+
+  /** MongoDB reads a long log before it answers: here every answer to a change stream takes this long. */
+  const withSlowLog = (failCommands: string[], during: () => Promise<void>) =>
+    withFailPoint(
+      mongod.url,
+      { failCommands, blockConnection: true, blockTimeMS: SLOW_LOG_MS, appName: 'hub' },
+      during,
+    );
+  const slowHub = async (options: HubOptions = {}) => {
+    const url = new URL(mongod.url);
+    url.searchParams.set('appName', 'hub');
+    const hub = await aHub({ ...options, url: url.href });
+    const conversations = hub.connection.collection<{ _id: string }>('conversations');
+    const talk = async (): Promise<string> => {
+      const _id = randomUUID();
+      const now = new Date();
+      const row = { ...initialState(), conversationId: _id, assistantId: 'a', channel: 'api', createdAt: now };
+      await conversations.insertOne({ _id, ...row, updatedAt: now, waiting: [] } as { _id: string });
+      return _id;
+    };
+    return { ...hub, talk };
+  };
+
+  test('is read although MongoDB is longer silent than it may be otherwise', async () => {
+    const { join, talk } = await slowHub();
+    const browser = await join(OWNER);
+
+    await withSlowLog(['aggregate', 'getMore'], async () => {
+      const id = await talk();
+      await eventually(() => expect(browser.written()).toContain(id), 25_000);
+    });
+
+    expect(browser.written()).not.toContain('event: reset');
+  });
+
+  test('that MongoDB cannot read in time is left out: browsers load everything, and follow from there', async () => {
+    const { join, talk } = await slowHub({ readWithinMs: 500 });
+    const browser = await join(OWNER);
+
+    await withSlowLog(['getMore'], () => eventually(() => expect(browser.written()).toContain('event: reset')));
+    const id = await talk();
+
+    await eventually(() => expect(browser.written()).toContain(id));
+  });
+
+  test('of other collections and databases is passed at once', async () => {
+    const { join, talk, connection } = await slowHub();
+    const before = await join(OWNER);
+    const from = before.position();
+    before.leave();
+    const documents = Array.from({ length: 20_000 }, (_, n) => ({ n }));
+    for (const name of ['here', 'elsewhere'])
+      await connection
+        .getClient()
+        .db(name === 'here' ? connection.name : name)
+        .collection('other')
+        .insertMany(documents);
+    const id = await talk();
+
+    const second = await slowHub();
+    const back = await second.join(OWNER, from);
+
+    expect(back.written()).toContain(id);
+    expect(back.written()).not.toContain('event: reset');
+  });
 });

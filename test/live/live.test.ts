@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import { inChunks } from '../../src/platform/mongo-batches.ts';
 import { anAssistant, aTurn, type TestAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { followInbox, type LiveStream } from '../support/live-stream.ts';
@@ -152,6 +153,33 @@ describe('a browser that comes back', () => {
     await rowOf(stream, await say(mine));
   });
 
+  test('and sends any text as its position is never answered with an error', { timeout: 60_000 }, async () => {
+    const stream = await follow(owner);
+    const real = stream.position() ?? '';
+    const anHourAgo = (Number.parseInt(real.slice(2, 10), 16) - 3_600).toString(16).toUpperCase();
+    const [kind, rest] = [`82${anHourAgo}`, real.slice(10)];
+    const bytes = Array.from({ length: rest.length / 2 }, (_, at) => at * 2);
+    const hostile = [
+      ...bytes.flatMap((at) => ['00', 'FF'].map((byte) => kind + rest.slice(0, at) + byte + rest.slice(at + 2))),
+      ...bytes.map((at) => kind + rest.slice(0, at)),
+      kind + rest + 'FF'.repeat(400),
+      `82FFFFFFFF${rest}`,
+      `8200000000${rest}`,
+      `{"$gt":""}`,
+    ];
+
+    const statuses = new Map<string, number>();
+    for (const from of hostile) {
+      const one = await followInbox(stack.url, owner, { from });
+      statuses.set(from, one.status);
+      one.leave();
+    }
+
+    expect([...statuses].filter(([, status]) => status !== 200)).toEqual([]);
+    const future = await follow(owner, { from: `82FFFFFFFF${rest}` });
+    await eventually(() => expect(future.events[0]).toEqual({ event: 'reset', data: {} }));
+  });
+
   test('and missed more changes than are sent again gets a reset', async () => {
     const before = await follow(owner);
     const from = before.position();
@@ -189,10 +217,10 @@ const manyConversations = async (count: number): Promise<string[]> => {
   const keys = await createFeed(stack.service).openConversations(mine.assistantId, count);
   const conversations = mongo.collection<{ _id: string; conversationId: string }>('conversations');
   for (const tag of ['first', 'last'])
-    await conversations.updateMany(
-      { _id: { $in: keys } },
-      { $set: { tags: [{ tag, color: null }] }, $currentDate: { updatedAt: true } },
-    );
+    for (const some of inChunks(keys)) {
+      const set = { tags: [{ tag, color: null }] };
+      await conversations.updateMany({ _id: { $in: some } }, { $set: set, $currentDate: { updatedAt: true } });
+    }
   const found = await conversations.find({ _id: { $in: keys } }).toArray();
   return found.map(({ conversationId }) => conversationId);
 };
@@ -250,6 +278,23 @@ describe('an agent', () => {
     expect(performance.now() - leftAt).toBeLessThan(1_000);
     expect((await followInbox(stack.url, { cookie: () => cookie })).status).toBe(401);
   });
+});
+
+test.each([
+  ['is disabled', { disabled: true }],
+  ['loses an assistant', { assistantIds: [] }],
+])('when an operator %s, others load their lists again, because nobody has that operator’s rows', async (_, change) => {
+  const agent = await anAgent([mine.assistantId]);
+  const conversationId = await say(mine);
+  await owner.post(`/conversations/${conversationId}/assign`, { operatorId: agent.operatorId });
+  const stream = await follow(owner);
+  const from = stream.position();
+
+  await owner.call('PATCH', `/operators/${agent.operatorId}`, change);
+
+  await eventually(() => expect(stream.events.at(-1)).toEqual({ event: 'reset', data: {} }));
+  const back = await follow(owner, { at: 1, from });
+  await eventually(() => expect(back.events[0]).toEqual({ event: 'reset', data: {} }));
 });
 
 describe('connections', () => {

@@ -22,7 +22,13 @@ const operator: Operator = {
 
 const aSink = () => {
   const end = vi.fn();
-  return { end, write: () => undefined, destroy: () => undefined, writableLength: 0 } satisfies EventSink;
+  const nothing = {
+    write: () => undefined,
+    destroy: () => undefined,
+    writableLength: 0,
+    drained: async () => undefined,
+  };
+  return { end, ...nothing, left: new AbortController().signal } satisfies EventSink;
 };
 
 test('connections stay again after MongoDB was silent, even if an old one is still closing', async () => {

@@ -126,6 +126,30 @@ test('an owner erases a conversation for good, with its notes; an agent may not'
   });
 });
 
+test('a conversation never has more than 500 notes, however many are added at once', async () => {
+  const { owner, id, path } = await aConversation();
+  const notes = stack.service.mongo.collection<{ _id: string }>('notes');
+  const old = { operatorId: owner.operatorId, content: 'old', createdAt: new Date() };
+  await notes.insertMany(Array.from({ length: 495 }, () => ({ _id: `${id}:${randomUUID()}`, ...old })));
+
+  const added = await Promise.all(
+    Array.from({ length: 12 }, (_, nth) => owner.post(`${path}/notes`, { content: `${nth}` })),
+  );
+  const { body } = await owner.get<{ notes: { content: string }[] }>(path);
+
+  const accepted = added.filter(({ status }) => status === 201).map(({ body: note }) => note['content']);
+  expect(body.notes.length).toBeLessThanOrEqual(500);
+  expect(
+    body.notes
+      .map(({ content }) => content)
+      .filter((content) => content !== 'old')
+      .toSorted(),
+  ).toEqual(accepted.toSorted());
+  const refused = added.filter(({ status }) => status !== 201).map(problemOf);
+  expect(refused).toEqual(Array(12 - accepted.length).fill('422 validation_failed content'));
+  expect(refused.length).toBeGreaterThanOrEqual(7);
+});
+
 test('notes that are added while a conversation is erased do not stay', async () => {
   const { owner, id, path } = await aConversation();
   const add = () => owner.post(`${path}/notes`, { content: 'meanwhile' });
@@ -172,6 +196,58 @@ test('an export has everything about the conversation, also beyond one page of h
   });
   expect(body.messages.map(({ seq }) => seq)).toEqual([1, 1, ...Array.from({ length: 210 }, (_, nth) => nth + 2)]);
   expect((await owner.get(`/audit?target=${id}&action=conversation.export`)).body).toMatchObject({ lines: [{}] });
+});
+
+/** Where a conversation leaves something, and whether the export has it or why it has not. */
+const LEFT_IN: Record<string, string> = {
+  conversations: 'exported',
+  notes: 'exported',
+  readPositions: 'exported',
+  deliveries: 'exported',
+  misses: 'exported',
+  search: 'made from the messages',
+  idempotencyKeys: 'names a turn',
+};
+
+test('an export has everything that an erasure deletes, and nothing else is stored', async () => {
+  const { owner, assistantId, id, path, say, call } = await aConversation();
+  const receiver = await openReceiver();
+  await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url });
+  await say('Xylophone quantum zebra?');
+  await owner.post(`${path}/notes`, { content: 'A note' });
+  await owner.post(`${path}/read`, { seq: 1 });
+  const leftIn = async (): Promise<string[]> => {
+    const all = await stack.service.mongo.listCollections();
+    const found = await Promise.all(
+      all.map(async ({ name }) => {
+        const rows = await stack.service.mongo.collection(name).find().toArray();
+        return rows.some((row) => JSON.stringify(row).includes(id)) ? name : null;
+      }),
+    );
+    // The trail of who did what, and the mark of the erasure, have ids and no text.
+    return found.filter((name) => name !== null && !['audit', 'tombstones', 'sessions'].includes(name)) as string[];
+  };
+  const expected = ['conversations', 'deliveries', 'misses', 'notes', 'readPositions', 'search'];
+  await eventually(async () => expect(await leftIn()).toEqual(expect.arrayContaining(expected)));
+  await eventually(async () => {
+    const { body } = await owner.get<{ deliveries: object[] }>(`${path}/export`);
+    expect(body.deliveries).toContainEqual(expect.objectContaining({ outcome: 'delivered', body: expect.any(String) }));
+  });
+
+  const { body } = await owner.get(`${path}/export`);
+  const stored = await leftIn();
+  await call(`/api/v1/conversations/${id}`, { method: 'DELETE' });
+
+  expect(stored.filter((name) => LEFT_IN[name] === undefined)).toEqual([]);
+  expect(body).toMatchObject({
+    conversation: { leadBecause: expect.any(Array) },
+    notes: [{ content: 'A note' }],
+    readPositions: [{ operatorId: owner.operatorId, seq: 1 }],
+    misses: [{ examples: [{ question: 'Xylophone quantum zebra?' }] }],
+    messages: expect.arrayContaining([expect.objectContaining({ why: expect.any(Object) })]),
+  });
+  // A record stays without its texts, because without it the event could be claimed again.
+  await eventually(async () => expect(await leftIn()).toEqual(['deliveries']));
 });
 
 test('events are listed newest first, with their message and the state of each delivery', async () => {

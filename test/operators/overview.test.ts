@@ -2,8 +2,8 @@ import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { newRecord } from '../../src/deliveries/claims.ts';
 import { type Exchange, neverSent, type Outcome } from '../../src/deliveries/delivery.ts';
-import { overviewOperations } from '../../src/operator-api/overview.ts';
-import { createReadFigures } from '../../src/operator-api/overview/figures.ts';
+import { createReadFigures, overviewOperations } from '../../src/operator-api/overview.ts';
+import { createLogger } from '../../src/platform/logger.ts';
 import { bucketOf } from '../../src/insights/figures.ts';
 import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
@@ -113,6 +113,24 @@ test('deliveries are counted by outcome, those of ended hours in the background'
   const { totals } = (await read('?days=7')).figures;
   expect(totals.deliveries).toMatchObject({ delivered: 4, rejected: 1, unknown: 1 });
 }, 100_000);
+
+test('an assistant whose deliveries take too long to count does not stop the count of the others', async () => {
+  const [slow, other] = [`a-${randomUUID()}`, `b-${randomUUID()}`];
+  const { deliveryFigures } = stack.service.insights;
+  const count = async (assistantId: string, { from, to }: { from: Date; to: Date }) => {
+    if (assistantId !== slow || to.getTime() - from.getTime() <= HOUR_MS) return [];
+    await new Promise((resolve) => setTimeout(resolve, 300)); // longer than one call may work
+    throw Object.assign(new Error('operation exceeded time limit'), { codeName: 'MaxTimeMSExpired' });
+  };
+
+  const { signal: draining } = new AbortController();
+  const logger = createLogger({ name: 'test', level: 'silent' });
+  for (let rounds = 0; rounds < 4; rounds += 1)
+    await deliveryFigures.countEnded([slow, other], count, { draining, logger });
+
+  expect(await deliveryFigures.countedTo(other)).not.toBeNull();
+  expect(await deliveryFigures.countedTo(slow)).not.toBeNull();
+});
 
 test('deliveries in flight are not counted as delivered, and the first hour that is counted is whole', async () => {
   const assistantId = randomUUID(); // no worker counts an assistant that does not exist

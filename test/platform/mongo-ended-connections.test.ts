@@ -1,6 +1,6 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import type { Socket } from 'node:net';
-import { inject, expect, test } from 'vitest';
+import { expect, inject, test } from 'vitest';
 import { createLogger } from '../../src/platform/logger.ts';
 import { openMongo } from '../../src/platform/mongo.ts';
 import { openRelay, through } from '../support/relay.ts';

@@ -26,8 +26,8 @@ test('sends requests of the protocol, and orders the vectors by their index', as
   const embedder = await opened();
 
   const texts = ['aaaa', 'bbbb', 'cccc'];
-  const vectors = (await embedder.embed(texts, 'passage', { priority: 'background' }))!;
-  const [alone] = (await embedder.embed(['bbbb'], 'query'))!;
+  const vectors = (await embedder.embed(texts, 'passage', { holder: 'a', priority: 'background' }))!;
+  const [alone] = (await embedder.embed(['bbbb'], 'query', { holder: 'a' }))!;
 
   const [, many] = service.asked;
   expect(many).toMatchObject({
@@ -54,7 +54,7 @@ test('many passages are sent in requests of limited size', async () => {
   const vectors = await embedder.embed(
     Array.from({ length: 100 }, (_, at) => `passage ${at}`),
     'passage',
-    { priority: 'background' },
+    { holder: 'a', priority: 'background' },
   );
 
   expect(vectors).toHaveLength(100);
@@ -79,10 +79,11 @@ test.each([
     service.behave(behaviour);
 
     const failed = [];
-    for (let count = 0; count < 4; count += 1) failed.push(await embedder.embed([`question ${count}`], 'query'));
+    for (let count = 0; count < 4; count += 1)
+      failed.push(await embedder.embed([`question ${count}`], 'query', { holder: 'a' }));
     const status = embedder.status();
     service.behave(embedByLetters);
-    await eventually(async () => expect(await embedder.embed(['again'], 'query')).not.toBeNull());
+    await eventually(async () => expect(await embedder.embed(['again'], 'query', { holder: 'a' })).not.toBeNull());
 
     expect(failed).toEqual([null, null, null, null]);
     expect(status.detail).not.toContain('secret inner words');
@@ -90,16 +91,118 @@ test.each([
   },
 );
 
+const BUSY = 32; // four requests of eight texts each are in flight
+
+/** A service whose requests are answered one by one, the oldest first. */
+const answeredOneByOne = () => {
+  const held: (() => void)[] = [];
+  service.behave(async (wire, asked) => {
+    await new Promise<void>((resolve) => held.push(resolve));
+    await embedByLetters(wire, asked);
+  });
+  return {
+    inFlight: (requests: number) => eventually(() => expect(held).toHaveLength(requests)),
+    answerNext: () => held.shift()?.(),
+  };
+};
+
+const textsOf = (count: number, of: string): string[] => Array.from({ length: count }, (_, at) => `${of} ${at}`);
+
+test('a question of one assistant goes before those of assistants that ask much', async () => {
+  const embedder = await opened();
+  const { inFlight, answerNext } = answeredOneByOne();
+  const before = service.asked.length;
+  const floods = ['a', 'b', 'c'].map((holder) => embedder.embed(textsOf(40, holder), 'query', { holder }));
+  await inFlight(4);
+
+  const neighbour = embedder.embed(['of a neighbour'], 'query', { holder: 'neighbour' });
+  answerNext();
+  await eventually(() => expect(service.asked.length).toBe(before + 5));
+
+  expect(service.asked.at(-1)?.body.input).toContain('of a neighbour');
+  service.behave(embedByLetters);
+  for (let nth = 0; nth < 4; nth += 1) {
+    await inFlight(4 - nth);
+    answerNext();
+  }
+  expect(await neighbour).toHaveLength(1);
+  await Promise.all(floods);
+});
+
+test('one assistant cannot fill the queue, nor make others wait for its place in it', async () => {
+  const embedder = await opened();
+  const { inFlight, answerNext } = answeredOneByOne();
+  const ask = (text: string, holder: string) => embedder.embed([text], 'query', { holder });
+  const flood = [...textsOf(BUSY, 'in flight'), ...textsOf(200, 'waiting')].map((text) => ask(text, 'flood'));
+  await inFlight(4);
+
+  const [own, other] = [ask('waiting 60', 'neighbour'), ask('another', 'neighbour')];
+  service.behave(embedByLetters);
+  answerNext();
+
+  expect([await own, await other]).toEqual([[expect.anything()], [expect.anything()]]);
+  for (let nth = 0; nth < 3; nth += 1) answerNext();
+  const answers = await Promise.all(flood);
+  expect(answers.filter((vectors) => vectors === null).length).toBeGreaterThan(100);
+});
+
+test('the background gets every fourth request while questions wait', async () => {
+  const embedder = await opened();
+  const { inFlight, answerNext } = answeredOneByOne();
+  const before = service.asked.length;
+  const questions = Promise.all(
+    textsOf(90, 'question').map((text, at) => embedder.embed([text], 'query', { holder: `${at}` })),
+  );
+  await inFlight(4);
+  const background = embedder.embed(textsOf(8, 'passage'), 'passage', { holder: 'b', priority: 'background' });
+
+  for (let nth = 0; nth < 8; nth += 1) {
+    await inFlight(4);
+    answerNext();
+  }
+  await inFlight(4);
+
+  const kinds = service.asked.slice(before).map(({ body }) => body.input[0]?.split(' ')[0]);
+  expect(kinds.slice(4, 8)).toContain('passage');
+  service.behave(embedByLetters);
+  for (let nth = 0; nth < 4; nth += 1) answerNext();
+  expect(await background).toHaveLength(8);
+  await questions;
+});
+
+test('a text that the service refuses fails no other text, and its beginning is used', async () => {
+  const embedder = await opened();
+  service.behave((wire, asked) => {
+    const { response } = wire;
+    if (asked.body.input.includes('forbidden')) return response.writeHead(422).end('{}');
+    if (asked.body.input.some(({ length }) => length > 700)) return response.writeHead(400).end('{}');
+    return embedByLetters(wire, asked);
+  });
+  const long = 'a very long text '.repeat(100);
+  const embed = (text: string, holder: string) => embedder.embed([text], 'passage', { holder, priority: 'background' });
+
+  for (let time = 0; time < 4; time += 1) {
+    const texts = ['short', `${long}${time}`, 'forbidden', 'brief'];
+    const [short, cut, forbidden, brief] = await Promise.all(texts.map((text) => embed(text, text)));
+    expect([short, cut, brief]).toEqual([[expect.anything()], [expect.anything()], [expect.anything()]]);
+    expect(forbidden).toBeNull();
+  }
+
+  expect(embedder.log().match(/search is available/g)?.length).toBe(1);
+});
+
 test('another model behind the same address has another name, and no vector of the old one is used', async () => {
   const embedder = await opened();
   const before = embedder.model();
-  await embedder.embed(['hello'], 'query');
+  await embedder.embed(['hello'], 'query', { holder: 'a' });
   service.behave(({ response }, { body }) =>
     response.end(JSON.stringify({ data: body.input.map((_, index) => ({ index, embedding: [1, 2] })) })),
   );
 
-  await embedder.embed(['what shows that it has changed'], 'query');
-  await eventually(async () => expect((await embedder.embed(['hello'], 'query'))?.[0]).toHaveLength(2));
+  await embedder.embed(['what shows that it has changed'], 'query', { holder: 'a' });
+  await eventually(async () =>
+    expect((await embedder.embed(['hello'], 'query', { holder: 'a' }))?.[0]).toHaveLength(2),
+  );
 
   expect(embedder.model()).not.toBe(before);
 });
@@ -109,7 +212,7 @@ test('a service that does not answer delays a turn for two seconds at most', asy
   service.behave(() => undefined);
   const since = performance.now();
 
-  const vectors = await embedder.embed(['hello'], 'query');
+  const vectors = await embedder.embed(['hello'], 'query', { holder: 'a' });
 
   expect(vectors).toBeNull();
   expect(performance.now() - since).toBeLessThan(4_000);
@@ -125,7 +228,7 @@ test('a service that is unavailable at the start is logged and does not delay th
 
   expect(embedder.status()).toEqual({ available: false, detail: 'the embeddings service could not be reached' });
   expect(embedder.model()).toBeNull();
-  expect(await embedder.embed(['hello'], 'query')).toBeNull();
+  expect(await embedder.embed(['hello'], 'query', { holder: 'a' })).toBeNull();
 });
 
 test('a private address is refused like that of a provider, and nothing is sent there', async () => {

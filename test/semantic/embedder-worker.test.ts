@@ -23,11 +23,11 @@ const doctor = async (more: Record<string, string> = {}): Promise<Report> => {
 test('a reply worker opens the model, logs it, counts its use, and closes it at its own end', async () => {
   const worker = await stack.startReplyWorker();
 
-  const vectors = await worker.embedder.embed(['can I bring my dog'], 'query');
-  await worker.embedder.embed(['can I bring my dog'], 'query');
+  const vectors = await worker.embedder.embed(['can I bring my dog'], 'query', { holder: 'a' });
+  await worker.embedder.embed(['can I bring my dog'], 'query', { holder: 'a' });
   const metrics = await (await fetch(`http://127.0.0.1:${worker.healthPort}/metrics`)).text();
   await worker.close();
-  const afterwards = await worker.embedder.embed(['can I bring my cat'], 'query');
+  const afterwards = await worker.embedder.embed(['can I bring my cat'], 'query', { holder: 'a' });
 
   expect(vectors).toHaveLength(1);
   expect(stack.logs.filter(({ msg }) => msg === 'semantic search is available')).toEqual([

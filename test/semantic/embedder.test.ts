@@ -47,7 +47,7 @@ const flipByte = async (path: string, at: number): Promise<void> => {
 test('SEMANTIC=off starts nothing, says so in one line, and gives no vector', async () => {
   const embedder = await opened({ SEMANTIC: 'off', SEMANTIC_DIR: '/anywhere' });
 
-  expect(await embedder.embed(['hello'], 'query')).toBeNull();
+  expect(await embedder.embed(['hello'], 'query', { holder: 'a' })).toBeNull();
   expect(embedder.model()).toBeNull();
   expect(embedder.status()).toEqual({ available: false, detail: 'off (SEMANTIC=off)' });
   expect(embedder.log().trim().split('\n')).toHaveLength(1);
@@ -61,7 +61,7 @@ test('a model folder that is not set or has no model is logged, and the start su
   expect(unnamed.status()).toEqual({ available: false, detail: 'not installed (SEMANTIC_DIR is not set)' });
   expect(empty.status().available).toBe(false);
   expect(empty.status().detail).toMatch(/cannot be read \(ENOENT\)|no local model for/);
-  expect(await empty.embed(['hello'], 'query')).toBeNull();
+  expect(await empty.embed(['hello'], 'query', { holder: 'a' })).toBeNull();
   expect(empty.model()).toBeNull();
 });
 
@@ -84,11 +84,12 @@ describe.runIf(isLocalModelFor)('the local model', () => {
       const passages = await shared.embed(
         ['Are pets allowed?', 'Is there parking?', 'How do I get a refund?'],
         'passage',
-        { priority: 'background' },
+        { holder: 'a', priority: 'background' },
       );
       const questions = await shared.embed(
         ['can I bring my dog', 'Wo kann ich das Auto abstellen?', 'お金を返してほしい'],
         'query',
+        { holder: 'a' },
       );
 
       for (const vector of [...passages!, ...questions!]) {
@@ -109,11 +110,11 @@ describe.runIf(isLocalModelFor)('the local model', () => {
       const before = { ...shared.counts };
 
       const [first, second] = await Promise.all([
-        shared.embed(['is the pool heated'], 'query'),
-        shared.embed(['is the pool heated'], 'query'),
+        shared.embed(['is the pool heated'], 'query', { holder: 'a' }),
+        shared.embed(['is the pool heated'], 'query', { holder: 'a' }),
       ]);
-      const third = await shared.embed(['is the pool heated'], 'query');
-      const asPassage = await shared.embed(['is the pool heated'], 'passage');
+      const third = await shared.embed(['is the pool heated'], 'query', { holder: 'a' });
+      const asPassage = await shared.embed(['is the pool heated'], 'passage', { holder: 'a' });
 
       const more = (name: string): number => (shared.counts[name] ?? 0) - (before[name] ?? 0);
       expect({ made: more('made'), joined: more('joined'), cached: more('cached') }).toEqual({
@@ -140,7 +141,7 @@ describe.runIf(isLocalModelFor)('the local model', () => {
       ];
 
       for (const text of texts) {
-        const vectors = await shared.embed([text], 'passage', { priority: 'background' });
+        const vectors = await shared.embed([text], 'passage', { holder: 'a', priority: 'background' });
         expect(cosineOf(vectors?.[0], vectors?.[0])).toBeCloseTo(1, 4);
       }
 
@@ -152,7 +153,7 @@ describe.runIf(isLocalModelFor)('the local model', () => {
       const [plain, spoken, tooLate] = (await shared.embed(
         [padding, `${padding}Our dog comes along.`, `${LONG.repeat(80)}Our dog comes along.`],
         'passage',
-        { priority: 'background' },
+        { holder: 'a', priority: 'background' },
       ))!;
 
       expect(cosineOf(plain, spoken)).toBeLessThan(0.9999);
@@ -164,11 +165,14 @@ describe.runIf(isLocalModelFor)('the local model', () => {
       const engine = theEngine();
       process.kill(engine, 'SIGSTOP');
       const background = Array.from({ length: 6 }, async (_, at) => {
-        await shared.embed([`a passage of the background, number ${at}`], 'passage', { priority: 'background' });
+        await shared.embed([`a passage of the background, number ${at}`], 'passage', {
+          holder: 'a',
+          priority: 'background',
+        });
         order.push('background');
       });
       const turn = shared
-        .embed(['a question of a turn'], 'query')
+        .embed(['a question of a turn'], 'query', { holder: 'a' })
         .then((vectors) => order.push(vectors ? 'turn' : 'none'));
       process.kill(engine, 'SIGCONT');
       await Promise.all([...background, turn]);
@@ -184,7 +188,7 @@ describe.runIf(isLocalModelFor)('the local model', () => {
       process.kill(engine, 'SIGSTOP');
       // One call is in flight and 64 calls wait, so five of the 70 calls are refused.
       const asked = Array.from({ length: 70 }, async (_, at) => {
-        answers.push((await shared.embed([`question ${at}`], 'query')) !== null);
+        answers.push((await shared.embed([`question ${at}`], 'query', { holder: 'a' })) !== null);
       });
       await eventually(() => expect(answers).toHaveLength(5));
       const atOnce = [...answers];
@@ -200,15 +204,15 @@ describe.runIf(isLocalModelFor)('the local model', () => {
 
   test('an engine that is killed loses only its current work and is restarted', async () => {
     const embedder = await open();
-    const [before] = (await embedder.embed(['can I bring my dog'], 'query'))!;
+    const [before] = (await embedder.embed(['can I bring my dog'], 'query', { holder: 'a' }))!;
     const engine = theEngine();
-    const working = embedder.embed([LONG.repeat(30)], 'passage', { priority: 'background' });
+    const working = embedder.embed([LONG.repeat(30)], 'passage', { holder: 'a', priority: 'background' });
     process.kill(engine, 'SIGKILL');
 
     expect(await working).toBeNull();
     await eventually(() => expect(embedder.status().detail).toBe('its process ended by SIGKILL'));
     const again = await eventually(async () => {
-      const vectors = await embedder.embed(['can I bring my dogs'], 'query');
+      const vectors = await embedder.embed(['can I bring my dogs'], 'query', { holder: 'a' });
       if (!vectors) throw new Error('not yet');
       return vectors;
     });
@@ -225,10 +229,12 @@ describe.runIf(isLocalModelFor)('the local model', () => {
     process.kill(engine, 'SIGSTOP');
     const since = performance.now();
 
-    const vectors = await embedder.embed(['can I bring my dog'], 'query');
+    const vectors = await embedder.embed(['can I bring my dog'], 'query', { holder: 'a' });
     const waited = performance.now() - since;
     await eventually(() => expect(modelProcessesOf()).not.toContain(engine));
-    await eventually(async () => expect(await embedder.embed(['can I bring my cat'], 'query')).not.toBeNull());
+    await eventually(async () =>
+      expect(await embedder.embed(['can I bring my cat'], 'query', { holder: 'a' })).not.toBeNull(),
+    );
 
     expect(vectors).toBeNull();
     expect(waited).toBeLessThan(4_000);
@@ -246,7 +252,7 @@ describe.runIf(isLocalModelFor)('the local model', () => {
       available: false,
       detail: `${WEIGHTS} is damaged or replaced: its hash is not the expected one`,
     });
-    expect(await embedder.embed(['hello'], 'query')).toBeNull();
+    expect(await embedder.embed(['hello'], 'query', { holder: 'a' })).toBeNull();
   });
 
   test('closing ends the engine', async () => {
@@ -256,6 +262,6 @@ describe.runIf(isLocalModelFor)('the local model', () => {
     await embedder.close();
 
     expect(modelProcessesOf()).toEqual([]);
-    expect(await embedder.embed(['hello'], 'query')).toBeNull();
+    expect(await embedder.embed(['hello'], 'query', { holder: 'a' })).toBeNull();
   });
 });

@@ -52,9 +52,25 @@ test('for a program, or with --no-wait, an import ends once the entries are stor
 
   expect(told).toEqual({ imported: 3, refused: [] });
   expect(stdout).toBe('3 imported, 0 refused.\nSemantic search: 0 of 6 entries ready\n');
-  expect(making).toEqual({ state: 'making', reason: null, model: 'trigrams-1', done: 0, total: 6 });
+  expect(making).toEqual({
+    state: 'making',
+    reason: null,
+    model: 'trigrams-1',
+    done: 0,
+    total: 6,
+    leftOut: 0,
+    vectorsLeftOut: [],
+  });
   expect(list.stdout).toMatch(/\n\nSemantic search: 0 of 6 entries ready\n$/);
-  expect(ready).toEqual({ state: 'ready', reason: null, model: 'trigrams-1', done: 6, total: 6 });
+  expect(ready).toEqual({
+    state: 'ready',
+    reason: null,
+    model: 'trigrams-1',
+    done: 6,
+    total: 6,
+    leftOut: 0,
+    vectorsLeftOut: [],
+  });
 });
 
 test('if no vectors can be made, the command says why and does not wait', async () => {

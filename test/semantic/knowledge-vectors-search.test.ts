@@ -114,7 +114,7 @@ test('entries with vectors are found while the other vectors are still being mad
     await knower.waitForVectors();
   }, 0));
 
-test('a worker keeps its memory limit by dropping vectors of answers first, then other assistants', () =>
+test('an assistant keeps to half of the memory by dropping vectors of answers first', () =>
   withWorkers(async (stack) => {
     const knower = await anAssistantWithVectors(stack, someEntries(100));
     await knower.waitForVectors();
@@ -122,8 +122,8 @@ test('a worker keeps its memory limit by dropping vectors of answers first, then
     const logged: unknown[] = [];
     const logger = { warn: (line: unknown) => logged.push(line) } as never;
 
-    // 100 entries of three texts take 500 kB, which is more than `maxBytes`.
-    const vectorsOf = createVectorReader(stack.service.assistants.vectors, { logger, maxBytes: 400_000 });
+    // 100 entries of three texts take 500 kB, which is more than half of `maxBytes`.
+    const vectorsOf = createVectorReader(stack.service.assistants.vectors, { logger, maxBytes: 800_000 });
     const vectors = await vectorsOf(assistant);
 
     const kinds = (await vectors?.find(vectorOf('The thing 7 is on its shelf.'), 100))?.map(({ kind }) => kind);
@@ -131,6 +131,45 @@ test('a worker keeps its memory limit by dropping vectors of answers first, then
     expect(kinds).not.toContain('answer');
     expect((await vectors?.find(vectorOf('I look for thing 7'), 1))?.[0]).toMatchObject({ kind: 'variant' });
     expect(logged).toMatchObject([{ without: ['answer'] }]);
+  }, 1));
+
+test('assistants in use never push each other’s vectors out, and get dropped ones back when others are idle', () =>
+  withWorkers(async (stack) => {
+    const knowers = [];
+    for (let nth = 0; nth < 3; nth += 1)
+      knowers.push(await anAssistantWithVectors(stack, someEntries(100, `w${nth}x`)));
+    for (const knower of knowers) await knower.waitForVectors();
+    const { assistants } = stack.service;
+    const known = await Promise.all(knowers.map(({ assistantId }) => assistants.getAssistant(assistantId)));
+    let read = 0;
+    const store: typeof assistants.vectors = {
+      ...assistants.vectors,
+      read: (entryIds) => {
+        read += entryIds.length;
+        return assistants.vectors.read(entryIds);
+      },
+    };
+    let now = 0;
+    const logger = { warn: () => undefined } as never;
+    // Each takes 500 kB, so that two fit and three do not.
+    const vectorsOf = createVectorReader(store, { logger, maxBytes: 1_100_000, now: () => now });
+    const hitsOf = async (nth: number, text: string) =>
+      (await (await vectorsOf(known[nth]!))?.find(vectorOf(text), 1))?.[0];
+
+    for (let turn = 0; turn < 5; turn += 1) {
+      for (let nth = 0; nth < 3; nth += 1) {
+        now += 1;
+        expect(await hitsOf(nth, `I look for w${nth}x 7`)).toMatchObject({ kind: 'variant' });
+      }
+    }
+    const readInUse = read;
+    now += 11 * 60_000; // the others were not asked since
+    await hitsOf(2, 'anything');
+    await eventually(async () => expect((await hitsOf(2, 'The w2x 7 is on its shelf.'))?.kind).toBe('answer'));
+    await hitsOf(0, 'anything');
+    await eventually(async () => expect((await hitsOf(0, 'The w0x 7 is on its shelf.'))?.kind).toBe('answer'));
+
+    expect(readInUse).toBe(300);
   }, 1));
 
 test('a search of ten thousand entries with three texts each does not block the event loop', async () => {

@@ -44,7 +44,15 @@ test('entries added by the API get a labelled vector for the question, for each 
   ]);
   expect(await knower.readRows()).toMatchObject([{ model: 'trigrams-1' }, { model: 'trigrams-1' }]);
   const { body } = await owner.get(`${path}-status`);
-  expect(body).toEqual({ state: 'ready', reason: null, model: 'trigrams-1', done: 2, total: 2 });
+  expect(body).toEqual({
+    state: 'ready',
+    reason: null,
+    model: 'trigrams-1',
+    done: 2,
+    total: 2,
+    leftOut: 0,
+    vectorsLeftOut: [],
+  });
 });
 
 test('an edit makes vectors only for the changed texts', async () => {
@@ -192,7 +200,15 @@ test('work waits for an unavailable embedder, and the status shows the cause', a
   const read = async () => (await owner.get(`/assistants/${knower.assistantId}/knowledge-status`)).body;
 
   await eventually(async () =>
-    expect(await read()).toEqual({ state: 'off', reason: 'its file is damaged', model: null, done: 0, total: 5 }),
+    expect(await read()).toEqual({
+      state: 'off',
+      reason: 'its file is damaged',
+      model: null,
+      done: 0,
+      total: 5,
+      leftOut: 0,
+      vectorsLeftOut: [],
+    }),
   );
   embedder.set({ available: true });
 

@@ -12,7 +12,7 @@ const OPENS =
 
 /** Code that changes or measures its own process, or that kills what it starts. Starting a program is not enough. */
 const OWN_PROCESS =
-  /'node:(worker_threads|perf_hooks|os)'|'playwright-core'|\bprocess\.(?!execPath|env)\w|\bprocess\.env\S* = |\bglobalThis\b|\bspawn\b|\bstart(Mongod|Redis|ReplicaSet|SentinelSet)\b/;
+  /'node:(worker_threads|perf_hooks|os|inspector\/promises)'|'playwright-core'|\bprocess\.(?!execPath|env)\w|\bprocess\.env\S* = |\bglobalThis\b|\bspawn\b|\bstart(Mongod|Redis|ReplicaSet|SentinelSet)\b/;
 const LOADS = /^(scripts\/setup|scripts\/services\/|workers\/reply\/embedder\/|test\/eval\/vectors)/;
 
 type Reached = { text: string; imports: { target: string; isType: boolean }[] };

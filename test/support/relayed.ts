@@ -2,7 +2,7 @@ import { inject, onTestFinished } from 'vitest';
 import { type Config, readConfig } from '../../src/platform/config.ts';
 import { createLifecycle, type Lifecycle } from '../../src/platform/lifecycle.ts';
 import { createLogger, type Logger } from '../../src/platform/logger.ts';
-import { type Relay, type RelayOptions, openRelay, through } from './relay.ts';
+import { openRelay, type Relay, type RelayOptions, through } from './relay.ts';
 import type { Stack } from './stack.ts';
 
 /** Options for a process whose connections to MongoDB go through a relay. Closed after its test. */

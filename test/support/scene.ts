@@ -3,7 +3,7 @@ import { SHOP } from '../../scripts/quickstart/shop.ts';
 import type { AssistantInput } from '../../src/assistants/assistant.ts';
 import { isFinal } from '../../src/deliveries/delivery.ts';
 import { eventually } from './eventually.ts';
-import { type Receiver, openReceiver } from './receiver.ts';
+import { openReceiver, type Receiver } from './receiver.ts';
 import type { Stack } from './stack.ts';
 
 export const OWNER = { email: 'ada@harbour-roasters.example', password: 'correct horse battery' };

@@ -1,8 +1,8 @@
+import * as z from 'zod';
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
-import * as z from 'zod';
 import { readConfig } from '../../src/platform/config.ts';
 import { createLogger } from '../../src/platform/logger.ts';
 import { openEmbedder } from '../../workers/reply/embedder/embedder.ts';

@@ -1,13 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { type Service, startMongod, startRedis } from '../../scripts/services.ts';
+import { freePort, type Service, startMongod, startRedis } from '../../scripts/services.ts';
 import { openService, type Service as Stores } from '../../src/service.ts';
 import { readConfig } from '../../src/platform/config.ts';
 import { createLifecycle } from '../../src/platform/lifecycle.ts';
 import { createLogger } from '../../src/platform/logger.ts';
 import { type ChatBody, type HistoryBody, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
-import { freePort } from '../../scripts/services.ts';
 import { type Kind, type RealProcess, startRealProcess } from '../support/processes.ts';
 import { openReceiver, type Receiver } from '../support/receiver.ts';
 

@@ -1,21 +1,65 @@
-import type { OutboxEvent } from '../../src/conversations/conversation.ts';
-import { claimOf, createEndUndeliverable, undeliverableOf } from '../../src/deliveries/undeliverable.ts';
-import { pendingOf } from '../../src/deliveries/outbox.ts';
-import type { Claim } from '../../src/deliveries/claims.ts';
-import { type ErrorKind, isFinal, neverSent, type StoredDelivery } from '../../src/deliveries/delivery.ts';
+import { type Outbox, pendingOf } from '../../src/deliveries/outbox.ts';
+import type { DeliveryStore } from '../../src/deliveries/store.ts';
+import type { Slot, Slots } from '../../src/platform/slots.ts';
+import { TIMING } from '../../src/platform/timing.ts';
 import { isPaused, type StoredEndpoint } from '../../src/webhooks/endpoint.ts';
 import type { EndpointStore } from '../../src/webhooks/endpoint-store.ts';
-import type { DeliveryStore } from '../../src/deliveries/store.ts';
+import type { OutboxEvent } from '../../src/conversations/conversation.ts';
+import { claimOf, createEndUndeliverable, undeliverableOf } from '../../src/deliveries/undeliverable.ts';
+import type { Claim } from '../../src/deliveries/claims.ts';
+import { type ErrorKind, isFinal, neverSent, type StoredDelivery } from '../../src/deliveries/delivery.ts';
 import { serverNow } from '../../src/platform/clock.ts';
 import type { Logger } from '../../src/platform/logger.ts';
 import { isMongoUnavailable } from '../../src/platform/mongo-failures.ts';
 import type { ReportEventWait } from '../../src/service-metrics.ts';
-import type { DeliveryBreaker } from './breaker.ts';
-import type { Target, Dispatch } from './dispatch.ts';
-import { createReadings, isFresh, type OutboxReading, type Reading } from './readings.ts';
-import type { Slot, Slots } from '../../src/platform/slots.ts';
+import type { DeliveryBreaker, Dispatch, Target } from './dispatch.ts';
 
-type Dependencies = {
+/** An outbox and the monotonic time just before it was read. */
+export type OutboxReading = { at: number; outbox: Outbox };
+type Reading = OutboxReading & { endpoint: StoredEndpoint | null };
+
+const isFresh = ({ at }: { at: number }): boolean => performance.now() - at < TIMING.readFreshMs;
+
+type Dependencies = { endpoints: Pick<EndpointStore, 'readForSending'>; outboxes: DeliveryStore['outbox'] };
+
+/** Reads delivery streams: the outbox of a conversation together with one of its endpoints. */
+const createReadings = ({ endpoints, outboxes }: Dependencies) => {
+  const read = async (key: string, endpointId: string): Promise<Reading | null> => {
+    const at = performance.now();
+    const [outbox, endpoint] = await Promise.all([outboxes.read(key), endpoints.readForSending(endpointId)]);
+    return outbox && { at, outbox, endpoint };
+  };
+
+  /**
+   * Performs a write that returns the new outbox. Reads the endpoint in parallel if more events were pending before.
+   * Otherwise reads the endpoint after the write, and only if an event is pending.
+   */
+  const readAfter = async (
+    before: Reading,
+    endpointId: string,
+    write: () => Promise<Outbox | null>,
+  ): Promise<Reading | null> => {
+    const at = performance.now();
+    const more = pendingOf(before.outbox, endpointId).length > 1;
+    const [outbox, early] = await Promise.all([write(), more ? endpoints.readForSending(endpointId) : null]);
+    if (!outbox) return null;
+    const isDone = pendingOf(outbox, endpointId).length === 0;
+    return { at, outbox, endpoint: early ?? (isDone ? null : await endpoints.readForSending(endpointId)) };
+  };
+
+  /**
+   * Reads again what may have changed during the wait for a slot: the endpoint, which may be paused, and after a long
+   * wait the outbox too.
+   */
+  const readInSlot = async (before: Reading, endpointId: string, { hasWaited }: Slot): Promise<Reading | null> => {
+    if (!isFresh(before)) return read(before.outbox._id, endpointId);
+    return hasWaited ? { ...before, endpoint: await endpoints.readForSending(endpointId) } : before;
+  };
+
+  return { read, readAfter, readInSlot };
+};
+
+type DeliverDependencies = {
   endpoints: EndpointStore;
   deliveries: DeliveryStore;
   dispatch: Dispatch;
@@ -30,8 +74,8 @@ type Dependencies = {
 type Next = { kind: 'end' } | Send | { kind: 'stop' };
 type Send = { kind: 'send'; event: OutboxEvent; endpoint: StoredEndpoint };
 
-/** The result of one try: the event has ended, the event is still pending, or this process must not send it. */
-type Sent = 'ended' | 'untried' | 'not ours';
+/** One try of the head: `ended`, `released` (still pending, nothing was written), or `foreign`: another process sends it. */
+type Sent = 'ended' | 'released' | 'foreign';
 type Ended = { event: OutboxEvent; how: Sent };
 type ClaimedQueued = { delivery: StoredDelivery; token: string };
 type ForQueued = { at: number; endpoint: StoredEndpoint | null; slot: Slot };
@@ -41,7 +85,7 @@ type ForQueued = { at: number; endpoint: StoredEndpoint | null; slot: Slot };
  * has ended. An event is sent only by the process that claimed it, and nothing repeats a send after its claim
  * (docs/contract.md, At most once).
  */
-export const createDeliver = (dependencies: Dependencies) => {
+export const createDeliver = (dependencies: DeliverDependencies) => {
   const { endpoints, deliveries, dispatch, breaker, slots, eventMaxAgeMs, reportEventWait, logger } = dependencies;
   const { outbox: outboxes } = deliveries;
   const endUndeliverable = createEndUndeliverable({ deliveries, eventMaxAgeMs, onEnded: dispatch.logEnd });
@@ -98,7 +142,7 @@ export const createDeliver = (dependencies: Dependencies) => {
     const claim = claimOf(outbox, event, { endpointId, url: endpoint.url, body: body ?? '' });
     if (body === null) return endErased(claim);
     const target = targetOf(endpoint, at);
-    if (!target || !breaker.tryAcquire(endpointId)) return 'not ours';
+    if (!target || !breaker.tryAcquire(endpointId)) return 'foreign';
     const claimed = await deliveries.claim(claim).catch((cause: unknown) => {
       breaker.release(endpointId);
       if (isMongoUnavailable(cause)) throw cause;
@@ -109,7 +153,7 @@ export const createDeliver = (dependencies: Dependencies) => {
       breaker.release(endpointId);
       // An event that has already ended is removed from the stream. If the event is being sent or its outcome is
       // unknown, the owner of its claim continues the stream.
-      return claimed.found && isFinal(claimed.found.outcome) ? 'ended' : 'not ours';
+      return claimed.found && isFinal(claimed.found.outcome) ? 'ended' : 'foreign';
     }
     const own = { ...claimed, redelivery: false, queued: false };
     if (isFresh(target)) {
@@ -120,7 +164,7 @@ export const createDeliver = (dependencies: Dependencies) => {
     }
     // The claim took so long that the endpoint may have changed since it was read. The event is therefore not sent now.
     breaker.release(endpointId);
-    return (await deliveries.release(own.deliveryId, own.token, own)) ? 'untried' : 'ended';
+    return (await deliveries.release(own.deliveryId, own.token, own)) ? 'released' : 'ended';
   };
 
   /** Sends the first pending event in a slot, which may be released early. */
@@ -158,8 +202,8 @@ export const createDeliver = (dependencies: Dependencies) => {
     if (!slot) return null;
     const { reading, sent } = await sendInSlot(before, endpointId, slot).finally(slot.release);
     if (!reading || !sent) return reading;
-    if (sent.how === 'not ours') return null;
-    if (sent.how === 'untried') return read(reading.outbox._id, endpointId);
+    if (sent.how === 'foreign') return null;
+    if (sent.how === 'released') return read(reading.outbox._id, endpointId);
     return readAfter(reading, endpointId, () => outboxes.pullEnded(reading.outbox, endpointId, [sent.event]));
   };
 

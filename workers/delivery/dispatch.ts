@@ -1,3 +1,4 @@
+import { type Breaker, type BreakerOptions, createBreaker } from '../../src/platform/breaker.ts';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Claim } from '../../src/deliveries/claims.ts';
 import type { ErrorKind, Exchange } from '../../src/deliveries/delivery.ts';
@@ -11,14 +12,37 @@ import { isMongoUnavailable } from '../../src/platform/mongo-failures.ts';
 import type { Slot } from '../../src/platform/slots.ts';
 import { TIMING } from '../../src/platform/timing.ts';
 import type { CountDelivery } from '../../src/service-metrics.ts';
-import type { DeliveryBreaker } from './breaker.ts';
 import type { Sender, SendResult } from './send.ts';
+
+const CONNECTION_FAILURES: ReadonlySet<string | null> = new Set(['dns', 'connect', 'tls']);
+
+export interface DeliveryBreaker extends Breaker {
+  record: (endpointId: string, result: { outcome: string; errorKind: string | null }) => void;
+}
+
+/**
+ * Stops connecting to an endpoint after repeated connection failures. A slow receiver is not suspended, because the
+ * limit of sends in flight already protects other endpoints from it.
+ */
+export const createDeliveryBreaker = (options?: BreakerOptions): DeliveryBreaker => {
+  const breaker = createBreaker(options);
+  return {
+    ...breaker,
+    record: (endpointId, { outcome, errorKind }) => {
+      if (outcome !== 'not_sent') breaker.succeeded(endpointId);
+      else if (CONNECTION_FAILURES.has(errorKind)) breaker.failed(endpointId);
+      // A refused address, a late event or a removed endpoint says nothing about the connection, so it counts neither
+      // as success nor as failure.
+      else breaker.release(endpointId);
+    },
+  };
+};
 
 const RETRY_AFTER_MAX_S = 600;
 const RECORD_AGAIN_MS = 200;
 
-export type Dispatched = Pick<Claim, 'eventId' | 'endpointId' | 'event' | 'conversationId' | 'body'>;
-export type OwnClaim = { deliveryId: string; token: string; redelivery: boolean; queued: boolean };
+type Dispatched = Pick<Claim, 'eventId' | 'endpointId' | 'event' | 'conversationId' | 'body'>;
+type OwnClaim = { deliveryId: string; token: string; redelivery: boolean; queued: boolean };
 /** The endpoint with its decrypted secrets. `at` is the monotonic time just before the endpoint was read. */
 export type Target = { at: number; endpoint: StoredEndpoint; secrets: string[] };
 
@@ -121,11 +145,11 @@ export const createDispatch = (dependencies: Dependencies) => {
     logEnd,
 
     /**
-     * Returns 'ended' if the event has its outcome, or 'untried' if the event is pending and unclaimed again. Usually
+     * Returns 'ended' if the event has its outcome, or 'released' if the event is pending and unclaimed again. Usually
      * releases the slot when the request is over, so that the next send does not wait for MongoDB to store the outcome.
      * Otherwise the caller releases it.
      */
-    dispatch: async (claim: Dispatched, own: OwnClaim, target: Target, slot: Slot): Promise<'ended' | 'untried'> => {
+    dispatch: async (claim: Dispatched, own: OwnClaim, target: Target, slot: Slot): Promise<'ended' | 'released'> => {
       const { endpointId } = claim;
       const { deliveryId, token } = own;
       const result = await sender.send({
@@ -138,7 +162,7 @@ export const createDispatch = (dependencies: Dependencies) => {
       breaker.record(endpointId, result);
       if (isUntried(result)) {
         // The release fails only if a sweep or an erasure has already ended the claim.
-        return (await deliveries.release(deliveryId, token, own)) ? 'untried' : 'ended';
+        return (await deliveries.release(deliveryId, token, own)) ? 'released' : 'ended';
       }
       const exchange = toExchange(result);
       await record(own, exchange, () => pauseAsAsked(endpointId, result), slot);

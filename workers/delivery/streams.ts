@@ -1,9 +1,9 @@
-import { BACKLOG_MAX, endpointsOf, pendingOf } from '../../src/deliveries/outbox.ts';
+import { BACKLOG_MAX } from '../../src/conversations/conversation.ts';
+import { endpointsOf, pendingOf } from '../../src/deliveries/outbox.ts';
 import type { DeliveryQueue } from '../../src/deliveries/queue.ts';
 import type { DeliveryStore } from '../../src/deliveries/store.ts';
 import type { Logger } from '../../src/platform/logger.ts';
-import type { Deliver } from './deliver.ts';
-import type { OutboxReading } from './readings.ts';
+import type { Deliver, OutboxReading } from './deliver.ts';
 
 type Running = { key: string | null; wokenAt: number };
 

@@ -1,20 +1,30 @@
+import { createSlots, type Occupancy } from '../../src/platform/slots.ts';
 import { DELIVERIES_QUEUE, WakeUpJob } from '../../src/deliveries/queue.ts';
 import type { BreakerOptions } from '../../src/platform/breaker.ts';
 import type { Config } from '../../src/platform/config.ts';
 import type { Lifecycle } from '../../src/platform/lifecycle.ts';
 import type { Logger } from '../../src/platform/logger.ts';
 import { createMetrics } from '../../src/platform/metrics.ts';
-import { createSlots } from '../../src/platform/slots.ts';
 import { VERSION } from '../../src/platform/version.ts';
-import { openService } from '../../src/service.ts';
+import { BACKGROUND_POOL_SIZE, openService } from '../../src/service.ts';
 import { countDeliveries, reportEventWaits } from '../../src/service-metrics.ts';
 import { openQueueWorkers, openWorkerDuties } from '../../src/worker-process.ts';
-import { createDeliveryBreaker } from './breaker.ts';
+import { createDeliveryBreaker, createDispatch } from './dispatch.ts';
 import { createDeliver } from './deliver.ts';
-import { createDispatch } from './dispatch.ts';
-import { endpointShare } from './endpoint-share.ts';
 import { createStreams } from './streams.ts';
 import { createSender, type SenderOptions } from './send.ts';
+
+/**
+ * Limits the sends in flight, per endpoint and in total. A slot is acquired before the claim, so that waiting events
+ * stay unclaimed. Once half of all slots are in use, each endpoint is limited to its share, so that hanging endpoints
+ * leave slots for others.
+ */
+const endpointShare =
+  ({ perEndpoint, total }: { perEndpoint: number; total: number }) =>
+  ({ own, inUse, holders }: Occupancy): boolean => {
+    if (inUse >= total || own >= perEndpoint) return false;
+    return inUse < total / 2 || own < Math.max(1, Math.floor(total / holders));
+  };
 
 type Options = {
   config: Config;
@@ -27,7 +37,13 @@ type Options = {
 
 /** Assembles and starts the delivery worker, for `main.ts` and for tests. */
 export const openDeliveryWorker = async ({ config, logger, lifecycle, sending = {}, breaking = {} }: Options) => {
-  const service = await openService({ config, logger, lifecycle, redisRole: 'worker' });
+  const service = await openService({
+    config,
+    logger,
+    lifecycle,
+    redisRole: 'worker',
+    asidePoolSize: BACKGROUND_POOL_SIZE,
+  });
   const { endpoints, deliveries, deliveryQueue } = service;
   const eventMaxAgeMs = config.EVENT_MAX_AGE_S * 1000;
   const metrics = createMetrics({ token: config.METRICS_TOKEN });

@@ -1,9 +1,9 @@
-import type { TurnRef, PendingTurn } from '../../src/conversations/conversation.ts';
+import type { PendingTurn, TurnRef } from '../../src/conversations/conversation.ts';
 import type { ConversationStore } from '../../src/conversations/store.ts';
 import type { AnswerableConversation } from '../../src/conversations/turn-commit.ts';
-import { endTurn, type EndedTurn, type TurnEnd } from '../../src/turns/end-turn.ts';
+import { type EndedTurn, endTurn, type TurnEnd } from '../../src/turns/end-turn.ts';
 import type { TurnLeases } from '../../src/turns/leases.ts';
-import { serverNow } from '../../src/platform/clock.ts';
+import { serverDate, serverNow } from '../../src/platform/clock.ts';
 import type { Logger } from '../../src/platform/logger.ts';
 import { isMongoUnavailable } from '../../src/platform/mongo-failures.ts';
 import type { CountTurn } from '../../src/service-metrics.ts';
@@ -111,7 +111,8 @@ export const createAnswerTurn = (dependencies: Dependencies) => {
       const end: TurnEnd =
         ends.get(turn.turnId) ?? (tries > MAX_TRIES ? { kind: 'failed' } : await askEngine.endOf(question));
       ends.set(turn.turnId, end);
-      const one = endTurn(conversation, end);
+      const takeBy = end.kind === 'handoff' ? await conversations.findTakeBy(conversation, serverDate()) : null;
+      const one = endTurn(conversation, end, takeBy);
       ended.push(one);
       conversation = one.after;
       if (end.kind === 'failed' || draining.aborted) break;

@@ -47,17 +47,21 @@ const rounded = (ms: number): number => Math.round(ms * 100) / 100;
 export const createAskEngine = (dependencies: Dependencies) => {
   const { conversations, assistants, engine, semanticSearchOf, publish, draining, logger } = dependencies;
 
-  const profileOf = async (assistant: Assistant): Promise<AssistantProfile> => ({
-    assistantId: assistant.assistantId,
-    version: String(assistant.version),
-    name: assistant.name,
-    instructions: assistant.instructions,
-    languages: assistant.languages,
-    threshold: assistant.threshold,
-    knowledge: await assistants.findKnowledge(assistant),
-    engine: assistant.engine,
-    allowedLinks: assistant.allowedLinks,
-  });
+  const profileOf = async (assistant: Assistant): Promise<AssistantProfile> => {
+    const { entries, leftOut } = await assistants.findKnowledge(assistant);
+    return {
+      assistantId: assistant.assistantId,
+      version: String(assistant.version),
+      name: assistant.name,
+      instructions: assistant.instructions,
+      languages: assistant.languages,
+      threshold: assistant.threshold,
+      knowledge: entries,
+      leftOut,
+      engine: assistant.engine,
+      allowedLinks: assistant.allowedLinks,
+    };
+  };
 
   const endWithEngine = async (
     { conversation, turn, attempt, history }: Question,
@@ -151,7 +155,8 @@ export const createAskEngine = (dependencies: Dependencies) => {
       { message }: PendingTurn,
     ): Promise<boolean> => {
       const assistant = await assistants.findAssistant(assistantId);
-      if (assistant === null || status === 'escalated' || engine.needsProvider?.(assistant) === false) return true;
+      if (assistant === null || status === 'escalated') return true;
+      if (engine.needsProvider?.(await profileOf(assistant)) === false) return true;
       return assistant.guard === 'refuse' && inspectMessage(message) !== null;
     },
 

@@ -1,9 +1,9 @@
 import { MAX_SUGGESTED_ACTIONS, SuggestedAction } from '../../src/assistants/suggested-action.ts';
-import { type Assistant, takeByOf } from '../../src/assistants/assistant.ts';
+import type { Assistant } from '../../src/assistants/assistant.ts';
 import { closedText } from '../../src/assistants/away-texts.ts';
 import { nextOpening } from '../../src/assistants/opening-hours.ts';
 import type { Answer, HandoffReason, TurnEnd } from '../../src/turns/end-turn.ts';
-import type { StoredConversation, PendingTurn } from '../../src/conversations/conversation.ts';
+import type { PendingTurn, StoredConversation } from '../../src/conversations/conversation.ts';
 import type { EngineReply } from './engines/engine.ts';
 import { serverDate } from '../../src/platform/clock.ts';
 import { apologyText, holdingText } from './engines/texts.ts';
@@ -43,7 +43,6 @@ const handOff = (
   kind: 'handoff',
   reason,
   holdingText: holdingTextOf(assistant, turn.language),
-  takeBy: takeByOf(assistant, serverDate()),
   why,
   ...lead,
 });

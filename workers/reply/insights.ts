@@ -12,13 +12,13 @@ type Options = { service: Service; logger: Logger; lifecycle: Lifecycle };
 
 /** Runs the projection: search words, figures and misses. All reply workers try, and one of them is the leader. */
 export const openProjection = (embedder: Embedder, { service, logger, lifecycle }: Options): void => {
-  const { insights, assistants, deliveries } = service;
+  const { insights, assistants, deliveries } = service.aside;
   const projection = insights.openProjection({
     token: newToken(),
     listAssistantIds: assistants.listAssistantIds,
     embedding: {
       // Like a visitor's question, but without haste.
-      embed: (texts) => embedder.embed(texts, 'query', { priority: 'background' }),
+      embed: (texts, holder) => embedder.embed(texts, 'query', { holder, priority: 'background' }),
       model: embedder.model,
     },
     draining: lifecycle.draining,
@@ -27,16 +27,21 @@ export const openProjection = (embedder: Embedder, { service, logger, lifecycle 
   // The lease expires by itself, so an unavailable MongoDB must not fail the stop.
   lifecycle.add('lead of the projection', projection, ({ release }) => release().catch(() => undefined));
   let countedAt = Number.NEGATIVE_INFINITY;
+  let isLeader = false;
   const round = async (): Promise<void> => {
-    if (!(await projection.round()) || performance.now() - countedAt < COUNT_EVERY_MS) return;
+    isLeader = await projection.round();
+    if (!isLeader || performance.now() - countedAt < COUNT_EVERY_MS) return;
     const ids = await assistants.listAssistantIds();
-    const isComplete = await insights.deliveryFigures.countEnded(
-      ids,
-      deliveries.countHourlyOutcomes,
-      lifecycle.draining,
-    );
+    const isComplete = await insights.deliveryFigures.countEnded(ids, deliveries.countHourlyOutcomes, {
+      draining: lifecycle.draining,
+      logger,
+    });
     if (isComplete) countedAt = performance.now();
   };
-  const sweeper = startSweeper('projection', round, { everyMs: EVERY_MS, logger });
-  lifecycle.add('projection', sweeper, (one) => one.stop());
+  const group = async (): Promise<void> => (isLeader ? projection.groupMisses() : undefined);
+  const sweepers = [
+    startSweeper('projection', round, { everyMs: EVERY_MS, logger }),
+    startSweeper('misses', group, { everyMs: EVERY_MS, logger }),
+  ];
+  lifecycle.add('projection', sweepers, (all) => Promise.all(all.map((one) => one.stop())));
 };

@@ -3,7 +3,7 @@ import type { Lifecycle } from '../../src/platform/lifecycle.ts';
 import type { Logger } from '../../src/platform/logger.ts';
 import { createMetrics } from '../../src/platform/metrics.ts';
 import { openMaintenance } from '../../src/maintenance.ts';
-import { openService } from '../../src/service.ts';
+import { BACKGROUND_POOL_SIZE, openService } from '../../src/service.ts';
 import { countDeliveries, countEmbeddings, countTurns } from '../../src/service-metrics.ts';
 import { TURNS_QUEUE, TurnsJob } from '../../src/turns/queue.ts';
 import { createPublisher } from '../../src/turns/replies.ts';
@@ -42,20 +42,37 @@ export const openReplyWorker = async ({ config, logger, lifecycle, engine, ...gi
     ? Promise.resolve(given.embedder)
     : openEmbedder({ config, logger, count: countEmbeddings(metrics) });
   void lifecycle.add('embedder', opening, async (opened) => (await opened).close());
-  const service = await openService({ config, logger, lifecycle, redisRole: 'worker' });
+  const service = await openService({
+    config,
+    logger,
+    lifecycle,
+    redisRole: 'worker',
+    asidePoolSize: BACKGROUND_POOL_SIZE,
+  });
   const { conversations, assistants, leases, turnQueue, redis, vault } = service;
   const allowPrivate = config.WEBHOOK_ALLOW_PRIVATE;
   const turnsInFlight = SLOTS_PER_JOB * config.REPLY_CONCURRENCY;
   const dispatcher = openProviderAgent({ allowPrivate, connections: turnsInFlight });
   lifecycle.add('connections to providers', dispatcher, (agent) => agent.destroy());
   const embedder = await opening;
-  const vectorsOf = createVectorReader(assistants.vectors, { logger });
+  const report = (assistantId: string, written: Promise<void>): void =>
+    void written.catch((cause: unknown) =>
+      logger.warn({ err: cause, assistantId }, 'what exceeds the memory was not reported'),
+    );
+  const vectorsOf = createVectorReader(assistants.vectors, {
+    logger,
+    onRead: (assistantId, dropped) => report(assistantId, assistants.reportVectorsLeftOut(assistantId, dropped)),
+  });
 
+  const onLargeBuilt = ({ assistantId }: { assistantId: string }, leftOut: number): void => {
+    if (leftOut > 0) logger.warn({ assistantId, leftOut }, 'knowledge has too many texts to index them all');
+    report(assistantId, assistants.reportLeftOut(assistantId, leftOut));
+  };
   const outlets = { publish: createPublisher(redis), draining: lifecycle.draining, logger };
   const askEngine = createAskEngine({
     conversations,
     assistants,
-    engine: engine ?? createEngines({ vault, dispatcher, allowPrivate }),
+    engine: engine ?? createEngines({ vault, dispatcher, allowPrivate, indexes: { onLargeBuilt } }),
     semanticSearchOf: createSemanticSearch(embedder, vectorsOf, logger),
     ...outlets,
   });

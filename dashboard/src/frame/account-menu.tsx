@@ -14,13 +14,19 @@ export const useSignOut = (path: '/session' | '/sessions', done: string) => {
   const client = useQueryClient();
   const [, go] = useLocation();
   return useChange({
-    run: () => call<void>('DELETE', path),
+    run: async () => {
+      // Set before the request: another request may get its 401 before this one is answered.
+      client.setQueryData([LEFT], true);
+      await call<void>('DELETE', path).catch((failure: unknown) => {
+        client.removeQueries({ queryKey: [LEFT] });
+        throw failure;
+      });
+    },
     done,
     after: () => {
       dropDrafts();
       go('/', { replace: true });
-      client.removeQueries({ predicate: ({ queryKey: [key] }) => key !== SESSION });
-      client.setQueryData([LEFT], true);
+      client.removeQueries({ predicate: ({ queryKey: [key] }) => key !== SESSION && key !== LEFT });
       client.setQueryData([SESSION], null);
     },
   });

@@ -57,10 +57,8 @@ const findOldEvents = async ({ deliveries, endpoints }: Opened, now: number): Pr
     exclude: paused,
     limit: LOOKED_AT,
   });
-  const heads = outboxes.flatMap(({ conversationId, opening, outbox = [] }) => {
-    const waiting = [...(opening ? [opening] : []), ...outbox].find((event) =>
-      event.endpoints.some((id) => !paused.includes(id)),
-    );
+  const heads = outboxes.flatMap(({ conversationId, outbox = [] }) => {
+    const waiting = outbox.find((event) => event.endpoints.some((id) => !paused.includes(id)));
     return waiting ? [{ id: conversationId, at: waiting.at }] : [];
   });
   return toFound(heads, now);

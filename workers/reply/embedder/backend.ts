@@ -19,7 +19,8 @@ export type OpenModel = {
   /** Name and version of the model. Stored vectors of another model are replaced. */
   model: string;
   dimensions: number;
-  embed: (texts: string[], kind: TextKind) => Promise<Float32Array[]>;
+  /** A text that the model refuses gives null, and no other text is affected. */
+  embed: (texts: string[], kind: TextKind) => Promise<(Float32Array | null)[]>;
   ended: Promise<string>;
   end: (reason: string) => void;
 };
@@ -34,3 +35,6 @@ export type ModelBackend = {
 export class ModelError extends Error {
   override name = 'SourceError';
 }
+
+/** The model refused the texts, for example because one is too long. */
+export class TextsRefused extends ModelError {}

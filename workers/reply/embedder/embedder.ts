@@ -10,8 +10,13 @@ export type Embedder = {
   /**
    * Returns vectors of length 1 in the order of the texts; do not modify them. Returns null if the model is not
    * available right now (off, not installed, queue full, too slow, restarting). The caller then works without vectors.
+   * `holder` is the assistant that the texts are for: assistants share the model.
    */
-  embed: (texts: string[], kind: TextKind, options?: { priority?: Priority }) => Promise<Float32Array[] | null>;
+  embed: (
+    texts: string[],
+    kind: TextKind,
+    options: { holder: string; priority?: Priority },
+  ) => Promise<Float32Array[] | null>;
   /** Model name and version, stored with each vector. Null while no model is available. */
   model: () => string | null;
   /** One line for the log, the doctor and the assistant's page. */
@@ -47,7 +52,7 @@ export const openEmbedder = async ({ config, logger, count = () => undefined }: 
   const embed = createEmbedding({ model, count });
   await withDeadline(model.firstTry, FIRST_TRY_MS).catch(() => undefined);
   return {
-    embed: (texts, kind, { priority = 'turn' } = {}) => embed(texts, kind, priority),
+    embed: (texts, kind, { holder, priority = 'turn' }) => embed(texts, kind, { holder, priority }),
     model: model.model,
     status: model.status,
     close: async () => {

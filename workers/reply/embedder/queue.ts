@@ -2,40 +2,122 @@ import type { Limits, Priority, TextKind } from './backend.ts';
 
 export type Refusal = 'full' | 'late' | 'failed';
 export type Answer = Float32Array | Refusal;
-type Job = { text: string; kind: TextKind; answer: (answer: Answer) => void };
+/** A text for the model. `holder` is the assistant that it is for. */
+export type TextRequest = { text: string; kind: TextKind; priority: Priority; holder: string };
+type Job = TextRequest & { answer: (answer: Answer) => void };
 
 type Options = {
-  run: (texts: string[], kind: TextKind) => Promise<Float32Array[] | null>;
+  run: (texts: string[], kind: TextKind) => Promise<(Float32Array | null)[] | null>;
   limits: Pick<Limits, 'texts' | 'concurrency'>;
-  /** How many texts may wait. */
+  /** How many texts may wait. Each holder gets a share. */
   capacity: Record<Priority, number>;
   /** The time limit for the vector of a turn's text, including the wait. Background texts have no limit. */
   turnMs: number;
 };
 
+/** So many batches of turns may go first while background texts wait. Then it is the background's turn. */
+const TURN_BATCHES_IN_A_ROW = 3;
+/** The time after which a text that a holder was given counts only half. */
+const HALF_LIFE_MS = 5_000;
+/** Holders in memory. Those that were given the least are forgotten, because it makes no difference for them. */
+const MAX_HOLDERS = 1_000;
+
 /**
- * The queue of texts for the model. Texts of turns go first. The queue has a size limit, and texts of turns have a
+ * What each holder was given lately. The one that was given the least is next. So a holder with few texts waits for one
+ * batch, and not for those who flood the queue.
+ */
+const createShares = () => {
+  const given = new Map<string, { amount: number; at: number }>();
+  const now = (holder: string): number => {
+    const share = given.get(holder);
+    return share ? share.amount * 0.5 ** ((performance.now() - share.at) / HALF_LIFE_MS) : 0;
+  };
+  return {
+    of: now,
+    add: (holder: string): void => {
+      given.set(holder, { amount: now(holder) + 1, at: performance.now() });
+      if (given.size <= MAX_HOLDERS) return;
+      const least = [...given.keys()].toSorted((one, other) => now(one) - now(other)).slice(0, MAX_HOLDERS / 2);
+      for (const one of least) given.delete(one);
+    },
+  };
+};
+
+/** The waiting texts of one priority, by holder, each in order of arrival. */
+const createLine = (capacity: number) => {
+  const byHolder = new Map<string, Set<Job>>();
+  const shares = createShares();
+  let size = 0;
+
+  const remove = (job: Job): void => {
+    const own = byHolder.get(job.holder);
+    if (!own?.delete(job)) return;
+    size -= 1;
+    if (own.size === 0) byHolder.delete(job.holder);
+  };
+
+  /** The first text of the holder that was given the least, of those whose first text has the kind. */
+  const next = (kind?: TextKind): Job | undefined => {
+    let least: { job: Job; share: number } | undefined;
+    for (const [holder, [job]] of byHolder) {
+      if (!job || (kind !== undefined && job.kind !== kind)) continue;
+      const share = shares.of(holder);
+      if (!least || share < least.share) least = { job, share };
+    }
+    return least?.job;
+  };
+
+  return {
+    get size(): number {
+      return size;
+    },
+
+    /** A holder may have as many texts waiting as there is room left, so there is always room for the next holder. */
+    hasRoom: (holder: string, texts: number): boolean => (byHolder.get(holder)?.size ?? 0) + texts <= capacity - size,
+
+    add: (job: Job): void => {
+      const own = byHolder.get(job.holder) ?? new Set();
+      byHolder.set(job.holder, own.add(job));
+      size += 1;
+    },
+
+    remove,
+
+    takeBatch: (texts: number): Job[] => {
+      const batch: Job[] = [];
+      for (let job = next(); job && batch.length < texts; job = next(job.kind)) {
+        remove(job);
+        shares.add(job.holder);
+        batch.push(job);
+      }
+      return batch;
+    },
+  };
+};
+
+/**
+ * The queue of texts for the model. Texts of turns go first, but the background gets every fourth batch. Within both,
+ * holders share: one with many texts does not delay the others. The queue has a size limit, and texts of turns have a
  * deadline. A turn without a vector is answered from word matches only.
  */
 export const createTextQueue = ({ run, limits, capacity, turnMs }: Options) => {
-  const waiting: Record<Priority, Set<Job>> = { turn: new Set(), background: new Set() };
+  const waiting = { turn: createLine(capacity.turn), background: createLine(capacity.background) };
   // With more than one slot, one slot is reserved for turns.
-  const slots: Record<Priority, number> = {
-    turn: limits.concurrency,
-    background: Math.max(1, limits.concurrency - 1),
-  };
+  const backgroundSlots = Math.max(1, limits.concurrency - 1);
   let running = 0;
-
-  const removeBatch = (jobs: Set<Job>): Job[] => {
-    const [first] = jobs;
-    const batch = [...jobs].filter(({ kind }) => kind === first?.kind).slice(0, limits.texts);
-    for (const job of batch) jobs.delete(job);
-    return batch;
-  };
+  /** Batches of turns since the background waits. */
+  let turnBatches = 0;
 
   const nextBatch = (): Job[] => {
-    if (waiting.turn.size > 0) return running < slots.turn ? removeBatch(waiting.turn) : [];
-    return running < slots.background ? removeBatch(waiting.background) : [];
+    if (running >= limits.concurrency) return [];
+    const isBackgroundsTurn =
+      turnBatches >= TURN_BATCHES_IN_A_ROW || (waiting.turn.size === 0 && running < backgroundSlots);
+    if (waiting.background.size > 0 && isBackgroundsTurn) {
+      turnBatches = 0;
+      return waiting.background.takeBatch(limits.texts);
+    }
+    if (waiting.background.size > 0) turnBatches += 1;
+    return waiting.turn.takeBatch(limits.texts);
   };
 
   const runBatch = async (jobs: Job[], kind: TextKind): Promise<void> => {
@@ -52,16 +134,18 @@ export const createTextQueue = ({ run, limits, capacity, turnMs }: Options) => {
   };
 
   return {
-    hasCapacity: (priority: Priority, texts: number): boolean => waiting[priority].size + texts <= capacity[priority],
+    hasCapacity: (texts: number, { priority, holder }: Pick<TextRequest, 'priority' | 'holder'>): boolean =>
+      waiting[priority].hasRoom(holder, texts),
 
-    add: (text: string, kind: TextKind, priority: Priority): Promise<Answer> => {
-      if (waiting[priority].size >= capacity[priority]) return Promise.resolve('full');
+    add: (request: TextRequest): Promise<Answer> => {
+      const line = waiting[request.priority];
+      if (!line.hasRoom(request.holder, 1)) return Promise.resolve('full');
       const { promise, resolve } = Promise.withResolvers<Answer>();
-      const job: Job = { text, kind, answer: resolve };
-      waiting[priority].add(job);
-      if (priority === 'turn') {
+      const job: Job = { ...request, answer: resolve };
+      line.add(job);
+      if (request.priority === 'turn') {
         const timer = setTimeout(() => {
-          waiting.turn.delete(job);
+          line.remove(job);
           resolve('late');
         }, turnMs);
         job.answer = (answer) => {

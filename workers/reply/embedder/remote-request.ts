@@ -1,10 +1,12 @@
 import { type Dispatcher, request } from 'undici';
 import { checkEndpointUrl } from '../../../src/webhooks/address-guard.ts';
 import { withDeadline } from '../../../src/platform/deadline.ts';
-import { ModelError } from './backend.ts';
+import { ModelError, TextsRefused } from './backend.ts';
 
 const ANSWER_MS = 5_000;
 const MAX_BYTES = 2_000_000;
+/** Statuses that are caused by the texts themselves. */
+const TEXT_ERRORS = new Set([400, 413, 422]);
 
 type Call = {
   body: unknown;
@@ -22,7 +24,10 @@ const send = async (url: string, { body, headers, dispatcher }: Call, signal: Ab
     signal,
   });
   try {
-    if (answer.statusCode !== 200) throw new ModelError(`the embeddings service answered ${answer.statusCode}`);
+    if (answer.statusCode !== 200) {
+      const reason = `the embeddings service answered ${answer.statusCode}`;
+      throw TEXT_ERRORS.has(answer.statusCode) ? new TextsRefused(reason) : new ModelError(reason);
+    }
     const chunks: Uint8Array[] = [];
     let bytes = 0;
     for await (const chunk of answer.body as AsyncIterable<Uint8Array>) {

@@ -1,13 +1,15 @@
 import { withoutSlashes } from '../../../src/assistants/engine-settings.ts';
 import type { Dispatcher } from 'undici';
 import * as z from 'zod';
-import { type OpenModel, ModelError, type ModelBackend, type TextKind } from './backend.ts';
+import { type OpenModel, ModelError, type ModelBackend, TextsRefused } from './backend.ts';
 import { postJson } from './remote-request.ts';
 import { normalised } from './vector.ts';
 
 const PROBE = 'Can I bring my dog?';
 /** After this many failed requests in a row, no requests are sent to the service for a while. */
 const FAILURES = 3;
+/** A refused text is cut in halves down to this length. */
+const SHORTEST_CUT = 250;
 
 const Answer = z.object({ data: z.array(z.object({ index: z.int().min(0), embedding: z.array(z.number()) })) });
 
@@ -35,6 +37,25 @@ export const remoteModel = ({ url, model, key, dispatcher, allowPrivate }: Optio
     return readVectors(answer, texts.length);
   };
 
+  /**
+   * One refused text fails a whole request, so the others are tried without it. Some services refuse long texts, so
+   * only the beginning of a refused text is tried next.
+   */
+  const askForEach = async (texts: string[]): Promise<(Float32Array | null)[]> => {
+    try {
+      return await ask(texts);
+    } catch (cause) {
+      if (!(cause instanceof TextsRefused)) throw cause;
+    }
+    const half = Math.ceil(texts.length / 2);
+    if (texts.length > 1)
+      return [...(await askForEach(texts.slice(0, half))), ...(await askForEach(texts.slice(half)))];
+    const [text = ''] = texts;
+    if (text.length > SHORTEST_CUT) return askForEach([text.slice(0, text.length / 2).toWellFormed()]);
+    await ask([PROBE]); // throws if the service refuses every text
+    return [null];
+  };
+
   return {
     // A request has at most eight texts, so that parsing the answer does not block the event loop.
     limits: { texts: 8, concurrency: 4, pieceBytes: 8_000, pieces: { query: 1, passage: 1 } },
@@ -46,9 +67,9 @@ export const remoteModel = ({ url, model, key, dispatcher, allowPrivate }: Optio
       signal.addEventListener('abort', () => ended.resolve('closed'), { once: true });
       if (signal.aborted) ended.resolve('closed');
       let failures = 0;
-      const embed = async (texts: string[], _kind: TextKind): Promise<Float32Array[]> => {
+      const embed = async (texts: string[]): Promise<(Float32Array | null)[]> => {
         try {
-          const vectors = await ask(texts);
+          const vectors = await askForEach(texts);
           failures = 0;
           return vectors;
         } catch (cause) {

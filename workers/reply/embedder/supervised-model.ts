@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from '../../../src/platform/logger.ts';
-import { type OpenModel, ModelError, type ModelBackend, type Status, type TextKind } from './backend.ts';
+import { type ModelBackend, ModelError, type OpenModel, type Status, type TextKind } from './backend.ts';
 import { normalised } from './vector.ts';
 
 const FIRST_BACKOFF_MS = 200;
@@ -58,12 +58,12 @@ export const createSupervisedModel = (kind: ModelBackend, logger: Logger) => {
   };
   const running = keepOpen();
 
-  const checked = (vectors: Float32Array[], count: number, dimensions: number): Float32Array[] => {
+  const checked = (vectors: (Float32Array | null)[], count: number, dimensions: number) => {
     if (vectors.length !== count) throw new ModelError('the model gave another number of vectors than texts');
-    if (vectors.some(({ length }) => length !== dimensions)) {
+    if (vectors.some((vector) => vector !== null && vector.length !== dimensions)) {
       throw new ModelError('the model changed the length of its vectors');
     }
-    return vectors.map(normalised);
+    return vectors.map((vector) => vector && normalised(vector));
   };
 
   return {
@@ -73,7 +73,7 @@ export const createSupervisedModel = (kind: ModelBackend, logger: Logger) => {
     model: (): string | null => open?.model ?? null,
     status: (): Status => ({ available: open !== null, detail: open?.model ?? reason }),
 
-    embed: async (texts: string[], textKind: TextKind): Promise<Float32Array[] | null> => {
+    embed: async (texts: string[], textKind: TextKind): Promise<(Float32Array | null)[] | null> => {
       const used = open;
       if (!used) return null;
       const vectors = await used.embed(texts, textKind).catch(() => null);

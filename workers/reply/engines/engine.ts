@@ -25,6 +25,8 @@ export type AssistantProfile = {
   /** The minimum confidence for an answer. Null means the engine's default. */
   threshold: number | null;
   knowledge: KnowledgeEntry[];
+  /** How many texts of the knowledge are not in `knowledge`, because they exceed the memory. */
+  leftOut?: number;
   /** The engine that answers. Default: retrieval. */
   engine?: EngineSettings;
   /** Hosts a provider's reply may link to, in addition to the links in the knowledge. */
@@ -73,10 +75,10 @@ export type EngineReply = {
 export type AssistantEngine = {
   name: string;
   /**
-   * True if a turn of this assistant needs a provider. Such turns have their own slots, because a slow provider must
-   * not delay other assistants. Default: true.
+   * True if a turn of this assistant needs a provider, or waits for seconds for another reason. Such turns have their
+   * own slots, because they must not delay other assistants. Default: true.
    */
-  needsProvider?: (assistant: Pick<AssistantProfile, 'engine'>) => boolean;
+  needsProvider?: (assistant: AssistantProfile) => boolean;
   /**
    * True if the engine needs neither a provider nor the model for this turn, so that the turn may share a commit with
    * the turns before it.

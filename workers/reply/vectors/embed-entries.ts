@@ -30,10 +30,11 @@ export const createEmbedEntries = ({ vectors, embedder, draining }: Dependencies
       work.then(resolve, reject).finally(() => draining.removeEventListener('abort', stop));
     });
 
-  const embed = async (texts: string[]): Promise<Float32Array[] | null> => {
+  const embed = async (texts: string[], assistantId: string): Promise<Float32Array[] | null> => {
+    const options = { priority: 'background', holder: assistantId } as const;
     const until = performance.now() + RETRY_FOR_MS;
     for (;;) {
-      const made = await untilDraining(embedder.embed(texts, 'passage', { priority: 'background' }));
+      const made = await untilDraining(embedder.embed(texts, 'passage', options));
       if (made !== null || draining.aborted || performance.now() > until) return made;
       await sleep(RETRY_EVERY_MS, undefined, { signal: draining }).catch(() => undefined);
     }
@@ -77,7 +78,10 @@ export const createEmbedEntries = ({ vectors, embedder, draining }: Dependencies
     const hashes = [...missing.keys()];
     for (let start = 0; start < hashes.length; start += TEXTS_PER_CALL) {
       const some = hashes.slice(start, start + TEXTS_PER_CALL);
-      const made = await embed(some.map((hash) => missing.get(hash) ?? ''));
+      const made = await embed(
+        some.map((hash) => missing.get(hash) ?? ''),
+        assistantId,
+      );
       if (made === null) return false;
       if (made.length !== some.length) throw new Error(`${some.length} texts were given ${made.length} vectors`);
       for (const [nth, vector] of made.entries()) known.set(some[nth] ?? '', vector);

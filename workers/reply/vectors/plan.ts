@@ -1,5 +1,5 @@
 import { questionTexts, textsHash } from '../../../src/assistants/knowledge-texts.ts';
-import type { VectorsInfo, VectorStore } from '../../../src/assistants/knowledge-vectors.ts';
+import type { VectorStore, VectorsInfo } from '../../../src/assistants/knowledge-vectors.ts';
 import type { VectorProgress } from '../../../src/assistants/semantic-state.ts';
 
 /** An entry that needs new vectors: for its questions, and with `withAnswer` also for its answer. */

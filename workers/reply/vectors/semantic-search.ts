@@ -36,7 +36,8 @@ export const createSemanticSearch = (embedder: Embedder, vectorsOf: VectorsOf, l
     include: ReadonlySet<string>,
     options?: SimilarityOptions,
   ): Promise<Similarities | null> => {
-    const [vectors, embedded] = await Promise.all([vectorsOf(assistant), embedder.embed([text], 'query')]);
+    const holder = assistant.assistantId;
+    const [vectors, embedded] = await Promise.all([vectorsOf(assistant), embedder.embed([text], 'query', { holder })]);
     const [query] = embedded ?? [];
     // The model may have changed during the call.
     if (!query || !vectors || vectors.model !== embedder.model()) return null;

@@ -1,5 +1,5 @@
 import type { VectorStore } from '../../../src/assistants/knowledge-vectors.ts';
-import type { VectorLease, SemanticState } from '../../../src/assistants/semantic-state.ts';
+import type { SemanticState, VectorLease } from '../../../src/assistants/semantic-state.ts';
 import { withDeadline } from '../../../src/platform/deadline.ts';
 import { newToken } from '../../../src/platform/ids.ts';
 import type { Logger } from '../../../src/platform/logger.ts';

@@ -31,7 +31,7 @@ type Options = { service: Service; config: Config; logger: Logger; lifecycle: Li
  */
 export const openVectorUpdater = async (embedder: Embedder, options: Options): Promise<void> => {
   const { service, logger, lifecycle } = options;
-  const { vectors, semantic, embedders } = service.assistants;
+  const { vectors, semantic, embedders } = service.aside.assistants;
   const worker = newToken();
   let others: string[] = [];
   let published = { text: '', at: Number.NEGATIVE_INFINITY };

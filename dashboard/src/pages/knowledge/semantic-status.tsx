@@ -19,6 +19,15 @@ export const SemanticStatus = ({ id }: { id: string }) => {
   return (
     <div role="status" className="num break">
       {wordsOf(data)}
+      {data.leftOut > 0 && (
+        <p>
+          The knowledge is too large: {data.leftOut.toLocaleString('en')} texts are not searched by words, variants
+          first. Remove some.
+        </p>
+      )}
+      {data.vectorsLeftOut.length > 0 && (
+        <p>The knowledge is too large: its vectors are not used for {data.vectorsLeftOut.join(', ')}.</p>
+      )}
     </div>
   );
 };

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import type { Dispatcher } from 'undici';
 import * as z from 'zod';
 import type { ProviderSettings } from '../../../../src/assistants/engine-settings.ts';
@@ -56,6 +57,18 @@ const abortAfterDraining = (draining: AbortSignal): { signal: AbortSignal; clear
 };
 
 /**
+ * The key of the breaker: a hash of everything that an assistant chooses and that may make a call fail. So one
+ * assistant's wrong key, model or time limit suspends no other. Without a key, an address may belong to anyone, so the
+ * assistant itself is part of it.
+ */
+const breakerKeyOf = ({ baseUrl, model, timeoutMs }: ProviderSettings, assistantId: string, apiKey: string | null) => {
+  const owner = apiKey === null ? { assistantId } : { apiKey };
+  return createHash('sha256')
+    .update(JSON.stringify([baseUrl, model, timeoutMs, owner]))
+    .digest('base64url');
+};
+
+/**
  * Answers with an OpenAI-compatible provider. The retrieval engine runs first. The entries it finds go into the prompt.
  * If it hands over to a person, the provider is not called. If the provider fails, the retrieval engine's reply is
  * used.
@@ -64,7 +77,10 @@ export const createOpenAiEngine = ({ retrieval, dispatcher, breaker, openKey, al
   const ask = async (turn: TurnContext, settings: ProviderSettings, hits: KnowledgeEntry[]) => {
     const { baseUrl, model, apiKeySealed, timeoutMs, temperature, maxTokens, historyTokens } = settings;
     if (!checkEndpointUrl(baseUrl, { allowPrivate }).ok) throw new ProviderError('address_refused');
-    if (!breaker.tryAcquire(baseUrl)) throw new ProviderError('paused');
+    const { assistantId } = turn.assistant;
+    const apiKey = apiKeySealed === null ? null : openKey(apiKeySealed, assistantId);
+    const breakerKey = breakerKeyOf(settings, assistantId, apiKey);
+    if (!breaker.tryAcquire(breakerKey)) throw new ProviderError('paused');
     const history = await turn.history(HISTORY_ENTRIES);
     const messages = buildMessages(turn, { hits, history }, { historyTokens, countTokens: await countTokensOf() });
     const filter = createReplyFilter(allowedLinksOf(turn.assistant, hits), turn.onDelta ?? (() => undefined));
@@ -76,9 +92,7 @@ export const createOpenAiEngine = ({ retrieval, dispatcher, breaker, openKey, al
           headers: {
             'Content-Type': 'application/json',
             Accept: 'text/event-stream',
-            ...(apiKeySealed !== null && {
-              Authorization: `Bearer ${openKey(apiKeySealed, turn.assistant.assistantId)}`,
-            }),
+            ...(apiKey !== null && { Authorization: `Bearer ${apiKey}` }),
           },
           body: JSON.stringify({
             model,
@@ -95,11 +109,11 @@ export const createOpenAiEngine = ({ retrieval, dispatcher, breaker, openKey, al
       );
       const filtered = filter.end();
       if (filtered.text === '') throw new ProviderError('empty');
-      breaker.succeeded(baseUrl);
+      breaker.succeeded(breakerKey);
       return { completion, filtered };
     } catch (cause) {
       const failure = cause instanceof ProviderError ? cause : new ProviderError('connection', { cause });
-      if (failure.kind !== 'stopping' && !REQUEST_ERRORS.has(failure.status ?? 0)) breaker.failed(baseUrl);
+      if (failure.kind !== 'stopping' && !REQUEST_ERRORS.has(failure.status ?? 0)) breaker.failed(breakerKey);
       throw failure;
     } finally {
       stop.clear();

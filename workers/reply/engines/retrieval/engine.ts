@@ -101,6 +101,8 @@ export const createRetrievalEngine = (options: IndexOptions = {}): AssistantEngi
 
   return {
     name: 'retrieval',
+    // While a large index is built, turns wait where one assistant cannot take all places.
+    needsProvider: (assistant) => indexes.isLongWait(assistant),
     answersImmediately: (turn) => {
       if (turn.assistant.knowledge.length === 0) return true;
       const index = indexes.current(turn.assistant);

@@ -1,57 +1,54 @@
-import { setImmediate } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
+import { createSlices } from '../../../../src/platform/slices.ts';
+import { createSlots } from '../../../../src/platform/slots.ts';
 import type { AssistantProfile } from '../engine.ts';
-import { buildIndexInSteps, type KnowledgeIndex } from './knowledge-index.ts';
+import { buildIndexInSteps, countWordings, type KnowledgeIndex } from './knowledge-index.ts';
 
 export type IndexOptions = {
-  /** The maximum number of cached indexes. */
-  maxIndexes?: number;
-  /** The maximum number of entries in all cached indexes together. */
-  maxEntries?: number;
+  /** The most memory of all cached indexes together. One assistant gets at most half. */
+  maxBytes?: number;
+  /** Called after each build of a large index. `leftOut` is the number of texts that did not fit. */
+  onLargeBuilt?: (assistant: Pick<AssistantProfile, 'assistantId'>, leftOut: number) => void;
 };
 
-/** A build yields to other turns after this time. */
-const SLICE_MS = 3;
-/** For at most this many entries, a turn waits for the new index, so that it sees the latest edit. */
-const SMALL_KNOWLEDGE = 500;
+const MAX_BYTES = 128_000_000;
+/** For at most this many entries and wordings, a turn waits for the new index, so that it sees the latest edit. */
+const SMALL_KNOWLEDGE = { entries: 500, wordings: 2_000 };
+/** How many small indexes are built at the same time. Of the large ones, one: their builds need the most memory. */
+const SMALL_BUILDS = 8;
 
 type Build = { key: string; index: Promise<KnowledgeIndex>; next: AssistantProfile | null };
 
 const keyOf = ({ assistantId, version }: AssistantProfile): string => JSON.stringify([assistantId, version]);
-const isSmall = ({ knowledge }: AssistantProfile): boolean => knowledge.length <= SMALL_KNOWLEDGE;
+const isSmall = ({ knowledge }: AssistantProfile): boolean =>
+  knowledge.length <= SMALL_KNOWLEDGE.entries && countWordings(knowledge) <= SMALL_KNOWLEDGE.wordings;
 
 /** Caches indexes by assistant and version. A large index is built in slices, because the build takes seconds. */
-export const createIndexes = ({ maxIndexes = 200, maxEntries = 100_000 }: IndexOptions) => {
-  const built = new LRUCache<string, KnowledgeIndex>({
-    max: maxIndexes,
-    maxSize: maxEntries,
-    sizeCalculation: ({ entriesById }) => 1 + entriesById.size,
-  });
+export const createIndexes = ({ maxBytes = MAX_BYTES, onLargeBuilt = () => undefined }: IndexOptions) => {
+  const built = new LRUCache<string, KnowledgeIndex>({ maxSize: maxBytes, sizeCalculation: ({ bytes }) => bytes + 1 });
   /**
    * The cache key and build number of each assistant's newest index. With the number, an older build that finishes
    * later does not replace the newest index.
    */
-  const latest = new LRUCache<string, { key: string; nth: number }>({ max: maxIndexes });
+  const latest = new LRUCache<string, { key: string; nth: number }>({ max: 10_000 });
   const building = new Map<string, Build>();
+  const smallBuilds = createSlots(({ inUse }) => inUse < SMALL_BUILDS);
+  const largeBuilds = createSlots(({ inUse }) => inUse === 0);
   let builds = 0;
-  let lastSlice: Promise<unknown> = Promise.resolve();
-
-  /** Waits for the next slice. All builds share one queue, so that the event loop runs between any two slices. */
-  const nextSlice = async (): Promise<void> => {
-    const slice = lastSlice.then(() => setImmediate());
-    lastSlice = slice;
-    await slice;
-  };
 
   const build = async (assistant: AssistantProfile): Promise<KnowledgeIndex> => {
-    const steps = buildIndexInSteps(assistant);
-    for (;;) {
-      await nextSlice();
-      const ends = performance.now() + SLICE_MS;
-      do {
+    const slot = await (isSmall(assistant) ? smallBuilds : largeBuilds).acquire(assistant.assistantId);
+    if (!slot) throw new Error('too many indexes wait to be built');
+    try {
+      const slices = createSlices();
+      const steps = buildIndexInSteps(assistant, maxBytes / 2);
+      for (;;) {
         const step = steps.next();
         if (step.done) return step.value;
-      } while (performance.now() < ends);
+        if (slices.isOver()) await slices.next();
+      }
+    } finally {
+      slot.release();
     }
   };
 
@@ -62,8 +59,14 @@ export const createIndexes = ({ maxIndexes = 200, maxEntries = 100_000 }: IndexO
     const nth = builds;
     const index = build(assistant)
       .then((done) => {
+        const before = latest.get(assistantId);
+        if ((before?.nth ?? 0) < nth) {
+          latest.set(assistantId, { key, nth });
+          // Two versions of a large index would take the room of other assistants.
+          if (before && !isSmall(assistant)) built.delete(before.key);
+        }
         built.set(key, done);
-        if ((latest.get(assistantId)?.nth ?? 0) < nth) latest.set(assistantId, { key, nth });
+        if (!isSmall(assistant)) onLargeBuilt(assistant, done.leftOut + (assistant.leftOut ?? 0));
         return done;
       })
       .finally(() => {
@@ -101,6 +104,8 @@ export const createIndexes = ({ maxIndexes = 200, maxEntries = 100_000 }: IndexO
 
   return {
     current,
+    /** True if a turn would have to wait for seconds. */
+    isLongWait: (assistant: AssistantProfile): boolean => !isSmall(assistant) && current(assistant) === undefined,
     of: async (assistant: AssistantProfile): Promise<KnowledgeIndex> => current(assistant) ?? obtain(assistant),
   };
 };

@@ -5,20 +5,25 @@ import type { AssistantProfile, KnowledgeEntry } from '../engine.ts';
 import { Accumulator } from './accumulator.ts';
 import { readTerms, type Term } from './terms.ts';
 
-/** A question or one of its variants. `entry` is the entry's number in its group, `weight` the sum of its terms' weights. */
-export type Wording = { entry: number; weight: number };
+/** Questions and variants by number: `entry` is the entry's number in its group, `weight` the sum of its terms' weights. */
+export type Wordings = { entry: Uint32Array; weight: Float64Array };
 
 /**
  * The places where a key occurs: wordings (`wordings`), the entries of those wordings (`questionEntries`), and entries
  * with the key in their answer or tags (`answerEntries`). All are numbers.
  */
-export type Postings = { wordings: number[]; questionEntries: number[]; answerEntries: number[]; weight: number };
+export type Postings = {
+  wordings: readonly number[];
+  questionEntries: readonly number[];
+  answerEntries: readonly number[];
+  weight: number;
+};
 
 /** The lexical index of all entries of one language. A key is a stem, or `§` followed by a concept. */
 export type KnowledgeGroup = {
   language: string;
   entries: KnowledgeEntry[];
-  wordings: Wording[];
+  wordings: Wordings;
   postings: Map<string, Postings>;
   /** All stems, to find misspelt and shortened words. */
   stems: SearchableMap<string>;
@@ -89,12 +94,37 @@ const inverseDocumentFrequency = (containing: number, all: number): number =>
 const indexKeysOf = (term: Term): string[] =>
   term.concept === null ? [term.stem] : [term.stem, conceptKey(term.concept)];
 
-const append = (list: number[], item: number): void => {
-  if (list.at(-1) !== item) list.push(item);
+const NONE: readonly number[] = [];
+
+/** A list begins with one place, because most lists stay that short, and `push` to an empty list makes 17 places. */
+const appended = (list: readonly number[], item: number): readonly number[] => {
+  if (list.length === 0) return [item];
+  if (list.at(-1) !== item) (list as number[]).push(item); // made by this function
+  return list;
 };
 
+/** Estimated memory of parts of an index, measured with `--expose-gc`. */
+const BYTES = { key: 600, place: 16, wording: 120, entry: 500, text: 40 };
+
+/** Counts the estimated memory of an index. Beyond the limit, further texts are left out. */
+const createBudget = (maxBytes: number) => {
+  let bytes = 0;
+  let leftOut = 0;
+  return {
+    add: (more: number): void => {
+      bytes += more;
+    },
+    isSpent: (): boolean => bytes > maxBytes,
+    leaveOut: (texts: number): void => {
+      leftOut += texts;
+    },
+    result: () => ({ bytes, leftOut }),
+  };
+};
+type Budget = ReturnType<typeof createBudget>;
+
 /** Collects postings, stems and spellings from the texts of one language. */
-const createReader = (language: string) => {
+const createReader = (language: string, budget: Budget) => {
   const postings = new Map<string, Postings>();
   const stems = new SearchableMap<string>();
   const spellings = new Map<string, string>();
@@ -104,8 +134,13 @@ const createReader = (language: string) => {
       if (!spellings.has(term.word)) spellings.set(term.word, term.stem);
       stems.set(term.stem, term.stem);
       for (const key of indexKeysOf(term)) {
-        const keyPostings = postings.get(key) ?? { wordings: [], questionEntries: [], answerEntries: [], weight: 0 };
-        postings.set(key, keyPostings);
+        let keyPostings = postings.get(key);
+        if (!keyPostings) {
+          keyPostings = { wordings: NONE, questionEntries: NONE, answerEntries: NONE, weight: 0 };
+          postings.set(key, keyPostings);
+          budget.add(BYTES.key);
+        }
+        budget.add(BYTES.place);
         addTo(keyPostings);
       }
     }
@@ -115,40 +150,87 @@ const createReader = (language: string) => {
 };
 
 /**
+ * The texts of an entry that are read in one pass: variants `from` to `to`, and perhaps the question and the answer.
+ */
+type Pass = { question: boolean; answer: boolean; from: number; to: number };
+const WHOLE: Pass[] = [{ question: true, answer: true, from: 0, to: Number.POSITIVE_INFINITY }];
+const BY_WORTH: Pass[] = [
+  { question: true, answer: false, from: 0, to: 0 },
+  { question: false, answer: true, from: 0, to: 0 },
+  { question: false, answer: false, from: 0, to: 5 },
+  { question: false, answer: false, from: 5, to: 15 },
+  { question: false, answer: false, from: 15, to: Number.POSITIVE_INFINITY },
+];
+
+/**
  * Builds the index of one language. `all` is the number of the assistant's entries in all languages, so that term
  * weights are comparable between languages.
  */
-function* buildGroup(language: string, entries: KnowledgeEntry[], all: number): Generator<void, KnowledgeGroup> {
-  const { postings, stems, spellings, read } = createReader(language);
+function* buildGroup(
+  language: string,
+  entries: KnowledgeEntry[],
+  { all, budget, passes }: { all: number; budget: Budget; passes: Pass[] },
+): Generator<void, KnowledgeGroup> {
+  const { postings, stems, spellings, read } = createReader(language, budget);
   const exact = new Map<string, number>();
-  const readWordings: { entry: number; terms: Term[] }[] = [];
-  for (const [entry, { question, variants, answer, tags }] of entries.entries()) {
-    for (const wording of [question, ...variants]) {
-      const normalised = normaliseWording(wording);
-      if (normalised !== '' && !exact.has(normalised)) exact.set(normalised, entry);
-      const terms = read(wording, (keyPostings) => {
-        append(keyPostings.wordings, readWordings.length);
-        append(keyPostings.questionEntries, entry);
-      });
-      readWordings.push({ entry, terms });
+  const wordingEntries: number[] = [];
+  /** The postings and weights of all terms of all wordings. The terms of a wording end at its number in `termEnds`. */
+  const [terms, shares, termEnds]: [Postings[], number[], number[]] = [[], [], []];
+  const readWording = (entry: number, wording: string): void => {
+    const normalised = normaliseWording(wording);
+    if (normalised !== '' && !exact.has(normalised)) exact.set(normalised, entry);
+    const nth = wordingEntries.length;
+    const found = read(wording, (keyPostings) => {
+      keyPostings.wordings = appended(keyPostings.wordings, nth);
+      keyPostings.questionEntries = appended(keyPostings.questionEntries, entry);
+    });
+    wordingEntries.push(entry);
+    for (const term of found) {
+      const keyPostings = postings.get(termKey(term));
+      if (!keyPostings) continue;
+      terms.push(keyPostings);
+      shares.push(conceptWeight(term));
+    }
+    termEnds.push(terms.length);
+    budget.add(BYTES.wording + normalised.length);
+  };
+
+  for (const pass of passes) {
+    for (const [entry, { question, variants, answer, tags }] of entries.entries()) {
+      const chosen = [...(pass.question ? [question] : []), ...variants.slice(pass.from, pass.to)];
+      for (const wording of chosen) {
+        if (budget.isSpent()) budget.leaveOut(1);
+        else readWording(entry, wording);
+        yield;
+      }
+      if (!pass.answer) continue;
+      if (budget.isSpent()) budget.leaveOut(1);
+      else {
+        read(`${tags.join(' ')} ${answer}`, (keyPostings) => {
+          keyPostings.answerEntries = appended(keyPostings.answerEntries, entry);
+        });
+      }
       yield;
     }
-    read(`${tags.join(' ')} ${answer}`, (keyPostings) => append(keyPostings.answerEntries, entry));
-    yield;
   }
 
   for (const keyPostings of postings.values()) {
+    // Several passes read an entry several times.
+    if (passes.length > 1) keyPostings.questionEntries = [...new Set(keyPostings.questionEntries)];
     // An occurrence in an answer counts half, because a word in many answers but few questions still distinguishes
     // questions.
     const entriesWithKey = new Set([...keyPostings.questionEntries, ...keyPostings.answerEntries]).size;
     keyPostings.weight = inverseDocumentFrequency((keyPostings.questionEntries.length + entriesWithKey) / 2, all);
     yield;
   }
-  const weightOf = (terms: Term[]): number =>
-    terms.reduce((sum, term) => sum + (postings.get(termKey(term))?.weight ?? 0) * conceptWeight(term), 0);
-  const wordings: Wording[] = [];
-  for (const { entry, terms } of readWordings) {
-    wordings.push({ entry, weight: weightOf(terms) });
+  const wordings: Wordings = {
+    entry: Uint32Array.from(wordingEntries),
+    weight: new Float64Array(wordingEntries.length),
+  };
+  for (let nth = 0; nth < wordingEntries.length; nth += 1) {
+    for (let at = termEnds[nth - 1] ?? 0; at < (termEnds[nth] ?? 0); at += 1) {
+      wordings.weight[nth] = (wordings.weight[nth] ?? 0) + (terms[at]?.weight ?? 0) * (shares[at] ?? 0);
+    }
     yield;
   }
   return {
@@ -160,7 +242,7 @@ function* buildGroup(language: string, entries: KnowledgeEntry[], all: number): 
     spellings,
     exact,
     unknownTermWeight: inverseDocumentFrequency(0, all),
-    accumulators: createAccumulators(wordings.length, entries.length),
+    accumulators: createAccumulators(wordingEntries.length, entries.length),
   };
 }
 
@@ -168,19 +250,47 @@ export type KnowledgeIndex = {
   groups: KnowledgeGroup[];
   /** Maps an entry id to the entry and its group. */
   entriesById: Map<string, { entry: KnowledgeEntry; group: KnowledgeGroup }>;
+  /** Estimated memory, with the texts of the entries. */
+  bytes: number;
+  /** How many questions, variants and answers were left out, because they did not fit into `maxBytes`. */
+  leftOut: number;
 };
+
+export const countWordings = (knowledge: readonly KnowledgeEntry[]): number =>
+  knowledge.reduce((sum, { variants }) => sum + 1 + variants.length, 0);
+
+function* buildWithin(
+  { knowledge, languages }: AssistantProfile,
+  { maxBytes, passes }: { maxBytes: number; passes: Pass[] },
+): Generator<void, KnowledgeIndex> {
+  const budget = createBudget(maxBytes);
+  for (const { question, variants, answer } of knowledge) {
+    budget.add(BYTES.entry + question.length + answer.length + BYTES.text * variants.length);
+    for (const variant of variants) budget.add(variant.length);
+    yield;
+  }
+  const byLanguage = Map.groupBy(knowledge, (entry) => baseLanguage(entry.language ?? languages[0] ?? 'en'));
+  const groups: KnowledgeGroup[] = [];
+  for (const [language, entries] of byLanguage) {
+    groups.push(yield* buildGroup(language, entries, { all: knowledge.length, budget, passes }));
+  }
+  const entriesById: KnowledgeIndex['entriesById'] = new Map();
+  for (const group of groups) for (const entry of group.entries) entriesById.set(entry.entryId, { entry, group });
+  return { groups, entriesById, ...budget.result() };
+}
 
 /**
  * Builds the index in small steps, so that the caller can yield to other work. Entries are grouped by language, because
- * stemming depends on the language.
+ * stemming depends on the language. If the index exceeds `maxBytes`, it is built again from what is worth most.
  */
-export function* buildIndexInSteps({ knowledge, languages }: AssistantProfile): Generator<void, KnowledgeIndex> {
-  const byLanguage = Map.groupBy(knowledge, (entry) => baseLanguage(entry.language ?? languages[0] ?? 'en'));
-  const groups: KnowledgeGroup[] = [];
-  for (const [language, entries] of byLanguage) groups.push(yield* buildGroup(language, entries, knowledge.length));
-  const entriesById: KnowledgeIndex['entriesById'] = new Map();
-  for (const group of groups) for (const entry of group.entries) entriesById.set(entry.entryId, { entry, group });
-  return { groups, entriesById };
+export function* buildIndexInSteps(
+  profile: AssistantProfile,
+  maxBytes = Number.POSITIVE_INFINITY,
+): Generator<void, KnowledgeIndex> {
+  let index: KnowledgeIndex | null = yield* buildWithin(profile, { maxBytes, passes: WHOLE });
+  if (index.leftOut === 0) return index;
+  index = null; // its memory is needed for the second try
+  return yield* buildWithin(profile, { maxBytes, passes: BY_WORTH });
 }
 
 /** Builds the index without yielding. */

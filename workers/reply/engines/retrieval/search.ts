@@ -104,9 +104,8 @@ const bestOf = (
   nearest.clear();
   nearest.nextTerm();
   for (const number of accumulators.byWording.touched) {
-    const wording = wordings[number];
-    if (wording && wording.weight > 0)
-      nearest.add(wording.entry, Math.min(1, accumulators.byWording.get(number) / wording.weight));
+    const weight = wordings.weight[number] ?? 0;
+    if (weight > 0) nearest.add(wordings.entry[number] ?? 0, Math.min(1, accumulators.byWording.get(number) / weight));
   }
   const best: LexicalCandidate[] = [];
   for (const entry of accumulators.coverage.touched) {

@@ -1,0 +1,351 @@
+import { randomUUID } from 'node:crypto';
+import { connect } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { brotliCompressSync } from 'node:zlib';
+import { conversationModels, type StoredConversation, type StoredPage } from '../../src/conversations/conversation.ts';
+import { searchModel, type ProjectedConversation } from '../../src/insights/conversation-search.ts';
+import { openOperators } from '../../src/operators/open.ts';
+import { conversationKeyOf, newPrefixedId } from '../../src/platform/ids.ts';
+import { collectionOf } from '../../src/platform/mongo.ts';
+import { conversationAfter, fill } from '../support/fill.ts';
+import { ascending, type Figure, type Part, quantile } from '../support/figures.ts';
+import { type BenchAssistant, openParley, type Parley, QUESTIONS } from '../support/parley.ts';
+import { openWire, requestText, type Wire } from '../support/raw-http.ts';
+import { type Child, memoryMbOf, openServices, type Services } from '../support/services.ts';
+
+/** The neighbour sends this many turns a second, each in a session of its own. */
+const TURNS_A_SECOND = 20;
+const ALONE_S = 5;
+const ATTACKED_S = 10;
+/** After an attack, the service gets this time to end what it began. */
+const RECOVERED_WITHIN_S = 30;
+const RECOVERED_P99_MS = 100;
+const LANES = 64;
+const SAMPLE_EVERY_MS = 100;
+
+type Scene = {
+  services: Services;
+  parley: Parley;
+  api: Child;
+  neighbour: BenchAssistant;
+  /** A key with the default limit, whose caller attacks. */
+  anAttacker: () => Promise<BenchAssistant>;
+  /** An operator token that may read one empty assistant. */
+  aReadToken: (assistantId: string) => Promise<string>;
+};
+
+type Attack = {
+  /** What the attacker does. The strength is the one at which a review once stopped the service. */
+  name: string;
+  /** Stores what the attack needs. The returned function makes one wave; waves are repeated for the whole time. */
+  prepare: (scene: Scene) => Promise<(signal: AbortSignal) => Promise<unknown>>;
+  /** The neighbour’s questions, if others than those with a sure answer matter. */
+  ask?: (nth: number) => string;
+};
+
+type Turns = { p50: number; p99: number; refused: number; sent: number };
+
+const sureQuestion = (nth: number): string => `${QUESTIONS[nth % QUESTIONS.length]} (${nth})`;
+/** Answered only with the language model, because the words differ from those of every entry. */
+const vagueQuestion = (nth: number): string => `what must I do to make the ${nth}th gadget act the way I like it`;
+
+/** Requests that are due at fixed times. The time of a request counts from the moment when it was due. */
+const askFor = async ({ api, neighbour }: Scene, seconds: number, ask: (nth: number) => string): Promise<Turns> => {
+  const times: number[] = [];
+  let refused = 0;
+  let sent = 0;
+  const free: Lane[] = [];
+  type Lane = { wire: Wire; dueAt: number };
+  const lanes: Lane[] = [];
+  const run = randomUUID().slice(0, 8);
+  await Promise.all(
+    Array.from({ length: LANES }, () => {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      const end = (lane: Lane, ok: boolean): void => {
+        times.push(performance.now() - lane.dueAt);
+        if (!ok) refused += 1;
+      };
+      const lane: Lane = {
+        dueAt: 0,
+        wire: openWire(api.port, {
+          onOpen: () => {
+            free.push(lane);
+            resolve();
+          },
+          onAnswer: (ok) => {
+            end(lane, ok);
+            free.push(lane);
+          },
+          onLost: () => {
+            if (!free.includes(lane)) end(lane, false);
+            resolve();
+          },
+        }),
+      };
+      lanes.push(lane);
+      return promise;
+    }),
+  );
+  const begun = performance.now();
+  while (performance.now() - begun < seconds * 1000) {
+    const dueAt = begun + (sent * 1000) / TURNS_A_SECOND;
+    const lane = performance.now() >= dueAt ? free.shift() : undefined;
+    if (!lane) {
+      await sleep(1);
+      continue;
+    }
+    lane.dueAt = dueAt;
+    const body = JSON.stringify({ session_id: `${run}-${sent}`, message: ask(sent), language: 'en' });
+    sent += 1;
+    lane.wire.send(requestText({ method: 'POST', path: '/api/v1/chat', apiKey: neighbour.apiKey, body }));
+  }
+  const until = performance.now() + 35_000;
+  while (times.length < sent && performance.now() < until) await sleep(10);
+  for (const { wire } of lanes) wire.close();
+  // Turns without any answer took at least as long as was waited for them.
+  while (times.length < sent) times.push(Number.POSITIVE_INFINITY);
+  const sorted = ascending(times);
+  return { p50: quantile(sorted, 0.5), p99: quantile(sorted, 0.99), refused, sent };
+};
+
+/** Sends a request on a connection of its own and does not read the answer, or discards it. */
+const send = (port: number, request: string | Buffer, signal: AbortSignal, { reads = true } = {}): Promise<void> =>
+  new Promise((resolve) => {
+    const socket = connect(port, '127.0.0.1', () => socket.write(request));
+    if (reads) socket.resume();
+    else socket.pause();
+    const stop = () => socket.destroy();
+    signal.addEventListener('abort', stop, { once: true });
+    if (reads) socket.once('data', () => setTimeout(stop, 50));
+    socket.on('error', () => undefined);
+    socket.once('close', () => {
+      signal.removeEventListener('abort', stop);
+      resolve();
+    });
+  });
+
+const get = (path: string, apiKey: string): string =>
+  requestText({ method: 'GET', path, apiKey }).replace('\r\n\r\n', '\r\nConnection: close\r\n\r\n');
+
+const times = <Result>(count: number, work: (nth: number) => Promise<Result>): Promise<Result[]> =>
+  Promise.all(Array.from({ length: count }, (_, nth) => work(nth)));
+
+/** A conversation with 1,000 messages of 8,000 emoji each. */
+const storeLongHistory = async ({ parley }: Scene, owner: BenchAssistant): Promise<string> => {
+  const { conversation, pages } = conversationAfter({ ...owner, sessionPrefix: randomUUID() }, 0, 500);
+  const long = '😀'.repeat(8_000);
+  for (const { entries } of pages)
+    for (const { messages } of entries) for (const message of messages) message.content = long;
+  const models = conversationModels(parley.service.mongo);
+  await collectionOf<StoredConversation>(models.conversations).insertOne(conversation);
+  for (const page of pages) await collectionOf<StoredPage>(models.messages).insertOne(page);
+  return conversation.conversationId;
+};
+
+const anEntry = (nth: number, variants: number) => ({
+  question: `Question ${nth}: ${randomUUID()} ${randomUUID()}?`,
+  variants: Array.from({ length: variants }, (_, other) => `Wording ${other} of ${nth} ${randomUUID()} and more words`),
+  answer: `Answer ${nth} ${'with a longer explanation '.repeat(20)}`,
+  language: 'en',
+  actions: [],
+  tags: [],
+});
+
+const ATTACKS: Attack[] = [
+  {
+    name: '60 long histories that nobody reads',
+    prepare: async (scene) => {
+      const attacker = await scene.anAttacker();
+      const id = await storeLongHistory(scene, attacker);
+      const request = get(`/api/v1/conversations/${id}?limit=1000`, attacker.apiKey);
+      return (signal) => times(60, () => send(scene.api.port, request, signal, { reads: false }));
+    },
+  },
+  {
+    name: '40 turns asked for by the id 0',
+    prepare: async (scene) => {
+      const { assistantId } = await scene.parley.service.assistants.createAssistant({ name: 'Empty' });
+      const token = await scene.aReadToken(assistantId);
+      return (signal) => times(40, () => send(scene.api.port, get('/operator/v1/turns/0', token), signal));
+    },
+  },
+  {
+    name: '150 brotli bombs without signing in',
+    prepare: async ({ api }) => {
+      const bomb = brotliCompressSync(Buffer.alloc(1024 ** 3 * 1.5, ' '));
+      const head = `POST /operator/v1/session HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nContent-Encoding: br\r\nContent-Length: ${bomb.length}\r\n\r\n`;
+      const request = Buffer.concat([Buffer.from(head), bomb]);
+      return (signal) => times(150, () => send(api.port, request, signal));
+    },
+  },
+  {
+    name: '40 searches of the inbox by one token',
+    prepare: async (scene) => {
+      const attacker = await scene.anAttacker();
+      await storeSearchWords(scene, attacker);
+      const token = await scene.aReadToken(attacker.assistantId);
+      const request = get('/operator/v1/inbox?search=common%20words%20every', token);
+      return (signal) => times(40, () => send(scene.api.port, request, signal));
+    },
+  },
+  {
+    name: '5 searches of a large knowledge',
+    prepare: async (scene) => {
+      const attacker = await scene.anAttacker();
+      await scene.parley.service.assistants.addKnowledge(
+        attacker.assistantId,
+        Array.from({ length: 9_000 }, (_, nth) => anEntry(nth, 10)),
+      );
+      const token = await scene.aReadToken(attacker.assistantId);
+      const request = get(`/operator/v1/assistants/${attacker.assistantId}/knowledge?search=wording`, token);
+      return (signal) => times(5, () => send(scene.api.port, request, signal));
+    },
+  },
+  {
+    name: 'turns on knowledge of 3,500 entries with 50 variants',
+    prepare: async (scene) => {
+      const attacker = await scene.anAttacker();
+      for (let from = 0; from < 3_500; from += 500) {
+        await scene.parley.service.assistants.addKnowledge(
+          attacker.assistantId,
+          Array.from({ length: 500 }, (_, nth) => anEntry(from + nth, 50)),
+        );
+      }
+      return (signal) => times(1, () => send(scene.api.port, aChat(attacker, 'Question 7'), signal));
+    },
+  },
+  {
+    name: 'three keys that send 60 vague questions at once',
+    ask: vagueQuestion,
+    prepare: async (scene) => {
+      const attackers = await times(3, scene.anAttacker);
+      const long = (): string => `${randomUUID()} `.repeat(200).slice(0, 7_900);
+      return (signal) =>
+        times(180, (nth) => send(scene.api.port, aChat(attackers[nth % 3] as BenchAssistant, long()), signal));
+    },
+  },
+];
+
+const aChat = ({ apiKey }: BenchAssistant, message: string): string => {
+  const body = JSON.stringify({ session_id: randomUUID(), message, language: 'en' });
+  return requestText({ method: 'POST', path: '/api/v1/chat', apiKey, body });
+};
+
+const storeSearchWords = async ({ parley }: Scene, { assistantId, sessionKey }: BenchAssistant): Promise<void> => {
+  const rows = collectionOf<ProjectedConversation>(searchModel(parley.service.mongo));
+  const now = Date.now();
+  for (let start = 0; start < 100_000; start += 2_000) {
+    const some = Array.from({ length: 2_000 }, (_, index): ProjectedConversation => {
+      const nth = start + index;
+      const session = `visitor-${nth}`;
+      const key = conversationKeyOf({ sessionKey, sessionId: session, playground: false });
+      const terms = ['common', 'words', `everywhere${nth % 50}`, `rare${nth}`];
+      const updatedAt = new Date(now - nth * 60_000);
+      return { _id: newPrefixedId(key), key, assistantId, updatedAt, seq: 10, resolvedAt: null, session, terms };
+    });
+    await rows.insertMany(some, { ordered: false, writeConcern: { w: 1, j: false } });
+  }
+};
+
+/** The largest resident memory of each process while something runs, in MB. */
+const watchMemory = (children: Child[]) => {
+  const most = new Map(children.map(({ name }) => [name, 0]));
+  const timer = setInterval(() => {
+    for (const { name, pid } of children) most.set(name, Math.max(most.get(name) ?? 0, memoryMbOf(pid)));
+  }, SAMPLE_EVERY_MS);
+  return () => {
+    clearInterval(timer);
+    return Object.fromEntries([...most].map(([name, mb]) => [name, Math.round(mb)]));
+  };
+};
+
+/** Waits until the neighbour is served as usual. */
+const recover = async (scene: Scene): Promise<void> => {
+  const until = performance.now() + RECOVERED_WITHIN_S * 1000;
+  while (performance.now() < until) {
+    const { p99, refused } = await askFor(scene, 1, sureQuestion);
+    if (refused === 0 && p99 < RECOVERED_P99_MS) return;
+  }
+};
+
+/**
+ * Measures how one caller's attack slows down the turns of a neighbour, with one process of each kind. Every attack
+ * once stopped the service, or ended one of its processes. `NEIGHBOURS=1,3` runs only these attacks.
+ */
+export const neighbours: Part = async ({ scale }, say) => {
+  const services = await openServices('neighbours');
+  const parley = await openParley(services, 'neighbours');
+  const api = await parley.start('API');
+  const children = [api, await parley.start('reply worker'), await parley.start('delivery worker')];
+  const neighbour = await parley.addAssistant();
+  const { operators, tokens } = await openOperators(parley.service.mongo);
+  const { operatorId } = await operators.createOperator({
+    email: 'bench@example.com',
+    password: 'correct horse battery',
+    role: 'owner',
+  });
+  const scene: Scene = {
+    services,
+    parley,
+    api,
+    neighbour,
+    anAttacker: async () => {
+      const assistant = await parley.addAssistant();
+      const key = { assistantId: assistant.assistantId, name: 'default', limitPerMinute: 60 };
+      const { apiKey } = await parley.service.assistants.createApiKey(key);
+      return { ...assistant, apiKey };
+    },
+    aReadToken: async (assistantId) => {
+      const rights = { scope: 'read' as const, assistantIds: [assistantId] };
+      return (await tokens.createToken({ name: 'bench', ...rights, createdBy: operatorId })).secret;
+    },
+  };
+  const conversations = Math.round(60_000 * scale);
+  say(`neighbours: storing ${conversations} conversations`);
+  await fill(parley, await parley.addAssistant(), { conversations, turnsEach: 3, deliveries: 0 });
+
+  const chosen = process.env.NEIGHBOURS?.split(',').map(Number);
+  const detail: Record<string, unknown> = {};
+  const figures: Figure[] = [];
+  const ratios: number[] = [];
+  const most: number[] = [];
+  let refusedAll = 0;
+  await askFor(scene, 2, sureQuestion); // warm-up
+  for (const [index, { name, prepare, ask = sureQuestion }] of ATTACKS.entries()) {
+    if (chosen && !chosen.includes(index + 1)) continue;
+    const wave = await prepare(scene);
+    await recover(scene);
+    const alone = await askFor(scene, ALONE_S, ask);
+    const memory = watchMemory(children);
+    const over = new AbortController();
+    const attacking = (async () => {
+      while (!over.signal.aborted) await wave(over.signal);
+    })();
+    const attacked = await askFor(scene, ATTACKED_S, ask);
+    over.abort();
+    await attacking;
+    const mb = memory();
+    const ratio = attacked.p99 / alone.p99;
+    ratios.push(ratio);
+    most.push(...Object.values(mb));
+    refusedAll += attacked.refused;
+    detail[name] = { alone, attacked, ratio, mb };
+    say(
+      `neighbours: ${index + 1}. ${name}: p99 ${alone.p99.toFixed(0)} → ${attacked.p99.toFixed(0)} ms (${ratio.toFixed(1)} ×), p50 ${alone.p50.toFixed(0)} → ${attacked.p50.toFixed(0)}, ${attacked.refused} of ${attacked.sent} refused, MB ${JSON.stringify(mb)}`,
+    );
+  }
+  for (const child of children) await child.stop();
+  await parley.close();
+  await services.close();
+  figures.push(
+    {
+      id: 'neighbours.ratio',
+      what: 'a neighbour’s p99 under the worst attack',
+      unit: '× alone',
+      value: Math.max(...ratios),
+    },
+    { id: 'neighbours.refused', what: 'turns of neighbours refused or lost', unit: '', value: refusedAll },
+    { id: 'neighbours.memory', what: 'the largest process under attack', unit: 'MB', value: Math.max(...most) },
+  );
+  return { figures, detail };
+};

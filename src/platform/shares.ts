@@ -1,0 +1,113 @@
+import type { Request, Response } from 'express';
+import { networkOf } from './client-network.ts';
+import { withDeadline } from './deadline.ts';
+import { unavailable } from './errors.ts';
+import { createSlots, type Slots } from './slots.ts';
+
+/**
+ * Names who answers for the bytes of a request: the API key, the channel or the operator that access has found, and
+ * before that the network of the client.
+ */
+export const holdFor = (res: Response, holder: string): void => {
+  res.locals.holder = holder;
+};
+
+export const holderOf = (req: Request, res: Response): string =>
+  (res.locals.holder as string | undefined) ?? `network ${networkOf(req.ip ?? 'unknown')}`;
+
+/**
+ * Shares a number of bytes among holders. A holder may have at most as many as stay free, so one alone gets a half of
+ * all bytes, two get a third each, and a new one always finds some.
+ */
+export const createByteShares = (total: number) => {
+  const held = new Map<string, number>();
+  let inUse = 0;
+
+  const add = (holder: string, bytes: number): void => {
+    inUse += bytes;
+    const own = (held.get(holder) ?? 0) + bytes;
+    if (own > 0) held.set(holder, own);
+    else held.delete(holder);
+  };
+
+  return {
+    get inUse(): number {
+      return inUse;
+    },
+
+    /** Takes bytes for a holder. False, and takes nothing, if they are more than its share. */
+    take: (holder: string, bytes: number): boolean => {
+      if ((held.get(holder) ?? 0) + bytes > total - inUse - bytes) return false;
+      add(holder, bytes);
+      return true;
+    },
+
+    release: (holder: string, bytes: number): void => add(holder, -bytes),
+  };
+};
+
+/** How many large answers are read from MongoDB, built or written at once. Each holds some MiB until its caller has it. */
+const LARGE_ANSWERS = 16;
+
+/** A holder may have as many as stay free, like the bytes above. */
+const large = createSlots(({ own, inUse }) => own + 1 < LARGE_ANSWERS - inUse);
+
+/**
+ * Waits for a place for a large answer, before anything of it is read. The place is free again once the response has
+ * been written or its caller has left, so callers who do not read hold the memory of some answers, and not of all that
+ * they ask for. Requests of one holder wait for each other; others go ahead of them.
+ */
+export const takeRoom = async (req: Request, res: Response): Promise<void> => {
+  const slot = await large.acquire(holderOf(req, res));
+  if (!slot) throw unavailable();
+  res.once('close', slot.release);
+  if (!res.closed && !res.destroyed && !res.writableEnded) return;
+  // The caller has left, or was refused, while the request waited. No query follows.
+  slot.release();
+  throw unavailable();
+};
+
+/** How many costly reads a process makes at once. */
+const COSTLY_AT_ONCE = 4;
+/** How many of them may be about the same assistants, whoever reads. */
+const COSTLY_PER_TENANT = 2;
+/** How long a read may wait for its turn. */
+const COSTLY_WAIT_MS = 10_000;
+
+/** Who reads, and what. `signal` aborts when the caller leaves. */
+export type Reader = { caller: string; tenant: string; signal: AbortSignal };
+export type CostlyReads = <Value>(reader: Reader, read: () => Promise<Value>) => Promise<Value>;
+
+/**
+ * Takes turns between reads that may cost seconds: searches, long lists and comparisons. A caller has one at a time, so
+ * that many requests of one program do not delay a person who searches once. Callers that share their assistants have
+ * two together, so that the other half is left for others. A read that waits too long is refused.
+ */
+export const createCostlyReads = (): CostlyReads => {
+  const ofCaller = createSlots(({ own }) => own < 1);
+  const ofAll = createSlots(({ own, inUse }) => inUse < COSTLY_AT_ONCE && own < COSTLY_PER_TENANT);
+
+  const inSlot = async <Value>(
+    slots: Slots,
+    holder: string,
+    { signal, read }: { signal: AbortSignal; read: () => Promise<Value> },
+  ): Promise<Value> => {
+    const acquiring = slots.acquire(holder);
+    const slot = await withDeadline(acquiring, COSTLY_WAIT_MS, { late: unavailable, signal }).catch(
+      (cause: unknown) => {
+        void acquiring.then((late) => late?.release());
+        throw cause;
+      },
+    );
+    if (!slot) throw unavailable();
+    try {
+      signal.throwIfAborted();
+      return await read();
+    } finally {
+      slot.release();
+    }
+  };
+
+  return ({ caller, tenant, signal }, read) =>
+    inSlot(ofCaller, caller, { signal, read: () => inSlot(ofAll, tenant, { signal, read }) });
+};

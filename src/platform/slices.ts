@@ -1,0 +1,34 @@
+import { setImmediate } from 'node:timers/promises';
+
+/** Long work lets other work run after this time. */
+const SLICE_MS = 4;
+
+let last: Promise<void> = Promise.resolve();
+
+/**
+ * Waits for the next turn of the event loop. All callers of the process share one line, so that the loop serves
+ * requests between any two slices, however many long computations run.
+ */
+const nextSlice = (): Promise<void> => {
+  last = last.then(() => setImmediate());
+  return last;
+};
+
+/** Divides a long computation: `if (slices.isOver()) await slices.next();` between two of its steps. */
+export type Slices = {
+  /** True if the current slice has taken its time. Cheap enough for every step. */
+  isOver: () => boolean;
+  next: () => Promise<void>;
+};
+
+/** One for each computation. The first slice begins now. */
+export const createSlices = (ms = SLICE_MS): Slices => {
+  let ends = performance.now() + ms;
+  return {
+    isOver: () => performance.now() >= ends,
+    next: async () => {
+      await nextSlice();
+      ends = performance.now() + ms;
+    },
+  };
+};

@@ -1,0 +1,201 @@
+import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { connect } from 'node:net';
+import { brotliCompressSync, constants } from 'node:zlib';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { type Answer, anAssistant, aTurn, type HistoryBody, request, type TestAssistant } from '../support/builders.ts';
+import { eventually } from '../support/eventually.ts';
+import { watchNeighbour } from '../support/neighbour.ts';
+import { problemOf } from '../support/problem.ts';
+import { type RealProcess, startRealProcess } from '../support/processes.ts';
+import { aScriptedEngine } from '../support/scripted-engine.ts';
+import { useStack } from '../support/stack.ts';
+
+const stack = useStack({ engine: aScriptedEngine().engine, deliveryWorkers: 0 });
+const MB = 1024 * 1024;
+/** 32 KB of UTF-8. */
+const LONG = '😀'.repeat(8_000);
+let api: RealProcess;
+let neighbour: TestAssistant;
+
+beforeAll(async () => {
+  api = await startRealProcess('api', stack.env);
+  neighbour = await anAssistant(stack);
+}, 60_000);
+afterAll(async () => api?.kill());
+
+/** The most memory that the process has ever held, in MB. */
+const peakOf = ({ child: { pid } }: RealProcess): number =>
+  Number(/VmHWM:\s+(\d+) kB/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1024;
+
+const chat = () => request(`${api.url}/api/v1/chat`, { body: aTurn(), bearer: neighbour.apiKey });
+
+/** Small compressed bodies with the largest window, of which each fills that window before its first byte comes out. */
+const BOMB = brotliCompressSync(Buffer.alloc(128 * MB, ' '), {
+  params: { [constants.BROTLI_PARAM_LGWIN]: 24, [constants.BROTLI_PARAM_QUALITY]: 5 },
+});
+
+/** Opens a connection for each request, so that they all arrive at once. Returns the statuses. */
+const sendAll = (count: number, path: string, headers: Record<string, string>): Promise<string[]> =>
+  Promise.all(
+    Array.from({ length: count }, async () => {
+      const socket = connect(Number(new URL(api.url).port), '127.0.0.1').on('error', () => undefined);
+      onTestFinished(() => void socket.destroy());
+      const lines = Object.entries({ Host: 'x', ...headers }).map(([name, value]) => `${name}: ${value}`);
+      const head = [`POST ${path} HTTP/1.1`, ...lines, 'Content-Type: application/json', 'Content-Encoding: br'];
+      socket.write(`${head.join('\r\n')}\r\nContent-Length: ${BOMB.length}\r\n\r\n`);
+      socket.write(BOMB);
+      const [first] = (await once(socket, 'data')) as [Buffer];
+      return first.toString('latin1', 9, 12);
+    }),
+  );
+
+const count = (all: string[], wanted: string): number => all.filter((one) => one === wanted).length;
+
+test('lists of conversations and of deliveries are read from MongoDB without their texts', async () => {
+  // Not a sign-in, because it would count among the requests of the tests below.
+  const { secret: bearer } = await stack.service.tokens.createToken({
+    name: 'lists',
+    scope: 'read',
+    assistantIds: null,
+    createdBy: null,
+  });
+  const assistant = await anAssistant(stack, { knowledge: [] });
+  const { assistantId } = assistant;
+  const { conversationId } = (await assistant.chat(aTurn())).body;
+  const { mongo } = stack.service;
+  const says = (content: string, role = 'operator') => ({ role, content, createdAt: new Date() });
+  const texts = Object.fromEntries(
+    Array.from({ length: 10 }, (_, nth) => [nth + 1, [says(LONG), says(`${nth + 1}${LONG}`)]]),
+  );
+  await mongo.collection('conversations').updateOne({ conversationId }, { $set: { seq: 10, texts } });
+  const record = {
+    _id: `${randomUUID()}:${randomUUID()}`,
+    eventId: randomUUID(),
+    endpointId: randomUUID(),
+    assistantId,
+    conversationId,
+    event: 'message.sent',
+    outcome: 'delivered',
+    url: '',
+    redelivery: false,
+    body: LONG,
+    responseBody: LONG,
+    createdAt: new Date(),
+    happenedAt: new Date(),
+    endedAt: new Date(),
+    status: 200,
+  };
+  await mongo.collection('deliveries').insertOne(record as never);
+  await mongo.db?.command({ profile: 2 });
+
+  const get = <Body>(path: string) => request<Body>(`${stack.url}/operator/v1${path}`, { bearer });
+  const inbox = await get<{ conversations: { last: { content: string } }[] }>(`/inbox?assistantId=${assistantId}`);
+  const deliveries = await get<{ deliveries: object[] }>(`/assistants/${assistantId}/deliveries`);
+  await mongo.db?.command({ profile: 0 });
+
+  const read = await mongo.collection('system.profile').find({ op: 'query' }).toArray();
+  const bytesOf = (name: string) =>
+    read.filter(({ ns }) => String(ns).endsWith(`.${name}`)).map(({ responseLength }) => Number(responseLength));
+  expect(inbox.body.conversations.map(({ last }) => last.content)).toEqual([`10${'😀'.repeat(158)}`]);
+  expect(deliveries.body.deliveries).toHaveLength(1);
+  expect(bytesOf('conversations').length).toBeGreaterThan(0);
+  expect(bytesOf('deliveries').length).toBeGreaterThan(0);
+  expect(Math.max(...bytesOf('conversations'), ...bytesOf('deliveries'))).toBeLessThan(5_000);
+});
+
+test.each([
+  ['without signing in', '/operator/v1/session', () => ({}), { '413': 120, '429': 30 }],
+  ['with a key', '/api/v1/chat', (key: string) => ({ Authorization: `Bearer ${key}` }), { '413': 60, '429': 0 }],
+])(
+  'bodies that decompress to 128 MB, sent at once and %s, cost some windows',
+  async (_who, path, headersOf, wanted) => {
+    const { apiKey } = await anAssistant(stack, { knowledge: [] });
+    await chat();
+    const before = peakOf(api);
+
+    let statuses: string[] = [];
+    const watched = await watchNeighbour(chat, async () => {
+      statuses = await sendAll(wanted['413'] + wanted['429'], path, headersOf(apiKey));
+    });
+
+    expect({ '413': count(statuses, '413'), '429': count(statuses, '429') }).toEqual(wanted);
+    expect(watched.statuses).toEqual([200]);
+    expect(peakOf(api) - before).toBeLessThan(150);
+  },
+);
+
+const MESSAGES = 400;
+
+/** A conversation with very long messages, stored as pages. */
+const aLongConversation = async (assistant: TestAssistant): Promise<string> => {
+  const { conversationId } = (await assistant.chat(aTurn())).body;
+  const { mongo } = stack.service;
+  const message = (seq: number) => ({
+    seq,
+    messages: [
+      { messageId: randomUUID(), turnId: null, role: 'operator', content: LONG, language: 'en', createdAt: new Date() },
+    ],
+  });
+  const pages = Array.from({ length: MESSAGES / 8 }, (_, page) => ({
+    _id: `${conversationId}:${String(page).padStart(12, '0')}`,
+    conversationId,
+    entries: Array.from({ length: 8 }, (__, nth) => message(page * 8 + nth + 1)),
+  }));
+  for (let at = 0; at < pages.length; at += 25)
+    await mongo.collection('messages').insertMany(pages.slice(at, at + 25) as never);
+  const whole = { seq: MESSAGES, storedTo: MESSAGES, texts: {} };
+  await mongo.collection('conversations').updateOne({ conversationId }, { $set: whole });
+  return conversationId;
+};
+
+test('a page of history ends at its bytes as well as at its limit, and the cursor gives the rest', async () => {
+  const assistant = await anAssistant(stack, { knowledge: [] });
+  const conversationId = await aLongConversation(assistant);
+  const sizes: number[] = [];
+  const seqs: (number | null)[] = [];
+  let cursor: string | null = null;
+
+  do {
+    const query: string = cursor === null ? '' : `?cursor=${cursor}`;
+    const { body }: Answer<HistoryBody> = await assistant.history(conversationId, query);
+    expect(body.hasMore).toBe(body.nextCursor !== null);
+    sizes.push(Buffer.byteLength(JSON.stringify(body)));
+    seqs.push(...body.messages.map(({ seq }) => seq));
+    cursor = body.nextCursor;
+  } while (cursor !== null);
+  const two = await assistant.history(conversationId, '?after_seq=390&limit=2');
+
+  expect(seqs).toEqual(Array.from({ length: MESSAGES }, (_, nth) => nth + 1));
+  expect(Math.max(...sizes)).toBeLessThan(1.1 * MB);
+  expect(sizes.length).toBeLessThan(16); // pages are as large as they may be
+  expect(two.body.messages.map(({ seq }) => seq)).toEqual([391, 392]);
+});
+
+test('long histories that one key asks for and does not read cost the memory of some pages', async () => {
+  const assistant = await anAssistant(stack, { knowledge: [] });
+  const path = `/api/v1/conversations/${await aLongConversation(assistant)}`;
+  await chat();
+  const before = peakOf(api);
+  const head = `GET ${path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${assistant.apiKey}\r\n\r\n`;
+  let answered = 0;
+
+  const watched = await watchNeighbour(chat, async () => {
+    for (let count = 0; count < 8; count += 1) {
+      const socket = connect(Number(new URL(api.url).port), '127.0.0.1').on('error', () => undefined);
+      onTestFinished(() => void socket.destroy());
+      socket.once('data', () => {
+        answered += 1;
+        socket.pause();
+      });
+      socket.write(head.repeat(20));
+    }
+    await eventually(() => expect(answered).toBeGreaterThan(0), 20_000);
+  });
+  const after = await request(`${api.url}${path}?limit=1`, { bearer: neighbour.apiKey });
+
+  expect(watched.statuses).toEqual([200]);
+  expect(problemOf(after)).toBe('404 not_found'); // answered, while the other key's answers wait for their reader
+  expect(peakOf(api) - before).toBeLessThan(200);
+});

@@ -1,0 +1,30 @@
+export type Watched = { p50: number; p99: number; longest: number; statuses: number[] };
+
+/**
+ * Sends a neighbour's requests one after the other while `work` runs, and at least `atLeast` of them. Returns how long
+ * they took (ms) and the distinct statuses.
+ */
+export const watchNeighbour = async (
+  send: () => Promise<{ status: number }>,
+  work: () => Promise<unknown>,
+  { atLeast = 20 } = {},
+): Promise<Watched> => {
+  let isWorking = true;
+  const working = work().finally(() => {
+    isWorking = false;
+  });
+  const times: number[] = [];
+  const statuses = new Set<number>();
+  try {
+    while (isWorking || times.length < atLeast) {
+      const begun = performance.now();
+      statuses.add((await send()).status);
+      times.push(performance.now() - begun);
+    }
+  } finally {
+    await working;
+  }
+  times.sort((a, b) => a - b);
+  const at = (share: number): number => times[Math.min(times.length - 1, Math.floor(share * times.length))] ?? 0;
+  return { p50: at(0.5), p99: at(0.99), longest: times.at(-1) ?? 0, statuses: [...statuses] };
+};

@@ -1,0 +1,46 @@
+import { createConnection } from 'mongoose';
+import type { Stack } from './stack.ts';
+
+/** A statement as MongoDB ran it, with its plan and what it read. */
+export type Profiled = {
+  ns: string;
+  op: string;
+  command: Record<string, unknown>;
+  originatingCommand?: Record<string, unknown>;
+  planSummary?: string;
+  queryHash?: string;
+  docsExamined?: number;
+  keysExamined?: number;
+  nreturned?: number;
+  nMatched?: number;
+  ndeleted?: number;
+};
+
+/** The name under which tests connect, so that their own statements are left out. */
+export const OWN = 'the tests';
+const KEPT_BYTES = 128 * 1024 * 1024;
+
+/**
+ * Runs `work`, and returns every statement that the service has sent meanwhile, from all of its processes. MongoDB’s
+ * profiler records them, so nothing is left out and nothing is estimated.
+ */
+export const profileStatements = async (stack: Stack, work: () => Promise<unknown>): Promise<Profiled[]> => {
+  const connection = await createConnection(stack.env['MONGODB_URL'] ?? '', { appName: OWN }).asPromise();
+  const database = connection.getClient().db();
+  try {
+    await database.createCollection('system.profile', { capped: true, size: KEPT_BYTES });
+    await database.command({ profile: 2 });
+    await work();
+    await database.command({ profile: 0 });
+    const ofService = { appName: { $ne: OWN }, ns: { $not: /\.system\./ } };
+    return await database.collection<Profiled>('system.profile').find(ofService).toArray();
+  } finally {
+    await database.collection('system.profile').drop();
+    await connection.close();
+  }
+};
+
+export const collectionIn = ({ ns }: Profiled): string => ns.slice(ns.indexOf('.') + 1);
+
+/** How many documents and index keys a statement read. */
+export const examinedBy = ({ docsExamined = 0, keysExamined = 0 }: Profiled): number => docsExamined + keysExamined;

@@ -1,0 +1,272 @@
+import { connect as netConnect, isIP, type LookupFunction, type Socket, type TcpNetConnectOpts } from 'node:net';
+import { performance } from 'node:perf_hooks';
+import { connect as tlsConnect, type SecureContext, type TLSSocket } from 'node:tls';
+import { type buildConnector, Client, type Dispatcher } from 'undici';
+import type { HttpExchange, Phase } from './exchange.ts';
+import { AddressRefused, isAllowedPeer, socketHost } from '../../src/webhooks/address-guard.ts';
+
+// Shorter than the idle limit of some common servers, which is 2 s. A request that is sent while the server closes the
+// connection would end `unknown`.
+const IDLE_MS = 1500;
+// Subtracted from the keep-alive time that a server announces, so that a connection is never used at the moment the
+// server closes it.
+const IDLE_MARGIN_MS = 1000;
+// A connection older than this is closed after use, so that DNS changes take effect.
+const MAX_AGE_MS = 60_000;
+const MAX_HEADER_BYTES = 32 * 1024;
+// The limit of a whole response in bytes as received, because undici does not limit status lines or chunk extensions.
+const MAX_RESPONSE_BYTES = 256 * 1024;
+
+const CLIENT_OPTIONS: Client.Options = {
+  pipelining: 1,
+  allowH2: false,
+  useMilo: false, // explicit, so that the environment cannot choose the parser
+  maxHeaderSize: MAX_HEADER_BYTES,
+  // undici's own timeouts are off, because each attempt has its own deadline.
+  headersTimeout: 0,
+  bodyTimeout: 0,
+  keepAliveTimeout: IDLE_MS,
+  keepAliveMaxTimeout: IDLE_MS,
+  keepAliveTimeoutThreshold: IDLE_MARGIN_MS,
+};
+
+/**
+ * Gives undici one socket, once. When a client's socket closes, undici would open a new one for the requests left in
+ * its queue, sometimes including a request that it had begun to write. Without another socket, those requests fail, so
+ * no request is written twice or to an address that was not checked.
+ */
+const oneShot = (socket: Socket): buildConnector.connector => {
+  let prepared: Socket | null = socket;
+  return (_, callback) => {
+    const handed = prepared;
+    prepared = null;
+    // The callback runs asynchronously, because otherwise undici does not process its queue. The error has no code,
+    // because undici retries after some codes.
+    queueMicrotask(() => (handed ? callback(null, handed) : callback(new Error('the connection is closed'), null)));
+  };
+};
+
+/** One socket and its undici client. undici closes the socket if data arrives while the socket is idle. */
+export class Connection {
+  /** Called when the connection has closed. */
+  onClose: (() => void) | null = null;
+  readonly remoteAddress: string | null;
+  readonly tls: { version: string; validTo: number } | null;
+  private readonly openedAt = performance.now();
+  private readonly socket: Socket | TLSSocket;
+  private readonly raw: Socket;
+  private readonly client: Client;
+  private exchange: HttpExchange | null = null;
+  private readBefore = 0;
+
+  constructor(origin: string, socket: Socket | TLSSocket, raw: Socket) {
+    this.socket = socket;
+    this.raw = raw;
+    this.remoteAddress = raw.remoteAddress ?? null;
+    this.tls = 'encrypted' in socket ? describeTls(socket) : null;
+    this.client = new Client(origin, { ...CLIENT_OPTIONS, connect: oneShot(socket) });
+    socket.once('close', () => this.onClose?.());
+    socket.on('readable', () => {
+      if (socket.bytesRead - this.readBefore > MAX_RESPONSE_BYTES) this.flooded();
+    });
+  }
+
+  get alive(): boolean {
+    return !this.socket.destroyed;
+  }
+
+  get reusable(): boolean {
+    return this.alive && performance.now() - this.openedAt < MAX_AGE_MS;
+  }
+
+  /**
+   * Waits one whole turn of the event loop before a write, so that a close that has already arrived is noticed before
+   * the write. A whole turn takes two callbacks, because the first may run in the current turn. On a used socket,
+   * undici adds the second callback in `dispatch`.
+   */
+  onceChecked(use: () => void): void {
+    if (this.exchange?.wroteAt) setImmediate(use);
+    else setImmediate(() => setImmediate(use));
+  }
+
+  /**
+   * undici calls `onRequestStart` and then writes synchronously: in this tick on a new connection, one turn of the
+   * event loop later on a used connection. If undici cannot begin, it calls only `onResponseError`.
+   */
+  dispatch(options: Dispatcher.DispatchOptions, exchange: HttpExchange): void {
+    this.exchange = exchange;
+    this.readBefore = this.socket.bytesRead;
+    this.client.dispatch(options, exchange);
+  }
+
+  /** With `reset`, the kernel drops unsent bytes instead of sending them late. */
+  close(reset: boolean): void {
+    closeSocket(this.raw, reset);
+    this.socket.destroy();
+  }
+
+  private flooded(): void {
+    this.exchange?.onFlood();
+    this.close(true);
+  }
+}
+
+const closeSocket = (raw: Socket, reset: boolean): void => {
+  if (reset && !raw.destroyed && !raw.connecting) raw.resetAndDestroy();
+  else raw.destroy();
+};
+
+const describeTls = (socket: TLSSocket) => ({
+  version: socket.getProtocol() ?? 'unknown',
+  validTo: Date.parse(socket.getPeerCertificate().valid_to),
+});
+
+export type Dial = (options: TcpNetConnectOpts) => Socket;
+/** When each step of an attempt ended. */
+export interface Trace {
+  /** The current step. If this step fails, its name is the name of the failure. */
+  phase: Phase;
+  startedAt: number;
+  remoteAddress: string | null;
+  resolvedAt: number | null;
+  connectedAt: number | null;
+  securedAt: number | null;
+}
+export interface DialSettings {
+  allowPrivate: boolean;
+  lookup: LookupFunction;
+  secureContext: SecureContext;
+  dial?: Dial | undefined;
+}
+
+export const newTrace = (): Trace => {
+  const steps = { resolvedAt: null, connectedAt: null, securedAt: null };
+  return { phase: 'dns', startedAt: performance.now(), remoteAddress: null, ...steps };
+};
+
+type Opened = (error: Error | null, connection: Connection | null) => void;
+
+// If an address has not connected after this time, the next address is tried in parallel. Node's default of 250 ms is
+// too short for distant hosts.
+const NEXT_ADDRESS_AFTER_MS = 1000;
+
+const secure = (raw: Socket, host: string, { secureContext }: DialSettings): TLSSocket => {
+  // TLS does not allow an IP address as server name, and names in certificates have no trailing dot.
+  const servername = isIP(host) === 0 ? host.replace(/\.$/, '') : '';
+  return tlsConnect({
+    socket: raw,
+    host,
+    servername,
+    secureContext,
+    ALPNProtocols: ['http/1.1'],
+    rejectUnauthorized: true, // explicit, so that NODE_TLS_REJECT_UNAUTHORIZED has no effect
+  });
+};
+
+/**
+ * Connects, checks the peer's address before any byte is sent, and sets up TLS. Returns a function that aborts the
+ * attempt.
+ */
+export const openConnection = (url: URL, trace: Trace, settings: DialSettings, opened: Opened): (() => void) => {
+  const host = socketHost(url);
+  const { allowPrivate, lookup, dial = netConnect } = settings;
+  let finished = false;
+  const finish = (error: Error | null, socket: Socket | TLSSocket | null) => {
+    if (finished) return;
+    finished = true;
+    if (error) closeSocket(raw, true);
+    opened(error, socket && new Connection(url.origin, socket, raw));
+  };
+
+  trace.phase = isIP(host) === 0 ? 'dns' : 'connect';
+  const raw = dial({
+    host,
+    port: url.port === '' ? (url.protocol === 'https:' ? 443 : 80) : Number(url.port),
+    noDelay: true,
+    autoSelectFamily: true,
+    autoSelectFamilyAttemptTimeout: NEXT_ADDRESS_AFTER_MS,
+    lookup: (name, options, callback) =>
+      lookup(name, options, (error, ...answer) => {
+        trace.resolvedAt = performance.now();
+        if (!error) trace.phase = 'connect';
+        callback(error, ...answer);
+      }),
+  });
+  raw.on('error', (error) => finish(error, null));
+  raw.once('close', () => finish(new Error('closed while connecting'), null));
+  raw.once('connect', () => {
+    if (finished) return;
+    trace.connectedAt = performance.now();
+    if (!isAllowedPeer(raw.remoteAddress, { allowPrivate })) {
+      return finish(new AddressRefused('connected to an address that is not public'), null);
+    }
+    trace.remoteAddress = raw.remoteAddress ?? null;
+    if (url.protocol === 'http:') return finish(null, raw);
+    trace.phase = 'tls';
+    const socket = secure(raw, host, settings);
+    socket.on('error', (error) => finish(error, null));
+    socket.once('secureConnect', () => {
+      trace.securedAt = performance.now();
+      finish(null, socket);
+    });
+  });
+  return () => finish(new Error('aborted'), null);
+};
+
+/**
+ * Idle connections, by endpoint and origin. The newest connection is used first. undici closes connections that are
+ * idle for too long, and a closed connection is removed from the pool.
+ */
+export const createPool = ({ perKey }: { perKey: number }) => {
+  const idle = new Map<string, Connection[]>();
+  let count = 0;
+
+  const remove = (key: string, connection: Connection): void => {
+    const connections = idle.get(key) ?? [];
+    const at = connections.indexOf(connection);
+    if (at === -1) return;
+    connections.splice(at, 1);
+    if (connections.length === 0) idle.delete(key);
+    connection.onClose = null;
+    count -= 1;
+  };
+
+  return {
+    get size() {
+      return count;
+    },
+
+    take: (key: string): Connection | null => {
+      for (let next = idle.get(key)?.at(-1); next; next = idle.get(key)?.at(-1)) {
+        remove(key, next);
+        if (next.alive) return next;
+      }
+      return null;
+    },
+
+    put: (key: string, connection: Connection): void => {
+      const connections = idle.get(key) ?? [];
+      if (connections.length >= perKey) return connection.close(false);
+      idle.set(key, connections);
+      connections.push(connection);
+      connection.onClose = () => remove(key, connection);
+      count += 1;
+    },
+
+    /** Closes an idle connection to make room for a new one. */
+    dropOne: (): void => {
+      for (const [key, [oldest]] of idle) {
+        if (!oldest) continue;
+        remove(key, oldest);
+        return oldest.close(false);
+      }
+    },
+
+    close: (): void => {
+      for (const connections of idle.values()) for (const connection of connections) connection.close(false);
+      idle.clear();
+      count = 0;
+    },
+  };
+};
+export type Pool = ReturnType<typeof createPool>;
