@@ -24,9 +24,9 @@ export default defineConfig({
     // One more than there are processors: most files wait for a service or a deadline a good part of their time.
     maxWorkers: Math.min(4, availableParallelism() + 1),
     sequence: { sequencer: LongestFirst },
-    testTimeout: 30_000,
-    hookTimeout: 60_000,
-    teardownTimeout: 20_000,
+    testTimeout: 120_000,
+    hookTimeout: 120_000,
+    teardownTimeout: 60_000,
     projects: [
       // A process for each file: these files start processes, handle signals or measure what is left open.
       {

@@ -6,6 +6,7 @@ import { adminJson, runAdmin, useAdmin } from '../support/admin.ts';
 import { aTurn, anAssistant, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { useStack } from '../support/stack.ts';
+import { atPace } from '../support/pace.ts';
 
 const stack = useStack();
 const env = useAdmin(stack);
@@ -251,7 +252,7 @@ describe('the command itself', () => {
       expect(JSON.parse(stderr)).toMatchObject({
         error: { code: 'unavailable', message: expect.stringMatching(which) },
       });
-      expect(ms).toBeLessThan(10_000);
+      expect(ms).toBeLessThan(atPace(10_000));
     }
   });
 

@@ -98,7 +98,7 @@ const say = async (run: Run, text: string, key: string | null, times: number): P
   await settle(run, first);
 };
 
-test('random conversations obey the rules of de-duplication', { timeout: 120_000 }, async () => {
+test('random conversations obey the rules of de-duplication', async () => {
   const assistant = await anAssistant(stack);
   const receiver = await openReceiver();
   await stack.service.endpoints.addEndpoint(assistant.assistantId, { url: receiver.url });

@@ -9,6 +9,7 @@ import type { SendFailure } from '../../workers/delivery/exchange.ts';
 import { createSender, type SenderOptions, type SendResult } from '../../workers/delivery/send.ts';
 import { AUTHORITY, EXPIRED, KEY, OTHER_NAME, VALID } from '../support/certificates.ts';
 import { HOSTILE, type HostileName, openHostile } from '../support/hostile-receiver.ts';
+import { atPace } from '../support/pace.ts';
 
 const QUICK = { deadlineMs: 700, bodyGraceMs: 300 };
 // Receivers that are tested alone, because their flood blocks the whole process for a while, including its timers.
@@ -122,7 +123,7 @@ describe.each([
       await receiver.close();
 
       expect([result.outcome, result.errorKind, result.status]).toEqual(EXPECTED[name]);
-      expect(took).toBeLessThan(deadlineMs + 600);
+      expect(took).toBeLessThan(deadlineMs + atPace(600));
       expect(result.wrote).toBe(true);
       expect(receiver.requests()).toBeLessThanOrEqual(1);
       expect(result.truncated).toBe(TRUNCATED.includes(name));
@@ -166,7 +167,7 @@ describe.concurrent('a flood that undici has no limit for ends at once', () => {
     await receiver.close();
 
     expect([result.outcome, result.errorKind, result.status]).toEqual(expected);
-    expect(took).toBeLessThan(2_000); // no deadline ended it: that is 5 s
+    expect(took).toBeLessThan(atPace(2_000)); // no deadline ended it: that is 5 s
   });
 });
 
@@ -204,7 +205,7 @@ describe.concurrent('TLS that does not hold ends not_sent: tls', () => {
       await receiver.close();
 
       expect(result).toMatchObject({ outcome: 'not_sent', errorKind: 'tls', wrote: false });
-      expect(took).toBeLessThan(QUICK.deadlineMs + 600);
+      expect(took).toBeLessThan(QUICK.deadlineMs + atPace(600));
     },
   );
 
@@ -235,7 +236,7 @@ describe.concurrent('the five seconds', () => {
       const { result, took } = await sendOnce(`http://127.0.0.1:${receiver.port}/`, {});
       await receiver.close();
       expect(result.outcome).toBe(EXPECTED[name][0]);
-      expect(took).toBeLessThan(5500);
+      expect(took).toBeLessThan(atPace(5500));
     },
   );
 
@@ -248,7 +249,7 @@ describe.concurrent('the five seconds', () => {
     await receiver.close();
 
     expect(result).toMatchObject({ outcome: 'unknown', errorKind: 'timeout' });
-    expect(took).toBeLessThan(deadlineMs + 600);
+    expect(took).toBeLessThan(deadlineMs + atPace(600));
     expect(result.timings.dns).toBeGreaterThan(980);
   });
 
@@ -259,7 +260,7 @@ describe.concurrent('the five seconds', () => {
     const { result, took } = await sendOnce(url, { ...QUICK, ...options });
 
     expect(result).toMatchObject({ outcome: 'not_sent', errorKind, wrote: false });
-    expect(took).toBeLessThan(QUICK.deadlineMs + 600);
+    expect(took).toBeLessThan(QUICK.deadlineMs + atPace(600));
   });
 
   it('end with a reset, so that the kernel sends no remaining bytes', async ({ expect }) => {

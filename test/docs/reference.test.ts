@@ -14,22 +14,18 @@ const SIZES = [
   { width: 390, height: 844 },
 ];
 
-test.for(SIZES)(
-  'the reference is accessible in light and in dark, and fits the width: $width',
-  { timeout: 60_000 },
-  async (viewport) => {
-    const page = await browser.open(stack.url, { viewport, colorScheme: 'light' });
+test.for(SIZES)('the reference is accessible in light and in dark, and fits the width: $width', async (viewport) => {
+  const page = await browser.open(stack.url, { viewport, colorScheme: 'light' });
 
-    await page.goto('/docs');
-    await page.evaluate(`for (const one of document.querySelectorAll('details')) one.open = true`);
-    const light = await barriersIn(page);
-    await page.emulateMedia({ colorScheme: 'dark' });
-    const dark = await barriersIn(page, { only: 'colour' });
+  await page.goto('/docs');
+  await page.evaluate(`for (const one of document.querySelectorAll('details')) one.open = true`);
+  const light = await barriersIn(page);
+  await page.emulateMedia({ colorScheme: 'dark' });
+  const dark = await barriersIn(page, { only: 'colour' });
 
-    expect({ light, dark }).toEqual({ light: [], dark: [] });
-    expect(await overflowOf(page)).toBe(0);
-  },
-);
+  expect({ light, dark }).toEqual({ light: [], dark: [] });
+  expect(await overflowOf(page)).toBe(0);
+});
 
 test('every operation has a section with its own address, and its link leads there', async () => {
   const page = await browser.open(stack.url);

@@ -23,4 +23,4 @@ test('the chat of a bridge that is killed and loses events ends as the history',
   expect(counts.lost).toBeGreaterThan(3);
   expect(counts.repeated).toBeGreaterThan(1);
   expect(counts.restarts).toBe(2);
-}, 90_000);
+});

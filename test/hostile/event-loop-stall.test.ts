@@ -76,7 +76,7 @@ test('a busy event loop of 500 ms in each process loses and doubles nothing, sta
     expect(stored.filter(({ role }) => role === 'assistant')).toHaveLength(messages.length);
   }
   const events = talks.reduce((sum, { messages }) => sum + messages.length + 1, 0);
-  await receiver.waitFor((received) => received.length >= events, 30_000);
+  await receiver.waitFor((received) => received.length >= events);
   await eventually(async () => {
     const rows = await stack.service.mongo.collection('deliveries').find({ assistantId }).toArray();
     expect(rows.map(({ outcome }) => outcome)).toEqual(Array.from({ length: events }, () => 'delivered'));

@@ -41,7 +41,6 @@ const cases: [string, string, { knows: boolean; hint: string }][] = [
 
 test.each(cases)(
   'MongoDB and Redis with %s: the doctor connects, or says for each what to do',
-  { timeout: 60_000 },
   async (_name, cert, { knows, hint }) => {
     const [mongodb, redis] = await Promise.all([
       withTls(inject('mongodbUrl'), cert),

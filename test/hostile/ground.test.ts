@@ -60,7 +60,7 @@ test('Redis out of memory: 503 with Retry-After, accepted turns and events are n
     return answer;
   });
   expect(again.body.conversationId).toBe(first.body.conversationId);
-  await receiver.waitFor((received) => received.length >= 4, 20_000);
+  await receiver.waitFor((received) => received.length >= 4);
   const events = receiver.received.map(
     ({ json, ...rest }) => contentOf({ json }) ?? (json as { event: string }).event ?? rest.path,
   );
@@ -141,6 +141,6 @@ test('MongoDB without a primary: 503, the log says what to do once, and the serv
 
   await eventually(async () => {
     expect((await chat({ session_id: randomUUID(), message: 'hello' })).status).toBe(200);
-  }, 30_000);
+  });
   expect(hintsIn(stack.logs).filter((text) => text.includes('rs.status()'))).toHaveLength(1);
 });

@@ -10,6 +10,7 @@ import { anOperator } from '../support/operator-client.ts';
 import { watchNeighbour } from '../support/neighbour.ts';
 import { startRealProcess } from '../support/processes.ts';
 import { openStack, useStack } from '../support/stack.ts';
+import { atPace } from '../support/pace.ts';
 
 const ENTRIES = 7_000;
 const EDITS = 3;
@@ -49,8 +50,8 @@ test('while one of 7,000 entries is edited, turns are answered, and the edit is 
     worked.push(workedMs() - begun);
   }
 
-  expect(Math.min(...stalls)).toBeLessThan(50);
-  expect(Math.min(...worked)).toBeLessThan(2_000);
+  expect(Math.min(...stalls)).toBeLessThan(atPace(50));
+  expect(Math.min(...worked)).toBeLessThan(atPace(2_000));
 });
 
 /** Texts of words that occur only once need the most memory. */
@@ -134,7 +135,7 @@ test('a search, a list and a comparison of 10 MB of knowledge leave the loop fre
 
   expect(found).toEqual({ search: 1, conflicts: expect.any(Number) });
   expect(statuses).toEqual([200]);
-  expect(longest).toBeLessThan(100);
+  expect(longest).toBeLessThan(atPace(100));
   expect(await read.list()).toBe(2_500); // not watched: the test itself parses it in one step
 });
 

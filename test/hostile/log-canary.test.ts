@@ -75,19 +75,15 @@ const starts = settings.flatMap(([name, make], nth) =>
     .map((kind) => [name, kind, make] as const),
 );
 
-test.concurrent.each(starts)(
-  '%s: the %s process reports the problem without the value',
-  { timeout: 120_000 },
-  async (_, kind, make) => {
-    const { status, said } = await run([MAINS[kind]], { ...newEnvironment(), LOG_LEVEL: 'trace', ...make() });
+test.concurrent.each(starts)('%s: the %s process reports the problem without the value', async (_, kind, make) => {
+  const { status, said } = await run([MAINS[kind]], { ...newEnvironment(), LOG_LEVEL: 'trace', ...make() });
 
-    expect(status).toBe(1);
-    expect(said.length).toBeGreaterThan(20);
-    expect(said).not.toContain(CANARY);
-  },
-);
+  expect(status).toBe(1);
+  expect(said.length).toBeGreaterThan(20);
+  expect(said).not.toContain(CANARY);
+});
 
-test.concurrent.each(settings)('%s: no admin command says what', { timeout: 120_000 }, async (name, make) => {
+test.concurrent.each(settings)('%s: no admin command says what', async (name, make) => {
   const env = { ...newEnvironment(), LOG_LEVEL: 'trace', ...make() };
   for (const command of [
     ['doctor', '--json'],
@@ -109,7 +105,6 @@ const textsIn = (folder: string): string =>
 
 test.concurrent.each(settings.filter(([name]) => /wrong|away|hardly/.test(name)))(
   '%s: the quickstart reports the problem without the value',
-  { timeout: 120_000 },
   async (_, make) => {
     const folder = mkdtempSync(join(tmpdir(), 'quickstart-'));
     onTestFinished(() => rmSync(folder, { recursive: true, force: true }));

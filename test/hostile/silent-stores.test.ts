@@ -11,6 +11,7 @@ import { problemOf } from '../support/problem.ts';
 import { openRelay, type Relay, through } from '../support/relay.ts';
 import { aScriptedEngine } from '../support/scripted-engine.ts';
 import { useStack } from '../support/stack.ts';
+import { atPace } from '../support/pace.ts';
 
 const REPLY_TIMEOUT_MS = 3_000;
 /** Other test files share the machine, so one of several calls may take longer. */
@@ -88,10 +89,10 @@ test.each(stores)(
     for (const { answer, ms } of [...answers, again]) {
       expect(problemOf(answer)).toBe('503 unavailable');
       expect(answer.headers.get('retry-after')).toBe('1');
-      expect(ms).toBeLessThan(ABOUT_A_SECOND_MS);
+      expect(ms).toBeLessThan(atPace(ABOUT_A_SECOND_MS));
     }
     expect(ready.answer.status).toBe(503);
-    expect(ready.ms).toBeLessThan(LONGEST_MS);
+    expect(ready.ms).toBeLessThan(atPace(LONGEST_MS));
     expect(await stack.service.mongo.collection('conversations').countDocuments({ assistantId })).toBe(0);
     await eventually(async () => {
       expect((await request(`${url}/readyz`)).status).toBe(200);
@@ -149,7 +150,7 @@ test('Redis silent after turns are accepted: answered turns are found in MongoDB
   redis.thaw();
 
   expect([answer.status, answer.body.reply]).toEqual([200, 'echo: held for a moment']);
-  expect(ms).toBeLessThan(REPLY_TIMEOUT_MS);
+  expect(ms).toBeLessThan(atPace(REPLY_TIMEOUT_MS));
   await worker.close();
 
   const slow = await stack.startReplyWorker(engine);
@@ -161,7 +162,7 @@ test('Redis silent after turns are accepted: answered turns are found in MongoDB
   redis.thaw();
   expect(problemOf(told.answer)).toBe('500 reply_timeout');
   expect(told.ms).toBeGreaterThan(REPLY_TIMEOUT_MS - 100);
-  expect(told.ms).toBeLessThan(REPLY_TIMEOUT_MS + 1_000);
+  expect(told.ms).toBeLessThan(REPLY_TIMEOUT_MS + atPace(1_000));
   releaseLate();
   await slow.close();
 });
@@ -182,7 +183,7 @@ test('MongoDB silent while a turn is accepted: 500, and the retry finds the same
   mongodb.thaw();
 
   expect(problemOf(answer)).toBe('500 internal_error');
-  expect(ms).toBeLessThan(9_000);
+  expect(ms).toBeLessThan(atPace(9_000));
   const retried = await eventually(async () => {
     const one = await say();
     expect(one.status).toBe(200);
@@ -215,7 +216,7 @@ test('Redis connections that go silent one by one are replaced, and replies in f
   await eventually(async () => {
     const { text, ms } = await hear();
     expect(text).toContain('event: message');
-    expect(ms).toBeLessThan(1_000);
+    expect(ms).toBeLessThan(atPace(1_000));
   });
   redis.thaw();
   await worker.close();

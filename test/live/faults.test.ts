@@ -20,7 +20,7 @@ const say = async (assistant: TestAssistant): Promise<string> =>
 const hasRow = (stream: LiveStream, conversationId: string, withinMs?: number) =>
   eventually(() => expect(stream.rows().has(conversationId)).toBe(true), withinMs);
 
-test('an election neither ends a connection nor loses a change', { timeout: 90_000 }, async () => {
+test('an election neither ends a connection nor loses a change', async () => {
   const set = await startReplicaSet(3);
   onTestFinished(set.dispose);
   const own = await openStack({ env: { MONGODB_URL: set.url }, deliveryWorkers: 0 });
@@ -40,13 +40,13 @@ test('an election neither ends a connection nor loses a change', { timeout: 90_0
     }
   };
   const talking = Promise.all([talk(), talk()]);
-  await eventually(() => expect(said.length).toBeGreaterThan(10), 30_000);
+  await eventually(() => expect(said.length).toBeGreaterThan(10));
 
   const next = set.members[1];
   if (!next) throw new Error('the set has three members');
   await eventually(() => set.elect(next)); // fails while the member is behind
   const before = said.length;
-  await eventually(() => expect(said.length).toBeGreaterThan(before + 10), 40_000);
+  await eventually(() => expect(said.length).toBeGreaterThan(before + 10));
   over = true;
   await talking;
 
@@ -57,7 +57,7 @@ test('an election neither ends a connection nor loses a change', { timeout: 90_0
   expect(await set.findPrimary()).toBe(next);
 });
 
-test('a silent MongoDB ends the connection, which resumes without a gap', { timeout: 60_000 }, async () => {
+test('a silent MongoDB ends the connection, which resumes without a gap', async () => {
   const [owner, assistant] = [await anOperator(stack), await anAssistant(stack)];
   const { relay, ...options } = await openRelayed(stack);
   const url = `http://127.0.0.1:${(await openApi(options)).port}`;
@@ -80,7 +80,7 @@ test('a silent MongoDB ends the connection, which resumes without a gap', { time
   await hasRow(back, await say(assistant));
 });
 
-test('MongoDB that is unavailable for a moment does not end the connection', { timeout: 60_000 }, async () => {
+test('MongoDB that is unavailable for a moment does not end the connection', async () => {
   const [owner, assistant] = [await anOperator(stack), await anAssistant(stack)];
   const { relay, ...options } = await openRelayed(stack);
   const stream = await followInbox(`http://127.0.0.1:${(await openApi(options)).port}`, owner);
@@ -94,7 +94,7 @@ test('MongoDB that is unavailable for a moment does not end the connection', { t
   expect(stream.events.map(({ event }) => event)).not.toContain('reset');
 });
 
-test('a browser that does not read is cut off, and others are not', { timeout: 60_000 }, async () => {
+test('a browser that does not read is cut off, and others are not', async () => {
   const [owner, assistant] = [await anOperator(stack), await anAssistant(stack)];
   const { hostname, port } = new URL(stack.url);
   const lazy = connect(Number(port), hostname);

@@ -205,7 +205,7 @@ describe('a long log', () => {
 
     await withSlowLog(['aggregate', 'getMore'], async () => {
       const id = await talk();
-      await eventually(() => expect(browser.written()).toContain(id), 25_000);
+      await eventually(() => expect(browser.written()).toContain(id));
     });
 
     expect(browser.written()).not.toContain('event: reset');

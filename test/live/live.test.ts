@@ -7,6 +7,7 @@ import { followInbox, type LiveStream } from '../support/live-stream.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { problemOf } from '../support/problem.ts';
 import { openStack, useStack } from '../support/stack.ts';
+import { atPace } from '../support/pace.ts';
 
 const stack = useStack({ apis: 2, deliveryWorkers: 0 });
 
@@ -53,7 +54,7 @@ describe('a browser that follows the inbox', () => {
     await owner.post(`/conversations/${conversationId}/escalate`, { reason: 'asked' });
     await eventually(() => expect(stream.rows().get(conversationId)).toMatchObject({ status: 'escalated' }));
 
-    expect(took).toBeLessThan(1_000);
+    expect(took).toBeLessThan(atPace(1_000));
     expect(stream.status).toBe(200);
     expect(stream.headers.get('content-type')).toBe('text/event-stream; charset=utf-8');
     expect(stream.headers.get('x-accel-buffering')).toBe('no');
@@ -153,7 +154,7 @@ describe('a browser that comes back', () => {
     await rowOf(stream, await say(mine));
   });
 
-  test('and sends any text as its position is never answered with an error', { timeout: 60_000 }, async () => {
+  test('and sends any text as its position is never answered with an error', async () => {
     const stream = await follow(owner);
     const real = stream.position() ?? '';
     const anHourAgo = (Number.parseInt(real.slice(2, 10), 16) - 3_600).toString(16).toUpperCase();
@@ -256,7 +257,7 @@ describe('an agent', () => {
     const changedAt = performance.now();
     await stream.ended;
 
-    expect(performance.now() - changedAt).toBeLessThan(1_000);
+    expect(performance.now() - changedAt).toBeLessThan(atPace(1_000));
     const next = await say(mine);
     const owners = await follow(owner);
     await rowOf(owners, await say(mine));
@@ -275,7 +276,7 @@ describe('an agent', () => {
     const leftAt = performance.now();
     await stream.ended;
 
-    expect(performance.now() - leftAt).toBeLessThan(1_000);
+    expect(performance.now() - leftAt).toBeLessThan(atPace(1_000));
     expect((await followInbox(stack.url, { cookie: () => cookie })).status).toBe(401);
   });
 });
@@ -355,7 +356,7 @@ describe('connections', () => {
     ]);
     const followed = await countStreams();
     for (const { leave } of streams) leave();
-    await eventually(async () => expect(await countStreams()).toBe(0), 20_000);
+    await eventually(async () => expect(await countStreams()).toBe(0));
 
     expect([before, followed]).toEqual([0, 1]);
   });
@@ -368,6 +369,6 @@ describe('connections', () => {
     await api.close();
     await stream.ended;
 
-    expect(performance.now() - begunAt).toBeLessThan(1_500);
+    expect(performance.now() - begunAt).toBeLessThan(atPace(1_500));
   });
 });

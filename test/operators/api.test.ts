@@ -8,6 +8,7 @@ import { problemOf } from '../support/problem.ts';
 import { openReceiver } from '../support/receiver.ts';
 import { useStack } from '../support/stack.ts';
 import { apiDocument } from '../support/validate-response.ts';
+import { atPace } from '../support/pace.ts';
 
 const stack = useStack();
 
@@ -48,10 +49,10 @@ test('a new key answers a chat; a rotated key’s old secret and a revoked key a
   const { apiKey, key } = await aKeyBy(owner, assistantId);
   const answered = await chat(apiKey);
   const { body: rotated } = await owner.post<NewKey>(`/keys/${key.keyId}/rotate`);
-  await eventually(async () => expect((await chat(apiKey)).status).toBe(401), 2_000);
+  await eventually(async () => expect((await chat(apiKey)).status).toBe(401), atPace(2_000));
   const again = await chat(rotated.apiKey);
   await owner.post(`/keys/${key.keyId}/revoke`);
-  await eventually(async () => expect((await chat(rotated.apiKey)).status).toBe(401), 2_000);
+  await eventually(async () => expect((await chat(rotated.apiKey)).status).toBe(401), atPace(2_000));
   const { body: list } = await owner.get<{ keys: object[] }>(`/assistants/${assistantId}/keys`);
 
   expect([answered.body.reply, again.status]).toEqual(['We are open from 9 to 5.', 200]);

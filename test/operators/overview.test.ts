@@ -67,7 +67,7 @@ test('the overview sums up today, 7 and 30 days, with a slot for each hour or da
   const { body } = await assistant.chat({ session_id: randomUUID(), message: 'What are your opening hours?' });
   await owner.post(`/conversations/${body.conversationId}/escalate`, {});
 
-  await eventually(async () => expect((await read()).figures.totals.escalated.manual).toBe(1), 20_000);
+  await eventually(async () => expect((await read()).figures.totals.escalated.manual).toBe(1));
 
   const [today, week, month] = [await read(), await read('?days=7'), await read('?days=30&timeZone=Asia/Tokyo')];
   expect(today.figures.totals).toMatchObject({ turns: 1, answered: 1, escalated: { manual: 1, user_requested: 0 } });
@@ -109,10 +109,10 @@ test('deliveries are counted by outcome, those of ended hours in the background'
   const { deliveryFigures } = stack.service.insights;
   await eventually(async () => {
     expect((await deliveryFigures.countedTo(assistantId))?.getTime()).toBeGreaterThan(now - 3 * HOUR_MS);
-  }, 40_000);
+  });
   const { totals } = (await read('?days=7')).figures;
   expect(totals.deliveries).toMatchObject({ delivered: 4, rejected: 1, unknown: 1 });
-}, 100_000);
+});
 
 test('an assistant whose deliveries take too long to count does not stop the count of the others', async () => {
   const [slow, other] = [`a-${randomUUID()}`, `b-${randomUUID()}`];
@@ -181,7 +181,7 @@ test('what is unhealthy is told: a paused endpoint, an expiring certificate, a f
       expect(unhealthy).toContainEqual(
         expect.objectContaining({ kind: 'certificate_expires', endpointId: expiring.endpointId }),
       );
-    }, 20_000);
+    });
     expect(healthy.unhealthy).toEqual([]);
   } finally {
     await gone.close();

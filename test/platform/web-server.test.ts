@@ -34,7 +34,7 @@ const readSlowly = async (client: Socket, { pauseMs, atMost }: { pauseMs: number
     client.pause();
     void sleep(pauseMs).then(() => client.resume());
   });
-  await eventually(() => expect(isOver || read >= atMost).toBe(true), 25_000);
+  await eventually(() => expect(isOver || read >= atMost).toBe(true));
   return read;
 };
 

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { eventually } from '../support/eventually.ts';
 import { anEmbedder, cosineOf, modelProcessesOf, isLocalModelFor, modelFolder } from '../support/semantic.ts';
+import { atPace } from '../support/pace.ts';
 
 type Opened = Awaited<ReturnType<typeof anEmbedder>>;
 
@@ -237,7 +238,7 @@ describe.runIf(isLocalModelFor)('the local model', () => {
     );
 
     expect(vectors).toBeNull();
-    expect(waited).toBeLessThan(4_000);
+    expect(waited).toBeLessThan(atPace(4_000));
     expect(embedder.counts['late']).toBeGreaterThanOrEqual(1);
     expect(embedder.log()).toContain('its process did not answer in time');
   });

@@ -7,6 +7,7 @@ import { anEmbedder, vectorOf } from '../support/embedder.ts';
 import { eventually } from '../support/eventually.ts';
 import { anAssistantWithVectors, someEntries } from '../support/assistant-with-vectors.ts';
 import { openStack, type Stack } from '../support/stack.ts';
+import { atPace } from '../support/pace.ts';
 
 type Worker = Awaited<ReturnType<Stack['startReplyWorker']>>;
 
@@ -89,7 +90,7 @@ test('an edited, added or removed entry is known to every worker within two seco
     await assistants.removeKnowledge(knower.assistantId, [removed?.entryId ?? '']);
     times.push(await everywhere(removed?.question ?? '', removed?.entryId, false));
 
-    for (const ms of times) expect(ms).toBeLessThan(2_000);
+    for (const ms of times) expect(ms).toBeLessThan(atPace(2_000));
   }));
 
 test('entries with vectors are found while the other vectors are still being made', () =>
@@ -201,5 +202,5 @@ test('a search of ten thousand entries with three texts each does not block the 
   await new Promise(setImmediate);
   ended = true;
 
-  expect(longest).toBeLessThan(10);
+  expect(longest).toBeLessThan(atPace(10));
 });

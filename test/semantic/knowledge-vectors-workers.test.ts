@@ -34,7 +34,7 @@ test('two workers embed each text once, and both know all vectors', () =>
     expect(new Set(asked).size).toBe(480);
   }));
 
-test('after a worker is killed, the next one continues its work', { timeout: 60_000 }, () =>
+test('after a worker is killed, the next one continues its work', () =>
   withStack(async (stack) => {
     const killed = spawn(process.execPath, ['test/support/semantic-worker.ts'], {
       env: { PATH: process.env.PATH, NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE, ...stack.env },
@@ -54,10 +54,9 @@ test('after a worker is killed, the next one continues its work', { timeout: 60_
     expect(await knower.waitForVectors(LEASES_MS)).toEqual(await knower.expected());
     expect(stored).toBeGreaterThan(10);
     expect(embedder.texts.filter((text) => /^Where is .*\?$/.test(text))).toHaveLength(100 - stored);
-  }),
-);
+  }));
 
-test('a worker paused for longer than its lease cannot leave the vector of an old text', { timeout: 60_000 }, () =>
+test('a worker paused for longer than its lease cannot leave the vector of an old text', () =>
   withStack(async (stack) => {
     const slow = anEmbedder();
     const held = Promise.withResolvers<void>();
@@ -84,10 +83,9 @@ test('a worker paused for longer than its lease cannot leave the vector of an ol
     // The held worker stores its vectors, notices that its lease is lost, and marks the assistant as stale.
     await eventually(() => expect(stack.logs).toContainEqual(expect.objectContaining({ ended: 'lost' })));
     expect(await knower.waitForVectors()).toEqual(await knower.expected());
-  }),
-);
+  }));
 
-test('another model replaces all vectors once no worker uses the old model', { timeout: 60_000 }, () =>
+test('another model replaces all vectors once no worker uses the old model', () =>
   withStack(async (stack) => {
     const old = await stack.startReplyWorker(undefined, anEmbedder());
     const knower = await anAssistantWithVectors(stack, someEntries(20));
@@ -113,8 +111,7 @@ test('another model replaces all vectors once no worker uses the old model', { t
     expect(newer.texts).toHaveLength(63);
     const assistant = await stack.service.assistants.getAssistant(knower.assistantId);
     expect(await worker.vectorsOf(assistant)).toMatchObject({ model: 'trigrams-2' });
-  }),
-);
+  }));
 
 test('a wiped Redis loses its wake-ups and delays vectors by seconds only', () =>
   withStack(async (stack) => {

@@ -5,6 +5,7 @@ import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { anAssistantWithVectors, someEntries } from '../support/assistant-with-vectors.ts';
 import { useStack } from '../support/stack.ts';
+import { atPace } from '../support/pace.ts';
 
 const embedder = anEmbedder();
 const stack = useStack({ embedder: () => embedder });
@@ -229,7 +230,7 @@ test('a change is embedded at once, without waiting for the next sweep', async (
   }
 
   // Sweeps are at least 750 ms apart, so the fastest change did not wait for a sweep.
-  expect(Math.min(...times)).toBeLessThan(600);
+  expect(Math.min(...times)).toBeLessThan(atPace(600));
 });
 
 test('a text that the embedder refuses does not affect other entries', async () => {

@@ -121,7 +121,7 @@ test.runIf(isLocalModelFor)(
     expect(before.why?.by).toBe('both');
     expect(worded.reply).toBe(hotel.answerTo('When is breakfast served?'));
     expect(missed.why?.by).not.toBe('both');
-    await eventually(async () => expect((await hotel.aGuest()('can I bring a dog')).why?.by).toBe('both'), 20_000);
+    await eventually(async () => expect((await hotel.aGuest()('can I bring a dog')).why?.by).toBe('both'));
   },
 );
 

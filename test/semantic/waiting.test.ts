@@ -3,6 +3,7 @@ import { anAssistant, anEntry, aTurn, type TestAssistant } from '../support/buil
 import { anEmbedder } from '../support/embedder.ts';
 import { eventually } from '../support/eventually.ts';
 import { useStack } from '../support/stack.ts';
+import { atPace } from '../support/pace.ts';
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
 
@@ -84,7 +85,7 @@ test('a turn waits for the model for two seconds at most, then it is answered by
   end.resolve();
 
   expect(status).toBe(200);
-  expect(ms).toBeLessThan(6_000);
+  expect(ms).toBeLessThan(atPace(6_000));
   const why = stack.logs.findLast(
     ({ msg, conversationId }) => msg === 'turn ended' && conversationId === body.conversationId,
   )?.['why'];

@@ -1,4 +1,4 @@
-const TIMEOUT_MS = 15_000;
+const TIMEOUT_MS = 60_000;
 const EVERY_MS = 25;
 
 /** Repeats `check` until it does not throw, and returns its value. After the timeout it throws the last error. */

@@ -21,7 +21,7 @@ export const aHotel = async (stack: Stack, { knowledge = HOTEL, input = {}, know
     await eventually(async () => {
       const { semantic, version } = await stack.service.assistants.getAssistant(assistant.assistantId);
       expect(semantic).toMatchObject({ version, answers: knowledge.length });
-    }, 60_000);
+    });
   }
   return {
     ...assistant,

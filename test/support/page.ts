@@ -13,7 +13,7 @@ const FLAGS = [
   '--disable-sync',
   '--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1', // a request to another host fails and is reported
 ];
-const PATIENCE_MS = 10_000;
+const PATIENCE_MS = 60_000;
 
 export type PageOptions = {
   cookie?: string | null;

@@ -48,7 +48,10 @@ export const startRealProcess = async (
   await eventually(async () => {
     if (child.exitCode !== null) throw new Error(describe());
     if (!(await fetch(`${url}/readyz`)).ok) throw new Error(`${kind} is not ready`);
-  }, 20_000);
+  }).catch((cause: unknown) => {
+    child.kill('SIGKILL');
+    throw cause;
+  });
   return {
     kind,
     child,

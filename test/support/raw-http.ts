@@ -14,7 +14,7 @@ const parse = (bytes: Buffer): RawAnswer => {
 };
 
 /** Sends bytes that no HTTP client would send. Returns the response after the server has closed the connection. */
-export const sendRaw = (url: string, bytes: string | Buffer, timeoutMs = 5_000): Promise<RawAnswer> =>
+export const sendRaw = (url: string, bytes: string | Buffer, timeoutMs = 60_000): Promise<RawAnswer> =>
   new Promise((resolve, reject) => {
     const { hostname, port } = new URL(url);
     const received: Buffer[] = [];

@@ -88,7 +88,7 @@ export const openReceiver = async ({
   await new Promise<void>((resolve) => server.listen(wanted, '127.0.0.1', resolve));
   const { port } = server.address() as AddressInfo;
 
-  const waitFor: Receiver['waitFor'] = (predicate, timeoutMs = 10_000) =>
+  const waitFor: Receiver['waitFor'] = (predicate, timeoutMs = 60_000) =>
     new Promise((resolve, reject) => {
       const check = () => {
         if (!predicate(received)) return;

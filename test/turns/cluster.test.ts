@@ -17,7 +17,7 @@ beforeAll(async () => {
   cluster = await startRedisCluster();
   const env = { REDIS_URL: cluster.url, REDIS_PREFIX: 'p', PARTITIONS: String(PARTITIONS.length) };
   stack = await openStack({ env });
-}, 60_000);
+});
 afterAll(async () => {
   await stack?.close();
   await cluster?.dispose();
@@ -108,7 +108,7 @@ test('when a master dies, other partitions answer at once, and its replica takes
   for (const session of [hit, ...others]) expect(await say(assistant, session, 0)).toBe(200);
 
   await master?.kill();
-  const unanswered = eventually(async () => expect(await say(assistant, hit, 1)).toBe(200), 60_000);
+  const unanswered = eventually(async () => expect(await say(assistant, hit, 1)).toBe(200));
   let turn = 0;
   let promoted: unknown;
   do {
@@ -123,8 +123,8 @@ test('when a master dies, other partitions answer at once, and its replica takes
   expect(await say(assistant, hit, 2)).toBe(200);
 
   const said = (last: number): string[] => Array.from({ length: last + 1 }, (_, nth) => String(nth));
-  await receiver.waitFor((all) => announced(all, hit).length >= 3, 30_000);
-  for (const one of others) await receiver.waitFor((all) => announced(all, one).length > turn, 30_000);
+  await receiver.waitFor((all) => announced(all, hit).length >= 3);
+  for (const one of others) await receiver.waitFor((all) => announced(all, one).length > turn);
   expect(announced(receiver.received, hit)).toEqual(said(2));
   for (const one of others) expect(announced(receiver.received, one)).toEqual(said(turn));
   await receiver.close();

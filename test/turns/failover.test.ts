@@ -39,7 +39,7 @@ const stepDown = async (): Promise<void> => {
   await client.close();
 };
 
-test('a change of primary under load fails, loses and doubles no turn', { timeout: 60_000 }, async () => {
+test('a change of primary under load fails, loses and doubles no turn', async () => {
   const { apiKey, history } = await anAssistant(stack);
   const answered = new Map<string, ChatBody>();
   const refusals = new Set<string>();
@@ -66,11 +66,11 @@ test('a change of primary under load fails, loses and doubles no turn', { timeou
 
   for (let round = 0; round < STEP_DOWNS; round += 1) {
     const before = answered.size;
-    await eventually(() => expect(answered.size).toBeGreaterThan(before + 4 * SESSIONS), 20_000);
+    await eventually(() => expect(answered.size).toBeGreaterThan(before + 4 * SESSIONS));
     await stepDown();
   }
   const before = answered.size;
-  await eventually(() => expect(answered.size).toBeGreaterThan(before + 4 * SESSIONS), 20_000);
+  await eventually(() => expect(answered.size).toBeGreaterThan(before + 4 * SESSIONS));
   over = true;
   const ids = await Promise.all(sessions);
 

@@ -9,6 +9,7 @@ import { type ChatBody, type HistoryBody, request } from '../support/builders.ts
 import { eventually } from '../support/eventually.ts';
 import { type Kind, type RealProcess, startRealProcess } from '../support/processes.ts';
 import { openReceiver, type Receiver } from '../support/receiver.ts';
+import { atPace } from '../support/pace.ts';
 
 // This file has its own services and processes, because it kills them.
 let redis: Service;
@@ -118,7 +119,7 @@ test('every turn is answered exactly once while reply worker and API are killed 
         const now = count(load);
         if (now - before >= 60 || now === 10 * turns) return;
         throw new Error([`${before} turns, then ${now}`, ...processes.map((one) => one.describe())].join('\n'));
-      }, 40_000);
+      });
     };
     await progress();
     await reply.kill();
@@ -132,7 +133,7 @@ test('every turn is answered exactly once while reply worker and API are killed 
   await load.done;
 
   await expectEachOnce(url(), apiKey, load, turns);
-  await receiver.waitFor((all) => all.length >= 10 * (turns + 1), 30_000);
+  await receiver.waitFor((all) => all.length >= 10 * (turns + 1));
   expectNoEventTwice(receiver);
   expect(receiver.received).toHaveLength(10 * (turns + 1));
   await Promise.all(processes.splice(0).map((one) => one.kill('SIGTERM')));
@@ -157,7 +158,7 @@ test('a reply worker that is stopped for longer than its lease and then continue
   await eventually(async () => expect((await fetch(`${stopped.url}/readyz`)).ok).toBe(true));
 
   await expectEachOnce(api.url, apiKey, load, turns);
-  await receiver.waitFor((all) => all.length >= 8 * (turns + 1), 30_000);
+  await receiver.waitFor((all) => all.length >= 8 * (turns + 1));
   expectNoEventTwice(receiver);
   await Promise.all(processes.splice(0).map((one) => one.kill('SIGTERM')));
   await receiver.close();
@@ -187,7 +188,7 @@ test('a delivery worker killed mid-send leaves every event with one outcome, and
   await eventually(async () => {
     const rows = await stores.mongo.collection('deliveries').find({ assistantId }).toArray();
     expect(rows.filter(({ outcome }) => ['delivered', 'unknown'].includes(outcome))).toHaveLength(total);
-  }, 40_000);
+  });
   expectNoEventTwice(receiver);
   // The test waits, because an event is removed from its outbox only a moment after it has ended.
   await eventually(async () => {
@@ -222,10 +223,10 @@ test('an unavailable Redis or MongoDB is 503 within a second, and the service re
       expect(refused.headers.get('retry-after')).toBe('1');
     }
     // The third of the four times is compared, not the slowest, because other test files run on the same machine.
-    expect(times.toSorted((a, b) => a - b)[2]).toBeLessThan(1_000);
+    expect(times.toSorted((a, b) => a - b)[2]).toBeLessThan(atPace(1_000));
     expect((await fetch(`${api.url}/readyz`)).status).toBe(503);
     await service.restart();
-    await eventually(async () => expect((await say()).status).toBe(200), 30_000);
+    await eventually(async () => expect((await say()).status).toBe(200));
   }
   await Promise.all(processes.splice(0).map((one) => one.kill('SIGTERM')));
   await receiver.close();

@@ -204,7 +204,7 @@ test('a conversation without storedTo is compacted like any other', {
   await worker.close();
 });
 
-test('after many turns each number is stored once, and the document keeps few', { timeout: 30_000 }, async () => {
+test('after many turns each number is stored once, and the document keeps few', async () => {
   const assistant = await anAssistant(stack, { knowledge: KNOWLEDGE });
   const session = randomUUID();
   const worker = await stack.startReplyWorker();

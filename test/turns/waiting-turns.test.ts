@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { createRandom } from '../../chaos/support/random.ts';
 import { createWaitingTurns, type WaitingTurn } from '../../src/turns/waiting-turns.ts';
+import { atPace } from '../support/pace.ts';
 
 const REPLY_LIMIT_MS = 30_000;
 /** How long a turn takes if no other turn waits. */
@@ -52,8 +53,8 @@ test('with three times as many turns as can be answered, all capacity is used an
   const figures = simulate({ seconds: 60, capacity: () => 300, offered: () => 900 });
 
   expect(sum(figures, ({ accepted }) => accepted)).toBeGreaterThan(60 * 300);
-  expect(Math.max(...figures.map(({ slowestMs }) => slowestMs))).toBeLessThan(3_000);
-  expect(Math.max(...figures.slice(10).map(({ slowestMs }) => slowestMs))).toBeLessThan(1_500);
+  expect(Math.max(...figures.map(({ slowestMs }) => slowestMs))).toBeLessThan(atPace(3_000));
+  expect(Math.max(...figures.slice(10).map(({ slowestMs }) => slowestMs))).toBeLessThan(atPace(1_500));
 });
 
 test('after an overload, a light load is fast and not refused', () => {
@@ -62,7 +63,7 @@ test('after an overload, a light load is fast and not refused', () => {
   const after = simulate({ seconds: 30, capacity: () => 300, offered }).slice(20);
 
   expect(sum(after.slice(1), ({ refused }) => refused)).toBe(0);
-  expect(Math.max(...after.slice(5).map(({ slowestMs }) => slowestMs))).toBeLessThan(100);
+  expect(Math.max(...after.slice(5).map(({ slowestMs }) => slowestMs))).toBeLessThan(atPace(100));
 });
 
 test.each([3, 10])('turns go on while one in %i is stuck', (stuckEvery) => {
@@ -77,7 +78,7 @@ test('a burst is bounded, and is answered inside the reply limit', () => {
   const [first, ...later] = simulate({ seconds: 20, capacity: () => 300, offered });
 
   expect(first?.accepted).toBeLessThan(2_500);
-  expect(Math.max(...later.map(({ slowestMs }) => slowestMs))).toBeLessThan(10_000);
+  expect(Math.max(...later.map(({ slowestMs }) => slowestMs))).toBeLessThan(atPace(10_000));
   expect(sum(later.slice(-10), ({ refused }) => refused)).toBe(0);
 });
 

@@ -59,38 +59,34 @@ const forgetful: AssistantEngine = {
 test.each([
   ['reports this', undefined, 'The answer to card.'],
   ['answers anyway', forgetful, 'yes, after 12'],
-])(
-  'a history that cannot be read does not count as a try, whether the engine %s',
-  { timeout: 30_000 },
-  async (_, engine, reply) => {
-    const knowledge = ['card', 'cash'].map((how) =>
-      anEntry({ question: `Can I pay by ${how} in the shop?`, answer: `The answer to ${how}.` }),
-    );
-    const { chat, history } = await anAssistant(stack, { knowledge });
-    const session_id = randomUUID();
-    const first = await stack.startReplyWorker();
-    // After these turns, a page of history is stored, so the next turn reads from that page.
-    for (let turn = 1; turn <= 8; turn += 1)
-      await chat({ session_id, message: `Can I pay by cash in the shop? ${turn}` });
-    const { conversationId } = (await chat({ session_id, message: 'pay in the shop', language: 'en' })).body;
-    await first.close();
-    let lost = 0;
-    const startWorker = await openUnluckyWorker(({ name, collection }) => {
-      if (name !== 'find' || collection !== 'messages' || lost === LOST) return null;
-      lost += 1;
-      return () => undefined;
-    });
-    const answers = ['yes', 'yes ', 'thanks'].map((message) => chat({ session_id, message, language: 'en' }));
-    await eventually(async () => {
-      const row = await stack.service.mongo.collection('conversations').findOne({ conversationId });
-      expect(row?.['waiting']).toHaveLength(3);
-    });
+])('a history that cannot be read does not count as a try, whether the engine %s', async (_, engine, reply) => {
+  const knowledge = ['card', 'cash'].map((how) =>
+    anEntry({ question: `Can I pay by ${how} in the shop?`, answer: `The answer to ${how}.` }),
+  );
+  const { chat, history } = await anAssistant(stack, { knowledge });
+  const session_id = randomUUID();
+  const first = await stack.startReplyWorker();
+  // After these turns, a page of history is stored, so the next turn reads from that page.
+  for (let turn = 1; turn <= 8; turn += 1)
+    await chat({ session_id, message: `Can I pay by cash in the shop? ${turn}` });
+  const { conversationId } = (await chat({ session_id, message: 'pay in the shop', language: 'en' })).body;
+  await first.close();
+  let lost = 0;
+  const startWorker = await openUnluckyWorker(({ name, collection }) => {
+    if (name !== 'find' || collection !== 'messages' || lost === LOST) return null;
+    lost += 1;
+    return () => undefined;
+  });
+  const answers = ['yes', 'yes ', 'thanks'].map((message) => chat({ session_id, message, language: 'en' }));
+  await eventually(async () => {
+    const row = await stack.service.mongo.collection('conversations').findOne({ conversationId });
+    expect(row?.['waiting']).toHaveLength(3);
+  });
 
-    await startWorker(engine);
-    const [told] = await Promise.all(answers);
+  await startWorker(engine);
+  const [told] = await Promise.all(answers);
 
-    expect(lost).toBe(LOST);
-    expect(told?.body.reply).toBe(reply);
-    expect((await history(conversationId)).body.status).toBe('open');
-  },
-);
+  expect(lost).toBe(LOST);
+  expect(told?.body.reply).toBe(reply);
+  expect((await history(conversationId)).body.status).toBe('open');
+});
