@@ -15,8 +15,7 @@ import { openEmbedder } from '../workers/reply/embedder/embedder.ts';
 import type { AssistantProfile, KnowledgeEntry } from '../workers/reply/engines/engine.ts';
 import { createRetrievalEngine } from '../workers/reply/engines/retrieval/engine.ts';
 import type { SemanticSearch } from '../workers/reply/vectors/semantic-search.ts';
-import type { VectorEntry } from '../workers/reply/vectors/scan.ts';
-import { measureSimilarity } from '../workers/reply/vectors/similarity.ts';
+import { measureSimilarity, type VectorEntry } from '../workers/reply/vectors/similarity.ts';
 
 const ENTRIES = 2_000;
 const DIMENSIONS = 384;

@@ -1,6 +1,6 @@
 import { createApp } from './app.ts';
 import { createAccess } from './assistants/access.ts';
-import { createChannelCalls } from './assistants/channel-calls.ts';
+import { createChannelCalls } from './assistants/channel.ts';
 import { KNOWLEDGE_QUEUE, type KnowledgeJob } from './assistants/knowledge-queue.ts';
 import { createRateLimiter } from './assistants/rate-limit.ts';
 import type { StoredConversation } from './conversations/conversation.ts';
@@ -18,20 +18,17 @@ import { openQueues } from './platform/queue.ts';
 import { closeRedis, openRedis } from './platform/redis.ts';
 import { TIMING } from './platform/timing.ts';
 import { closeWebServer, createWebServer, listen } from './platform/web-server.ts';
-import { createDevices } from './operators/device.ts';
+import { createDevices, createSessions } from './operators/session.ts';
 import { createInbox } from './inbox/inbox.ts';
-import { createSessions } from './operators/session.ts';
 import { createSignInLimits } from './operators/sign-in-limits.ts';
 import { openOperators } from './operators/open.ts';
 import { openService, OPERATORS_POOL_SIZE } from './service.ts';
 import { countRequests, sampleQueues } from './service-metrics.ts';
 import { TURNS_QUEUE, type TurnsJob } from './turns/queue.ts';
-import { createOverload } from './turns/overload.ts';
+import { createOverload } from './turns/admission.ts';
 import { createPublisher, openReplies } from './turns/replies.ts';
-import { createStartTurn } from './turns/start-turn.ts';
-import { storedReplyOf } from './turns/chat-response.ts';
-import { createSubmit } from './turns/submit.ts';
-import { createReadTurn } from './turns/turn-view.ts';
+import { createStartTurn, createSubmit } from './turns/start-turn.ts';
+import { createReadTurn, storedReplyOf } from './turns/turn-view.ts';
 
 /** Assembles the API process and listens. Tests start it as `main.ts` does. Returns the stores and the port. */
 export const openApi = async ({

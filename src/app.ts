@@ -13,14 +13,12 @@ import { createToApiError, errorHandler, notFoundHandler, requestId } from './pl
 import type { Logger } from './platform/logger.ts';
 import type { Metrics } from './platform/metrics.ts';
 import type { MongoWatch } from './platform/mongo-silence.ts';
-import type { StartTurn } from './turns/start-turn.ts';
-import { turnRoutes } from './chat-api/turn-routes.ts';
-import { measureTurns, refuseInOverload, TURN_PATHS } from './chat-api/overload.ts';
-import type { Overload } from './turns/overload.ts';
+import type { StartTurn, Submit } from './turns/start-turn.ts';
+import { TURN_PATHS, turnRoutes } from './chat-api/turn-routes.ts';
+import { measureTurns, type Overload, refuseInOverload } from './turns/admission.ts';
 import { createStreamTurn } from './turns/stream.ts';
-import type { Submit } from './turns/submit.ts';
 import type { ReadTurn } from './turns/turn-view.ts';
-import { monitoringRoutes } from './monitoring/routes.ts';
+import { monitoringRoutes } from './monitoring/operations.ts';
 
 export type AppDependencies = {
   access: Access;

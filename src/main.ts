@@ -1,4 +1,4 @@
-import { loadDetector } from './language/detector.ts';
+import { loadDetector } from './language/decide.ts';
 import { describeConfig, readConfig } from './platform/config.ts';
 import { secretsIn } from './platform/credentials.ts';
 import { createLifecycle, requireNode } from './platform/lifecycle.ts';

@@ -20,7 +20,7 @@ import { watchMongo } from './platform/mongo-silence.ts';
 import { openQueues } from './platform/queue.ts';
 import { closeRedis, openRedis, type RedisClient } from './platform/redis.ts';
 import { createPartitions, type Partitions } from './platform/redis-partitions.ts';
-import type { RedisRole } from './platform/redis-role.ts';
+import type { RedisRole } from './platform/redis-address.ts';
 import { createVault } from './platform/vault.ts';
 import { createDeliveredReplies } from './turns/delivered-replies.ts';
 import { createIdempotencyKeys } from './turns/idempotency-keys.ts';

@@ -1,8 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { conversationModels } from '../../src/conversations/conversation.ts';
-import { acceptStatement } from '../../src/conversations/new-turn.ts';
-import { commitStatement } from '../../src/conversations/commit.ts';
-import type { AnswerableConversation } from '../../src/conversations/turn-commit.ts';
+import { acceptStatement } from '../../src/conversations/accept.ts';
+import { type AnswerableConversation, commitStatement } from '../../src/conversations/commit.ts';
 import { endTurn } from '../../src/turns/end-turn.ts';
 import { dedupeKeyOf } from '../../src/conversations/duplicates.ts';
 import { conversationKeyOf, newPrefixedId } from '../../src/platform/ids.ts';

@@ -39,10 +39,7 @@ const STEPS: [step: string, place: RegExp][] = [
   ['batches', /platform\/(batch|mongo)\.ts/],
   ['read body', /platform\/json-body\.ts/],
   ['Redis client', /platform\/(redis|queue)\.ts/],
-  [
-    'accept',
-    /conversations\/(accept|new-turn|duplicates)|turns\/(start-turn|prepare-turn|submit|routes|in-flight)|assistants\/access/,
-  ],
+  ['accept', /conversations\/(accept|duplicates)|turns\/(start-turn|prepare-turn|submit|admission)|assistants\/access/],
   ['language', /src\/language\//],
   ['publish', /turns\/(replies|delivered-replies)\.ts/],
   ['answer', /workers\/reply\/(engines|guard|lead-score|ask-engine|handoff|vectors|bounded-why|delta-feed)/],

@@ -1,5 +1,5 @@
 import { createOperatorStore } from '../../src/operators/store.ts';
-import { createTokenStore } from '../../src/operators/token-store.ts';
+import { createTokenStore } from '../../src/operators/token.ts';
 import { EVENT_KINDS } from '../../src/webhooks/event.ts';
 import type { Service } from '../../src/service.ts';
 import { openProvider } from '../../test/support/provider.ts';

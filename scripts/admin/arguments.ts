@@ -1,5 +1,5 @@
 import { InvalidArgumentError } from 'commander';
-import { parseWholeNumber } from '../../src/platform/whole-number.ts';
+import { parseWholeNumber } from '../../src/platform/validation.ts';
 import { isUuid } from '../../src/platform/ids.ts';
 
 /** Parsers of arguments. Each throws an error that Commander reports as wrong usage. */

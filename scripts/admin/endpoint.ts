@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { isPaused, MAX_OVERLAP_HOURS } from '../../src/webhooks/endpoint.ts';
+import { isPaused, MAX_OVERLAP_HOURS } from '../../src/webhooks/endpoint-store.ts';
 import { type EventKind, EVENT_KINDS } from '../../src/webhooks/event.ts';
 import { endpointOperations } from '../../src/operator-api/endpoints.ts';
 import type { Answered, Api } from './api.ts';

@@ -2,7 +2,7 @@ import { CommanderError } from 'commander';
 import * as z from 'zod';
 import { ApiError } from '../../src/platform/errors.ts';
 import { ConfigError } from '../../src/platform/config.ts';
-import { plainMessage } from '../../src/platform/loggable.ts';
+import { plainMessage } from '../../src/platform/logger.ts';
 import { VaultError } from '../../src/platform/vault.ts';
 
 const USAGE_STATUS = 2;

@@ -1,7 +1,6 @@
 import type { Command } from 'commander';
 import { conversationDataOperations } from '../../src/operator-api/conversation-data.ts';
-import { inboxOperations } from '../../src/operator-api/inbox.ts';
-import { noteOperations } from '../../src/operator-api/notes.ts';
+import { inboxOperations, noteOperations } from '../../src/operator-api/inbox.ts';
 import { example, pointInTime, uuid } from './arguments.ts';
 import { ID } from './conversation.ts';
 import { usage } from './failure.ts';

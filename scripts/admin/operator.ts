@@ -1,9 +1,8 @@
 import { text as readAll } from 'node:stream/consumers';
 import { type Command, Option } from 'commander';
 import { operatorOperations } from '../../src/operator-api/operators.ts';
-import { Email, Password } from '../../src/operators/operator.ts';
+import { Email, Password, type Role, ROLES } from '../../src/operators/operator.ts';
 import { newPassword } from '../../src/operators/store.ts';
-import { type Role, ROLES } from '../../src/operators/roles.ts';
 import type { Answered, Api } from './api.ts';
 import { example } from './arguments.ts';
 import { type AssistantList, assistantList, ASSISTANTS, idsIn } from './assistant-list.ts';

@@ -1,7 +1,7 @@
 import { openOperators } from '../../src/operators/open.ts';
 import type { Config } from '../../src/platform/config.ts';
 import { secretsIn } from '../../src/platform/credentials.ts';
-import { plainMessage } from '../../src/platform/loggable.ts';
+import { plainMessage } from '../../src/platform/logger.ts';
 import { openMongo } from '../../src/platform/mongo.ts';
 import { openService, type Service } from '../../src/service.ts';
 import { Failure } from './failure.ts';

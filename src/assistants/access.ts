@@ -1,13 +1,12 @@
 import type { Request, RequestHandler, Response } from 'express';
-import { networkOf } from '../platform/client-network.ts';
+import { networkOf } from '../platform/http.ts';
 import { serverDate } from '../platform/clock.ts';
 import { ApiError, type ErrorCode, notFound } from '../platform/errors.ts';
 import { isUuid } from '../platform/ids.ts';
 import type { BeforeWriting } from '../platform/mongo-silence.ts';
 import { holdFor } from '../platform/shares.ts';
 import type { Assistant } from './assistant.ts';
-import { isTokenAccepted } from './channel.ts';
-import type { ChannelCall, ChannelCalls } from './channel-calls.ts';
+import { type ChannelCall, type ChannelCalls, isTokenAccepted } from './channel.ts';
 import { type RateLimiter, rateLimitHeaders } from './rate-limit.ts';
 import type { AssistantStore } from './store.ts';
 

@@ -1,18 +1,20 @@
 import type { mongo } from 'mongoose';
-import { leaseIn } from '../platform/mongo-lease.ts';
-import type { StoredAssistant } from './assistant.ts';
+import { leaseIn } from '../platform/mongo-batches.ts';
+import type { Assistant, StoredAssistant } from './assistant.ts';
+import type { Embedders } from './embedders.ts';
+import type { TextKind } from './knowledge-texts.ts';
 
 /**
  * How long a lease lasts without renewal: longer than the slowest batch. After this time, another worker can continue
  * the work of a worker that died.
  */
-export const LEASE_MS = 10_000;
+const LEASE_MS = 10_000;
 const lease = leaseIn('semantic.lease', LEASE_MS);
 
 export type VectorProgress = { done: number; answers: number; total: number };
 
 /** The models of all running workers: `model` is the model of this worker, `others` are the other models. */
-export type RunningModels = { model: string; others: string[] };
+type RunningModels = { model: string; others: string[] };
 
 /** A worker's lease on the vectors of an assistant. */
 export type VectorLease = { assistantId: string; token: string };
@@ -128,3 +130,63 @@ export const createSemanticState = (assistants: mongo.Collection<StoredAssistant
 });
 
 export type SemanticState = ReturnType<typeof createSemanticState>;
+
+/** The state of an assistant's semantic search, for operators. */
+export type SemanticStatus = {
+  state: 'ready' | 'making' | 'off';
+  /** Why semantic search is off. Null in the other states. */
+  reason: string | null;
+  model: string | null;
+  /** Entries with vectors. */
+  done: number;
+  total: number;
+  /** Texts that are not searched by words, because the knowledge exceeds a worker's memory. */
+  leftOut: number;
+  /** Kinds of texts whose vectors are not used, because they exceed a worker's memory. */
+  vectorsLeftOut: TextKind[];
+};
+
+const isReady = ({ version, semantic }: Assistant, total: number): boolean =>
+  semantic?.stale !== true || (semantic.version === version && (semantic.done ?? 0) >= total);
+
+type StatusSources = {
+  getAssistant: (assistantId: string) => Promise<Assistant>;
+  countKnowledge: (assistantId: string) => Promise<number>;
+  embedders: Pick<Embedders, 'listRunning'>;
+};
+
+export const findSemanticStatus = async (assistants: StatusSources, assistantId: string): Promise<SemanticStatus> => {
+  const [assistant, live, total] = await Promise.all([
+    assistants.getAssistant(assistantId),
+    assistants.embedders.listRunning(),
+    assistants.countKnowledge(assistantId),
+  ]);
+  const { semantic, leftOut = 0, vectorsLeftOut = [] } = assistant;
+  const held = { leftOut, vectorsLeftOut };
+  const usable = live.filter(({ available, model }) => available && model !== null);
+  const serving = usable.find(({ model }) => model === semantic?.model) ?? usable[0];
+  if (!serving) {
+    const reason = live[0]?.detail ?? 'no reply worker is running';
+    return { state: 'off', reason, model: null, done: 0, total, ...held };
+  }
+  const begun = serving.model === semantic?.model;
+  const done = begun ? Math.min(semantic?.done ?? 0, total) : 0;
+  const state = begun && isReady(assistant, total) ? 'ready' : 'making';
+  return { state, reason: null, model: serving.model, done: state === 'ready' ? total : done, total, ...held };
+};
+
+const grouped = new Intl.NumberFormat('en');
+
+const describeSearch = ({ state, reason, done, total }: SemanticStatus): string => {
+  if (state === 'off') return `Semantic search is off: ${reason}`;
+  if (state === 'ready') return 'Semantic search: ready';
+  return `Semantic search: ${grouped.format(done)} of ${grouped.format(total)} entries ready`;
+};
+
+/** Describes the state in a sentence for operators, and what exceeds the memory in another. */
+export const describeSemanticStatus = (status: SemanticStatus): string =>
+  [
+    describeSearch(status),
+    ...(status.leftOut > 0 ? [`${grouped.format(status.leftOut)} texts are too many to be searched by words`] : []),
+    ...(status.vectorsLeftOut.length > 0 ? [`too many vectors, unused: ${status.vectorsLeftOut.join(', ')}`] : []),
+  ].join('; ');

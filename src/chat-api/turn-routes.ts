@@ -3,13 +3,10 @@ import { type Access, callerOf, noteCall } from '../assistants/access.ts';
 import { createPublicRouter } from '../assistants/operation.ts';
 import { invalid } from '../platform/errors.ts';
 import { answerWith, bodyOf } from '../platform/operation.ts';
-import { knownConversationOf, type StartTurn } from '../turns/start-turn.ts';
-import type { TurnRequest } from '../turns/prepare-turn.ts';
-import type { Overload } from '../turns/overload.ts';
-import { enterUntilClosed } from './overload.ts';
+import { knownConversationOf, type StartTurn, type Submit, type TurnRequest } from '../turns/start-turn.ts';
+import { enterUntilClosed, type Overload } from '../turns/admission.ts';
 import { turnOperations } from './turn-operations.ts';
 import { type StreamTurn, wantsStream } from '../turns/stream.ts';
-import type { Submit } from '../turns/submit.ts';
 import { IdempotencyKey } from '../turns/turn.ts';
 import type { AcceptedTurn, ReadTurn } from '../turns/turn-view.ts';
 
@@ -44,6 +41,8 @@ type Dependencies = {
   streamTurn: StreamTurn;
   readTurn: ReadTurn;
 };
+
+export const TURN_PATHS = [turnOperations.send.path, turnOperations.sendByChannel.path];
 
 /**
  * The routes of the chat API and the inbound webhook channel (docs/contract.md, Sending a message). The two differ only

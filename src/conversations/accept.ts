@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Connection } from 'mongoose';
 import type { ItemFailure } from '../platform/batch.ts';
+import { serverNow } from '../platform/clock.ts';
 import { ApiError, unavailable } from '../platform/errors.ts';
-import { collectionOf, createReader, createStoreBatcher, updateMany } from '../platform/mongo.ts';
 import {
   DUPLICATE_KEY,
   isMongoUnavailable,
@@ -12,11 +12,308 @@ import {
   wasNotPrimary,
   wasRefused,
 } from '../platform/mongo-failures.ts';
-import type { Accepted, AcceptOptions } from './accepted.ts';
-import type { Announce, ReceiversOf } from './announce.ts';
-import { conversationModels, type StoredConversation } from './conversation.ts';
-import { acceptStatement, mayAnnounce, type NewTurn } from './new-turn.ts';
-import type { ResolveDuplicate } from './resolve-duplicate.ts';
+import { collectionOf, createReader, createStoreBatcher, updateMany, type UpdateStatement } from '../platform/mongo.ts';
+import { truncateContent } from '../webhooks/event.ts';
+import { type Announce, newOutboxEvent, type ReceiversOf } from './announce.ts';
+import {
+  type ChannelName,
+  conversationModels,
+  type FindDelivered,
+  initialState,
+  MAX_PENDING,
+  type OutboxEvent,
+  type PendingTurn,
+  type RecentTurn,
+  REOPENED,
+  type StoredConversation,
+} from './conversation.ts';
+import { decide, type Decision } from './duplicates.ts';
+import type { History } from './history.ts';
+
+type AcceptOptions = {
+  windowMs: number;
+  /**
+   * If true, the conversation is read after the write, because the caller needs the conversation's id or other turns of
+   * the session are in flight. If false, the turn is assumed to be the head of the pending turns; the worker checks
+   * this.
+   */
+  readBack: boolean;
+  /**
+   * Called before this request joins a pending turn, so that the caller is already waiting when that turn's reply
+   * arrives.
+   */
+  watch: (turnId: string) => void;
+};
+
+export type Accepted =
+  | {
+      kind: 'accepted';
+      /** Null if the conversation was not read back. In this case, the reply contains the id. */
+      conversationId: string | null;
+      turnId: string;
+      /**
+       * Whether the turn is the head. Assumed to be true if the conversation was not read back; the worker checks this.
+       */
+      head: boolean;
+      /** True for a failed turn that is pending again under its old id. */
+      resumed: boolean;
+      /** True if the outbox may have a new event. */
+      announced: boolean;
+    }
+  | { kind: 'joined'; conversationId: string; turnId: string }
+  | { kind: 'replayed'; conversation: StoredConversation; turn: RecentTurn }
+  | { kind: 'busy' };
+
+export type NewTurn = {
+  key: string;
+  /** The id that the conversation gets if this turn creates it. */
+  conversationId: string;
+  assistantId: string;
+  sessionId: string;
+  channel: ChannelName;
+  turnId: string;
+  messageId: string;
+  message: string;
+  language: string;
+  languageBy?: string;
+  dedupeKey: string | null;
+  /** Whether an `Idempotency-Key` reserved the turn id: `new` by this request, `known` by an earlier one. */
+  reservation: 'new' | 'known' | null;
+  async: boolean;
+  /** The Redis channel where the caller waits, or null if nobody waits. */
+  replyTo: string | null;
+  acceptedAt: Date;
+};
+
+/** The turn as it is stored in `waiting`. */
+const toPending = (turn: NewTurn): PendingTurn => ({
+  turnId: turn.turnId,
+  messageId: turn.messageId,
+  message: turn.message,
+  language: turn.language,
+  ...(turn.languageBy !== undefined && { languageBy: turn.languageBy }),
+  ...(turn.dedupeKey !== null && { dedupeKey: turn.dedupeKey }),
+  replyTo: turn.replyTo === null ? [] : [turn.replyTo],
+  acceptedAt: turn.acceptedAt,
+  ...(turn.async && { async: true }),
+});
+
+const newReceivedEvent = ({ message, language, acceptedAt }: NewTurn, receiversOf: ReceiversOf): OutboxEvent | null =>
+  newOutboxEvent(
+    { event: 'message.received', payload: { role: 'user', content: truncateContent(message), language } },
+    receiversOf,
+    acceptedAt,
+  );
+
+const newCreatedEvent = ({ language, acceptedAt }: NewTurn, receiversOf: ReceiversOf): OutboxEvent | null =>
+  newOutboxEvent({ event: 'conversation.created', payload: { language } }, receiversOf, acceptedAt);
+
+/** The fields of the conversation if this turn creates it. */
+const initialConversation = ({ conversationId, assistantId, sessionId, channel, acceptedAt }: NewTurn) => ({
+  conversationId,
+  assistantId,
+  sessionId,
+  channel,
+  ...initialState(),
+  headSince: acceptedAt,
+  createdAt: acceptedAt,
+});
+
+/**
+ * Matches if no turn with this id or content is pending, and one more turn may be pending. The filter uses only
+ * operators that an upsert allows.
+ */
+const notPendingFilter = ({ turnId, dedupeKey }: NewTurn) => ({
+  'waiting.turnId': { $ne: turnId },
+  ...(dedupeKey !== null && { 'waiting.dedupeKey': { $ne: dedupeKey } }),
+  [`waiting.${MAX_PENDING - 1}`]: { $exists: false },
+});
+
+/** Adds the turn to the pending turns and its event to the outbox, in one write. */
+const pushTurn = (waiting: PendingTurn, announcement: OutboxEvent | null) => ({
+  $push: { waiting, ...(announcement && { outbox: announcement }) },
+  $currentDate: { updatedAt: true },
+});
+
+const IS_NEW = { $eq: [{ $type: '$createdAt' }, 'missing'] };
+/** A value from outside, which MongoDB must not read as an expression. */
+const literal = (value: unknown) => ({ $literal: value });
+const append = (list: string, items: unknown[], { ifNew = [] }: { ifNew?: unknown[] } = {}) => ({
+  $concatArrays: [{ $cond: [IS_NEW, literal(ifNew), { $ifNull: [list, []] }] }, literal(items)],
+});
+const oneOrNone = <Value>(value: Value | null): Value[] => (value === null ? [] : [value]);
+
+/**
+ * Accepts the turn in one upsert. If the conversation exists but does not match the filter, the upsert fails with a
+ * duplicate-key error (docs/design.md, Accept). The update is a pipeline, because only a pipeline can put the created
+ * event before the received event in a new document, and add to the list in an existing one. It costs MongoDB as much
+ * as operators do.
+ */
+export const acceptStatement = (turn: NewTurn, receiversOf: ReceiversOf): UpdateStatement => {
+  const created = oneOrNone(newCreatedEvent(turn, receiversOf));
+  const received = oneOrNone(newReceivedEvent(turn, receiversOf));
+  const changed = {
+    language: literal(turn.language),
+    updatedAt: '$$NOW',
+    waiting: append('$waiting', [toPending(turn)]),
+    ...((created.length > 0 || received.length > 0) && { outbox: append('$outbox', received, { ifNew: created }) }),
+  };
+  const ifNew = { $cond: [IS_NEW, literal(initialConversation(turn)), {}] };
+  return {
+    q: {
+      _id: turn.key,
+      ...notPendingFilter(turn),
+      'recent.turnId': { $ne: turn.turnId },
+      ...(turn.dedupeKey !== null && { 'recent.dedupeKey': { $ne: turn.dedupeKey } }),
+      status: { $ne: 'resolved' },
+    },
+    u: [{ $replaceWith: { $mergeObjects: ['$$ROOT', ifNew, changed] } }],
+    upsert: true,
+  };
+};
+
+/**
+ * True if the write of an accepted turn may have added an event to the outbox. It is unknown whether the write created
+ * the conversation, so both possible events count.
+ */
+const mayAnnounce = (receiversOf: ReceiversOf): boolean =>
+  receiversOf('message.received').length > 0 || receiversOf('conversation.created').length > 0;
+
+type Dependencies = { connection: Connection; findDelivered: FindDelivered; history: History };
+type Options = AcceptOptions & { receiversOf: ReceiversOf };
+
+/**
+ * Decides what to do with a message that the upsert refused: new turn, duplicate or busy. The decision uses the
+ * conversation as it was read. The write is a compare-and-set on that state.
+ */
+export const createResolveDuplicate = ({ connection, findDelivered, history }: Dependencies) => {
+  /**
+   * Sends a raw command, because the driver would retry an update of its own. If such a retry finds no server, its
+   * error looks as if nothing was written, although the first try may be stored.
+   */
+  const compareAndSet = async (q: Record<string, unknown>, u: UpdateStatement['u']): Promise<boolean> => {
+    const { n, writeErrors = [] } = await updateMany(connection, 'conversations', [{ q, u }]);
+    if (writeErrors[0]) throw toItemFailure(writeErrors[0]).cause;
+    return n === 1;
+  };
+
+  /**
+   * Joins a pending turn. If `replyTo` is null, nobody waits for the reply, but the write still ensures that the joined
+   * turn is durable.
+   */
+  const join = async (conversation: StoredConversation, turnId: string, replyTo: string | null): Promise<boolean> => {
+    const { _id, conversationId } = conversation;
+    return compareAndSet(
+      { _id, conversationId, 'waiting.turnId': turnId },
+      replyTo === null ? { $set: { 'waiting.$.async': true } } : { $addToSet: { 'waiting.$.replyTo': replyTo } },
+    );
+  };
+
+  const unchangedFilter = ({ _id, conversationId, seq, status }: StoredConversation) => ({
+    _id,
+    conversationId,
+    seq,
+    status,
+  });
+  const reopenedFields = ({ status }: StoredConversation) => (status === 'resolved' ? REOPENED : {});
+  const endedAssignment = ({ status }: StoredConversation) =>
+    status === 'resolved' ? { $unset: { assigneeId: 1 } } : {};
+
+  const pushNew = (conversation: StoredConversation, turn: NewTurn, receiversOf: ReceiversOf): Promise<boolean> => {
+    const { $push, $currentDate } = pushTurn(toPending(turn), newReceivedEvent(turn, receiversOf));
+    return compareAndSet(
+      { ...unchangedFilter(conversation), ...notPendingFilter(turn), 'recent.turnId': { $ne: turn.turnId } },
+      {
+        $push,
+        $set: { language: turn.language, ...reopenedFields(conversation) },
+        ...endedAssignment(conversation),
+        $currentDate,
+      },
+    );
+  };
+
+  /**
+   * Appends the failed turn to the pending turns under its old id. Its visitor message keeps its `seq`. No event is
+   * announced.
+   */
+  const pushResumed = (conversation: StoredConversation, failed: RecentTurn, turn: NewTurn): Promise<boolean> => {
+    const waiting = { ...toPending(turn), turnId: failed.turnId, messageId: failed.messageId, seq: failed.seq };
+    return compareAndSet(
+      {
+        ...unchangedFilter(conversation),
+        ...notPendingFilter({ ...turn, turnId: failed.turnId }),
+        // A failed turn that was found in `recent` must still be there. An older turn was found only in `messages`, so
+        // it must not be in `recent`.
+        ...(conversation.recent.includes(failed)
+          ? { recent: { $elemMatch: { turnId: failed.turnId, outcome: 'failed' } } }
+          : { 'recent.turnId': { $ne: failed.turnId } }),
+      },
+      {
+        $push: { waiting },
+        $pull: { recent: { turnId: failed.turnId } },
+        $set: { headSince: turn.acceptedAt, ...reopenedFields(conversation) },
+        ...endedAssignment(conversation),
+        $currentDate: { updatedAt: true },
+      },
+    );
+  };
+
+  const decideOn = async (conversation: StoredConversation, turn: NewTurn, windowMs: number): Promise<Decision> => {
+    const { turnId, dedupeKey, key } = turn;
+    const similar = conversation.recent.filter((known) => known.dedupeKey === dedupeKey && dedupeKey !== null);
+    const delivered = await findDelivered(similar.map((known) => ({ key, turnId: known.turnId })));
+    const query = { turnId, dedupeKey, reserved: turn.reservation !== null, windowMs, now: serverNow() };
+    const decision = decide(conversation, query, (known) => delivered.has(known));
+    const longAgo = decision.kind === 'new' && turn.reservation === 'known';
+    const finished = longAgo ? await history.findFinishedTurn(conversation, turnId) : null;
+    if (!finished) return decision;
+    return finished.outcome === 'failed' ? { kind: 'resume', turn: finished } : { kind: 'replay', turn: finished };
+  };
+
+  /**
+   * Tries once. Returns null if the conversation has changed since it was read; the caller must then read it and try
+   * again.
+   */
+  return async (conversation: StoredConversation, turn: NewTurn, options: Options): Promise<Accepted | null> => {
+    const { conversationId, waiting } = conversation;
+    const decision = await decideOn(conversation, turn, options.windowMs);
+    switch (decision.kind) {
+      case 'busy':
+        return { kind: 'busy' };
+      case 'replay':
+        return { kind: 'replayed', conversation, turn: decision.turn };
+      case 'own':
+        return {
+          kind: 'accepted',
+          conversationId,
+          turnId: turn.turnId,
+          head: waiting[0]?.turnId === turn.turnId,
+          resumed: false,
+          announced: mayAnnounce(options.receiversOf),
+        };
+      case 'join':
+        options.watch(decision.turn.turnId);
+        return (await join(conversation, decision.turn.turnId, turn.replyTo))
+          ? { kind: 'joined', conversationId, turnId: decision.turn.turnId }
+          : null;
+      case 'resume': {
+        const { turnId } = decision.turn;
+        options.watch(turnId);
+        return (await pushResumed(conversation, decision.turn, turn))
+          ? { kind: 'accepted', conversationId, turnId, head: waiting.length === 0, resumed: true, announced: false }
+          : null;
+      }
+      case 'new': {
+        if (!(await pushNew(conversation, turn, options.receiversOf))) return null;
+        const head = waiting.length === 0;
+        const announced = mayAnnounce(options.receiversOf);
+        return { kind: 'accepted', conversationId, turnId: turn.turnId, head, resumed: false, announced };
+      }
+    }
+  };
+};
+
+type ResolveDuplicate = ReturnType<typeof createResolveDuplicate>;
 
 /** If the outcome of an accept is still unknown after this time, the caller gets 500. */
 const ACCEPT_DEADLINE_MS = 5_000;
@@ -25,7 +322,7 @@ const RETRY_AFTER_MS = 50;
 type Upsert = Pick<AcceptOptions, 'readBack'> & { turn: NewTurn; receiversOf: ReceiversOf };
 type Upserted = { conversationId: string | null; head: boolean } | null;
 
-type Dependencies = { connection: Connection; resolveDuplicate: ResolveDuplicate; announce: Announce };
+type AcceptDependencies = { connection: Connection; resolveDuplicate: ResolveDuplicate; announce: Announce };
 
 /**
  * Accepts a turn with one atomic upsert, in a batch with other turns. A duplicate-key error means that the conversation
@@ -33,7 +330,7 @@ type Dependencies = { connection: Connection; resolveDuplicate: ResolveDuplicate
  * this case the conversation is read, and a compare-and-set on the state that was read decides (docs/design.md,
  * Accept).
  */
-export const createAccept = ({ connection, resolveDuplicate, announce }: Dependencies) => {
+export const createAccept = ({ connection, resolveDuplicate, announce }: AcceptDependencies) => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
   const readPendingTurns = createReader(conversations, { conversationId: 1, 'waiting.turnId': 1 });
@@ -115,5 +412,3 @@ export const createAccept = ({ connection, resolveDuplicate, announce }: Depende
     return announce({ _id, assistantId, channel }, (receiversOf) => acceptInTime(turn, receiversOf, options));
   };
 };
-
-export type Accept = ReturnType<typeof createAccept>;

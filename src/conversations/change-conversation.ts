@@ -5,7 +5,7 @@ import { serverDate } from '../platform/clock.ts';
 import { ApiError, notFound } from '../platform/errors.ts';
 import { collectionOf, DURABLE } from '../platform/mongo.ts';
 import { type Announce, newOutboxEvent, type ReceiversOf, sentEvents } from './announce.ts';
-import { pushFinished, type Compact, trimmedFields } from './compaction.ts';
+import { type Compact, pushFinished, trimmedFields } from './commit.ts';
 import { conversationModels, type Message, type StoredConversation } from './conversation.ts';
 import type { MessagePages } from './message-pages.ts';
 

@@ -251,3 +251,8 @@ export const initialState = () => ({
   recent: [],
   texts: {},
 });
+
+/** A change that depends on who has the conversation requires the assignee that was read. */
+export const assigneeOf = ({ assigneeId }: Pick<StoredConversation, 'assigneeId'>) => ({
+  assigneeId: assigneeId ?? { $exists: false },
+});

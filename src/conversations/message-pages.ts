@@ -1,7 +1,7 @@
 import type { Connection } from 'mongoose';
-import { collectionOf, createStoreBatcher, insertMany } from '../platform/mongo.ts';
-import { DUPLICATE_KEY, toItemFailure } from '../platform/mongo-failures.ts';
 import { inBatches } from '../platform/mongo-batches.ts';
+import { DUPLICATE_KEY, toItemFailure } from '../platform/mongo-failures.ts';
+import { collectionOf, createStoreBatcher, insertMany } from '../platform/mongo.ts';
 import {
   conversationModels,
   type Message,
@@ -9,9 +9,15 @@ import {
   type StoredConversation,
   type StoredPage,
 } from './conversation.ts';
-import { lengthOfMessages } from './message-length.ts';
 
-export const LAST_SEQ = 999_999_999_999;
+/** The length of the long texts in these messages, in UTF-16 units. Batches use this length to limit their size. */
+export const lengthOfMessages = (messages: readonly Message[]): number =>
+  messages.reduce((sum, { content, why, suggestedActions }) => {
+    const beside = why || suggestedActions ? JSON.stringify([why, suggestedActions]).length : 0;
+    return sum + content.length + beside;
+  }, 0);
+
+const LAST_SEQ = 999_999_999_999;
 
 export const pageOf = (seq: number): number => Math.floor((seq - 1) / PAGE_SIZE);
 

@@ -4,10 +4,9 @@ import { isUuid, prefixRange, type Uuid } from '../platform/ids.ts';
 import { collectionOf, createReader } from '../platform/mongo.ts';
 import { inChunks } from '../platform/mongo-batches.ts';
 import type { BeforeWriting } from '../platform/mongo-silence.ts';
-import { createAccept } from './accept.ts';
+import { createAccept, createResolveDuplicate } from './accept.ts';
 import { createAnnounce, type ReceiversOf } from './announce.ts';
-import { createCompact } from './compaction.ts';
-import { createCommit } from './commit.ts';
+import { type AnswerableConversation, createCommit, createCompact } from './commit.ts';
 import {
   conversationModels,
   type FindDelivered,
@@ -20,9 +19,7 @@ import { createErasure, type EraseElsewhere } from './erasure.ts';
 import { createChangeConversation } from './change-conversation.ts';
 import { createHistory } from './history.ts';
 import { createMessagePages } from './message-pages.ts';
-import { createResolveDuplicate } from './resolve-duplicate.ts';
 import { createTransitions, type TakeBy } from './transitions.ts';
-import type { AnswerableConversation } from './turn-commit.ts';
 
 const LIST_MAX = 100;
 

@@ -4,13 +4,58 @@ import { invalid } from '../platform/errors.ts';
 import { newId } from '../platform/ids.ts';
 import { type AttributeChange, mergeAttributes } from './attributes.ts';
 import type { Change, ChangeConversation, ConversationRef } from './change-conversation.ts';
-import { type Message, REOPENED, type StoredConversation } from './conversation.ts';
-import { withResolution } from './resolutions.ts';
-import { handBackMessage, handoffMessage, notTakenMessage } from './system-messages.ts';
+import { assigneeOf, type Message, REOPENED, type StoredConversation } from './conversation.ts';
+
+const systemMessage = (content: string, createdAt: Date): Message => ({
+  messageId: newId(),
+  turnId: null,
+  role: 'system',
+  content,
+  language: null,
+  createdAt,
+});
+
+const HANDOFF = 'Handed off to a human: ';
+const HAND_BACK = 'Handed back to the assistant';
+
+export const handoffMessage = (reason: string, createdAt: Date): Message =>
+  systemMessage(`${HANDOFF}${reason}`, createdAt);
+const handBackMessage = (createdAt: Date): Message => systemMessage(HAND_BACK, createdAt);
+
+/** What a system message records. */
+export const readSystemMessage = (
+  content: string,
+): { kind: 'handoff'; reason: string } | { kind: 'handBack' } | null => {
+  if (content.startsWith(HANDOFF)) return { kind: 'handoff', reason: content.slice(HANDOFF.length) };
+  return content.startsWith(HAND_BACK) ? { kind: 'handBack' } : null;
+};
+
+/** What the visitor reads when the assistant answers again because nobody took the conversation in time. */
+const notTakenMessage = (
+  content: string,
+  { language }: Pick<StoredConversation, 'language'>,
+  createdAt: Date,
+): Message => ({ messageId: newId(), turnId: null, role: 'assistant', content, language, createdAt });
+
+/** More than a conversation has between two rounds of the projection, which counts them. */
+const KEPT = 20;
+
+type Resolved = Partial<Pick<StoredConversation, 'resolutions' | 'resolvedAt'>>;
+
+/** The times of the last resolutions, oldest first. Release 0.1 stored only the last one, and forgot it at a reopening. */
+export const resolutionsOf = ({ resolutions, resolvedAt }: Resolved): Date[] =>
+  resolutions ?? (resolvedAt ? [resolvedAt] : []);
+
+/** The resolutions with one more. Its time is later than the others, because the projection counts what is later. */
+const withResolution = (read: Resolved, now: Date): Date[] => {
+  const before = resolutionsOf(read);
+  const last = before.at(-1)?.getTime() ?? 0;
+  return [...before, new Date(Math.max(now.getTime(), last + 1))].slice(-KEPT);
+};
 
 const MAX_TAGS = 50;
 
-export const DEFAULT_ESCALATION_REASON = 'manual';
+const DEFAULT_ESCALATION_REASON = 'manual';
 
 type Held = Pick<StoredConversation, 'assistantId' | 'channel' | 'assigneeId'>;
 
@@ -23,11 +68,6 @@ export type TakeBy = {
 };
 
 const withoutAssignee = ({ assigneeId: _ended, ...rest }: StoredConversation): Held => rest;
-
-/** A change that depends on who has the conversation requires the assignee that was read. */
-export const assigneeOf = ({ assigneeId }: Pick<StoredConversation, 'assigneeId'>) => ({
-  assigneeId: assigneeId ?? { $exists: false },
-});
 
 /** What happens to an escalation that nobody took in time. `said` is the sentence for the visitor. */
 export type TakeByEnd = { how: 'remind' | 'stay' } | { how: 'hand_back'; said: string };

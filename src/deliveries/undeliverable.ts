@@ -1,6 +1,6 @@
 import type { Claim } from './claims.ts';
 import { type ErrorKind, type Exchange, isFinal, neverSent } from './delivery.ts';
-import type { StoredEndpoint } from '../webhooks/endpoint.ts';
+import type { StoredEndpoint } from '../webhooks/endpoint-store.ts';
 import type { DeliveryStore } from './store.ts';
 import { BACKLOG_MAX, type OutboxEvent } from '../conversations/conversation.ts';
 import { type Outbox, pendingOf } from './outbox.ts';

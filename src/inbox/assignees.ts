@@ -1,8 +1,7 @@
 import { type Assistant, takeByOf } from '../assistants/assistant.ts';
 import type { ConversationStore } from '../conversations/store.ts';
 import type { TakeBy } from '../conversations/transitions.ts';
-import type { Operator } from '../operators/operator.ts';
-import { hasAssistant } from '../operators/roles.ts';
+import { hasAssistant, type Operator } from '../operators/operator.ts';
 import type { OperatorStore } from '../operators/store.ts';
 import { serverNow } from '../platform/clock.ts';
 

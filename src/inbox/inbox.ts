@@ -5,18 +5,16 @@ import {
   type Status,
   type StoredConversation,
 } from '../conversations/conversation.ts';
+import type { Transitions } from '../conversations/transitions.ts';
+import type { FindByWords } from '../insights/conversation-search.ts';
+import type { OperatorStore } from '../operators/store.ts';
 import { serverDate } from '../platform/clock.ts';
 import { invalid, notFound } from '../platform/errors.ts';
 import { isUuid, prefixRange } from '../platform/ids.ts';
 import { collectionOf, DURABLE, timeLimit } from '../platform/mongo.ts';
-import type { Transitions } from '../conversations/transitions.ts';
 import { createReadAssignees, type ReadAssignees } from './assignees.ts';
-import { snoozedUntilOf } from './snooze.ts';
-import type { FindByWords } from '../insights/conversation-search.ts';
-import type { OperatorStore } from '../operators/store.ts';
-import { createInboxList } from './list.ts';
+import { createInboxList, handlingOf, type InboxRow, snoozedUntilOf, toInboxRow } from './list.ts';
 import type { InboxRecords } from './records.ts';
-import { handlingOf, type InboxRow, toInboxRow } from './row.ts';
 
 const NO_PLAYGROUND: { $ne: ChannelName } = { $ne: 'playground' };
 const SNOOZE_MAX_MS = 366 * 86_400_000;

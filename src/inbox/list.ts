@@ -5,17 +5,158 @@ import {
   type Status,
   type StoredConversation,
 } from '../conversations/conversation.ts';
+import { numbersOf } from '../conversations/message-pages.ts';
 import type { FindByWords, FoundConversation } from '../insights/conversation-search.ts';
 import { serverDate, serverNow } from '../platform/clock.ts';
 import { invalid } from '../platform/errors.ts';
 import { isUuid, prefixRange, type Uuid } from '../platform/ids.ts';
-import { mapAtMost } from '../platform/map-at-most.ts';
-import { collectionOf, timeLimit } from '../platform/mongo.ts';
-import { exceededTimeLimit } from '../platform/mongo-failures.ts';
 import { inChunks } from '../platform/mongo-batches.ts';
+import { exceededTimeLimit } from '../platform/mongo-failures.ts';
+import { collectionOf, timeLimit } from '../platform/mongo.ts';
+import { mapAtMost } from '../platform/slots.ts';
 import type { Assignees, ReadAssignees } from './assignees.ts';
-import { ROW_FIELDS } from './row.ts';
-import { snoozedFilter } from './snooze.ts';
+
+type Snoozed = Pick<StoredConversation, 'snoozedUntil' | 'snoozedAt' | 'waiting' | 'recent'>;
+
+/**
+ * The end of the snooze, or null if the conversation is not snoozed now. A visitor's message ends a snooze. This is
+ * computed from the pending and finished turns, so that accepting a turn writes nothing more.
+ */
+export const snoozedUntilOf = ({ snoozedUntil, snoozedAt, waiting, recent }: Snoozed, now: Date): Date | null => {
+  if (!snoozedUntil || !snoozedAt || snoozedUntil <= now) return null;
+  const hasTurnSince =
+    waiting.some(({ acceptedAt }) => acceptedAt > snoozedAt) || recent.some(({ finishedAt }) => finishedAt > snoozedAt);
+  return hasTurnSince ? null : snoozedUntil;
+};
+
+const LAST_TURN = { $max: [{ $max: '$recent.finishedAt' }, { $max: '$waiting.acceptedAt' }] };
+
+/** The same rule as a filter. */
+const snoozedFilter = (snoozed: boolean, now: Date): mongo.Filter<StoredConversation> =>
+  snoozed
+    ? { snoozedUntil: { $gt: now }, $expr: { $lte: [LAST_TURN, '$snoozedAt'] } }
+    : { $or: [{ snoozedUntil: { $not: { $gt: now } } }, { $expr: { $gt: [LAST_TURN, '$snoozedAt'] } }] };
+
+const SNIPPET_CODE_POINTS = 160;
+
+const snippet = (text: string) => ({ $substrCP: [text, 0, SNIPPET_CODE_POINTS] });
+const numberOfKey = { $toLong: '$$this.k' };
+
+/** Of the messages in the document, the newest one with the beginning of its text. */
+const NEWEST_TEXT = {
+  $let: {
+    vars: { newest: { $max: { $map: { input: { $objectToArray: '$texts' }, in: numberOfKey } } } },
+    in: {
+      $arrayToObject: {
+        $map: {
+          input: { $filter: { input: { $objectToArray: '$texts' }, cond: { $eq: [numberOfKey, '$$newest'] } } },
+          as: 'entry',
+          in: {
+            k: '$$entry.k',
+            v: {
+              $map: {
+                input: { $slice: ['$$entry.v', -1] },
+                in: { role: '$$this.role', content: snippet('$$this.content'), createdAt: '$$this.createdAt' },
+              },
+            },
+          },
+        },
+      },
+    },
+  },
+};
+
+/**
+ * The fields that a row is made of, and no long text: a document may hold a MiB of messages, and a list has a hundred
+ * documents.
+ */
+export const ROW_FIELDS = {
+  conversationId: 1,
+  assistantId: 1,
+  sessionId: 1,
+  channel: 1,
+  language: 1,
+  status: 1,
+  tags: 1,
+  leadScore: 1,
+  createdAt: 1,
+  updatedAt: 1,
+  escalatedAt: 1,
+  escalationReason: 1,
+  resolvedAt: 1,
+  resolvedBy: 1,
+  assigneeId: 1,
+  waitingSince: 1,
+  snoozedUntil: 1,
+  snoozedAt: 1,
+  takeBy: 1,
+  remindedAt: 1,
+  seq: 1,
+  recent: { $slice: -1 },
+  waiting: {
+    $map: {
+      input: '$waiting',
+      in: { seq: '$$this.seq', acceptedAt: '$$this.acceptedAt', message: snippet('$$this.message') },
+    },
+  },
+  texts: NEWEST_TEXT,
+} as const;
+
+/** The first 160 code points. A code point is at most two units, so the longest slice is bounded. */
+const snippetOf = (content: string): string =>
+  Array.from(content.slice(0, 2 * SNIPPET_CODE_POINTS))
+    .slice(0, SNIPPET_CODE_POINTS)
+    .join('');
+
+/** The newest message: of the last pending turn, or of the last number. Null if there is none. */
+const lastMessageOf = ({ waiting, texts }: StoredConversation) => {
+  const pending = waiting.findLast(({ seq }) => seq === undefined);
+  if (pending) {
+    const { message, acceptedAt } = pending;
+    return { role: 'user' as const, content: snippetOf(message), createdAt: acceptedAt, pending: true };
+  }
+  const message = texts[String(numbersOf(texts).at(-1))]?.at(-1);
+  if (!message) return null;
+  const { role, content, createdAt } = message;
+  return { role, content: snippetOf(content), createdAt, pending: false };
+};
+
+/** The parts of a conversation that only operators see, in its row and beside its messages. */
+export const handlingOf = (
+  conversation: StoredConversation,
+  { assignees, now }: { assignees: Assignees; now: Date },
+) => ({
+  assigneeId: assignees.find(conversation.assigneeId, conversation.assistantId)?.operatorId ?? null,
+  waitingSince: conversation.waitingSince ?? null,
+  snoozedUntil: snoozedUntilOf(conversation, now),
+  takeBy: conversation.takeBy ?? null,
+  remindedAt: conversation.remindedAt ?? null,
+});
+
+/** A conversation as one row of the inbox. */
+export const toInboxRow = (
+  conversation: StoredConversation,
+  context: { assignees: Assignees; now: Date; readSeq: number | null },
+) => ({
+  conversationId: conversation.conversationId,
+  assistantId: conversation.assistantId,
+  sessionId: conversation.sessionId,
+  channel: conversation.channel,
+  language: conversation.language,
+  status: conversation.status,
+  tags: conversation.tags,
+  leadScore: conversation.leadScore,
+  createdAt: conversation.createdAt,
+  updatedAt: conversation.updatedAt,
+  escalatedAt: conversation.escalatedAt,
+  escalationReason: conversation.escalationReason,
+  ...handlingOf(conversation, context),
+  seq: conversation.seq,
+  readSeq: context.readSeq,
+  last: lastMessageOf(conversation),
+});
+
+export type InboxRow = ReturnType<typeof toInboxRow>;
 
 /** A search that takes longer than this is ended. The operator then has to search for less. */
 const WITHIN_MS = 3_000;
@@ -32,7 +173,7 @@ const RECENT_MS = 120_000;
 
 type AttributeFilter = { name: string; value: string | number | boolean };
 
-export type InboxFilter = {
+type InboxFilter = {
   assistantIds: string[];
   status?: Status;
   tag?: string;
@@ -118,7 +259,7 @@ const queriesOf = ({ assistantIds, conditions }: Group): Query[] =>
 const newestFirst = (a: StoredConversation, b: StoredConversation): number =>
   b.updatedAt.getTime() - a.updatedAt.getTime() || (a._id < b._id ? 1 : -1);
 
-export type InboxPage = { conversations: StoredConversation[]; next: { at: Date; id: string } | null };
+type InboxPage = { conversations: StoredConversation[]; next: { at: Date; id: string } | null };
 
 /** Lists conversations of some assistants, the latest change first. Playground conversations are left out. */
 export const createInboxList = (connection: Connection, readAssignees: ReadAssignees, findByWords: FindByWords) => {

@@ -3,9 +3,8 @@ import type { Connection, mongo } from 'mongoose';
 import { withDeadline } from '../platform/deadline.ts';
 import { newId } from '../platform/ids.ts';
 import { collectionOf } from '../platform/mongo.ts';
-import { MAX_EXAMPLES, MAX_GROUPS, type MissAnswer, missModel, type StoredMiss } from './miss.ts';
-import type { Lesson } from './read-misses.ts';
-import { searchWordsOf } from './search-words.ts';
+import { type Lesson, MAX_EXAMPLES, MAX_GROUPS, type MissAnswer, missModel, type StoredMiss } from './misses.ts';
+import { searchWordsOf } from './conversation-search.ts';
 
 /** Two questions with at least this cosine have the same meaning. */
 const COSINE_MIN = 0.89;

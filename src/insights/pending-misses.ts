@@ -1,13 +1,12 @@
 import { type ClientSession, type Connection, Schema } from 'mongoose';
 import { serverDate, serverNow } from '../platform/clock.ts';
-import { mapAtMost } from '../platform/map-at-most.ts';
+import { mapAtMost } from '../platform/slots.ts';
 import { collectionOf, inTransaction } from '../platform/mongo.ts';
 import { isMongoUnavailable } from '../platform/mongo-failures.ts';
 import type { Logger } from '../platform/logger.ts';
 import { type ProjectedConversation, searchModel } from './conversation-search.ts';
 import type { GroupMisses } from './group-misses.ts';
-import { missModel, type StoredMiss } from './miss.ts';
-import { type Lesson, LESSONS_AT_ONCE } from './read-misses.ts';
+import { type Lesson, LESSONS_AT_ONCE, missModel, type StoredMiss } from './misses.ts';
 
 /** How many assistants are grouped at once. The model serves them side by side. */
 const ASSISTANTS_AT_ONCE = 4;

@@ -1,17 +1,15 @@
 import type { Connection } from 'mongoose';
 import type { Logger } from '../platform/logger.ts';
 import { collectionOf } from '../platform/mongo.ts';
-import { createChangedConversations } from './changed-conversations.ts';
+import { createChangedConversations, createProject } from './project.ts';
 import { createConversationSearch, type ProjectedConversation, searchModel } from './conversation-search.ts';
 import { createDeliveryFigures } from './delivery-figures.ts';
 import { serverDate } from '../platform/clock.ts';
 import { createFigures, hourOf } from './figures.ts';
 import { createGroupMisses, type Embedding } from './group-misses.ts';
-import { createMissStore } from './miss-store.ts';
+import { createMissStore } from './misses.ts';
 import { createPendingMisses } from './pending-misses.ts';
-import { createProject } from './project.ts';
-import { createProjectionRound } from './projection-round.ts';
-import { createProjectionState } from './projection-state.ts';
+import { createProjectionRound, createProjectionState } from './projection-round.ts';
 
 /** What the service learns from its conversations: search words, figures, and questions without an answer. */
 export const createInsights = (connection: Connection) => {

@@ -1,7 +1,304 @@
+import { createRequire } from 'node:module';
+import type { detectAll } from 'tinyld/heavy';
 import { baseLanguage } from './base.ts';
-import { loadDetector } from './detector.ts';
-import { readScript } from './scripts.ts';
-import { tally } from './tally.ts';
+import { fold, words } from './fold.ts';
+import { LEXICON, LOAN_WORDS } from './lexicon.ts';
+
+type Detector = { detectAll: typeof detectAll };
+
+const require = createRequire(import.meta.url);
+let loaded: Detector | undefined;
+
+/** Loads the detector on the first call. That takes 0.3 s, as long as half of a process's start. */
+export const loadDetector = (): Detector => {
+  loaded ??= require('tinyld/heavy') as Detector; // `require` has no types
+  return loaded;
+};
+
+/** The weight of a phrase for each language. A phrase that many languages share has a small weight for each. */
+type Shares = readonly (readonly [language: string, share: number])[];
+
+const UNMARKED_WEIGHT = 0.8;
+const LOAN_WEIGHT = 0.3;
+const SHARING = 0.7;
+const LONGEST_PHRASE = 4;
+
+const loans = new Set(LOAN_WORDS.split('|').map(fold));
+
+const weights = new Map<string, Map<string, number>>();
+const note = (phrase: string, language: string, weight: number): void => {
+  const known = weights.get(phrase) ?? new Map<string, number>();
+  known.set(language, Math.max(weight, known.get(language) ?? 0));
+  weights.set(phrase, known);
+};
+for (const [language, entry] of Object.entries(LEXICON)) {
+  for (const phrase of Object.values(entry).flatMap((list) => list.split('|'))) {
+    const spelled = phrase.toLowerCase();
+    note(spelled, language, 1);
+    // Visitors often omit diacritics. The spelling without diacritics weighs a little less than the correct spelling.
+    if (fold(spelled) !== spelled) note(fold(spelled), language, UNMARKED_WEIGHT);
+  }
+}
+
+const sharesAmong = (phrase: string, known: Map<string, number>, among: readonly string[] | null): Shares => {
+  const languages = [...known].filter(([language]) => !among || among.includes(language));
+  const spread = languages.length ** SHARING;
+  const loan = loans.has(phrase) ? LOAN_WEIGHT : 1;
+  return languages.map(([language, weight]) => [language, (weight * loan) / spread] as const);
+};
+const shares = new Map([...weights].map(([phrase, known]) => [phrase, sharesAmong(phrase, known, null)]));
+
+/** The longest known phrase that starts at this token. */
+const phraseAt = (tokens: readonly string[], at: number): { phrase: string; length: number } | null => {
+  for (let length = Math.min(LONGEST_PHRASE, tokens.length - at); length > 0; length -= 1) {
+    const phrase = length === 1 ? (tokens[at] ?? '') : tokens.slice(at, at + length).join(' ');
+    if (shares.has(phrase)) return { phrase, length };
+  }
+  return null;
+};
+
+const DRAWN_OUT = /(.)\1{2,}/gu;
+
+const chatTokens = (text: string, most: number): string[] => {
+  const tokens = words(text.toLowerCase().replaceAll('’', "'")).slice(0, most);
+  return tokens.map((token) => (shares.has(token) ? token : token.replace(DRAWN_OUT, '$1')));
+};
+
+/** The weight of a message's words for each language. */
+const weighWords = (tokens: readonly string[], among: readonly string[] | null): Map<string, number> => {
+  const sums = new Map<string, number>();
+  for (let at = 0; at < tokens.length; ) {
+    const found = phraseAt(tokens, at);
+    at += found?.length ?? 1;
+    if (!found) continue;
+    const known = among
+      ? sharesAmong(found.phrase, weights.get(found.phrase) ?? new Map(), among)
+      : (shares.get(found.phrase) ?? []);
+    for (const [language, share] of known) sums.set(language, (sums.get(language) ?? 0) + share * found.length);
+  }
+  return sums;
+};
+
+const CHAT_LANGUAGES: readonly string[] = Object.keys(LEXICON);
+
+/** Scripts that almost always mean one language in chats. */
+const OWNED: readonly (readonly [RegExp, string])[] = [
+  [/\p{Script=Hangul}/gu, 'ko'],
+  [/\p{Script=Thai}/gu, 'th'],
+  [/\p{Script=Greek}/gu, 'el'],
+  [/\p{Script=Hebrew}/gu, 'he'],
+  [/\p{Script=Bengali}/gu, 'bn'],
+  [/\p{Script=Tamil}/gu, 'ta'],
+  [/\p{Script=Telugu}/gu, 'te'],
+  [/\p{Script=Gujarati}/gu, 'gu'],
+  [/\p{Script=Gurmukhi}/gu, 'pa'],
+  [/\p{Script=Kannada}/gu, 'kn'],
+  [/\p{Script=Malayalam}/gu, 'ml'],
+  [/\p{Script=Sinhala}/gu, 'si'],
+  [/\p{Script=Georgian}/gu, 'ka'],
+  [/\p{Script=Armenian}/gu, 'hy'],
+  [/\p{Script=Lao}/gu, 'lo'],
+  [/\p{Script=Khmer}/gu, 'km'],
+  [/\p{Script=Myanmar}/gu, 'my'],
+  [/\p{Script=Ethiopic}/gu, 'am'],
+];
+
+const HAN = /\p{Script=Han}/gu;
+const KANA = /[\p{Script=Hiragana}\p{Script=Katakana}]/gu;
+
+/**
+ * Scripts that several languages share. `letters` lists letters that only one of these languages uses. The first
+ * language is the default.
+ */
+const SHARED: readonly {
+  script: RegExp;
+  languages: readonly string[];
+  letters: readonly (readonly [RegExp, string])[];
+}[] = [
+  {
+    script: HAN,
+    languages: ['zh', 'ja'],
+    letters: [
+      [/[営価駅払円気働込畑]/u, 'ja'],
+      [/[这吗们个谢请问么买对时说东车书钱见嗎們麼對說錢您你哪吧呢啊]/u, 'zh'],
+    ],
+  },
+  {
+    script: /\p{Script=Cyrillic}/gu,
+    languages: ['ru', 'uk', 'bg', 'sr', 'be', 'mk', 'kk'],
+    letters: [
+      [/[ўЎ]/u, 'be'],
+      [/[їєґЇЄҐ]/u, 'uk'],
+      [/[әғқңөұүһ]/iu, 'kk'],
+      [/[ѓќѕ]/iu, 'mk'],
+      [/[ђћјљњџ]/iu, 'sr'],
+      [/[ыэё]/iu, 'ru'],
+      [/[іІ]/u, 'uk'],
+    ],
+  },
+  {
+    script: /\p{Script=Arabic}/gu,
+    languages: ['ar', 'fa', 'ur'],
+    letters: [
+      [/[ٹڈڑںےہھ]/u, 'ur'],
+      [/[پچژگ]/u, 'fa'],
+      [/[ةىأإؤ]/u, 'ar'],
+      [/[یک]/u, 'fa'],
+    ],
+  },
+  { script: /\p{Script=Devanagari}/gu, languages: ['hi', 'mr', 'ne'], letters: [[/ळ|आहे|आहात/u, 'mr']] },
+];
+
+/**
+ * The languages that a text's script allows: one certain language, several languages that share the script, or null for
+ * Latin, digits and emoji.
+ */
+type ScriptVerdict = { certain: string } | { among: readonly string[]; hint: string | null } | null;
+
+const count = (text: string, pattern: RegExp): number => text.match(pattern)?.length ?? 0;
+const LATIN = /\p{Script=Latin}/gu;
+const ONLY_LATIN = /^[\p{Script=Latin}\p{Script=Common}\p{Script=Inherited}]*$/u;
+
+const readScript = (text: string): ScriptVerdict => {
+  if (ONLY_LATIN.test(text)) return null;
+  // Texts often contain product names in Latin letters. These names are long and say little about the language, so three
+  // Latin letters count as one other letter.
+  let best = count(text, LATIN) / 3;
+  // Japanese mixes scripts, so a few kana among many kanji are enough to recognise Japanese.
+  const kana = count(text, KANA);
+  if (kana > 0 && kana + count(text, HAN) >= best) return { certain: 'ja' };
+  let verdict: ScriptVerdict = null;
+  for (const [script, language] of OWNED) {
+    const letters = count(text, script);
+    if (letters > 0 && letters >= best) [best, verdict] = [letters, { certain: language }];
+  }
+  for (const { script, languages, letters } of SHARED) {
+    const found = count(text, script);
+    if (found < best || found === 0) continue;
+    const hint = letters.find(([letter]) => letter.test(text))?.[1] ?? null;
+    best = found;
+    verdict = { among: languages, hint };
+  }
+  return verdict;
+};
+
+/** Letters that only a few Latin-script languages use. These letters are read before diacritics are folded. */
+const LETTERS: readonly (readonly [RegExp, readonly string[]])[] = [
+  [/[ạảấầẩẫậắằẳẵặẹẻẽếềểễệỉịọỏốồổỗộớờởỡợụủứừửữựỳỵỷỹơư]/iu, ['vi']],
+  [/ß/u, ['de']],
+  [/[¿¡]/u, ['es', 'ca']],
+  [/ñ/iu, ['es']],
+  [/[ğı]|İ/u, ['tr']],
+  [/[őű]/iu, ['hu']],
+  [/[łżźćńś]/iu, ['pl']],
+  [/[řěů]/iu, ['cs']],
+  [/[ľĺŕ]/iu, ['sk']],
+  [/[țșăţ]/iu, ['ro']],
+  [/[ãõ]/iu, ['pt']],
+  [/œ|ç[a-z]|[lcdjmnst]’/iu, ['fr']],
+  [/[øæ]/iu, ['da', 'no']],
+  [/å/iu, ['sv', 'da', 'no']],
+  [/[ķļņģ]/iu, ['lv']],
+  [/[ėųį]/iu, ['lt']],
+  [/đ/iu, ['hr', 'sr']],
+  [/l·l/iu, ['ca']],
+];
+const ONLY_ASCII = /^[\0-\x7f]*$/;
+
+/**
+ * Similar languages that the detector confuses. Between such languages, recognised words count more than the detector.
+ */
+const FAMILIES: readonly (readonly string[])[] = [
+  ['hr', 'sr', 'sl'],
+  ['da', 'no', 'sv'],
+  ['cs', 'sk'],
+  ['id', 'ms'],
+  ['es', 'ca', 'pt'],
+  ['ru', 'uk', 'be', 'bg', 'sr', 'mk'],
+];
+
+/** The maximum number of words that are read, which are enough to recognise a language. */
+const MAX_WORDS = 40;
+const DETECTOR_WEIGHT = 0.8;
+const NEIGHBOUR_WEIGHT = 0.4;
+/** The text length from which the detector has its full weight. On shorter texts, the detector only guesses. */
+const DETECTOR_MIN_LENGTH = 15;
+const TIE_BREAK = 0.02;
+const SPOKEN_WEIGHT = 1.25;
+/**
+ * The score from which the result counts as clear. Chosen by tests on the part of the evaluation set that is reserved
+ * for tuning.
+ */
+const CLEAR_SCORE = 0.45;
+const CLEAR_LEAD = 0.15;
+
+type Tally = { best: string | null; by: 'script' | 'lexicon' | 'detector'; clear: boolean };
+
+type TallyOptions = {
+  /** Languages that share the message's script. Null for Latin, which allows any language. */
+  among: readonly string[] | null;
+  /** The language that the letters of a shared script suggest. */
+  hint: string | null;
+  allowed: readonly string[];
+  detect: (text: string, only: string[]) => { lang: string; accuracy: number }[];
+};
+
+const add = (sums: Map<string, number>, language: string, weight: number): void => {
+  sums.set(language, (sums.get(language) ?? 0) + weight);
+};
+
+const weighLetters = (sample: string, sums: Map<string, number>): void => {
+  if (ONLY_ASCII.test(sample)) return;
+  for (const [letter, languages] of LETTERS) {
+    if (letter.test(sample)) for (const language of languages) add(sums, language, 1 / languages.length);
+  }
+};
+
+const highest = (sums: Map<string, number>): [string, number][] => [...sums].sort((a, b) => b[1] - a[1]);
+
+/** Adds up the evidence of words, letters and the detector. */
+const tally = (sample: string, { among, hint, allowed, detect }: TallyOptions): Tally => {
+  const tokens = chatTokens(sample, MAX_WORDS);
+  if (tokens.length === 0) return { best: hint, by: 'script', clear: hint !== null };
+  const evidence = weighWords(tokens, among);
+  if (!among) weighLetters(sample, evidence);
+  if (hint) add(evidence, hint, 1);
+
+  const spoken = allowed.map(baseLanguage).filter((language) => !among || among.includes(language));
+  // Without kana, a few Chinese characters may be Chinese or Japanese. The detector would only guess, so it is not
+  // asked.
+  const detected = among?.includes('ja')
+    ? []
+    : detect(sample, spoken.length > 0 ? spoken : [...(among ?? CHAT_LANGUAGES)]);
+
+  const likeliest = highest(evidence)[0]?.[0];
+  const rivals = FAMILIES.find((family) => likeliest !== undefined && family.includes(likeliest)) ?? [];
+  const total = new Map([...evidence].map(([language, weight]) => [language, weight / Math.sqrt(tokens.length)]));
+  const enough = Math.min(1, sample.trim().length / DETECTOR_MIN_LENGTH);
+  for (const { lang, accuracy } of detected) {
+    const isNeighbour = lang !== likeliest && rivals.includes(lang);
+    add(total, lang, enough * accuracy * (isNeighbour ? NEIGHBOUR_WEIGHT : DETECTOR_WEIGHT));
+  }
+  for (const language of spoken) {
+    const score = total.get(language);
+    if (score !== undefined) total.set(language, score * SPOKEN_WEIGHT);
+  }
+
+  // Each language gets a tiny score by its position, to break ties: the tables begin with the most spoken languages.
+  for (const [index, language] of CHAT_LANGUAGES.entries()) {
+    const score = total.get(language);
+    if (score !== undefined) total.set(language, score + TIE_BREAK * (1 - index / CHAT_LANGUAGES.length));
+  }
+  const [first, second] = highest(total);
+  if (!first) return { best: hint ?? spoken[0] ?? among?.[0] ?? null, by: 'script', clear: false };
+  const [best, score] = first;
+  const clear = score >= CLEAR_SCORE && score - (second?.[1] ?? 0) >= CLEAR_LEAD * score;
+  if (hint === best) return { best, by: 'script', clear };
+  if (evidence.has(best)) return { best, by: 'lexicon', clear };
+  // The result of an unsure detector means nothing. But if the message's script is shared by only a few languages, the
+  // first of them is a fair guess.
+  return !clear && among ? { best: among[0] ?? best, by: 'script', clear } : { best, by: 'detector', clear };
+};
 
 /** Why a language was chosen. It is stored with the turn, so that every decision can be explained. */
 export type LanguageDecision = {
@@ -14,7 +311,7 @@ export type LanguageDecision = {
   decided: boolean;
 };
 
-export type LanguageEvidence = {
+type LanguageEvidence = {
   /** The canonical BCP 47 tag that was sent with the message. */
   given?: string | null | undefined;
   message: string;

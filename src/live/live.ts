@@ -1,5 +1,5 @@
 import type { Operator } from '../operators/operator.ts';
-import type { FindSignedIn, SessionRef } from '../operators/signed-in.ts';
+import type { FindSignedIn, SessionRef } from '../operators/access.ts';
 import { ApiError } from '../platform/errors.ts';
 import type { Logger } from '../platform/logger.ts';
 import type { Hub } from './hub.ts';

@@ -1,12 +1,12 @@
 import type { Connection } from 'mongoose';
 import { type ChannelName, conversationModels, type StoredConversation } from '../conversations/conversation.ts';
 import type { ReadAssignees } from '../inbox/assignees.ts';
-import { ROW_FIELDS, toInboxRow } from '../inbox/row.ts';
+import { ROW_FIELDS, toInboxRow } from '../inbox/list.ts';
 import { serverDate } from '../platform/clock.ts';
 import { collectionOf, openMongo } from '../platform/mongo.ts';
 import type { LiveRow } from './subscriber.ts';
 import type { Inbox } from '../inbox/inbox.ts';
-import { createFindSignedIn } from '../operators/signed-in.ts';
+import { createFindSignedIn } from '../operators/access.ts';
 import type { Logger } from '../platform/logger.ts';
 import { SILENT_AFTER_MS } from './change-feed.ts';
 import { CATCH_UPS, createHub } from './hub.ts';

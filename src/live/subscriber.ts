@@ -1,5 +1,4 @@
-import type { Operator } from '../operators/operator.ts';
-import { hasAssistant } from '../operators/roles.ts';
+import { hasAssistant, type Operator } from '../operators/operator.ts';
 import { withDeadline } from '../platform/deadline.ts';
 import type { Erased } from './change-feed.ts';
 

@@ -3,8 +3,8 @@ import { type Assistant, AssistantInput, GUARDS, IF_NOT_TAKEN } from '../assista
 import { EngineInput, toEngineView } from '../assistants/engine-settings.ts';
 import { OpeningHours } from '../assistants/opening-hours.ts';
 import type { AssistantStore } from '../assistants/store.ts';
-import { requirePublicUrl } from '../webhooks/require-public-url.ts';
-import { hasAssistant } from '../operators/roles.ts';
+import { requirePublicUrl } from '../webhooks/address-guard.ts';
+import { hasAssistant } from '../operators/operator.ts';
 import { type Handled, handled, operation } from './operation.ts';
 import { time, uuid } from './wire.ts';
 

@@ -2,7 +2,7 @@ import * as z from 'zod';
 import type { Audit } from '../operators/audit.ts';
 import { ACTORS, AUDIT_DAYS } from '../operators/audit.ts';
 import { cursor } from '../platform/cursor.ts';
-import { wholeNumber } from '../platform/whole-number.ts';
+import { wholeNumber } from '../platform/validation.ts';
 import { type Handled, handled, operation } from './operation.ts';
 import { definedFields, nextCursor, timeCursor, time, uuid } from './wire.ts';
 

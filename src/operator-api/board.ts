@@ -6,9 +6,8 @@ import { KNOWLEDGE_QUEUE, type KnowledgeJob } from '../assistants/knowledge-queu
 import { DELIVERIES_QUEUE, type WakeUpJob } from '../deliveries/queue.ts';
 import type { OperatorAccess } from '../operators/access.ts';
 import { notFound } from '../platform/errors.ts';
-import { methodNotAllowed } from '../platform/http.ts';
+import { methodNotAllowed, OWN_ORIGIN, pageHeaders } from '../platform/http.ts';
 import type { PartitionedQueue } from '../platform/queue.ts';
-import { OWN_ORIGIN, pageHeaders } from '../platform/page-headers.ts';
 import { TURNS_QUEUE, type TurnsJob } from '../turns/queue.ts';
 
 type Failure = { failedReason?: string; stacktrace?: unknown };

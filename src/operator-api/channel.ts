@@ -1,7 +1,6 @@
 import * as z from 'zod';
 import type { Channel } from '../assistants/assistant.ts';
-import type { ChannelCalls } from '../assistants/channel-calls.ts';
-import { OPEN_CHANNEL_WARNING } from '../assistants/channel.ts';
+import { type ChannelCalls, OPEN_CHANNEL_WARNING } from '../assistants/channel.ts';
 import type { AssistantStore } from '../assistants/store.ts';
 import { type Handled, handled, operation } from './operation.ts';
 import { definedFields, uuid } from './wire.ts';

@@ -7,18 +7,16 @@ import { ConversationView, MessageView, toMessageView, toView } from '../convers
 import { ERROR_KINDS, OUTCOMES, type StoredDelivery } from '../deliveries/delivery.ts';
 import { toDeliveryRow, toDeliveryView } from '../deliveries/view.ts';
 import type { DeliveryStore } from '../deliveries/store.ts';
-import { createListEvents } from '../inbox/events.ts';
-import { readAllMessages } from '../inbox/export.ts';
+import { createListEvents, readAllMessages } from '../inbox/records.ts';
 import type { Inbox } from '../inbox/inbox.ts';
 import type { Notes } from '../inbox/notes.ts';
 import type { ReadPositions } from '../inbox/read-positions.ts';
-import type { MissStore } from '../insights/miss-store.ts';
+import type { MissStore } from '../insights/misses.ts';
 import { serverDate } from '../platform/clock.ts';
 import { notFound } from '../platform/errors.ts';
-import { toJson } from '../platform/json-stream.ts';
+import { toJson } from '../platform/json-body.ts';
 import { EventKind } from '../webhooks/event.ts';
-import { handling } from './inbox.ts';
-import { NoteView } from './notes.ts';
+import { handling, NoteView } from './inbox.ts';
 import { type Handled, handled, operation, WRITTEN } from './operation.ts';
 import { time, uuid } from './wire.ts';
 

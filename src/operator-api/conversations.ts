@@ -8,13 +8,11 @@ import { cursor } from '../platform/cursor.ts';
 import type { OperatorStore } from '../operators/store.ts';
 import type { Caller } from '../operators/token.ts';
 import { invalid, notFound } from '../platform/errors.ts';
-import { validate } from '../platform/validation.ts';
-import { wholeNumber } from '../platform/whole-number.ts';
+import { validate, wholeNumber } from '../platform/validation.ts';
 import type { Inbox } from '../inbox/inbox.ts';
 import type { ManagedTags } from '../inbox/managed-tags.ts';
 import { MessageText } from '../turns/turn.ts';
-import { filters, handling, isCostly, toInboxFilter } from './inbox.ts';
-import { NoteView } from './notes.ts';
+import { filters, handling, isCostly, NoteView, toInboxFilter } from './inbox.ts';
 import { type Handled, handled, operation } from './operation.ts';
 import { nextCursor, Tag, timeCursor, uuid } from './wire.ts';
 

@@ -6,7 +6,7 @@ import { readFile } from 'node:fs/promises';
 import type { ServerResponse } from 'node:http';
 import { extname, join } from 'node:path';
 import type { Logger } from '../platform/logger.ts';
-import { OWN_ORIGIN, pageHeaders } from '../platform/page-headers.ts';
+import { OWN_ORIGIN, pageHeaders } from '../platform/http.ts';
 
 export const DASHBOARD_PATH = '/operator';
 const BUILT = join(import.meta.dirname, '../../dashboard/dist');

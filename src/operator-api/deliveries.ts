@@ -8,7 +8,7 @@ import type { DeliveryQueue } from '../deliveries/queue.ts';
 import type { DeliveryStore } from '../deliveries/store.ts';
 import { cursor } from '../platform/cursor.ts';
 import { invalid } from '../platform/errors.ts';
-import { wholeNumber } from '../platform/whole-number.ts';
+import { wholeNumber } from '../platform/validation.ts';
 import { type Handled, handled, operation } from './operation.ts';
 import { definedFields, nextCursor, time, uuid } from './wire.ts';
 

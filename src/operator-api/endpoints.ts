@@ -1,7 +1,6 @@
 import * as z from 'zod';
 import type { AssistantStore } from '../assistants/store.ts';
-import { EndpointInput, MAX_OVERLAP_HOURS } from '../webhooks/endpoint.ts';
-import type { EndpointStore } from '../webhooks/endpoint-store.ts';
+import { EndpointInput, type EndpointStore, MAX_OVERLAP_HOURS } from '../webhooks/endpoint-store.ts';
 import { EventKind } from '../webhooks/event.ts';
 import type { DeliveryQueue } from '../deliveries/queue.ts';
 import type { DeliveryStore } from '../deliveries/store.ts';

@@ -6,7 +6,7 @@ import type { LiveUpdates } from '../live/live.ts';
 import { PRESENT_STATES } from '../live/presence.ts';
 import type { EventSink } from '../live/subscriber.ts';
 import { notFound, unavailable } from '../platform/errors.ts';
-import { EVENT_STREAM_HEADERS } from '../platform/event-stream.ts';
+import { EVENT_STREAM_HEADERS } from '../platform/http.ts';
 import { type Handled, handled, operation } from './operation.ts';
 
 const tag = 'Operators';

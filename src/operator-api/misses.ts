@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import type { StoredMiss } from '../insights/miss.ts';
+import type { StoredMiss } from '../insights/misses.ts';
 import type { Insights } from '../insights/store.ts';
 import { type Handled, handled, operation } from './operation.ts';
 import { time, uuid } from './wire.ts';

@@ -1,7 +1,7 @@
 import type { Request, Response } from 'express';
 import type * as z from 'zod';
 import type { BodyOf, Declaration, QueryOf } from '../platform/operation.ts';
-import type { Audience } from '../operators/roles.ts';
+import type { Audience } from '../operators/operator.ts';
 import type { Caller } from '../operators/token.ts';
 
 /**

@@ -7,13 +7,12 @@ import { type Days, isTimeZone, summarise, type Summary, summarySince } from '..
 import { serverNow } from '../platform/clock.ts';
 import type { DeliveryQueue } from '../deliveries/queue.ts';
 import type { TurnQueue } from '../turns/queue.ts';
-import { type Endpoint, isPaused } from '../webhooks/endpoint.ts';
+import { type Endpoint, type EndpointStore, isPaused } from '../webhooks/endpoint-store.ts';
 import { time, uuid } from './wire.ts';
 import type { AssistantStore } from '../assistants/store.ts';
 import { STATUSES } from '../conversations/conversation.ts';
 import type { Inbox } from '../inbox/inbox.ts';
 import { type Outcome, OUTCOMES } from '../deliveries/delivery.ts';
-import type { EndpointStore } from '../webhooks/endpoint-store.ts';
 import { type Handled, handled, operation } from './operation.ts';
 
 const count = z.int().min(0);

@@ -4,7 +4,7 @@ import type { AssistantStore } from '../assistants/store.ts';
 import type { StoredConversation } from '../conversations/conversation.ts';
 import { STREAM } from '../chat-api/turn-operations.ts';
 import { type StreamTurn, wantsStream } from '../turns/stream.ts';
-import type { Submit } from '../turns/submit.ts';
+import type { Submit } from '../turns/start-turn.ts';
 import { ChatRequest, ChatResponse, SessionId } from '../turns/turn.ts';
 import { type Handled, handled, operation } from './operation.ts';
 

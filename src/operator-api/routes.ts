@@ -1,63 +1,115 @@
 import { type RequestHandler, Router } from 'express';
-import { createOperatorAccess, type OperatorAccess, operatorOf } from '../operators/access.ts';
-import { type Audit, boundedLine } from '../operators/audit.ts';
-import { invalid } from '../platform/errors.ts';
-import { requestIdOf } from '../platform/http.ts';
-import type { Logger } from '../platform/logger.ts';
-import { bodyReader, mount, type Served } from '../platform/operation.ts';
-import { type CostlyReads, createCostlyReads, takeRoom } from '../platform/shares.ts';
-import { findUnstorable } from '../platform/storable.ts';
-import { validate } from '../platform/validation.ts';
-import { createResourceAccess, type ResourceAccess } from './resource-access.ts';
-import { type Call, type Handled, type Note, type Operation, WRITTEN } from './operation.ts';
-import type { ChannelCalls } from '../assistants/channel-calls.ts';
+import type { ChannelCalls } from '../assistants/channel.ts';
 import type { RateLimiter } from '../assistants/rate-limit.ts';
 import type { AssistantStore } from '../assistants/store.ts';
 import type { StoredConversation } from '../conversations/conversation.ts';
 import type { ConversationStore } from '../conversations/store.ts';
-import type { EndpointStore } from '../webhooks/endpoint-store.ts';
 import type { DeliveryQueue } from '../deliveries/queue.ts';
 import type { DeliveryStore } from '../deliveries/store.ts';
-import type { LiveUpdates } from '../live/live.ts';
-import type { Devices } from '../operators/device.ts';
 import type { CannedReplies } from '../inbox/canned-replies.ts';
 import type { Inbox } from '../inbox/inbox.ts';
-import type { Insights } from '../insights/store.ts';
 import type { ManagedTags } from '../inbox/managed-tags.ts';
 import type { Notes } from '../inbox/notes.ts';
 import type { ReadPositions } from '../inbox/read-positions.ts';
+import type { Insights } from '../insights/store.ts';
+import type { LiveUpdates } from '../live/live.ts';
+import { createOperatorAccess, type OperatorAccess, operatorOf } from '../operators/access.ts';
+import { type Audit, boundedLine } from '../operators/audit.ts';
+import type { Devices } from '../operators/session.ts';
+import { hasAssistant } from '../operators/operator.ts';
 import type { SignInLimits } from '../operators/sign-in-limits.ts';
 import type { OperatorStore } from '../operators/store.ts';
-import type { TokenStore } from '../operators/token-store.ts';
+import type { TokenStore } from '../operators/token.ts';
+import { invalid, notFound } from '../platform/errors.ts';
+import { requestIdOf } from '../platform/http.ts';
+import type { Logger } from '../platform/logger.ts';
 import type { BeforeWriting } from '../platform/mongo-silence.ts';
+import { bodyReader, mount, type Served } from '../platform/operation.ts';
+import { type CostlyReads, createCostlyReads, takeRoom } from '../platform/shares.ts';
+import { findUnstorable, validate } from '../platform/validation.ts';
 import type { DeliveredReplies } from '../turns/delivered-replies.ts';
 import type { TurnLeases } from '../turns/leases.ts';
 import type { TurnQueue } from '../turns/queue.ts';
+import type { Submit } from '../turns/start-turn.ts';
 import type { StreamTurn } from '../turns/stream.ts';
-import type { Submit } from '../turns/submit.ts';
+import type { EndpointStore } from '../webhooks/endpoint-store.ts';
 import { assistantRoutes } from './assistants.ts';
 import { auditRoutes } from './audit.ts';
 import { type BoardQueues, boardRoutes } from './board.ts';
 import { cannedReplyRoutes } from './canned-replies.ts';
 import { channelRoutes } from './channel.ts';
-import { conversationRoutes } from './conversations.ts';
 import { conversationDataRoutes } from './conversation-data.ts';
+import { conversationRoutes } from './conversations.ts';
 import { dashboardRoutes } from './dashboard.ts';
 import { deliveryRoutes } from './deliveries.ts';
 import { endpointRoutes } from './endpoints.ts';
-import { inboxRoutes } from './inbox.ts';
-import { liveRoutes } from './live.ts';
+import { inboxRoutes, noteRoutes } from './inbox.ts';
 import { keyRoutes } from './keys.ts';
 import { knowledgeRoutes } from './knowledge.ts';
+import { liveRoutes } from './live.ts';
 import { managedTagRoutes } from './managed-tags.ts';
-import { noteRoutes } from './notes.ts';
 import { missRoutes } from './misses.ts';
+import { type Call, type Handled, type Note, type Operation, type Resource, WRITTEN } from './operation.ts';
 import { operatorRoutes } from './operators.ts';
 import { overviewRoutes } from './overview.ts';
-import { playgroundRoutes } from './playground.ts';
+import { isPlaygroundOf, playgroundRoutes } from './playground.ts';
 import { sessionRoutes } from './session.ts';
 import { tokenRoutes } from './tokens.ts';
 import { turnRoutes } from './turns.ts';
+
+type ResourceAccessDependencies = {
+  assistants: AssistantStore;
+  conversations: ConversationStore;
+  inbox: Inbox;
+  cannedReplies: CannedReplies;
+  endpoints: EndpointStore;
+  deliveries: DeliveryStore;
+  beforeWriting: BeforeWriting;
+};
+
+/**
+ * Checks whether the caller may use the resource, after authentication and before the body is read. A resource of an
+ * assistant that the caller may not use gives 404, like a resource that does not exist. Only the operator of a
+ * playground conversation can see it.
+ */
+const createResourceAccess = (dependencies: ResourceAccessDependencies) => {
+  const { assistants, conversations, inbox, cannedReplies, endpoints, deliveries, beforeWriting } = dependencies;
+
+  const ofConversation = async (id: string, operatorId: string | null): Promise<string | null> => {
+    const owner = await inbox.findOwner(id);
+    if (!owner) return null;
+    const isOwn = operatorId !== null && isPlaygroundOf(operatorId, owner);
+    return owner.channel !== 'playground' || isOwn ? owner.assistantId : null;
+  };
+
+  /** Finds the id of the resource's assistant, for each kind of resource. Null if the resource does not exist. */
+  const find: Record<Resource, (id: string, operatorId: string) => Promise<string | null>> = {
+    assistant: async (id) => (await assistants.getAssistant(id)).assistantId,
+    conversation: (id) => ofConversation(id, null),
+    'conversation or own playground': ofConversation,
+    turn: async (id) => (await conversations.findTurn(id))?.conversation.assistantId ?? null,
+    'canned reply': async (id) => (await cannedReplies.get(id)).assistantId,
+    key: async (id) => (await assistants.getApiKey(id)).assistantId,
+    endpoint: async (id) => (await endpoints.getEndpoint(id)).assistantId,
+    delivery: async (id) => {
+      const found = (await deliveries.findDelivery(id)) ?? (await deliveries.findPending(id));
+      return found?.assistantId ?? null;
+    },
+  };
+
+  return ({ audience, resource }: Operation): RequestHandler =>
+    async ({ params: { id } }, res, next) => {
+      const operator = operatorOf(res);
+      // Owners and unlimited tokens may use every assistant.
+      const hasAll = audience === 'owners' && operator.role === 'owner';
+      if (resource == null || resource === 'filtered' || hasAll) return next();
+      const assistantId = await beforeWriting(find[resource](String(id), operator.operatorId));
+      if (assistantId === null || !hasAssistant(operator, assistantId)) throw notFound();
+      next();
+    };
+};
+
+type ResourceAccess = ReturnType<typeof createResourceAccess>;
 
 export const OPERATOR_PREFIX = '/operator/v1';
 

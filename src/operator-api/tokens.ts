@@ -1,7 +1,6 @@
 import * as z from 'zod';
 import { AssistantIds } from '../operators/operator.ts';
-import { type OperatorToken, SCOPES } from '../operators/token.ts';
-import type { TokenStore } from '../operators/token-store.ts';
+import { type OperatorToken, SCOPES, type TokenStore } from '../operators/token.ts';
 import { type Handled, handled, operation } from './operation.ts';
 import { line, time, uuid } from './wire.ts';
 

@@ -3,7 +3,7 @@ import { buildIndexes } from '../platform/mongo.ts';
 import { createAudit } from './audit.ts';
 import { sessionModel } from './session.ts';
 import { createOperatorStore } from './store.ts';
-import { createTokenStore } from './token-store.ts';
+import { createTokenStore } from './token.ts';
 
 /**
  * Opens the stores for operators, tokens and the audit trail. The API, the admin command and the quickstart use these

@@ -1,6 +1,47 @@
 import { type Connection, Schema } from 'mongoose';
 import * as z from 'zod';
-import { ROLES, type Role } from './roles.ts';
+import { assistantModels } from '../assistants/assistant.ts';
+import { invalid } from '../platform/errors.ts';
+
+export const ROLES = ['owner', 'agent'] as const;
+export type Role = (typeof ROLES)[number];
+
+/**
+ * Who may call an operation: anyone, signed-in operators, or owners. Agents may use the inbox and the playground
+ * (docs/contract.md, Operators and sessions).
+ */
+const AUDIENCES = ['anyone', 'operators', 'owners'] as const;
+export type Audience = (typeof AUDIENCES)[number];
+
+/**
+ * True if the operator may use the assistant. Owners may use every assistant, and agents those in `assistantIds`, where
+ * null means every assistant (docs/contract.md, Operators and sessions).
+ */
+export const hasAssistant = (
+  { role, assistantIds }: { role: Role; assistantIds: string[] | null },
+  assistantId: string,
+): boolean => role === 'owner' || assistantIds === null || assistantIds.includes(assistantId);
+
+export const mayUse = (role: Role, audience: Audience): boolean => audience !== 'owners' || role === 'owner';
+
+type Wanted = { role: Role; assistantIds: string[] | null };
+
+/**
+ * Checks the list of assistants for an operator: removes duplicates and refuses unknown ids. The list must be null for
+ * owners, which means all assistants.
+ */
+export const createAssistantIdsCheck = (connection: Connection) => {
+  const { assistants } = assistantModels(connection);
+
+  return async ({ role, assistantIds }: Wanted): Promise<string[] | null> => {
+    if (assistantIds === null) return null;
+    if (role === 'owner') throw invalid('assistantIds', 'not_for_owners', 'must be null: owners have every assistant');
+    const once = [...new Set(assistantIds)];
+    const known = await assistants.countDocuments({ _id: { $in: once } });
+    if (known < once.length) throw invalid('assistantIds', 'unknown', 'contains an unknown assistant');
+    return once;
+  };
+};
 
 /** An email address in its normal form. Letters become lower case, because phones capitalise the first letter. */
 export const Email = z
@@ -10,7 +51,7 @@ export const Email = z
   .pipe(z.email('must be an email address'))
   .meta({ override: { type: 'string', format: 'email', maxLength: 254 } });
 
-export const PASSWORD_MIN = 12;
+const PASSWORD_MIN = 12;
 export const PASSWORD_MAX = 200;
 
 export const Password = z
@@ -22,7 +63,7 @@ export const Password = z
 
 export const RoleName = z.enum(ROLES);
 
-export const ASSISTANTS_MAX = 500;
+const ASSISTANTS_MAX = 500;
 
 export const AssistantIds = z
   .array(z.uuid())

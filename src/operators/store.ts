@@ -6,9 +6,15 @@ import { serverDate, serverNow } from '../platform/clock.ts';
 import { invalid, notFound } from '../platform/errors.ts';
 import { newId } from '../platform/ids.ts';
 import { isDuplicateKey } from '../platform/mongo-failures.ts';
-import { type Operator, operatorModel, type StoredLink, type StoredOperator, toOperator } from './operator.ts';
-import { createAssistantIdsCheck } from './assistant-ids.ts';
-import type { Role } from './roles.ts';
+import {
+  createAssistantIdsCheck,
+  type Operator,
+  operatorModel,
+  type Role,
+  type StoredLink,
+  type StoredOperator,
+  toOperator,
+} from './operator.ts';
 import { tokenModel } from './token.ts';
 
 /**

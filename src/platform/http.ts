@@ -1,11 +1,66 @@
-import * as z from 'zod';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { isIPv6 } from 'node:net';
 import type { ErrorRequestHandler, Request, RequestHandler, Response } from 'express';
-import { newId } from './ids.ts';
-import { logHint } from './hints.ts';
+import helmet from 'helmet';
+import * as z from 'zod';
 import { ApiError, MAX_DETAILS, notFound, unavailable } from './errors.ts';
+import { logHint } from './hints.ts';
+import { newId } from './ids.ts';
 import type { Logger } from './logger.ts';
 import { isMongoUnavailable } from './mongo-failures.ts';
 import { detailOf } from './validation.ts';
+
+type Source = string | ((req: IncomingMessage, res: ServerResponse) => string);
+type Allowed = Record<'styleSrc' | 'baseUri' | 'formAction', Source[]> &
+  Partial<Record<'scriptSrc' | 'imgSrc' | 'fontSrc' | 'connectSrc', Source[]>>;
+
+/** The allowed sources for operators' pages. These pages load only from this service. */
+export const OWN_ORIGIN = {
+  scriptSrc: ["'self'"],
+  imgSrc: ["'self'", 'data:'],
+  fontSrc: ["'self'"],
+  connectSrc: ["'self'"],
+};
+
+/**
+ * Sets the headers of a page. The policy forbids every source that is not listed. HSTS is sent only with TLS: over
+ * plain HTTP, this header would send a browser to an https address that does not exist.
+ */
+export const pageHeaders = (tls: boolean, { scriptSrc, styleSrc, ...others }: Allowed): RequestHandler =>
+  helmet({
+    strictTransportSecurity: tls,
+    contentSecurityPolicy: {
+      useDefaults: false,
+      directives: {
+        defaultSrc: ["'none'"],
+        ...(scriptSrc && { scriptSrc }),
+        styleSrc,
+        ...others,
+        frameAncestors: ["'none'"],
+      },
+    },
+  });
+
+const groupsOf = (part: string): string[] => (part === '' ? [] : part.split(':'));
+
+/** The network of one subscriber. An IPv6 subscriber has a whole /64 and could use a new address for every try. */
+export const networkOf = (ip: string): string => {
+  const address = ip.replace(/^::ffff:(?=\d+\.)/i, '').split('%', 1)[0] ?? '';
+  if (!isIPv6(address)) return address;
+  // The URL parser converts all spellings of an address to the same text.
+  const [head = '', tail] = new URL(`http://[${address}]`).hostname.slice(1, -1).split('::');
+  const [before, after] = [groupsOf(head), groupsOf(tail ?? '')];
+  const zeros = Array.from({ length: 8 - before.length - after.length }, () => '0');
+  return `${[...before, ...zeros, ...after].slice(0, 4).join(':')}::/64`;
+};
+
+/** The headers of a response that consists of server-sent events. */
+export const EVENT_STREAM_HEADERS = {
+  'Content-Type': 'text/event-stream; charset=utf-8',
+  'Cache-Control': 'no-cache, no-transform',
+  // Without this header, nginx and similar proxies buffer the events until the response ends.
+  'X-Accel-Buffering': 'no',
+};
 
 const REQUEST_ID = /^[\w-]{8,64}$/;
 

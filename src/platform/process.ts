@@ -1,7 +1,11 @@
 import { ConfigError } from './config.ts';
 import { secretsIn } from './credentials.ts';
 import { type Hint, hintOf } from './hints.ts';
-import { describeFailure } from './loggable.ts';
+import { describeFailure } from './logger.ts';
+
+import manifest from '../../package.json' with { type: 'json' };
+
+export const VERSION: string = manifest.version;
 
 const linesOf = (known: Hint | null): string[] => (known ? [`${known.problem}.`, `Hint: ${known.hint}`] : []);
 

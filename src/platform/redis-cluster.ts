@@ -1,7 +1,12 @@
 import { Cluster, type ClusterNode, type ClusterOptions, type Redis } from 'ioredis';
-import type { ClusterAddress } from './redis-address.ts';
+import {
+  BLOCKED_FOR_MS,
+  type ClusterAddress,
+  type RedisRole,
+  retryStrategy,
+  SILENT_AFTER_MS,
+} from './redis-address.ts';
 import { corkWrites } from './redis-cork.ts';
-import { BLOCKED_FOR_MS, type RedisRole, retryStrategy, SILENT_AFTER_MS } from './redis-role.ts';
 import { watchSilence } from './redis-silence.ts';
 
 const SLOTS_REFRESH_MS = 1_000;

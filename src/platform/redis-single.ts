@@ -1,7 +1,14 @@
 import { Redis, type RedisOptions } from 'ioredis';
-import { clusterAddressOf, type RedisNode, sentinelOptionsOf } from './redis-address.ts';
+import {
+  BLOCKED_FOR_MS,
+  clusterAddressOf,
+  CONNECT_WITHIN_MS,
+  type RedisNode,
+  type RedisRole,
+  retryStrategy,
+  sentinelOptionsOf,
+} from './redis-address.ts';
 import { corkWrites } from './redis-cork.ts';
-import { BLOCKED_FOR_MS, CONNECT_WITHIN_MS, type RedisRole, retryStrategy } from './redis-role.ts';
 import { watchSilence } from './redis-silence.ts';
 
 export const FAILING_FAST = { enableOfflineQueue: false, maxRetriesPerRequest: 0 } as const;

@@ -2,9 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Cluster, Redis } from 'ioredis';
 import { withDeadline } from './deadline.ts';
 import type { Logger } from './logger.ts';
-import { clusterAddressOf } from './redis-address.ts';
+import { clusterAddressOf, type RedisRole, SILENT_AFTER_MS } from './redis-address.ts';
 import { CLUSTER_FAILING_FAST, connectMasters, createCluster } from './redis-cluster.ts';
-import { type RedisRole, SILENT_AFTER_MS } from './redis-role.ts';
 import { watchSilence } from './redis-silence.ts';
 import { createSingle, FAILING_FAST } from './redis-single.ts';
 

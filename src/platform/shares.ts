@@ -1,5 +1,5 @@
 import type { Request, Response } from 'express';
-import { networkOf } from './client-network.ts';
+import { networkOf } from './http.ts';
 import { withDeadline } from './deadline.ts';
 import { unavailable } from './errors.ts';
 import { createSlots, type Slots } from './slots.ts';

@@ -1,6 +1,61 @@
 import * as z from 'zod';
 import { ApiError, type ErrorDetail, MAX_DETAILS } from './errors.ts';
 
+type TreeNode = { value: unknown; key: string; parent: TreeNode | null };
+
+/**
+ * True if a text can be stored. A lone surrogate is refused, because it can be neither stored nor sent without loss.
+ * NUL is refused, because MongoDB does not accept it in patterns.
+ */
+export const isStorableText = (text: string): boolean => text.isWellFormed() && !text.includes('\0');
+
+const pathOf = (node: TreeNode): string => {
+  const keys: string[] = [];
+  for (let current: TreeNode | null = node; current?.parent; current = current.parent) keys.unshift(current.key);
+  return keys.join('.');
+};
+
+/**
+ * The dotted path of the first string that cannot be stored. The search is a loop, because JSON may be nested deeper
+ * than the call stack allows.
+ */
+export const findUnstorable = (whole: unknown): string | null => {
+  const pending: TreeNode[] = [{ value: whole, key: '', parent: null }];
+  for (let node = pending.pop(); node; node = pending.pop()) {
+    const { value } = node;
+    if (typeof value === 'string' && !isStorableText(value)) return pathOf(node);
+    if (typeof value !== 'object' || value === null) continue;
+    for (const [key, inner] of Object.entries(value).toReversed()) pending.push({ value: inner, key, parent: node });
+  }
+  return null;
+};
+
+const DIGITS = /^\d{1,16}$/;
+
+/**
+ * Parses a number that consists only of digits; `Number` would also accept `1e3`, `0x10` and blanks. Null when the text
+ * is not a whole number within the limits.
+ */
+export const parseWholeNumber = (text: string, min: number, max: number): number | null => {
+  const number = DIGITS.test(text) ? Number(text) : Number.NaN;
+  return number >= min && number <= max ? number : null;
+};
+
+/** A whole number in a query string, documented as a number in OpenAPI. */
+export const wholeNumber = (min: number, max: number) => {
+  const message = `must be a whole number from ${min} to ${max}`;
+  return z
+    .string()
+    .regex(DIGITS, message)
+    .transform((text, context) => {
+      const number = parseWholeNumber(text, min, max);
+      if (number !== null) return number;
+      context.addIssue(message);
+      return z.NEVER;
+    })
+    .meta({ override: { type: 'integer', minimum: min, maximum: max } });
+};
+
 /** The part of a JSON Schema that describes the allowed values. */
 type Shape = {
   type?: string;

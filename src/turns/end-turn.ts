@@ -2,8 +2,8 @@ import type { SuggestedAction } from '../assistants/suggested-action.ts';
 import { serverDate } from '../platform/clock.ts';
 import { newId } from '../platform/ids.ts';
 import type { Entry, Holding, Message, StoredConversation, PendingTurn } from '../conversations/conversation.ts';
-import { handoffMessage } from '../conversations/system-messages.ts';
-import type { AnswerableConversation, TurnCommit } from '../conversations/turn-commit.ts';
+import { handoffMessage } from '../conversations/transitions.ts';
+import type { AnswerableConversation, TurnCommit } from '../conversations/commit.ts';
 
 export type HandoffReason = 'user_requested' | 'low_confidence' | 'engine_error';
 

@@ -4,9 +4,40 @@ import type { RecentTurn, TurnRef } from '../conversations/conversation.ts';
 import type { FoundTurn, TurnConversation } from '../conversations/store.ts';
 import { withDeadline } from '../platform/deadline.ts';
 import type { Logger } from '../platform/logger.ts';
-import { TIMING } from '../platform/timing.ts';
-import { advance, Delta, NOTHING_YET, type Progress } from './progress.ts';
 import type { RedisClient } from '../platform/redis.ts';
+import { TIMING } from '../platform/timing.ts';
+
+/** A part of a reply, published by a worker. The part follows the first `from` characters of the reply. */
+const Delta = z.object({
+  turnId: z.string(),
+  attempt: z.int().min(1),
+  from: z.int().min(0),
+  delta: z.string(),
+});
+type Delta = z.infer<typeof Delta>;
+
+/** The known beginning of a reply, and the attempt that wrote it. */
+export type Progress = { attempt: number; text: string };
+
+export const NOTHING_YET: Progress = { attempt: 1, text: '' };
+
+/**
+ * Adds a delta. A higher attempt starts from an empty text. A delta that is late, repeated or after a gap changes
+ * nothing.
+ */
+const advance = (known: Progress, { attempt, from, delta }: Delta): Progress => {
+  if (attempt < known.attempt) return known;
+  const text = attempt === known.attempt ? known.text : '';
+  if (from > text.length || from + delta.length <= text.length) return known;
+  return { attempt, text: text + delta.slice(text.length - from) };
+};
+
+/**
+ * The progress with the whole reply, to be sent last. If the reply does not continue the text that was sent, because of
+ * a fall-back or a handoff, the whole reply is sent under a new attempt (docs/contract.md, Streaming).
+ */
+export const complete = (sent: Progress, reply: string): Progress =>
+  reply.startsWith(sent.text) ? { ...sent, text: reply } : { attempt: sent.attempt + 1, text: reply };
 
 const SUBSCRIBED_WITHIN_MS = 10_000;
 
@@ -25,7 +56,7 @@ const Reply = z.discriminatedUnion('outcome', [
 export type Reply = z.infer<typeof Reply>;
 
 const Published = z.object({ turnId: z.string(), conversationId: z.string(), reply: Reply });
-export type Published = z.infer<typeof Published>;
+type Published = z.infer<typeof Published>;
 
 const PublishedBatch = z.array(z.union([Published, Delta]));
 

@@ -1,11 +1,9 @@
 import type { Request, Response } from 'express';
 import { noteCall } from '../assistants/access.ts';
 import type { ApiError } from '../platform/errors.ts';
-import { EVENT_STREAM_HEADERS } from '../platform/event-stream.ts';
-import { requestIdOf } from '../platform/http.ts';
-import { knownConversationOf, type StartTurn } from './start-turn.ts';
-import type { TurnRequest } from './prepare-turn.ts';
-import { complete, NOTHING_YET, type Progress } from './progress.ts';
+import { EVENT_STREAM_HEADERS, requestIdOf } from '../platform/http.ts';
+import { knownConversationOf, type StartTurn, type TurnRequest } from './start-turn.ts';
+import { complete, NOTHING_YET, type Progress } from './replies.ts';
 
 const COMMENT_EVERY_MS = 15_000;
 

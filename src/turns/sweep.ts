@@ -3,7 +3,7 @@ import { conversationModels, type StoredConversation } from '../conversations/co
 import { serverNow } from '../platform/clock.ts';
 import { collectionOf, updateMany } from '../platform/mongo.ts';
 import type { Assistant } from '../assistants/assistant.ts';
-import { notTakenText } from '../assistants/away-texts.ts';
+import { notTakenText } from '../assistants/opening-hours.ts';
 import type { ConversationStore } from '../conversations/store.ts';
 import type { TakeByEnd } from '../conversations/transitions.ts';
 import type { Logger } from '../platform/logger.ts';

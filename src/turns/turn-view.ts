@@ -2,14 +2,33 @@ import * as z from 'zod';
 import type { RecentTurn } from '../conversations/conversation.ts';
 import type { ConversationStore, TurnConversation } from '../conversations/store.ts';
 import { serverNow } from '../platform/clock.ts';
-import { notFound } from '../platform/errors.ts';
+import { ApiError, notFound } from '../platform/errors.ts';
 import type { TurnLeases } from './leases.ts';
 import type { Reply } from './replies.ts';
 import { ChatResponse } from './turn.ts';
 
+/** The stored answer of a finished turn. */
+export const storedReplyOf =
+  (conversations: ConversationStore) =>
+  async (conversation: TurnConversation, turn: RecentTurn): Promise<Reply> => {
+    const { replySeq: seq, replyMessageId: messageId } = turn;
+    if (turn.outcome === 'failed' || seq === undefined || messageId === undefined) return { outcome: 'failed' };
+    const message = await conversations.history.findMessage(conversation, { seq, messageId });
+    if (!message) return { outcome: 'erased' };
+    const { content, suggestedActions } = message;
+    return { outcome: 'answered', reply: content, messageId, ...(suggestedActions && { suggestedActions }) };
+  };
+
+export const toResponse = (reply: Reply, conversationId: string): ChatResponse => {
+  if (reply.outcome === 'erased') throw notFound();
+  if (reply.outcome === 'failed') throw new ApiError('internal_error');
+  const { reply: text, suggestedActions, messageId } = reply;
+  return { reply: text, ...(suggestedActions && { suggestedActions }), conversationId, messageId };
+};
+
 const KEPT_FOR_MS = 86_400_000;
 
-export const TURN_STATUSES = ['accepted', 'answering', 'answered', 'failed'] as const;
+const TURN_STATUSES = ['accepted', 'answering', 'answered', 'failed'] as const;
 
 const turnId = z.uuid().meta({ description: 'For `GET /api/v1/turns/{id}`.' });
 

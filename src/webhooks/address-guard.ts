@@ -1,16 +1,15 @@
 import { lookup as osLookup, Resolver } from 'node:dns/promises';
 import { BlockList, isIP, type LookupFunction } from 'node:net';
+import { invalid } from '../platform/errors.ts';
 
 /**
  * Why the URL of an endpoint is refused. The same checks run when an endpoint is saved, when it is tested and at each
  * delivery (docs/contract.md, Public addresses only).
  */
 export const URL_REFUSALS = ['not_a_url', 'too_long', 'not_https', 'userinfo', 'port', 'private_address'] as const;
-export type UrlRefusal = (typeof URL_REFUSALS)[number];
-export type UrlCheck = { ok: true; url: URL } | { ok: false; reason: UrlRefusal };
-export type EndpointCheck =
-  | { ok: true; url: URL; addresses: string[] }
-  | { ok: false; reason: UrlRefusal | 'unresolved' };
+type UrlRefusal = (typeof URL_REFUSALS)[number];
+type UrlCheck = { ok: true; url: URL } | { ok: false; reason: UrlRefusal };
+type EndpointCheck = { ok: true; url: URL; addresses: string[] } | { ok: false; reason: UrlRefusal | 'unresolved' };
 
 /** Resolves a name to all its addresses, in any order. The guard checks each address. */
 export type Resolve = (hostname: string) => Promise<string[]>;
@@ -93,7 +92,7 @@ const resolveAny: Resolve = async (hostname) => (await osLookup(hostname, { all:
  * Resolves a name, and refuses the name if any of its addresses is private. If one public address were enough, an
  * attacker could add a private address, and the socket might connect to it.
  */
-export const resolveGuarded = async (hostname: string, { allowPrivate, resolver }: GuardOptions): Promise<string[]> => {
+const resolveGuarded = async (hostname: string, { allowPrivate, resolver }: GuardOptions): Promise<string[]> => {
   const resolve = resolver ?? (allowPrivate ? resolveAny : resolvePublic);
   const addresses = await resolve(hostname).catch((cause: unknown) => {
     throw new NameUnresolved(`${hostname} was not found`, { cause });
@@ -146,5 +145,26 @@ export const checkEndpoint = async (text: string, options: GuardOptions): Promis
     if (error instanceof AddressRefused) return { ok: false, reason: 'private_address' };
     if (error instanceof NameUnresolved) return { ok: false, reason: 'unresolved' };
     throw error;
+  }
+};
+
+/** Messages for refused URLs, by reason. */
+const MESSAGES: Record<string, string> = {
+  not_a_url: 'must be an absolute URL',
+  too_long: 'must be at most 2,048 characters',
+  not_https: 'must begin with https://',
+  userinfo: 'must not carry a user name or password',
+  port: 'must use port 443, 80, or one of 1024 and above',
+  private_address: 'must not lead to a private or reserved address',
+};
+
+/**
+ * Checks a URL before it is saved, and throws 422 for `field` if the address guard refuses the URL. A name that does not
+ * resolve now is accepted, because it may resolve later and each request checks the address again.
+ */
+export const requirePublicUrl = async (url: string, guard: GuardOptions, field: string): Promise<void> => {
+  const checked = await checkEndpoint(url, guard);
+  if (!checked.ok && checked.reason !== 'unresolved') {
+    throw invalid(field, checked.reason, MESSAGES[checked.reason] ?? 'is refused');
   }
 };

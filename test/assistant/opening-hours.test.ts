@@ -1,6 +1,12 @@
 import { expect, test, vi } from 'vitest';
-import { AWAY_LANGUAGES, closedText, notTakenText } from '../../src/assistants/away-texts.ts';
-import { afterOpenMinutes, nextOpening, OpeningHours } from '../../src/assistants/opening-hours.ts';
+import {
+  afterOpenMinutes,
+  AWAY_LANGUAGES,
+  closedText,
+  nextOpening,
+  notTakenText,
+  OpeningHours,
+} from '../../src/assistants/opening-hours.ts';
 import { TEXT_LANGUAGES } from '../../workers/reply/engines/texts.ts';
 
 const DAYS = [1, 2, 3, 4, 5];

@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, expect, test } from 'vitest';
 import { createVault } from '../../src/platform/vault.ts';
-import { createEngines } from '../../workers/reply/engines/choose.ts';
-import { openProviderAgent } from '../../workers/reply/engines/openai/connection.ts';
+import { createEngines } from '../../workers/reply/worker.ts';
+import { openProviderAgent } from '../../workers/reply/engines/openai/completion.ts';
 import { anAssistant } from '../support/builders.ts';
 import { deltasOf, openStream, spokenOf } from '../support/event-stream.ts';
 import { eventually } from '../support/eventually.ts';

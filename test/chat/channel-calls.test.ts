@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
-import { createChannelCalls } from '../../src/assistants/channel-calls.ts';
+import { createChannelCalls } from '../../src/assistants/channel.ts';
 import { anAssistant, aTurn, type ChatBody, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { anOperator } from '../support/operator-client.ts';

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
-import type { NewTurn } from '../../src/conversations/new-turn.ts';
+import type { NewTurn } from '../../src/conversations/accept.ts';
 import { conversationKeyOf, newPrefixedId } from '../../src/platform/ids.ts';
 import { anAssistant, aTurn, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';

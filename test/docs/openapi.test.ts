@@ -3,7 +3,7 @@ import { afterAll, expect, test } from 'vitest';
 import { openApi } from '../../src/api.ts';
 import { conversationOperations } from '../../src/chat-api/conversation-operations.ts';
 import { WIRE_EVENTS } from '../../src/webhooks/wire.ts';
-import { PUBLIC_OPERATIONS } from '../../src/openapi/paths.ts';
+import { PUBLIC_OPERATIONS } from '../../src/openapi/document.ts';
 import { OPERATIONS } from '../../src/operator-api/operations.ts';
 import { readConfig } from '../../src/platform/config.ts';
 import { createLifecycle } from '../../src/platform/lifecycle.ts';

@@ -3,7 +3,7 @@ import { afterAll, expect, test } from 'vitest';
 import { openApi } from '../../src/api.ts';
 import { OPERATIONS } from '../../src/operator-api/operations.ts';
 import { OPERATOR_PREFIX } from '../../src/operator-api/routes.ts';
-import { PUBLIC_OPERATIONS } from '../../src/openapi/paths.ts';
+import { PUBLIC_OPERATIONS } from '../../src/openapi/document.ts';
 import { readConfig } from '../../src/platform/config.ts';
 import { createLifecycle, type Lifecycle } from '../../src/platform/lifecycle.ts';
 import { createLogger } from '../../src/platform/logger.ts';

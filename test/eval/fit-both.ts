@@ -1,16 +1,20 @@
 import { baseLanguage } from '../../src/language/base.ts';
 import { decideLanguage } from '../../src/language/decide.ts';
 import {
-  type Calibration,
   adjustConfidence,
-  rankCandidates,
+  type Calibration,
+  counterEvidenceOf,
   featuresInRanking,
-} from '../../workers/reply/engines/retrieval/calibration.ts';
-import { counterEvidenceOf, withoutUnknownWords } from '../../workers/reply/engines/retrieval/counter-evidence.ts';
-import { candidatesOf, type Candidate } from '../../workers/reply/engines/retrieval/candidate.ts';
+  rankCandidates,
+  withoutUnknownWords,
+} from '../../workers/reply/engines/retrieval/hybrid-search.ts';
+import {
+  candidatesOf,
+  collectLexicalEvidence,
+  type Candidate,
+} from '../../workers/reply/engines/retrieval/candidate.ts';
 import { buildIndex } from '../../workers/reply/engines/retrieval/knowledge-index.ts';
 import { searchGroup } from '../../workers/reply/engines/retrieval/search.ts';
-import { collectLexicalEvidence } from '../../workers/reply/engines/retrieval/lexical-evidence.ts';
 import { fitChoice, fitLogistic, logit, probability } from './fitting.ts';
 import { BASES, isEntry, loadBase, loadQuestions, loadUnseen, type Question, UNSEEN_BASES } from './sets.ts';
 import type { TextVectors } from './vectors.ts';

@@ -1,6 +1,6 @@
 import { baseLanguage } from '../../src/language/base.ts';
 import { decideLanguage } from '../../src/language/decide.ts';
-import { lexicalConfidence, lexicalFeatures } from '../../workers/reply/engines/retrieval/confidence.ts';
+import { lexicalConfidence, lexicalFeatures } from '../../workers/reply/engines/retrieval/candidate.ts';
 import { inLanguageOrder } from '../../workers/reply/engines/retrieval/lexical-search.ts';
 import { buildIndex } from '../../workers/reply/engines/retrieval/knowledge-index.ts';
 import { searchGroup } from '../../workers/reply/engines/retrieval/search.ts';

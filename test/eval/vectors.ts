@@ -9,8 +9,7 @@ import type { TextKind } from '../../workers/reply/embedder/backend.ts';
 import { openEmbedder } from '../../workers/reply/embedder/embedder.ts';
 import type { KnowledgeEntry } from '../../workers/reply/engines/engine.ts';
 import type { SemanticSearch } from '../../workers/reply/vectors/semantic-search.ts';
-import type { VectorEntry } from '../../workers/reply/vectors/scan.ts';
-import { measureSimilarity } from '../../workers/reply/vectors/similarity.ts';
+import { measureSimilarity, type VectorEntry } from '../../workers/reply/vectors/similarity.ts';
 
 const FOLDER = join(import.meta.dirname, '../../.local/eval');
 const silent = new Writable({ write: (_chunk, _encoding, done) => done() });

@@ -1,8 +1,7 @@
 import { afterEach, expect, test, vi } from 'vitest';
 import { decideLanguage } from '../../src/language/decide.ts';
 import { createBreaker } from '../../src/platform/breaker.ts';
-import { stemmingOf } from '../../workers/reply/engines/retrieval/stemming.ts';
-import { readTerms } from '../../workers/reply/engines/retrieval/terms.ts';
+import { readTerms, stemmingOf } from '../../workers/reply/engines/retrieval/terms.ts';
 import { otherLanguageText, TEXT_LANGUAGES } from '../../workers/reply/engines/texts.ts';
 
 /** Invented language tags. A caller can send any number of them. */

@@ -7,7 +7,7 @@ import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import * as z from 'zod';
 import { type Service, startRedis } from '../../scripts/services.ts';
 import { secretsIn } from '../../src/platform/credentials.ts';
-import { describeFailure, toLoggable } from '../../src/platform/loggable.ts';
+import { describeFailure, toLoggable } from '../../src/platform/logger.ts';
 import { runAdmin } from '../support/admin.ts';
 import { freePort } from '../../scripts/services.ts';
 import { type Kind, MAINS } from '../support/processes.ts';

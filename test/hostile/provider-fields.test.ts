@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { expect, onTestFinished, test } from 'vitest';
-import { boundedWhy } from '../../workers/reply/bounded-why.ts';
+import { boundedWhy } from '../../workers/reply/ask-engine.ts';
 import type { AssistantEngine } from '../../workers/reply/engines/engine.ts';
 import { anAssistant, anEntry } from '../support/builders.ts';
 import { openStream, spokenOf } from '../support/event-stream.ts';

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { createGroupMisses, type Embedding } from '../../src/insights/group-misses.ts';
-import { MAX_GROUPS } from '../../src/insights/miss.ts';
+import { MAX_GROUPS } from '../../src/insights/misses.ts';
 import type { missOperations } from '../../src/operator-api/misses.ts';
 import { newId } from '../../src/platform/ids.ts';
 import { anAssistant, anEntry } from '../support/builders.ts';

@@ -1,8 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import type { ChangedConversation, ChangedConversations } from '../../src/insights/changed-conversations.ts';
-import { createProjectionRound } from '../../src/insights/projection-round.ts';
-import { LAST_KEY, type ProjectionState, type ProjectionStates } from '../../src/insights/projection-state.ts';
+import type { ChangedConversation, ChangedConversations } from '../../src/insights/project.ts';
+import {
+  createProjectionRound,
+  LAST_KEY,
+  type ProjectionState,
+  type ProjectionStates,
+} from '../../src/insights/projection-round.ts';
 
 test('a conversation of an earlier release that fails once is projected by a later round', async () => {
   const now = new Date();

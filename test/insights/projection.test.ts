@@ -1,8 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
-import { createChangedConversations } from '../../src/insights/changed-conversations.ts';
+import { createChangedConversations, createProject, type Project } from '../../src/insights/project.ts';
 import { createGroupMisses } from '../../src/insights/group-misses.ts';
-import { createProject, type Project } from '../../src/insights/project.ts';
 import { lastEndedHour } from '../../src/insights/delivery-figures.ts';
 import { newId } from '../../src/platform/ids.ts';
 import { createLogger } from '../../src/platform/logger.ts';

@@ -23,7 +23,7 @@ const ORDER = [
 ];
 const LAST_FOR_WORKERS = 'src/turns';
 /** The files directly in `src` that workers may import. They compose the processes and may import from all folders. */
-const FOR_WORKERS = ['src/service.ts', 'src/service-metrics.ts', 'src/worker-process.ts', 'src/maintenance.ts'];
+const FOR_WORKERS = ['src/service.ts', 'src/service-metrics.ts', 'src/worker-process.ts'];
 
 const CONVERSATIONS_MAX_LINES = 2_400;
 

@@ -1,7 +1,6 @@
 import { expect } from 'vitest';
 import type { KnowledgeInput } from '../../src/assistants/knowledge-input.ts';
-import type { SemanticStatus } from '../../src/assistants/semantic-status.ts';
-import { findSemanticStatus } from '../../src/assistants/semantic-status.ts';
+import { findSemanticStatus, type SemanticStatus } from '../../src/assistants/semantic-state.ts';
 import { anAssistant, anEntry } from './builders.ts';
 import { vectorOf } from './embedder.ts';
 import { eventually } from './eventually.ts';

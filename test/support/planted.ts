@@ -15,7 +15,7 @@ export const FAULTS: Record<string, Fault[]> = {
   ],
   'order off': [
     {
-      file: 'src/conversations/new-turn.ts',
+      file: 'src/conversations/accept.ts',
       from: '$push: { waiting, ...(announcement && { outbox: announcement }) },',
       to: '$push: { waiting: { $each: [waiting], $position: 0 }, ...(announcement && { outbox: announcement }) },',
       noticedBy: 'test/turns/order.test.ts',
@@ -23,13 +23,13 @@ export const FAULTS: Record<string, Fault[]> = {
   ],
   'turn id not in the filter': [
     {
-      file: 'src/conversations/new-turn.ts',
+      file: 'src/conversations/accept.ts',
       from: "'waiting.turnId': { $ne: turnId },",
       to: '',
       noticedBy: 'test/conversations/unknown-outcome.test.ts',
     },
     {
-      file: 'src/conversations/new-turn.ts',
+      file: 'src/conversations/accept.ts',
       from: "'recent.turnId': { $ne: turn.turnId },",
       to: '',
       noticedBy: 'test/conversations/unknown-outcome.test.ts',

@@ -2,8 +2,7 @@ import { type Breaker, type BreakerOptions, createBreaker } from '../../src/plat
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Claim } from '../../src/deliveries/claims.ts';
 import type { ErrorKind, Exchange } from '../../src/deliveries/delivery.ts';
-import type { StoredEndpoint } from '../../src/webhooks/endpoint.ts';
-import type { EndpointStore } from '../../src/webhooks/endpoint-store.ts';
+import type { EndpointStore, StoredEndpoint } from '../../src/webhooks/endpoint-store.ts';
 import { signEvent } from '../../src/webhooks/signature.ts';
 import type { DeliveryStore } from '../../src/deliveries/store.ts';
 import { serverNow } from '../../src/platform/clock.ts';

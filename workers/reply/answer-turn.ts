@@ -1,6 +1,6 @@
 import type { PendingTurn, TurnRef } from '../../src/conversations/conversation.ts';
 import type { ConversationStore } from '../../src/conversations/store.ts';
-import type { AnswerableConversation } from '../../src/conversations/turn-commit.ts';
+import type { AnswerableConversation } from '../../src/conversations/commit.ts';
 import { type EndedTurn, endTurn, type TurnEnd } from '../../src/turns/end-turn.ts';
 import type { TurnLeases } from '../../src/turns/leases.ts';
 import { serverDate, serverNow } from '../../src/platform/clock.ts';

@@ -1,20 +1,151 @@
 import type { Assistant } from '../../src/assistants/assistant.ts';
 import type { AssistantStore } from '../../src/assistants/store.ts';
+import type { AnswerableConversation } from '../../src/conversations/commit.ts';
 import type { Message, PendingTurn } from '../../src/conversations/conversation.ts';
 import type { ConversationStore } from '../../src/conversations/store.ts';
-import type { AnswerableConversation } from '../../src/conversations/turn-commit.ts';
-import type { TurnEnd } from '../../src/turns/end-turn.ts';
+import { baseLanguage } from '../../src/language/base.ts';
 import { serverNow } from '../../src/platform/clock.ts';
 import type { Logger } from '../../src/platform/logger.ts';
-import type { Publish } from '../../src/turns/replies.ts';
-import { boundedWhy } from './bounded-why.ts';
-import { createDeltaFeed } from './delta-feed.ts';
-import type { AssistantEngine, AssistantProfile, TurnContext } from './engines/engine.ts';
+import type { TurnEnd } from '../../src/turns/end-turn.ts';
+import { type Publish, streamChannels } from '../../src/turns/replies.ts';
+import type { AssistantEngine, AssistantProfile, EngineReply, TurnContext } from './engines/engine.ts';
 import { inspectMessage } from './guard.ts';
 import { endWithApology, endWithReply, holdingTextOf } from './handoff.ts';
 import { scoreLead } from './lead-score.ts';
 import type { SemanticSearchOf } from './vectors/semantic-search.ts';
-import { refusalReply } from './refusal.ts';
+
+/** Maximum length of a reply's `why` as JSON. Every reply's `why` is stored and logged. */
+const WHY_MAX = 4_096;
+const NAME_MAX = 100;
+
+const jsonLengthOf = (value: unknown): number => {
+  try {
+    return (JSON.stringify(value) ?? '').length;
+  } catch {
+    return Number.POSITIVE_INFINITY; // a cycle, or a value that JSON cannot express
+  }
+};
+
+/** Returns `why` unchanged if it is small enough. Otherwise keeps only `engine` and `kind`, and adds `cut: true`. */
+export const boundedWhy = (why: Record<string, unknown>): Record<string, unknown> => {
+  if (jsonLengthOf(why) <= WHY_MAX) return why;
+  const named = ['engine', 'kind'].flatMap((name) => {
+    const value = why[name];
+    return typeof value === 'string' ? [[name, value.slice(0, NAME_MAX).toWellFormed()]] : [];
+  });
+  return { ...Object.fromEntries(named), cut: true };
+};
+
+/** Pieces that arrive within this time are published together. */
+const COALESCE_MS = 30;
+/** How often the channels of newly waiting callers are read. */
+const REFRESH_EVERY_MS = 1_000;
+
+type Options = {
+  turnId: string;
+  attempt: number;
+  /** Channels of the waiting callers, as read when the attempt began. */
+  replyTo: string[];
+  /** Reads the current channels. */
+  findReplyTo: () => Promise<string[]>;
+  publish: Publish;
+};
+
+/** The length of the text, without a surrogate pair that is cut in half at the end. */
+const endOfWhole = (text: string): number => {
+  const last = text.charCodeAt(text.length - 1);
+  return last >= 0xd800 && last <= 0xdbff ? text.length - 1 : text.length;
+};
+
+/**
+ * Publishes a reply to streaming callers while the reply is being written. A lost piece does no harm, because the
+ * committed reply has the whole text. Each piece has its offset, so that a caller can notice a missed piece.
+ */
+const createDeltaFeed = ({ turnId, attempt, replyTo, findReplyTo, publish }: Options) => {
+  let channels = streamChannels(replyTo);
+  let text = '';
+  let published = 0;
+  let publishedAt = Number.NEGATIVE_INFINITY;
+  let channelsReadAt = performance.now();
+  let timer: NodeJS.Timeout | null = null;
+  let ended = false;
+
+  const publishDelta = (): void => {
+    timer = null;
+    const end = endOfWhole(text);
+    if (end <= published) return;
+    publish(channels, { turnId, attempt, from: published, delta: text.slice(published, end) });
+    published = end;
+    publishedAt = performance.now();
+  };
+
+  const refreshChannels = async (): Promise<void> => {
+    channelsReadAt = performance.now();
+    const now = streamChannels(await findReplyTo());
+    if (ended) return;
+    const added = now.filter((channel) => !channels.includes(channel));
+    if (published > 0) publish(added, { turnId, attempt, from: 0, delta: text.slice(0, published) });
+    channels = now;
+  };
+
+  return {
+    push: (piece: string): void => {
+      if (ended) return;
+      text += piece;
+      const now = performance.now();
+      if (now - channelsReadAt > REFRESH_EVERY_MS) refreshChannels().catch(() => undefined);
+      if (now - publishedAt > COALESCE_MS) publishDelta();
+      else timer ??= setTimeout(publishDelta, COALESCE_MS);
+    },
+    /** Publishes the remaining text. Call it before the reply is published. */
+    end: (): void => {
+      ended = true;
+      if (timer) clearTimeout(timer);
+      publishDelta();
+    },
+  };
+};
+
+const TEXTS: Record<string, string> = {
+  ar: 'لا أستطيع المساعدة في ذلك. بماذا يمكنني خدمتك غير ذلك؟',
+  cs: 'S tím nemohu pomoci. Co pro vás mohu udělat?',
+  da: 'Det kan jeg ikke hjælpe med. Hvad kan jeg ellers gøre for dig?',
+  de: 'Dabei kann ich nicht helfen. Was kann ich sonst für Sie tun?',
+  el: 'Δεν μπορώ να βοηθήσω σε αυτό. Τι άλλο μπορώ να κάνω για εσάς;',
+  en: 'I cannot help with that. What else can I do for you?',
+  es: 'No puedo ayudar con eso. ¿En qué más puedo ayudarle?',
+  fi: 'En voi auttaa siinä. Miten muuten voin auttaa?',
+  fr: 'Je ne peux pas vous aider pour cela. Que puis-je faire d’autre pour vous ?',
+  hi: 'मैं इसमें मदद नहीं कर सकता। मैं आपके लिए और क्या कर सकता हूँ?',
+  id: 'Saya tidak dapat membantu dengan itu. Apa lagi yang bisa saya bantu?',
+  it: 'Non posso aiutarla con questo. Cos’altro posso fare per lei?',
+  ja: 'それについてはお手伝いできません。ほかにご用件はありますか？',
+  ko: '그 요청은 도와드릴 수 없습니다. 다른 도움이 필요하신가요?',
+  nl: 'Daar kan ik niet mee helpen. Wat kan ik verder voor u doen?',
+  no: 'Det kan jeg ikke hjelpe med. Hva annet kan jeg gjøre for deg?',
+  pl: 'W tym nie mogę pomóc. W czym jeszcze mogę pomóc?',
+  pt: 'Não posso ajudar com isso. Em que mais posso ajudar?',
+  ro: 'Nu vă pot ajuta cu asta. Cu ce altceva vă pot ajuta?',
+  ru: 'С этим я не могу помочь. Чем ещё могу быть полезен?',
+  sv: 'Det kan jag inte hjälpa till med. Vad kan jag göra i stället?',
+  tr: 'Bu konuda yardımcı olamam. Başka nasıl yardımcı olabilirim?',
+  uk: 'З цим я не можу допомогти. Чим ще можу бути корисним?',
+  zh: '这个我帮不上忙。还有什么可以帮您的吗？',
+};
+
+/** The reply to a message that the guard refuses. No engine is asked. */
+const refusalReply = (language: string): EngineReply => {
+  const base = baseLanguage(language);
+  const known = TEXTS[base];
+  return {
+    text: known ?? (TEXTS.en as string),
+    suggestedActions: [],
+    confidence: 1,
+    low: false,
+    language: known ? language : 'en',
+    why: { engine: 'none', kind: 'refused', language: known ? language : 'en' },
+  };
+};
 
 type Dependencies = {
   conversations: ConversationStore;

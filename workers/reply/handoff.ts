@@ -1,7 +1,6 @@
 import { MAX_SUGGESTED_ACTIONS, SuggestedAction } from '../../src/assistants/suggested-action.ts';
 import type { Assistant } from '../../src/assistants/assistant.ts';
-import { closedText } from '../../src/assistants/away-texts.ts';
-import { nextOpening } from '../../src/assistants/opening-hours.ts';
+import { closedText, nextOpening } from '../../src/assistants/opening-hours.ts';
 import type { Answer, HandoffReason, TurnEnd } from '../../src/turns/end-turn.ts';
 import type { PendingTurn, StoredConversation } from '../../src/conversations/conversation.ts';
 import type { EngineReply } from './engines/engine.ts';

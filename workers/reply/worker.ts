@@ -1,10 +1,14 @@
+import type { Dispatcher } from 'undici';
+import { createBreaker } from '../../src/platform/breaker.ts';
 import type { Config } from '../../src/platform/config.ts';
+import { newToken } from '../../src/platform/ids.ts';
 import type { Lifecycle } from '../../src/platform/lifecycle.ts';
 import type { Logger } from '../../src/platform/logger.ts';
 import { createMetrics } from '../../src/platform/metrics.ts';
-import { openMaintenance } from '../../src/maintenance.ts';
-import { BACKGROUND_POOL_SIZE, openService } from '../../src/service.ts';
+import { startSweeper } from '../../src/platform/sweeper.ts';
+import type { Vault } from '../../src/platform/vault.ts';
 import { countDeliveries, countEmbeddings, countTurns } from '../../src/service-metrics.ts';
+import { BACKGROUND_POOL_SIZE, openService, type Service } from '../../src/service.ts';
 import { TURNS_QUEUE, TurnsJob } from '../../src/turns/queue.ts';
 import { createPublisher } from '../../src/turns/replies.ts';
 import { openQueueWorkers, openWorkerDuties } from '../../src/worker-process.ts';
@@ -12,13 +16,99 @@ import { createAnswerTurn } from './answer-turn.ts';
 import { createAskEngine } from './ask-engine.ts';
 import { type Embedder, openEmbedder } from './embedder/embedder.ts';
 import type { AssistantEngine } from './engines/engine.ts';
-import { createEngines } from './engines/choose.ts';
-import { openProviderAgent } from './engines/openai/connection.ts';
+import { openProviderAgent } from './engines/openai/completion.ts';
+import { createOpenAiEngine } from './engines/openai/engine.ts';
+import { createRetrievalEngine } from './engines/retrieval/engine.ts';
+import type { IndexOptions } from './engines/retrieval/indexes.ts';
 import { createInFlight } from './in-flight.ts';
-import { openProjection } from './insights.ts';
-import { openVectorUpdater } from './vectors/updater.ts';
-import { createSemanticSearch } from './vectors/semantic-search.ts';
 import { createVectorReader } from './vectors/reader.ts';
+import { createSemanticSearch } from './vectors/semantic-search.ts';
+import { openVectorUpdater } from './vectors/updater.ts';
+
+const MAINTENANCE_EVERY_MS = 20_000;
+
+type MaintenanceOptions = { service: Pick<Service, 'aside'>; logger: Logger; lifecycle: Lifecycle };
+
+/**
+ * Purges erased conversations again after a minute and after a day. Every worker has its own timer: a schedule in Redis
+ * is lost with Redis, and a process with a wrong clock can postpone it. Deliveries and idempotency keys need no purge:
+ * they expire through MongoDB's TTL indexes.
+ */
+const openMaintenance = ({ service, logger, lifecycle }: MaintenanceOptions): void => {
+  const purge = async (): Promise<void> => {
+    const purged = await service.aside.conversations.purgeAgain();
+    if (purged > 0) logger.info({ purged }, 'erased conversations were purged again');
+  };
+  const sweeper = startSweeper('purge', purge, { everyMs: MAINTENANCE_EVERY_MS, logger });
+  lifecycle.add('purge', sweeper, (timer) => timer.stop());
+};
+
+type Dependencies = { vault: Vault; dispatcher: Dispatcher; allowPrivate: boolean; indexes?: IndexOptions };
+
+/**
+ * Selects the engine of each assistant: retrieval, or a provider that uses retrieval for its prompt and as fall-back.
+ */
+export const createEngines = ({ vault, dispatcher, allowPrivate, indexes }: Dependencies): AssistantEngine => {
+  const retrieval = createRetrievalEngine(indexes);
+  const askProvider = createOpenAiEngine({
+    retrieval,
+    dispatcher,
+    breaker: createBreaker(),
+    openKey: vault.open,
+    allowPrivate,
+  });
+  return {
+    name: 'chosen by the assistant',
+    needsProvider: (assistant) => assistant.engine?.kind === 'openai' || retrieval.needsProvider?.(assistant) === true,
+    answersImmediately: (turn) =>
+      turn.assistant.engine?.kind !== 'openai' && retrieval.answersImmediately?.(turn) === true,
+    reply: (turn) => {
+      const { engine } = turn.assistant;
+      return engine?.kind === 'openai' ? askProvider(turn, engine) : retrieval.reply(turn);
+    },
+  };
+};
+
+const EVERY_MS = 2_000;
+const COUNT_EVERY_MS = 10_000;
+
+type InsightsOptions = { service: Service; logger: Logger; lifecycle: Lifecycle };
+
+/** Runs the projection: search words, figures and misses. All reply workers try, and one of them is the leader. */
+const openProjection = (embedder: Embedder, { service, logger, lifecycle }: InsightsOptions): void => {
+  const { insights, assistants, deliveries } = service.aside;
+  const projection = insights.openProjection({
+    token: newToken(),
+    listAssistantIds: assistants.listAssistantIds,
+    embedding: {
+      // Like a visitor's question, but without haste.
+      embed: (texts, holder) => embedder.embed(texts, 'query', { holder, priority: 'background' }),
+      model: embedder.model,
+    },
+    draining: lifecycle.draining,
+    logger,
+  });
+  // The lease expires by itself, so an unavailable MongoDB must not fail the stop.
+  lifecycle.add('lead of the projection', projection, ({ release }) => release().catch(() => undefined));
+  let countedAt = Number.NEGATIVE_INFINITY;
+  let isLeader = false;
+  const round = async (): Promise<void> => {
+    isLeader = await projection.round();
+    if (!isLeader || performance.now() - countedAt < COUNT_EVERY_MS) return;
+    const ids = await assistants.listAssistantIds();
+    const isComplete = await insights.deliveryFigures.countEnded(ids, deliveries.countHourlyOutcomes, {
+      draining: lifecycle.draining,
+      logger,
+    });
+    if (isComplete) countedAt = performance.now();
+  };
+  const group = async (): Promise<void> => (isLeader ? projection.groupMisses() : undefined);
+  const sweepers = [
+    startSweeper('projection', round, { everyMs: EVERY_MS, logger }),
+    startSweeper('misses', group, { everyMs: EVERY_MS, logger }),
+  ];
+  lifecycle.add('projection', sweepers, (all) => Promise.all(all.map((one) => one.stop())));
+};
 
 /**
  * Slots for provider calls. A single assistant gets at most half of the slots, so twice as many slots as jobs let it

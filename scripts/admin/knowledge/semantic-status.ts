@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type SemanticStatus, describeSemanticStatus } from '../../../src/assistants/semantic-status.ts';
+import { describeSemanticStatus, type SemanticStatus } from '../../../src/assistants/semantic-state.ts';
 import { knowledgeOperations } from '../../../src/operator-api/knowledge.ts';
 import type { Api } from '../api.ts';
 import { plain } from '../text.ts';

@@ -1,10 +1,87 @@
+import type { Config } from '../../../src/platform/config.ts';
 import { withDeadline } from '../../../src/platform/deadline.ts';
 import type { Logger } from '../../../src/platform/logger.ts';
 import type { CountEmbedding } from '../../../src/service-metrics.ts';
-import type { Priority, Status, TextKind } from './backend.ts';
-import { chooseModel, type SemanticConfig } from './choose.ts';
+import { openProviderAgent } from '../engines/openai/completion.ts';
+import { type ModelBackend, ModelError, type OpenModel, type Priority, type Status, type TextKind } from './backend.ts';
 import { createEmbedding } from './embedding.ts';
-import { createSupervisedModel } from './supervised-model.ts';
+import { MODEL } from './model-files.ts';
+import { createSupervisedModel, startModelProcess } from './model-process.ts';
+import { remoteModel } from './remote.ts';
+
+const PROBE = 'Can I bring my dog?';
+/** The first values of the vector that the model must return for the probe text. */
+const PROBE_VECTOR = [
+  0.0424, -0.0372, -0.014, -0.0617, 0.0832, -0.0674, 0.0624, 0.0171, 0.0365, 0.0354, 0.0134, 0.027, 0.0876, -0.07,
+  -0.0373, 0.0401, 0.0661, -0.0469, -0.0058, -0.0549, 0.0025, -0.0008, -0.0539, 0.0833,
+];
+/** The largest allowed difference from each of these values, because processors round differently. */
+const TOLERANCE = 0.005;
+
+const isProbeVector = (vector: Float32Array): boolean =>
+  PROBE_VECTOR.every((value, at) => Math.abs(value - (vector[at] ?? Number.NaN)) <= TOLERANCE);
+
+/**
+ * multilingual-e5-small in a separate process. Before the model is used, it must return the known vector of a probe
+ * text.
+ */
+const localModel = (folder: string): ModelBackend => ({
+  // Limited, because a turn may wait for a text that is already being embedded. 320 bytes are about 85 tokens and take
+  // 0.1 s.
+  limits: { texts: 1, concurrency: 1, pieceBytes: 320, pieces: { query: 3, passage: 7 } },
+
+  open: async (signal): Promise<OpenModel> => {
+    const { embed, ended, end } = await startModelProcess(folder, signal);
+    const probe = await embed(PROBE, 'query');
+    if (!isProbeVector(probe)) {
+      end('a wrong vector');
+      throw new ModelError('the engine gives a wrong vector for a known text');
+    }
+    return {
+      model: MODEL,
+      dimensions: probe.length,
+      embed: (texts, kind) => Promise.all(texts.map((text) => embed(text, kind))),
+      ended,
+      end,
+    };
+  },
+});
+
+type SemanticConfig = Pick<
+  Config,
+  'SEMANTIC' | 'SEMANTIC_DIR' | 'EMBEDDINGS_URL' | 'EMBEDDINGS_MODEL' | 'EMBEDDINGS_KEY' | 'WEBHOOK_ALLOW_PRIVATE'
+>;
+
+/** The maximum number of connections to an embeddings service. Further texts wait in the embedder's queue. */
+const CONNECTIONS = 16;
+
+type Chosen = { model: ModelBackend; close: () => Promise<void> } | { none: string };
+
+/**
+ * Chooses the model by the settings: an embeddings service if one is set, otherwise the local model. If no model is
+ * chosen, `none` is the reason.
+ */
+const chooseModel = (config: SemanticConfig): Chosen => {
+  const { SEMANTIC, SEMANTIC_DIR, EMBEDDINGS_URL, EMBEDDINGS_MODEL, EMBEDDINGS_KEY } = config;
+  if (SEMANTIC === 'off') return { none: 'off (SEMANTIC=off)' };
+  if (EMBEDDINGS_URL !== undefined && EMBEDDINGS_MODEL !== undefined) {
+    const allowPrivate = config.WEBHOOK_ALLOW_PRIVATE;
+    const dispatcher = openProviderAgent({ allowPrivate, connections: CONNECTIONS });
+    const model = remoteModel({
+      url: EMBEDDINGS_URL,
+      model: EMBEDDINGS_MODEL,
+      key: EMBEDDINGS_KEY,
+      dispatcher,
+      allowPrivate,
+    });
+    return { model, close: () => dispatcher.destroy() };
+  }
+  if (SEMANTIC_DIR === undefined) return { none: 'not installed (SEMANTIC_DIR is not set)' };
+  if (process.platform !== 'linux' || process.arch !== 'x64') {
+    return { none: `no local model for ${process.platform} ${process.arch}` };
+  }
+  return { model: localModel(SEMANTIC_DIR), close: () => Promise.resolve() };
+};
 
 export type Embedder = {
   /**

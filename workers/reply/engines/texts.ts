@@ -1,5 +1,5 @@
 import { baseLanguage } from '../../../src/language/base.ts';
-import { isTraditionalChinese, textsOf } from '../../../src/language/text-table.ts';
+import { isTraditionalChinese, textsOf } from '../../../src/language/lexicon.ts';
 import texts from './texts.json' with { type: 'json' };
 
 /** Default texts in the visitor's language. An assistant's own texts replace them. */

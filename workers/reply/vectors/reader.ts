@@ -4,8 +4,14 @@ import type { EntryVectors, VectorStore } from '../../../src/assistants/knowledg
 import type { Logger } from '../../../src/platform/logger.ts';
 import { createSlices } from '../../../src/platform/slices.ts';
 import { createSlots } from '../../../src/platform/slots.ts';
-import { scan, type VectorEntry, type VectorHit } from './scan.ts';
-import { measureSimilarity, type Similarities, type SimilarityOptions } from './similarity.ts';
+import {
+  measureSimilarity,
+  scan,
+  type Similarities,
+  type SimilarityOptions,
+  type VectorEntry,
+  type VectorHit,
+} from './similarity.ts';
 
 /** The most memory of all vectors. One assistant gets at most half. */
 const MAX_BYTES = 100_000_000;

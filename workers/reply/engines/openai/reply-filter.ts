@@ -1,10 +1,8 @@
-import { findLinks } from './find-links.ts';
+import { findLinks, type IsAllowedLink } from './links.ts';
 import { UNSURE_MARK } from './prompt.ts';
 
 /** The maximum number of characters that are held back after an open bracket while the link may still be incomplete. */
 const MAX_PENDING = 400;
-
-export type IsAllowedLink = (link: string) => boolean;
 
 /** Removes links that are not allowed. The text of a Markdown link is kept. */
 export const removeDisallowedLinks = (text: string, isAllowed: IsAllowedLink): string => {

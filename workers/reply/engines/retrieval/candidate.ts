@@ -1,9 +1,80 @@
 import { words as wordsIn } from '../../../../src/language/fold.ts';
-import type { EntrySimilarity, Distribution, Similarities } from '../../vectors/similarity.ts';
+import type { Distribution, EntrySimilarity, Similarities } from '../../vectors/similarity.ts';
 import type { KnowledgeEntry } from '../engine.ts';
-import { lexicalConfidence } from './confidence.ts';
 import type { KnowledgeGroup, KnowledgeIndex } from './knowledge-index.ts';
-import { NO_EVIDENCE, type EntryEvidence } from './lexical-evidence.ts';
+import { type LexicalEvidence, rankEntries } from './search.ts';
+import { readTerms } from './terms.ts';
+
+/**
+ * The lexical evidence for an entry: once counting words with the same concept as equal (`withConcepts`), and once
+ * counting only the same words (`literal`).
+ */
+export type EntryEvidence = {
+  entry: KnowledgeEntry;
+  group: KnowledgeGroup;
+  withConcepts: LexicalEvidence;
+  literal: LexicalEvidence;
+};
+
+const NO_EVIDENCE: LexicalEvidence = {
+  coverage: 0,
+  wordingCoverage: 0,
+  wordingMatch: 0,
+  unknownShare: 1,
+  matchedTerms: 0,
+  lead: 0,
+  ownCoverage: 0,
+};
+
+/** The most likely entries of each language, judged by word matches. Keys are entry ids. */
+export const collectLexicalEvidence = (
+  message: string,
+  index: KnowledgeIndex,
+  visitorLanguage: string,
+): Map<string, EntryEvidence> => {
+  const found = new Map<string, EntryEvidence>();
+  for (const group of index.groups) {
+    const terms = readTerms(message, group.language, visitorLanguage);
+    const literal = terms.map((term) => ({ ...term, concept: null }));
+    for (const [kind, read] of [['withConcepts', terms] as const, ['literal', literal] as const]) {
+      for (const { entry: number, evidence } of rankEntries(read, group)) {
+        const entry = group.entries[number];
+        if (!entry) continue;
+        const before = found.get(entry.entryId) ?? { entry, group, withConcepts: NO_EVIDENCE, literal: NO_EVIDENCE };
+        found.set(entry.entryId, { ...before, [kind]: evidence });
+      }
+    }
+  }
+  return found;
+};
+
+/** The features of the lexical confidence, in the order of `WEIGHTS`. The first feature is the bias. */
+export const lexicalFeatures = ({
+  coverage,
+  wordingCoverage,
+  wordingMatch,
+  unknownShare,
+  matchedTerms,
+  lead,
+}: LexicalEvidence): number[] => [
+  1,
+  coverage,
+  wordingCoverage,
+  wordingMatch,
+  unknownShare,
+  Math.min(3, matchedTerms),
+  Math.min(0.4, lead),
+  coverage * wordingMatch,
+];
+
+/** Fitted on the `--tune` half of the evaluation set by `npm run eval -- fit`. */
+const WEIGHTS = [-3.18, 1.76, 0.98, 0.81, -1.31, 0.93, 3.21, 1.19];
+
+/** The probability that an entry is the answer, judged by word matches only. */
+export const lexicalConfidence = (evidence: LexicalEvidence): number => {
+  const sum = lexicalFeatures(evidence).reduce((total, feature, at) => total + feature * (WEIGHTS[at] ?? 0), 0);
+  return 1 / (1 + Math.exp(-sum));
+};
 
 /** An entry that may be the answer. The order of the features is the order of the weights in `calibration.ts`. */
 export type Candidate = {

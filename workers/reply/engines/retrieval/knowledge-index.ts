@@ -2,11 +2,57 @@ import SearchableMap from 'minisearch/SearchableMap';
 import { baseLanguage } from '../../../../src/language/base.ts';
 import { foldBeginning } from '../../../../src/language/fold.ts';
 import type { AssistantProfile, KnowledgeEntry } from '../engine.ts';
-import { Accumulator } from './accumulator.ts';
 import { readTerms, type Term } from './terms.ts';
 
+/**
+ * Adds up scores by document number. `clear` resets only the numbers that were used, because most searches use only a
+ * few of many.
+ */
+class Accumulator {
+  readonly #sums: Float64Array;
+  /**
+   * For each document, the best value added by the most recent term that matched it. A second array has the number of
+   * that term.
+   */
+  readonly #latest: Float64Array;
+  readonly #latestTerm: Uint32Array;
+  #term = 0;
+  touched: number[] = [];
+
+  constructor(size: number) {
+    this.#sums = new Float64Array(size);
+    this.#latest = new Float64Array(size);
+    this.#latestTerm = new Uint32Array(size);
+  }
+
+  /** Starts the next term. If one term matches a document in several ways, only the best match counts. */
+  nextTerm(): void {
+    this.#term += 1;
+  }
+
+  add(document: number, value: number): void {
+    const isFirst = this.#latestTerm[document] !== this.#term;
+    const before = isFirst ? 0 : (this.#latest[document] ?? 0);
+    if (value <= before) return;
+    const sum = this.#sums[document] ?? 0;
+    if (sum === 0) this.touched.push(document);
+    this.#sums[document] = sum + value - before;
+    this.#latest[document] = value;
+    this.#latestTerm[document] = this.#term;
+  }
+
+  get(document: number): number {
+    return this.#sums[document] ?? 0;
+  }
+
+  clear(): void {
+    for (const document of this.touched) this.#sums[document] = 0;
+    this.touched = [];
+  }
+}
+
 /** Questions and variants by number: `entry` is the entry's number in its group, `weight` the sum of its terms' weights. */
-export type Wordings = { entry: Uint32Array; weight: Float64Array };
+type Wordings = { entry: Uint32Array; weight: Float64Array };
 
 /**
  * The places where a key occurs: wordings (`wordings`), the entries of those wordings (`questionEntries`), and entries
@@ -40,7 +86,7 @@ export type KnowledgeGroup = {
 };
 
 /** Scores of the running search. All searches share them, because a search is synchronous. */
-export type Accumulators = Record<
+type Accumulators = Record<
   'coverage' | 'wordingCoverage' | 'matchedTerms' | 'ownCoverage' | 'nearest' | 'byWording',
   Accumulator
 >;
@@ -76,7 +122,7 @@ const VERB_CONCEPTS = new Set([
 const VERB_SHARE = 0.65;
 
 export const conceptKey = (concept: string): string => `§${concept}`;
-export const termKey = (term: Term): string => (term.concept === null ? term.stem : conceptKey(term.concept));
+const termKey = (term: Term): string => (term.concept === null ? term.stem : conceptKey(term.concept));
 export const conceptWeight = ({ concept }: Term): number => {
   if (concept === null) return 1;
   if (WEAK_CONCEPTS.has(concept)) return WEAK_SHARE;

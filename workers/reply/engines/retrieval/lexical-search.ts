@@ -1,4 +1,4 @@
-import { lexicalConfidence } from './confidence.ts';
+import { lexicalConfidence } from './candidate.ts';
 import type { KnowledgeGroup, KnowledgeIndex } from './knowledge-index.ts';
 import { type LexicalCandidate, searchGroup } from './search.ts';
 import type { KnowledgeEntry } from '../engine.ts';

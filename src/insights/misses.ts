@@ -1,0 +1,211 @@
+import { type Connection, Schema } from 'mongoose';
+import * as z from 'zod';
+import type { Entry, Message } from '../conversations/conversation.ts';
+import { serverDate } from '../platform/clock.ts';
+import { notFound } from '../platform/errors.ts';
+import { collectionOf } from '../platform/mongo.ts';
+import { readReply } from './figures.ts';
+import { searchWordsOf } from './conversation-search.ts';
+
+/** At most this many groups of an assistant are kept. For a new one, the rarest is dropped, of those the oldest. */
+export const MAX_GROUPS = 500;
+export const MAX_EXAMPLES = 5;
+
+type MissExample = { conversationId: string; question: string; at: Date };
+export type MissAnswer = { conversationId: string; content: string; at: Date };
+
+/** A group of questions with the same meaning that the assistant could not answer. */
+export type StoredMiss = {
+  _id: string;
+  assistantId: string;
+  /** The question that stands for the group, and the conversation that it comes from. */
+  question: string;
+  conversationId: string;
+  language: string | null;
+  /** The folded words of the question, for grouping without a model. */
+  words: string[];
+  /** The question's vector as little-endian float32, and its model. Null until a model is available. */
+  vector: Buffer | null;
+  model: string | null;
+  count: number;
+  firstAt: Date;
+  lastAt: Date;
+  /** The latest questions of the group. */
+  examples: MissExample[];
+  /** What an operator wrote after one of the questions. */
+  answer: MissAnswer | null;
+  /** A dismissed group stays, so that its questions make no new group. A taught one opens again with a later miss. */
+  state: 'open' | 'dismissed' | 'taught';
+  taughtAt?: Date;
+  entryId?: string;
+};
+
+const schema = new Schema<StoredMiss>(
+  { _id: { type: String, required: true } },
+  { collection: 'misses', versionKey: false, strict: false },
+);
+schema.index({ assistantId: 1 });
+// The conversations whose text a group holds, for their erasure.
+schema.index({ conversationId: 1 });
+schema.index({ 'examples.conversationId': 1 });
+schema.index({ 'answer.conversationId': 1 });
+
+export const missModel = (connection: Connection) => connection.model<StoredMiss>('Miss', schema);
+
+const LISTED_MAX = 200;
+const LOOKS_MAX = 10;
+
+/** Lists the groups of misses, and ends them. The projection makes them. */
+export const createMissStore = (connection: Connection) => {
+  const model = missModel(connection);
+  const misses = collectionOf<StoredMiss>(model);
+
+  /** Gives a group another question after the conversation of its question was erased. Without examples it is deleted. */
+  const replaceQuestion = async ({ _id, conversationId, examples }: StoredMiss): Promise<void> => {
+    const [example] = examples;
+    const same = { _id, conversationId };
+    if (!example) {
+      await misses.deleteOne({ ...same, examples: [] });
+      return;
+    }
+    const { question } = example;
+    await misses.updateOne(
+      { ...same, 'examples.conversationId': example.conversationId },
+      {
+        $set: {
+          question,
+          conversationId: example.conversationId,
+          words: [...searchWordsOf(question)],
+          vector: null,
+          model: null,
+        },
+      },
+    );
+  };
+
+  return {
+    model,
+
+    /** The open groups, the most frequent first. */
+    list: (assistantId: string): Promise<StoredMiss[]> =>
+      misses
+        .find({ assistantId, state: 'open' }, { projection: { vector: 0, words: 0 } })
+        .sort({ count: -1, lastAt: -1, _id: 1 })
+        .limit(LISTED_MAX)
+        .toArray(),
+
+    exists: async (assistantId: string, missId: string): Promise<boolean> =>
+      (await misses.findOne({ _id: missId, assistantId }, { projection: { _id: 1 } })) !== null,
+
+    dismiss: async (assistantId: string, missId: string): Promise<void> => {
+      const changed = await misses.updateOne({ _id: missId, assistantId }, { $set: { state: 'dismissed' } });
+      if (changed.matchedCount === 0) throw notFound();
+    },
+
+    /** Ends a group with a knowledge entry. False if the group was already taught. */
+    markTaught: async (assistantId: string, missId: string, entryId: string): Promise<boolean> => {
+      const changed = await misses.updateOne(
+        { _id: missId, assistantId, state: { $ne: 'taught' } },
+        { $set: { state: 'taught', taughtAt: serverDate(), entryId } },
+      );
+      return changed.matchedCount === 1;
+    },
+
+    /** The text of a conversation that groups hold: exactly what an erasure removes. */
+    findTextsOf: async (conversationId: string) => {
+      const holds = [
+        { conversationId },
+        { 'examples.conversationId': conversationId },
+        { 'answer.conversationId': conversationId },
+      ];
+      const groups = await misses.find({ $or: holds }, { projection: { vector: 0 } }).toArray();
+      return groups.map(({ _id, question, examples, answer, ...group }) => ({
+        missId: _id,
+        question: group.conversationId === conversationId ? question : null,
+        examples: examples
+          .filter((one) => one.conversationId === conversationId)
+          .map(({ question: asked, at }) => ({ question: asked, at })),
+        answer: answer?.conversationId === conversationId ? answer.content : null,
+      }));
+    },
+
+    /** Removes all text of these conversations. A group that has no other text is deleted. */
+    eraseConversations: async (conversationIds: string[]): Promise<void> => {
+      const conversationId = { $in: conversationIds };
+      await misses.updateMany(
+        { 'examples.conversationId': conversationId },
+        { $pull: { examples: { conversationId } } },
+      );
+      await misses.updateMany({ 'answer.conversationId': conversationId }, { $set: { answer: null } });
+      // A group may change meanwhile, so it is looked at again.
+      for (let looks = 0; looks < LOOKS_MAX; looks += 1) {
+        const rows = await misses.find({ conversationId }, { projection: { vector: 0 } }).toArray();
+        if (rows.length === 0) return;
+        for (const row of rows) await replaceQuestion(row);
+      }
+    },
+  };
+};
+
+export type MissStore = ReturnType<typeof createMissStore>;
+
+const QUESTION_MAX = 500;
+const ANSWER_MAX = 4_000;
+/** At most about this many lessons are learned in one step, because a worker that writes replies learns them. */
+export const LESSONS_AT_ONCE = 50;
+/** At most about this many characters of a conversation are read for words in one step. */
+const CHARS_AT_ONCE = 100_000;
+/** An offer is a miss if its best confidence was below this share of the threshold. */
+const LONG_SHOT_SHARE = 0.5;
+
+/** What the projection learns from some messages: a question without an answer, or what an operator wrote after it. */
+export type Lesson =
+  | { kind: 'miss'; question: string; language: string | null; at: Date }
+  | { kind: 'answer'; content: string; at: Date };
+
+const Offer = z.object({
+  kind: z.literal('askBack'),
+  threshold: z.number(),
+  hits: z.array(z.object({ score: z.number() })).min(1),
+});
+
+const isLongShot = ({ why }: Message): boolean => {
+  const offer = Offer.safeParse(why).data;
+  return offer !== undefined && (offer.hits[0]?.score ?? 0) < offer.threshold * LONG_SHOT_SHARE;
+};
+
+const isMiss = (reply: Message): boolean => {
+  const { outcome, engineFailed } = readReply(reply);
+  return (outcome === 'notAnswered' && !engineFailed) || (outcome === 'offered' && isLongShot(reply));
+};
+
+const cut = (text: string, length: number): string => text.trim().slice(0, length).toWellFormed();
+
+/** The lessons of some entries, in order. */
+export const readLessons = (entries: Entry[]): Lesson[] =>
+  entries.flatMap(({ messages }) =>
+    messages.flatMap((message): Lesson[] => {
+      if (message.role === 'operator')
+        return [{ kind: 'answer', content: cut(message.content, ANSWER_MAX), at: message.createdAt }];
+      if (message.role !== 'assistant' || message.turnId === null || !isMiss(message)) return [];
+      const visitor = messages.find(({ role, turnId }) => role === 'user' && turnId === message.turnId);
+      if (!visitor || !/\p{L}/u.test(visitor.content)) return [];
+      const { content, language, createdAt: at } = visitor;
+      return [{ kind: 'miss', question: cut(content, QUESTION_MAX), language, at }];
+    }),
+  );
+
+/**
+ * The first entries whose lessons and texts fit one step, at least one entry, and the last number up to which they are
+ * complete.
+ */
+export const fitStep = ({ entries, upTo }: { entries: Entry[]; upTo: number }): { entries: Entry[]; upTo: number } => {
+  let [lessons, chars] = [0, 0];
+  const surplus = entries.findIndex((entry, nth) => {
+    lessons += readLessons([entry]).length;
+    chars += entry.messages.reduce((sum, { content }) => sum + content.length, 0);
+    return nth > 0 && (lessons > LESSONS_AT_ONCE || chars > CHARS_AT_ONCE);
+  });
+  const next = entries[surplus];
+  return next ? { entries: entries.slice(0, surplus), upTo: next.seq - 1 } : { entries, upTo };
+};
