@@ -16,7 +16,6 @@ import type { Logger } from './platform/logger.ts';
 import { createMetrics } from './platform/metrics.ts';
 import { openQueues } from './platform/queue.ts';
 import { closeRedis, openRedis } from './platform/redis.ts';
-import { TIMING } from './platform/timing.ts';
 import { closeWebServer, createWebServer, listen } from './platform/web-server.ts';
 import { createDevices, createSessions } from './operators/session.ts';
 import { createInbox } from './inbox/inbox.ts';
@@ -63,6 +62,7 @@ export const openApi = async ({
     isPending: conversations.isPending,
     findTurn: conversations.findTurn,
     storedReply,
+    timing: config.timing,
     logger,
   });
   lifecycle.add('replies', replies, (opened) => opened.close());
@@ -76,7 +76,7 @@ export const openApi = async ({
     turnQueue,
     replies,
     replyTimeoutMs: config.REPLY_TIMEOUT_MS,
-    mustEnd: abortAfter(lifecycle.draining, TIMING.replyStopAfterMs, new ApiError('reply_timeout')),
+    mustEnd: abortAfter(lifecycle.draining, config.timing.replyStopAfterMs, new ApiError('reply_timeout')),
     onRepeated: count.repeated,
     onBusy: () => count.refused('session'),
     beforeWriting,
@@ -175,7 +175,7 @@ export const openApi = async ({
   });
   const server = createWebServer(config, app, lifecycle.draining);
   const port = await listen(server, { host: config.HOST, port: config.PORT });
-  const closing = { graceMs: config.SHUTDOWN_GRACE_MS, cutAfterMs: TIMING.connectionsCutAfterMs };
+  const closing = { graceMs: config.SHUTDOWN_GRACE_MS, cutAfterMs: config.timing.connectionsCutAfterMs };
   lifecycle.add('web server', server, (opened) => closeWebServer(opened, closing));
   return { ...service, operators, tokens, audit, port };
 };

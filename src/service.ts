@@ -87,7 +87,9 @@ export const openService = async ({ config, logger, lifecycle, redisRole, ...opt
   const knowledgeQueue = createKnowledgeQueue(openQueue<KnowledgeJob>(KNOWLEDGE_QUEUE));
 
   const vault = createVault({ keys: config.ENCRYPTION_KEY });
-  const leases = lifecycle.add('turn leases', createTurnLeases(redis, partitions), (opened) => opened.close());
+  const leases = lifecycle.add('turn leases', createTurnLeases(redis, partitions, config.timing), (opened) =>
+    opened.close(),
+  );
   const deliveredReplies = createDeliveredReplies(redis, partitions);
   const deliveryOptions = { worker: newToken(), retentionDays: config.DELIVERY_RETENTION_DAYS };
   // One for both pools, so that a change by an operator ends what turns have cached.

@@ -8,18 +8,10 @@ import type { Logger } from './platform/logger.ts';
 import type { Metrics } from './platform/metrics.ts';
 import { type RedisClient, whenUnavailable } from './platform/redis.ts';
 import { startSweeper } from './platform/sweeper.ts';
-import { TIMING } from './platform/timing.ts';
 import type { Service } from './service.ts';
 import { type CountDelivery, sampleQueues } from './service-metrics.ts';
 import { createReleaseSweep } from './inbox/assignees.ts';
 import { createNotTakenSweep, createStaleHeads, createTurnSweep } from './turns/sweep.ts';
-
-/**
- * After these times, BullMQ runs a dead worker's job again, or fails the job if it must not run twice (deliveries).
- * Correctness does not depend on these times, because a job is only a wake-up, and a sweep finds unfinished work much
- * earlier.
- */
-const LOCKS = { lockDuration: TIMING.jobLockMs, stalledInterval: TIMING.jobStalledEveryMs } as const;
 
 type Options = { service: Service; config: Config; logger: Logger; lifecycle: Lifecycle };
 
@@ -62,8 +54,9 @@ const closeWorker = async ({ worker, connection, prefix, running }: Opened): Pro
  */
 export const openQueueWorkers = async (
   { queue, concurrency, maxStalledCount = 1, process }: QueueWork,
-  { service, logger, lifecycle }: Options,
+  { service, config, logger, lifecycle }: Options,
 ): Promise<void> => {
+  const { jobLockMs: lockDuration, jobStalledEveryMs: stalledInterval } = config.timing;
   const connection = service.redis;
   const opened = service.partitions.tags.map((prefix): Opened => {
     const running = new Set<Promise<void>>();
@@ -74,7 +67,10 @@ export const openQueueWorkers = async (
     };
     const worker = new Worker<unknown>(queue, run, {
       connection,
-      ...LOCKS,
+      // After these times, BullMQ runs a dead worker's job again, or fails the job if it must not run twice (deliveries).
+      // Nothing depends on these times, because a job is only a wake-up, and a sweep finds unfinished work much earlier.
+      lockDuration,
+      stalledInterval,
       prefix,
       concurrency,
       maxStalledCount,
@@ -98,6 +94,7 @@ export const openWorkerDuties = async (
   { service, config, logger, lifecycle }: Options,
   { metrics, countDelivery, suspended }: { metrics: Metrics; countDelivery: CountDelivery; suspended?: () => string[] },
 ): Promise<number> => {
+  const { timing } = config;
   const { aside, endpoints, leases, turnQueue, deliveryQueue, mongo, redis } = service;
   const { conversations, deliveries, operators } = aside;
   const { findAssistant, listAssistants } = aside.assistants;
@@ -106,23 +103,24 @@ export const openWorkerDuties = async (
     endpoints,
     deliveryQueue,
     eventMaxAgeMs: config.EVENT_MAX_AGE_S * 1000,
+    timing,
     onEnded: (_claim, exchange) => countDelivery(exchange),
     onLost: (count) => countDelivery({ outcome: 'unknown', errorKind: 'worker_lost' }, count),
     ...(suspended && { suspended }),
   });
+  const staleHeads = createStaleHeads(aside.mongo);
+  const options = { everyMs: timing.sweepEveryMs, logger };
   const sweeps = [
-    startSweeper('turns', createTurnSweep({ staleHeads: createStaleHeads(aside.mongo), leases, turnQueue }), {
-      logger,
-    }),
-    startSweeper('not taken', createNotTakenSweep({ conversations, findAssistant, logger }), { logger }),
-    startSweeper('released', createReleaseSweep({ conversations, operators, listAssistants }), { logger }),
-    startSweeper('claims', deliverySweeps.claims, { logger }),
-    startSweeper('deliveries', deliverySweeps.streams, { logger }),
+    startSweeper('turns', createTurnSweep({ staleHeads, leases, turnQueue, timing }), options),
+    startSweeper('not taken', createNotTakenSweep({ conversations, findAssistant, logger }), options),
+    startSweeper('released', createReleaseSweep({ conversations, operators, listAssistants }), options),
+    startSweeper('claims', deliverySweeps.claims, options),
+    startSweeper('deliveries', deliverySweeps.streams, options),
   ];
   lifecycle.add('sweeps', sweeps, (opened) => Promise.all(opened.map((sweep) => sweep.stop())));
 
   const stuck = (): string | null =>
-    sweeps.some((sweep) => performance.now() - sweep.lastEndedAt() > TIMING.sweepStuckMs) ? 'a sweep is stuck' : null;
+    sweeps.some((sweep) => performance.now() - sweep.lastEndedAt() > timing.sweepStuckMs) ? 'a sweep is stuck' : null;
   sampleQueues(metrics, { turns: turnQueue, deliveries: deliveryQueue });
   const readiness = createReadiness({ mongo, redis, draining: lifecycle.draining, stuck });
   const health = await openHealthServer({

@@ -6,7 +6,7 @@ import type { EndpointStore } from '../webhooks/endpoint-store.ts';
 import { deliveryIdOf } from './delivery.ts';
 import { createEndUndeliverable, type OnEnded } from './undeliverable.ts';
 import { serverNow } from '../platform/clock.ts';
-import { TIMING } from '../platform/timing.ts';
+import type { Timing } from '../platform/timing.ts';
 
 /** An endpoint with fewer idle streams than this gets no backoff, because waking so few streams again costs little. */
 const MANY = 100;
@@ -78,6 +78,7 @@ type SweepDependencies = {
   endpoints: EndpointStore;
   deliveryQueue: DeliveryQueue;
   eventMaxAgeMs: number;
+  timing: Timing;
   /** Endpoints whose streams are suspended in this process: by the breaker, or because their slots are full. */
   suspended?: () => string[];
   outboxesPerSweep?: number;
@@ -105,7 +106,7 @@ type Head = { key: string; endpointId: string; deliveryId: string };
  * document small.
  */
 export const createDeliverySweeps = (dependencies: SweepDependencies) => {
-  const { deliveries, endpoints, deliveryQueue, eventMaxAgeMs } = dependencies;
+  const { deliveries, endpoints, deliveryQueue, eventMaxAgeMs, timing } = dependencies;
   const {
     outboxesPerSweep = OUTBOXES_PER_SWEEP,
     suspended = () => [],
@@ -116,9 +117,9 @@ export const createDeliverySweeps = (dependencies: SweepDependencies) => {
   const backoff = createBackoff();
 
   const claims = async (): Promise<void> => {
-    const lost = await deliveries.endLostClaims(TIMING.claimLostMs);
+    const lost = await deliveries.endLostClaims(timing.claimLostMs);
     if (lost > 0) onLost(lost);
-    const queued = await deliveries.sweepQueued({ wakeAfterMs: TIMING.eventStaleMs, expireAfterMs: eventMaxAgeMs });
+    const queued = await deliveries.sweepQueued({ wakeAfterMs: timing.eventStaleMs, expireAfterMs: eventMaxAgeMs });
     for (const deliveryId of queued) deliveryQueue.wakeDelivery(deliveryId);
   };
 
@@ -132,7 +133,7 @@ export const createDeliverySweeps = (dependencies: SweepDependencies) => {
       endpointsOf(outbox).flatMap((endpointId): Head[] => {
         const [event] = pendingOf(outbox, endpointId);
         const age = event ? now - event.at.getTime() : 0;
-        if (!event || age < TIMING.eventStaleMs || (excluded.has(endpointId) && age < eventMaxAgeMs)) return [];
+        if (!event || age < timing.eventStaleMs || (excluded.has(endpointId) && age < eventMaxAgeMs)) return [];
         return [{ key: outbox._id, endpointId, deliveryId: deliveryIdOf(event.eventId, endpointId) }];
       }),
     );
@@ -160,7 +161,7 @@ export const createDeliverySweeps = (dependencies: SweepDependencies) => {
     const excluded = new Set([...(await endpoints.listPausedIds()), ...suspended(), ...backoff.suspended()]);
     for (let round = 0; round < ROUNDS_PER_SWEEP; round += 1) {
       const outboxes = await deliveries.outbox.findStale({
-        olderThanMs: TIMING.eventStaleMs,
+        olderThanMs: timing.eventStaleMs,
         exclude: [...excluded],
         limit: outboxesPerSweep,
         // Events of a suspended stream must also end once they are too old.
@@ -170,7 +171,7 @@ export const createDeliverySweeps = (dependencies: SweepDependencies) => {
       await trim(outboxes);
       // If old wake-ups are still waiting in the queue, adding more would not help.
       const awaited = (await deliveryQueue.byPartition(outboxes)).filter(
-        ({ oldestWaitingAt }) => oldestWaitingAt === null || serverNow() - oldestWaitingAt <= TIMING.eventStaleMs,
+        ({ oldestWaitingAt }) => oldestWaitingAt === null || serverNow() - oldestWaitingAt <= timing.eventStaleMs,
       );
       if (awaited.length === 0) return;
       const idle = await findIdle(

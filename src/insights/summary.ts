@@ -1,6 +1,12 @@
 import type { OutcomeCounts } from './delivery-figures.ts';
-import { bucketLimitMs, COUNTERS, type Counter, type CountedReason, ESCALATION_REASONS } from './figures.ts';
-import type { StoredFigures } from './figures.ts';
+import {
+  bucketLimitMs,
+  COUNTERS,
+  type Counter,
+  type CountedReason,
+  ESCALATION_REASONS,
+  type StoredFigures,
+} from './figures.ts';
 
 const DAY_MS = 86_400_000;
 const OUTCOMES = ['delivered', 'rejected', 'not_sent', 'unknown'] as const;

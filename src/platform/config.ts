@@ -1,6 +1,6 @@
 import * as z from 'zod';
 import { withoutCredentials } from './credentials.ts';
-import { TIMING, timingProblems } from './timing.ts';
+import { TIMING, type Timing, timingProblems } from './timing.ts';
 import { check } from './validation.ts';
 
 const flag = (byDefault: boolean) => z.stringbool().default(byDefault);
@@ -73,6 +73,7 @@ export type Config = Omit<z.infer<typeof Environment>, 'ENCRYPTION_KEY' | 'HOST'
   ENCRYPTION_KEY: { id: string; key: Buffer }[];
   HOST: string;
   production: boolean;
+  timing: Timing;
 };
 
 /** The configuration is invalid, so the process must not start. The message has one line per problem. */
@@ -90,10 +91,11 @@ const refusedInProduction = (env: z.infer<typeof Environment>): string[] => {
 };
 
 /**
- * Parses the whole configuration from the environment, once. An empty variable counts as missing. Throws a ConfigError
- * with one line per problem.
+ * Parses the whole configuration from the environment, once. An empty variable counts as missing. Tests shorten the time
+ * limits that `changed` names. Throws a ConfigError with one line per problem.
  */
-export const readConfig = (environment: Record<string, string | undefined>): Config => {
+export const readConfig = (environment: Record<string, string | undefined>, changed: Partial<Timing> = {}): Config => {
+  const timing = { ...TIMING, ...changed };
   const given = Object.fromEntries(Object.entries(environment).filter(([, value]) => value !== ''));
   const parsed = check(Environment, given);
   if (!parsed.success) {
@@ -101,7 +103,7 @@ export const readConfig = (environment: Record<string, string | undefined>): Con
   }
   const env = parsed.data;
   const production = env.NODE_ENV === 'production';
-  const problems = [...(production ? refusedInProduction(env) : []), ...timingProblems(env)];
+  const problems = [...(production ? refusedInProduction(env) : []), ...timingProblems(env, timing)];
   if ((env.TLS_CERT_FILE === undefined) !== (env.TLS_KEY_FILE === undefined)) {
     problems.push('TLS_CERT_FILE: TLS_CERT_FILE and TLS_KEY_FILE go together');
   }
@@ -111,6 +113,7 @@ export const readConfig = (environment: Record<string, string | undefined>): Con
   if (problems.length > 0) throw new ConfigError(problems.join('\n'));
   return {
     ...env,
+    timing,
     production,
     HOST: env.HOST ?? (production ? '0.0.0.0' : '127.0.0.1'),
     ENCRYPTION_KEY: env.ENCRYPTION_KEY ?? [{ id: 'development', key: Buffer.from(DEVELOPMENT_KEY, 'base64') }],
@@ -120,9 +123,9 @@ export const readConfig = (environment: Record<string, string | undefined>): Con
 const SECRET_NAMES = new Set(['ENCRYPTION_KEY', 'METRICS_TOKEN', 'EMBEDDINGS_KEY']);
 
 /** Settings as values and secrets as "configured", for the log line at start. */
-export const describeConfig = (config: Config): Record<string, unknown> =>
+export const describeConfig = ({ timing: _timing, ...settings }: Config): Record<string, unknown> =>
   Object.fromEntries(
-    Object.entries(config).map(([name, value]) => {
+    Object.entries(settings).map(([name, value]) => {
       if (SECRET_NAMES.has(name)) return [name, value === undefined ? 'missing' : 'configured'];
       if (name.endsWith('_URL') && typeof value === 'string') return [name, withoutCredentials(value)];
       return [name, value];

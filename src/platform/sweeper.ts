@@ -1,5 +1,4 @@
 import type { Logger } from './logger.ts';
-import { TIMING } from './timing.ts';
 
 /**
  * Runs `sweep` repeatedly, never two runs at the same time. The pause is random, at most `everyMs`, so that several
@@ -9,7 +8,7 @@ import { TIMING } from './timing.ts';
 export const startSweeper = (
   name: string,
   sweep: () => Promise<void>,
-  { everyMs = TIMING.sweepEveryMs, logger }: { everyMs?: number; logger: Logger },
+  { everyMs, logger }: { everyMs: number; logger: Logger },
 ): { stop: () => Promise<void>; lastEndedAt: () => number } => {
   let stopped = false;
   let timer: NodeJS.Timeout | undefined;

@@ -2,9 +2,7 @@ import type { TurnRef } from '../conversations/conversation.ts';
 import { newToken } from '../platform/ids.ts';
 import type { RedisClient } from '../platform/redis.ts';
 import type { Partitions } from '../platform/redis-partitions.ts';
-import { TIMING } from '../platform/timing.ts';
-
-const { turnLeaseMs, turnLeaseRenewMs, triesKeptMs } = TIMING;
+import type { Timing } from '../platform/timing.ts';
 
 // Acquires the lease and counts the try. Returns 0 if another worker has the lease. If the connection breaks before the
 // answer, the command is sent again, finds its own token and succeeds.
@@ -36,13 +34,16 @@ type Scripts = {
  * Leases show which worker is answering a turn. If Redis loses a lease, a second worker may answer the turn, and the
  * second answer is discarded.
  */
-export const createTurnLeases = (redis: RedisClient, partitions: Partitions) => {
+export const createTurnLeases = (
+  redis: RedisClient,
+  partitions: Partitions,
+  { turnLeaseMs, turnLeaseRenewMs, triesKeptMs }: Timing,
+) => {
   redis.defineCommand('parleyAcquire', { numberOfKeys: 2, lua: ACQUIRE });
   redis.defineCommand('parleyRenew', { numberOfKeys: 1, lua: RENEW });
   redis.defineCommand('parleyRelease', { numberOfKeys: 2, lua: RELEASE });
   const scripts = redis as unknown as Scripts; // commands defined just above
-  // The key has the name that release 0.1 used, so that workers of both releases exclude each other.
-  const leaseKey = ({ key, turnId }: TurnRef) => `${partitions.tagOf(key)}:take:${turnId}`;
+  const leaseKey = ({ key, turnId }: TurnRef) => `${partitions.tagOf(key)}:lease:${turnId}`;
   const triesKey = ({ key, turnId }: TurnRef) => `${partitions.tagOf(key)}:tries:${turnId}`;
 
   const renewed = new Map<string, { turn: TurnRef; token: string }>();

@@ -5,7 +5,7 @@ import type { FoundTurn, TurnConversation } from '../conversations/store.ts';
 import { withDeadline } from '../platform/deadline.ts';
 import type { Logger } from '../platform/logger.ts';
 import type { RedisClient } from '../platform/redis.ts';
-import { TIMING } from '../platform/timing.ts';
+import type { Timing } from '../platform/timing.ts';
 
 /** A part of a reply, published by a worker. The part follows the first `from` characters of the reply. */
 const Delta = z.object({
@@ -81,6 +81,7 @@ type Dependencies = {
   isPending: (turn: TurnRef) => Promise<boolean>;
   findTurn: (turnId: string) => Promise<FoundTurn | null>;
   storedReply: (conversation: TurnConversation, turn: RecentTurn) => Promise<Reply>;
+  timing: Timing;
   logger: Logger;
 };
 
@@ -131,9 +132,17 @@ const parseJson = (text: string): unknown => {
 
 /**
  * Manages the callers of this process that wait for a reply. Pub/sub may lose a message, and a worker may die after the
- * commit and before it publishes. So the store is checked for callers who have waited longer than 2 s.
+ * commit and before it publishes. So the store is checked for callers who have waited for `checkStoreAfterMs`.
  */
-export const openReplies = async ({ subscriber, channel, isPending, findTurn, storedReply, logger }: Dependencies) => {
+export const openReplies = async ({
+  subscriber,
+  channel,
+  isPending,
+  findTurn,
+  storedReply,
+  timing,
+  logger,
+}: Dependencies) => {
   const waiting = new Map<string, Set<Entry>>();
   /** The known text of each reply that a caller waits for. */
   const inProgress = new Map<string, Progress>();
@@ -168,7 +177,7 @@ export const openReplies = async ({ subscriber, channel, isPending, findTurn, st
   const lookUpOld = (): void => {
     const now = performance.now();
     for (const [turnId, entries] of waiting) {
-      const due = [...entries].filter(({ armed, since }) => armed && now - since > TIMING.checkStoreAfterMs);
+      const due = [...entries].filter(({ armed, since }) => armed && now - since > timing.checkStoreAfterMs);
       if (due.length === 0) continue;
       for (const entry of due) entry.since = now;
       lookUp({ key: due[0]?.key ?? '', turnId }).catch((cause: unknown) =>
@@ -189,7 +198,7 @@ export const openReplies = async ({ subscriber, channel, isPending, findTurn, st
     else logger.error({ issues: parsed.error.issues.length }, 'malformed replies were published');
   });
   await withDeadline(subscriber.subscribe(channel, streamChannel), SUBSCRIBED_WITHIN_MS);
-  const timer = setInterval(lookUpOld, TIMING.checkStoreEveryMs);
+  const timer = setInterval(lookUpOld, timing.checkStoreEveryMs);
 
   return {
     channel,

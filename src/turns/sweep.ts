@@ -9,7 +9,7 @@ import type { TakeByEnd } from '../conversations/transitions.ts';
 import type { Logger } from '../platform/logger.ts';
 import type { TurnLeases } from './leases.ts';
 import type { TurnQueue } from './queue.ts';
-import { TIMING } from '../platform/timing.ts';
+import type { Timing } from '../platform/timing.ts';
 
 /** The head of a session's pending turns, and when a job for it was last added. */
 type StaleHead = { key: string; turnId: string; headSince: Date; queuedAt: Date };
@@ -95,16 +95,16 @@ export const createNotTakenSweep =
 
 const HEADS_PER_SWEEP = 1_000;
 
-type SweepDependencies = { staleHeads: StaleHeads; leases: TurnLeases; turnQueue: TurnQueue };
+type SweepDependencies = { staleHeads: StaleHeads; leases: TurnLeases; turnQueue: TurnQueue; timing: Timing };
 
 /**
  * Adds a job for each head whose job was lost, because Redis was wiped or a worker was killed between two steps
  * (docs/design.md, Sweeps).
  */
 export const createTurnSweep =
-  ({ staleHeads, leases, turnQueue }: SweepDependencies) =>
+  ({ staleHeads, leases, turnQueue, timing }: SweepDependencies) =>
   async (): Promise<void> => {
-    const heads = await staleHeads.find(TIMING.turnStaleMs, HEADS_PER_SWEEP);
+    const heads = await staleHeads.find(timing.turnStaleMs, HEADS_PER_SWEEP);
     // No job can be added to a partition that is unavailable, so its heads may not be recorded as queued.
     for (const { items, oldestWaitingAt } of await turnQueue.byPartition(heads)) {
       const leased = await leases.findLeased(items);
@@ -113,8 +113,8 @@ export const createTurnSweep =
         if (leased.has(turnId)) return false;
         // Queues are first in, first out. While an older job is waiting, the job of this head may be behind it, so that
         // job does not count as lost yet.
-        const mayBeQueued = oldestWaitingAt !== null && oldestWaitingAt <= queuedAt.getTime() + TIMING.turnStaleMs;
-        return !mayBeQueued || now - queuedAt.getTime() > TIMING.turnJobReplacedAfterMs;
+        const mayBeQueued = oldestWaitingAt !== null && oldestWaitingAt <= queuedAt.getTime() + timing.turnStaleMs;
+        return !mayBeQueued || now - queuedAt.getTime() > timing.turnJobReplacedAfterMs;
       });
       await staleHeads.renew(lost);
       for (const { key, turnId } of lost) turnQueue.enqueue({ key, turnId });

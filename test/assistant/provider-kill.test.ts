@@ -34,7 +34,7 @@ test('after a worker is killed during a provider’s stream, the next one starts
   const next = await startRealProcess('reply', stack.env);
   const turnId = String(open.events[0]?.data.turnId);
   // The dead worker's lease would expire after ten seconds. The test deletes it instead of waiting.
-  await stack.service.redis.del(`{${stack.env.REDIS_PREFIX}-0}:take:${turnId}`);
+  await stack.service.redis.del(`{${stack.env.REDIS_PREFIX}-0}:lease:${turnId}`);
   const events = await open.ended;
 
   expect(deltasOf(events).at(-1)?.attempt).toBe(2);

@@ -198,7 +198,7 @@ test('a second try starts over with a higher attempt, and late deltas of the fir
   // Simulates a killed worker: its lease is gone, and another worker answers the turn.
   const row = await stack.service.mongo.collection('conversations').findOne({ sessionId: session_id });
   const turnId = String(open.events[0]?.data.turnId);
-  await stack.service.redis.del(`{${stack.env.REDIS_PREFIX}-0}:take:${turnId}`);
+  await stack.service.redis.del(`{${stack.env.REDIS_PREFIX}-0}:lease:${turnId}`);
   stack.service.turnQueue.enqueue({ key: String(row?._id), turnId });
   const again = await run(message, 2);
   again.say('Another ');

@@ -4,6 +4,7 @@ import { afterAll, expect, test } from 'vitest';
 import { claimOf } from '../../src/deliveries/undeliverable.ts';
 import { createBackoff, createDeliverySweeps } from '../../src/deliveries/sweep.ts';
 import { neverSent } from '../../src/deliveries/delivery.ts';
+import { TIMING } from '../../src/platform/timing.ts';
 import { composeBody } from '../../src/webhooks/event.ts';
 import { anAssistant, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
@@ -122,6 +123,7 @@ const sweepsOf = (
     deliveryQueue,
     endpoints,
     eventMaxAgeMs: 600_000,
+    timing: TIMING,
     ...options,
   });
   return { woken, sweep: sweeps.streams };

@@ -5,6 +5,7 @@ import { readConfig } from '../../src/platform/config.ts';
 import { newToken } from '../../src/platform/ids.ts';
 import { createLifecycle, type Lifecycle } from '../../src/platform/lifecycle.ts';
 import { createLogger, type Logger } from '../../src/platform/logger.ts';
+import type { Timing } from '../../src/platform/timing.ts';
 import type { Service } from '../../src/service.ts';
 import { openDeliveryWorker } from '../../workers/delivery/worker.ts';
 import type { SenderOptions } from '../../workers/delivery/send.ts';
@@ -18,6 +19,8 @@ export type StackOptions = {
   /** Makes one embedder for each reply worker. */
   embedder?: () => Embedder;
   sending?: Partial<SenderOptions>;
+  /** Time limits that this stack shortens or prolongs. The same rules check them. */
+  timing?: Partial<Timing>;
   apis?: number;
   replyWorkers?: number;
   deliveryWorkers?: number;
@@ -87,7 +90,7 @@ export const openStack = async (options: StackOptions = {}): Promise<Stack> => {
     running.push(lifecycle);
     return { ...(await open(lifecycle)), close: lifecycle.close };
   };
-  const config = readConfig(env);
+  const config = readConfig(env, options.timing);
   const startApi = async () => {
     const api = await start((lifecycle) => openApi({ config, logger, lifecycle }));
     return { ...api, url: `http://127.0.0.1:${api.port}` };

@@ -51,7 +51,7 @@ const answered = (conversationId: string) =>
 
 /** Counts the leased turns. Only the first turn of a commit is leased. */
 const countLeased = async (turns: Accepted[]): Promise<number> => {
-  const keys = turns.map(({ turnId }) => `{${stack.env['REDIS_PREFIX']}-0}:take:${turnId}`);
+  const keys = turns.map(({ turnId }) => `{${stack.env['REDIS_PREFIX']}-0}:lease:${turnId}`);
   return stack.service.redis.exists(...keys);
 };
 

@@ -1,7 +1,7 @@
 import { type Outbox, pendingOf } from '../../src/deliveries/outbox.ts';
 import type { DeliveryStore } from '../../src/deliveries/store.ts';
 import type { Slot, Slots } from '../../src/platform/slots.ts';
-import { TIMING } from '../../src/platform/timing.ts';
+import type { Timing } from '../../src/platform/timing.ts';
 import { type EndpointStore, isPaused, type StoredEndpoint } from '../../src/webhooks/endpoint-store.ts';
 import type { OutboxEvent } from '../../src/conversations/conversation.ts';
 import { claimOf, createEndUndeliverable, undeliverableOf } from '../../src/deliveries/undeliverable.ts';
@@ -17,12 +17,14 @@ import type { DeliveryBreaker, Dispatch, Target } from './dispatch.ts';
 export type OutboxReading = { at: number; outbox: Outbox };
 type Reading = OutboxReading & { endpoint: StoredEndpoint | null };
 
-const isFresh = ({ at }: { at: number }): boolean => performance.now() - at < TIMING.readFreshMs;
-
-type Dependencies = { endpoints: Pick<EndpointStore, 'readForSending'>; outboxes: DeliveryStore['outbox'] };
+type Dependencies = {
+  endpoints: Pick<EndpointStore, 'readForSending'>;
+  outboxes: DeliveryStore['outbox'];
+  isFresh: (reading: { at: number }) => boolean;
+};
 
 /** Reads delivery streams: the outbox of a conversation together with one of its endpoints. */
-const createReadings = ({ endpoints, outboxes }: Dependencies) => {
+const createReadings = ({ endpoints, outboxes, isFresh }: Dependencies) => {
   const read = async (key: string, endpointId: string): Promise<Reading | null> => {
     const at = performance.now();
     const [outbox, endpoint] = await Promise.all([outboxes.read(key), endpoints.readForSending(endpointId)]);
@@ -65,6 +67,7 @@ type DeliverDependencies = {
   breaker: DeliveryBreaker;
   slots: Slots;
   eventMaxAgeMs: number;
+  timing: Timing;
   reportEventWait: ReportEventWait;
   logger: Logger;
 };
@@ -85,11 +88,13 @@ type ForQueued = { at: number; endpoint: StoredEndpoint | null; slot: Slot };
  * (docs/contract.md, At most once).
  */
 export const createDeliver = (dependencies: DeliverDependencies) => {
-  const { endpoints, deliveries, dispatch, breaker, slots, eventMaxAgeMs, reportEventWait, logger } = dependencies;
+  const { endpoints, deliveries, dispatch, breaker, slots, eventMaxAgeMs, timing, reportEventWait, logger } =
+    dependencies;
   const { outbox: outboxes } = deliveries;
   const endUndeliverable = createEndUndeliverable({ deliveries, eventMaxAgeMs, onEnded: dispatch.logEnd });
 
-  const { read, readAfter, readInSlot } = createReadings({ endpoints, outboxes });
+  const isFresh = ({ at }: { at: number }): boolean => performance.now() - at < timing.readFreshMs;
+  const { read, readAfter, readInSlot } = createReadings({ endpoints, outboxes, isFresh });
 
   const nextOf = ({ outbox, endpoint }: Reading, endpointId: string): Next => {
     const pending = pendingOf(outbox, endpointId);

@@ -9,7 +9,7 @@ import { serverNow } from '../../src/platform/clock.ts';
 import type { Logger } from '../../src/platform/logger.ts';
 import { isMongoUnavailable } from '../../src/platform/mongo-failures.ts';
 import type { Slot } from '../../src/platform/slots.ts';
-import { TIMING } from '../../src/platform/timing.ts';
+import type { Timing } from '../../src/platform/timing.ts';
 import type { CountDelivery } from '../../src/service-metrics.ts';
 import type { Sender, SendResult } from './send.ts';
 
@@ -53,6 +53,7 @@ type Dependencies = {
   countDelivery: CountDelivery;
   /** While so many outcomes are being stored, slots are kept until their outcome is stored. */
   recordingMax: number;
+  timing: Timing;
   logger: Logger;
 };
 
@@ -83,7 +84,7 @@ const headersOf =
 
 /** Sends a claimed event and records the outcome. */
 export const createDispatch = (dependencies: Dependencies) => {
-  const { endpoints, deliveries, sender, breaker, countDelivery, recordingMax, logger } = dependencies;
+  const { endpoints, deliveries, sender, breaker, countDelivery, recordingMax, timing, logger } = dependencies;
   let recording = 0;
 
   const logEnd = (claim: Omit<Dispatched, 'body'>, exchange: Exchange): void => {
@@ -129,7 +130,7 @@ export const createDispatch = (dependencies: Dependencies) => {
     pause: () => Promise<void>,
     slot: Slot,
   ) => {
-    const until = performance.now() + TIMING.recordForMs;
+    const until = performance.now() + timing.recordForMs;
     await writeUntil(until, pause);
     if (recording < recordingMax) slot.release();
     recording += 1;
@@ -156,7 +157,7 @@ export const createDispatch = (dependencies: Dependencies) => {
         url: target.endpoint.url,
         body: Buffer.from(claim.body),
         headers: headersOf(claim, target, own.redelivery),
-        notAfter: target.at + TIMING.writeBeforeMs,
+        notAfter: target.at + timing.writeBeforeMs,
       });
       breaker.record(endpointId, result);
       if (isUntried(result)) {

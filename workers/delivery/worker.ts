@@ -149,6 +149,7 @@ export const openDeliveryWorker = async ({ config, logger, lifecycle, sending = 
     asidePoolSize: BACKGROUND_POOL_SIZE,
   });
   const { endpoints, deliveries, deliveryQueue } = service;
+  const { timing } = config;
   const eventMaxAgeMs = config.EVENT_MAX_AGE_S * 1000;
   const metrics = createMetrics({ token: config.METRICS_TOKEN });
   const countDelivery = countDeliveries(metrics);
@@ -158,6 +159,8 @@ export const openDeliveryWorker = async ({ config, logger, lifecycle, sending = 
     allowPrivate: config.WEBHOOK_ALLOW_PRIVATE,
     perEndpointConnections: config.ENDPOINT_CONCURRENCY,
     maxSockets: config.DELIVERY_CONCURRENCY,
+    deadlineMs: timing.deliveryDeadlineMs,
+    bodyGraceMs: timing.bodyGraceMs,
     ...sending,
   });
   lifecycle.add('sender', sender, (opened) => opened.close());
@@ -172,6 +175,7 @@ export const openDeliveryWorker = async ({ config, logger, lifecycle, sending = 
     breaker,
     countDelivery,
     recordingMax: config.DELIVERY_CONCURRENCY,
+    timing,
     logger,
   });
   const deliver = createDeliver({
@@ -181,6 +185,7 @@ export const openDeliveryWorker = async ({ config, logger, lifecycle, sending = 
     breaker,
     slots,
     eventMaxAgeMs,
+    timing,
     reportEventWait: reportEventWaits(metrics),
     logger,
   });

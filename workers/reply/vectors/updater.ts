@@ -30,7 +30,7 @@ type Options = { service: Service; config: Config; logger: Logger; lifecycle: Li
  * The updater also registers this worker's model for the other workers.
  */
 export const openVectorUpdater = async (embedder: Embedder, options: Options): Promise<void> => {
-  const { service, logger, lifecycle } = options;
+  const { service, config, logger, lifecycle } = options;
   const { vectors, semantic, embedders } = service.aside.assistants;
   const worker = newToken();
   let others: string[] = [];
@@ -91,7 +91,7 @@ export const openVectorUpdater = async (embedder: Embedder, options: Options): P
   // A registration expires by itself, so an unavailable MongoDB must not fail the stop.
   lifecycle.add('embedder offered', worker, (id) => embedders.unregister(id).catch(() => undefined));
   lifecycle.add('knowledge vectors', running, (all) => Promise.all(all.values()));
-  const sweeper = startSweeper('knowledge vectors', sweep, { logger });
+  const sweeper = startSweeper('knowledge vectors', sweep, { everyMs: config.timing.sweepEveryMs, logger });
   lifecycle.add('knowledge sweep', sweeper, (one) => one.stop());
   const process = async (data: unknown): Promise<void> => start(KnowledgeJob.parse(data).assistantId);
   await openQueueWorkers({ queue: KNOWLEDGE_QUEUE, concurrency: 1, process }, options);
