@@ -3,7 +3,7 @@
  * index.
  */
 import { createRetrievalEngine } from '../workers/reply/engines/retrieval/engine.ts';
-import type { AssistantProfile, KnowledgeEntry } from '../workers/reply/engines/engine.ts';
+import type { AssistantProfile, EngineEntry } from '../workers/reply/engines/engine.ts';
 import { decideLanguage } from '../src/language/decide.ts';
 import { BASES, loadBase, loadChatMessages, loadQuestions } from '../test/eval/sets.ts';
 
@@ -20,7 +20,7 @@ const PLACES = 'Berlin Paris Vienna Madrid Rome Oslo Lisbon Prague Athens Dublin
 /**
  * The entries of the three evaluation sets, and generated entries that share words with those, as in a large catalogue.
  */
-const knowledge = (): KnowledgeEntry[] => {
+const knowledge = (): EngineEntry[] => {
   const entries = BASES.flatMap((base) =>
     loadBase(base).knowledge.map((entry) => ({ ...entry, entryId: `${base}-${entry.entryId}` })),
   );

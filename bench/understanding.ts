@@ -12,7 +12,7 @@ import { decideLanguage } from '../src/language/decide.ts';
 import { BASES, loadBase, loadQuestions, loadUnseen, UNSEEN_BASES } from '../test/eval/sets.ts';
 import { modelProcessesOf } from '../test/support/semantic.ts';
 import { openEmbedder } from '../workers/reply/embedder/embedder.ts';
-import type { AssistantProfile, KnowledgeEntry } from '../workers/reply/engines/engine.ts';
+import type { AssistantProfile, EngineEntry } from '../workers/reply/engines/engine.ts';
 import { createRetrievalEngine } from '../workers/reply/engines/retrieval/engine.ts';
 import type { SemanticSearch } from '../workers/reply/vectors/semantic-search.ts';
 import { measureSimilarity, type VectorEntry } from '../workers/reply/vectors/similarity.ts';
@@ -39,7 +39,7 @@ if (embedder.model() === null) {
   process.exit(0);
 }
 
-const knowledge: KnowledgeEntry[] = [...BASES, ...UNSEEN_BASES].flatMap((base) =>
+const knowledge: EngineEntry[] = [...BASES, ...UNSEEN_BASES].flatMap((base) =>
   loadBase(base).knowledge.map((entry) => ({ ...entry, entryId: `${base}-${entry.entryId}` })),
 );
 for (let number = knowledge.length; number < ENTRIES; number += 1) {

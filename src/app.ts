@@ -2,7 +2,7 @@ import express, { type ErrorRequestHandler, type Express, type RequestHandler } 
 import helmet from 'helmet';
 import type { Access } from './assistants/access.ts';
 import type { StoredConversation } from './conversations/conversation.ts';
-import { conversationRoutes } from './chat-api/conversation-routes.ts';
+import { chatConversationRoutes } from './chat-api/conversation-routes.ts';
 import type { ConversationStore } from './conversations/store.ts';
 import { createApiDocument } from './openapi/document.ts';
 import { referenceRoutes } from './openapi/reference.ts';
@@ -14,7 +14,7 @@ import type { Logger } from './platform/logger.ts';
 import type { Metrics } from './platform/metrics.ts';
 import type { MongoWatch } from './platform/mongo-silence.ts';
 import type { StartTurn, Submit } from './turns/start-turn.ts';
-import { TURN_PATHS, turnRoutes } from './chat-api/turn-routes.ts';
+import { TURN_PATHS, chatTurnRoutes } from './chat-api/turn-routes.ts';
 import { measureTurns, type Overload, refuseInOverload } from './turns/admission.ts';
 import { createStreamTurn } from './turns/stream.ts';
 import type { ReadTurn } from './turns/turn-view.ts';
@@ -79,8 +79,8 @@ export const createApp = (dependencies: AppDependencies): Express => {
   app.use(TURN_PATHS, measureTurns(dependencies.onTurnAnswered), refuseInOverload(dependencies.overload));
   app.use(['/api', '/operator/v1'], refuseReadsWhileSilent(mongoWatch, answerError));
   const streamTurn = createStreamTurn({ startTurn, toApiError: createToApiError(logger) });
-  app.use(turnRoutes({ ...dependencies, streamTurn }));
-  app.use(conversationRoutes({ access, conversations, onErased, draining, beforeWriting }));
+  app.use(chatTurnRoutes({ ...dependencies, streamTurn }));
+  app.use(chatConversationRoutes({ access, conversations, onErased, draining, beforeWriting }));
   app.use(operatorApiRoutes({ ...dependencies.operatorApi, streamTurn }));
 
   // Pages get all security headers. JSON answers need only `X-Content-Type-Options`. Over plain HTTP, pages get neither

@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { textsOf } from '../language/lexicon.ts';
+import { textsIn } from '../language/lexicon.ts';
 
 import texts from './away-texts.json' with { type: 'json' };
 
@@ -23,13 +23,13 @@ const describeTime = (language: string, at: Date, timeZone: string): string =>
 
 /** Tells a visitor when somebody answers. In English if the language has no texts. */
 export const closedText = (language: string, at: Date, timeZone: string): string => {
-  const own = textsOf(TEXTS, language);
+  const own = textsIn(TEXTS, language);
   const time = describeTime(own ? language : 'en', at, timeZone);
   return (own ?? texts.en).closed.replace('{time}', () => time);
 };
 
 /** Tells a visitor that nobody took the conversation in time and that the assistant answers again. */
-export const notTakenText = (language: string): string => (textsOf(TEXTS, language) ?? texts.en).notTaken;
+export const notTakenText = (language: string): string => (textsIn(TEXTS, language) ?? texts.en).notTaken;
 
 const MINUTE_MS = 60_000;
 const DAY_MS = 86_400_000;

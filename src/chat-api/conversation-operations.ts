@@ -104,7 +104,7 @@ const POLLING = [
 const common = { tag: 'Conversations', auth: 'apiKey', limiter: 'key' } as const;
 const params = z.object({ id: z.uuid().meta({ description: 'A `conversationId`.' }) });
 
-export const conversationOperations = {
+export const chatConversationOperations = {
   list: publicOperation({
     ...common,
     method: 'get',

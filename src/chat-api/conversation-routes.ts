@@ -12,7 +12,7 @@ import { toAttributesView } from '../conversations/attributes.ts';
 import { toEscalationView, toHistoryView, toListView } from '../conversations/view.ts';
 import type { StoredConversation } from '../conversations/conversation.ts';
 import { historyCursor } from '../conversations/history.ts';
-import { conversationOperations } from './conversation-operations.ts';
+import { chatConversationOperations } from './conversation-operations.ts';
 import type { ConversationHead, ConversationStore } from '../conversations/store.ts';
 
 const LOOK_EVERY_MS = 200;
@@ -32,7 +32,7 @@ type Dependencies = {
 };
 
 /** The conversation endpoints (docs/contract.md, Conversations). */
-export const conversationRoutes = ({
+export const chatConversationRoutes = ({
   access,
   conversations,
   onErased,
@@ -79,7 +79,7 @@ export const conversationRoutes = ({
   };
 
   const readHistory: RequestHandler = async (req, res) => {
-    const { limit, cursor, after_seq, wait = 0 } = queryOf(conversationOperations.get, req);
+    const { limit, cursor, after_seq, wait = 0 } = queryOf(chatConversationOperations.get, req);
     const position = cursor === undefined ? undefined : historyCursor.decode(cursor);
     const newerOnly = after_seq !== undefined;
     if (newerOnly && wait > 0) {
@@ -99,11 +99,11 @@ export const conversationRoutes = ({
       finalOnly: newerOnly,
     });
     const next = page.next && historyCursor.encode(page.next);
-    answerWith(conversationOperations.get, res, toHistoryView(conversation, page, next));
+    answerWith(chatConversationOperations.get, res, toHistoryView(conversation, page, next));
   };
 
   const list: RequestHandler = async (req, res) => {
-    const { session_id, updated_after, limit, cursor } = queryOf(conversationOperations.list, req);
+    const { session_id, updated_after, limit, cursor } = queryOf(chatConversationOperations.list, req);
     await takeRoom(req, res);
     const { assistantId, sessionKey } = callerOf(res).assistant;
     const { conversations: rows, next } = await conversations.list({
@@ -115,19 +115,19 @@ export const conversationRoutes = ({
       ...(limit !== undefined && { limit }),
       ...(cursor !== undefined && { after: listCursor.decode(cursor) }),
     });
-    answerWith(conversationOperations.list, res, toListView(rows, next && listCursor.encode(next)));
+    answerWith(chatConversationOperations.list, res, toListView(rows, next && listCursor.encode(next)));
   };
 
   const escalate: RequestHandler = async (req, res) => {
     const { assistantId } = callerOf(res).assistant;
     // Checked before the body, so that the conversation of another assistant gives 404 whatever the body contains.
     await getOwn(req, res);
-    const { reason, lead_score } = bodyOf(conversationOperations.escalate, req);
+    const { reason, lead_score } = bodyOf(chatConversationOperations.escalate, req);
     const { conversation } = await conversations.transitions.escalate(
       { conversationId: String(req.params.id), assistantId },
       { ...(reason != null && { reason }), ...(lead_score != null && { leadScore: lead_score }) },
     );
-    answerWith(conversationOperations.escalate, res, toEscalationView(conversation));
+    answerWith(chatConversationOperations.escalate, res, toEscalationView(conversation));
   };
 
   const setAttributes: RequestHandler = async (req, res) => {
@@ -135,10 +135,13 @@ export const conversationRoutes = ({
     await getOwn(req, res); // first, as for `escalate`
     const { conversation } = await conversations.transitions.setAttributes(
       { conversationId: String(req.params.id), assistantId },
-      bodyOf(conversationOperations.setAttributes, req),
+      bodyOf(chatConversationOperations.setAttributes, req),
     );
     const { conversationId, attributes } = conversation;
-    answerWith(conversationOperations.setAttributes, res, { conversationId, attributes: toAttributesView(attributes) });
+    answerWith(chatConversationOperations.setAttributes, res, {
+      conversationId,
+      attributes: toAttributesView(attributes),
+    });
   };
 
   const erase: RequestHandler = async (req, res) => {
@@ -149,10 +152,10 @@ export const conversationRoutes = ({
   };
 
   return createPublicRouter(access, [
-    { operation: conversationOperations.list, handle: list },
-    { operation: conversationOperations.get, handle: readHistory },
-    { operation: conversationOperations.erase, handle: erase },
-    { operation: conversationOperations.escalate, handle: escalate },
-    { operation: conversationOperations.setAttributes, handle: setAttributes },
+    { operation: chatConversationOperations.list, handle: list },
+    { operation: chatConversationOperations.get, handle: readHistory },
+    { operation: chatConversationOperations.erase, handle: erase },
+    { operation: chatConversationOperations.escalate, handle: escalate },
+    { operation: chatConversationOperations.setAttributes, handle: setAttributes },
   ]);
 };

@@ -86,7 +86,7 @@ const send = {
   errors: ['idempotency_key_reused', 'session_busy', 'reply_timeout', 'not_found'],
 } as const;
 
-export const turnOperations = {
+export const chatTurnOperations = {
   send: publicOperation({
     ...send,
     path: '/api/v1/chat',

@@ -5,7 +5,7 @@ import { invalid } from '../platform/errors.ts';
 import { answerWith, bodyOf } from '../platform/operation.ts';
 import { knownConversationOf, type StartTurn, type Submit, type TurnRequest } from '../turns/start-turn.ts';
 import { enterUntilClosed, type Overload } from '../turns/admission.ts';
-import { turnOperations } from './turn-operations.ts';
+import { chatTurnOperations } from './turn-operations.ts';
 import { type StreamTurn, wantsStream } from '../turns/stream.ts';
 import { IdempotencyKey } from '../turns/turn.ts';
 import type { AcceptedTurn, ReadTurn } from '../turns/turn-view.ts';
@@ -23,7 +23,7 @@ const prefersAsync = (req: Request): boolean =>
 
 const turnOf = (req: Request, res: Response): Omit<TurnRequest, 'waiting'> => {
   const { assistant, channel } = callerOf(res);
-  const { session_id, message, language } = bodyOf(turnOperations.send, req);
+  const { session_id, message, language } = bodyOf(chatTurnOperations.send, req);
   const idempotencyKey = idempotencyKeyOf(req.get('Idempotency-Key'));
   noteCall(res, { sessionId: session_id });
   return { assistant, channel, sessionId: session_id, message, language: language ?? null, idempotencyKey };
@@ -42,13 +42,13 @@ type Dependencies = {
   readTurn: ReadTurn;
 };
 
-export const TURN_PATHS = [turnOperations.send.path, turnOperations.sendByChannel.path];
+export const TURN_PATHS = [chatTurnOperations.send.path, chatTurnOperations.sendByChannel.path];
 
 /**
  * The routes of the chat API and the inbound webhook channel (docs/contract.md, Sending a message). The two differ only
  * in authentication, limit and channel name.
  */
-export const turnRoutes = ({ access, overload, startTurn, submit, streamTurn, readTurn }: Dependencies): Router => {
+export const chatTurnRoutes = ({ access, overload, startTurn, submit, streamTurn, readTurn }: Dependencies): Router => {
   const countedTurnOf = (req: Request, res: Response): TurnRequest => ({
     ...turnOf(req, res),
     waiting: enterUntilClosed(overload, res),
@@ -60,7 +60,7 @@ export const turnRoutes = ({ access, overload, startTurn, submit, streamTurn, re
     noteCall(res, { conversationId: response.conversationId });
     // The delivery is recorded only after the response has been written. Until then, a retry gets the stored reply.
     res.on('finish', delivered);
-    answerWith(turnOperations.send, res, response);
+    answerWith(chatTurnOperations.send, res, response);
   };
 
   const accept: RequestHandler = async (req, res) => {
@@ -85,12 +85,12 @@ export const turnRoutes = ({ access, overload, startTurn, submit, streamTurn, re
 
   const read: RequestHandler = async (req, res) => {
     const turn = await readTurn(String(req.params.id), callerOf(res).assistant.assistantId);
-    answerWith(turnOperations.get, res, turn);
+    answerWith(chatTurnOperations.get, res, turn);
   };
 
   return createPublicRouter(access, [
-    { operation: turnOperations.send, handle: chat },
-    { operation: turnOperations.get, handle: read },
-    { operation: turnOperations.sendByChannel, handle: answerOrStream },
+    { operation: chatTurnOperations.send, handle: chat },
+    { operation: chatTurnOperations.get, handle: read },
+    { operation: chatTurnOperations.sendByChannel, handle: answerOrStream },
   ]);
 };

@@ -9,8 +9,8 @@ export type ChannelName = (typeof CHANNELS)[number];
 export const STATUSES = ['open', 'escalated', 'resolved'] as const;
 export type Status = (typeof STATUSES)[number];
 
-export const ROLES = ['user', 'assistant', 'operator', 'system'] as const;
-export type Role = (typeof ROLES)[number];
+export const MESSAGE_ROLES = ['user', 'assistant', 'operator', 'system'] as const;
+export type MessageRole = (typeof MESSAGE_ROLES)[number];
 
 /**
  * The maximum number of pending turns of a session, including the one being answered (docs/contract.md, Order of
@@ -23,7 +23,7 @@ export const RESUMABLE_FOR_MS = TIMING.resumableForMs;
 export type Message = {
   messageId: string;
   turnId: string | null;
-  role: Role;
+  role: MessageRole;
   content: string;
   language: string | null;
   suggestedActions?: SuggestedAction[];

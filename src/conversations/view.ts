@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import { SuggestedAction } from '../assistants/suggested-action.ts';
 import { AttributesView, toAttributesView } from './attributes.ts';
-import { CHANNELS, ROLES, STATUSES, type StoredConversation } from './conversation.ts';
+import { CHANNELS, MESSAGE_ROLES, STATUSES, type StoredConversation } from './conversation.ts';
 import type { HistoryPage, NumberedMessage } from './history.ts';
 
 /** A date that is a string in JSON. */
@@ -14,7 +14,7 @@ const uuid = z.uuid().meta({ example: '6f1d2c3b-8a49-4e5f-9b7a-1c2d3e4f5a6b' });
 const language = z.string().meta({ description: 'Canonical BCP 47 tag.', example: 'en' });
 const score = z.number().min(0).max(100);
 
-export const Tag = z.object({ tag: z.string(), color: z.string().nullable() }).meta({ id: 'Tag' });
+export const TagView = z.object({ tag: z.string(), color: z.string().nullable() }).meta({ id: 'Tag' });
 
 /** What callers see of a conversation (docs/contract.md, Read a conversation). */
 export const ConversationView = z
@@ -25,7 +25,7 @@ export const ConversationView = z
     language,
     status: z.enum(STATUSES),
     leadScore: score,
-    tags: z.array(Tag),
+    tags: z.array(TagView),
     createdAt: time,
     updatedAt: time,
     escalatedAt: time.nullable(),
@@ -47,7 +47,7 @@ export const MessageView = z
       description:
         'Position in the conversation: 1, 2, 3 … without gaps. The two messages of a turn share one. Null while the turn is pending.',
     }),
-    role: z.enum(ROLES),
+    role: z.enum(MESSAGE_ROLES),
     content: z.string(),
     language: language.nullable(),
     suggestedActions: z.array(SuggestedAction).optional(),

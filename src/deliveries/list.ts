@@ -7,7 +7,7 @@ import { exceededTimeLimit } from '../platform/mongo-failures.ts';
 import { inChunks, INDEX_RANGES_MAX } from '../platform/mongo-batches.ts';
 import { deliveryIdOf, type FinalOutcome, IN_FLIGHT, type Outcome, type StoredDelivery } from './delivery.ts';
 import { EVENT_KINDS, type EventKind } from '../webhooks/event.ts';
-import { type DeliveryListRow, type DeliveryRow, toDeliveryRow, WITHOUT_TEXTS } from './view.ts';
+import { type DeliveryListRow, type ListedDelivery, toDeliveryRow, WITHOUT_TEXTS } from './view.ts';
 import type { OutboxEvent } from '../conversations/conversation.ts';
 import { type Outbox, type OutboxStore, pendingOf } from './outbox.ts';
 
@@ -233,9 +233,9 @@ type Dependencies = {
   listEndpointIds: (assistantId: string) => Promise<string[]>;
 };
 
-export type DeliveryPage = { deliveries: DeliveryRow[]; nextCursor: string | null };
+export type DeliveryPage = { deliveries: ListedDelivery[]; nextCursor: string | null };
 
-const toPendingRow = (outbox: Outbox, { eventId, event, at }: OutboxEvent, endpointId: string): DeliveryRow => ({
+const toPendingRow = (outbox: Outbox, { eventId, event, at }: OutboxEvent, endpointId: string): ListedDelivery => ({
   deliveryId: deliveryIdOf(eventId, endpointId),
   eventId,
   event,
@@ -257,7 +257,7 @@ const toPendingRow = (outbox: Outbox, { eventId, event, at }: OutboxEvent, endpo
 const DELIVERY_ID = /^([\da-f-]{36}):([\da-f-]{36})$/;
 
 /** A pending event as a list row, found by the id that its delivery will have. Null if the event is not pending. */
-export const findPendingRow = async (store: OutboxStore, deliveryId: string): Promise<DeliveryRow | null> => {
+export const findPendingRow = async (store: OutboxStore, deliveryId: string): Promise<ListedDelivery | null> => {
   const [, eventId, endpointId] = DELIVERY_ID.exec(deliveryId) ?? [];
   if (eventId === undefined || endpointId === undefined) return null;
   const outbox = await store.findPending(eventId, endpointId);
@@ -266,15 +266,15 @@ export const findPendingRow = async (store: OutboxStore, deliveryId: string): Pr
 };
 
 /** Pending events as list rows. An event that was claimed after the outbox was read also has a record. */
-export const pendingRowsOf = (outbox: Outbox): DeliveryRow[] =>
+export const pendingRowsOf = (outbox: Outbox): ListedDelivery[] =>
   (outbox.outbox ?? []).flatMap((event) =>
     event.endpoints.map((endpointId) => toPendingRow(outbox, event, endpointId)),
   );
 
-const newestFirst = (a: DeliveryRow, b: DeliveryRow): number =>
+const newestFirst = (a: ListedDelivery, b: ListedDelivery): number =>
   b.createdAt.getTime() - a.createdAt.getTime() || (a.deliveryId < b.deliveryId ? 1 : -1);
 
-const matches = (row: DeliveryRow, filter: DeliveryFilter): boolean => {
+const matches = (row: ListedDelivery, filter: DeliveryFilter): boolean => {
   const { from, to, cursor } = filter;
   const after = cursor === undefined ? null : deliveryCursor.decode(cursor);
   return (
@@ -291,7 +291,7 @@ const matches = (row: DeliveryRow, filter: DeliveryFilter): boolean => {
 
 /** The list of deliveries, newest first: every record, and every pending event as `queued`. One cursor covers both. */
 export const createDeliveryList = ({ listRecords, readOutcomes, outbox, listEndpointIds }: Dependencies) => {
-  const findPending = async (filter: DeliveryFilter): Promise<DeliveryRow[]> => {
+  const findPending = async (filter: DeliveryFilter): Promise<ListedDelivery[]> => {
     const { assistantId, conversationId, endpointId } = filter;
     const ofAssistant = async () => {
       const own = await listEndpointIds(assistantId);

@@ -25,7 +25,7 @@ export const toDeliveryRow = (delivery: DeliveryListRow) => ({
   createdAt: delivery.createdAt,
   endedAt: delivery.endedAt,
 });
-export type DeliveryRow = ReturnType<typeof toDeliveryRow>;
+export type ListedDelivery = ReturnType<typeof toDeliveryRow>;
 
 const SIGNATURE = /^x-factory-signature$/i;
 

@@ -4,7 +4,7 @@ import type { HistoryPosition, NumberedMessage } from '../conversations/history.
 import type { ConversationStore } from '../conversations/store.ts';
 import { LIST_MAX, pendingRowsOf } from '../deliveries/list.ts';
 import type { DeliveryStore } from '../deliveries/store.ts';
-import { type DeliveryRow, toDeliveryRow } from '../deliveries/view.ts';
+import { type ListedDelivery, toDeliveryRow } from '../deliveries/view.ts';
 import type { EventKind } from '../webhooks/event.ts';
 import { createCannedReplies } from './canned-replies.ts';
 import { createManagedTags } from './managed-tags.ts';
@@ -65,7 +65,7 @@ const createFindSeq = (messages: MessageStub[]) => {
 };
 
 /** What every operator may see of a delivery. The URL and the bodies are for owners. */
-const toStub = ({ deliveryId, endpointId, outcome, errorKind, status }: DeliveryRow) => ({
+const toStub = ({ deliveryId, endpointId, outcome, errorKind, status }: ListedDelivery) => ({
   deliveryId,
   endpointId,
   outcome,
@@ -73,7 +73,7 @@ const toStub = ({ deliveryId, endpointId, outcome, errorKind, status }: Delivery
   status,
 });
 
-const oldestFirst = (a: DeliveryRow, b: DeliveryRow): number => a.createdAt.getTime() - b.createdAt.getTime();
+const oldestFirst = (a: ListedDelivery, b: ListedDelivery): number => a.createdAt.getTime() - b.createdAt.getTime();
 
 /** The events of a conversation with their deliveries, newest first: those of the newest 200 deliveries. */
 export const createListEvents =
@@ -96,7 +96,7 @@ export const createListEvents =
     const findSeq = createFindSeq(messages);
     return [...Map.groupBy(rows.slice(-LIST_MAX), ({ eventId }) => eventId)]
       .map(([eventId, some]) => {
-        const [{ event, happenedAt: at }] = some as [DeliveryRow]; // a group has at least one row
+        const [{ event, happenedAt: at }] = some as [ListedDelivery]; // a group has at least one row
         return { eventId, event, at, seq: findSeq(event, at), deliveries: some.map(toStub) };
       })
       .toSorted((a, b) => b.at.getTime() - a.at.getTime());

@@ -12,16 +12,16 @@ const DAY_MS = 86_400_000;
 const OUTCOMES = ['delivered', 'rejected', 'not_sent', 'unknown'] as const;
 
 export type Days = 1 | 7 | 30;
-export type Slot = Record<Counter, number> & {
+export type TimeSlot = Record<Counter, number> & {
   escalated: Record<CountedReason, number>;
   deliveries: OutcomeCounts;
   replyMs: { p50: number; p95: number } | null;
 };
 export type Summary = {
   from: string;
-  totals: Slot;
+  totals: TimeSlot;
   /** One slot for each hour of today, or for each day. `at` is `09:00` or `2026-05-04`. */
-  slots: (Slot & { at: string })[];
+  slots: (TimeSlot & { at: string })[];
   /** The turns by hour of the day, from 0 to 23. */
   busiestHours: number[];
 };
@@ -64,7 +64,7 @@ const percentile = (buckets: Map<number, number>, share: number): number => {
 };
 
 /** Adds up the figures of some hours. */
-const sumOf = (hours: StoredFigures[]): Slot => {
+const sumOf = (hours: StoredFigures[]): TimeSlot => {
   const buckets = new Map<number, number>();
   for (const { buckets: own = {} } of hours) {
     for (const [bucket, count] of Object.entries(own)) {

@@ -4,7 +4,7 @@ import { baseLanguage } from './base.ts';
 const TRADITIONAL = /^zh-(?:.*-)?(?:hant|tw|hk|mo)\b/i;
 
 /** The texts of a language, from tables by language. Undefined if there are none. */
-export const textsOf = <Texts>(tables: Readonly<Record<string, Texts>>, language: string): Texts | undefined => {
+export const textsIn = <Texts>(tables: Readonly<Record<string, Texts>>, language: string): Texts | undefined => {
   const key = TRADITIONAL.test(language) ? 'zh-Hant' : baseLanguage(language);
   return Object.hasOwn(tables, key) ? tables[key] : undefined;
 };

@@ -12,7 +12,7 @@ const BATCH = 1_000;
 const READ_WITHIN_MS = 10_000;
 const CLOSED_WITHIN_MS = 500;
 /** A connection of change streams may be silent for longer than any read takes. */
-export const SILENT_AFTER_MS = 2 * READ_WITHIN_MS;
+export const FEED_SILENT_AFTER_MS = 2 * READ_WITHIN_MS;
 
 /** MongoDB cannot continue at a position: the stream has ended, or the position is too far behind. */
 export class PositionLost extends Error {

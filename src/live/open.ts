@@ -8,7 +8,7 @@ import type { LiveRow } from './subscriber.ts';
 import type { Inbox } from '../inbox/inbox.ts';
 import { createFindSignedIn } from '../operators/access.ts';
 import type { Logger } from '../platform/logger.ts';
-import { SILENT_AFTER_MS } from './change-feed.ts';
+import { FEED_SILENT_AFTER_MS } from './change-feed.ts';
 import { CATCH_UPS, createHub } from './hub.ts';
 import { createLiveUpdates, type LiveUpdates } from './live.ts';
 import { createPresence } from './presence.ts';
@@ -76,7 +76,7 @@ export const openLiveUpdates = ({
             url,
             timeoutMs: CONNECTED_WITHIN_MS,
             maxPoolSize: CONNECTIONS,
-            silentAfterMs: SILENT_AFTER_MS,
+            silentAfterMs: FEED_SILENT_AFTER_MS,
             aside: true,
           },
           logger,

@@ -2,7 +2,7 @@ import { hasAssistant, type Operator } from '../operators/operator.ts';
 import { withDeadline } from '../platform/deadline.ts';
 import type { Erased } from './change-feed.ts';
 
-export type Access = Pick<Operator, 'operatorId' | 'role' | 'assistantIds'>;
+export type LiveAccess = Pick<Operator, 'operatorId' | 'role' | 'assistantIds'>;
 
 /** A row of the inbox as JSON. */
 export type LiveRow = { conversationId: string; assistantId: string; json: string };
@@ -29,7 +29,7 @@ const DRAINED_WITHIN_MS = 30_000;
 const eventOf = (event: string, json: string): string => `event: ${event}\ndata: ${json}\n`;
 
 /** Writes the events of one browser, and only those that its operator may see. */
-export const createSubscriber = ({ access, sink }: { access: Access; sink: EventSink }) => {
+export const createSubscriber = ({ access, sink }: { access: LiveAccess; sink: EventSink }) => {
   let ended = false;
   let unreadBefore = false;
 

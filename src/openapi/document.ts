@@ -9,8 +9,8 @@ import {
   type ZodOpenApiResponsesObject,
 } from 'zod-openapi';
 import type { PublicOperation } from '../assistants/operation.ts';
-import { conversationOperations } from '../chat-api/conversation-operations.ts';
-import { turnOperations } from '../chat-api/turn-operations.ts';
+import { chatConversationOperations } from '../chat-api/conversation-operations.ts';
+import { chatTurnOperations } from '../chat-api/turn-operations.ts';
 import { monitoringOperations } from '../monitoring/operations.ts';
 import type { Operation } from '../operator-api/operation.ts';
 import { OPERATIONS } from '../operator-api/operations.ts';
@@ -23,8 +23,8 @@ import { WIRE_EVENTS } from '../webhooks/wire.ts';
 
 /** Every operation of the public API, for the document and for clients. */
 export const PUBLIC_OPERATIONS: PublicOperation[] = [
-  turnOperations,
-  conversationOperations,
+  chatTurnOperations,
+  chatConversationOperations,
   monitoringOperations,
 ].flatMap((some) => Object.values<PublicOperation>(some));
 

@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import type { CannedReplies } from '../inbox/canned-replies.ts';
 import { type Handled, handled, operation } from './operation.ts';
-import { definedFields, line, text, time, uuid } from './wire.ts';
+import { definedFields, line, textField, time, uuid } from './wire.ts';
 
 const TITLE_MAX = 80;
 const CONTENT_MAX = 4_000;
@@ -24,7 +24,7 @@ const CannedReplyView = z
   })
   .meta({ id: 'CannedReply' });
 
-const input = { title: line(TITLE_MAX), content: text(CONTENT_MAX) };
+const input = { title: line(TITLE_MAX), content: textField(CONTENT_MAX) };
 
 export const cannedReplyOperations = {
   list: operation({

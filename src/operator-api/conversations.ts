@@ -6,7 +6,7 @@ import type { ConversationStore } from '../conversations/store.ts';
 import { ConversationView, HistoryView, MessageView, toHistoryView, toView } from '../conversations/view.ts';
 import { cursor } from '../platform/cursor.ts';
 import type { OperatorStore } from '../operators/store.ts';
-import type { Caller } from '../operators/token.ts';
+import type { OperatorCaller } from '../operators/token.ts';
 import { invalid, notFound } from '../platform/errors.ts';
 import { validate, wholeNumber } from '../platform/validation.ts';
 import type { Inbox } from '../inbox/inbox.ts';
@@ -14,7 +14,7 @@ import type { ManagedTags } from '../inbox/managed-tags.ts';
 import { MessageText } from '../turns/turn.ts';
 import { filters, handling, isCostly, NoteView, toInboxFilter } from './inbox.ts';
 import { type Handled, handled, operation } from './operation.ts';
-import { nextCursor, Tag, timeCursor, uuid } from './wire.ts';
+import { nextCursor, TagName, timeCursor, uuid } from './wire.ts';
 
 const CONVERSATIONS = 50;
 const MESSAGES = 200;
@@ -118,7 +118,7 @@ export const conversationOperations = {
   addTag: operation({
     ...state('tags', 'Add a tag, or change its colour'),
     id: 'tagConversation',
-    body: Tag,
+    body: TagName,
     audit: 'conversation.tag',
   }),
   removeTag: operation({
@@ -156,7 +156,7 @@ export const conversationRoutes = ({ conversations, inbox, managedTags, operator
    * Finds the operator for `resolved_by`. A signed-in operator can give only their own id. A token may name any
    * operator; if it names none, the first owner is used (docs/admin.md).
    */
-  const resolverOf = async ({ operatorId, token }: Caller, named: string | undefined): Promise<string> => {
+  const resolverOf = async ({ operatorId, token }: OperatorCaller, named: string | undefined): Promise<string> => {
     if (!token) {
       if (named === undefined || named === operatorId) return operatorId;
       throw invalid('operatorId', 'not_you', 'must be omitted, or be your own id');
@@ -224,7 +224,7 @@ export const conversationRoutes = ({ conversations, inbox, managedTags, operator
       return toState(transitions.addTag(where(id), { ...body, color }));
     }),
     handled(conversationOperations.removeTag, ({ params: { id = '', tag: named }, note }) => {
-      const { tag } = validate(Tag.pick({ tag: true }), { tag: named });
+      const { tag } = validate(TagName.pick({ tag: true }), { tag: named });
       note({ target: id, details: { tag } });
       return toState(transitions.removeTag(where(id), tag));
     }),

@@ -1,6 +1,6 @@
 import * as z from 'zod';
 import { ERROR_KINDS, isFinal, OUTCOMES } from '../deliveries/delivery.ts';
-import { type DeliveryRow as Row, describeTest, toDeliveryView } from '../deliveries/view.ts';
+import { type ListedDelivery as Row, describeTest, toDeliveryView } from '../deliveries/view.ts';
 import type { EndpointStore } from '../webhooks/endpoint-store.ts';
 import { EventKind } from '../webhooks/event.ts';
 import { LIST_MAX } from '../deliveries/list.ts';

@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import type { AssistantStore } from '../assistants/store.ts';
-import { CHANNELS, ROLES, STATUSES } from '../conversations/conversation.ts';
-import { Tag } from '../conversations/view.ts';
+import { CHANNELS, MESSAGE_ROLES, STATUSES } from '../conversations/conversation.ts';
+import { TagView } from '../conversations/view.ts';
 import type { Inbox } from '../inbox/inbox.ts';
 import type { Notes } from '../inbox/notes.ts';
 import { hasAssistant, ROLES as OPERATOR_ROLES } from '../operators/operator.ts';
@@ -9,7 +9,7 @@ import { cursor } from '../platform/cursor.ts';
 import { ApiError, notFound } from '../platform/errors.ts';
 import { wholeNumber } from '../platform/validation.ts';
 import { type Handled, handled, operation } from './operation.ts';
-import { definedFields, nextCursor, text, time, timeCursor, uuid } from './wire.ts';
+import { definedFields, nextCursor, textField, time, timeCursor, uuid } from './wire.ts';
 
 const NOTE_MAX = 4_000;
 
@@ -27,7 +27,7 @@ export const noteOperations = {
     path,
     id: 'addNote',
     summary: 'Add a note for other operators',
-    body: z.object({ content: text(NOTE_MAX) }),
+    body: z.object({ content: textField(NOTE_MAX) }),
     status: 201,
     answer: NoteView,
     audit: 'conversation.note',
@@ -91,7 +91,7 @@ const InboxRow = z
     channel: z.enum(CHANNELS),
     language: z.string(),
     status: z.enum(STATUSES),
-    tags: z.array(Tag),
+    tags: z.array(TagView),
     leadScore: z.number(),
     createdAt: time,
     updatedAt: time,
@@ -101,7 +101,7 @@ const InboxRow = z
     seq: z.int(),
     readSeq: z.int().nullable().meta({ description: 'The last message that you have read; null: none.' }),
     last: z
-      .object({ role: z.enum(ROLES), content: z.string(), createdAt: time, pending: z.boolean() })
+      .object({ role: z.enum(MESSAGE_ROLES), content: z.string(), createdAt: time, pending: z.boolean() })
       .nullable()
       .meta({ description: 'The newest message; its text is cut after 160 characters.' }),
   })

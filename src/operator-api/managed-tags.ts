@@ -1,9 +1,9 @@
 import * as z from 'zod';
-import { Tag as TagView } from '../conversations/view.ts';
+import { TagView as TagView } from '../conversations/view.ts';
 import type { ManagedTags } from '../inbox/managed-tags.ts';
 import { invalid } from '../platform/errors.ts';
 import { type Handled, handled, operation } from './operation.ts';
-import { Tag } from './wire.ts';
+import { TagName } from './wire.ts';
 
 const TAGS_MAX = 100;
 
@@ -30,7 +30,7 @@ export const managedTagOperations = {
     method: 'put',
     id: 'replaceTags',
     summary: 'Replace the tags that operators choose from; conversations keep their tags',
-    body: z.object({ tags: z.array(Tag).max(TAGS_MAX) }),
+    body: z.object({ tags: z.array(TagName).max(TAGS_MAX) }),
     answer,
     audit: 'assistant.tags',
   }),

@@ -2,7 +2,7 @@ import type { Request, Response } from 'express';
 import type * as z from 'zod';
 import type { BodyOf, Declaration, QueryOf } from '../platform/operation.ts';
 import type { Audience } from '../operators/operator.ts';
-import type { Caller } from '../operators/token.ts';
+import type { OperatorCaller } from '../operators/token.ts';
 
 /**
  * The kind of object that the path's `:id` refers to. The object must belong to an assistant that the caller may use.
@@ -47,16 +47,16 @@ export type Operation = (ForSome | ForAnyone) &
 
 export const operation = <const One extends Operation>(one: One): One => one;
 
-export type Note = { target: string; details?: Record<string, string | number | boolean | null> };
+export type AuditNote = { target: string; details?: Record<string, string | number | boolean | null> };
 
 export type Call<One extends Operation> = {
   params: Record<string, string>;
   query: QueryOf<One>;
   body: BodyOf<One>;
   /** The signed-in operator or the token. Not set for operations with the audience `anyone`. */
-  operator: Caller;
+  operator: OperatorCaller;
   /** Sets the target and the details of the audit line. The default target is the path's `id`. */
-  note: (note: Note) => void;
+  note: (note: AuditNote) => void;
   /** Aborts when the caller leaves. */
   signal: AbortSignal;
   /** Makes a read that may cost seconds, when it is this caller's turn. */

@@ -49,7 +49,7 @@ import { knowledgeRoutes } from './knowledge.ts';
 import { liveRoutes } from './live.ts';
 import { managedTagRoutes } from './managed-tags.ts';
 import { missRoutes } from './misses.ts';
-import { type Call, type Handled, type Note, type Operation, type Resource, WRITTEN } from './operation.ts';
+import { type Call, type Handled, type AuditNote, type Operation, type Resource, WRITTEN } from './operation.ts';
 import { operatorRoutes } from './operators.ts';
 import { overviewRoutes } from './overview.ts';
 import { isPlaygroundOf, playgroundRoutes } from './playground.ts';
@@ -129,7 +129,7 @@ const DEFAULT_STATUS = 200;
  */
 const auditLine =
   ({ audit, logger }: Dependencies) =>
-  async ({ audit: action }: Operation, call: Call<Operation>, { target, details = {} }: Partial<Note>) => {
+  async ({ audit: action }: Operation, call: Call<Operation>, { target, details = {} }: Partial<AuditNote>) => {
     if (action === undefined) return;
     const { operatorId, email, token } = operatorOf(call.res);
     const actor = token ? ('token' as const) : ('operator' as const);
@@ -167,7 +167,7 @@ const run =
   ({ operation, handle }: Handled, dependencies: Dependencies): RequestHandler =>
   async (req, res) => {
     const params = req.params as Record<string, string>; // only wildcard paths have lists
-    let noted: Partial<Note> = params.id === undefined ? {} : { target: params.id };
+    let noted: Partial<AuditNote> = params.id === undefined ? {} : { target: params.id };
     const left = new AbortController();
     res.once('close', () => left.abort(new CallerLeft()));
     const { signal } = left;

@@ -8,7 +8,7 @@ import type { BeforeWriting } from '../platform/mongo-silence.ts';
 import { Email, hasAssistant, type Operator, Password, PASSWORD_MAX, RoleName } from '../operators/operator.ts';
 import type { SignInLimits } from '../operators/sign-in-limits.ts';
 import type { OperatorStore } from '../operators/store.ts';
-import type { Caller } from '../operators/token.ts';
+import type { OperatorCaller } from '../operators/token.ts';
 import { type Handled, handled, operation } from './operation.ts';
 import { uuid } from './wire.ts';
 
@@ -151,7 +151,7 @@ export const sessionRoutes = (dependencies: Dependencies): Handled[] => {
 
   const completeSignIn = async (operator: Operator, { req, res }: { req: Request; res: Response }) => {
     await startSession(operator, { req, res });
-    res.locals.operator = { ...operator, token: null } satisfies Caller;
+    res.locals.operator = { ...operator, token: null } satisfies OperatorCaller;
     return toMe(operator);
   };
 

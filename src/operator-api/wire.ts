@@ -19,7 +19,7 @@ export const line = (max: number) =>
     .refine((value) => value.isWellFormed() && !/\p{Cc}/u.test(value), 'must be one line of well-formed Unicode');
 
 /** A text of several lines that can be stored and shown. */
-export const text = (max: number) =>
+export const textField = (max: number) =>
   z
     .string()
     .trim()
@@ -28,7 +28,7 @@ export const text = (max: number) =>
     .refine((value) => value.isWellFormed(), 'must be well-formed Unicode');
 
 /** A tag as operators give it. */
-export const Tag = z.object({
+export const TagName = z.object({
   tag: line(50),
   color: z
     .string()

@@ -8,7 +8,7 @@ import { holdFor } from '../platform/shares.ts';
 import { type Audience, mayUse, type Operator, operatorModel, toOperator } from './operator.ts';
 import { endSession, isCurrent, readSession, sessionModel, storedIdOf, type StoredSession } from './session.ts';
 import type { OperatorStore } from './store.ts';
-import { type Caller, callerOfToken, type OperatorToken, readToken, type TokenStore } from './token.ts';
+import { type OperatorCaller, callerOfToken, type OperatorToken, readToken, type TokenStore } from './token.ts';
 
 /** A session that a long request was started in. */
 export type SessionRef = { sessionId: string; operatorId: string };
@@ -44,7 +44,7 @@ export type FindSignedIn = ReturnType<typeof createFindSignedIn>;
 const READS = new Set(['GET', 'HEAD', 'OPTIONS']);
 
 /** The signed-in operator or the token of a request, kept in `res.locals.operator` after authentication. */
-export const operatorOf = (res: Response): Caller => res.locals.operator as Caller;
+export const operatorOf = (res: Response): OperatorCaller => res.locals.operator as OperatorCaller;
 
 /**
  * The origin of a URL, or null if the URL has no origin: `file:`, `data:` and extensions all share the opaque origin
@@ -113,7 +113,7 @@ export const createOperatorAccess = (dependencies: {
     next();
   };
 
-  const findSignedIn = async (req: Request): Promise<Caller | null> => {
+  const findSignedIn = async (req: Request): Promise<OperatorCaller | null> => {
     const session = readSession(req);
     const operator = session && (await beforeWriting(operators.findOperator(session.operatorId)));
     if (operator && !operator.disabled && operator.generation === session.generation)
@@ -122,14 +122,14 @@ export const createOperatorAccess = (dependencies: {
     return null;
   };
 
-  const getSignedIn = async (req: Request, audience: AccessRule['audience']): Promise<Caller> => {
+  const getSignedIn = async (req: Request, audience: AccessRule['audience']): Promise<OperatorCaller> => {
     const operator = await findSignedIn(req);
     if (!operator) throw new ApiError('not_signed_in');
     if (!mayUse(operator.role, audience)) throw new ApiError('forbidden');
     return operator;
   };
 
-  const getWithToken = async (req: Request, secret: string, rule: AccessRule): Promise<Caller> => {
+  const getWithToken = async (req: Request, secret: string, rule: AccessRule): Promise<OperatorCaller> => {
     const token = await beforeWriting(tokens.findToken(secret));
     if (!token) {
       await rateLimiter.forFailing(networkOf(req.ip ?? 'unknown'));

@@ -72,13 +72,13 @@ export const tokenModel = (connection: Connection) => connection.model<StoredTok
 const toToken = ({ _id, hash: _hash, ...stored }: StoredToken): OperatorToken => ({ tokenId: _id, ...stored });
 
 /** The signed-in operator of a request, or a program with a token. The audit trail shows a token by its name. */
-export type Caller = Operator & { token: OperatorToken | null };
+export type OperatorCaller = Operator & { token: OperatorToken | null };
 
 /**
  * A token in the form of an operator: an unlimited token acts as an owner, and a limited token acts as an agent with
  * its assistants.
  */
-export const callerOfToken = (token: OperatorToken): Caller => ({
+export const callerOfToken = (token: OperatorToken): OperatorCaller => ({
   operatorId: token.tokenId,
   email: token.name,
   role: token.assistantIds === null ? 'owner' : 'agent',

@@ -3,7 +3,7 @@ import { expect, test, vi } from 'vitest';
 import type {
   AssistantProfile,
   EngineReply,
-  KnowledgeEntry,
+  EngineEntry,
   HistoryMessage,
   TurnContext,
 } from '../../workers/reply/engines/engine.ts';
@@ -12,7 +12,7 @@ import { holdingText, otherLanguageText, TEXT_LANGUAGES, text } from '../../work
 
 const engine = createRetrievalEngine();
 
-const anEntry = (entryId: string, question: string, overrides: Partial<KnowledgeEntry> = {}): KnowledgeEntry => ({
+const anEntry = (entryId: string, question: string, overrides: Partial<EngineEntry> = {}): EngineEntry => ({
   entryId,
   question,
   variants: [],

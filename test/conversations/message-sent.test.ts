@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, expect, test } from 'vitest';
-import { conversationOperations } from '../../src/chat-api/conversation-operations.ts';
+import { chatConversationOperations } from '../../src/chat-api/conversation-operations.ts';
 import type { StoredConversation } from '../../src/conversations/conversation.ts';
 import type { EventKind } from '../../src/webhooks/event.ts';
 import { anAssistant, type HistoryBody } from '../support/builders.ts';
@@ -201,7 +201,7 @@ test('the pending messages of an erased conversation are not sent', async () => 
   await stack.service.endpoints.pauseEndpoint(endpoint.endpointId, { reason: 'gone', until: null });
   await say('short secret');
 
-  await callOperation(conversationOperations.erase, { params: { id: conversationId } });
+  await callOperation(chatConversationOperations.erase, { params: { id: conversationId } });
   await stack.service.endpoints.resumeEndpoint(endpoint.endpointId);
   await say('short again');
   await received(2);

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, expect, test } from 'vitest';
 import { openApi } from '../../src/api.ts';
-import { conversationOperations } from '../../src/chat-api/conversation-operations.ts';
+import { chatConversationOperations } from '../../src/chat-api/conversation-operations.ts';
 import { WIRE_EVENTS } from '../../src/webhooks/wire.ts';
 import { PUBLIC_OPERATIONS } from '../../src/openapi/document.ts';
 import { OPERATIONS } from '../../src/operator-api/operations.ts';
@@ -134,7 +134,7 @@ test('events of all seven kinds match the document, field by field', async () =>
   const { body } = await chat(aTurn());
   const where = { conversationId: body.conversationId, assistantId };
 
-  await callOperation(conversationOperations.escalate, {
+  await callOperation(chatConversationOperations.escalate, {
     params: { id: body.conversationId },
     body: { lead_score: 80 },
   });

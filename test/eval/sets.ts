@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import type { AssistantProfile, KnowledgeEntry } from '../../workers/reply/engines/engine.ts';
+import type { AssistantProfile, EngineEntry } from '../../workers/reply/engines/engine.ts';
 
 export type Half = 'tune' | 'report';
 export type Question = {
@@ -30,7 +30,7 @@ export const BASES = ['shop', 'clinic', 'software'];
 export const UNSEEN_BASES = ['hotel', 'gym', 'library', 'internet'];
 
 export const loadBase = (name: string, threshold: number | null = null): AssistantProfile => {
-  const base = JSON.parse(read(`${name}.json`)) as { name: string; languages: string[]; knowledge: KnowledgeEntry[] };
+  const base = JSON.parse(read(`${name}.json`)) as { name: string; languages: string[]; knowledge: EngineEntry[] };
   return { assistantId: name, version: '1', instructions: '', threshold, ...base };
 };
 

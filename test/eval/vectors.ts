@@ -5,9 +5,9 @@ import { Writable } from 'node:stream';
 import { textsOf } from '../../src/assistants/knowledge-texts.ts';
 import { readConfig } from '../../src/platform/config.ts';
 import { createLogger } from '../../src/platform/logger.ts';
-import type { TextKind } from '../../workers/reply/embedder/backend.ts';
+import type { EmbeddedKind } from '../../workers/reply/embedder/backend.ts';
 import { openEmbedder } from '../../workers/reply/embedder/embedder.ts';
-import type { KnowledgeEntry } from '../../workers/reply/engines/engine.ts';
+import type { EngineEntry } from '../../workers/reply/engines/engine.ts';
 import type { SemanticSearch } from '../../workers/reply/vectors/semantic-search.ts';
 import { measureSimilarity, type VectorEntry } from '../../workers/reply/vectors/similarity.ts';
 
@@ -29,8 +29,8 @@ const written = (vector: Float32Array): string =>
 
 export type TextVectors = {
   model: string;
-  of: (kind: TextKind, text: string) => Promise<Float32Array>;
-  vectorEntries: (knowledge: KnowledgeEntry[]) => Promise<VectorEntry[]>;
+  of: (kind: EmbeddedKind, text: string) => Promise<Float32Array>;
+  vectorEntries: (knowledge: EngineEntry[]) => Promise<VectorEntry[]>;
   semanticSearchOf: (entries: VectorEntry[]) => SemanticSearch;
   /** Saves new vectors for the next run. */
   close: () => Promise<void>;
@@ -56,7 +56,7 @@ export const openTextVectors = async (
   const known = readKept(file);
   let made = 0;
 
-  const of = async (kind: TextKind, text: string): Promise<Float32Array> => {
+  const of = async (kind: EmbeddedKind, text: string): Promise<Float32Array> => {
     const key = createHash('sha256').update(`${kind}\n${text}`).digest('base64url').slice(0, 22);
     const kept = known.get(key);
     if (kept) return kept;

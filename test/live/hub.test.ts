@@ -4,10 +4,10 @@ import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vit
 import { type Service, startMongod } from '../../scripts/services.ts';
 import { initialState } from '../../src/conversations/conversation.ts';
 import type { Assignees } from '../../src/inbox/assignees.ts';
-import { SILENT_AFTER_MS } from '../../src/live/change-feed.ts';
+import { FEED_SILENT_AFTER_MS } from '../../src/live/change-feed.ts';
 import { createHub } from '../../src/live/hub.ts';
 import { createReadRows } from '../../src/live/open.ts';
-import { type Access, createSubscriber } from '../../src/live/subscriber.ts';
+import { type LiveAccess, createSubscriber } from '../../src/live/subscriber.ts';
 import { createLogger } from '../../src/platform/logger.ts';
 import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
@@ -16,7 +16,7 @@ import { createFeed } from '../support/feed.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
-const OWNER: Access = { operatorId: 'owner', role: 'owner', assistantIds: null };
+const OWNER: LiveAccess = { operatorId: 'owner', role: 'owner', assistantIds: null };
 const NOBODY: Assignees = { find: () => null, of: () => [] };
 
 /** Longer than any other command may take. */
@@ -33,7 +33,7 @@ type HubOptions = {
 
 /** A hub with a connection of its own, which shows what the hub has read. */
 const aHub = async ({ url = stack.env['MONGODB_URL'] ?? '', readWithinMs, beforeRows }: HubOptions = {}) => {
-  const connection = mongoose.createConnection(url, { monitorCommands: true, socketTimeoutMS: SILENT_AFTER_MS });
+  const connection = mongoose.createConnection(url, { monitorCommands: true, socketTimeoutMS: FEED_SILENT_AFTER_MS });
   await connection.asPromise();
   const changed = new Set<string>();
   const read: string[] = [];
@@ -60,7 +60,7 @@ const aHub = async ({ url = stack.env['MONGODB_URL'] ?? '', readWithinMs, before
     await connection.close();
   });
 
-  const join = async (access: Access, from: string | null = null) => {
+  const join = async (access: LiveAccess, from: string | null = null) => {
     let written = '';
     const write = (text: string): void => void (written += text);
     const left = new AbortController();
@@ -98,7 +98,7 @@ const idsOf = async (keys: string[]): Promise<string[]> => {
   return (await conversations.find({ _id: { $in: keys } }).toArray()).map(({ conversationId }) => conversationId);
 };
 
-const anAgentOf = (assistantId: string): Access => ({
+const anAgentOf = (assistantId: string): LiveAccess => ({
   operatorId: assistantId,
   role: 'agent',
   assistantIds: [assistantId],

@@ -103,6 +103,18 @@ test('no import is circular', () => {
   expect(findCycle()).toBeNull();
 });
 
+test('no name is exported twice', () => {
+  const exported = files.flatMap((file) => {
+    const names = readFileSync(file, 'utf8').matchAll(
+      /^export (?:const|type|class|interface|(?:async )?function) (\w+)/gm,
+    );
+    return [...new Set([...names].map(([, name]) => name))].map((name) => ({ name, file }));
+  });
+  const places = Map.groupBy(exported, ({ name }) => name);
+  expect([...places.values()].filter((all) => all.length > 1)).toEqual([]);
+  expect(places.size).toBeGreaterThan(700);
+});
+
 test('the folder of the aggregate stays below its size limit', () => {
   const lines = globSync('src/conversations/**/*.ts').map((file) => readFileSync(file, 'utf8').split('\n').length - 1);
   expect(lines.reduce((sum, count) => sum + count, 0)).toBeLessThanOrEqual(CONVERSATIONS_MAX_LINES);

@@ -3,14 +3,14 @@ import type { AssistantInput } from '../../src/assistants/assistant.ts';
 import type { KnowledgeInput } from '../../src/assistants/knowledge-input.ts';
 import type { ErrorBody as WireError } from '../../src/platform/errors.ts';
 import type { PublicOperation } from '../../src/assistants/operation.ts';
-import { conversationOperations } from '../../src/chat-api/conversation-operations.ts';
-import { turnOperations } from '../../src/chat-api/turn-operations.ts';
+import { chatConversationOperations } from '../../src/chat-api/conversation-operations.ts';
+import { chatTurnOperations } from '../../src/chat-api/turn-operations.ts';
 import { addressOf, type AnswerOf } from './operations.ts';
 import type { Stack } from './stack.ts';
 import { validateResponse } from './validate-response.ts';
 
-export type ChatBody = AnswerOf<typeof turnOperations.send>;
-export type HistoryBody = AnswerOf<typeof conversationOperations.get>;
+export type ChatBody = AnswerOf<typeof chatTurnOperations.send>;
+export type HistoryBody = AnswerOf<typeof chatConversationOperations.get>;
 export type ErrorBody = WireError;
 export type Answer<Body> = { status: number; headers: Headers; body: Body };
 
@@ -82,9 +82,9 @@ export const anAssistant = async (
     keyId: key.keyId,
     call,
     chat: (body: Record<string, unknown>, rest: Parameters<typeof request>[1] = {}) =>
-      callOperation(turnOperations.send, { body, ...rest }),
+      callOperation(chatTurnOperations.send, { body, ...rest }),
     history: (conversationId: string, query = '') =>
-      callOperation(conversationOperations.get, { params: { id: conversationId }, query }),
+      callOperation(chatConversationOperations.get, { params: { id: conversationId }, query }),
     callOperation,
   };
 };

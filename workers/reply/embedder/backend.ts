@@ -1,6 +1,6 @@
-export type TextKind = 'query' | 'passage';
+export type EmbeddedKind = 'query' | 'passage';
 export type Priority = 'turn' | 'background';
-export type Status = { available: boolean; detail: string };
+export type ModelStatus = { available: boolean; detail: string };
 
 /** Limits for requests to a model, and for the length of texts. */
 export type Limits = {
@@ -11,7 +11,7 @@ export type Limits = {
    * `pieces` is the maximum number of pieces per text.
    */
   pieceBytes: number;
-  pieces: Record<TextKind, number>;
+  pieces: Record<EmbeddedKind, number>;
 };
 
 /** An opened model. `ended` resolves with the reason when it stops working. */
@@ -20,7 +20,7 @@ export type OpenModel = {
   model: string;
   dimensions: number;
   /** A text that the model refuses gives null, and no other text is affected. */
-  embed: (texts: string[], kind: TextKind) => Promise<(Float32Array | null)[]>;
+  embed: (texts: string[], kind: EmbeddedKind) => Promise<(Float32Array | null)[]>;
   ended: Promise<string>;
   end: (reason: string) => void;
 };

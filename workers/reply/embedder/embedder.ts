@@ -3,7 +3,14 @@ import { withDeadline } from '../../../src/platform/deadline.ts';
 import type { Logger } from '../../../src/platform/logger.ts';
 import type { CountEmbedding } from '../../../src/service-metrics.ts';
 import { openProviderAgent } from '../engines/openai/completion.ts';
-import { type ModelBackend, ModelError, type OpenModel, type Priority, type Status, type TextKind } from './backend.ts';
+import {
+  type ModelBackend,
+  ModelError,
+  type OpenModel,
+  type Priority,
+  type ModelStatus,
+  type EmbeddedKind,
+} from './backend.ts';
 import { createEmbedding } from './embedding.ts';
 import { MODEL } from './model-files.ts';
 import { createSupervisedModel, startModelProcess } from './model-process.ts';
@@ -91,13 +98,13 @@ export type Embedder = {
    */
   embed: (
     texts: string[],
-    kind: TextKind,
+    kind: EmbeddedKind,
     options: { holder: string; priority?: Priority },
   ) => Promise<Float32Array[] | null>;
   /** Model name and version, stored with each vector. Null while no model is available. */
   model: () => string | null;
   /** One line for the log, the doctor and the assistant's page. */
-  status: () => Status;
+  status: () => ModelStatus;
   close: () => Promise<void>;
 };
 

@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import type { CountEmbedding } from '../../../src/service-metrics.ts';
-import type { Limits, Priority, TextKind } from './backend.ts';
+import type { Limits, Priority, EmbeddedKind } from './backend.ts';
 import type { SupervisedModel } from './model-process.ts';
 import { mean } from './vector.ts';
 
@@ -48,11 +48,11 @@ const piecesOf = (text: string, { bytes, most }: { bytes: number; most: number }
 type Refusal = 'full' | 'late' | 'failed';
 type Answer = Float32Array | Refusal;
 /** A text for the model. `holder` is the assistant that it is for. */
-type TextRequest = { text: string; kind: TextKind; priority: Priority; holder: string };
+type TextRequest = { text: string; kind: EmbeddedKind; priority: Priority; holder: string };
 type Job = TextRequest & { answer: (answer: Answer) => void };
 
 type Options = {
-  run: (texts: string[], kind: TextKind) => Promise<(Float32Array | null)[] | null>;
+  run: (texts: string[], kind: EmbeddedKind) => Promise<(Float32Array | null)[] | null>;
   limits: Pick<Limits, 'texts' | 'concurrency'>;
   /** How many texts may wait. Each holder gets a share. */
   capacity: Record<Priority, number>;
@@ -102,7 +102,7 @@ const createLine = (capacity: number) => {
   };
 
   /** The first text of the holder that was given the least, of those whose first text has the kind. */
-  const next = (kind?: TextKind): Job | undefined => {
+  const next = (kind?: EmbeddedKind): Job | undefined => {
     let least: { job: Job; share: number } | undefined;
     for (const [holder, [job]] of byHolder) {
       if (!job || (kind !== undefined && job.kind !== kind)) continue;
@@ -165,7 +165,7 @@ const createTextQueue = ({ run, limits, capacity, turnMs }: Options) => {
     return waiting.turn.takeBatch(limits.texts);
   };
 
-  const runBatch = async (jobs: Job[], kind: TextKind): Promise<void> => {
+  const runBatch = async (jobs: Job[], kind: EmbeddedKind): Promise<void> => {
     running += 1;
     const texts = jobs.map(({ text }) => text);
     const vectors = await run(texts, kind).catch(() => null);
@@ -227,7 +227,7 @@ export const createEmbedding = ({ model, count }: EmbeddingOptions) => {
   const inFlight = new Map<string, Promise<Float32Array | null>>();
   const queue = createTextQueue({ run: model.embed, limits, capacity: QUEUE_CAPACITY, turnMs: TURN_MS });
 
-  const ask = async (pieces: string[], kind: TextKind, options: EmbedOptions): Promise<Float32Array | null> => {
+  const ask = async (pieces: string[], kind: EmbeddedKind, options: EmbedOptions): Promise<Float32Array | null> => {
     const answers = await Promise.all(pieces.map((text) => queue.add({ text, kind, ...options })));
     const refusal = answers.find((answer) => typeof answer === 'string');
     count(kind, refusal ?? 'made');
@@ -239,7 +239,7 @@ export const createEmbedding = ({ model, count }: EmbeddingOptions) => {
     );
   };
 
-  const embedOne = (text: string, kind: TextKind, options: EmbedOptions): Promise<Float32Array | null> => {
+  const embedOne = (text: string, kind: EmbeddedKind, options: EmbedOptions): Promise<Float32Array | null> => {
     const { priority, holder } = options;
     const key = `${model.model()} ${kind} ${text}`;
     const known = cached.get(key);
@@ -272,7 +272,7 @@ export const createEmbedding = ({ model, count }: EmbeddingOptions) => {
   const allOrNull = (vectors: (Float32Array | null)[]): Float32Array[] | null =>
     vectors.every((vector) => vector !== null) ? vectors : null;
 
-  return async (texts: string[], kind: TextKind, options: EmbedOptions): Promise<Float32Array[] | null> => {
+  return async (texts: string[], kind: EmbeddedKind, options: EmbedOptions): Promise<Float32Array[] | null> => {
     if (!model.status().available) {
       count(kind, 'unavailable', texts.length);
       return null;

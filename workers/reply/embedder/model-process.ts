@@ -2,7 +2,7 @@ import { type ChildProcess, fork } from 'node:child_process';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from '../../../src/platform/logger.ts';
-import { type ModelBackend, ModelError, type OpenModel, type Status, type TextKind } from './backend.ts';
+import { type ModelBackend, ModelError, type OpenModel, type ModelStatus, type EmbeddedKind } from './backend.ts';
 import { ModelMessage, type ModelRequest } from './model-message.ts';
 import { normalised } from './vector.ts';
 
@@ -74,9 +74,9 @@ export const createSupervisedModel = (kind: ModelBackend, logger: Logger) => {
     /** Resolves when the first try has ended, with or without success. */
     firstTry: firstTryEnded.promise,
     model: (): string | null => open?.model ?? null,
-    status: (): Status => ({ available: open !== null, detail: open?.model ?? reason }),
+    status: (): ModelStatus => ({ available: open !== null, detail: open?.model ?? reason }),
 
-    embed: async (texts: string[], textKind: TextKind): Promise<(Float32Array | null)[] | null> => {
+    embed: async (texts: string[], textKind: EmbeddedKind): Promise<(Float32Array | null)[] | null> => {
       const used = open;
       if (!used) return null;
       const vectors = await used.embed(texts, textKind).catch(() => null);
@@ -181,7 +181,7 @@ export const startModelProcess = async (folder: string, signal: AbortSignal) => 
     else complete(message.id, ({ resolve }) => resolve(message.vector));
   });
 
-  const embed = (text: string, kind: TextKind): Promise<Float32Array> =>
+  const embed = (text: string, kind: EmbeddedKind): Promise<Float32Array> =>
     new Promise((resolve, reject) => {
       if (!child.connected) return reject(new ModelError('its process is gone'));
       lastId += 1;

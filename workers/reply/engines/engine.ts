@@ -3,7 +3,7 @@ import type { SuggestedAction } from '../../../src/assistants/suggested-action.t
 import type { SemanticSearch } from '../vectors/semantic-search.ts';
 
 /** A knowledge entry for an engine: a question, its variants and the answer. */
-export type KnowledgeEntry = {
+export type EngineEntry = {
   entryId: string;
   question: string;
   variants: string[];
@@ -24,7 +24,7 @@ export type AssistantProfile = {
   languages: string[];
   /** The minimum confidence for an answer. Null means the engine's default. */
   threshold: number | null;
-  knowledge: KnowledgeEntry[];
+  knowledge: EngineEntry[];
   /** How many texts of the knowledge are not in `knowledge`, because they exceed the memory. */
   leftOut?: number;
   /** The engine that answers. Default: retrieval. */

@@ -1,5 +1,5 @@
 import { baseLanguage } from '../../../src/language/base.ts';
-import { isTraditionalChinese, textsOf } from '../../../src/language/lexicon.ts';
+import { isTraditionalChinese, textsIn } from '../../../src/language/lexicon.ts';
 import texts from './texts.json' with { type: 'json' };
 
 /** Default texts in the visitor's language. An assistant's own texts replace them. */
@@ -31,7 +31,7 @@ type Texts = Record<TextKey, string>;
 
 const TEXTS: Readonly<Record<string, Texts>> = texts;
 
-const tableOf = (language: string): Texts | undefined => textsOf(TEXTS, language);
+const tableOf = (language: string): Texts | undefined => textsIn(TEXTS, language);
 
 const ENGLISH = texts.en;
 

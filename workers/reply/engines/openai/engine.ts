@@ -4,7 +4,7 @@ import * as z from 'zod';
 import type { ProviderSettings } from '../../../../src/assistants/engine-settings.ts';
 import type { Breaker } from '../../../../src/platform/breaker.ts';
 import { checkEndpointUrl } from '../../../../src/webhooks/address-guard.ts';
-import type { AssistantEngine, EngineReply, KnowledgeEntry, TurnContext } from '../engine.ts';
+import type { AssistantEngine, EngineReply, EngineEntry, TurnContext } from '../engine.ts';
 import { type Completion, completeInTime, ProviderError } from './completion.ts';
 import { allowedLinksOf } from './links.ts';
 import { buildMessages, countTokensOf } from './prompt.ts';
@@ -31,7 +31,7 @@ const RetrievalWhy = z.object({ by: z.string(), hits: z.array(z.object({ entryId
 const MIN_PROMPT_SHARE = 0.02;
 
 /** The knowledge entries for the prompt, the most likely first. */
-const promptEntriesOf = ({ why }: EngineReply, { assistant }: TurnContext): KnowledgeEntry[] => {
+const promptEntriesOf = ({ why }: EngineReply, { assistant }: TurnContext): EngineEntry[] => {
   const { by, hits } = RetrievalWhy.safeParse(why).data ?? { by: '', hits: [] };
   const least = by === 'both' ? (hits[0]?.score ?? 0) * MIN_PROMPT_SHARE : 0;
   return hits
@@ -74,7 +74,7 @@ const breakerKeyOf = ({ baseUrl, model, timeoutMs }: ProviderSettings, assistant
  * used.
  */
 export const createOpenAiEngine = ({ retrieval, dispatcher, breaker, openKey, allowPrivate }: Dependencies) => {
-  const ask = async (turn: TurnContext, settings: ProviderSettings, hits: KnowledgeEntry[]) => {
+  const ask = async (turn: TurnContext, settings: ProviderSettings, hits: EngineEntry[]) => {
     const { baseUrl, model, apiKeySealed, timeoutMs, temperature, maxTokens, historyTokens } = settings;
     if (!checkEndpointUrl(baseUrl, { allowPrivate }).ok) throw new ProviderError('address_refused');
     const { assistantId } = turn.assistant;

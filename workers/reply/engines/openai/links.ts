@@ -1,4 +1,4 @@
-import type { AssistantProfile, KnowledgeEntry } from '../engine.ts';
+import type { AssistantProfile, EngineEntry } from '../engine.ts';
 
 export type IsAllowedLink = (link: string) => boolean;
 
@@ -84,7 +84,7 @@ const hostOf = (link: string): string | null => {
 const plain = (link: string): string => withoutTrailing(link, '.,;:!?').replace(/\/$/, '');
 
 /** Allows links that the found knowledge entries contain, and links to hosts that the assistant allows. */
-export const allowedLinksOf = ({ allowedLinks = [] }: AssistantProfile, hits: KnowledgeEntry[]): IsAllowedLink => {
+export const allowedLinksOf = ({ allowedLinks = [] }: AssistantProfile, hits: EngineEntry[]): IsAllowedLink => {
   const known = new Set(
     hits.flatMap(({ question, answer, actions }) => [
       ...addressesIn(`${question} ${answer}`).map(plain),

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import type { KnowledgeEntry, HistoryMessage, TurnContext } from '../engine.ts';
+import type { EngineEntry, HistoryMessage, TurnContext } from '../engine.ts';
 
 export type ChatMessage = { role: 'system' | 'user' | 'assistant'; content: string };
 
@@ -39,10 +39,10 @@ export const countTokensOf = async (): Promise<CountTokens> => {
 
 const PER_MESSAGE = 4;
 
-const knowledgeText = (hits: KnowledgeEntry[]): string =>
+const knowledgeText = (hits: EngineEntry[]): string =>
   hits.map(({ question, answer }) => `Q: ${question}\nA: ${answer}`).join('\n\n');
 
-const systemText = ({ assistant, language }: TurnContext, hits: KnowledgeEntry[], fence: string): string =>
+const systemText = ({ assistant, language }: TurnContext, hits: EngineEntry[], fence: string): string =>
   [
     `You are ${assistant.name}, an assistant that answers the visitors of a business. Reply in the language "${language}".`,
     assistant.instructions && `Instructions of the business:\n${assistant.instructions}`,
@@ -74,7 +74,7 @@ const asMessage = ({ role, content }: HistoryMessage, fence: string): ChatMessag
  */
 export const buildMessages = (
   turn: TurnContext,
-  { hits, history }: { hits: KnowledgeEntry[]; history: HistoryMessage[] },
+  { hits, history }: { hits: EngineEntry[]; history: HistoryMessage[] },
   { historyTokens, countTokens }: { historyTokens: number; countTokens: CountTokens },
 ): ChatMessage[] => {
   const fence = `visitor-${randomBytes(6).toString('hex')}`;

@@ -1,6 +1,6 @@
 import { words as wordsIn } from '../../../../src/language/fold.ts';
 import type { Distribution, EntrySimilarity, Similarities } from '../../vectors/similarity.ts';
-import type { KnowledgeEntry } from '../engine.ts';
+import type { EngineEntry } from '../engine.ts';
 import type { KnowledgeGroup, KnowledgeIndex } from './knowledge-index.ts';
 import { type LexicalEvidence, rankEntries } from './search.ts';
 import { readTerms } from './terms.ts';
@@ -10,7 +10,7 @@ import { readTerms } from './terms.ts';
  * counting only the same words (`literal`).
  */
 export type EntryEvidence = {
-  entry: KnowledgeEntry;
+  entry: EngineEntry;
   group: KnowledgeGroup;
   withConcepts: LexicalEvidence;
   literal: LexicalEvidence;
@@ -78,7 +78,7 @@ export const lexicalConfidence = (evidence: LexicalEvidence): number => {
 
 /** An entry that may be the answer. The order of the features is the order of the weights in `calibration.ts`. */
 export type Candidate = {
-  entry: KnowledgeEntry;
+  entry: EngineEntry;
   group: KnowledgeGroup;
   /** The confidence by word matches only, and the best cosine (0 if there is no vector). */
   words: number;

@@ -1,7 +1,7 @@
 import SearchableMap from 'minisearch/SearchableMap';
 import { baseLanguage } from '../../../../src/language/base.ts';
 import { foldBeginning } from '../../../../src/language/fold.ts';
-import type { AssistantProfile, KnowledgeEntry } from '../engine.ts';
+import type { AssistantProfile, EngineEntry } from '../engine.ts';
 import { readTerms, type Term } from './terms.ts';
 
 /**
@@ -68,7 +68,7 @@ export type Postings = {
 /** The lexical index of all entries of one language. A key is a stem, or `§` followed by a concept. */
 export type KnowledgeGroup = {
   language: string;
-  entries: KnowledgeEntry[];
+  entries: EngineEntry[];
   wordings: Wordings;
   postings: Map<string, Postings>;
   /** All stems, to find misspelt and shortened words. */
@@ -214,7 +214,7 @@ const BY_WORTH: Pass[] = [
  */
 function* buildGroup(
   language: string,
-  entries: KnowledgeEntry[],
+  entries: EngineEntry[],
   { all, budget, passes }: { all: number; budget: Budget; passes: Pass[] },
 ): Generator<void, KnowledgeGroup> {
   const { postings, stems, spellings, read } = createReader(language, budget);
@@ -295,14 +295,14 @@ function* buildGroup(
 export type KnowledgeIndex = {
   groups: KnowledgeGroup[];
   /** Maps an entry id to the entry and its group. */
-  entriesById: Map<string, { entry: KnowledgeEntry; group: KnowledgeGroup }>;
+  entriesById: Map<string, { entry: EngineEntry; group: KnowledgeGroup }>;
   /** Estimated memory, with the texts of the entries. */
   bytes: number;
   /** How many questions, variants and answers were left out, because they did not fit into `maxBytes`. */
   leftOut: number;
 };
 
-export const countWordings = (knowledge: readonly KnowledgeEntry[]): number =>
+export const countWordings = (knowledge: readonly EngineEntry[]): number =>
   knowledge.reduce((sum, { variants }) => sum + 1 + variants.length, 0);
 
 function* buildWithin(

@@ -1,11 +1,11 @@
 import { lexicalConfidence } from './candidate.ts';
 import type { KnowledgeGroup, KnowledgeIndex } from './knowledge-index.ts';
 import { type LexicalCandidate, searchGroup } from './search.ts';
-import type { KnowledgeEntry } from '../engine.ts';
+import type { EngineEntry } from '../engine.ts';
 
 /** An entry that may be the answer, with the probability that it is. */
 export type Hit = {
-  entry: KnowledgeEntry;
+  entry: EngineEntry;
   group: KnowledgeGroup;
   confidence: number;
   score: number;
