@@ -24,7 +24,7 @@ export default defineConfig({
     // One more than there are processors: most files wait for a service or a deadline a good part of their time.
     maxWorkers: Math.min(4, availableParallelism() + 1),
     sequence: { sequencer: LongestFirst },
-    testTimeout: 120_000,
+    testTimeout: 240_000,
     hookTimeout: 120_000,
     teardownTimeout: 60_000,
     projects: [

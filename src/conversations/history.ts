@@ -2,6 +2,7 @@ import type { Connection } from 'mongoose';
 import * as z from 'zod';
 import { createCursor } from '../platform/cursor.ts';
 import { collectionOf, createReader } from '../platform/mongo.ts';
+import { createSlices } from '../platform/slices.ts';
 import {
   BY_TURN,
   conversationModels,
@@ -12,18 +13,15 @@ import {
   type StoredConversation,
   type StoredPage,
 } from './conversation.ts';
-import { numbersOf, pageIdOf, pageOf, pageRange } from './message-pages.ts';
+import { lengthOfMessages, numbersOf, pageIdOf, pageOf, pageRange } from './message-pages.ts';
 
 export const HISTORY_MAX = 1000;
 /** The visitor message and the reply of a resumed turn may be in two pages. */
 const PAGES_OF_TURN = 2;
 /** The JSON of the messages of one page. A page of long messages has fewer than its limit, and always at least one. */
 export const HISTORY_MAX_BYTES = 1024 * 1024;
-/**
- * How many stored pages are read first. Each further read takes twice as many, so that a long page needs few reads, and
- * no read brings much more than the page has already.
- */
-const STORED_AT_FIRST = 4;
+/** About how many characters are read at once, so that decoding them never holds the event loop for long. */
+const READ_CHARS = 100_000;
 
 export type NumberedMessage = Message & { seq: number | null };
 
@@ -80,20 +78,28 @@ export const createHistory = (connection: Connection) => {
     return page?.entries.find((entry) => entry.seq === seq)?.messages ?? null;
   };
 
-  /** The entries from one number to another, in order. They are read only as far as the caller goes on. */
+  /**
+   * The entries from one number to another, in order. They are read only as far as the caller goes on: first one stored
+   * page, then as many as their length allows. Other requests run between two reads.
+   */
   async function* entriesOf(
     { conversationId, texts }: Pick<StoredConversation, 'conversationId' | 'texts'>,
     { from, to }: { from: number; to: number },
   ): AsyncGenerator<Entry> {
     const inDocument = numbersOf(texts);
     const lastStored = Math.min(to, (inDocument[0] ?? to + 1) - 1);
-    for (let first = from, count = STORED_AT_FIRST; first <= lastStored; count *= 2) {
+    const slices = createSlices();
+    for (let first = from, count = 1; first <= lastStored; ) {
       const last = Math.min(lastStored, (pageOf(first) + count) * PAGE_SIZE);
       const stored = await pages
         .find(pageRange(conversationId, { from: first, to: last }))
         .sort({ _id: 1 })
         .toArray();
-      yield* stored.flatMap(({ entries }) => entries).filter(({ seq }) => seq >= first && seq <= last);
+      await slices.next();
+      const entries = stored.flatMap((page) => page.entries);
+      yield* entries.filter(({ seq }) => seq >= first && seq <= last);
+      const chars = entries.reduce((sum, { messages }) => sum + lengthOfMessages(messages), 0);
+      count = Math.max(1, Math.floor((READ_CHARS * stored.length) / Math.max(1, chars)));
       first = last + 1;
     }
     for (const seq of inDocument)
@@ -170,7 +176,8 @@ export const createHistory = (connection: Connection) => {
 
     /**
      * A page of history: messages in order of `seq`, up to the `seq` of the conversation, then pending messages. It ends
-     * at the limit or at `HISTORY_MAX_BYTES`. Read the conversation before this call. Otherwise the page could miss a reply that is stored between the two reads.
+     * at the limit or at `HISTORY_MAX_BYTES`. Read the conversation before this call. Otherwise the page could miss a
+     * reply that is stored between the two reads.
      */
     readPage: async (
       conversation: StoredConversation,

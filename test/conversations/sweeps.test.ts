@@ -204,9 +204,7 @@ test('a sweep reads no event that waits for a suspended endpoint, and a list onl
   expect(profiled.map(({ command }) => command as unknown)).toEqual([]);
 });
 
-test('what is written late about an erased conversation is purged by a worker', {
-  timeout: 60_000,
-}, async () => {
+test('what is written late about an erased conversation is purged by a worker', async () => {
   const { apiKey, assistantId, chat } = await anAssistant(stack);
   const { conversationId } = (await chat({ session_id: 's', message: 'private' })).body;
   await request(`${stack.url}/api/v1/conversations/${conversationId}`, { method: 'DELETE', bearer: apiKey });

@@ -104,9 +104,7 @@ test('an unknown outcome is resolved also for a write that reopens a resolved co
   expect(await stored()).toMatchObject({ replies: 2 });
 });
 
-test('an outcome that stays unknown is 500, never 503, and a retry gets the one turn', {
-  timeout: 30_000,
-}, async () => {
+test('an outcome that stays unknown is 500, never 503, and a retry gets the one turn', async () => {
   const { say, stored } = await aSession();
   const message = 'hello there, what are your opening hours please?';
   trap = { of: on('update'), onLost: awayFor(8_000) };
@@ -145,9 +143,7 @@ test('an escalation whose outcome is unknown is 500, never 503, and a retry find
   expect((await history(conversationId)).body.messages.filter(({ role }) => role === 'system')).toHaveLength(1);
 });
 
-test('silent connections delay callers only briefly, and each turn on them is stored once', {
-  timeout: 40_000,
-}, async () => {
+test('silent connections delay callers only briefly, and each turn on them is stored once', async () => {
   const { say, stored } = await aSession();
   const other = await aSession();
   // At most two accepting writes can be in flight at the same time, so all later writes wait behind these two.

@@ -46,9 +46,7 @@ const aDesk = async () => {
   return { owner, agent, assistant, page, say };
 };
 
-test('an agent takes over a conversation, from the first message until it is reopened', {
-  timeout: 90_000,
-}, async () => {
+test('an agent takes over a conversation, from the first message until it is reopened', async () => {
   const { agent, assistant, page, say } = await aDesk();
   const receiver = await openReceiver();
   onTestFinished(receiver.close);

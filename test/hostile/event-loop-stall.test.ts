@@ -16,9 +16,7 @@ const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
 const processes: RealProcess[] = [];
 afterAll(() => Promise.all(processes.map((one) => one.kill())));
 
-test('a busy event loop of 500 ms in each process loses and doubles nothing, stays ready, and is logged', {
-  timeout: 120_000,
-}, async () => {
+test('a busy event loop of 500 ms in each process loses and doubles nothing, stays ready, and is logged', async () => {
   // Without knowledge, no turn is handed over for low confidence.
   const { assistantId, apiKey, history } = await anAssistant(stack, { knowledge: [] });
   const receiver = await openReceiver();

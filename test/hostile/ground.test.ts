@@ -120,9 +120,7 @@ test('a turn whose reply MongoDB does not accept waits for better times, and is 
   expect([status, body.reply]).toEqual([200, 'echo: in flight']);
 });
 
-test('MongoDB without a primary: 503, the log says what to do once, and the service recovers by itself', {
-  timeout: 60_000,
-}, async () => {
+test('MongoDB without a primary: 503, the log says what to do once, and the service recovers by itself', async () => {
   const { apiKey, chat } = await anAssistant(stack);
   const hint = expect.stringContaining('rs.status() shows a primary') as string;
   const client = await mongoose.mongo.MongoClient.connect(mongod.url);

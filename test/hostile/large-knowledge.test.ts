@@ -24,9 +24,7 @@ const aThing = (nth: number | string) =>
     answer: `Thing ${nth} is on its shelf in the cellar. Ask at the desk for the key, and bring it back before closing.`,
   });
 
-test('while one of 7,000 entries is edited, turns are answered, and the edit is soon used', {
-  timeout: 120_000,
-}, async () => {
+test('while one of 7,000 entries is edited, turns are answered, and the edit is soon used', async () => {
   const knowledge = Array.from({ length: ENTRIES }, (_, nth) => aThing(nth));
   const { assistantId, chat } = await anAssistant(stack, { knowledge });
   const neighbour = await anAssistant(stack);
@@ -104,9 +102,7 @@ test('knowledge that exceeds the memory is indexed in part, which the owner can 
   expect(Number(peak) / 1_000).toBeLessThan(600);
 });
 
-test('a search, a list and a comparison of 10 MB of knowledge leave the loop free, and a neighbour is answered', {
-  timeout: 120_000,
-}, async () => {
+test('a search, a list and a comparison of 10 MB of knowledge leave the loop free, and a neighbour is answered', async () => {
   const knowledge = Array.from({ length: 2_500 }, (_, nth) => ({
     ...aThing(nth),
     answer: `${'déjà à côté '.repeat(330)}${nth}`,

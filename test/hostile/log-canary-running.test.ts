@@ -99,9 +99,7 @@ const poison = async (): Promise<void> => {
   }
 };
 
-test('no log line shows a confidential value: in normal work, with hostile input, or without its stores', {
-  timeout: 90_000,
-}, async () => {
+test('no log line shows a confidential value: in normal work, with hostile input, or without its stores', async () => {
   const { live, receiver, secrets } = await aLife();
 
   await live();

@@ -84,9 +84,7 @@ test('a crowd of new connections is not dropped', async () => {
   });
 });
 
-test('500 sessions and five of the largest messages at once are answered once each, beside 300 idle connections', {
-  timeout: 60_000,
-}, async () => {
+test('500 sessions and five of the largest messages at once are answered once each, beside 300 idle connections', async () => {
   const { chat, assistantId } = await anAssistant(stack);
   const { port } = new URL(stack.url);
   const idle = Array.from({ length: 300 }, () => connect(Number(port), '127.0.0.1'));

@@ -72,9 +72,7 @@ const lookAt = async ({ port }: Service) => {
   };
 };
 
-test('a claim that was applied and rolled back does not allow sending: the event is sent once', {
-  timeout: 120_000,
-}, async () => {
+test('a claim that was applied and rolled back does not allow sending: the event is sent once', async () => {
   const { assistantId } = await anAssistant(stack);
   const receiver = await openReceiver();
   await stack.service.endpoints.addEndpoint(assistantId, { url: receiver.url });

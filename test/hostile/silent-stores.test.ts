@@ -167,9 +167,7 @@ test('Redis silent after turns are accepted: answered turns are found in MongoDB
   await slow.close();
 });
 
-test('MongoDB silent while a turn is accepted: 500, and the retry finds the same turn', {
-  timeout: 40_000,
-}, async () => {
+test('MongoDB silent while a turn is accepted: 500, and the retry finds the same turn', async () => {
   const { apiKey, history } = await anAssistant(stack);
   const { engine } = aScriptedEngine();
   const worker = await stack.startReplyWorker(engine);

@@ -85,9 +85,7 @@ test('160 turns that wait for a slow provider do not delay turns without a provi
   expect(askedFor('slow')).toBe(161);
 });
 
-test('an assistant’s turns leave room for another assistant’s turns at the same provider', {
-  timeout: 60_000,
-}, async () => {
+test('an assistant’s turns leave room for another assistant’s turns at the same provider', async () => {
   const first = await aSlowAssistant('first');
   const second = await aSlowAssistant('second');
   const third = await aSlowAssistant('third');

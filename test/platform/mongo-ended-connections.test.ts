@@ -7,9 +7,7 @@ import { openRelay, through } from '../support/relay.ts';
 
 const COMMANDS = 3;
 
-test('a command that is sent at the moment the server ends its connection fails, and the pool loses no connection', {
-  timeout: 20_000,
-}, async () => {
+test('a command that is sent at the moment the server ends its connection fails, and the pool loses no connection', async () => {
   const address = inject('mongodbUrl');
   const relay = await openRelay(address);
   const sockets = new Set<Socket>();

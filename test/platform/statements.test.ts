@@ -42,7 +42,7 @@ const NOT_MADE: Record<string, string> = {
   'src/assistants/knowledge-store.ts: knowledge.deleteMany': 'takes back a change that failed half-way',
   'src/inbox/list.ts: conversations.find': 'by ids that the search found',
   'src/insights/conversation-search.ts: rows.find': 'by `_id`',
-  'src/insights/miss-store.ts: misses.updateOne': 'by `_id`',
+  'src/insights/misses.ts: misses.updateOne': 'by `_id`',
   'src/deliveries/store.ts: deliveries.updateMany': 'by `_id`, in batches',
   // V8 does not count these, in the callback of a transaction. They are among the statements all the same.
   'src/insights/project.ts: rows.bulkWrite': 'by `_id`',

@@ -30,7 +30,14 @@ export const startRealProcess = async (
 ): Promise<RealProcess> => {
   const listen = port ?? (await freePort());
   const child = spawn(process.execPath, [MAINS[kind]], {
-    env: { ...process.env, LOG_LEVEL: 'warn', ...env, PORT: String(listen), WORKER_HEALTH_PORT: String(listen) },
+    env: {
+      ...process.env,
+      LOG_LEVEL: 'warn',
+      SEMANTIC: 'off',
+      ...env,
+      PORT: String(listen),
+      WORKER_HEALTH_PORT: String(listen),
+    },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   const said: string[] = [];

@@ -26,9 +26,7 @@ const expectStop = async (one: RealProcess): Promise<void> => {
   expect(performance.now() - since).toBeLessThan(atPace(STOPPED_WITHIN_MS));
 };
 
-test('processes stop in time with status 0 when a master of a cluster is away, and when its replica took over', {
-  timeout: 120_000,
-}, async () => {
+test('processes stop in time with status 0 when a master of a cluster is away, and when its replica took over', async () => {
   const env = { ...newEnvironment(), REDIS_URL: cluster.url, REDIS_PREFIX: 'p', PARTITIONS: '6' };
   for (const kind of [...STOPPED_DURING, ...STOPPED_AFTERWARDS]) running.push(await startRealProcess(kind, env));
   const master = await cluster.findMaster('{p-0}');

@@ -100,9 +100,7 @@ const expectNoEventTwice = ({ received }: Receiver): void => {
 
 const count = (load: Load): number => load.answered.size;
 
-test('every turn is answered exactly once while reply worker and API are killed and Redis is wiped under load, twice', {
-  timeout: 120_000,
-}, async () => {
+test('every turn is answered exactly once while reply worker and API are killed and Redis is wiped under load, twice', async () => {
   const { apiKey, receiver } = await anAssistantWithReceiver();
   const port = await freePort();
   let api = await start('api', port);
@@ -140,9 +138,7 @@ test('every turn is answered exactly once while reply worker and API are killed 
   await receiver.close();
 });
 
-test('a reply worker that is stopped for longer than its lease and then continues answers nothing twice', {
-  timeout: 90_000,
-}, async () => {
+test('a reply worker that is stopped for longer than its lease and then continues answers nothing twice', async () => {
   const { apiKey, receiver } = await anAssistantWithReceiver();
   const api = await start('api');
   const stopped = await start('reply');
@@ -164,9 +160,7 @@ test('a reply worker that is stopped for longer than its lease and then continue
   await receiver.close();
 });
 
-test('a delivery worker killed mid-send leaves every event with one outcome, and none is received twice', {
-  timeout: 90_000,
-}, async () => {
+test('a delivery worker killed mid-send leaves every event with one outcome, and none is received twice', async () => {
   const { assistantId, apiKey, receiver } = await anAssistantWithReceiver();
   const api = await start('api');
   await start('reply');
@@ -175,10 +169,7 @@ test('a delivery worker killed mid-send leaves every event with one outcome, and
   const load = startLoad(() => api.url, apiKey, { sessions: 8, turns });
   for (let kill = 0; kill < 3; kill += 1) {
     const before = receiver.received.length;
-    await eventually(
-      () => expect(receiver.received.length - before >= 40 || count(load) === 8 * turns).toBe(true),
-      30_000,
-    );
+    await eventually(() => expect(receiver.received.length - before >= 40 || count(load) === 8 * turns).toBe(true));
     await delivery.kill();
     delivery = await start('delivery');
   }
@@ -199,9 +190,7 @@ test('a delivery worker killed mid-send leaves every event with one outcome, and
   await receiver.close();
 });
 
-test('an unavailable Redis or MongoDB is 503 within a second, and the service recovers by itself', {
-  timeout: 90_000,
-}, async () => {
+test('an unavailable Redis or MongoDB is 503 within a second, and the service recovers by itself', async () => {
   const { apiKey, receiver } = await anAssistantWithReceiver();
   const api = await start('api');
   await start('reply');

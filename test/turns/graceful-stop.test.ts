@@ -64,9 +64,7 @@ test('a stopping API process answers what it has accepted, refuses the rest with
   await stopping;
 });
 
-test('a caller whose turn takes longer than a stop is told to ask again, and gets the reply from another process', {
-  timeout: 30_000,
-}, async () => {
+test('a caller whose turn takes longer than a stop is told to ask again, and gets the reply from another process', async () => {
   const letGo = hold('held for long');
   const { apiKey, chat } = await anAssistant(stack);
   const api = await stack.startApi();

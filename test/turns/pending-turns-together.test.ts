@@ -120,9 +120,7 @@ test('a head whose first try was interrupted is answered alone', async () => {
 /** The engine is as quick as the retrieval engine, except for held messages. */
 const quick = aScriptedEngine(() => ({}), { needsProvider: () => false, answersImmediately: () => true });
 
-test('an accepted turn is always found, also while all pending turns are committed at once', {
-  timeout: 30_000,
-}, async () => {
+test('an accepted turn is always found, also while all pending turns are committed at once', async () => {
   const assistant = await anAssistant(stack);
   const session = randomUUID();
   const named = (name: string, count: number) => numbers(1, count).map((number) => `${session} ${name} ${number}`);
@@ -160,9 +158,7 @@ const aConversation = async () => {
   return { assistant, session, worker, conversationId };
 };
 
-test('an operator and a visitor who alternate leave no more history in the document than others', {
-  timeout: 60_000,
-}, async () => {
+test('an operator and a visitor who alternate leave no more history in the document than others', async () => {
   const { assistant, session, worker, conversationId } = await aConversation();
   await assistant.call(`/api/v1/conversations/${conversationId}/escalate`, { body: {} });
   const where = { conversationId };
@@ -180,9 +176,7 @@ test('an operator and a visitor who alternate leave no more history in the docum
   await worker.close();
 });
 
-test('a conversation without storedTo is compacted like any other', {
-  timeout: 30_000,
-}, async () => {
+test('a conversation without storedTo is compacted like any other', async () => {
   const { assistant, session, worker, conversationId } = await aConversation();
   await stack.service.mongo.collection('conversations').updateOne({ conversationId }, { $unset: { storedTo: 1 } });
 

@@ -31,7 +31,7 @@ test('a turn answered by two workers at once is stored once, with one reply for 
     await eventually(() => expect(asked.filter((one) => one === message)).toHaveLength(1));
 
     // The first worker loses its lease, as after a long stop of its process. Another worker answers the turn.
-    await stack.service.redis.del(redisKey('take', ref.turnId));
+    await stack.service.redis.del(redisKey('lease', ref.turnId));
     stack.service.turnQueue.enqueue(ref);
     await eventually(() => expect(asked.filter((one) => one === message)).toHaveLength(2));
     release();

@@ -19,9 +19,7 @@ afterAll(async () => {
   await set.dispose();
 });
 
-test('when the master of Redis dies, the promoted replica is used, and turns continue', {
-  timeout: 120_000,
-}, async () => {
+test('when the master of Redis dies, the promoted replica is used, and turns continue', async () => {
   const { chat, history } = await anAssistant(stack);
   const session_id = randomUUID();
   const first = await chat({ session_id, message: 'one' });
