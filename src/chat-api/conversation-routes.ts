@@ -7,7 +7,7 @@ import { ApiError, notFound } from '../platform/errors.ts';
 import { conversationKeyOf } from '../platform/ids.ts';
 import type { BeforeWriting } from '../platform/mongo-silence.ts';
 import { answerWith, bodyOf, queryOf } from '../platform/operation.ts';
-import { holderOf, takeRoom } from '../platform/shares.ts';
+import { holderOf, takeRoomForAnswer } from '../platform/shares.ts';
 import { toAttributesView } from '../conversations/attributes.ts';
 import { toEscalationView, toHistoryView, toListView } from '../conversations/view.ts';
 import type { StoredConversation } from '../conversations/conversation.ts';
@@ -88,7 +88,7 @@ export const chatConversationRoutes = ({
       if (!head) throw notFound();
       await waitForNewer(head, { afterSeq: after_seq, waitMs: wait * 1000, req, res });
     }
-    await takeRoom(req, res);
+    await takeRoomForAnswer(req, res);
     // The conversation is read after the wait, because status and tags can change without a new number.
     const conversation = await getOwn(req, res);
     const from =
@@ -104,7 +104,7 @@ export const chatConversationRoutes = ({
 
   const list: RequestHandler = async (req, res) => {
     const { session_id, updated_after, limit, cursor } = queryOf(chatConversationOperations.list, req);
-    await takeRoom(req, res);
+    await takeRoomForAnswer(req, res);
     const { assistantId, sessionKey } = callerOf(res).assistant;
     const { conversations: rows, next } = await conversations.list({
       assistantId,

@@ -25,7 +25,7 @@ import { requestIdOf } from '../platform/http.ts';
 import type { Logger } from '../platform/logger.ts';
 import type { BeforeWriting } from '../platform/mongo-silence.ts';
 import { bodyReader, mount, type Served } from '../platform/operation.ts';
-import { type CostlyReads, createCostlyReads, takeRoom } from '../platform/shares.ts';
+import { type CostlyReads, createCostlyReads, takeRoomForAnswer } from '../platform/shares.ts';
 import { findUnstorable, validate } from '../platform/validation.ts';
 import type { DeliveredReplies } from '../turns/delivered-replies.ts';
 import type { TurnLeases } from '../turns/leases.ts';
@@ -190,7 +190,7 @@ const run =
       req,
       res,
     };
-    if (operation.isLarge) await takeRoom(req, res);
+    if (operation.isLarge) await takeRoomForAnswer(req, res);
     const answer = await handle(call).catch((cause: unknown) => {
       if (cause instanceof CallerLeft) return WRITTEN; // nobody waits for an answer
       throw cause;

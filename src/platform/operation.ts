@@ -3,6 +3,7 @@ import type * as z from 'zod';
 import type { ErrorCode } from './errors.ts';
 import { methodNotAllowed } from './http.ts';
 import { jsonBody } from './json-body.ts';
+import { takeRoomForBody } from './shares.ts';
 import { validate } from './validation.ts';
 
 /** An additional response. With `code`, the response is an error and has the headers of that error. */
@@ -73,10 +74,19 @@ export const answerWith = <One extends { answer: z.ZodType; status?: number }>(
   res.json(value);
 };
 
+/** A large body is not read before it has its place. */
+const room: RequestHandler = async (req, res, next) => {
+  await takeRoomForBody(req, res);
+  next();
+};
+
 export const bodyReader = ({ body, bodyLimitBytes, bodyOptional }: Declaration): RequestHandler[] => {
   if (!body) return [];
   const limit = bodyLimitBytes === undefined ? {} : { limitBytes: bodyLimitBytes };
-  return [jsonBody({ ...limit, ...(bodyOptional && { optional: true }) })];
+  return [
+    ...(bodyLimitBytes === undefined ? [] : [room]),
+    jsonBody({ ...limit, ...(bodyOptional && { optional: true }) }),
+  ];
 };
 
 /** An operation with its handlers, in order. */

@@ -2,7 +2,7 @@ import type { Request, Response } from 'express';
 import { networkOf } from './http.ts';
 import { withDeadline } from './deadline.ts';
 import { unavailable } from './errors.ts';
-import { createSlots, type Slots } from './slots.ts';
+import { createSlots, type Slot, type Slots } from './slots.ts';
 
 /**
  * Names who answers for the bytes of a request: the API key, the channel or the operator that access has found, and
@@ -46,20 +46,35 @@ export const createByteShares = (total: number) => {
   };
 };
 
-/** How many large answers are read from MongoDB, built or written at once. Each holds some MiB until its caller has it. */
-const LARGE_ANSWERS = 16;
+/** How long a request may wait for its turn. Then it is refused with 503. */
+const WAIT_MS = 10_000;
 
-/** A holder may have as many as stay free, like the bytes above. */
-const large = createSlots(({ own, inUse }) => own + 1 < LARGE_ANSWERS - inUse);
+const acquireInTime = async (slots: Slots, holder: string, signal?: AbortSignal): Promise<Slot> => {
+  const acquiring = slots.acquire(holder);
+  const slot = await withDeadline(acquiring, WAIT_MS, { late: unavailable, ...(signal && { signal }) }).catch(
+    (cause: unknown) => {
+      void acquiring.then((late) => late?.release());
+      throw cause;
+    },
+  );
+  if (!slot) throw unavailable();
+  return slot;
+};
+
+/** A holder may have as many slots as stay free, like the bytes above. */
+const shared = (total: number): Slots => createSlots(({ own, inUse }) => own + 1 < total - inUse);
+
+/** How many large answers are read from MongoDB, built or written at once. Each holds some MiB until its caller has it. */
+const largeAnswers = shared(16);
+/** How many large bodies are read and worked on at once. Each holds some ten MiB until it is answered. */
+const largeBodies = shared(8);
 
 /**
- * Waits for a place for a large answer, before anything of it is read. The place is free again once the response has
- * been written or its caller has left, so callers who do not read hold the memory of some answers, and not of all that
- * they ask for. Requests of one holder wait for each other; others go ahead of them.
+ * Waits for a slot, and releases it once the response has been written or its caller has left. Requests of one holder
+ * wait for each other; others go ahead of them.
  */
-export const takeRoom = async (req: Request, res: Response): Promise<void> => {
-  const slot = await large.acquire(holderOf(req, res));
-  if (!slot) throw unavailable();
+const takeSlot = async (slots: Slots, req: Request, res: Response): Promise<void> => {
+  const slot = await acquireInTime(slots, holderOf(req, res));
   res.once('close', slot.release);
   if (!res.closed && !res.destroyed && !res.writableEnded) return;
   // The caller has left, or was refused, while the request waited. No query follows.
@@ -67,12 +82,19 @@ export const takeRoom = async (req: Request, res: Response): Promise<void> => {
   throw unavailable();
 };
 
+/**
+ * Call this before anything of a large answer is read. So callers who do not read hold the memory of some answers, and
+ * not of all that they ask for.
+ */
+export const takeRoomForAnswer = (req: Request, res: Response): Promise<void> => takeSlot(largeAnswers, req, res);
+
+/** Call this before a large body is read. */
+export const takeRoomForBody = (req: Request, res: Response): Promise<void> => takeSlot(largeBodies, req, res);
+
 /** How many costly reads a process makes at once. */
 const COSTLY_AT_ONCE = 4;
 /** How many of them may be about the same assistants, whoever reads. */
 const COSTLY_PER_TENANT = 2;
-/** How long a read may wait for its turn. */
-const COSTLY_WAIT_MS = 10_000;
 
 /** Who reads, and what. `signal` aborts when the caller leaves. */
 export type Reader = { caller: string; tenant: string; signal: AbortSignal };
@@ -92,14 +114,7 @@ export const createCostlyReads = (): CostlyReads => {
     holder: string,
     { signal, read }: { signal: AbortSignal; read: () => Promise<Value> },
   ): Promise<Value> => {
-    const acquiring = slots.acquire(holder);
-    const slot = await withDeadline(acquiring, COSTLY_WAIT_MS, { late: unavailable, signal }).catch(
-      (cause: unknown) => {
-        void acquiring.then((late) => late?.release());
-        throw cause;
-      },
-    );
-    if (!slot) throw unavailable();
+    const slot = await acquireInTime(slots, holder, signal);
     try {
       signal.throwIfAborted();
       return await read();

@@ -199,3 +199,31 @@ test('long histories that one key asks for and does not read cost the memory of 
   expect(problemOf(after)).toBe('404 not_found'); // answered, while the other key's answers wait for their reader
   expect(peakOf(api) - before).toBeLessThan(200);
 });
+
+test('a crowd of large imports by one token takes little memory, and others are answered meanwhile', async () => {
+  const { secret: bearer } = await stack.service.tokens.createToken({
+    name: 'imports',
+    scope: 'manage',
+    assistantIds: null,
+    createdBy: null,
+  });
+  const { assistantId } = await stack.service.assistants.createAssistant({ name: 'Imports' });
+  const text = JSON.stringify(
+    Array.from({ length: 7_000 }, (_, at) => ({ question: `q ${at}`, answer: 'a'.repeat(500) })),
+  );
+  const body = { format: 'json', text, dryRun: true };
+  const before = peakOf(api);
+
+  const { statuses } = await watchNeighbour(chat, () =>
+    Promise.all(
+      Array.from({ length: 100 }, () =>
+        request(`${api.url}/operator/v1/assistants/${assistantId}/knowledge-import`, { body, bearer }).then(
+          ({ status }) => expect([200, 503]).toContain(status),
+        ),
+      ),
+    ),
+  );
+
+  expect(statuses).toEqual([200]);
+  expect(peakOf(api) - before).toBeLessThan(200);
+});
