@@ -14,7 +14,12 @@ const file = join(ROOT, 'scripts/setup/targets.js');
 const { targetsIn, findTarget } = (await import(file)) as Targets;
 const targets = targetsIn(ROOT);
 
-const PAGES = ['CONTRIBUTING.md', 'README.md', ...globSync('docs/*.md', { cwd: ROOT }), 'packages/client/README.md'];
+const PAGES = [
+  'CONTRIBUTING.md',
+  'README.md',
+  'packages/client/README.md',
+  ...globSync('{docs,bench,chaos}/*.md', { cwd: ROOT }),
+];
 const contributing = read('CONTRIBUTING.md');
 const all = (text: string, pattern: RegExp): string[] => [...text.matchAll(pattern)].map(([, found = '']) => found);
 
