@@ -10,7 +10,7 @@ import { overload } from './load/overload.ts';
  *   npm run chaos -- load                      3 × capacity for 5 minutes
  *   npm run chaos -- load --minutes 1 --rate-factor 5
  *   npm run chaos -- load --crowd idle         5,000 idle connections
- *   npm run chaos -- load --crowd slow         500 senders of one byte at a time; takes 6 minutes
+ *   npm run chaos -- load --crowd slow         500 senders of one byte at a time
  *   npm run chaos -- load --crowd sessions     10,000 sessions at once
  *   npm run chaos -- load --crowd largest      200 messages of the largest size in the costliest script
  */

@@ -19,8 +19,8 @@ const LARGEST = 200;
 const OPENED_AT_ONCE = 50;
 const LIGHT = { pace: { rate: 30 }, seconds: 15, sessions: 500, retry: false };
 const DRIP_EVERY_MS = 500;
-/** Node's limits for headers (60 s) and for whole requests (300 s), checked every 30 s. */
-const CLOSED_WITHIN_MS = { headers: 95_000, body: 335_000 };
+/** A request must arrive within 60 s (docs/contract.md, Errors: 408), which is checked every 5 s; the rest is slack. */
+const CLOSED_WITHIN_MS = 95_000;
 const ANSWERED_WITHIN_S = 300;
 const SLOWER = { factor: 2, ms: 50 };
 const IDLE_COST_MAX_MB = 150;
@@ -106,11 +106,11 @@ const slow: Crowd = async (loaded, run) => {
     return { part, ...drip(loaded, part) };
   });
   const during = await run('with-slow', LIGHT);
-  console.log(row('waiting for the limits of slow requests, s at most', CLOSED_WITHIN_MS.body / 1000));
+  console.log(row('waiting for the limits of slow requests, s at most', CLOSED_WITHIN_MS / 1000));
   const verdicts = unharmed(`${SLOW} slow senders`, before, during);
   for (const part of ['headers', 'body'] as const) {
     const some = senders.filter((sender) => sender.part === part);
-    const late = sleep(CLOSED_WITHIN_MS[part], undefined, { ref: false }).then(() =>
+    const late = sleep(CLOSED_WITHIN_MS, undefined, { ref: false }).then(() =>
       some.forEach(({ socket }) => socket.destroy()),
     );
     const ends = await Promise.all(some.map(({ end }) => end));
