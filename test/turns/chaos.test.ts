@@ -3,7 +3,7 @@ import { countOf, runChaos } from '../support/chaos.ts';
 
 const SEED = '20';
 
-// The long runs and their results are in docs/reliability.md.
+// The results of long runs are in chaos/RESULTS.md.
 test('under a minute of random faults nothing is lost, doubled or reordered', { timeout: 240_000 }, async () => {
   const { code, output } = await runChaos('chaos/service.ts', '--minutes', '1', '--seed', SEED, '--visitors', '10');
   expect(output).not.toContain('VIOLATED');

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { countOf, runChaos } from '../support/chaos.ts';
 
-// The long run and its result are in docs/reliability.md.
+// The results of long runs are in chaos/RESULTS.md.
 test('a rolling restart under load breaks no request, and callers who retry get every answer', {
   timeout: 180_000,
 }, async () => {
