@@ -13,6 +13,8 @@ import { type GuardOptions, requirePublicUrl } from './address-guard.ts';
 import { EventKind, OPT_IN_KINDS } from './event.ts';
 import { newWebhookSecret } from './signature.ts';
 
+/** The endpoints of all assistants that are cached, as JSON. */
+const CACHED_CHARS = 20_000_000;
 const MAX_ENDPOINTS = 10;
 export const MAX_OVERLAP_HOURS = 168;
 
@@ -115,7 +117,8 @@ export const createEndpointStore = (dependencies: Dependencies) => {
   const openedSecrets = new LRUCache<string, string>({ max: 10_000, ttl: SECRETS_CACHED_FOR_MS });
 
   const cachedEndpoints = new LRUCache<string, Endpoint[]>({
-    max: 10_000,
+    maxSize: CACHED_CHARS,
+    sizeCalculation: (found) => JSON.stringify(found).length + 200,
     ttl: TIMING.settingsCachedForMs,
     fetchMethod: async (assistantId) =>
       (await endpoints.find({ assistantId }).sort({ createdAt: 1 }).lean()).map((row) => toEndpoint(row)),
