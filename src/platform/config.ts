@@ -3,10 +3,11 @@ import { withoutCredentials } from './credentials.ts';
 import { TIMING, type Timing, timingProblems } from './timing.ts';
 import { check } from './validation.ts';
 
-const flag = (byDefault: boolean) => z.stringbool().default(byDefault);
+const flag = (byDefault: boolean) => z.stringbool().default(byDefault).meta({ values: '`true`, `false`' });
 const count = (byDefault: number, min = 1, max = 1_000_000) =>
   z.coerce.number().int().min(min).max(max).default(byDefault);
 const text = z.string().trim().min(1);
+const shown = (number: number): string => number.toLocaleString('en');
 
 const encryptionKeys = z.string().transform((value, context) => {
   const keys = value.split(',').map((part, index) => {
@@ -31,40 +32,148 @@ const trustProxy = z.string().transform((value) => {
   return /^\d+$/.test(value) ? Number(value) : value;
 });
 
-const Environment = z.object({
-  NODE_ENV: z.enum(['development', 'production', 'test']).default('development'),
-  LOG_LEVEL: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']).default('info'),
-  HOST: text.optional(),
-  PORT: count(3000, 0, 65_535),
-  PUBLIC_URL: z.url({ protocol: /^https?$/ }).optional(),
-  MONGODB_URL: text.default('mongodb://127.0.0.1:27017/parley?replicaSet=rs0'),
-  REDIS_URL: text.default('redis://127.0.0.1:6379'),
+/**
+ * Every environment variable of the service. docs/settings.md is generated from this schema: `otherwise` describes a
+ * default that is not one value, and `values` what a text may be.
+ */
+export const Environment = z.object({
+  NODE_ENV: z.enum(['development', 'production', 'test']).default('development').meta({
+    group: 'Process',
+    description:
+      '`production` refuses to start on plain HTTP, without `ENCRYPTION_KEY`, or with `WEBHOOK_ALLOW_PRIVATE`.',
+  }),
+  LOG_LEVEL: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']).default('info').meta({
+    group: 'Process',
+    description: 'Logs are JSON lines on standard output.',
+  }),
+  WORKER_HEALTH_PORT: count(0, 0, 65_535).meta({
+    group: 'Process',
+    description:
+      'The port of a worker’s `/healthz`, `/readyz` and `/metrics`. 0 takes a free one, which the log names.',
+  }),
+  METRICS_TOKEN: text.optional().meta({
+    group: 'Process',
+    description: 'A request with this Bearer may read `/metrics` from another machine.',
+  }),
+  SHUTDOWN_GRACE_MS: count(TIMING.shutdownGraceMs, 0).meta({
+    group: 'Process',
+    description:
+      'How long a stopping API process accepts connections and answers 503, so that a load balancer notices.',
+    values: `0–${shown(TIMING.replyStopAfterMs - 1)}`,
+  }),
+  SHUTDOWN_DEADLINE_MS: count(TIMING.shutdownDeadlineMs, 100).meta({
+    group: 'Process',
+    description: 'After this time a draining process that hangs is ended.',
+    values: `from ${shown(TIMING.providerStopAfterMs + 1)}`,
+  }),
+
+  HOST: text.optional().meta({
+    group: 'Network',
+    description: 'The address to listen on.',
+    otherwise: '`127.0.0.1`; in production `0.0.0.0`',
+  }),
+  PORT: count(3000, 0, 65_535).meta({ group: 'Network', description: 'The API’s port. 0 takes a free one.' }),
+  PUBLIC_URL: z
+    .url({ protocol: /^https?$/ })
+    .optional()
+    .meta({
+      group: 'Network',
+      description:
+        'The API’s address from outside. `/openapi.json` names it, and the dashboard may be used from it. Set it behind a proxy that rewrites `Host`.',
+    }),
+  TLS_CERT_FILE: text.optional().meta({
+    group: 'Network',
+    description: 'A PEM file. The API then terminates TLS itself, 1.3 only. Needs `TLS_KEY_FILE`.',
+  }),
+  TLS_KEY_FILE: text.optional().meta({ group: 'Network', description: 'Its key, a PEM file.' }),
+  TLS_TERMINATED_UPSTREAM: flag(false).meta({
+    group: 'Network',
+    description: '`true`: a proxy in front terminates TLS 1.3.',
+  }),
+  TRUST_PROXY: trustProxy.default(false).meta({
+    group: 'Network',
+    description: 'Whose `X-Forwarded-For` to believe.',
+    values: '`true`, `false`, a number of proxies, or addresses',
+  }),
+
+  MONGODB_URL: text.default('mongodb://127.0.0.1:27017/parley?replicaSet=rs0').meta({
+    group: 'Stores',
+    description: 'MongoDB 6 or later, a replica set. One member is enough.',
+  }),
+  REDIS_URL: text.default('redis://127.0.0.1:6379').meta({
+    group: 'Stores',
+    description:
+      'Redis 6.2 or later with `maxmemory-policy noeviction`. Sentinels: `redis+sentinel://:password@host:26379,host:26379/name-of-the-master`. A cluster: `redis+cluster://:password@host:6379,host:6379`, some of its nodes. With TLS: `rediss…`.',
+  }),
   REDIS_PREFIX: z
     .string()
     .regex(/^[a-z0-9-]{1,40}$/, 'must be 1–40 of a–z, 0–9 and -')
-    .default('parley'),
-  PARTITIONS: count(1, 1, 256),
-  ENCRYPTION_KEY: encryptionKeys.optional(),
-  TLS_CERT_FILE: text.optional(),
-  TLS_KEY_FILE: text.optional(),
-  TLS_TERMINATED_UPSTREAM: flag(false),
-  TRUST_PROXY: trustProxy.default(false),
-  METRICS_TOKEN: text.optional(),
-  REPLY_TIMEOUT_MS: count(TIMING.replyTimeoutMs, 100),
-  REPLY_CONCURRENCY: count(64),
-  SEMANTIC: z.enum(['auto', 'on', 'off']).default('auto'),
-  SEMANTIC_DIR: text.optional(),
-  EMBEDDINGS_URL: z.url({ protocol: /^https?$/ }).optional(),
-  EMBEDDINGS_MODEL: text.optional(),
-  EMBEDDINGS_KEY: text.optional(),
-  WEBHOOK_ALLOW_PRIVATE: flag(false),
-  DELIVERY_CONCURRENCY: count(256),
-  ENDPOINT_CONCURRENCY: count(20),
-  EVENT_MAX_AGE_S: count(TIMING.eventMaxAgeS),
-  DELIVERY_RETENTION_DAYS: count(TIMING.deliveryRetentionDays, 1, 3650),
-  WORKER_HEALTH_PORT: count(0, 0, 65_535),
-  SHUTDOWN_GRACE_MS: count(TIMING.shutdownGraceMs, 0),
-  SHUTDOWN_DEADLINE_MS: count(TIMING.shutdownDeadlineMs, 100),
+    .default('parley')
+    .meta({
+      group: 'Stores',
+      description: 'The first part of every Redis key, for several services on one Redis.',
+      values: '1–40 of `a`–`z`, `0`–`9` and `-`',
+    }),
+  PARTITIONS: count(1, 1, 256).meta({
+    group: 'Stores',
+    description:
+      'Groups of queues, each on one hash slot. The same for all processes; on a cluster, at least three for each master.',
+  }),
+  ENCRYPTION_KEY: encryptionKeys.optional().meta({
+    group: 'Stores',
+    description:
+      'Encrypts stored secrets: 32 random bytes in base64 (`openssl rand -base64 32`), or several as `id:base64,id:base64`, the newest first. See [Backup and restore](operating.md#backup-and-restore).',
+    otherwise: 'a key that everybody can read; in production required',
+  }),
+
+  REPLY_TIMEOUT_MS: count(TIMING.replyTimeoutMs, 100).meta({
+    group: 'Replies',
+    description: 'How long a caller waits for its reply before 500 `reply_timeout`. The turn goes on.',
+    values: `100–${shown(TIMING.resumableForMs - 1)}`,
+  }),
+  REPLY_CONCURRENCY: count(64).meta({
+    group: 'Replies',
+    description:
+      'Jobs a reply worker works on at a time. Twice as many turns may wait for providers, at most half of them of one assistant.',
+  }),
+  SEMANTIC: z.enum(['auto', 'on', 'off']).default('auto').meta({
+    group: 'Replies',
+    description:
+      'Search by meaning. `auto`: if there is a model. `on`: the doctor reports a missing model. `off`: by words alone.',
+  }),
+  SEMANTIC_DIR: text.optional().meta({
+    group: 'Replies',
+    description: 'The folder with the local model.',
+    otherwise: 'set by the launcher (`.local/semantic`); else none',
+  }),
+  EMBEDDINGS_URL: z
+    .url({ protocol: /^https?$/ })
+    .optional()
+    .meta({
+      group: 'Replies',
+      description:
+        'The base URL (`…/v1`) of an OpenAI-compatible service in place of the local model. Public and `https`, unless `WEBHOOK_ALLOW_PRIVATE`. Needs `EMBEDDINGS_MODEL`.',
+    }),
+  EMBEDDINGS_MODEL: text.optional().meta({ group: 'Replies', description: 'Its model.' }),
+  EMBEDDINGS_KEY: text.optional().meta({ group: 'Replies', description: 'Its key.' }),
+
+  WEBHOOK_ALLOW_PRIVATE: flag(false).meta({
+    group: 'Deliveries',
+    description: '`true`: endpoints may be `http` and at private addresses. Refused in production.',
+  }),
+  DELIVERY_CONCURRENCY: count(256).meta({
+    group: 'Deliveries',
+    description: 'Requests of a delivery worker that may be in flight.',
+  }),
+  ENDPOINT_CONCURRENCY: count(20).meta({ group: 'Deliveries', description: 'Of these, requests to one endpoint.' }),
+  EVENT_MAX_AGE_S: count(TIMING.eventMaxAgeS).meta({
+    group: 'Deliveries',
+    description: 'An event that is not sent after so many seconds ends `not_sent: expired`.',
+  }),
+  DELIVERY_RETENTION_DAYS: count(TIMING.deliveryRetentionDays, 1, 3650).meta({
+    group: 'Deliveries',
+    description: 'How long records of deliveries are kept. Longer than `EVENT_MAX_AGE_S`.',
+  }),
 });
 
 export const CONFIG_NAMES: readonly string[] = Object.keys(Environment.shape);

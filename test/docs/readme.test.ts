@@ -2,10 +2,8 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { parseEnv } from 'node:util';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { signEvent } from '../../src/webhooks/signature.ts';
-import { CONFIG_NAMES, readConfig } from '../../src/platform/config.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 const readme = readFileSync(join(ROOT, 'README.md'), 'utf8');
@@ -58,21 +56,6 @@ describe('the README', () => {
 
     expect(stderr).toBe('');
     expect(JSON.parse(stdout)).toEqual(CASES.map(([, , , ours]) => ours));
-  });
-
-  test('its table and .env.example name every setting with its default', () => {
-    const rows = readme.split('\n').filter((line) => line.startsWith('| `'));
-    const named = rows.flatMap((row) =>
-      [...(row.split('|')[1] ?? '').matchAll(/`([A-Z_]+)`/g)].map(([, name]) => name),
-    );
-    const example = parseEnv(readFileSync(join(ROOT, '.env.example'), 'utf8'));
-
-    expect(named).toEqual(expect.arrayContaining([...CONFIG_NAMES]));
-    expect(Object.keys(example).sort()).toEqual([...CONFIG_NAMES].sort());
-    expect(readConfig(example)).toEqual(readConfig({}));
-    for (const [name, value] of Object.entries(example).filter(([, value]) => value !== '')) {
-      expect(rows.find((row) => row.split('|')[1]?.includes(`\`${name}\``))).toContain(`\`${value}\``);
-    }
   });
 
   test('its links resolve', () => {
