@@ -10,11 +10,14 @@ export type CountTurn = (end: 'answered' | 'handoff' | 'held' | 'failed', second
 
 /** Counts the turns that a reply worker ends. */
 export const countTurns = (metrics: Metrics): CountTurn => {
-  const ended = metrics.counter({ name: 'parley_turns_total', help: 'Ended turns, by outcome.', labels: ['outcome'] });
+  const labels = {
+    outcome: '`answered` by an engine, `handoff` to a person, `held` (a person has the conversation), `failed`',
+  };
+  const ended = metrics.counter({ name: 'parley_turns_total', help: 'Ended turns, by outcome.', labels });
   const took = metrics.histogram({
     name: 'parley_reply_seconds',
     help: 'Time from the acceptance of a turn to its stored reply.',
-    labels: ['outcome'],
+    labels,
   });
   return (outcome, seconds) => {
     ended({ outcome });
@@ -37,7 +40,11 @@ export const countEmbeddings = (metrics: Metrics): CountEmbedding => {
   const ended = metrics.counter({
     name: 'parley_embeddings_total',
     help: 'Texts to embed, by result.',
-    labels: ['kind', 'result'],
+    labels: {
+      kind: '`query` or `passage`',
+      result:
+        'with a vector `made`, `cached`, `joined`; without one `full` (the queue), `late` (for the turn), `failed`, `unavailable` (no model)',
+    },
   });
   return (kind, result, count = 1) => ended({ kind, result }, count);
 };
@@ -49,7 +56,10 @@ export const countDeliveries = (metrics: Metrics): CountDelivery => {
   const ended = metrics.counter({
     name: 'parley_deliveries_total',
     help: 'Deliveries by outcome, and by kind of error if there was no response.',
-    labels: ['outcome', 'kind'],
+    labels: {
+      outcome: '`delivered`, `rejected`, `not_sent`, `unknown`',
+      kind: 'an [error kind](receiving-webhooks.md#what-each-outcome-means), or `none`',
+    },
   });
   return ({ outcome, errorKind }, count = 1) => ended({ outcome, kind: errorKind ?? 'none' }, count);
 };
@@ -64,7 +74,7 @@ export const reportEventWaits = (metrics: Metrics): ReportEventWait => {
   const waited = metrics.histogram({
     name: 'parley_event_wait_seconds',
     help: 'Time from an event to the start of its delivery. Tests and resends are not included.',
-    labels: [],
+    labels: {},
     buckets: EVENT_WAITS,
   });
   return (seconds) => waited({}, seconds);
@@ -75,17 +85,20 @@ export const countRequests = (metrics: Metrics) => {
   const repeated = metrics.counter({
     name: 'parley_repeated_requests_total',
     help: 'Requests without a new turn: joined one in flight, replayed or resumed one, or repeated an idempotency key.',
-    labels: ['kind'],
+    labels: { kind: '`joined`, `replayed`, `resumed`, `keyed` (an idempotency key)' },
   });
   const refused = metrics.counter({
     name: 'parley_refused_requests_total',
     help: 'Requests refused with 429, by limit, or with 503 because of overload.',
-    labels: ['limit'],
+    labels: {
+      limit:
+        '`key`, `channel`, `poll` (long polls), `failing`, `anonymous`, `sign_in`, `playground`, `token`, `session` (20 pending), `overload`',
+    },
   });
   const answered = metrics.histogram({
     name: 'parley_turn_request_seconds',
     help: 'Time from the headers of a request with a message to the end of its response, by status.',
-    labels: ['status'],
+    labels: { status: 'the HTTP status' },
   });
   return {
     turnAnswered: (status: number, seconds: number): void => answered({ status: String(status) }, seconds),
@@ -101,7 +114,11 @@ export const countRequests = (metrics: Metrics) => {
 export const sampleQueues = (metrics: Metrics, queues: { turns: TurnQueue; deliveries: DeliveryQueue }): void => {
   const named = Object.entries(queues);
   metrics.sampled(
-    { name: 'parley_queue_jobs', help: 'Jobs by queue and state.', labels: ['queue', 'state'] },
+    {
+      name: 'parley_queue_jobs',
+      help: 'Jobs by queue and state.',
+      labels: { queue: '`turns`, `deliveries`', state: '`waiting`, `active`, `delayed`, `failed`' },
+    },
     async () => {
       const counted = await Promise.all(
         named.map(async ([queue, { countJobs }]) =>
@@ -112,7 +129,11 @@ export const sampleQueues = (metrics: Metrics, queues: { turns: TurnQueue; deliv
     },
   );
   metrics.sampled(
-    { name: 'parley_queue_age_seconds', help: 'How long the oldest waiting job has waited.', labels: ['queue'] },
+    {
+      name: 'parley_queue_age_seconds',
+      help: 'How long the oldest waiting job has waited.',
+      labels: { queue: '`turns`, `deliveries`' },
+    },
     () =>
       Promise.all(
         named.map(async ([queue, { oldestWaitingAt }]) => {

@@ -13,6 +13,8 @@ const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60
 /** Headers that show that a proxy forwarded the request. */
 const PROXIED = ['forwarded', 'x-forwarded-for', 'x-forwarded-host', 'x-real-ip', 'via'];
 
+const namesOf = <Label extends string>(labels: Labels<Label>): Label[] => Object.keys(labels) as Label[];
+
 const isLoopback = (address = ''): boolean => address === '::1' || /^(::ffff:)?127\./.test(address);
 
 const sameSecret = (one: string, other: string): boolean => {
@@ -31,7 +33,8 @@ const mayRead = ({ socket, headers }: IncomingMessage, token: string | undefined
 };
 
 type Labels<Label extends string> = Record<Label, string>;
-type Naming<Label extends string> = { name: string; help: string; labels: Label[] };
+/** `labels` says of each label what its values are. docs/metrics.md is generated from these texts. */
+type Naming<Label extends string> = { name: string; help: string; labels: Labels<Label> };
 type Sample<Label extends string> = { labels: Labels<Label>; value: number };
 
 /**
@@ -47,7 +50,7 @@ export const createMetrics = ({ token }: { token?: string | undefined } = {}) =>
     contentType: registry.contentType,
 
     counter: <Label extends string>({ name, help, labels }: Naming<Label>) => {
-      const counter = new Counter({ name, help, labelNames: labels, registers });
+      const counter = new Counter({ name, help, labelNames: namesOf(labels), registers });
       return (values: Labels<Label>, by = 1): void => counter.inc(values, by);
     },
 
@@ -57,7 +60,7 @@ export const createMetrics = ({ token }: { token?: string | undefined } = {}) =>
       labels,
       buckets = SECONDS,
     }: Naming<Label> & { buckets?: number[] }) => {
-      const histogram = new Histogram({ name, help, labelNames: labels, buckets, registers });
+      const histogram = new Histogram({ name, help, labelNames: namesOf(labels), buckets, registers });
       return (values: Labels<Label>, seconds: number): void => histogram.observe(values, seconds);
     },
 
@@ -74,7 +77,7 @@ export const createMetrics = ({ token }: { token?: string | undefined } = {}) =>
       void new Gauge({
         name,
         help,
-        labelNames: labels,
+        labelNames: namesOf(labels),
         registers,
         collect() {
           return collect(this);

@@ -124,9 +124,9 @@ test.each([
 
 test('a metric that cannot be read is left out, and the others are still reported', async () => {
   const metrics = createMetrics();
-  metrics.sampled({ name: 'gone', help: 'x', labels: ['a'] }, () => Promise.reject(new Error('away')));
-  metrics.sampled({ name: 'stuck', help: 'x', labels: ['a'] }, () => new Promise(() => undefined));
-  metrics.sampled({ name: 'known', help: 'x', labels: ['a'] }, async () => [{ labels: { a: 'b' }, value: 7 }]);
+  metrics.sampled({ name: 'gone', help: 'x', labels: { a: 'x' } }, () => Promise.reject(new Error('away')));
+  metrics.sampled({ name: 'stuck', help: 'x', labels: { a: 'x' } }, () => new Promise(() => undefined));
+  metrics.sampled({ name: 'known', help: 'x', labels: { a: 'x' } }, async () => [{ labels: { a: 'b' }, value: 7 }]);
 
   const text = await metrics.answer({ socket: { remoteAddress: '::1' }, headers: {} } as IncomingMessage);
 
