@@ -153,7 +153,7 @@ export const conversationRoutes = ({ conversations, inbox, managedTags, operator
   };
 
   /**
-   * Finds the operator for `resolved_by`. A signed-in operator can give only their own id. A token may name any
+   * Finds the operator for `resolved_by`. A signed-in operator can give only their own id. A token may name an existing
    * operator; if it names none, the first owner is used (docs/admin.md).
    */
   const resolverOf = async ({ operatorId, token }: OperatorCaller, named: string | undefined): Promise<string> => {
@@ -161,9 +161,10 @@ export const conversationRoutes = ({ conversations, inbox, managedTags, operator
       if (named === undefined || named === operatorId) return operatorId;
       throw invalid('operatorId', 'not_you', 'must be omitted, or be your own id');
     }
-    const resolver = named ?? (await operators.findFirstOwner())?.operatorId;
-    if (resolver === undefined) throw invalid('operatorId', 'required', 'must be given: there is no owner yet');
-    return resolver;
+    const resolver = await (named === undefined ? operators.findFirstOwner() : operators.findOperator(named));
+    if (resolver) return resolver.operatorId;
+    if (named === undefined) throw invalid('operatorId', 'required', 'must be given: there is no owner yet');
+    throw invalid('operatorId', 'invalid', 'is not an operator');
   };
 
   return [

@@ -192,13 +192,19 @@ test('a token resolves as the named operator or the first owner, and an operator
   const call = withToken((await aToken()).secret);
   const { conversationId } = (await chat(aTurn())).body;
   const other = (await chat(aTurn())).body.conversationId;
-  const somebody = randomUUID();
+  const { operatorId: somebody } = await stack.service.operators.createOperator({
+    email: `${randomUUID()}@example.com`,
+    role: 'agent',
+    assistantIds: [],
+    password: randomUUID(),
+  });
 
+  const nobody = await call('POST', `/conversations/${conversationId}/resolve`, { operatorId: randomUUID() });
   const named = await call('POST', `/conversations/${conversationId}/resolve`, { operatorId: somebody });
   const first = await call('POST', `/conversations/${other}/resolve`);
   const asAnother = await owner.post(`/conversations/${other}/resolve`, { operatorId: somebody });
 
   const owners = await stack.service.operators.findFirstOwner();
   expect([named.body, first.body]).toMatchObject([{ resolvedBy: somebody }, { resolvedBy: owners?.operatorId }]);
-  expect(problemOf(asAnother)).toBe('422 validation_failed operatorId');
+  for (const refused of [nobody, asAnother]) expect(problemOf(refused)).toBe('422 validation_failed operatorId');
 });
