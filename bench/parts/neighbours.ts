@@ -15,8 +15,11 @@ import { type Child, memoryMbOf, openServices, type Services } from '../support/
 
 /** The neighbour sends this many turns a second, each in a session of its own. */
 const TURNS_A_SECOND = 20;
-const ALONE_S = 5;
-const ATTACKED_S = 10;
+/** Less than a fifth of what the model does here, so that the neighbour asks for less than its share. */
+const VAGUE_TURNS_A_SECOND = 4;
+const MEASURED_S = 10;
+/** A wave begins when the one before has ended, and not sooner than this after the one before began. */
+const WAVE_EVERY_MS = 1_000;
 /** After an attack, the service gets this time to end what it began. */
 const RECOVERED_WITHIN_S = 30;
 const RECOVERED_P99_MS = 100;
@@ -41,6 +44,7 @@ type Attack = {
   prepare: (scene: Scene) => Promise<(signal: AbortSignal) => Promise<unknown>>;
   /** The neighbour’s questions, if others than those with a sure answer matter. */
   ask?: (nth: number) => string;
+  turnsASecond?: number;
 };
 
 type Turns = { p50: number; p99: number; refused: number; sent: number };
@@ -50,7 +54,11 @@ const sureQuestion = (nth: number): string => `${QUESTIONS[nth % QUESTIONS.lengt
 const vagueQuestion = (nth: number): string => `what must I do to make the ${nth}th gadget act the way I like it`;
 
 /** Requests that are due at fixed times. The time of a request counts from the moment when it was due. */
-const askFor = async ({ api, neighbour }: Scene, seconds: number, ask: (nth: number) => string): Promise<Turns> => {
+const askFor = async (
+  { api, neighbour }: Scene,
+  seconds: number,
+  { ask = sureQuestion, turnsASecond = TURNS_A_SECOND }: Pick<Attack, 'ask' | 'turnsASecond'> = {},
+): Promise<Turns> => {
   const times: number[] = [];
   let refused = 0;
   let sent = 0;
@@ -88,7 +96,7 @@ const askFor = async ({ api, neighbour }: Scene, seconds: number, ask: (nth: num
   );
   const begun = performance.now();
   while (performance.now() - begun < seconds * 1000) {
-    const dueAt = begun + (sent * 1000) / TURNS_A_SECOND;
+    const dueAt = begun + (sent * 1000) / turnsASecond;
     const lane = performance.now() >= dueAt ? free.shift() : undefined;
     if (!lane) {
       await sleep(1);
@@ -217,6 +225,7 @@ const ATTACKS: Attack[] = [
   {
     name: 'three keys that send 60 vague questions at once',
     ask: vagueQuestion,
+    turnsASecond: VAGUE_TURNS_A_SECOND,
     prepare: async (scene) => {
       const attackers = await times(3, scene.anAttacker);
       const long = (): string => `${randomUUID()} `.repeat(200).slice(0, 7_900);
@@ -263,7 +272,7 @@ const watchMemory = (children: Child[]) => {
 const recover = async (scene: Scene): Promise<void> => {
   const until = performance.now() + RECOVERED_WITHIN_S * 1000;
   while (performance.now() < until) {
-    const { p99, refused } = await askFor(scene, 1, sureQuestion);
+    const { p99, refused } = await askFor(scene, 1);
     if (refused === 0 && p99 < RECOVERED_P99_MS) return;
   }
 };
@@ -310,18 +319,22 @@ export const neighbours: Part = async ({ scale }, say) => {
   const ratios: number[] = [];
   const most: number[] = [];
   let refusedAll = 0;
-  await askFor(scene, 2, sureQuestion); // warm-up
-  for (const [index, { name, prepare, ask = sureQuestion }] of ATTACKS.entries()) {
+  await askFor(scene, 2); // warm-up
+  for (const [index, { name, prepare, ...asking }] of ATTACKS.entries()) {
     if (chosen && !chosen.includes(index + 1)) continue;
     const wave = await prepare(scene);
     await recover(scene);
-    const alone = await askFor(scene, ALONE_S, ask);
+    const alone = await askFor(scene, MEASURED_S, asking);
     const memory = watchMemory(children);
     const over = new AbortController();
     const attacking = (async () => {
-      while (!over.signal.aborted) await wave(over.signal);
+      while (!over.signal.aborted)
+        await Promise.all([
+          wave(over.signal),
+          sleep(WAVE_EVERY_MS, undefined, { signal: over.signal }).catch(() => undefined),
+        ]);
     })();
-    const attacked = await askFor(scene, ATTACKED_S, ask);
+    const attacked = await askFor(scene, MEASURED_S, asking);
     over.abort();
     await attacking;
     const mb = memory();

@@ -6,8 +6,8 @@ import { createTimeCursor } from '../platform/cursor.ts';
 import { ApiError, notFound } from '../platform/errors.ts';
 import { conversationKeyOf } from '../platform/ids.ts';
 import type { BeforeWriting } from '../platform/mongo-silence.ts';
-import { answerWith, bodyOf, queryOf } from '../platform/operation.ts';
-import { holderOf, takeRoomForAnswer } from '../platform/shares.ts';
+import { answerWith, answerWithList, bodyOf, queryOf } from '../platform/operation.ts';
+import { buildAnswer, holderOf, takeRoomForAnswer } from '../platform/shares.ts';
 import { toAttributesView } from '../conversations/attributes.ts';
 import { toEscalationView, toHistoryView, toListView } from '../conversations/view.ts';
 import type { StoredConversation } from '../conversations/conversation.ts';
@@ -89,17 +89,20 @@ export const chatConversationRoutes = ({
       await waitForNewer(head, { afterSeq: after_seq, waitMs: wait * 1000, req, res });
     }
     await takeRoomForAnswer(req, res);
-    // The conversation is read after the wait, because status and tags can change without a new number.
-    const conversation = await getOwn(req, res);
-    const from =
-      position ?? (newerOnly ? { seq: after_seq, index: Number.MAX_SAFE_INTEGER, waitingAfter: null } : undefined);
-    const page = await conversations.history.readPage(conversation, {
-      ...(from && { from }),
-      ...(limit !== undefined && { limit }),
-      finalOnly: newerOnly,
+    await buildAnswer(req, res, async () => {
+      // The conversation is read after the wait, because status and tags can change without a new number.
+      const conversation = await getOwn(req, res);
+      const from =
+        position ?? (newerOnly ? { seq: after_seq, index: Number.MAX_SAFE_INTEGER, waitingAfter: null } : undefined);
+      const page = await conversations.history.readPage(conversation, {
+        ...(from && { from }),
+        ...(limit !== undefined && { limit }),
+        finalOnly: newerOnly,
+      });
+      const next = page.next && historyCursor.encode(page.next);
+      const view = toHistoryView(conversation, page, next);
+      await answerWithList(chatConversationOperations.get, res, view, { list: 'messages', bytes: page.bytes });
     });
-    const next = page.next && historyCursor.encode(page.next);
-    answerWith(chatConversationOperations.get, res, toHistoryView(conversation, page, next));
   };
 
   const list: RequestHandler = async (req, res) => {

@@ -20,6 +20,15 @@ export const HISTORY_MAX = 1000;
 const PAGES_OF_TURN = 2;
 /** The JSON of the messages of one page. A page of long messages has fewer than its limit, and always at least one. */
 export const HISTORY_MAX_BYTES = 1024 * 1024;
+/** Characters that JSON escapes. */
+// oxlint-disable-next-line no-control-regex -- these are control characters
+const ESCAPED = /["\\\u0000-\u001f]/;
+
+/** The length of a message as JSON. A text in which nothing is escaped is only counted, because that is faster. */
+const jsonBytesOf = ({ content, ...others }: Message): number =>
+  Buffer.byteLength(JSON.stringify(others)) +
+  Buffer.byteLength(ESCAPED.test(content) || !content.isWellFormed() ? JSON.stringify(content) : content);
+
 /** About how many characters are read at once, so that decoding them never holds the event loop for long. */
 const READ_CHARS = 100_000;
 
@@ -36,7 +45,13 @@ const START: HistoryPosition = { seq: 0, index: -1, waitingAfter: null };
 
 export const historyCursor = createCursor(HistoryPosition);
 
-export type HistoryPage = { messages: NumberedMessage[]; hasMore: boolean; next: HistoryPosition | null };
+/** `bytes`: about how long its JSON is. */
+export type HistoryPage = {
+  messages: NumberedMessage[];
+  bytes: number;
+  hasMore: boolean;
+  next: HistoryPosition | null;
+};
 
 /**
  * Messages of pending turns. They follow all other messages and have no number. The message of a resumed turn is left
@@ -196,7 +211,7 @@ export const createHistory = (connection: Connection) => {
       let next = from;
       /** Adds a message and its position, or tells that the page is full. */
       const add = (message: NumberedMessage, position: HistoryPosition): boolean => {
-        bytes += Buffer.byteLength(JSON.stringify(message));
+        bytes += jsonBytesOf(message);
         if (messages.length === limit || (messages.length > 0 && bytes > HISTORY_MAX_BYTES)) return false;
         messages.push(message);
         next = position;
@@ -207,14 +222,15 @@ export const createHistory = (connection: Connection) => {
         const { seq } = entry;
         for (const [index, message] of entry.messages.entries()) {
           if (seq === from.seq && index <= from.index) continue;
-          if (!add({ ...message, seq }, { ...from, seq, index })) return { messages, hasMore: true, next };
+          if (!add({ ...message, seq }, { ...from, seq, index })) return { messages, bytes, hasMore: true, next };
         }
       }
       const waiting = finalOnly ? [] : pendingMessages(conversation);
       const seen = waiting.findIndex(({ messageId }) => messageId === from.waitingAfter);
       for (const message of waiting.slice(seen + 1))
-        if (!add(message, { ...next, waitingAfter: message.messageId })) return { messages, hasMore: true, next };
-      return { messages, hasMore: false, next: null };
+        if (!add(message, { ...next, waitingAfter: message.messageId }))
+          return { messages, bytes, hasMore: true, next };
+      return { messages, bytes, hasMore: false, next: null };
     },
   };
 };

@@ -13,7 +13,10 @@ const PIECE = 64 * 1024;
  * Writes an object as JSON, with last fields whose lists are never whole in memory. Other work of the process runs in
  * between.
  */
-export async function* toJson(head: object, lists: Record<string, AsyncIterable<object[]>>): AsyncGenerator<string> {
+export async function* toJson(
+  head: object,
+  lists: Record<string, AsyncIterable<object[]> | Iterable<object[]>>,
+): AsyncGenerator<string> {
   const slices = createSlices();
   let piece = JSON.stringify(head).slice(0, -1);
   for (const [name, pages] of Object.entries(lists)) {

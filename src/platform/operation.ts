@@ -2,7 +2,7 @@ import type { Request, RequestHandler, Response, Router } from 'express';
 import type * as z from 'zod';
 import type { ErrorCode } from './errors.ts';
 import { methodNotAllowed } from './http.ts';
-import { jsonBody } from './json-body.ts';
+import { jsonBody, toJson } from './json-body.ts';
 import { takeRoomForBody } from './shares.ts';
 import { validate } from './validation.ts';
 
@@ -78,6 +78,30 @@ export const answerWith = <One extends { answer: z.ZodType; status?: number }>(
 const room: RequestHandler = async (req, res, next) => {
   await takeRoomForBody(req, res);
   next();
+};
+
+/** A shorter answer is encoded in one step. */
+const LARGE_BYTES = 100_000;
+
+/**
+ * Sends the response that the operation declares, of about this length, with the field `list` last. A long one is
+ * encoded in pieces, and other requests run in between. The pieces are not kept back until the caller reads, so the
+ * whole answer must be bounded.
+ */
+export const answerWithList = async <
+  One extends { answer: z.ZodType },
+  Name extends string & keyof z.input<One['answer']>,
+>(
+  one: One,
+  res: Response,
+  value: z.input<One['answer']> & { [Key in Name]: object[] },
+  { list, bytes }: { list: Name; bytes: number },
+): Promise<void> => {
+  if (bytes < LARGE_BYTES) return answerWith(one, res, value);
+  const { [list]: items, ...head } = value;
+  res.type('json');
+  for await (const piece of toJson(head, { [list]: [items] })) res.write(piece);
+  res.end();
 };
 
 export const bodyReader = ({ body, bodyLimitBytes, bodyOptional }: Declaration): RequestHandler[] => {

@@ -88,6 +88,19 @@ const takeSlot = async (slots: Slots, req: Request, res: Response): Promise<void
  */
 export const takeRoomForAnswer = (req: Request, res: Response): Promise<void> => takeSlot(largeAnswers, req, res);
 
+/** Other requests run between two steps of a large answer, so few steps of one holder may be due at the same time. */
+const building = createSlots(({ own }) => own < 2);
+
+/** Builds a large answer: reads it, encodes it and hands it to the connection. */
+export const buildAnswer = async (req: Request, res: Response, build: () => Promise<void>): Promise<void> => {
+  const slot = await acquireInTime(building, holderOf(req, res));
+  try {
+    await build();
+  } finally {
+    slot.release();
+  }
+};
+
 /** Call this before a large body is read. */
 export const takeRoomForBody = (req: Request, res: Response): Promise<void> => takeSlot(largeBodies, req, res);
 
