@@ -112,7 +112,10 @@ const readAll = (req: Request, { limitBytes, holder }: { limitBytes: number; hol
     req.on('error', () => reject(invalidJson()));
     // No error is created after the body has ended, because its stack trace would cost time and nobody would read it.
     req.once('close', () => req.readableEnded || reject(invalidJson()));
-  }).finally(() => arriving.release(holder, size));
+  }).finally(() => {
+    arriving.release(holder, size);
+    chunks.length = 0; // the request stays in memory as long as its connection
+  });
 };
 
 /**
@@ -187,6 +190,10 @@ export const jsonBody =
     }
     try {
       req.body = await readObject(req, res, limitBytes);
+      // An idle connection keeps its last request, which must not keep its body.
+      res.once('finish', () => {
+        req.body = undefined;
+      });
     } catch (cause) {
       discardRest(req, res);
       throw cause;

@@ -67,7 +67,7 @@ const shared = (total: number): Slots => createSlots(({ own, inUse }) => own + 1
 /** How many large answers are read from MongoDB, built or written at once. Each holds some MiB until its caller has it. */
 const largeAnswers = shared(16);
 /** How many large bodies are read and worked on at once. Each holds some ten MiB until it is answered. */
-const largeBodies = shared(8);
+const largeBodies = shared(4);
 
 /**
  * Waits for a slot, and releases it once the response has been written or its caller has left. Requests of one holder
