@@ -30,9 +30,9 @@ const MAINTENANCE_EVERY_MS = 20_000;
 type MaintenanceOptions = { service: Pick<Service, 'aside'>; logger: Logger; lifecycle: Lifecycle };
 
 /**
- * Purges erased conversations again after a minute and after a day. Every worker has its own timer: a schedule in Redis
- * is lost with Redis, and a process with a wrong clock can postpone it. Deliveries and idempotency keys need no purge:
- * they expire through MongoDB's TTL indexes.
+ * Purges erased conversations again after a minute and after a day. Every reply worker has its own timer: a schedule in
+ * Redis is lost with Redis, and a process with a wrong clock can postpone it. Deliveries and idempotency keys need no
+ * purge: they expire through MongoDB's TTL indexes.
  */
 const openMaintenance = ({ service, logger, lifecycle }: MaintenanceOptions): void => {
   const purge = async (): Promise<void> => {
