@@ -7,25 +7,12 @@ import { findSettings } from './settings.ts';
 import { plain } from './text.ts';
 import { ROOT } from '../services/installed.ts';
 
-const program = async ({ asJson, words }: { asJson: boolean; words: string[] }): Promise<Command> => {
-  const print = ({ json, text, status = 0 }: Answer): void => {
-    process.stdout.write(`${asJson ? JSON.stringify(json) : text}\n`);
-    process.exitCode = status;
-  };
-  const session = createSession({ settings: () => findSettings(process.env, ROOT), print });
-
-  const root = new Command('admin')
-    .description('Operate the service that the environment names, or else the running quickstart, through its API')
-    .version(VERSION)
-    .option('--json', 'print one JSON value, and errors as {"error": {code, message}}')
-    .configureHelp({ showGlobalOptions: true })
-    .configureOutput({ outputError: () => undefined, ...(asJson && { writeErr: () => undefined }) })
-    .exitOverride();
-  await addCommands(root, session, words);
-  return root;
+/** What a command reads and writes beside its arguments. */
+export type Surroundings = {
+  environment: Record<string, string | undefined>;
+  stdout: NodeJS.WritableStream;
+  stderr: NodeJS.WritableStream;
 };
-
-const LINGER_MS = 100;
 
 /**
  * True if the output must be JSON. Checked before the arguments are parsed, so that parsing errors are printed as JSON
@@ -36,21 +23,50 @@ const wantsJson = (words: string[]): boolean => {
   return words.slice(0, end === -1 ? undefined : end).includes('--json');
 };
 
-export const main = async (argv: string[]): Promise<void> => {
-  const words = argv.slice(2);
+/** Runs one command, given by its words, and returns its exit status. */
+export const runCommand = async (
+  words: string[],
+  { environment, stdout, stderr }: Surroundings,
+): Promise<{ status: number; failed: boolean }> => {
   const asJson = wantsJson(words);
+  let ended = 0;
+  const print = ({ json, text, status = 0 }: Answer): void => {
+    stdout.write(`${asJson ? JSON.stringify(json) : text}\n`);
+    ended = status;
+  };
+  try {
+    const session = createSession({ settings: () => findSettings(environment, ROOT), print, stderr });
+    const root = new Command('admin')
+      .description('Operate the service that the environment names, or else the running quickstart, through its API')
+      .version(VERSION)
+      .option('--json', 'print one JSON value, and errors as {"error": {code, message}}')
+      .configureHelp({ showGlobalOptions: true })
+      .configureOutput({
+        writeOut: (text) => void stdout.write(text),
+        writeErr: (text) => void (asJson || stderr.write(text)),
+        outputError: () => undefined,
+      })
+      .exitOverride();
+    await addCommands(root, session, words);
+    await root.parseAsync(words, { from: 'user' });
+    return { status: ended, failed: false };
+  } catch (cause) {
+    if (cause instanceof CommanderError && cause.exitCode === 0) return { status: 0, failed: false }; // help or version
+    const { code, message, status } = toFailure(cause);
+    stderr.write(`${asJson ? JSON.stringify({ error: { code, message } }) : plain(message)}\n`);
+    return { status, failed: true };
+  }
+};
+
+const LINGER_MS = 100;
+
+export const main = async (argv: string[]): Promise<void> => {
   // A closed pipe (`| head`) is not an error.
   process.stdout.on('error', () => process.exit());
-  try {
-    const root = await program({ asJson, words });
-    await root.parseAsync(argv);
-    // An abandoned connection attempt can keep the process alive for seconds, so the process ends itself.
-    setTimeout(() => process.exit(), LINGER_MS).unref();
-  } catch (cause) {
-    if (cause instanceof CommanderError && cause.exitCode === 0) return; // help or version was printed
-    const { code, message, status } = toFailure(cause);
-    process.stderr.write(`${asJson ? JSON.stringify({ error: { code, message } }) : plain(message)}\n`);
-    // The process must end even if a connection attempt is still running.
-    process.exit(status);
-  }
+  const { env: environment, stdout, stderr } = process;
+  const { status, failed } = await runCommand(argv.slice(2), { environment, stdout, stderr });
+  // The process must end even if a connection attempt is still running.
+  if (failed) process.exit(status);
+  process.exitCode = status;
+  setTimeout(() => process.exit(), LINGER_MS).unref();
 };

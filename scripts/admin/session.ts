@@ -21,15 +21,17 @@ export type Session = { run: Run; runLocal: RunLocal; runBare: RunBare };
 
 const END_WITHIN_MS = 5_000;
 
+type Options = { settings: () => Settings; print: (answer: Answer) => void; stderr: NodeJS.WritableStream };
+
 /** Opens the connections of a command, prints its answer and closes the connections, so that the process can end. */
-export const createSession = (options: { settings: () => Settings; print: (answer: Answer) => void }): Session => {
+export const createSession = (options: Options): Session => {
   const runBare: RunBare = async (work) => {
     const settings = options.settings();
     const config = readConfig(settings.environment);
     const secrets = secretsIn(settings.environment);
     // Standard output is for the answer. Logs are off unless LOG_LEVEL is set, and go to standard error.
     const level = settings.environment['LOG_LEVEL'] ?? 'silent';
-    const logger = createLogger({ name: 'admin', level, secrets }, process.stderr);
+    const logger = createLogger({ name: 'admin', level, secrets }, options.stderr);
     const lifecycle = createLifecycle(logger, { deadlineMs: END_WITHIN_MS });
     try {
       options.print(await work({ config, settings, logger, lifecycle }));

@@ -3,7 +3,7 @@ import { conversationOperations } from '../../src/operator-api/conversations.ts'
 import type { Answered } from './api.ts';
 import { color, example, shortText, uuid, wholeNumber } from './arguments.ts';
 import { ID } from './conversation.ts';
-import { Failure, usage } from './failure.ts';
+import { Failure, notFoundFailure, usage } from './failure.ts';
 import type { Answer, Run } from './session.ts';
 import { plain } from './text.ts';
 
@@ -20,10 +20,14 @@ const stateAnswer = (conversation: Conversation): Answer => ({
  * If no operator is named, the service records the change under the first owner. If there is no owner, the error asks
  * the person at the terminal to name an operator.
  */
-const orNameOperator = (cause: unknown): never => {
-  const noOwner = cause instanceof Failure && cause.field === 'operatorId';
-  throw noOwner ? usage('There is no owner yet who could have resolved it: give --operator ID.') : cause;
-};
+const orNameOperator =
+  (named: string | undefined) =>
+  (cause: unknown): never => {
+    if (!(cause instanceof Failure) || cause.field !== 'operatorId') throw cause;
+    throw named === undefined
+      ? usage('There is no owner yet who could have resolved it: give --operator ID.')
+      : notFoundFailure('operator', named);
+  };
 
 /** Commands that change a conversation. */
 export const addTransitionCommands = (conversation: Command, run: Run): void => {
@@ -39,7 +43,7 @@ export const addTransitionCommands = (conversation: Command, run: Run): void => 
       run(async (api) => {
         const body = { ...(operator !== undefined && { operatorId: operator }) };
         const resolved = api.call(conversationOperations.resolve, { ...oneOf(id), body });
-        return stateAnswer(await resolved.catch(orNameOperator));
+        return stateAnswer(await resolved.catch(orNameOperator(operator)));
       }),
     );
 

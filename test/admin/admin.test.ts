@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
-import { adminJson, runAdmin, useAdmin } from '../support/admin.ts';
+import { adminJson, runAdmin, spawnAdmin, useAdmin } from '../support/admin.ts';
 import { aTurn, anAssistant, request } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { useStack } from '../support/stack.ts';
@@ -240,8 +240,8 @@ describe('the command itself', () => {
     const create = ['operator', 'create', '--email', 'a@example.com', '--json'];
 
     const [listed, created] = await Promise.all([
-      runAdmin(nowhere, ['assistant', 'list', '--json']),
-      runAdmin(nowhere, create),
+      spawnAdmin(nowhere, ['assistant', 'list', '--json']),
+      spawnAdmin(nowhere, create),
     ]);
 
     for (const [{ status, stdout, stderr, ms }, which] of [

@@ -178,7 +178,8 @@ test('operators’ actions are in the history and sent as events', async () => {
   const { receiver } = await aReceiver(assistant.assistantId, 'conversation.escalated,conversation.resolved,tag.added');
   const { body: answered } = await assistant.chat(aTurn());
   const { conversationId } = answered;
-  const operator = randomUUID();
+  const given = { email: `${randomUUID()}@example.com`, role: 'agent', password: randomUUID() } as const;
+  const { operatorId: operator } = await stack.service.operators.createOperator(given);
   const conversation = (command: string, ...args: string[]) => admin('conversation', command, conversationId, ...args);
 
   const escalated = await conversation('escalate', '--reason', 'by phone', '--lead-score', '80');

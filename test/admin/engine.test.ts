@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { adminJson, runAdmin, useAdmin } from '../support/admin.ts';
+import { adminJson, runAdmin, spawnAdmin, useAdmin } from '../support/admin.ts';
 import { useStack } from '../support/stack.ts';
 
 const stack = useStack({ replyWorkers: 0, deliveryWorkers: 0 });
@@ -13,7 +13,15 @@ test('a provider’s key comes from a variable and is never shown, and the engin
   const env = { ...command, PROVIDER_KEY: 'sk-very-secret' };
   const update = ['assistant', 'update', assistantId];
 
-  const set = await runAdmin(env, [...update, ...PROVIDER, '--key-env', 'PROVIDER_KEY', '--guard', 'refuse', '--json']);
+  const set = await spawnAdmin(env, [
+    ...update,
+    ...PROVIDER,
+    '--key-env',
+    'PROVIDER_KEY',
+    '--guard',
+    'refuse',
+    '--json',
+  ]);
   const shown = await runAdmin(env, ['assistant', 'show', assistantId]);
   const back = await adminJson<{ engine: unknown; guard: string }>(env, ...update, '--engine', 'retrieval');
 

@@ -2,7 +2,7 @@ import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { adminJson, adminOf, runAdmin, useAdmin } from '../support/admin.ts';
+import { adminJson, adminOf, runAdmin, spawnAdmin, useAdmin } from '../support/admin.ts';
 import { anEmbedder } from '../support/embedder.ts';
 import { anAssistantWithVectors, someEntries } from '../support/assistant-with-vectors.ts';
 import { openStack, useStack } from '../support/stack.ts';
@@ -21,7 +21,7 @@ test('an import shows how many of its entries have vectors, and ends when all ha
   const knower = await anAssistantWithVectors(stack, []);
   embedder.msEach = 10;
 
-  const { status, stdout, stderr } = await runAdmin(command, [
+  const { status, stdout, stderr } = await spawnAdmin(command, [
     'knowledge',
     'import',
     '--assistant',
