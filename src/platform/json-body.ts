@@ -46,6 +46,11 @@ const ARRIVING_MAX_BYTES = 64 * 1024 * 1024;
  * thread of the pool that also reads files and hashes passwords.
  */
 const DECODING_MAX = 2;
+/**
+ * How many values the JSON of a large body may have. A large body holds one long text, and parsing a million small
+ * values would hold the event loop for some hundred milliseconds.
+ */
+const VALUES_MAX = 1_000;
 /** After an upload is refused, its rest is read and discarded for this time, so that the sender can read the answer. */
 const LINGER_MS = 2_000;
 
@@ -161,6 +166,27 @@ const parseObject = (bytes: Buffer): object => {
   return value;
 };
 
+const CODES = { quote: 0x22, comma: 0x2c, array: 0x5b, backslash: 0x5c, object: 0x7b };
+const LOOK_EVERY = 64 * 1024;
+
+/** Refuses JSON with too many values, before it is parsed. Other requests run in between. */
+const checkValues = async (bytes: Buffer): Promise<void> => {
+  const slices = createSlices();
+  let [values, look, inString] = [0, LOOK_EVERY, false];
+  for (let at = 0; at < bytes.length; at += 1) {
+    const code = bytes[at];
+    if (inString) {
+      if (code === CODES.backslash) at += 1;
+      else if (code === CODES.quote) inString = false;
+    } else if (code === CODES.quote) inString = true;
+    else if (code === CODES.comma || code === CODES.array || code === CODES.object) values += 1;
+    if (values > VALUES_MAX) throw new ApiError('invalid_json', { message: 'The body has too many values.' });
+    if (at < look) continue;
+    look = at + LOOK_EVERY;
+    if (slices.isOver()) await slices.next();
+  }
+};
+
 /**
  * Reads a JSON object. The size is checked before the syntax (docs/contract.md, Order of checks), so a body that is too
  * large always gives 413. The limit counts both the bytes that arrive and those that come out of the decoder.
@@ -172,6 +198,7 @@ const readObject = async (req: Request, res: Response, limitBytes: number): Prom
   const sent = await readAll(req, { limitBytes, holder });
   const bytes = decode ? await decodeAll(decode, sent, { limitBytes, holder, res }) : sent;
   if (!isJson(req.headers['content-type'])) throw invalidJson();
+  if (bytes.length > BODY_LIMIT_BYTES) await checkValues(bytes);
   return parseObject(bytes);
 };
 
