@@ -28,9 +28,34 @@ const OUTBOX_FIELDS = { conversationId: 1, assistantId: 1, sessionId: 1, channel
 
 /** The part of an event that is needed to choose the next event. */
 export type EventStub = Pick<OutboxEvent, 'eventId' | 'at' | 'endpoints'>;
-/** The part of each outbox that a sweep reads: events without their payloads. */
-export type StaleOutbox = { _id: string; conversationId: string; outbox?: EventStub[] };
-const STUB_FIELDS = { conversationId: 1, 'outbox.eventId': 1, 'outbox.at': 1, 'outbox.endpoints': 1 };
+/**
+ * The part of each outbox that a sweep reads: of each endpoint the first event, without its payload. `isFull`: it has
+ * more events than a stream may have.
+ */
+export type StaleOutbox = { _id: string; conversationId: string; isFull: boolean; outbox?: EventStub[] };
+const FIRST = { eventId: '$$this.eventId', at: '$$this.at', endpoints: '$$this.endpoints' };
+/** Computed by MongoDB: a sweep reads thousands of outboxes, and each may hold hundreds of events. */
+const FIRST_EVENTS = {
+  $reduce: {
+    input: '$outbox',
+    initialValue: { known: [], events: [] },
+    in: {
+      $cond: [
+        { $setIsSubset: ['$$this.endpoints', '$$value.known'] },
+        '$$value',
+        {
+          known: { $setUnion: ['$$value.known', '$$this.endpoints'] },
+          events: { $concatArrays: ['$$value.events', [FIRST]] },
+        },
+      ],
+    },
+  },
+};
+const STUB_FIELDS = {
+  conversationId: 1,
+  isFull: { $gt: [{ $size: '$outbox' }, BACKLOG_MAX] },
+  outbox: { $let: { vars: { first: FIRST_EVENTS }, in: '$$first.events' } },
+};
 
 /** The pending events of a stream, oldest first. */
 export const pendingOf = <Event extends EventStub>(
@@ -164,7 +189,7 @@ export const createOutboxStore = (connection: Connection) => {
           ? [find({ ...olderThan(expiredMs), 'outbox.endpoints': { $in: exclude } }, OUTBOX_INDEXES.byEndpoint)]
           : []),
       ]);
-      return [...new Map(rows.flat().map((row) => [row._id, row as StaleOutbox])).values()];
+      return [...new Map(rows.flat().map((row) => [row._id, row as unknown as StaleOutbox])).values()];
     },
 
     /** Conversations with pending events for this endpoint. */

@@ -146,14 +146,14 @@ export const createDeliverySweeps = (dependencies: SweepDependencies) => {
    * stream.
    */
   const trim = async (outboxes: StaleOutbox[]): Promise<void> => {
-    const over = outboxes.flatMap((outbox) =>
-      endpointsOf(outbox)
-        .filter((endpointId) => pendingOf(outbox, endpointId).length > BACKLOG_MAX)
-        .map((endpointId) => ({ key: outbox._id, endpointId })),
-    );
-    for (const { key, endpointId } of over) {
-      const outbox = await deliveries.outbox.read(key);
-      if (outbox) await endUndeliverable({ outbox, endpoint: await endpoints.readForSending(endpointId) }, endpointId);
+    for (const { _id: key } of outboxes.filter(({ isFull }) => isFull)) {
+      const read = await deliveries.outbox.read(key);
+      const over = read ? endpointsOf(read).filter((id) => pendingOf(read, id).length > BACKLOG_MAX) : [];
+      for (const endpointId of over) {
+        const outbox = await deliveries.outbox.read(key);
+        if (outbox)
+          await endUndeliverable({ outbox, endpoint: await endpoints.readForSending(endpointId) }, endpointId);
+      }
     }
   };
 
