@@ -3,6 +3,7 @@ import { createTimeCursor } from '../platform/cursor.ts';
 import { invalid } from '../platform/errors.ts';
 import { isUuid } from '../platform/ids.ts';
 import { timeLimit } from '../platform/mongo.ts';
+import { createSlices } from '../platform/slices.ts';
 import { exceededTimeLimit } from '../platform/mongo-failures.ts';
 import { inChunks, INDEX_RANGES_MAX } from '../platform/mongo-batches.ts';
 import { deliveryIdOf, type FinalOutcome, IN_FLIGHT, type Outcome, type StoredDelivery } from './delivery.ts';
@@ -224,6 +225,10 @@ export const createHourlyOutcomes =
 
 /** For one page, the outboxes of at most this many conversations are searched. */
 const OUTBOXES_MAX = 1_000;
+/** And at most this many pending events. An event counts once for each of its endpoints. */
+const PENDING_MAX = 10_000;
+/** How many deliveries are looked up at once. */
+const LOOKED_UP = 1_000;
 
 type Dependencies = {
   listRecords: ListRecords;
@@ -291,19 +296,35 @@ const matches = (row: ListedDelivery, filter: DeliveryFilter): boolean => {
 
 /** The list of deliveries, newest first: every record, and every pending event as `queued`. One cursor covers both. */
 export const createDeliveryList = ({ listRecords, readOutcomes, outbox, listEndpointIds }: Dependencies) => {
+  /** The first rows without a record. */
+  const firstUnclaimed = async (rows: ListedDelivery[], count: number): Promise<ListedDelivery[]> => {
+    const unclaimed: ListedDelivery[] = [];
+    for (const some of inChunks(rows, LOOKED_UP)) {
+      const claimed = await readOutcomes(some.map(({ deliveryId }) => deliveryId));
+      unclaimed.push(...some.filter(({ deliveryId }) => !claimed.has(deliveryId)));
+      if (unclaimed.length >= count) break;
+    }
+    return unclaimed.slice(0, count);
+  };
+
   const findPending = async (filter: DeliveryFilter): Promise<ListedDelivery[]> => {
     const { assistantId, conversationId, endpointId } = filter;
     const ofAssistant = async () => {
       const own = await listEndpointIds(assistantId);
       return { endpointIds: endpointId === undefined ? own : own.filter((id) => id === endpointId) };
     };
-    const found = await outbox.listPending(
-      conversationId === undefined ? await ofAssistant() : { conversationId },
-      OUTBOXES_MAX,
-    );
-    const wanted = found.flatMap(pendingRowsOf).filter((row) => matches(row, filter));
-    const claimed = await readOutcomes(wanted.map(({ deliveryId }) => deliveryId));
-    return wanted.filter(({ deliveryId }) => !claimed.has(deliveryId));
+    const of = conversationId === undefined ? await ofAssistant() : { conversationId };
+    const wanted: ListedDelivery[] = [];
+    const slices = createSlices();
+    let looked = 0;
+    for await (const one of outbox.listPending(of, OUTBOXES_MAX)) {
+      const rows = pendingRowsOf(one);
+      wanted.push(...rows.filter((row) => matches(row, filter)));
+      looked += rows.length;
+      if (looked >= PENDING_MAX) break;
+      if (slices.isOver()) await slices.next();
+    }
+    return firstUnclaimed(wanted.toSorted(newestFirst), sizeOf(filter) + 1);
   };
 
   return async (filter: DeliveryFilter): Promise<DeliveryPage> => {

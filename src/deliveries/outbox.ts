@@ -118,6 +118,8 @@ export type FindStale = {
 const HAS_EVENTS = { 'outbox.0': { $exists: true } };
 
 const LIST_WITHIN_MS = 2_000;
+/** An outbox may have hundreds of events, so few are read at once. */
+const LISTED_AT_ONCE = 10;
 /** Events without their payloads: an outbox may hold hundreds of long texts, and a list reads a thousand outboxes. */
 const LIST_FIELDS = { conversationId: 1, assistantId: 1, outbox: { eventId: 1, event: 1, at: 1, endpoints: 1 } };
 
@@ -202,21 +204,21 @@ export const createOutboxStore = (connection: Connection) => {
       return rows.map(({ _id }) => _id);
     },
 
-    /** The outboxes with pending events for these endpoints, or those of one conversation. */
-    listPending: async (
-      of: { endpointIds: string[] } | { conversationId: string },
-      limit: number,
-    ): Promise<Outbox[]> => {
-      const options = { projection: LIST_FIELDS, ...timeLimit(LIST_WITHIN_MS) };
+    /**
+     * The outboxes with pending events for these endpoints, or those of one conversation. They are read only as far as
+     * the caller goes on.
+     */
+    listPending: (of: { endpointIds: string[] } | { conversationId: string }, limit: number): AsyncIterable<Outbox> => {
+      const options = { projection: LIST_FIELDS, batchSize: LISTED_AT_ONCE, ...timeLimit(LIST_WITHIN_MS) };
       if ('endpointIds' in of)
         return conversations
-          .find(findOfEndpoints(of.endpointIds), options)
+          .find<Outbox>(findOfEndpoints(of.endpointIds), options)
           .hint(OUTBOX_INDEXES.byEndpoint)
-          .limit(limit)
-          .toArray();
+          .limit(limit);
       const { conversationId } = of;
-      if (!isUuid(conversationId)) return [];
-      return conversations.find({ _id: prefixRange(conversationId), conversationId, ...HAS_EVENTS }, options).toArray();
+      const none = { _id: '' };
+      const range = isUuid(conversationId) ? { _id: prefixRange(conversationId), conversationId, ...HAS_EVENTS } : none;
+      return conversations.find<Outbox>(range, options);
     },
 
     /**

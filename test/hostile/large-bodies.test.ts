@@ -14,7 +14,7 @@ let bearer: string;
 beforeAll(async () => {
   assistant = await anAssistant(stack, { knowledge: [] });
   const { assistantId } = assistant;
-  const made = { name: 'a program', scope: 'manage', assistantIds: [assistantId], createdBy: null } as const;
+  const made = { name: 'a program', scope: 'manage' as const, assistantIds: [assistantId], createdBy: null };
   bearer = (await stack.service.tokens.createToken(made)).secret;
 });
 

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { beforeAll, expect, test } from 'vitest';
-import { anAssistant, aTurn, type TestAssistant } from '../support/builders.ts';
+import { anAssistant, aTurn, request, type TestAssistant } from '../support/builders.ts';
 import { watchLoop } from '../support/loop.ts';
 import { atPace } from '../support/pace.ts';
 import { useStack } from '../support/stack.ts';
@@ -59,4 +59,19 @@ test('a sweep reads the first event of each endpoint, and not the others', async
   expect(found).toHaveLength(CONVERSATIONS);
   expect(found.every(({ outbox: events, isFull }) => events?.length === 1 && !isFull)).toBe(true);
   expect(found[0]?.outbox?.[0]?.endpoints).toEqual(endpointIds);
+});
+
+test('a list of deliveries reads a bounded part of the events that wait', async () => {
+  const { assistantId } = assistant;
+  const made = { name: 'a program', scope: 'read' as const, assistantIds: [assistantId], createdBy: null };
+  const { secret: bearer } = await stack.service.tokens.createToken(made);
+  const stop = watchLoop();
+
+  const { status, body } = await request<{ deliveries: object[]; nextCursor: string | null }>(
+    `${stack.url}/operator/v1/assistants/${assistantId}/deliveries`,
+    { bearer },
+  );
+
+  expect(await stop()).toBeLessThan(atPace(100));
+  expect([status, body.deliveries.length, typeof body.nextCursor]).toEqual([200, 50, 'string']);
 });
