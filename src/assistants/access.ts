@@ -60,7 +60,8 @@ export const createAccess = ({ assistants, rateLimiter, channelCalls, beforeWrit
     const state = await limited;
     res.set(rateLimitHeaders(state));
     res.locals.caller = caller;
-    holdFor(res, caller.keyId ?? caller.assistant.assistantId);
+    // Not the key: an assistant may have many, and all of them together have one share.
+    holdFor(res, caller.assistant.assistantId);
   };
 
   const withKey = async (req: Request, res: Response, limitOf: RateLimiter['forApiKey']): Promise<void> => {

@@ -16,7 +16,7 @@ import { chatConversationOperations } from './conversation-operations.ts';
 import type { ConversationHead, ConversationStore } from '../conversations/store.ts';
 
 const LOOK_EVERY_MS = 200;
-/** How many long polls of one key may wait in this process. */
+/** How many long polls of one assistant’s keys may wait in this process. */
 const POLLS_MAX = 200;
 
 const listCursor = createTimeCursor(/^[0-9a-f]{32}$/);

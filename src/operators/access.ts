@@ -157,7 +157,8 @@ export const createOperatorAccess = (dependencies: {
       const secret = readToken(req.headers.authorization);
       const caller = await (secret === null ? getSignedIn(req, rule.audience) : getWithToken(req, secret, rule));
       res.locals.operator = caller;
-      holdFor(res, caller.operatorId);
+      // Limited tokens of the same assistants have one share, because there may be many.
+      holdFor(res, caller.token?.assistantIds?.join(' ') ?? caller.operatorId);
       next();
     };
 
