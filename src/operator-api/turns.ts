@@ -208,7 +208,8 @@ export const turnOperations = {
 export const turnRoutes = (
   dependencies: Omit<TurnTraceDependencies, 'turnJobs'> & { queues: { turns: TurnTraceDependencies['turnJobs'] } },
 ): Handled[] => [
-  handled(turnOperations.read, ({ params: { id = '' }, operator: { operatorId } }) =>
-    readTurnTrace({ ...dependencies, turnJobs: dependencies.queues.turns }, id, operatorId),
+  handled(turnOperations.read, ({ params: { id = '' }, operator: { operatorId }, costly }) =>
+    // Its job is found among thousands.
+    costly(() => readTurnTrace({ ...dependencies, turnJobs: dependencies.queues.turns }, id, operatorId)),
   ),
 ];
