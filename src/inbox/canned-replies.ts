@@ -1,9 +1,11 @@
 import { type Connection, Schema } from 'mongoose';
 import { serverDate } from '../platform/clock.ts';
 import { invalid, notFound } from '../platform/errors.ts';
+import { collectionOf } from '../platform/mongo.ts';
 import { newId } from '../platform/ids.ts';
 
 const CANNED_REPLIES_MAX = 500;
+const READ_BATCH = 20;
 
 /** A text that operators of an assistant use again. Its placeholders are stored as written; the page fills them. */
 export type CannedReply = {
@@ -38,8 +40,13 @@ export const createCannedReplies = (connection: Connection) => {
   return {
     models: [replies],
 
-    list: async (assistantId: string): Promise<CannedReply[]> =>
-      (await replies.find({ assistantId }).sort({ title: 1, _id: 1 }).lean()).map(toCannedReply),
+    /** The replies of an assistant, by title, in small parts, because together they may have some MiB. */
+    async *read(assistantId: string): AsyncGenerator<CannedReply[]> {
+      const rows = collectionOf<StoredCannedReply>(replies)
+        .find({ assistantId }, { batchSize: READ_BATCH })
+        .sort({ title: 1, _id: 1 });
+      while (await rows.hasNext()) yield rows.readBufferedDocuments(READ_BATCH).map(toCannedReply);
+    },
 
     get: async (cannedReplyId: string): Promise<CannedReply> => {
       const stored = await replies.findById(cannedReplyId).lean();

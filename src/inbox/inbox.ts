@@ -93,7 +93,7 @@ type Dependencies = {
 export const createInbox = ({ connection, operators, records, findByWords, unassign }: Dependencies) => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
   const readAssignees = createReadAssignees(operators);
-  const { readPositions, notes } = records;
+  const { readPositions } = records;
 
   return {
     ...createInboxChanges(connection, { readAssignees, unassign }),
@@ -120,18 +120,16 @@ export const createInbox = ({ connection, operators, records, findByWords, unass
       return some.map((one) => toInboxRow(one, { assignees, now, readSeq: positions.get(one.conversationId) ?? null }));
     },
 
-    /** Everything that operators see beside the messages of a conversation. */
+    /** What operators see beside the messages and notes of a conversation. */
     readDetails: async (conversation: StoredConversation, operatorId: string) => {
       const { conversationId } = conversation;
-      const [assignees, positions, noted] = await Promise.all([
+      const [assignees, positions] = await Promise.all([
         readAssignees(),
         readPositions.find([conversationId], operatorId),
-        notes.list(conversationId),
       ]);
       return {
         ...handlingOf(conversation, { assignees, now: serverDate() }),
         readSeq: positions.get(conversationId) ?? null,
-        notes: noted,
       };
     },
 

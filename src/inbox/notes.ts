@@ -7,6 +7,7 @@ import { inBatches } from '../platform/mongo-batches.ts';
 import { partsOf } from './read-positions.ts';
 
 const NOTES_MAX = 500;
+const READ_BATCH = 20;
 
 export type Note = { noteId: string; operatorId: string; content: string; createdAt: Date };
 
@@ -64,10 +65,10 @@ export const createNotes = (connection: Connection) => {
       await notes.deleteOne({ _id: idOf(conversationId, noteId) }, { writeConcern: DURABLE });
     },
 
-    /** The notes of a conversation, oldest first. */
-    list: async (conversationId: string): Promise<Note[]> => {
-      const stored = await notes.find(partsOf(conversationId)).sort({ createdAt: 1, _id: 1 }).toArray();
-      return stored.map(toNote);
+    /** The notes of a conversation, oldest first, in small parts, because together they may have some MiB. */
+    async *read(conversationId: string): AsyncGenerator<Note[]> {
+      const rows = notes.find(partsOf(conversationId), { batchSize: READ_BATCH }).sort({ createdAt: 1, _id: 1 });
+      while (await rows.hasNext()) yield rows.readBufferedDocuments(READ_BATCH).map(toNote);
     },
 
     erase: (conversationId: string, until?: AbortSignal): Promise<void> =>

@@ -1,6 +1,7 @@
 import * as z from 'zod';
 import type { CannedReplies } from '../inbox/canned-replies.ts';
-import { type Handled, handled, operation } from './operation.ts';
+import { sendJson, toJson } from '../platform/json-body.ts';
+import { type Handled, handled, operation, WRITTEN } from './operation.ts';
 import { definedFields, line, textField, time, uuid } from './wire.ts';
 
 const TITLE_MAX = 80;
@@ -31,6 +32,7 @@ export const cannedReplyOperations = {
     ...list,
     method: 'get',
     id: 'listCannedReplies',
+    isLarge: true,
     summary: 'List an assistant’s canned replies, by title',
     answer: z.object({ cannedReplies: z.array(CannedReplyView) }),
   }),
@@ -63,9 +65,10 @@ export const cannedReplyOperations = {
 };
 
 export const cannedReplyRoutes = ({ cannedReplies }: { cannedReplies: CannedReplies }): Handled[] => [
-  handled(cannedReplyOperations.list, async ({ params: { id = '' } }) => ({
-    cannedReplies: await cannedReplies.list(id),
-  })),
+  handled(cannedReplyOperations.list, async ({ params: { id = '' }, res }) => {
+    await sendJson(res, toJson({}, { cannedReplies: cannedReplies.read(id) }));
+    return WRITTEN;
+  }),
 
   handled(cannedReplyOperations.add, async ({ params: { id = '' }, body, note }) => {
     const added = await cannedReplies.add(id, body);

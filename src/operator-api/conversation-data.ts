@@ -1,5 +1,4 @@
 import * as z from 'zod';
-import { pipeline } from 'node:stream/promises';
 import { AttributesView, toAttributesView } from '../conversations/attributes.ts';
 import type { StoredConversation } from '../conversations/conversation.ts';
 import type { ConversationStore } from '../conversations/store.ts';
@@ -14,7 +13,7 @@ import type { ReadPositions } from '../inbox/read-positions.ts';
 import type { MissStore } from '../insights/misses.ts';
 import { serverDate } from '../platform/clock.ts';
 import { notFound } from '../platform/errors.ts';
-import { toJson } from '../platform/json-body.ts';
+import { sendJson, toJson } from '../platform/json-body.ts';
 import { EventKind } from '../webhooks/event.ts';
 import { handling, NoteView } from './inbox.ts';
 import { type Handled, handled, operation, WRITTEN } from './operation.ts';
@@ -108,10 +107,6 @@ const toAgentsView = (one: StoredDelivery) => {
 
 type Export = z.input<typeof ExportView>;
 
-const throwUnlessClosed = (cause: unknown): void => {
-  if ((cause as { code?: unknown } | null)?.code !== 'ERR_STREAM_PREMATURE_CLOSE') throw cause;
-};
-
 type Dependencies = {
   conversations: ConversationStore;
   deliveries: DeliveryStore;
@@ -147,16 +142,11 @@ export const conversationDataRoutes = ({
     handled(conversationDataOperations.export, async ({ params: { id }, operator, res }) => {
       const conversation = await getConversation(id);
       const { conversationId, assistantId } = conversation;
-      const {
-        readSeq: _readSeq,
-        notes: _notes,
-        ...details
-      } = await inbox.readDetails(conversation, operator.operatorId);
-      const head: Omit<Export, 'messages' | 'deliveries'> = {
+      const { readSeq: _readSeq, ...details } = await inbox.readDetails(conversation, operator.operatorId);
+      const head: Omit<Export, 'notes' | 'messages' | 'deliveries'> = {
         exportedAt: serverDate(),
         conversation: { ...toView(conversation), assistantId, leadBecause: conversation.leadBecause, ...details },
         attributes: toAttributesView(conversation.attributes),
-        notes: await notes.list(conversationId),
         readPositions: await readPositions.list(conversationId),
         misses: await misses.findTextsOf(conversationId),
       };
@@ -168,9 +158,9 @@ export const conversationDataRoutes = ({
         const toOne = operator.role === 'owner' ? toDeliveryView : toAgentsView;
         for await (const one of deliveries.streamOf(conversationId)) yield [toOne(one)];
       }
-      res.type('json').setHeader('Content-Disposition', `attachment; filename="conversation-${conversationId}.json"`);
+      res.setHeader('Content-Disposition', `attachment; filename="conversation-${conversationId}.json"`);
       // An operator who leaves has seen a part, so the audit trail needs the line all the same.
-      await pipeline(toJson(head, { messages: views(), deliveries: sent() }), res).catch(throwUnlessClosed);
+      await sendJson(res, toJson(head, { notes: notes.read(conversationId), messages: views(), deliveries: sent() }));
       return WRITTEN;
     }),
 

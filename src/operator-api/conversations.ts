@@ -10,10 +10,12 @@ import type { OperatorCaller } from '../operators/token.ts';
 import { invalid, notFound } from '../platform/errors.ts';
 import { validate, wholeNumber } from '../platform/validation.ts';
 import type { Inbox } from '../inbox/inbox.ts';
+import type { Notes } from '../inbox/notes.ts';
+import { sendJson, toJson } from '../platform/json-body.ts';
 import type { ManagedTags } from '../inbox/managed-tags.ts';
 import { MessageText } from '../turns/turn.ts';
 import { filters, handling, isCostly, NoteView, toInboxFilter } from './inbox.ts';
-import { type Handled, handled, operation } from './operation.ts';
+import { type Handled, handled, operation, WRITTEN } from './operation.ts';
 import { nextCursor, TagName, timeCursor, uuid } from './wire.ts';
 
 const CONVERSATIONS = 50;
@@ -135,13 +137,20 @@ export const conversationOperations = {
 
 type Dependencies = {
   conversations: ConversationStore;
+  notes: Pick<Notes, 'read'>;
   inbox: Inbox;
   managedTags: ManagedTags;
   operators: OperatorStore;
 };
 type Changed = { conversation: StoredConversation };
 
-export const conversationRoutes = ({ conversations, inbox, managedTags, operators }: Dependencies): Handled[] => {
+export const conversationRoutes = ({
+  conversations,
+  notes,
+  inbox,
+  managedTags,
+  operators,
+}: Dependencies): Handled[] => {
   const { transitions } = conversations;
   const where = (conversationId = '') => ({ conversationId });
   const toState = async (transition: Promise<Changed>) => toView((await transition).conversation);
@@ -177,7 +186,7 @@ export const conversationRoutes = ({ conversations, inbox, managedTags, operator
 
     handled(
       conversationOperations.read,
-      async ({ params: { id = '' }, query: { cursor: at, afterSeq, limit }, operator }) => {
+      async ({ params: { id = '' }, query: { cursor: at, afterSeq, limit }, operator, res }) => {
         const position = at === undefined ? undefined : historyCursor.decode(at);
         const conversation = await conversations.findById(id);
         if (!conversation) throw notFound();
@@ -195,7 +204,12 @@ export const conversationRoutes = ({ conversations, inbox, managedTags, operator
           why: page.messages[index]?.why ?? null,
         }));
         const details = await inbox.readDetails(conversation, operator.operatorId);
-        return { ...view, assistantId, leadBecause, seq, ...details, messages };
+        async function* inPage(): AsyncGenerator<typeof messages> {
+          yield messages;
+        }
+        const head = { ...view, messages: undefined, assistantId, leadBecause, seq, ...details };
+        await sendJson(res, toJson(head, { notes: notes.read(conversation.conversationId), messages: inPage() }));
+        return WRITTEN;
       },
     ),
 

@@ -1,3 +1,4 @@
+import { pipeline } from 'node:stream/promises';
 import { MIMEType, promisify } from 'node:util';
 import { brotliDecompress, gunzip, inflate } from 'node:zlib';
 import type { Request, RequestHandler, Response } from 'express';
@@ -37,6 +38,22 @@ export async function* toJson(
   }
   yield `${piece}}`;
 }
+
+/**
+ * Sends JSON as it is made, without ever holding all of it. A failure before the first piece is still an error response.
+ * Ends without an error if the caller leaves.
+ */
+export const sendJson = async (res: Response, pieces: AsyncGenerator<string>): Promise<void> => {
+  const first = await pieces.next();
+  async function* all(): AsyncGenerator<string> {
+    if (!first.done) yield first.value;
+    yield* pieces;
+  }
+  res.type('json');
+  await pipeline(all(), res).catch((cause: unknown) => {
+    if ((cause as { code?: unknown } | null)?.code !== 'ERR_STREAM_PREMATURE_CLOSE') throw cause;
+  });
+};
 
 export const BODY_LIMIT_BYTES = 65_536;
 /** All bodies together that have not arrived completely yet. */

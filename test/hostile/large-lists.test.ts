@@ -1,0 +1,83 @@
+import { randomUUID } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { connect } from 'node:net';
+import { setTimeout as pause } from 'node:timers/promises';
+import { beforeAll, expect, onTestFinished, test } from 'vitest';
+import { anAssistant, aTurn, type TestAssistant } from '../support/builders.ts';
+import { watchLoop } from '../support/loop.ts';
+import { atPace } from '../support/pace.ts';
+import { startRealProcess } from '../support/processes.ts';
+import { useStack } from '../support/stack.ts';
+
+const stack = useStack({ deliveryWorkers: 0 });
+const MANY = 500;
+/** The longest text of a note or a canned reply, with the characters that take most in JSON. */
+const LONG = `a${'\u0001'.repeat(3_998)}b`;
+let assistant: TestAssistant;
+let bearer: string;
+let conversationId: string;
+
+beforeAll(async () => {
+  const { mongo, tokens } = stack.service;
+  assistant = await anAssistant(stack, { knowledge: [] });
+  const { assistantId } = assistant;
+  const made = { name: 'a program', scope: 'read' as const, assistantIds: [assistantId], createdBy: null };
+  bearer = (await tokens.createToken(made)).secret;
+  conversationId = String((await assistant.chat(aTurn())).body.conversationId);
+  const [createdAt, updatedAt] = [new Date(), new Date()];
+  const range = Array.from({ length: MANY }, (_, nth) => nth);
+  const replies = range.map((nth) => ({
+    _id: randomUUID(),
+    assistantId,
+    title: `${nth}`,
+    content: LONG,
+    createdAt,
+    updatedAt,
+  }));
+  await mongo.collection('cannedReplies').insertMany(replies as never);
+  const notes = range.map(() => ({
+    _id: `${conversationId}:${randomUUID()}`,
+    operatorId: randomUUID(),
+    content: LONG,
+    createdAt,
+  }));
+  await mongo.collection('notes').insertMany(notes as never);
+});
+
+const PATHS = [
+  ['canned replies', () => `/assistants/${assistant.assistantId}/canned-replies`, 'cannedReplies'],
+  ['notes of a conversation', () => `/conversations/${conversationId}`, 'notes'],
+  ['notes of an export', () => `/conversations/${conversationId}/export`, 'notes'],
+] as const;
+
+test.each(PATHS)('%s of 12 MB hold up nobody', async (_of, path, name) => {
+  const stop = watchLoop();
+
+  const answer = await fetch(`${stack.url}/operator/v1${path()}`, { headers: { Authorization: `Bearer ${bearer}` } });
+  const bytes = Buffer.from(await answer.arrayBuffer());
+
+  expect(await stop()).toBeLessThan(atPace(25));
+  const body = JSON.parse(bytes.toString()) as Record<string, { content: string }[]>;
+  expect(body[name]).toHaveLength(MANY);
+  expect(body[name]?.every(({ content }) => content === LONG)).toBe(true);
+});
+
+test('canned replies that nobody reads take little memory', async () => {
+  const api = await startRealProcess('api', stack.env);
+  onTestFinished(() => api.kill());
+  const peak = (): number =>
+    Number(/VmHWM:\s+(\d+) kB/.exec(readFileSync(`/proc/${api.child.pid}/status`, 'utf8'))?.[1]) / 1024;
+  const before = peak();
+
+  for (let nth = 0; nth < 40; nth += 1) {
+    const socket = connect(Number(new URL(api.url).port), '127.0.0.1')
+      .on('error', () => undefined)
+      .pause();
+    onTestFinished(() => void socket.destroy());
+    const path = `/operator/v1${PATHS[0][1]()}`;
+    socket.write(`GET ${path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${bearer}\r\n\r\n`);
+  }
+  await pause(5_000);
+
+  expect(peak() - before).toBeLessThan(150);
+});
