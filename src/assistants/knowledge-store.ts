@@ -25,6 +25,8 @@ const READS = 4;
 const READ_BATCH = 250;
 /** A batch of a read that is not cached. It may have 1.5 MB. */
 const LIST_BATCH = 50;
+/** How many of them are decoded at once: up to 300 kB. */
+const DECODED_AT_ONCE = 5;
 /** Encoding one batch takes a few milliseconds; other work runs between batches. */
 const WRITE_BATCH = 500;
 
@@ -174,7 +176,11 @@ export const createKnowledgeStore = ({ assistants, knowledge, vectors, onChanged
       const rows = collectionOf(knowledge)
         .find(filter, { ...options, batchSize: LIST_BATCH })
         .sort({ position: 1 });
-      while (await rows.hasNext()) yield rows.readBufferedDocuments(LIST_BATCH).map(toEntry);
+      const slices = createSlices();
+      while (await rows.hasNext()) {
+        yield rows.readBufferedDocuments(DECODED_AT_ONCE).map(toEntry);
+        if (slices.isOver()) await slices.next();
+      }
     } finally {
       await session.endSession();
     }

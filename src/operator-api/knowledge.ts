@@ -36,6 +36,7 @@ export const knowledgeOperations = {
     method: 'get',
     path,
     id: 'listKnowledge',
+    isLarge: true,
     tag,
     summary: 'List an assistant’s knowledge entries, in their order',
     audience,
