@@ -139,6 +139,8 @@ export type KnowledgeConflict = {
 const PHRASINGS_PER_WORD = 50;
 /** Phrasings beyond this number of characters are not compared. This limits the memory of a comparison to some 100 MB. */
 const COMPARED_CHARS = 4_000_000;
+/** How many words of pairs a comparison looks at: some seconds. The rest is not compared. */
+const COMPARED_WORDS = 250_000_000;
 /** The conflicts of an assistant take up to 250 kB. */
 const CACHED_ASSISTANTS = 100;
 
@@ -181,6 +183,7 @@ const conflictsIn = async (batches: Entries, signal: AbortSignal): Promise<Knowl
 
   const phrasingsByWord = new Map<number, Phrasing[]>();
   const found = new Map<string, KnowledgeConflict>();
+  let compared = 0;
   for (const one of phrasings) {
     const keys = rarest(one);
     for (const other of new Set(keys.flatMap((word) => phrasingsByWord.get(word) ?? []))) {
@@ -188,11 +191,12 @@ const conflictsIn = async (batches: Entries, signal: AbortSignal): Promise<Knowl
       const [a, b] = [other.entry, one.entry];
       if (a === b || !mayShareLanguage(a, b) || a.answer === b.answer) continue;
       const id = `${a.entryId} ${b.entryId}`;
+      compared += one.words.length + other.words.length;
       const similarity = likeness(one.words, other.words);
       if (similarity < SIMILARITY_MIN || similarity <= (found.get(id)?.likeness ?? 0)) continue;
       found.set(id, { entryIds: [a.entryId, b.entryId], questions: [other.text, one.text], likeness: similarity });
     }
-    if (found.size >= CONFLICTS_MAX) break;
+    if (found.size >= CONFLICTS_MAX || compared > COMPARED_WORDS) break;
     for (const word of keys) {
       const known = phrasingsByWord.get(word) ?? [];
       if (known.length === 0) phrasingsByWord.set(word, known);

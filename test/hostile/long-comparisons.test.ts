@@ -1,0 +1,33 @@
+import { expect, test } from 'vitest';
+import type { Assistant } from '../../src/assistants/assistant.ts';
+import type { KnowledgeEntry } from '../../src/assistants/knowledge-input.ts';
+import { createFindConflicts } from '../../src/assistants/knowledge-search.ts';
+import { anEntry } from '../support/builders.ts';
+import { workedMs } from '../support/loop.ts';
+import { atPace } from '../support/pace.ts';
+
+const ENTRIES = 160;
+const VARIANTS = 50;
+const WORDS = Array.from({ length: 2_500 }, (_, nth) => (nth + 1_296).toString(36));
+
+/** A question of 125 words. Each word is in hundreds of other questions, and no two questions are alike. */
+const questionOf = (nth: number): string =>
+  Array.from({ length: 125 }, (_, at) => WORDS[(nth * 7_919 + at * (nth % 997) + at * at) % WORDS.length])
+    .join(' ')
+    .slice(0, 499);
+
+test('a comparison of questions with many shared words ends soon, because others wait for it', async () => {
+  const entries = Array.from({ length: ENTRIES }, (_, nth): KnowledgeEntry => {
+    const variants = Array.from({ length: VARIANTS }, (__, at) => questionOf(nth * VARIANTS + at));
+    return { ...anEntry({ question: `${nth}`, variants, answer: `${nth}` }), entryId: `${nth}` };
+  });
+  async function* read(): AsyncGenerator<KnowledgeEntry[]> {
+    yield entries;
+  }
+  const assistant = { assistantId: 'a', version: 1 } as Assistant;
+  const begun = workedMs();
+
+  await createFindConflicts()(assistant, read, new AbortController().signal);
+
+  expect(workedMs() - begun).toBeLessThan(atPace(6_000));
+}, 120_000);
