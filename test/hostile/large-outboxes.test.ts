@@ -19,18 +19,16 @@ const fillOutboxes = async (): Promise<void> => {
   await assistant.chat(aTurn());
   const conversation = await mongo.collection('conversations').findOne({ assistantId });
   const paused = { reason: 'retry_after', until: new Date(Date.now() + 3_600_000) };
-  await mongo
-    .collection('endpoints')
-    .insertMany(
-      endpointIds.map((_id, place) => ({
-        _id,
-        place,
-        assistantId,
-        url: 'https://x.example/',
-        enabled: true,
-        pause: paused,
-      })) as never,
-    );
+  await mongo.collection('endpoints').insertMany(
+    endpointIds.map((_id, place) => ({
+      _id,
+      place,
+      assistantId,
+      url: 'https://x.example/',
+      enabled: true,
+      pause: paused,
+    })) as never,
+  );
   const at = new Date(Date.now() - 60_000);
   const event = () => ({ eventId: randomUUID(), event: 'message.sent', timestamp: 1, at, endpoints: endpointIds });
   for (let nth = 0; nth < CONVERSATIONS; nth += 50) {
