@@ -71,7 +71,7 @@ export const endpointsOf = ({ outbox = [] }: { outbox?: EventStub[] }): string[]
  * How many events to read after a pull. Two events are enough to find the next event in most cases, without reading a
  * long stream each time.
  */
-const LOOK_AHEAD = 2;
+export const LOOK_AHEAD = 2;
 const NEXT_FIELDS = { ...OUTBOX_FIELDS, outbox: { $slice: LOOK_AHEAD } };
 
 /** True if all events that were read are for other endpoints and the outbox may have more events. */

@@ -1,16 +1,21 @@
 import { randomUUID } from 'node:crypto';
-import { beforeAll, expect, test } from 'vitest';
+import { readFileSync } from 'node:fs';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { anAssistant, aTurn, request, type TestAssistant } from '../support/builders.ts';
 import { watchLoop } from '../support/loop.ts';
 import { atPace } from '../support/pace.ts';
+import { startRealProcess } from '../support/processes.ts';
+import { openReceiver, type Receiver } from '../support/receiver.ts';
 import { useStack } from '../support/stack.ts';
 
 // The reply worker's own sweeps would compete with the ones that are measured.
 const stack = useStack({ deliveryWorkers: 0, replyWorkers: 1 });
 const CONVERSATIONS = 300;
 const EVENTS = 500;
-const endpointIds = Array.from({ length: 10 }, () => randomUUID());
+const ENDPOINTS = 10;
+const endpointIds: string[] = [];
 let assistant: TestAssistant;
+let hanging: Receiver;
 
 /** Events that wait for the endpoints of an assistant. Their receivers do not answer. */
 const fillOutboxes = async (): Promise<void> => {
@@ -18,19 +23,22 @@ const fillOutboxes = async (): Promise<void> => {
   const { assistantId } = assistant;
   await assistant.chat(aTurn());
   const conversation = await mongo.collection('conversations').findOne({ assistantId });
-  const paused = { reason: 'retry_after', until: new Date(Date.now() + 3_600_000) };
-  await mongo.collection('endpoints').insertMany(
-    endpointIds.map((_id, place) => ({
-      _id,
-      place,
-      assistantId,
-      url: 'https://x.example/',
-      enabled: true,
-      pause: paused,
-    })) as never,
-  );
+  for (let nth = 0; nth < ENDPOINTS; nth += 1)
+    endpointIds.push(
+      (await stack.service.endpoints.addEndpoint(assistantId, { url: hanging.url })).endpoint.endpointId,
+    );
+  const pause = { reason: 'retry_after', until: new Date(Date.now() + 3_600_000) };
+  await mongo.collection('endpoints').updateMany({ assistantId }, { $set: { pause, enabledSince: new Date(0) } });
   const at = new Date(Date.now() - 60_000);
-  const event = () => ({ eventId: randomUUID(), event: 'message.sent', timestamp: 1, at, endpoints: endpointIds });
+  const payload = { content: 'x'.repeat(500) };
+  const event = () => ({
+    eventId: randomUUID(),
+    event: 'message.received',
+    timestamp: 1,
+    at,
+    payload,
+    endpoints: endpointIds,
+  });
   for (let nth = 0; nth < CONVERSATIONS; nth += 50) {
     const some = Array.from({ length: 50 }, () => ({
       ...conversation,
@@ -43,9 +51,12 @@ const fillOutboxes = async (): Promise<void> => {
 };
 
 beforeAll(async () => {
+  hanging = await openReceiver({ respond: () => new Promise(() => undefined) });
   assistant = await anAssistant(stack, { knowledge: [] });
   await fillOutboxes();
 });
+
+afterAll(() => hanging.close());
 
 test('a sweep reads the first event of each endpoint, and not the others', async () => {
   const { outbox } = stack.service.deliveries;
@@ -72,4 +83,21 @@ test('a list of deliveries reads a bounded part of the events that wait', async 
 
   expect(await stop()).toBeLessThan(atPace(100));
   expect([status, body.deliveries.length, typeof body.nextCursor]).toEqual([200, 50, 'string']);
+});
+
+test('streams that wait for hanging receivers do not keep their events in memory', async () => {
+  await stack.service.mongo.collection('endpoints').updateMany({}, { $set: { pause: null } });
+  const worker = await startRealProcess('delivery', stack.env);
+  onTestFinished(() => worker.kill());
+  await hanging.waitFor((received) => received.length >= 10 * 20);
+  // All streams are woken, and those without a slot wait.
+  for (const { _id: key } of await stack.service.mongo
+    .collection('conversations')
+    .find({}, { projection: { _id: 1 } })
+    .toArray())
+    stack.service.deliveryQueue.wake(String(key));
+  await hanging.waitFor((received) => received.length >= 3 * 10 * 20);
+
+  const peak = Number(/VmHWM:\s+(\d+) kB/.exec(readFileSync(`/proc/${worker.child.pid}/status`, 'utf8'))?.[1]) / 1024;
+  expect(peak).toBeLessThan(700);
 });

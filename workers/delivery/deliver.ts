@@ -1,4 +1,4 @@
-import { type Outbox, pendingOf } from '../../src/deliveries/outbox.ts';
+import { LOOK_AHEAD, type Outbox, pendingOf } from '../../src/deliveries/outbox.ts';
 import type { DeliveryStore } from '../../src/deliveries/store.ts';
 import type { Slot, Slots } from '../../src/platform/slots.ts';
 import type { Timing } from '../../src/platform/timing.ts';
@@ -15,6 +15,8 @@ import type { DeliveryBreaker, Dispatch, Target } from './dispatch.ts';
 
 /** An outbox and the monotonic time just before it was read. */
 export type OutboxReading = { at: number; outbox: Outbox };
+/** Handed over once, so that the caller does not keep an outbox of hundreds of events while its stream waits. */
+export type GivenReading = { reading: OutboxReading | null };
 type Reading = OutboxReading & { endpoint: StoredEndpoint | null };
 
 type Dependencies = {
@@ -106,6 +108,16 @@ export const createDeliver = (dependencies: DeliverDependencies) => {
   };
 
   /**
+   * What the next step needs of a reading. A stream may wait for its slot and its receiver, and thousands of streams that
+   * keep all of their events would fill the memory.
+   */
+  const forNextStep = (reading: Reading, endpointId: string): Reading => {
+    if (nextOf(reading, endpointId).kind !== 'send') return reading;
+    const first = pendingOf(reading.outbox, endpointId).slice(0, LOOK_AHEAD);
+    return { ...reading, outbox: { ...reading.outbox, outbox: first } };
+  };
+
+  /**
    * Returns null if this process cannot decrypt the secrets. The event then stays unclaimed, because another process
    * may have the right key.
    */
@@ -171,13 +183,18 @@ export const createDeliver = (dependencies: DeliverDependencies) => {
     return (await deliveries.release(own.deliveryId, own.token, own)) ? 'released' : 'ended';
   };
 
+  const readForSlot = async (before: Reading, endpointId: string, slot: Slot): Promise<Reading | null> => {
+    const now = await readInSlot(before, endpointId, slot);
+    return now && forNextStep(now, endpointId);
+  };
+
   /** Sends the first pending event in a slot, which may be released early. */
   const sendInSlot = async (
     before: Reading,
     endpointId: string,
     slot: Slot,
   ): Promise<{ reading: Reading | null; sent?: Ended }> => {
-    const reading = await readInSlot(before, endpointId, slot);
+    const reading = await readForSlot(before, endpointId, slot);
     const next = reading && nextOf(reading, endpointId);
     if (next?.kind !== 'send') return { reading };
     const how = await sendHead(reading as Reading, next, slot);
@@ -211,6 +228,13 @@ export const createDeliver = (dependencies: DeliverDependencies) => {
     return readAfter(reading, endpointId, () => outboxes.pullEnded(reading.outbox, endpointId, [sent.event]));
   };
 
+  /** Takes the given reading, or reads the outbox. */
+  const open = async (key: string, endpointId: string, given: GivenReading): Promise<Reading | null> => {
+    const { reading } = given;
+    given.reading = null;
+    return reading ? { ...reading, endpoint: await endpoints.readForSending(endpointId) } : read(key, endpointId);
+  };
+
   /** Sends a claimed test or resend, or ends it without a send. */
   const sendQueued = async ({ delivery, token }: ClaimedQueued, { at, endpoint, slot }: ForQueued) => {
     const { _id: deliveryId, body, createdAt, redelivery } = delivery;
@@ -230,16 +254,15 @@ export const createDeliver = (dependencies: DeliverDependencies) => {
 
   return {
     /**
-     * Sends a stream's events until none can be sent. If the outbox has already been read, pass it as `first` to save a
+     * Sends a stream's events until none can be sent. If the outbox has already been read, pass it as `given` to save a
      * read. Returns the start time of the last read, because every event stored before that time has been seen.
      */
-    deliverStream: async (key: string, endpointId: string, first?: OutboxReading): Promise<number> => {
-      let at = first?.at ?? performance.now();
-      let reading = first
-        ? { ...first, endpoint: await endpoints.readForSending(endpointId) }
-        : await read(key, endpointId);
+    deliverStream: async (key: string, endpointId: string, given: GivenReading): Promise<number> => {
+      let at = given.reading?.at ?? performance.now();
+      let reading = await open(key, endpointId, given);
       while (reading) {
         ({ at } = reading);
+        reading = forNextStep(reading, endpointId);
         reading = await step(reading, endpointId);
       }
       return at;

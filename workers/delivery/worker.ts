@@ -8,11 +8,11 @@ import type { Lifecycle } from '../../src/platform/lifecycle.ts';
 import type { Logger } from '../../src/platform/logger.ts';
 import { createMetrics } from '../../src/platform/metrics.ts';
 import { VERSION } from '../../src/platform/process.ts';
-import { createSlots, type Occupancy } from '../../src/platform/slots.ts';
+import { createSlots, mapAtMost, type Occupancy } from '../../src/platform/slots.ts';
 import { countDeliveries, reportEventWaits } from '../../src/service-metrics.ts';
 import { BACKGROUND_POOL_SIZE, openService } from '../../src/service.ts';
 import { openQueueWorkers, openWorkerDuties } from '../../src/worker-process.ts';
-import { createDeliver, type Deliver, type OutboxReading } from './deliver.ts';
+import { createDeliver, type Deliver, type GivenReading, type OutboxReading } from './deliver.ts';
 import { createDeliveryBreaker, createDispatch } from './dispatch.ts';
 import { createSender, type SenderOptions } from './send.ts';
 
@@ -24,6 +24,9 @@ type Dependencies = {
   deliveryQueue: Pick<DeliveryQueue, 'wake'>;
   logger: Logger;
 };
+
+/** How many outboxes a job reads at once. Each may have hundreds of events. */
+const OUTBOXES_AT_ONCE = 10;
 
 /**
  * The delivery streams that this process is working on. Each stream runs only once at a time. A stream that is woken
@@ -56,11 +59,18 @@ const createStreams = ({ deliveries, deliver, deliveryQueue, logger }: Dependenc
   };
 
   /** Runs `work` until no wake-up is newer than its last read. `work` returns the time when that read began. */
-  const run = async (streamId: string, stream: Running, work: (again: boolean) => Promise<number>): Promise<void> => {
+  const run = async (streamId: string, stream: Running, work: () => Promise<number>): Promise<void> => {
     active.set(streamId, stream);
-    let readAt = await runOnce(streamId, () => work(false));
-    while (readAt < stream.wokenAt && !closing) readAt = await runOnce(streamId, () => work(true));
+    let readAt = await runOnce(streamId, work);
+    while (readAt < stream.wokenAt && !closing) readAt = await runOnce(streamId, work);
     stop(streamId);
+  };
+
+  /** The first run of a stream uses the reading that woke it; later ones read again. */
+  const workOf = (reading: OutboxReading, endpointId: string): (() => Promise<number>) => {
+    const key = reading.outbox._id;
+    const given: GivenReading = { reading };
+    return () => deliver.deliverStream(key, endpointId, given);
   };
 
   const deliverFrom = (reading: OutboxReading, endpointId: string): void => {
@@ -68,9 +78,7 @@ const createStreams = ({ deliveries, deliver, deliveryQueue, logger }: Dependenc
     const streamId = `${outbox._id}:${endpointId}`;
     const running = active.get(streamId);
     if (!running) {
-      void run(streamId, { key: outbox._id, wokenAt: at }, (again) =>
-        deliver.deliverStream(outbox._id, endpointId, again ? undefined : reading),
-      );
+      void run(streamId, { key: outbox._id, wokenAt: at }, workOf(reading, endpointId));
       return;
     }
     // The maximum is taken, because reads may finish in a different order than they started.
@@ -88,12 +96,12 @@ const createStreams = ({ deliveries, deliver, deliveryQueue, logger }: Dependenc
      * Starts the streams of these conversations. Resolves when the streams have started, before their events are sent.
      */
     wake: async (keys: string[]): Promise<void> => {
-      const at = performance.now();
-      const outboxes = await Promise.all(keys.map((key) => deliveries.outbox.read(key)));
-      if (closing) return;
-      for (const outbox of outboxes) {
-        if (outbox) for (const endpointId of endpointsOf(outbox)) deliverFrom({ at, outbox }, endpointId);
-      }
+      await mapAtMost(OUTBOXES_AT_ONCE, keys, async (key) => {
+        const at = performance.now();
+        const outbox = await deliveries.outbox.read(key);
+        if (closing || !outbox) return;
+        for (const endpointId of endpointsOf(outbox)) deliverFrom({ at, outbox }, endpointId);
+      });
     },
 
     wakeDelivery: (deliveryId: string): void => {
