@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { TagView as TagView } from '../conversations/view.ts';
+import { TagView } from '../conversations/view.ts';
 import type { ManagedTags } from '../inbox/managed-tags.ts';
 import { invalid } from '../platform/errors.ts';
 import { type Handled, handled, operation } from './operation.ts';

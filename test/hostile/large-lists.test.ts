@@ -23,7 +23,7 @@ beforeAll(async () => {
   const { assistantId } = assistant;
   const made = { name: 'a program', scope: 'read' as const, assistantIds: [assistantId], createdBy: null };
   bearer = (await tokens.createToken(made)).secret;
-  conversationId = String((await assistant.chat(aTurn())).body.conversationId);
+  ({ conversationId } = (await assistant.chat(aTurn())).body);
   const [createdAt, updatedAt] = [new Date(), new Date()];
   const range = Array.from({ length: MANY }, (_, nth) => nth);
   const replies = range.map((nth) => ({
