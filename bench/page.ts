@@ -41,7 +41,12 @@ const TARGETS = new Set([
   'deliveries.500.p99',
   'neighbours.ratio',
 ]);
-const CONTENDERS = { bare: 'bare', whole: 'whole', endpoint: 'whole, with an endpoint' };
+const CONTENDERS = {
+  bare: 'bare',
+  durable: 'bare durable',
+  whole: 'whole',
+  endpoint: 'whole, with an endpoint',
+};
 
 const readRun = (name: string): Run => JSON.parse(readFileSync(new URL(name, RESULTS), 'utf8')) as Run;
 const run = readRun('latest.json');
@@ -75,11 +80,12 @@ const turns = (): string => {
   const rows = LEVELS.flatMap((level) =>
     Object.entries(CONTENDERS).map(([name, label]) => {
       const id = `turns.${level}.${name}`;
-      const ratio = name === 'bare' ? '' : cell(`${id}-ratio`);
-      return [label, String(level), cell(id), ratio, `${short(`${id}-p50`)} / ${short(`${id}-p99`)}`];
+      const ratio = name === 'bare' || name === 'durable' ? '' : cell(`${id}-ratio`);
+      const durable = name === 'whole' ? cell(`${id}-durable-ratio`) : '';
+      return [label, String(level), cell(id), ratio, durable, `${short(`${id}-p50`)} / ${short(`${id}-p99`)}`];
     }),
   );
-  return markdown(['', 'in flight', 'turns/s', '× bare', 'p50 / p99 ms'], rows);
+  return markdown(['', 'in flight', 'turns/s', '× bare', '× bare durable', 'p50 / p99 ms'], rows);
 };
 
 const PROCESSES = ['API', 'reply worker', 'delivery worker', 'mongod', 'redis'];

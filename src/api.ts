@@ -48,7 +48,7 @@ export const openApi = async ({
   });
   const { aside, redis, partitions, conversations, assistants, endpoints, turnQueue, deliveryQueue } = service;
 
-  const { beforeWriting } = service.mongoWatch;
+  const { orUnavailable } = service.mongoWatch;
   const metrics = createMetrics({ token: config.METRICS_TOKEN });
   const count = countRequests(metrics);
   sampleQueues(metrics, { turns: turnQueue, deliveries: deliveryQueue });
@@ -79,7 +79,7 @@ export const openApi = async ({
     mustEnd: abortAfter(lifecycle.draining, config.timing.replyStopAfterMs, new ApiError('reply_timeout')),
     onRepeated: count.repeated,
     onBusy: () => count.refused('session'),
-    beforeWriting,
+    orUnavailable,
     logger,
   });
 
@@ -120,7 +120,7 @@ export const openApi = async ({
     }
   };
   const app = createApp({
-    access: createAccess({ assistants, rateLimiter, channelCalls, beforeWriting }),
+    access: createAccess({ assistants, rateLimiter, channelCalls, orUnavailable }),
     conversations,
     startTurn,
     submit,
@@ -136,10 +136,10 @@ export const openApi = async ({
         deliveries: openBoardQueues<WakeUpJob>(DELIVERIES_QUEUE),
         knowledge: openBoardQueues<KnowledgeJob>(KNOWLEDGE_QUEUE),
       },
-      sessions: createSessions(aside.mongo, config, beforeWriting),
+      sessions: createSessions(aside.mongo, config, orUnavailable),
       operators,
       tokens,
-      beforeWriting,
+      orUnavailable,
       audit,
       assistants: aside.assistants,
       channelCalls,

@@ -65,7 +65,7 @@ const refuseReadsWhileSilent =
 export const createApp = (dependencies: AppDependencies): Express => {
   const { access, startTurn, conversations, onErased, draining, trustProxy, logger } = dependencies;
   const { mongoWatch } = dependencies;
-  const { beforeWriting } = mongoWatch;
+  const { orUnavailable } = mongoWatch;
   const answerError = errorHandler(logger);
   const app = express();
   app.set('trust proxy', trustProxy);
@@ -80,7 +80,7 @@ export const createApp = (dependencies: AppDependencies): Express => {
   app.use(['/api', '/operator/v1'], refuseReadsWhileSilent(mongoWatch, answerError));
   const streamTurn = createStreamTurn({ startTurn, toApiError: createToApiError(logger) });
   app.use(chatTurnRoutes({ ...dependencies, streamTurn }));
-  app.use(chatConversationRoutes({ access, conversations, onErased, draining, beforeWriting }));
+  app.use(chatConversationRoutes({ access, conversations, onErased, draining, orUnavailable }));
   app.use(operatorApiRoutes({ ...dependencies.operatorApi, streamTurn }));
 
   // Pages get all security headers. JSON answers need only `X-Content-Type-Options`. Over plain HTTP, pages get neither

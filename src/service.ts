@@ -124,7 +124,7 @@ export const openService = async ({ config, logger, lifecycle, redisRole, ...opt
         await insights.eraseConversations([conversationId]);
       },
       takeBy: createTakeBy({ findAssistant: assistants.findAssistant, readAssignees: createReadAssignees(operators) }),
-      beforeWriting: mongoWatch.beforeWriting,
+      orUnavailable: mongoWatch.orUnavailable,
       draining,
     });
     return { assistants, deliveries, conversations, idempotencyKeys, inboxRecords, insights, operators };

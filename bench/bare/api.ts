@@ -3,15 +3,17 @@ import { Queue } from 'bullmq';
 import { Redis } from 'ioredis';
 import * as z from 'zod';
 import { randomUUID } from 'node:crypto';
+import { storeTurn } from './store.ts';
 
 /**
- * The baseline shows the cost of Express, zod, one BullMQ job per turn and a reply channel, without Parley. It stores
- * nothing and has no keys, limits, order or de-duplication. Only the bench uses it.
+ * The baseline shows the cost of Express, zod, one BullMQ job per turn and a reply channel, without Parley. It has no
+ * keys, limits, order or de-duplication, and without MONGODB_URL it stores nothing. Only the bench uses it.
  */
 const url = process.env.REDIS_URL ?? 'redis://127.0.0.1:6379';
 const redis = new Redis(url, { enableAutoPipelining: true, maxRetriesPerRequest: null });
 const subscriber = new Redis(url, { maxRetriesPerRequest: null });
-const queue = new Queue('bare', { connection: redis, prefix: '{bare}' });
+const prefix = `{${process.env.REDIS_PREFIX ?? 'bare'}}`;
+const queue = new Queue('bare', { connection: redis, prefix });
 const channel = `bare:${randomUUID()}`;
 const pending = new Map<string, (reply: string) => void>();
 subscriber.on('message', (_channel, text) => {
@@ -34,6 +36,7 @@ app.post('/api/v1/chat', express.json({ limit: '64kb' }), async (req, res) => {
   const body = ChatRequest.parse(req.body);
   const id = randomUUID();
   const reply = new Promise<string>((resolve) => pending.set(id, resolve));
+  await storeTurn(id, body);
   await queue.add('turn', { ...body, id, replyTo: channel }, { removeOnComplete: true });
   res.json({ reply: await reply, conversationId: id, messageId: id });
 });

@@ -6,7 +6,7 @@ import { openCounters } from '../support/counters.ts';
 import { type Figure, figureOf, median, type Part, ratioOf } from '../support/figures.ts';
 import { type BenchAssistant, openParley, type Parley, QUESTIONS } from '../support/parley.ts';
 import { openSink } from '../support/sink.ts';
-import { openServices, startChild } from '../support/services.ts';
+import { type Child, openServices, startChild } from '../support/services.ts';
 
 const IN_FLIGHT = [1, 50, 200];
 const WARM_UP = { seconds: 1.5, warmUpSeconds: 0.5 };
@@ -43,6 +43,7 @@ const refuseEscalated = async (parley: Parley): Promise<void> => {
 
 const LABELS: Record<string, string> = {
   bare: 'bare, storing nothing',
+  durable: 'bare with two durable writes',
   whole: 'Parley whole, no endpoint',
   endpoint: 'Parley whole, delivering to an endpoint',
 };
@@ -55,6 +56,12 @@ const figuresOf = (inFlight: number, results: Map<string, Round[]>): Figure[] =>
       loadFigures(id(name), `${LABELS[name]}, ${inFlight} in flight`, rounds),
     ),
     ratioOf(id('whole-ratio'), `whole beside bare, ${inFlight} in flight`, rates('whole'), rates('bare')),
+    ratioOf(
+      id('whole-durable-ratio'),
+      `whole beside bare durable, ${inFlight} in flight`,
+      rates('whole'),
+      rates('durable'),
+    ),
     ratioOf(
       id('endpoint-ratio'),
       `with an endpoint beside bare, ${inFlight} in flight`,
@@ -73,14 +80,25 @@ export const turns: Part = async (options, say) => {
   const parley = await openParley(services);
   const sink = await openSink();
   const counters = await openCounters(services);
-  const bareEnv = { REDIS_URL: services.redisUrl, NODE_ENV: 'production' };
-  const bareApi = await startChild({ name: 'bare API', file: 'bench/bare/api.ts', env: bareEnv });
-  const bareWorker = await startChild({
-    name: 'bare worker',
-    file: 'bench/bare/worker.ts',
-    env: bareEnv,
-    portIn: 'WORKER_HEALTH_PORT',
-  });
+  const startBare = async (
+    name: string,
+    more: Record<string, string>,
+  ): Promise<{ contender: Contender; children: Child[] }> => {
+    const env = { REDIS_URL: services.redisUrl, NODE_ENV: 'production', REDIS_PREFIX: name, ...more };
+    const ofApi = await startChild({ name: `${name} API`, file: 'bench/bare/api.ts', env });
+    const ofWorker = await startChild({
+      name: `${name} worker`,
+      file: 'bench/bare/worker.ts',
+      env,
+      portIn: 'WORKER_HEALTH_PORT',
+    });
+    const { mongod, ...stores } = services.pids;
+    const pids = { API: ofApi.pid, 'reply worker': ofWorker.pid, ...stores, ...(more.MONGODB_URL && { mongod }) };
+    const target = { kind: 'chat', port: ofApi.port, apiKey: 'none', sessionPrefix: name } as const;
+    return { contender: { name, target, pids }, children: [ofApi, ofWorker] };
+  };
+  const bare = await startBare('bare', {});
+  const durable = await startBare('durable', { MONGODB_URL: services.mongodbUrlOf('bare') });
   const [api, worker, deliveryWorker] = [
     await parley.start('API'),
     await parley.start('reply worker'),
@@ -92,14 +110,9 @@ export const turns: Part = async (options, say) => {
     target: { kind: 'chat', port: api.port, ...assistant },
     pids: name === 'endpoint' ? { ...ours, sink: sink.pid } : ours,
   });
-  const bare: Contender = {
-    name: 'bare',
-    target: { kind: 'chat', port: bareApi.port, apiKey: 'none', sessionPrefix: 'bare' },
-    pids: { API: bareApi.pid, 'reply worker': bareWorker.pid, redis: services.pids.redis },
-  };
   const quiet = whole('whole', await parley.addAssistant());
   const announced = { ...whole('endpoint', await parley.addAssistant([sink.url])), drain: drainDeliveries(parley) };
-  const contenders = [bare, quiet, announced];
+  const contenders = [bare.contender, durable.contender, quiet, announced];
   const run = { messages: QUESTIONS, counters };
 
   for (const contender of contenders) await runRound({ ...run, contender, inFlight: 50 }, WARM_UP);
@@ -136,7 +149,7 @@ export const turns: Part = async (options, say) => {
 
   await counters.close();
   sink.close();
-  for (const child of [bareApi, bareWorker, api, worker, deliveryWorker]) await child.stop();
+  for (const child of [...bare.children, ...durable.children, api, worker, deliveryWorker]) await child.stop();
   await parley.close();
   await services.close();
   return { figures, detail: { costs, half: { rate, perSecond: median(half.map(({ perSecond }) => perSecond)) } } };

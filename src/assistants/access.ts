@@ -3,7 +3,7 @@ import { networkOf } from '../platform/http.ts';
 import { serverDate } from '../platform/clock.ts';
 import { ApiError, type ErrorCode, notFound } from '../platform/errors.ts';
 import { isUuid } from '../platform/ids.ts';
-import type { BeforeWriting } from '../platform/mongo-silence.ts';
+import type { OrUnavailable } from '../platform/mongo-silence.ts';
 import { holdFor } from '../platform/shares.ts';
 import type { Assistant } from './assistant.ts';
 import { type ChannelCall, type ChannelCalls, isTokenAccepted } from './channel.ts';
@@ -36,7 +36,7 @@ type Dependencies = {
   assistants: AssistantStore;
   rateLimiter: RateLimiter;
   channelCalls: ChannelCalls;
-  beforeWriting: BeforeWriting;
+  orUnavailable: OrUnavailable;
 };
 
 const CALLER_LEFT = 499;
@@ -50,7 +50,7 @@ const isLongPoll = ({ wait, after_seq }: Request['query']): boolean =>
  * token, 429 above the rate limit. The body is read after these checks. Each request that fails with 404 or 401 counts
  * against the network of its client. Above the limit of that network, the client gets 429 instead.
  */
-export const createAccess = ({ assistants, rateLimiter, channelCalls, beforeWriting }: Dependencies) => {
+export const createAccess = ({ assistants, rateLimiter, channelCalls, orUnavailable }: Dependencies) => {
   const refuse = async (req: Request, error: ApiError): Promise<never> => {
     await rateLimiter.forFailing(networkOf(req.ip ?? 'unknown'));
     throw error;
@@ -67,8 +67,8 @@ export const createAccess = ({ assistants, rateLimiter, channelCalls, beforeWrit
   const withKey = async (req: Request, res: Response, limitOf: RateLimiter['forApiKey']): Promise<void> => {
     const bearer = bearerOf(req);
     if (bearer === null) return refuse(req, unauthorized('missing_api_key'));
-    const key = await beforeWriting(assistants.findApiKey(bearer));
-    const assistant = key && (await beforeWriting(assistants.findAssistant(key.assistantId)));
+    const key = await orUnavailable(assistants.findApiKey(bearer));
+    const assistant = key && (await orUnavailable(assistants.findAssistant(key.assistantId)));
     if (!key || !assistant) return refuse(req, unauthorized('invalid_api_key'));
     const limit = key.limitPerMinute;
     const caller: Caller = { assistant, channel: 'api', keyId: key.keyId, limitPerMinute: limit };
@@ -111,7 +111,7 @@ export const createAccess = ({ assistants, rateLimiter, channelCalls, beforeWrit
    */
   const byChannel: RequestHandler = async (req, res, next) => {
     const assistantId = String(req.params.assistant_id);
-    const assistant = isUuid(assistantId) ? await beforeWriting(assistants.findAssistant(assistantId)) : null;
+    const assistant = isUuid(assistantId) ? await orUnavailable(assistants.findAssistant(assistantId)) : null;
     if (assistant) recordCall(assistantId, res);
     if (!assistant?.channel.connected) return refuse(req, notFound());
     if (!isTokenAccepted(assistant.channel, bearerOf(req))) return refuse(req, unauthorized('invalid_verify_token'));

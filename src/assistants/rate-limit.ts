@@ -87,7 +87,7 @@ export const createRateLimiter = (
     }
   };
 
-  /** Requests of one subject that arrive in one turn of the event loop take their points in one call. */
+  /** Requests of one subject that arrive in one tick take their points in one call. */
   const count = createBatcher<Request, Counted>(
     async (requests) => {
       const bySubject = Map.groupBy(requests, ({ subject, limit }) => `${limit} ${subject}`);

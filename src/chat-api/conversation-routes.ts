@@ -5,7 +5,7 @@ import { createPublicRouter } from '../assistants/operation.ts';
 import { createTimeCursor } from '../platform/cursor.ts';
 import { ApiError, notFound } from '../platform/errors.ts';
 import { conversationKeyOf } from '../platform/ids.ts';
-import type { BeforeWriting } from '../platform/mongo-silence.ts';
+import type { OrUnavailable } from '../platform/mongo-silence.ts';
 import { answerWith, answerWithList, bodyOf, queryOf } from '../platform/operation.ts';
 import { buildAnswer, holderOf, takeRoomForAnswer } from '../platform/shares.ts';
 import { toAttributesView } from '../conversations/attributes.ts';
@@ -28,7 +28,7 @@ type Dependencies = {
   onErased: (conversation: StoredConversation) => void;
   /** Ends long polls when the process drains. */
   draining: AbortSignal;
-  beforeWriting: BeforeWriting;
+  orUnavailable: OrUnavailable;
 };
 
 /** The conversation endpoints (docs/contract.md, Conversations). */
@@ -37,10 +37,10 @@ export const chatConversationRoutes = ({
   conversations,
   onErased,
   draining,
-  beforeWriting,
+  orUnavailable,
 }: Dependencies): Router => {
   const getOwn = async (req: Request, res: Response): Promise<StoredConversation> => {
-    const found = await beforeWriting(
+    const found = await orUnavailable(
       conversations.findById(String(req.params.id), callerOf(res).assistant.assistantId),
     );
     if (!found) throw notFound();
@@ -84,7 +84,7 @@ export const chatConversationRoutes = ({
     const newerOnly = after_seq !== undefined;
     if (newerOnly && wait > 0) {
       const { assistantId } = callerOf(res).assistant;
-      const head = await beforeWriting(conversations.findHead(String(req.params.id), assistantId));
+      const head = await orUnavailable(conversations.findHead(String(req.params.id), assistantId));
       if (!head) throw notFound();
       await waitForNewer(head, { afterSeq: after_seq, waitMs: wait * 1000, req, res });
     }

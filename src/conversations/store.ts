@@ -3,7 +3,7 @@ import { serverDate } from '../platform/clock.ts';
 import { isUuid, prefixRange, type Uuid } from '../platform/ids.ts';
 import { collectionOf, createReader } from '../platform/mongo.ts';
 import { inChunks } from '../platform/mongo-batches.ts';
-import type { BeforeWriting } from '../platform/mongo-silence.ts';
+import type { OrUnavailable } from '../platform/mongo-silence.ts';
 import { createAccept, createResolveDuplicate } from './accept.ts';
 import { createAnnounce, type ReceiversOf } from './announce.ts';
 import { type AnswerableConversation, createCommit, createCompact } from './commit.ts';
@@ -84,13 +84,13 @@ type Dependencies = {
   findDelivered: FindDelivered;
   eraseElsewhere: EraseElsewhere;
   takeBy: TakeBy;
-  beforeWriting: BeforeWriting;
+  orUnavailable: OrUnavailable;
   draining: AbortSignal;
 };
 
 /** Reads and writes stored conversations. Large operations have files of their own. */
 export const createConversationStore = (dependencies: Dependencies) => {
-  const { connection, receivers, wakeDeliveries, findDelivered, eraseElsewhere, takeBy, beforeWriting, draining } =
+  const { connection, receivers, wakeDeliveries, findDelivered, eraseElsewhere, takeBy, orUnavailable, draining } =
     dependencies;
   const { conversations: model, messages: messageModel } = conversationModels(connection);
   const conversations = collectionOf<StoredConversation>(model);
@@ -100,7 +100,7 @@ export const createConversationStore = (dependencies: Dependencies) => {
   const erasure = createErasure({ connection, pages, eraseElsewhere, draining });
   const announce = createAnnounce({ receivers, wakeDeliveries });
   // If MongoDB is unavailable before anything is written, the caller of a new turn gets 503.
-  const announceTurn = createAnnounce({ receivers: (id) => beforeWriting(receivers(id)), wakeDeliveries });
+  const announceTurn = createAnnounce({ receivers: (id) => orUnavailable(receivers(id)), wakeDeliveries });
 
   /**
    * The conversations that an assistant's API key can see: all conversations of the assistant, except those of the

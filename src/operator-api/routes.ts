@@ -23,7 +23,7 @@ import type { TokenStore } from '../operators/token.ts';
 import { invalid, notFound } from '../platform/errors.ts';
 import { requestIdOf } from '../platform/http.ts';
 import type { Logger } from '../platform/logger.ts';
-import type { BeforeWriting } from '../platform/mongo-silence.ts';
+import type { OrUnavailable } from '../platform/mongo-silence.ts';
 import { bodyReader, mount, type Served } from '../platform/operation.ts';
 import { type CostlyReads, createCostlyReads, takeRoomForAnswer } from '../platform/shares.ts';
 import { findUnstorable, validate } from '../platform/validation.ts';
@@ -64,7 +64,7 @@ type ResourceAccessDependencies = {
   cannedReplies: CannedReplies;
   endpoints: EndpointStore;
   deliveries: DeliveryStore;
-  beforeWriting: BeforeWriting;
+  orUnavailable: OrUnavailable;
 };
 
 /**
@@ -73,7 +73,7 @@ type ResourceAccessDependencies = {
  * playground conversation can see it.
  */
 const createResourceAccess = (dependencies: ResourceAccessDependencies) => {
-  const { assistants, conversations, inbox, cannedReplies, endpoints, deliveries, beforeWriting } = dependencies;
+  const { assistants, conversations, inbox, cannedReplies, endpoints, deliveries, orUnavailable } = dependencies;
 
   const ofConversation = async (id: string, operatorId: string | null): Promise<string | null> => {
     const owner = await inbox.findOwner(id);
@@ -103,7 +103,7 @@ const createResourceAccess = (dependencies: ResourceAccessDependencies) => {
       // Owners and unlimited tokens may use every assistant.
       const hasAll = audience === 'owners' && operator.role === 'owner';
       if (resource == null || resource === 'filtered' || hasAll) return next();
-      const assistantId = await beforeWriting(find[resource](String(id), operator.operatorId));
+      const assistantId = await orUnavailable(find[resource](String(id), operator.operatorId));
       if (assistantId === null || !hasAssistant(operator, assistantId)) throw notFound();
       next();
     };
@@ -228,7 +228,7 @@ export type OperatorApiDependencies = {
   queues: BoardQueues;
   operators: OperatorStore;
   tokens: TokenStore;
-  beforeWriting: BeforeWriting;
+  orUnavailable: OrUnavailable;
   audit: Audit;
   assistants: AssistantStore;
   channelCalls: ChannelCalls;

@@ -4,7 +4,7 @@ import type { AssistantStore } from '../assistants/store.ts';
 import { ApiError, invalid, notFound } from '../platform/errors.ts';
 import type { OperatorAccess } from '../operators/access.ts';
 import { beginSession, type Devices, endSession } from '../operators/session.ts';
-import type { BeforeWriting } from '../platform/mongo-silence.ts';
+import type { OrUnavailable } from '../platform/mongo-silence.ts';
 import { Email, hasAssistant, type Operator, Password, PASSWORD_MAX, RoleName } from '../operators/operator.ts';
 import type { SignInLimits } from '../operators/sign-in-limits.ts';
 import type { OperatorStore } from '../operators/store.ts';
@@ -127,7 +127,7 @@ type Dependencies = {
   assistants: AssistantStore;
   devices: Devices;
   limits: SignInLimits;
-  beforeWriting: BeforeWriting;
+  orUnavailable: OrUnavailable;
 };
 
 const wrongCredentials = (): ApiError =>
@@ -135,7 +135,7 @@ const wrongCredentials = (): ApiError =>
 const addressOf = (req: Request): string => req.ip ?? 'unknown';
 
 export const sessionRoutes = (dependencies: Dependencies): Handled[] => {
-  const { access, operators, assistants, devices, limits, beforeWriting } = dependencies;
+  const { access, operators, assistants, devices, limits, orUnavailable } = dependencies;
   const toMe = async (operator: Operator): Promise<z.input<typeof Me>> => {
     const { operatorId, email, role } = operator;
     const own = (await assistants.listAssistants()).filter(({ assistantId }) => hasAssistant(operator, assistantId));
@@ -165,8 +165,8 @@ export const sessionRoutes = (dependencies: Dependencies): Handled[] => {
 
   return [
     handled(sessionOperations.signIn, async ({ body: { email, password }, req, res }) => {
-      const subjects = await beforeWriting(subjectsOf(email, req));
-      const operator = await limits.limited(subjects, () => beforeWriting(operators.checkSignIn(email, password)));
+      const subjects = await orUnavailable(subjectsOf(email, req));
+      const operator = await limits.limited(subjects, () => orUnavailable(operators.checkSignIn(email, password)));
       if (!operator) throw wrongCredentials();
       return completeSignIn(operator, { req, res });
     }),
@@ -196,7 +196,7 @@ export const sessionRoutes = (dependencies: Dependencies): Handled[] => {
 
     handled(sessionOperations.readLink, async ({ body, req }) => {
       const operator = await limits.limited(limits.byAddress(addressOf(req)), () =>
-        beforeWriting(operators.findByLink(body.token)),
+        orUnavailable(operators.findByLink(body.token)),
       );
       if (!operator) throw notFound();
       return { email: operator.email, invited: !operator.hasPassword };

@@ -3,7 +3,7 @@ import type { Connection } from 'mongoose';
 import type { RateLimiter } from '../assistants/rate-limit.ts';
 import { networkOf } from '../platform/http.ts';
 import { ApiError } from '../platform/errors.ts';
-import type { BeforeWriting } from '../platform/mongo-silence.ts';
+import type { OrUnavailable } from '../platform/mongo-silence.ts';
 import { holdFor } from '../platform/shares.ts';
 import { type Audience, mayUse, type Operator, operatorModel, toOperator } from './operator.ts';
 import { endSession, isCurrent, readSession, sessionModel, storedIdOf, type StoredSession } from './session.ts';
@@ -81,9 +81,9 @@ export const createOperatorAccess = (dependencies: {
   tokens: TokenStore;
   rateLimiter: Pick<RateLimiter, 'forFailing' | 'forAnonymous' | 'forToken'>;
   publicUrl: string | undefined;
-  beforeWriting: BeforeWriting;
+  orUnavailable: OrUnavailable;
 }) => {
-  const { operators, tokens, rateLimiter, publicUrl, beforeWriting } = dependencies;
+  const { operators, tokens, rateLimiter, publicUrl, orUnavailable } = dependencies;
   const known = originOf(publicUrl);
 
   const isOwnPage = (req: Request): boolean => {
@@ -115,10 +115,10 @@ export const createOperatorAccess = (dependencies: {
 
   const findSignedIn = async (req: Request): Promise<OperatorCaller | null> => {
     const session = readSession(req);
-    const operator = session && (await beforeWriting(operators.findOperator(session.operatorId)));
+    const operator = session && (await orUnavailable(operators.findOperator(session.operatorId)));
     if (operator && !operator.disabled && operator.generation === session.generation)
       return { ...operator, token: null };
-    if (req.session.operatorId !== undefined) await beforeWriting(endSession(req));
+    if (req.session.operatorId !== undefined) await orUnavailable(endSession(req));
     return null;
   };
 
@@ -130,7 +130,7 @@ export const createOperatorAccess = (dependencies: {
   };
 
   const getWithToken = async (req: Request, secret: string, rule: AccessRule): Promise<OperatorCaller> => {
-    const token = await beforeWriting(tokens.findToken(secret));
+    const token = await orUnavailable(tokens.findToken(secret));
     if (!token) {
       await rateLimiter.forFailing(networkOf(req.ip ?? 'unknown'));
       throw new ApiError('not_signed_in', { message: 'This operator token is not valid. It may have been revoked.' });

@@ -5,7 +5,7 @@ import session, { type SessionData } from 'express-session';
 import { type Connection, Schema } from 'mongoose';
 import { serverNow } from '../platform/clock.ts';
 import type { Config } from '../platform/config.ts';
-import type { BeforeWriting } from '../platform/mongo-silence.ts';
+import type { OrUnavailable } from '../platform/mongo-silence.ts';
 import type { Operator, StoredOperator } from './operator.ts';
 
 const DAYS = 180;
@@ -145,7 +145,7 @@ const toPromise = (work: (done: (failure?: unknown) => void) => void): Promise<v
 export const createSessions = (
   connection: Connection,
   config: SessionConfig,
-  beforeWriting: BeforeWriting,
+  orUnavailable: OrUnavailable,
 ): RequestHandler[] => {
   const secure = config.TLS_CERT_FILE !== undefined || config.TLS_TERMINATED_UPSTREAM;
   const storeOf = (attended: boolean): MongoStore => {
@@ -195,7 +195,7 @@ export const createSessions = (
   const [attended, unattended] = [sessionsOf(true), sessionsOf(false)];
   const sessions: RequestHandler = async (req, res, next) => {
     const find = isUnattended(req) ? unattended : attended;
-    await beforeWriting(toPromise((done) => find(req, res, done)));
+    await orUnavailable(toPromise((done) => find(req, res, done)));
     next();
   };
   if (!config.TLS_TERMINATED_UPSTREAM) return [sessionFirst, sessions];

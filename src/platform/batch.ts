@@ -40,7 +40,7 @@ type Entry<Item, Result> = { item: Item; resolve: (result: Result) => void; reje
 /**
  * Micro-batching: items that arrive during a write are sent together in the next write.
  *
- * A single item is sent in the same turn of the event loop. Under load, a batch grows to the number of items that
+ * A single item is sent in the same tick. Under load, a batch grows to the number of items that
  * arrive during one write. Each caller awaits its own result. `write` gets the items in order of arrival and returns
  * one result for each item, in the same order. When `write` throws, the batch is halved and each half is tried again,
  * until only the items that cause the failure fail. `write` must therefore be safe to repeat for the same items.

@@ -97,7 +97,7 @@ const toApiError = (failure: unknown, { method }: Request): ApiError => {
     return new ApiError('validation_failed', { details: failure.issues.slice(0, MAX_DETAILS).map(detailOf) });
   if (failure instanceof URIError || (failure as { status?: number }).status === 400) return notFound();
   // A lost connection to MongoDB becomes 503 here only for requests that do not write. Requests that write use
-  // `beforeWriting` for their reads. A lost write must not become 503, because its outcome is unknown.
+  // `orUnavailable` for their reads. A lost write must not become 503, because its outcome is unknown.
   const onlyRead = method === 'GET' || method === 'HEAD';
   if (onlyRead && isMongoUnavailable(failure)) return unavailable(failure);
   return new ApiError('internal_error', { cause: failure });

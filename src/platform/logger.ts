@@ -124,7 +124,7 @@ export const describeFailure = (thrown: unknown, secrets: readonly string[] = []
 };
 
 /**
- * Standard output for log lines. All lines of one turn of the event loop are sent in one write, because a write costs
+ * Standard output for log lines. All lines of one tick are sent in one write, because a write costs
  * more than formatting a line. When the process exits, the remaining lines are written.
  */
 const openLogOutput = (): DestinationStream & { flushSync: () => void } => {

@@ -105,7 +105,7 @@ export const watchMongo = ({ ping, onAnswer }: Server) => {
      * Wraps work before the first write of a request: an unavailable or silent MongoDB becomes 503 (docs/contract.md,
      * Errors).
      */
-    beforeWriting: <Value>(work: Promise<Value>): Promise<Value> => {
+    orUnavailable: <Value>(work: Promise<Value>): Promise<Value> => {
       // `Promise.race` is not used, because it makes more promises and this code runs several times per turn.
       const { promise, resolve, reject } = Promise.withResolvers<Value>();
       const end = onSilent(() => reject(unavailable()));
@@ -121,4 +121,4 @@ export const watchMongo = ({ ping, onAnswer }: Server) => {
 };
 
 export type MongoWatch = ReturnType<typeof watchMongo>;
-export type BeforeWriting = MongoWatch['beforeWriting'];
+export type OrUnavailable = MongoWatch['orUnavailable'];

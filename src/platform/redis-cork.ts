@@ -1,7 +1,7 @@
 import type { Redis } from 'ioredis';
 
 /**
- * Sends the commands of one turn of the event loop in one write. ioredis' auto-pipelining does the same, but copies
+ * Sends the commands of one tick in one write. ioredis' auto-pipelining does the same, but copies
  * every script of the connection, which costs more than the commands.
  */
 export const corkWrites = (redis: Redis): void => {

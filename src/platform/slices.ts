@@ -6,7 +6,7 @@ const SLICE_MS = 4;
 let last: Promise<void> = Promise.resolve();
 
 /**
- * Waits for the next turn of the event loop. All callers of the process share one line, so that the loop serves
+ * Waits for the next tick. All callers of the process share one line, so that the loop serves
  * requests between any two slices, however many long computations run.
  */
 const nextSlice = (): Promise<void> => {

@@ -95,7 +95,7 @@ type Entry = {
 
 /**
  * Publishes replies and their deltas to the channels of the callers who wait for them. Everything that is published to
- * a channel in one turn of the event loop becomes one message. Never throws: if publishing fails, waiting callers still
+ * a channel in one tick becomes one message. Never throws: if publishing fails, waiting callers still
  * get their reply, because the store is also checked for them.
  */
 export const createPublisher = (redis: RedisClient) => {

@@ -9,7 +9,7 @@ import { withDeadline } from '../platform/deadline.ts';
 import { ApiError } from '../platform/errors.ts';
 import { conversationKeyOf, newId, newPrefixedId } from '../platform/ids.ts';
 import type { Logger } from '../platform/logger.ts';
-import type { BeforeWriting } from '../platform/mongo-silence.ts';
+import type { OrUnavailable } from '../platform/mongo-silence.ts';
 import type { WaitingTurn } from './admission.ts';
 import type { DeliveredReplies } from './delivered-replies.ts';
 import type { IdempotencyKeys } from './idempotency-keys.ts';
@@ -169,7 +169,7 @@ type Dependencies = {
   mustEnd: AbortSignal;
   onRepeated: (kind: Repetition) => void;
   onBusy: () => void;
-  beforeWriting: BeforeWriting;
+  orUnavailable: OrUnavailable;
   logger: Logger;
 };
 
@@ -204,7 +204,7 @@ export const knownConversationOf = ({ conversationId }: Pick<StartedTurn, 'conve
  */
 export const createStartTurn = (dependencies: Dependencies) => {
   const { conversations, idempotencyKeys, deliveredReplies, turnQueue, replies, replyTimeoutMs, logger } = dependencies;
-  const { mustEnd, onRepeated, onBusy, beforeWriting } = dependencies;
+  const { mustEnd, onRepeated, onBusy, orUnavailable } = dependencies;
   const inFlight = createSessionsInFlight();
   const storedReply = storedReplyOf(conversations);
   const prepareTurn = createPrepareTurn({ conversations, idempotencyKeys, replies });
@@ -240,7 +240,7 @@ export const createStartTurn = (dependencies: Dependencies) => {
   return async (request: TurnRequest): Promise<StartedTurn> => {
     const startedAt = performance.now();
     // If the turn is not accepted, the reserved key keeps its turn id for the retry.
-    const turn = await beforeWriting(prepareTurn(request));
+    const turn = await orUnavailable(prepareTurn(request));
     const { key } = turn;
     const waiters = new Map<string, Waiter>();
     const watch = (turnId: string): Waiter => {
@@ -266,7 +266,7 @@ export const createStartTurn = (dependencies: Dependencies) => {
           turnId: known.turnId,
           conversationId,
           replayed: true,
-          response: async () => toResponse(await beforeWriting(storedReply(conversation, known)), conversationId),
+          response: async () => toResponse(await orUnavailable(storedReply(conversation, known)), conversationId),
           delivered: () => deliveredReplies.mark({ key, turnId: known.turnId }),
           end,
         };

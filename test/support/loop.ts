@@ -6,7 +6,7 @@ export const workedMs = (): number => {
   return (user + system) / 1_000;
 };
 
-/** The longest work between two turns of the event loop, measured until it is stopped. */
+/** The longest work between two ticks of the event loop, measured until it is stopped. */
 export const watchLoop = () => {
   let watching = true;
   let longest = 0;

@@ -80,7 +80,7 @@ export class Connection {
   }
 
   /**
-   * Waits one whole turn of the event loop before a write, so that a close that has already arrived is noticed before
+   * Waits one whole tick before a write, so that a close that has already arrived is noticed before
    * the write. A whole turn takes two callbacks, because the first may run in the current turn. On a used socket,
    * undici adds the second callback in `dispatch`.
    */
