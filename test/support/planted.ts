@@ -16,8 +16,8 @@ export const FAULTS: Record<string, Fault[]> = {
   'order off': [
     {
       file: 'src/conversations/accept.ts',
-      from: '$push: { waiting, ...(announcement && { outbox: announcement }) },',
-      to: '$push: { waiting: { $each: [waiting], $position: 0 }, ...(announcement && { outbox: announcement }) },',
+      from: "waiting: append('$waiting', [toPending(turn)]),",
+      to: "waiting: { $concatArrays: [literal([toPending(turn)]), { $cond: [IS_NEW, [], { $ifNull: ['$waiting', []] }] }] },",
       noticedBy: 'test/turns/order.test.ts',
     },
   ],
@@ -71,6 +71,94 @@ export const FAULTS: Record<string, Fault[]> = {
       from: 'if (n === items.length) return items.map(() => true);',
       to: "await new Promise((done) => setTimeout(done, 5)); await updateMany(connection, 'conversations', items.map(({ key }) => ({ q: { _id: key }, u: { $pop: { waiting: -1 } } }))); if (n === items.length) return items.map(() => true);",
       noticedBy: 'test/turns/queue-rules.test.ts',
+    },
+  ],
+  'a revoked key works': [
+    {
+      file: 'src/assistants/store.ts',
+      from: 'apiKeys.findOne({ hash, revokedAt: null })',
+      to: 'apiKeys.findOne({ hash })',
+      noticedBy: 'test/chat/chat.test.ts',
+    },
+  ],
+  'a limit counts and never refuses': [
+    {
+      file: 'src/assistants/rate-limit.ts',
+      from: 'if (counted.consumed <= limit) return state;',
+      to: 'if (counted.consumed <= limit * 1000) return state;',
+      noticedBy: 'test/chat/limits.test.ts',
+    },
+  ],
+  'a body has no limit': [
+    {
+      file: 'src/platform/json-body.ts',
+      from: 'if (size + chunk.length > limitBytes) return refuse(tooLarge(limitBytes));',
+      to: '',
+      noticedBy: 'test/chat/bodies.test.ts',
+    },
+  ],
+  'a page of history has no bytes': [
+    {
+      file: 'src/conversations/history.ts',
+      from: 'if (messages.length === limit || (messages.length > 0 && bytes > HISTORY_MAX_BYTES)) return false;',
+      to: 'if (messages.length === limit) return false;',
+      noticedBy: 'test/hostile/bytes.test.ts',
+    },
+  ],
+  'a read token writes': [
+    {
+      file: 'src/operators/access.ts',
+      from: "if (scope === 'read' && method !== 'get') refuse('This operator token may only read.');",
+      to: '',
+      noticedBy: 'test/operators/tokens.test.ts',
+    },
+  ],
+  'a limited token reaches other assistants': [
+    {
+      file: 'src/operator-api/routes.ts',
+      from: 'if (assistantId === null || !hasAssistant(operator, assistantId)) throw notFound();',
+      to: 'if (assistantId === null) throw notFound();',
+      noticedBy: 'test/operators/token-reach.test.ts',
+    },
+  ],
+  'private addresses are public': [
+    {
+      file: 'src/webhooks/address-guard.ts',
+      from: 'if (allowPrivate) return { ok: true, url };',
+      to: 'return { ok: true, url };',
+      noticedBy: 'test/webhooks/address-guard.test.ts',
+    },
+  ],
+  'the time is not signed': [
+    {
+      file: 'src/webhooks/signature.ts',
+      from: '.update(`${timestamp}.`)',
+      to: '',
+      noticedBy: 'test/webhooks/signature.test.ts',
+    },
+  ],
+  'a pause is ignored': [
+    {
+      file: 'workers/delivery/deliver.ts',
+      from: 'if (!endpoint || isPaused(endpoint, serverNow()) || breaker',
+      to: 'if (!endpoint || breaker',
+      noticedBy: 'test/deliveries/streams.test.ts',
+    },
+  ],
+  '410 does not pause': [
+    {
+      file: 'workers/delivery/dispatch.ts',
+      from: 'if (status === 410) return',
+      to: 'if (status === 599) return',
+      noticedBy: 'test/deliveries/streams.test.ts',
+    },
+  ],
+  'pages outlive an erasure': [
+    {
+      file: 'src/conversations/erasure.ts',
+      from: '    await pages.erase(conversationId, draining);\n',
+      to: '',
+      noticedBy: 'test/conversations/sweeps.test.ts',
     },
   ],
 };
