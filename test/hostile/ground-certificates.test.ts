@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createServer, type Server } from 'node:tls';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
-import { runAdmin } from '../support/admin.ts';
+import { spawnAdmin } from '../support/admin.ts';
 import { anAssistant, aTurn } from '../support/builders.ts';
 import { AUTHORITY, EXPIRED, KEY, OTHER_NAME, VALID } from '../support/certificates.ts';
 import { eventually } from '../support/eventually.ts';
@@ -46,7 +46,7 @@ test.each(cases)(
       withTls(inject('mongodbUrl'), cert),
       withTls(inject('redisUrl'), cert),
     ]);
-    const { status, stdout } = await runAdmin(
+    const { status, stdout } = await spawnAdmin(
       {
         ...newEnvironment(),
         MONGODB_URL: `mongodb://127.0.0.1:${mongodb.port}/t-tls?directConnection=true&tls=true`,
