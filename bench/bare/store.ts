@@ -45,5 +45,5 @@ export const storeReply = async (id: string, { message, reply }: { message: stri
   ];
   const recent = { turnId: id, messageId: id, replyMessageId: id, outcome: 'answered', seq: 1, finishedAt: now };
   const change = { $set: { 'texts.1': texts, waiting: [], updatedAt: now }, $push: { recent } };
-  await turns?.updateOne({ _id: id }, change as mongo.UpdateFilter<Stored>, DURABLE);
+  await turns?.updateOne({ _id: id }, change, DURABLE);
 };
