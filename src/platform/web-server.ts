@@ -65,8 +65,9 @@ const REQUEST_WITHIN_MS = 60_000;
 const REQUEST_CHECK_MS = 5_000;
 /** A client that reads nothing of its answer for this time is cut off. */
 const READ_WITHIN_MS = 10_000;
-/** An answer that is complete must be read within this time, so that reading very slowly does not help either. */
-const READ_ALL_WITHIN_MS = 60_000;
+/** A client that keeps an answer waiting must read this much in this time, so that reading very slowly does not help. */
+const LEAST_READ_BYTES = 1024 * 1024;
+const LEAST_READ_WITHIN_MS = 60_000;
 /**
  * Node's check of the Host header is turned off. No code depends on this header, and Node would refuse a request
  * without it by an answer with an empty body.
@@ -90,8 +91,11 @@ const trackResponses = (server: Server): Set<ServerResponse> => {
 const unsentOf = (socket: Socket): number =>
   (socket as { _handle?: { writeQueueSize?: number } | null })._handle?.writeQueueSize ?? 0;
 
-/** `idle`: how many checks in a row found nothing read. Checks are counted, so that a pause of this process cuts nobody. */
-type Unread = { waiting: number; unsent: number; idle: number; endedAt: number | null };
+/**
+ * `idle`: how many checks in a row found nothing read. Checks are counted, so that a pause of this process cuts nobody.
+ * `since` and `readThen`: when the present time of `LEAST_READ_WITHIN_MS` began, and what had been read by then.
+ */
+type Unread = { waiting: number; unsent: number; idle: number; since: number; readThen: number };
 
 const CHECKS = 10;
 
@@ -102,7 +106,7 @@ const CHECKS = 10;
 const cutSlowReaders = (
   server: Server,
   inFlight: Set<ServerResponse>,
-  { withinMs = READ_WITHIN_MS, allWithinMs = READ_ALL_WITHIN_MS }: ReadLimits,
+  { withinMs = READ_WITHIN_MS, leastWithinMs = LEAST_READ_WITHIN_MS }: ReadLimits,
 ): void => {
   const all = new WeakMap<ServerResponse, Unread>();
   const check = (response: ServerResponse, now: number): void => {
@@ -111,9 +115,11 @@ const cutSlowReaders = (
     const [waiting, unsent, before] = [socket.writableLength, unsentOf(socket), all.get(response)];
     const hasRead = !before || waiting < before.waiting || unsent !== before.unsent;
     const idle = hasRead ? 0 : before.idle + 1;
-    const endedAt = before?.endedAt ?? (response.writableEnded ? now : null);
-    all.set(response, { waiting, unsent, idle, endedAt });
-    if (idle >= CHECKS || (endedAt !== null && now - endedAt >= allWithinMs)) socket.destroy();
+    const read = socket.bytesWritten - waiting;
+    const isOver = before && now - before.since >= leastWithinMs;
+    const { since, readThen } = before && !isOver ? before : { since: now, readThen: read };
+    all.set(response, { waiting, unsent, idle, since, readThen });
+    if (idle >= CHECKS || (isOver && read - before.readThen < LEAST_READ_BYTES)) socket.destroy();
   };
   const sweep = setInterval(() => {
     const now = performance.now();
@@ -154,7 +160,7 @@ const cutConnections = (server: Server): void => {
 };
 
 /** How long a client may take to read. Tests set shorter times. */
-export type ReadLimits = { withinMs?: number; allWithinMs?: number };
+export type ReadLimits = { withinMs?: number; leastWithinMs?: number };
 
 /** Plain HTTP, or TLS 1.3 only if a certificate is configured (docs/contract.md, TLS). */
 export const createWebServer = (

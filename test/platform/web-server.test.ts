@@ -50,20 +50,34 @@ test('a client that does not read its answer is cut off', async () => {
   expect(ended[0]?.writableFinished).toBe(false);
 });
 
-test('a client that reads steadily gets all of its answer, and one that reads very slowly is cut off at the end of its time', async () => {
+test('a client that reads steadily gets all of its answer, and one that reads very slowly is cut off', async () => {
   const patient = await serve({ withinMs: 2_000 }, (_req, res) => void res.end(LARGE));
   const read = await readSlowly(patient, { pauseMs: 5, atMost: LARGE.length });
 
-  const impatient = await serve({ withinMs: 2_000, allWithinMs: 1_000 }, (_req, res) => void res.end(LARGE));
-  const cut = await readSlowly(impatient, { pauseMs: 20, atMost: LARGE.length });
+  const impatient = await serve({ withinMs: 2_000, leastWithinMs: 1_000 }, (_req, res) => void res.end(LARGE));
+  const cut = await readSlowly(impatient, { pauseMs: 200, atMost: LARGE.length });
 
   expect(read).toBeGreaterThanOrEqual(LARGE.length);
   expect(cut).toBeLessThan(LARGE.length);
 });
 
+test('a client that reads a stream without an end very slowly is cut off', async () => {
+  const client = await serve({ withinMs: 2_000, leastWithinMs: 1_000 }, (_req, res) => {
+    const more = (): void =>
+      void (
+        res.destroyed || (res.write(LARGE.subarray(0, 1024 * 1024)) ? setImmediate(more) : res.once('drain', more))
+      );
+    more();
+  });
+
+  await readSlowly(client, { pauseMs: 200, atMost: LARGE.length });
+
+  expect(client.destroyed).toBe(true);
+});
+
 test('a stream with nothing to send stays open', async () => {
   let sent: ServerResponse | undefined;
-  const client = await serve({ withinMs: 200, allWithinMs: 200 }, (_req, res) => {
+  const client = await serve({ withinMs: 200, leastWithinMs: 200 }, (_req, res) => {
     sent = res;
     res.write('first');
   });
