@@ -11,7 +11,7 @@ WORKDIR /app
 COPY package.json package-lock.json .npmrc tsconfig.json ./
 RUN npm install --no-save --no-audit --no-fund
 COPY dashboard ./dashboard
-COPY src/platform/timing.ts ./src/platform/
+COPY src/process/timing.ts ./src/process/
 RUN NODE_ENV=production node_modules/.bin/vite build dashboard --config dashboard/vite.config.ts
 
 # The model that finds what was meant (docs/semantic-search.md). It is for x86-64: elsewhere the folder stays empty.

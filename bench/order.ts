@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createRandom } from '../chaos/support/random.ts';
 import { openCountingReceiver } from '../chaos/delivery/receiver.ts';
-import { requireNode } from '../src/platform/lifecycle.ts';
+import { requireNode } from '../src/process/lifecycle.ts';
 import type { Service } from '../src/service.ts';
 import { createFeed } from '../test/support/feed.ts';
 import { withDeliveryWorkers } from './support/with-workers.ts';

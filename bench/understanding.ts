@@ -6,8 +6,8 @@
 import { readFileSync } from 'node:fs';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { readConfig } from '../src/platform/config.ts';
-import { createLogger } from '../src/platform/logger.ts';
+import { readConfig } from '../src/process/config.ts';
+import { createLogger } from '../src/process/logger.ts';
 import { decideLanguage } from '../src/language/decide.ts';
 import { BASES, loadBase, loadQuestions, loadUnseen, UNSEEN_BASES } from '../test/eval/sets.ts';
 import { modelProcessesOf } from '../test/support/semantic.ts';

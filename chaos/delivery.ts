@@ -1,8 +1,8 @@
 import { parseArgs } from 'node:util';
 import { startServices } from '../scripts/services.ts';
-import { readConfig } from '../src/platform/config.ts';
-import { createLifecycle, requireNode } from '../src/platform/lifecycle.ts';
-import { createLogger } from '../src/platform/logger.ts';
+import { readConfig } from '../src/process/config.ts';
+import { createLifecycle, requireNode } from '../src/process/lifecycle.ts';
+import { createLogger } from '../src/process/logger.ts';
 import { openService, type Service } from '../src/service.ts';
 import { FAULTS } from '../test/support/planted.ts';
 import { judge, print, readEnds } from './delivery/judge.ts';

@@ -1,5 +1,5 @@
 import { parseArgs } from 'node:util';
-import { requireNode } from '../src/platform/lifecycle.ts';
+import { requireNode } from '../src/process/lifecycle.ts';
 import { runCrowd } from './load/crowds.ts';
 import { judgedRun } from './load/judged-run.ts';
 import { overload } from './load/overload.ts';

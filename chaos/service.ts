@@ -1,6 +1,6 @@
 import { parseArgs } from 'node:util';
-import { requireNode } from '../src/platform/lifecycle.ts';
-import { mastersOf } from '../src/platform/redis.ts';
+import { requireNode } from '../src/process/lifecycle.ts';
+import { mastersOf } from '../src/redis/redis.ts';
 import { FAULTS } from '../test/support/planted.ts';
 import type { CastOptions } from './service/cast.ts';
 import { collect } from './service/evidence.ts';

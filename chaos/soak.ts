@@ -1,5 +1,5 @@
 import { parseArgs } from 'node:util';
-import { requireNode } from '../src/platform/lifecycle.ts';
+import { requireNode } from '../src/process/lifecycle.ts';
 import { judgedRun } from './load/judged-run.ts';
 import { soak } from './load/soak.ts';
 

@@ -1,5 +1,5 @@
 import { parseArgs } from 'node:util';
-import { requireNode } from '../src/platform/lifecycle.ts';
+import { requireNode } from '../src/process/lifecycle.ts';
 import type { CastOptions } from './service/cast.ts';
 import { collect } from './service/evidence.ts';
 import { openField } from './service/field.ts';

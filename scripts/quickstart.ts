@@ -1,8 +1,8 @@
 import { constants } from 'node:os';
 import { join, relative } from 'node:path';
 import { parseArgs } from 'node:util';
-import { requireNode } from '../src/platform/lifecycle.ts';
-import { explainFailure } from '../src/platform/process.ts';
+import { requireNode } from '../src/process/lifecycle.ts';
+import { explainFailure } from '../src/process/process.ts';
 import { openQuickstart } from './quickstart/open.ts';
 import { filesIn, readSettings, StartError } from './quickstart/settings.ts';
 import { acquireLock } from './quickstart/pid-lock.ts';

@@ -1,10 +1,10 @@
 import { loadDetector } from './language/decide.ts';
-import { describeConfig, readConfig } from './platform/config.ts';
-import { secretsIn } from './platform/credentials.ts';
-import { createLifecycle, requireNode } from './platform/lifecycle.ts';
-import { createLogger } from './platform/logger.ts';
-import { startProcess } from './platform/process.ts';
-import { watchStalls } from './platform/stalls.ts';
+import { describeConfig, readConfig } from './process/config.ts';
+import { secretsIn } from './process/credentials.ts';
+import { createLifecycle, requireNode } from './process/lifecycle.ts';
+import { createLogger } from './process/logger.ts';
+import { startProcess } from './process/process.ts';
+import { watchStalls } from './process/stalls.ts';
 
 requireNode();
 await startProcess(async () => {

@@ -1,7 +1,7 @@
 import type { LimitKind } from './assistants/rate-limit.ts';
 import type { DeliveryQueue } from './deliveries/queue.ts';
-import { serverNow } from './platform/clock.ts';
-import type { Metrics } from './platform/metrics.ts';
+import { serverNow } from './process/clock.ts';
+import type { Metrics } from './process/metrics.ts';
 import type { TurnQueue } from './turns/queue.ts';
 import type { Repetition } from './turns/start-turn.ts';
 

@@ -11,17 +11,17 @@ import { createWakeStreams } from './deliveries/sweep.ts';
 import { createReadAssignees, createTakeBy } from './inbox/assignees.ts';
 import { createInboxRecords } from './inbox/records.ts';
 import { createOperatorStore } from './operators/store.ts';
-import type { Config } from './platform/config.ts';
-import { newToken } from './platform/ids.ts';
-import type { Lifecycle } from './platform/lifecycle.ts';
-import type { Logger } from './platform/logger.ts';
-import { buildIndexes, type Indexed, openMongo } from './platform/mongo.ts';
-import { watchMongo } from './platform/mongo-silence.ts';
-import { openQueues } from './platform/queue.ts';
-import { closeRedis, openRedis, type RedisClient } from './platform/redis.ts';
-import { createPartitions, type Partitions } from './platform/redis-partitions.ts';
-import type { RedisRole } from './platform/redis-address.ts';
-import { createVault } from './platform/vault.ts';
+import type { Config } from './process/config.ts';
+import { newToken } from './process/ids.ts';
+import type { Lifecycle } from './process/lifecycle.ts';
+import type { Logger } from './process/logger.ts';
+import { buildIndexes, type Indexed, openMongo } from './mongo/mongo.ts';
+import { watchMongo } from './mongo/silence.ts';
+import { openQueues } from './redis/queue.ts';
+import { closeRedis, openRedis, type RedisClient } from './redis/redis.ts';
+import { createPartitions, type Partitions } from './redis/partitions.ts';
+import type { RedisRole } from './redis/address.ts';
+import { createVault } from './process/vault.ts';
 import { createDeliveredReplies } from './turns/delivered-replies.ts';
 import { createIdempotencyKeys } from './turns/idempotency-keys.ts';
 import { createTurnLeases } from './turns/leases.ts';
@@ -45,7 +45,7 @@ type Options = {
   asidePoolSize?: number;
 };
 
-/** The second pool of an API process. A search uses at most two of its connections (`src/platform/shares.ts`). */
+/** The second pool of an API process. A search uses at most two of its connections (`src/http/shares.ts`). */
 export const OPERATORS_POOL_SIZE = 16;
 /** The second pool of a worker: for sweeps, projection, vectors and purges. */
 export const BACKGROUND_POOL_SIZE = 8;

@@ -3,8 +3,8 @@ import {
   type ProjectedConversation,
   searchModel,
 } from '../../src/insights/conversation-search.ts';
-import { conversationKeyOf, newPrefixedId } from '../../src/platform/ids.ts';
-import { buildIndexes, collectionOf } from '../../src/platform/mongo.ts';
+import { conversationKeyOf, newPrefixedId } from '../../src/process/ids.ts';
+import { buildIndexes, collectionOf } from '../../src/mongo/mongo.ts';
 import { ascending, type Part, quantile } from '../support/figures.ts';
 import { openParley } from '../support/parley.ts';
 import { openServices } from '../support/services.ts';

@@ -3,8 +3,8 @@ import type { Message, RecentTurn, StoredConversation, StoredPage } from '../../
 import { conversationModels, initialState, PAGE_SIZE } from '../../src/conversations/conversation.ts';
 import { newRecord } from '../../src/deliveries/claims.ts';
 import { deliveryModel, neverSent, type StoredDelivery } from '../../src/deliveries/delivery.ts';
-import { conversationKeyOf, newPrefixedId, newId } from '../../src/platform/ids.ts';
-import { buildIndexes, collectionOf } from '../../src/platform/mongo.ts';
+import { conversationKeyOf, newPrefixedId, newId } from '../../src/process/ids.ts';
+import { buildIndexes, collectionOf } from '../../src/mongo/mongo.ts';
 import { type BenchAssistant, type Parley, QUESTIONS } from './parley.ts';
 
 const DAY_MS = 86_400_000;

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
-import { readConfig } from '../../src/platform/config.ts';
-import { createLifecycle } from '../../src/platform/lifecycle.ts';
-import { createLogger } from '../../src/platform/logger.ts';
+import { readConfig } from '../../src/process/config.ts';
+import { createLifecycle } from '../../src/process/lifecycle.ts';
+import { createLogger } from '../../src/process/logger.ts';
 import { openService } from '../../src/service.ts';
 import { type Child, type Services, startChild } from './services.ts';
 

@@ -1,8 +1,8 @@
 import { killAll, startProcess } from '../../chaos/support/process.ts';
 import { startServices } from '../../scripts/services.ts';
-import { readConfig } from '../../src/platform/config.ts';
-import { createLifecycle } from '../../src/platform/lifecycle.ts';
-import { createLogger } from '../../src/platform/logger.ts';
+import { readConfig } from '../../src/process/config.ts';
+import { createLifecycle } from '../../src/process/lifecycle.ts';
+import { createLogger } from '../../src/process/logger.ts';
 import { openService, type Service } from '../../src/service.ts';
 
 /** Starts separate services and delivery workers for the time of `run`, and returns its result. */

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { RedisClient } from '../../src/platform/redis.ts';
+import type { RedisClient } from '../../src/redis/redis.ts';
 import type { Random } from '../support/random.ts';
 import type { CountingReceiver } from './receiver.ts';
 import type { Process } from '../support/process.ts';

@@ -1,6 +1,6 @@
-import { readConfig } from '../../src/platform/config.ts';
-import { createLifecycle } from '../../src/platform/lifecycle.ts';
-import { createLogger } from '../../src/platform/logger.ts';
+import { readConfig } from '../../src/process/config.ts';
+import { createLifecycle } from '../../src/process/lifecycle.ts';
+import { createLogger } from '../../src/process/logger.ts';
 import { openService } from '../../src/service.ts';
 import { killAll } from '../support/process.ts';
 import { createRandom } from '../support/random.ts';

@@ -1,6 +1,6 @@
 import { InvalidArgumentError } from 'commander';
-import { parseWholeNumber } from '../../src/platform/validation.ts';
-import { isUuid } from '../../src/platform/ids.ts';
+import { parseWholeNumber } from '../../src/process/validation.ts';
+import { isUuid } from '../../src/process/ids.ts';
 
 /** Parsers of arguments. Each throws an error that Commander reports as wrong usage. */
 

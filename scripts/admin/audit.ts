@@ -1,5 +1,5 @@
 import { type Audit, boundedLine } from '../../src/operators/audit.ts';
-import { newId } from '../../src/platform/ids.ts';
+import { newId } from '../../src/process/ids.ts';
 
 type LocalChange = { action: string; target: string; details: Record<string, string> };
 

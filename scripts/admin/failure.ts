@@ -1,9 +1,9 @@
 import { CommanderError } from 'commander';
 import * as z from 'zod';
-import { ApiError } from '../../src/platform/errors.ts';
-import { ConfigError } from '../../src/platform/config.ts';
-import { plainMessage } from '../../src/platform/logger.ts';
-import { VaultError } from '../../src/platform/vault.ts';
+import { ApiError } from '../../src/process/errors.ts';
+import { ConfigError } from '../../src/process/config.ts';
+import { plainMessage } from '../../src/process/logger.ts';
+import { VaultError } from '../../src/process/vault.ts';
 
 const USAGE_STATUS = 2;
 

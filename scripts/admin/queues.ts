@@ -1,6 +1,6 @@
 import { DELIVERIES_QUEUE, type WakeUpJob } from '../../src/deliveries/queue.ts';
-import type { Logger } from '../../src/platform/logger.ts';
-import { openQueues } from '../../src/platform/queue.ts';
+import type { Logger } from '../../src/process/logger.ts';
+import { openQueues } from '../../src/redis/queue.ts';
 import type { Service } from '../../src/service.ts';
 import { TURNS_QUEUE, type TurnsJob } from '../../src/turns/queue.ts';
 

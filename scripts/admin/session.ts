@@ -1,7 +1,7 @@
-import { type Config, readConfig } from '../../src/platform/config.ts';
-import { secretsIn } from '../../src/platform/credentials.ts';
-import { createLifecycle, type Lifecycle } from '../../src/platform/lifecycle.ts';
-import { createLogger, type Logger } from '../../src/platform/logger.ts';
+import { type Config, readConfig } from '../../src/process/config.ts';
+import { secretsIn } from '../../src/process/credentials.ts';
+import { createLifecycle, type Lifecycle } from '../../src/process/lifecycle.ts';
+import { createLogger, type Logger } from '../../src/process/logger.ts';
 import { type Api, openApi } from './api.ts';
 import type { Settings } from './settings.ts';
 import type { OperatorStores } from './stores.ts';

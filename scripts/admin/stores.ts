@@ -1,8 +1,8 @@
 import { openOperators } from '../../src/operators/open.ts';
-import type { Config } from '../../src/platform/config.ts';
-import { secretsIn } from '../../src/platform/credentials.ts';
-import { plainMessage } from '../../src/platform/logger.ts';
-import { openMongo } from '../../src/platform/mongo.ts';
+import type { Config } from '../../src/process/config.ts';
+import { secretsIn } from '../../src/process/credentials.ts';
+import { plainMessage } from '../../src/process/logger.ts';
+import { openMongo } from '../../src/mongo/mongo.ts';
 import { openService, type Service } from '../../src/service.ts';
 import { Failure } from './failure.ts';
 import { openQueueHandles, type Queues } from './queues.ts';

@@ -1,10 +1,10 @@
 import * as z from 'zod';
 import { randomBytes } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
-import { readConfig } from '../../src/platform/config.ts';
-import { secretsIn } from '../../src/platform/credentials.ts';
-import { createLifecycle } from '../../src/platform/lifecycle.ts';
-import { createLogger } from '../../src/platform/logger.ts';
+import { readConfig } from '../../src/process/config.ts';
+import { secretsIn } from '../../src/process/credentials.ts';
+import { createLifecycle } from '../../src/process/lifecycle.ts';
+import { createLogger } from '../../src/process/logger.ts';
 import { openOperators } from '../../src/operators/open.ts';
 import { newPassword } from '../../src/operators/store.ts';
 import { openService, type Service } from '../../src/service.ts';

@@ -1,10 +1,10 @@
 import type { Request, RequestHandler, Response } from 'express';
-import { networkOf } from '../platform/http.ts';
-import { serverDate } from '../platform/clock.ts';
-import { ApiError, type ErrorCode, notFound } from '../platform/errors.ts';
-import { isUuid } from '../platform/ids.ts';
-import type { OrUnavailable } from '../platform/mongo-silence.ts';
-import { holdFor } from '../platform/shares.ts';
+import { networkOf } from '../http/http.ts';
+import { serverDate } from '../process/clock.ts';
+import { ApiError, type ErrorCode, notFound } from '../process/errors.ts';
+import { isUuid } from '../process/ids.ts';
+import type { OrUnavailable } from '../mongo/silence.ts';
+import { holdFor } from '../http/shares.ts';
 import type { Assistant } from './assistant.ts';
 import { type ChannelCall, type ChannelCalls, isTokenAccepted } from './channel.ts';
 import { type RateLimiter, rateLimitHeaders } from './rate-limit.ts';

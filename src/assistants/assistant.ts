@@ -1,6 +1,6 @@
 import * as z from 'zod';
 import { type Connection, Schema } from 'mongoose';
-import { TIMING } from '../platform/timing.ts';
+import { TIMING } from '../process/timing.ts';
 import { type EngineSettings, RETRIEVAL } from './engine-settings.ts';
 import type { KnowledgeInput } from './knowledge-input.ts';
 import type { TextKind } from './knowledge-texts.ts';

@@ -1,5 +1,5 @@
 import { type Connection, Schema } from 'mongoose';
-import { collectionOf } from '../platform/mongo.ts';
+import { collectionOf } from '../mongo/mongo.ts';
 
 export const REGISTER_EVERY_MS = 2_000;
 /** A crashed worker counts as gone after this time. */

@@ -1,7 +1,7 @@
 import * as z from 'zod';
-import { TIMING } from '../platform/timing.ts';
-import type { Vault } from '../platform/vault.ts';
-import { validate } from '../platform/validation.ts';
+import { TIMING } from '../process/timing.ts';
+import type { Vault } from '../process/vault.ts';
+import { validate } from '../process/validation.ts';
 
 export const DEFAULT_PROVIDER_TIMEOUT_MS = TIMING.providerTimeoutMs;
 

@@ -1,8 +1,8 @@
 import { type Options, parse } from 'csv-parse/sync';
 import MarkdownIt, { type Token } from 'markdown-it';
 import type * as z from 'zod';
-import { invalid, MAX_DETAILS } from '../platform/errors.ts';
-import { check, detailOf, findUnstorable } from '../platform/validation.ts';
+import { invalid, MAX_DETAILS } from '../process/errors.ts';
+import { check, detailOf, findUnstorable } from '../process/validation.ts';
 import { KnowledgeInput, MAX_KNOWLEDGE } from './knowledge-input.ts';
 
 /**

@@ -1,5 +1,5 @@
-import { serverDate, serverNow } from '../platform/clock.ts';
-import { invalid, notFound } from '../platform/errors.ts';
+import { serverDate, serverNow } from '../process/clock.ts';
+import { invalid, notFound } from '../process/errors.ts';
 import type { KnowledgePositions, assistantModels } from './assistant.ts';
 import { MAX_KNOWLEDGE } from './knowledge-input.ts';
 

@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import type { PartitionedQueue } from '../platform/queue.ts';
+import type { PartitionedQueue } from '../redis/queue.ts';
 
 export const KNOWLEDGE_QUEUE = 'knowledge';
 

@@ -1,8 +1,8 @@
 import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
-import { ApiError, type ErrorDetail, invalid, unavailable } from '../platform/errors.ts';
-import { withDeadline } from '../platform/deadline.ts';
-import { createSlots } from '../platform/slots.ts';
+import { ApiError, type ErrorDetail, invalid, unavailable } from '../process/errors.ts';
+import { withDeadline } from '../process/deadline.ts';
+import { createSlots } from '../process/slots.ts';
 import { type KnowledgeFormat, type ParsedKnowledge, parseKnowledge } from './knowledge-import.ts';
 
 /** A file of this size is read directly. A hostile one of 8 KiB held the event loop for 49 ms. */

@@ -7,10 +7,10 @@ import { stopwords as italian } from '@orama/stopwords/italian';
 import { stopwords as portuguese } from '@orama/stopwords/portuguese';
 import { stopwords as spanish } from '@orama/stopwords/spanish';
 import { LRUCache } from 'lru-cache';
-import { segmentWords } from '../language/segments.ts';
-import { unavailable } from '../platform/errors.ts';
-import { createSlices, type Slices } from '../platform/slices.ts';
-import { createSlots } from '../platform/slots.ts';
+import { segmentWords } from '../language/fold.ts';
+import { unavailable } from '../process/errors.ts';
+import { createSlices, type Slices } from '../process/slices.ts';
+import { createSlots } from '../process/slots.ts';
 import type { Assistant } from './assistant.ts';
 import type { KnowledgeEntry } from './knowledge-input.ts';
 

@@ -1,9 +1,9 @@
 import { LRUCache } from 'lru-cache';
-import { notFound } from '../platform/errors.ts';
-import { newId } from '../platform/ids.ts';
-import { collectionOf } from '../platform/mongo.ts';
-import { createSlices } from '../platform/slices.ts';
-import { createSlots } from '../platform/slots.ts';
+import { notFound } from '../process/errors.ts';
+import { newId } from '../process/ids.ts';
+import { collectionOf } from '../mongo/mongo.ts';
+import { createSlices } from '../process/slices.ts';
+import { createSlots } from '../process/slots.ts';
 import type { Assistant, StoredKnowledge, assistantModels } from './assistant.ts';
 import type { KnowledgeEntry, KnowledgeInput } from './knowledge-input.ts';
 import { createKnowledgePositions, visibleEntries } from './knowledge-positions.ts';

@@ -1,6 +1,6 @@
 import { type Connection, Schema } from 'mongoose';
-import { serverDate } from '../platform/clock.ts';
-import { collectionOf } from '../platform/mongo.ts';
+import { serverDate } from '../process/clock.ts';
+import { collectionOf } from '../mongo/mongo.ts';
 import type { assistantModels } from './assistant.ts';
 import { visibleEntries } from './knowledge-positions.ts';
 import { type KnowledgeText, textsOf } from './knowledge-texts.ts';

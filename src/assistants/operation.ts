@@ -1,5 +1,5 @@
 import { type RequestHandler, Router } from 'express';
-import { bodyReader, type Declaration, mount, type Served } from '../platform/operation.ts';
+import { bodyReader, type Declaration, mount, type Served } from '../http/operation.ts';
 import type { Access } from './access.ts';
 
 /**

@@ -1,8 +1,8 @@
 import { LRUCache } from 'lru-cache';
 import { RateLimiterMemory, RateLimiterRedis, type RateLimiterRes } from 'rate-limiter-flexible';
-import { createBatcher, ItemFailure } from '../platform/batch.ts';
-import { ApiError, unavailable } from '../platform/errors.ts';
-import type { RedisClient } from '../platform/redis.ts';
+import { createBatcher, ItemFailure } from '../process/batch.ts';
+import { ApiError, unavailable } from '../process/errors.ts';
+import type { RedisClient } from '../redis/redis.ts';
 
 const WINDOW_S = 60;
 export const FAILING_LIMIT_PER_MINUTE = 60;

@@ -1,5 +1,5 @@
 import type { mongo } from 'mongoose';
-import { leaseIn } from '../platform/mongo-batches.ts';
+import { leaseIn } from '../mongo/batches.ts';
 import type { Assistant, StoredAssistant } from './assistant.ts';
 import type { Embedders } from './embedders.ts';
 import type { TextKind } from './knowledge-texts.ts';

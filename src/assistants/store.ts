@@ -1,12 +1,12 @@
 import { randomBytes } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import type { Connection } from 'mongoose';
-import { serverDate, serverNow } from '../platform/clock.ts';
-import { newId } from '../platform/ids.ts';
-import { invalid, notFound } from '../platform/errors.ts';
-import { collectionOf } from '../platform/mongo.ts';
-import type { Vault } from '../platform/vault.ts';
-import { validate } from '../platform/validation.ts';
+import { serverDate, serverNow } from '../process/clock.ts';
+import { newId } from '../process/ids.ts';
+import { invalid, notFound } from '../process/errors.ts';
+import { collectionOf } from '../mongo/mongo.ts';
+import type { Vault } from '../process/vault.ts';
+import { validate } from '../process/validation.ts';
 import { type ApiKey, apiKeyModel, hashSecret, isWellFormedApiKey, newApiKey, type StoredApiKey } from './api-keys.ts';
 import {
   type Assistant,
@@ -19,7 +19,7 @@ import {
 import { type ChannelChange, channelWrite } from './channel.ts';
 import { createEmbedders } from './embedders.ts';
 import { type EngineInput, sealedEngine } from './engine-settings.ts';
-import { TIMING } from '../platform/timing.ts';
+import { TIMING } from '../process/timing.ts';
 import { createKnowledgeStore } from './knowledge-store.ts';
 import { createVectorStore } from './knowledge-vectors.ts';
 import { createSemanticState } from './semantic-state.ts';

@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import { publicOperation } from '../assistants/operation.ts';
-import { cursor } from '../platform/cursor.ts';
-import { wholeNumber } from '../platform/validation.ts';
+import { cursor } from '../http/cursor.ts';
+import { wholeNumber } from '../process/validation.ts';
 import { HISTORY_MAX } from '../conversations/history.ts';
 import { AttributesInput } from '../conversations/attributes.ts';
 import { AttributesAnswer, ConversationListView, EscalationView, HistoryView } from '../conversations/view.ts';

@@ -1,6 +1,6 @@
 import * as z from 'zod';
 import { publicOperation } from '../assistants/operation.ts';
-import { BODY_LIMIT_BYTES } from '../platform/json-body.ts';
+import { BODY_LIMIT_BYTES } from '../http/json-body.ts';
 import { ChatRequest, ChatResponse, IdempotencyKey, MESSAGE_MAX, SESSION_ID_MAX } from '../turns/turn.ts';
 import { AcceptedTurn, TurnView } from '../turns/turn-view.ts';
 

@@ -1,8 +1,8 @@
 import type { Request, RequestHandler, Response, Router } from 'express';
 import { type Access, callerOf, noteCall } from '../assistants/access.ts';
 import { createPublicRouter } from '../assistants/operation.ts';
-import { invalid } from '../platform/errors.ts';
-import { answerWith, bodyOf } from '../platform/operation.ts';
+import { invalid } from '../process/errors.ts';
+import { answerWith, bodyOf } from '../http/operation.ts';
 import { knownConversationOf, type StartTurn, type Submit, type TurnRequest } from '../turns/start-turn.ts';
 import { enterUntilClosed, type Overload } from '../turns/admission.ts';
 import { chatTurnOperations } from './turn-operations.ts';

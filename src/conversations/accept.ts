@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Connection } from 'mongoose';
-import type { ItemFailure } from '../platform/batch.ts';
-import { serverNow } from '../platform/clock.ts';
-import { ApiError, unavailable } from '../platform/errors.ts';
+import type { ItemFailure } from '../process/batch.ts';
+import { serverNow } from '../process/clock.ts';
+import { ApiError, unavailable } from '../process/errors.ts';
 import {
   DUPLICATE_KEY,
   isMongoUnavailable,
@@ -11,8 +11,8 @@ import {
   wasNeverSent,
   wasNotPrimary,
   wasRefused,
-} from '../platform/mongo-failures.ts';
-import { collectionOf, createReader, createStoreBatcher, updateMany, type UpdateStatement } from '../platform/mongo.ts';
+} from '../mongo/failures.ts';
+import { collectionOf, createReader, createStoreBatcher, updateMany, type UpdateStatement } from '../mongo/mongo.ts';
 import { truncateContent } from '../webhooks/event.ts';
 import { type Announce, newOutboxEvent, type ReceiversOf } from './announce.ts';
 import {

@@ -1,4 +1,4 @@
-import { newId } from '../platform/ids.ts';
+import { newId } from '../process/ids.ts';
 import type { ConversationEvent, ConversationEventKind } from '../webhooks/event.ts';
 import type { Message, OutboxEvent, StoredConversation } from './conversation.ts';
 

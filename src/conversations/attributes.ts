@@ -1,6 +1,6 @@
 import * as z from 'zod';
-import { invalid } from '../platform/errors.ts';
-import { isStorableText } from '../platform/validation.ts';
+import { invalid } from '../process/errors.ts';
+import { isStorableText } from '../process/validation.ts';
 import type { Attribute } from './conversation.ts';
 
 const MAX_ATTRIBUTES = 50;

@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Connection, mongo } from 'mongoose';
 import type { ConversationEvent } from '../webhooks/event.ts';
-import { serverDate } from '../platform/clock.ts';
-import { ApiError, notFound } from '../platform/errors.ts';
-import { collectionOf, DURABLE } from '../platform/mongo.ts';
+import { serverDate } from '../process/clock.ts';
+import { ApiError, notFound } from '../process/errors.ts';
+import { collectionOf, DURABLE } from '../mongo/mongo.ts';
 import { type Announce, newOutboxEvent, type ReceiversOf, sentEvents } from './announce.ts';
 import { type Compact, pushFinished, trimmedFields } from './commit.ts';
 import { conversationModels, type Message, type StoredConversation } from './conversation.ts';

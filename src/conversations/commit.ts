@@ -1,7 +1,7 @@
 import type { Connection } from 'mongoose';
-import { serverNow } from '../platform/clock.ts';
-import { toItemFailure } from '../platform/mongo-failures.ts';
-import { collectionOf, createReader, createStoreBatcher, updateMany, type UpdateStatement } from '../platform/mongo.ts';
+import { serverNow } from '../process/clock.ts';
+import { toItemFailure } from '../mongo/failures.ts';
+import { collectionOf, createReader, createStoreBatcher, updateMany, type UpdateStatement } from '../mongo/mongo.ts';
 import type { ConversationEvent } from '../webhooks/event.ts';
 import { type Announce, newOutboxEvent, type ReceiversOf, sentEvents } from './announce.ts';
 import {

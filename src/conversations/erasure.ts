@@ -1,8 +1,8 @@
 import { type Connection, Schema } from 'mongoose';
-import { serverDate, serverNow } from '../platform/clock.ts';
-import { isUuid, prefixRange } from '../platform/ids.ts';
-import { withDeadline } from '../platform/deadline.ts';
-import { collectionOf, DURABLE } from '../platform/mongo.ts';
+import { serverDate, serverNow } from '../process/clock.ts';
+import { isUuid, prefixRange } from '../process/ids.ts';
+import { withDeadline } from '../process/deadline.ts';
+import { collectionOf, DURABLE } from '../mongo/mongo.ts';
 import { conversationModels, type StoredConversation } from './conversation.ts';
 import type { MessagePages } from './message-pages.ts';
 

@@ -1,8 +1,8 @@
 import type { Connection } from 'mongoose';
 import * as z from 'zod';
-import { createCursor } from '../platform/cursor.ts';
-import { collectionOf, createReader } from '../platform/mongo.ts';
-import { createSlices } from '../platform/slices.ts';
+import { createCursor } from '../http/cursor.ts';
+import { collectionOf, createReader } from '../mongo/mongo.ts';
+import { createSlices } from '../process/slices.ts';
 import {
   BY_TURN,
   conversationModels,

@@ -1,7 +1,7 @@
 import type { Connection } from 'mongoose';
-import { inBatches } from '../platform/mongo-batches.ts';
-import { DUPLICATE_KEY, toItemFailure } from '../platform/mongo-failures.ts';
-import { collectionOf, createStoreBatcher, insertMany } from '../platform/mongo.ts';
+import { inBatches } from '../mongo/batches.ts';
+import { DUPLICATE_KEY, toItemFailure } from '../mongo/failures.ts';
+import { collectionOf, createStoreBatcher, insertMany } from '../mongo/mongo.ts';
 import {
   conversationModels,
   type Message,

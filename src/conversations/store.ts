@@ -1,9 +1,9 @@
 import type { Connection, mongo } from 'mongoose';
-import { serverDate } from '../platform/clock.ts';
-import { isUuid, prefixRange, type Uuid } from '../platform/ids.ts';
-import { collectionOf, createReader } from '../platform/mongo.ts';
-import { inChunks } from '../platform/mongo-batches.ts';
-import type { OrUnavailable } from '../platform/mongo-silence.ts';
+import { serverDate } from '../process/clock.ts';
+import { isUuid, prefixRange, type Uuid } from '../process/ids.ts';
+import { collectionOf, createReader } from '../mongo/mongo.ts';
+import { inChunks } from '../mongo/batches.ts';
+import type { OrUnavailable } from '../mongo/silence.ts';
 import { createAccept, createResolveDuplicate } from './accept.ts';
 import { createAnnounce, type ReceiversOf } from './announce.ts';
 import { type AnswerableConversation, createCommit, createCompact } from './commit.ts';

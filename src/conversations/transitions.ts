@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
-import { serverDate } from '../platform/clock.ts';
-import { invalid } from '../platform/errors.ts';
-import { newId } from '../platform/ids.ts';
+import { serverDate } from '../process/clock.ts';
+import { invalid } from '../process/errors.ts';
+import { newId } from '../process/ids.ts';
 import { type AttributeChange, mergeAttributes } from './attributes.ts';
 import type { Change, ChangeConversation, ConversationRef } from './change-conversation.ts';
 import { assigneeOf, type Message, REOPENED, type StoredConversation } from './conversation.ts';

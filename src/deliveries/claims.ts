@@ -1,9 +1,9 @@
 import { type Connection, mongo } from 'mongoose';
-import { serverDate, serverNow } from '../platform/clock.ts';
-import type { ItemFailure } from '../platform/batch.ts';
-import { newToken } from '../platform/ids.ts';
-import { collectionOf, createStoreBatcher, DURABLE, insertMany, setWhere, updateMany } from '../platform/mongo.ts';
-import { DUPLICATE_KEY, isMongoUnavailable, toItemFailure } from '../platform/mongo-failures.ts';
+import { serverDate, serverNow } from '../process/clock.ts';
+import type { ItemFailure } from '../process/batch.ts';
+import { newToken } from '../process/ids.ts';
+import { collectionOf, createStoreBatcher, DURABLE, insertMany, setWhere, updateMany } from '../mongo/mongo.ts';
+import { DUPLICATE_KEY, isMongoUnavailable, toItemFailure } from '../mongo/failures.ts';
 import {
   deliveryIdOf,
   deliveryModel,

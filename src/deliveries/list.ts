@@ -1,11 +1,11 @@
 import type { mongo } from 'mongoose';
-import { createTimeCursor } from '../platform/cursor.ts';
-import { invalid } from '../platform/errors.ts';
-import { isUuid } from '../platform/ids.ts';
-import { timeLimit } from '../platform/mongo.ts';
-import { createSlices } from '../platform/slices.ts';
-import { exceededTimeLimit } from '../platform/mongo-failures.ts';
-import { inChunks, INDEX_RANGES_MAX } from '../platform/mongo-batches.ts';
+import { createTimeCursor } from '../http/cursor.ts';
+import { invalid } from '../process/errors.ts';
+import { isUuid } from '../process/ids.ts';
+import { timeLimit } from '../mongo/mongo.ts';
+import { createSlices } from '../process/slices.ts';
+import { exceededTimeLimit } from '../mongo/failures.ts';
+import { inChunks, INDEX_RANGES_MAX } from '../mongo/batches.ts';
 import { deliveryIdOf, type FinalOutcome, IN_FLIGHT, type Outcome, type StoredDelivery } from './delivery.ts';
 import { EVENT_KINDS, type EventKind } from '../webhooks/event.ts';
 import { type DeliveryListRow, type ListedDelivery, toDeliveryRow, WITHOUT_TEXTS } from './view.ts';

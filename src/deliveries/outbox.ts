@@ -6,8 +6,8 @@ import {
   type OutboxEvent,
   type StoredConversation,
 } from '../conversations/conversation.ts';
-import { serverNow } from '../platform/clock.ts';
-import { isUuid, prefixRange } from '../platform/ids.ts';
+import { serverNow } from '../process/clock.ts';
+import { isUuid, prefixRange } from '../process/ids.ts';
 import {
   collectionOf,
   createReader,
@@ -16,8 +16,8 @@ import {
   updateAndRead,
   updateMany,
   type UpdateStatement,
-} from '../platform/mongo.ts';
-import { exceededTimeLimit } from '../platform/mongo-failures.ts';
+} from '../mongo/mongo.ts';
+import { exceededTimeLimit } from '../mongo/failures.ts';
 
 /** The fields of a conversation that deliveries need. `outbox` contains the pending events in order. */
 export type Outbox = Pick<

@@ -1,14 +1,14 @@
 import type { Queue } from 'bullmq';
 import * as z from 'zod';
-import { createBatcher } from '../platform/batch.ts';
-import { serverNow } from '../platform/clock.ts';
+import { createBatcher } from '../process/batch.ts';
+import { serverNow } from '../process/clock.ts';
 import {
   countJobs,
   createFullCheck,
   groupByPartition,
   oldestWaitingAt,
   type PartitionedQueue,
-} from '../platform/queue.ts';
+} from '../redis/queue.ts';
 
 export const DELIVERIES_QUEUE = 'deliveries';
 

@@ -12,9 +12,9 @@ import {
 import type { OutboxEvent } from '../conversations/conversation.ts';
 import { createHistory } from '../conversations/history.ts';
 import { createOutboxStore, type Outbox } from './outbox.ts';
-import { serverDate } from '../platform/clock.ts';
-import { collectionOf, DURABLE } from '../platform/mongo.ts';
-import { inBatches } from '../platform/mongo-batches.ts';
+import { serverDate } from '../process/clock.ts';
+import { collectionOf, DURABLE } from '../mongo/mongo.ts';
+import { inBatches } from '../mongo/batches.ts';
 import { type ClaimOptions, createClaims } from './claims.ts';
 import {
   createDeliveryList,

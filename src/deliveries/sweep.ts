@@ -5,8 +5,8 @@ import type { DeliveryStore } from './store.ts';
 import type { EndpointStore } from '../webhooks/endpoint-store.ts';
 import { deliveryIdOf } from './delivery.ts';
 import { createEndUndeliverable, type OnEnded } from './undeliverable.ts';
-import { serverNow } from '../platform/clock.ts';
-import type { Timing } from '../platform/timing.ts';
+import { serverNow } from '../process/clock.ts';
+import type { Timing } from '../process/timing.ts';
 
 /** An endpoint with fewer idle streams than this gets no backoff, because waking so few streams again costs little. */
 const MANY = 100;

@@ -1,8 +1,8 @@
-import { serverDate, serverNow } from '../platform/clock.ts';
-import { ApiError, invalid, notFound } from '../platform/errors.ts';
-import { newId, newToken } from '../platform/ids.ts';
-import { collectionOf, DURABLE } from '../platform/mongo.ts';
-import { isDuplicateKey } from '../platform/mongo-failures.ts';
+import { serverDate, serverNow } from '../process/clock.ts';
+import { ApiError, invalid, notFound } from '../process/errors.ts';
+import { newId, newToken } from '../process/ids.ts';
+import { collectionOf, DURABLE } from '../mongo/mongo.ts';
+import { isDuplicateKey } from '../mongo/failures.ts';
 import { type Claim, newRecord, type ClaimOptions } from './claims.ts';
 import {
   type ErrorKind,

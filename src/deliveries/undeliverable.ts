@@ -4,7 +4,7 @@ import type { StoredEndpoint } from '../webhooks/endpoint-store.ts';
 import type { DeliveryStore } from './store.ts';
 import { BACKLOG_MAX, type OutboxEvent } from '../conversations/conversation.ts';
 import { type Outbox, pendingOf } from './outbox.ts';
-import { serverNow } from '../platform/clock.ts';
+import { serverNow } from '../process/clock.ts';
 
 /** An event that must not be sent, and the reason. */
 type Undeliverable = { event: OutboxEvent; errorKind: ErrorKind };

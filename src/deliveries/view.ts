@@ -1,6 +1,6 @@
 import { type Header, type HeaderRecord, isFinal, type StoredDelivery } from './delivery.ts';
 import type { ResendRisk } from './tests-and-resends.ts';
-import { DELIVERY_DEADLINE_MS } from '../platform/timing.ts';
+import { DELIVERY_DEADLINE_MS } from '../process/timing.ts';
 
 /** A list shows neither bodies nor headers, which may have some ten KB in each record. */
 export const WITHOUT_TEXTS = { body: 0, responseBody: 0, requestHeaders: 0, responseHeaders: 0 } as const;

@@ -1,8 +1,8 @@
 import { type Connection, Schema } from 'mongoose';
-import { serverDate } from '../platform/clock.ts';
-import { invalid, notFound } from '../platform/errors.ts';
-import { collectionOf } from '../platform/mongo.ts';
-import { newId } from '../platform/ids.ts';
+import { serverDate } from '../process/clock.ts';
+import { invalid, notFound } from '../process/errors.ts';
+import { collectionOf } from '../mongo/mongo.ts';
+import { newId } from '../process/ids.ts';
 
 const CANNED_REPLIES_MAX = 500;
 const READ_BATCH = 20;

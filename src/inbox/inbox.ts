@@ -8,10 +8,10 @@ import {
 import type { Transitions } from '../conversations/transitions.ts';
 import type { FindByWords } from '../insights/conversation-search.ts';
 import type { OperatorStore } from '../operators/store.ts';
-import { serverDate } from '../platform/clock.ts';
-import { invalid, notFound } from '../platform/errors.ts';
-import { isUuid, prefixRange } from '../platform/ids.ts';
-import { collectionOf, DURABLE, timeLimit } from '../platform/mongo.ts';
+import { serverDate } from '../process/clock.ts';
+import { invalid, notFound } from '../process/errors.ts';
+import { isUuid, prefixRange } from '../process/ids.ts';
+import { collectionOf, DURABLE, timeLimit } from '../mongo/mongo.ts';
 import { createReadAssignees, type ReadAssignees } from './assignees.ts';
 import { createInboxList, handlingOf, type InboxRow, snoozedUntilOf, toInboxRow } from './list.ts';
 import type { InboxRecords } from './records.ts';

@@ -7,13 +7,13 @@ import {
 } from '../conversations/conversation.ts';
 import { numbersOf } from '../conversations/message-pages.ts';
 import type { FindByWords, FoundConversation } from '../insights/conversation-search.ts';
-import { serverDate, serverNow } from '../platform/clock.ts';
-import { invalid } from '../platform/errors.ts';
-import { isUuid, prefixRange, type Uuid } from '../platform/ids.ts';
-import { inChunks } from '../platform/mongo-batches.ts';
-import { exceededTimeLimit } from '../platform/mongo-failures.ts';
-import { collectionOf, timeLimit } from '../platform/mongo.ts';
-import { mapAtMost } from '../platform/slots.ts';
+import { serverDate, serverNow } from '../process/clock.ts';
+import { invalid } from '../process/errors.ts';
+import { isUuid, prefixRange, type Uuid } from '../process/ids.ts';
+import { inChunks } from '../mongo/batches.ts';
+import { exceededTimeLimit } from '../mongo/failures.ts';
+import { collectionOf, timeLimit } from '../mongo/mongo.ts';
+import { mapAtMost } from '../process/slots.ts';
 import type { Assignees, ReadAssignees } from './assignees.ts';
 
 type Snoozed = Pick<StoredConversation, 'snoozedUntil' | 'snoozedAt' | 'waiting' | 'recent'>;

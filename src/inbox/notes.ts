@@ -1,9 +1,9 @@
 import { type Connection, Schema } from 'mongoose';
-import { serverDate } from '../platform/clock.ts';
-import { invalid } from '../platform/errors.ts';
-import { newId } from '../platform/ids.ts';
-import { collectionOf, DURABLE } from '../platform/mongo.ts';
-import { inBatches } from '../platform/mongo-batches.ts';
+import { serverDate } from '../process/clock.ts';
+import { invalid } from '../process/errors.ts';
+import { newId } from '../process/ids.ts';
+import { collectionOf, DURABLE } from '../mongo/mongo.ts';
+import { inBatches } from '../mongo/batches.ts';
 import { partsOf } from './read-positions.ts';
 
 const NOTES_MAX = 500;

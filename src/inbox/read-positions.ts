@@ -1,6 +1,6 @@
 import { type Connection, Schema } from 'mongoose';
-import { collectionOf } from '../platform/mongo.ts';
-import { inBatches } from '../platform/mongo-batches.ts';
+import { collectionOf } from '../mongo/mongo.ts';
+import { inBatches } from '../mongo/batches.ts';
 
 /** The last message that an operator has read in a conversation. */
 type StoredReadPosition = { _id: string; seq: number };

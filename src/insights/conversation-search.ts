@@ -1,10 +1,9 @@
 import { type Connection, type mongo, Schema } from 'mongoose';
-import { fold, foldBeginning, UNSPACED } from '../language/fold.ts';
-import { segmentWords } from '../language/segments.ts';
-import { isUuid } from '../platform/ids.ts';
-import { mapAtMost } from '../platform/slots.ts';
-import { inChunks } from '../platform/mongo-batches.ts';
-import { collectionOf, timeLimit } from '../platform/mongo.ts';
+import { fold, foldBeginning, segmentWords, UNSPACED } from '../language/fold.ts';
+import { isUuid } from '../process/ids.ts';
+import { mapAtMost } from '../process/slots.ts';
+import { inChunks } from '../mongo/batches.ts';
+import { collectionOf, timeLimit } from '../mongo/mongo.ts';
 
 /** Longer texts are cut before they are read. */
 const MAX_LENGTH = 10_000;

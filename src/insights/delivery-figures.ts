@@ -1,9 +1,9 @@
 import { LRUCache } from 'lru-cache';
 import type { Connection } from 'mongoose';
-import { serverNow } from '../platform/clock.ts';
-import type { Logger } from '../platform/logger.ts';
-import { collectionOf } from '../platform/mongo.ts';
-import { exceededTimeLimit } from '../platform/mongo-failures.ts';
+import { serverNow } from '../process/clock.ts';
+import type { Logger } from '../process/logger.ts';
+import { collectionOf } from '../mongo/mongo.ts';
+import { exceededTimeLimit } from '../mongo/failures.ts';
 import { type Figures, HOUR_MS, incrementId, type StoredFigures } from './figures.ts';
 
 /** An hour is counted this long after its end, because all of its deliveries have ended then. */

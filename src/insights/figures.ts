@@ -2,7 +2,7 @@ import { type Connection, type mongo, Schema } from 'mongoose';
 import * as z from 'zod';
 import type { Entry, Message } from '../conversations/conversation.ts';
 import { readSystemMessage } from '../conversations/transitions.ts';
-import { collectionOf } from '../platform/mongo.ts';
+import { collectionOf } from '../mongo/mongo.ts';
 
 /** The part of a reply's `why` that the figures need. Engines may store more. */
 const Why = z.object({

@@ -1,8 +1,8 @@
 import { setImmediate } from 'node:timers/promises';
 import type { Connection, mongo } from 'mongoose';
-import { withDeadline } from '../platform/deadline.ts';
-import { newId } from '../platform/ids.ts';
-import { collectionOf } from '../platform/mongo.ts';
+import { withDeadline } from '../process/deadline.ts';
+import { newId } from '../process/ids.ts';
+import { collectionOf } from '../mongo/mongo.ts';
 import { type Lesson, MAX_EXAMPLES, MAX_GROUPS, type MissAnswer, missModel, type StoredMiss } from './misses.ts';
 import { searchWordsOf } from './conversation-search.ts';
 

@@ -1,9 +1,9 @@
 import { type Connection, Schema } from 'mongoose';
 import * as z from 'zod';
 import type { Entry, Message } from '../conversations/conversation.ts';
-import { serverDate } from '../platform/clock.ts';
-import { notFound } from '../platform/errors.ts';
-import { collectionOf } from '../platform/mongo.ts';
+import { serverDate } from '../process/clock.ts';
+import { notFound } from '../process/errors.ts';
+import { collectionOf } from '../mongo/mongo.ts';
 import { readReply } from './figures.ts';
 import { searchWordsOf } from './conversation-search.ts';
 

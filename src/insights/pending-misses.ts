@@ -1,9 +1,9 @@
 import { type ClientSession, type Connection, Schema } from 'mongoose';
-import { serverDate, serverNow } from '../platform/clock.ts';
-import { mapAtMost } from '../platform/slots.ts';
-import { collectionOf, inTransaction } from '../platform/mongo.ts';
-import { isMongoUnavailable } from '../platform/mongo-failures.ts';
-import type { Logger } from '../platform/logger.ts';
+import { serverDate, serverNow } from '../process/clock.ts';
+import { mapAtMost } from '../process/slots.ts';
+import { collectionOf, inTransaction } from '../mongo/mongo.ts';
+import { isMongoUnavailable } from '../mongo/failures.ts';
+import type { Logger } from '../process/logger.ts';
 import { type ProjectedConversation, searchModel } from './conversation-search.ts';
 import type { GroupMisses } from './group-misses.ts';
 import { type Lesson, LESSONS_AT_ONCE, missModel, type StoredMiss } from './misses.ts';

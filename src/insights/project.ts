@@ -8,12 +8,12 @@ import {
 } from '../conversations/conversation.ts';
 import { pageRange } from '../conversations/message-pages.ts';
 import { resolutionsOf } from '../conversations/transitions.ts';
-import type { Logger } from '../platform/logger.ts';
-import { inChunks } from '../platform/mongo-batches.ts';
-import { isMongoUnavailable } from '../platform/mongo-failures.ts';
-import { collectionOf, inTransaction, timeLimit } from '../platform/mongo.ts';
-import { createSlices } from '../platform/slices.ts';
-import { mapAtMost } from '../platform/slots.ts';
+import type { Logger } from '../process/logger.ts';
+import { inChunks } from '../mongo/batches.ts';
+import { isMongoUnavailable } from '../mongo/failures.ts';
+import { collectionOf, inTransaction, timeLimit } from '../mongo/mongo.ts';
+import { createSlices } from '../process/slices.ts';
+import { mapAtMost } from '../process/slots.ts';
 import { foldSession, type ProjectedConversation, searchModel, searchWordsOf } from './conversation-search.ts';
 import { countMessages, type Figures, hourOf, type Increment, incrementsOf } from './figures.ts';
 import { fitStep, type Lesson, readLessons } from './misses.ts';

@@ -2,10 +2,10 @@ import { performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
 import { type Connection, Schema } from 'mongoose';
-import { serverDate, serverNow } from '../platform/clock.ts';
-import { isDuplicateKey } from '../platform/mongo-failures.ts';
-import { type Lease, leaseIn } from '../platform/mongo-batches.ts';
-import { collectionOf } from '../platform/mongo.ts';
+import { serverDate, serverNow } from '../process/clock.ts';
+import { isDuplicateKey } from '../mongo/failures.ts';
+import { type Lease, leaseIn } from '../mongo/batches.ts';
+import { collectionOf } from '../mongo/mongo.ts';
 import type { ChangedConversation, ChangedConversations, ChangePosition, Project } from './project.ts';
 
 /** How long a leader stays the leader without a round. After this time another worker continues. */

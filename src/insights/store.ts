@@ -1,10 +1,10 @@
 import type { Connection } from 'mongoose';
-import type { Logger } from '../platform/logger.ts';
-import { collectionOf } from '../platform/mongo.ts';
+import type { Logger } from '../process/logger.ts';
+import { collectionOf } from '../mongo/mongo.ts';
 import { createChangedConversations, createProject } from './project.ts';
 import { createConversationSearch, type ProjectedConversation, searchModel } from './conversation-search.ts';
 import { createDeliveryFigures } from './delivery-figures.ts';
-import { serverDate } from '../platform/clock.ts';
+import { serverDate } from '../process/clock.ts';
 import { createFigures, hourOf } from './figures.ts';
 import { createGroupMisses, type Embedding } from './group-misses.ts';
 import { createMissStore } from './misses.ts';

@@ -1,7 +1,7 @@
 import { type Connection, mongo } from 'mongoose';
-import { withDeadline } from '../platform/deadline.ts';
-import { serverNow } from '../platform/clock.ts';
-import { isMongoUnavailable } from '../platform/mongo-failures.ts';
+import { withDeadline } from '../process/deadline.ts';
+import { serverNow } from '../process/clock.ts';
+import { isMongoUnavailable } from '../mongo/failures.ts';
 
 /** The most changes that one read returns. */
 const BATCH = 1_000;

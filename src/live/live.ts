@@ -1,7 +1,7 @@
 import type { Operator } from '../operators/operator.ts';
 import type { FindSignedIn, SessionRef } from '../operators/access.ts';
-import { ApiError } from '../platform/errors.ts';
-import type { Logger } from '../platform/logger.ts';
+import { ApiError } from '../process/errors.ts';
+import type { Logger } from '../process/logger.ts';
 import type { Hub } from './hub.ts';
 import type { Presence, PresenceBoard } from './presence.ts';
 import { createSubscriber, type EventSink, type Subscriber } from './subscriber.ts';

@@ -2,17 +2,17 @@ import type { Connection } from 'mongoose';
 import { type ChannelName, conversationModels, type StoredConversation } from '../conversations/conversation.ts';
 import type { ReadAssignees } from '../inbox/assignees.ts';
 import { ROW_FIELDS, toInboxRow } from '../inbox/list.ts';
-import { serverDate } from '../platform/clock.ts';
-import { collectionOf, openMongo } from '../platform/mongo.ts';
+import { serverDate } from '../process/clock.ts';
+import { collectionOf, openMongo } from '../mongo/mongo.ts';
 import type { LiveRow } from './subscriber.ts';
 import type { Inbox } from '../inbox/inbox.ts';
 import { createFindSignedIn } from '../operators/access.ts';
-import type { Logger } from '../platform/logger.ts';
+import type { Logger } from '../process/logger.ts';
 import { FEED_SILENT_AFTER_MS } from './change-feed.ts';
 import { CATCH_UPS, createHub } from './hub.ts';
 import { createLiveUpdates, type LiveUpdates } from './live.ts';
 import { createPresence } from './presence.ts';
-import type { RedisClient } from '../platform/redis.ts';
+import type { RedisClient } from '../redis/redis.ts';
 
 const NO_PLAYGROUND: { $ne: ChannelName } = { $ne: 'playground' };
 

@@ -1,11 +1,11 @@
 import { type RequestHandler, Router } from 'express';
 import * as z from 'zod';
 import { publicOperation } from '../assistants/operation.ts';
-import { ErrorBody, notFound, unavailable } from '../platform/errors.ts';
-import type { Readiness } from '../platform/health.ts';
-import { requestIdOf } from '../platform/http.ts';
-import type { Metrics } from '../platform/metrics.ts';
-import { answerWith, mount } from '../platform/operation.ts';
+import { ErrorBody, notFound, unavailable } from '../process/errors.ts';
+import type { Readiness } from '../http/health.ts';
+import { requestIdOf } from '../http/http.ts';
+import type { Metrics } from '../process/metrics.ts';
+import { answerWith, mount } from '../http/operation.ts';
 
 const Readiness = z
   .object({ ready: z.boolean(), checks: z.record(z.string(), z.string()) })

@@ -14,10 +14,10 @@ import { chatTurnOperations } from '../chat-api/turn-operations.ts';
 import { monitoringOperations } from '../monitoring/operations.ts';
 import type { Operation } from '../operator-api/operation.ts';
 import { OPERATIONS } from '../operator-api/operations.ts';
-import { ApiError, ErrorBody, type ErrorCode, invalid } from '../platform/errors.ts';
-import type { Declaration } from '../platform/operation.ts';
-import { DELIVERY_DEADLINE_MS } from '../platform/timing.ts';
-import { VERSION } from '../platform/process.ts';
+import { ApiError, ErrorBody, type ErrorCode, invalid } from '../process/errors.ts';
+import type { Declaration } from '../http/operation.ts';
+import { DELIVERY_DEADLINE_MS } from '../process/timing.ts';
+import { VERSION } from '../process/process.ts';
 import type { EventKind } from '../webhooks/event.ts';
 import { WIRE_EVENTS } from '../webhooks/wire.ts';
 

@@ -5,8 +5,8 @@ import type { ApiDocument } from './document.ts';
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
 import { type RequestHandler, Router } from 'express';
-import { mount } from '../platform/operation.ts';
-import { pageHeaders } from '../platform/http.ts';
+import { mount } from '../http/operation.ts';
+import { pageHeaders } from '../http/http.ts';
 import { monitoringOperations } from '../monitoring/operations.ts';
 
 /** Text that is already HTML. Any other value is escaped when it is inserted. */

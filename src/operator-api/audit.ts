@@ -1,8 +1,8 @@
 import * as z from 'zod';
 import type { Audit } from '../operators/audit.ts';
 import { ACTORS, AUDIT_DAYS } from '../operators/audit.ts';
-import { cursor } from '../platform/cursor.ts';
-import { wholeNumber } from '../platform/validation.ts';
+import { cursor } from '../http/cursor.ts';
+import { wholeNumber } from '../process/validation.ts';
 import { type Handled, handled, operation } from './operation.ts';
 import { definedFields, nextCursor, timeCursor, time, uuid } from './wire.ts';
 

@@ -5,9 +5,9 @@ import { type Request, type RequestHandler, type Response, Router } from 'expres
 import { KNOWLEDGE_QUEUE, type KnowledgeJob } from '../assistants/knowledge-queue.ts';
 import { DELIVERIES_QUEUE, type WakeUpJob } from '../deliveries/queue.ts';
 import type { OperatorAccess } from '../operators/access.ts';
-import { notFound } from '../platform/errors.ts';
-import { methodNotAllowed, OWN_ORIGIN, pageHeaders } from '../platform/http.ts';
-import type { PartitionedQueue } from '../platform/queue.ts';
+import { notFound } from '../process/errors.ts';
+import { methodNotAllowed, OWN_ORIGIN, pageHeaders } from '../http/http.ts';
+import type { PartitionedQueue } from '../redis/queue.ts';
 import { TURNS_QUEUE, type TurnsJob } from '../turns/queue.ts';
 
 type Failure = { failedReason?: string; stacktrace?: unknown };

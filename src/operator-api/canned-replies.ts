@@ -1,6 +1,6 @@
 import * as z from 'zod';
 import type { CannedReplies } from '../inbox/canned-replies.ts';
-import { sendJson, toJson } from '../platform/json-body.ts';
+import { sendJson, toJson } from '../http/json-body.ts';
 import { type Handled, handled, operation, WRITTEN } from './operation.ts';
 import { definedFields, line, textField, time, uuid } from './wire.ts';
 

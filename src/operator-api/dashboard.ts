@@ -5,8 +5,8 @@ import { existsSync, readdirSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import type { ServerResponse } from 'node:http';
 import { extname, join } from 'node:path';
-import type { Logger } from '../platform/logger.ts';
-import { OWN_ORIGIN, pageHeaders } from '../platform/http.ts';
+import type { Logger } from '../process/logger.ts';
+import { OWN_ORIGIN, pageHeaders } from '../http/http.ts';
 
 export const DASHBOARD_PATH = '/operator';
 const BUILT = join(import.meta.dirname, '../../dashboard/dist');

@@ -6,9 +6,9 @@ import { EventKind } from '../webhooks/event.ts';
 import { LIST_MAX } from '../deliveries/list.ts';
 import type { DeliveryQueue } from '../deliveries/queue.ts';
 import type { DeliveryStore } from '../deliveries/store.ts';
-import { cursor } from '../platform/cursor.ts';
-import { invalid } from '../platform/errors.ts';
-import { wholeNumber } from '../platform/validation.ts';
+import { cursor } from '../http/cursor.ts';
+import { invalid } from '../process/errors.ts';
+import { wholeNumber } from '../process/validation.ts';
 import { type Handled, handled, operation } from './operation.ts';
 import { definedFields, nextCursor, time, uuid } from './wire.ts';
 

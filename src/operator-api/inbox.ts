@@ -5,9 +5,9 @@ import { TagView } from '../conversations/view.ts';
 import type { Inbox } from '../inbox/inbox.ts';
 import type { Notes } from '../inbox/notes.ts';
 import { hasAssistant, ROLES as OPERATOR_ROLES } from '../operators/operator.ts';
-import { cursor } from '../platform/cursor.ts';
-import { ApiError, notFound } from '../platform/errors.ts';
-import { wholeNumber } from '../platform/validation.ts';
+import { cursor } from '../http/cursor.ts';
+import { ApiError, notFound } from '../process/errors.ts';
+import { wholeNumber } from '../process/validation.ts';
 import { type Handled, handled, operation } from './operation.ts';
 import { definedFields, nextCursor, textField, time, timeCursor, uuid } from './wire.ts';
 

@@ -1,4 +1,3 @@
-import { pipeline } from 'node:stream/promises';
 import * as z from 'zod';
 import { KNOWLEDGE_FORMATS } from '../assistants/knowledge-import.ts';
 import { type KnowledgeEntry, KnowledgeInput } from '../assistants/knowledge-input.ts';
@@ -8,9 +7,9 @@ import { findSemanticStatus } from '../assistants/semantic-state.ts';
 import type { AssistantStore } from '../assistants/store.ts';
 import { SuggestedAction } from '../assistants/suggested-action.ts';
 import type { Insights } from '../insights/store.ts';
-import { invalid } from '../platform/errors.ts';
-import { toJson } from '../platform/json-body.ts';
-import type { Logger } from '../platform/logger.ts';
+import { invalid } from '../process/errors.ts';
+import { sendJson, toJson } from '../http/json-body.ts';
+import type { Logger } from '../process/logger.ts';
 import { type Call, type Handled, handled, operation, type Operation, WRITTEN } from './operation.ts';
 import { uuid } from './wire.ts';
 
@@ -210,17 +209,7 @@ export const knowledgeRoutes = ({
   return [
     handled(knowledgeOperations.list, async ({ params: { id = '' }, query: { search }, res, ...call }) => {
       await assistants.getAssistant(id);
-      const pages = found(call, { assistantId: id, search });
-      // The first page is read before anything is sent, so that a failure is still an error response.
-      const first = await pages.next();
-      async function* all(): AsyncGenerator<KnowledgeEntry[]> {
-        if (first.value) yield first.value;
-        yield* pages;
-      }
-      res.type('json');
-      await pipeline(toJson({}, { entries: all() }), res).catch((cause: unknown) => {
-        if (!call.signal.aborted) throw cause;
-      });
+      await sendJson(res, toJson({}, { entries: found(call, { assistantId: id, search }) }), call.signal);
       return WRITTEN;
     }),
 

@@ -5,8 +5,8 @@ import type { Inbox } from '../inbox/inbox.ts';
 import type { LiveUpdates } from '../live/live.ts';
 import { PRESENT_STATES } from '../live/presence.ts';
 import type { EventSink } from '../live/subscriber.ts';
-import { notFound, unavailable } from '../platform/errors.ts';
-import { EVENT_STREAM_HEADERS } from '../platform/http.ts';
+import { notFound, unavailable } from '../process/errors.ts';
+import { EVENT_STREAM_HEADERS } from '../http/http.ts';
 import { type Handled, handled, operation } from './operation.ts';
 
 const tag = 'Operators';

@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import { TagView } from '../conversations/view.ts';
 import type { ManagedTags } from '../inbox/managed-tags.ts';
-import { invalid } from '../platform/errors.ts';
+import { invalid } from '../process/errors.ts';
 import { type Handled, handled, operation } from './operation.ts';
 import { TagName } from './wire.ts';
 

@@ -1,6 +1,6 @@
 import type { Request, Response } from 'express';
 import type * as z from 'zod';
-import type { BodyOf, Declaration, QueryOf } from '../platform/operation.ts';
+import type { BodyOf, Declaration, QueryOf } from '../http/operation.ts';
 import type { Audience } from '../operators/operator.ts';
 import type { OperatorCaller } from '../operators/token.ts';
 
@@ -41,7 +41,7 @@ export type Operation = (ForSome | ForAnyone) &
      * True if a rate limit also counts successful calls. The headers of the response then show the state of this limit.
      */
     limited?: boolean;
-    /** True if the answer may have some MiB. The call then waits for its place (`src/platform/shares.ts`). */
+    /** True if the answer may have some MiB. The call then waits for its place (`src/http/shares.ts`). */
     isLarge?: boolean;
   };
 

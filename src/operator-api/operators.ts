@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import { AssistantIds, Email, type Operator, RoleName } from '../operators/operator.ts';
 import { type Link, LINK_DAYS, type OperatorStore } from '../operators/store.ts';
-import { ApiError } from '../platform/errors.ts';
+import { ApiError } from '../process/errors.ts';
 import { type Handled, handled, operation } from './operation.ts';
 import { time, uuid } from './wire.ts';
 

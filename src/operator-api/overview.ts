@@ -4,7 +4,7 @@ import type { DeliveryStore } from '../deliveries/store.ts';
 import { COUNTERS, ESCALATION_REASONS, HOUR_MS, hourOf, incrementId, type StoredFigures } from '../insights/figures.ts';
 import type { Insights } from '../insights/store.ts';
 import { type Days, isTimeZone, summarise, type Summary, summarySince } from '../insights/summary.ts';
-import { serverNow } from '../platform/clock.ts';
+import { serverNow } from '../process/clock.ts';
 import type { DeliveryQueue } from '../deliveries/queue.ts';
 import type { TurnQueue } from '../turns/queue.ts';
 import { type Endpoint, type EndpointStore, isPaused } from '../webhooks/endpoint-store.ts';

@@ -1,10 +1,10 @@
 import * as z from 'zod';
 import type { Request, Response } from 'express';
 import type { AssistantStore } from '../assistants/store.ts';
-import { ApiError, invalid, notFound } from '../platform/errors.ts';
+import { ApiError, invalid, notFound } from '../process/errors.ts';
 import type { OperatorAccess } from '../operators/access.ts';
 import { beginSession, type Devices, endSession } from '../operators/session.ts';
-import type { OrUnavailable } from '../platform/mongo-silence.ts';
+import type { OrUnavailable } from '../mongo/silence.ts';
 import { Email, hasAssistant, type Operator, Password, PASSWORD_MAX, RoleName } from '../operators/operator.ts';
 import type { SignInLimits } from '../operators/sign-in-limits.ts';
 import type { OperatorStore } from '../operators/store.ts';

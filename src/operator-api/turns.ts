@@ -5,8 +5,8 @@ import type { ConversationStore, FoundTurn, TurnConversation } from '../conversa
 import { pendingRowsOf } from '../deliveries/list.ts';
 import type { DeliveryStore } from '../deliveries/store.ts';
 import { toDeliveryRow } from '../deliveries/view.ts';
-import { notFound } from '../platform/errors.ts';
-import type { PartitionedQueue } from '../platform/queue.ts';
+import { notFound } from '../process/errors.ts';
+import type { PartitionedQueue } from '../redis/queue.ts';
 import type { DeliveredReplies } from '../turns/delivered-replies.ts';
 import type { TurnLeases } from '../turns/leases.ts';
 import type { TurnsJob } from '../turns/queue.ts';

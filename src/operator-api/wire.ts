@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { createTimeCursor } from '../platform/cursor.ts';
+import { createTimeCursor } from '../http/cursor.ts';
 
 /** A time that is a string in JSON. */
 export const time = z.date().meta({ description: 'ISO 8601, UTC.', override: { type: 'string', format: 'date-time' } });

@@ -1,10 +1,10 @@
 import type { Request, RequestHandler, Response } from 'express';
 import type { Connection } from 'mongoose';
 import type { RateLimiter } from '../assistants/rate-limit.ts';
-import { networkOf } from '../platform/http.ts';
-import { ApiError } from '../platform/errors.ts';
-import type { OrUnavailable } from '../platform/mongo-silence.ts';
-import { holdFor } from '../platform/shares.ts';
+import { networkOf } from '../http/http.ts';
+import { ApiError } from '../process/errors.ts';
+import type { OrUnavailable } from '../mongo/silence.ts';
+import { holdFor } from '../http/shares.ts';
 import { type Audience, mayUse, type Operator, operatorModel, toOperator } from './operator.ts';
 import { endSession, isCurrent, readSession, sessionModel, storedIdOf, type StoredSession } from './session.ts';
 import type { OperatorStore } from './store.ts';

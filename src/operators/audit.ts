@@ -1,6 +1,6 @@
 import { type Connection, Schema } from 'mongoose';
-import { serverDate } from '../platform/clock.ts';
-import { newId } from '../platform/ids.ts';
+import { serverDate } from '../process/clock.ts';
+import { newId } from '../process/ids.ts';
 
 export const AUDIT_DAYS = 365;
 const DAY_S = 86_400;

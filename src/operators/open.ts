@@ -1,5 +1,5 @@
 import type { Connection } from 'mongoose';
-import { buildIndexes } from '../platform/mongo.ts';
+import { buildIndexes } from '../mongo/mongo.ts';
 import { createAudit } from './audit.ts';
 import { sessionModel } from './session.ts';
 import { createOperatorStore } from './store.ts';

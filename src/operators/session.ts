@@ -3,9 +3,9 @@ import { MongoStore } from 'connect-mongo';
 import type { Request, RequestHandler, Response } from 'express';
 import session, { type SessionData } from 'express-session';
 import { type Connection, Schema } from 'mongoose';
-import { serverNow } from '../platform/clock.ts';
-import type { Config } from '../platform/config.ts';
-import type { OrUnavailable } from '../platform/mongo-silence.ts';
+import { serverNow } from '../process/clock.ts';
+import type { Config } from '../process/config.ts';
+import type { OrUnavailable } from '../mongo/silence.ts';
 import type { Operator, StoredOperator } from './operator.ts';
 
 const DAYS = 180;

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { RateLimiter } from '../assistants/rate-limit.ts';
-import { networkOf } from '../platform/http.ts';
+import { networkOf } from '../http/http.ts';
 
 /** The limit of wrong passwords per minute for one device or session, and for one account from one address. */
 const OWN_LIMIT = 5;

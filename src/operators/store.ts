@@ -2,10 +2,10 @@ import { randomBytes } from 'node:crypto';
 import { hash, verify } from '@node-rs/argon2';
 import type { ClientSession, Connection } from 'mongoose';
 import { hashSecret } from '../assistants/api-keys.ts';
-import { serverDate, serverNow } from '../platform/clock.ts';
-import { invalid, notFound } from '../platform/errors.ts';
-import { newId } from '../platform/ids.ts';
-import { isDuplicateKey } from '../platform/mongo-failures.ts';
+import { serverDate, serverNow } from '../process/clock.ts';
+import { invalid, notFound } from '../process/errors.ts';
+import { newId } from '../process/ids.ts';
+import { isDuplicateKey } from '../mongo/failures.ts';
 import {
   createAssistantIdsCheck,
   type Operator,

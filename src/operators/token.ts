@@ -1,8 +1,8 @@
 import { type Connection, Schema } from 'mongoose';
 import { hashSecret, newSecret, SECRET_BODY } from '../assistants/api-keys.ts';
-import { serverDate, serverNow } from '../platform/clock.ts';
-import { notFound } from '../platform/errors.ts';
-import { newId } from '../platform/ids.ts';
+import { serverDate, serverNow } from '../process/clock.ts';
+import { notFound } from '../process/errors.ts';
+import { newId } from '../process/ids.ts';
 import { createAssistantIdsCheck, type Operator, operatorModel } from './operator.ts';
 
 /** What a token may do: only read, or also change things. */

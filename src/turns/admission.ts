@@ -1,8 +1,8 @@
 import type { RequestHandler, Response } from 'express';
-import { serverNow } from '../platform/clock.ts';
-import { unavailable } from '../platform/errors.ts';
-import { requestIdOf } from '../platform/http.ts';
-import type { Logger } from '../platform/logger.ts';
+import { serverNow } from '../process/clock.ts';
+import { unavailable } from '../process/errors.ts';
+import { requestIdOf } from '../http/http.ts';
+import type { Logger } from '../process/logger.ts';
 import type { TurnQueue } from './queue.ts';
 
 const SAMPLE_EVERY_MS = 100;

@@ -1,7 +1,7 @@
 import type { TurnRef } from '../conversations/conversation.ts';
-import type { RedisClient } from '../platform/redis.ts';
-import type { Partitions } from '../platform/redis-partitions.ts';
-import { TIMING } from '../platform/timing.ts';
+import type { RedisClient } from '../redis/redis.ts';
+import type { Partitions } from '../redis/partitions.ts';
+import { TIMING } from '../process/timing.ts';
 
 const MARK = `for _, key in ipairs(KEYS) do redis.call('SET', key, '1', 'PX', ARGV[1]) end`;
 

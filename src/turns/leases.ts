@@ -1,8 +1,8 @@
 import type { TurnRef } from '../conversations/conversation.ts';
-import { newToken } from '../platform/ids.ts';
-import type { RedisClient } from '../platform/redis.ts';
-import type { Partitions } from '../platform/redis-partitions.ts';
-import type { Timing } from '../platform/timing.ts';
+import { newToken } from '../process/ids.ts';
+import type { RedisClient } from '../redis/redis.ts';
+import type { Partitions } from '../redis/partitions.ts';
+import type { Timing } from '../process/timing.ts';
 
 // Acquires the lease and counts the try. Returns 0 if another worker has the lease. If the connection breaks before the
 // answer, the command is sent again, finds its own token and succeeds.

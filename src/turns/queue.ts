@@ -1,8 +1,8 @@
 import type { Queue } from 'bullmq';
 import * as z from 'zod';
 import type { TurnRef } from '../conversations/conversation.ts';
-import { createBatcher } from '../platform/batch.ts';
-import { serverNow } from '../platform/clock.ts';
+import { createBatcher } from '../process/batch.ts';
+import { serverNow } from '../process/clock.ts';
 import {
   countJobs,
   createFullCheck,
@@ -10,7 +10,7 @@ import {
   oldestWaitingAt,
   type PartitionedQueue,
   waitingByPartition,
-} from '../platform/queue.ts';
+} from '../redis/queue.ts';
 
 export const TURNS_QUEUE = 'turns';
 

@@ -2,10 +2,10 @@ import * as z from 'zod';
 import { SuggestedAction } from '../assistants/suggested-action.ts';
 import type { RecentTurn, TurnRef } from '../conversations/conversation.ts';
 import type { FoundTurn, TurnConversation } from '../conversations/store.ts';
-import { withDeadline } from '../platform/deadline.ts';
-import type { Logger } from '../platform/logger.ts';
-import type { RedisClient } from '../platform/redis.ts';
-import type { Timing } from '../platform/timing.ts';
+import { withDeadline } from '../process/deadline.ts';
+import type { Logger } from '../process/logger.ts';
+import type { RedisClient } from '../redis/redis.ts';
+import type { Timing } from '../process/timing.ts';
 
 /** A part of a reply, published by a worker. The part follows the first `from` characters of the reply. */
 const Delta = z.object({

@@ -1,7 +1,7 @@
 import type { Request, Response } from 'express';
 import { noteCall } from '../assistants/access.ts';
-import type { ApiError } from '../platform/errors.ts';
-import { EVENT_STREAM_HEADERS, requestIdOf } from '../platform/http.ts';
+import type { ApiError } from '../process/errors.ts';
+import { EVENT_STREAM_HEADERS, requestIdOf } from '../http/http.ts';
 import { knownConversationOf, type StartTurn, type TurnRequest } from './start-turn.ts';
 import { complete, NOTHING_YET, type Progress } from './replies.ts';
 

@@ -1,15 +1,15 @@
 import type { Connection } from 'mongoose';
 import { conversationModels, type StoredConversation } from '../conversations/conversation.ts';
-import { serverNow } from '../platform/clock.ts';
-import { collectionOf, updateMany } from '../platform/mongo.ts';
+import { serverNow } from '../process/clock.ts';
+import { collectionOf, updateMany } from '../mongo/mongo.ts';
 import type { Assistant } from '../assistants/assistant.ts';
 import { notTakenText } from '../assistants/opening-hours.ts';
 import type { ConversationStore } from '../conversations/store.ts';
 import type { TakeByEnd } from '../conversations/transitions.ts';
-import type { Logger } from '../platform/logger.ts';
+import type { Logger } from '../process/logger.ts';
 import type { TurnLeases } from './leases.ts';
 import type { TurnQueue } from './queue.ts';
-import type { Timing } from '../platform/timing.ts';
+import type { Timing } from '../process/timing.ts';
 
 /** The head of a session's pending turns, and when a job for it was last added. */
 type StaleHead = { key: string; turnId: string; headSince: Date; queuedAt: Date };

@@ -1,8 +1,8 @@
 import * as z from 'zod';
 import type { RecentTurn } from '../conversations/conversation.ts';
 import type { ConversationStore, TurnConversation } from '../conversations/store.ts';
-import { serverNow } from '../platform/clock.ts';
-import { ApiError, notFound } from '../platform/errors.ts';
+import { serverNow } from '../process/clock.ts';
+import { ApiError, notFound } from '../process/errors.ts';
 import type { TurnLeases } from './leases.ts';
 import type { Reply } from './replies.ts';
 import { ChatResponse } from './turn.ts';

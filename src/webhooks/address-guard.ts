@@ -1,6 +1,6 @@
 import { lookup as osLookup, Resolver } from 'node:dns/promises';
 import { BlockList, isIP, type LookupFunction } from 'node:net';
-import { invalid } from '../platform/errors.ts';
+import { invalid } from '../process/errors.ts';
 
 /**
  * Why the URL of an endpoint is refused. The same checks run when an endpoint is saved, when it is tested and at each

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, expect, test } from 'vitest';
-import { createVault } from '../../src/platform/vault.ts';
+import { createVault } from '../../src/process/vault.ts';
 import { createEngines } from '../../workers/reply/worker.ts';
 import { openProviderAgent } from '../../workers/reply/engines/openai/completion.ts';
 import { anAssistant } from '../support/builders.ts';

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
-import { endTurn } from '../../src/turns/end-turn.ts';
+import { endTurn } from '../../workers/reply/end-turn.ts';
 import { anAssistant, type ErrorBody, type HistoryBody } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { openReceiver, type Received } from '../support/receiver.ts';

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { brotliCompressSync, brotliDecompressSync } from 'node:zlib';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { dashboardRoutes } from '../../src/operator-api/dashboard.ts';
-import type { Logger } from '../../src/platform/logger.ts';
+import type { Logger } from '../../src/process/logger.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { useStack } from '../support/stack.ts';
 

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { readConfig } from '../../src/platform/config.ts';
-import { createLifecycle, type Lifecycle } from '../../src/platform/lifecycle.ts';
-import { createLogger } from '../../src/platform/logger.ts';
+import { readConfig } from '../../src/process/config.ts';
+import { createLifecycle, type Lifecycle } from '../../src/process/lifecycle.ts';
+import { createLogger } from '../../src/process/logger.ts';
 import { openDeliveryWorker } from '../../workers/delivery/worker.ts';
 import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';

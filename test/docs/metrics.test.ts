@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import type { Metrics } from '../../src/platform/metrics.ts';
+import type { Metrics } from '../../src/process/metrics.ts';
 import * as serviceMetrics from '../../src/service-metrics.ts';
 import { generatedPartOf, tableOf } from '../support/generated-page.ts';
 

@@ -5,9 +5,9 @@ import { chatConversationOperations } from '../../src/chat-api/conversation-oper
 import { WIRE_EVENTS } from '../../src/webhooks/wire.ts';
 import { PUBLIC_OPERATIONS } from '../../src/openapi/document.ts';
 import { OPERATIONS } from '../../src/operator-api/operations.ts';
-import { readConfig } from '../../src/platform/config.ts';
-import { createLifecycle } from '../../src/platform/lifecycle.ts';
-import { createLogger } from '../../src/platform/logger.ts';
+import { readConfig } from '../../src/process/config.ts';
+import { createLifecycle } from '../../src/process/lifecycle.ts';
+import { createLogger } from '../../src/process/logger.ts';
 import { ChatRequest } from '../../src/turns/turn.ts';
 import type { AssistantEngine } from '../../workers/reply/engines/engine.ts';
 import { anAssistant, aTurn, request } from '../support/builders.ts';

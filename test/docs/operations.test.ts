@@ -4,9 +4,9 @@ import { openApi } from '../../src/api.ts';
 import { OPERATIONS } from '../../src/operator-api/operations.ts';
 import { OPERATOR_PREFIX } from '../../src/operator-api/routes.ts';
 import { PUBLIC_OPERATIONS } from '../../src/openapi/document.ts';
-import { readConfig } from '../../src/platform/config.ts';
-import { createLifecycle, type Lifecycle } from '../../src/platform/lifecycle.ts';
-import { createLogger } from '../../src/platform/logger.ts';
+import { readConfig } from '../../src/process/config.ts';
+import { createLifecycle, type Lifecycle } from '../../src/process/lifecycle.ts';
+import { createLogger } from '../../src/process/logger.ts';
 import { useStack } from '../support/stack.ts';
 import { apiDocument } from '../support/validate-response.ts';
 

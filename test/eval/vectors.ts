@@ -3,8 +3,8 @@ import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from '
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
 import { textsOf } from '../../src/assistants/knowledge-texts.ts';
-import { readConfig } from '../../src/platform/config.ts';
-import { createLogger } from '../../src/platform/logger.ts';
+import { readConfig } from '../../src/process/config.ts';
+import { createLogger } from '../../src/process/logger.ts';
 import type { EmbeddedKind } from '../../workers/reply/embedder/backend.ts';
 import { openEmbedder } from '../../workers/reply/embedder/embedder.ts';
 import type { EngineEntry } from '../../workers/reply/engines/engine.ts';

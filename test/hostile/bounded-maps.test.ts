@@ -1,6 +1,6 @@
 import { afterEach, expect, test, vi } from 'vitest';
 import { decideLanguage } from '../../src/language/decide.ts';
-import { createBreaker } from '../../src/platform/breaker.ts';
+import { createBreaker } from '../../src/process/breaker.ts';
 import { readTerms, stemmingOf } from '../../workers/reply/engines/retrieval/terms.ts';
 import { otherLanguageText, TEXT_LANGUAGES } from '../../workers/reply/engines/texts.ts';
 

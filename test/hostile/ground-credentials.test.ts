@@ -1,10 +1,10 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Service, startRedis } from '../../scripts/services.ts';
-import { explainFailure } from '../../src/platform/process.ts';
-import { readConfig } from '../../src/platform/config.ts';
-import { createLifecycle } from '../../src/platform/lifecycle.ts';
-import { createLogger } from '../../src/platform/logger.ts';
+import { explainFailure } from '../../src/process/process.ts';
+import { readConfig } from '../../src/process/config.ts';
+import { createLifecycle } from '../../src/process/lifecycle.ts';
+import { createLogger } from '../../src/process/logger.ts';
 import { openService } from '../../src/service.ts';
 import { runAdmin } from '../support/admin.ts';
 import { anAssistant, aTurn, request } from '../support/builders.ts';

@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, inject, onTestFinished, test } from 'vitest';
 import { openApi } from '../../src/api.ts';
-import { readConfig } from '../../src/platform/config.ts';
-import { createLifecycle } from '../../src/platform/lifecycle.ts';
-import { createLogger } from '../../src/platform/logger.ts';
+import { readConfig } from '../../src/process/config.ts';
+import { createLifecycle } from '../../src/process/lifecycle.ts';
+import { createLogger } from '../../src/process/logger.ts';
 import { openDeliveryWorker } from '../../workers/delivery/worker.ts';
 import { openReplyWorker } from '../../workers/reply/worker.ts';
 import { anAssistant, anEntry, request } from '../support/builders.ts';
@@ -91,7 +91,7 @@ const aLife = async () => {
 
 const poison = async (): Promise<void> => {
   const { turnQueue: _turns, redis } = stack.service;
-  const { openQueues } = await import('../../src/platform/queue.ts');
+  const { openQueues } = await import('../../src/redis/queue.ts');
   for (const name of ['turns', 'deliveries']) {
     const queue = openQueues<unknown>(name, { redis, partitions: stack.service.partitions }, logger);
     await queue.queues[0]?.add('poison', { turns: [{ key: CANARY }], conversations: CANARY });

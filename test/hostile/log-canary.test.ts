@@ -6,8 +6,8 @@ import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import * as z from 'zod';
 import { type Service, startRedis } from '../../scripts/services.ts';
-import { secretsIn } from '../../src/platform/credentials.ts';
-import { describeFailure, toLoggable } from '../../src/platform/logger.ts';
+import { secretsIn } from '../../src/process/credentials.ts';
+import { describeFailure, toLoggable } from '../../src/process/logger.ts';
 import { runAdmin } from '../support/admin.ts';
 import { freePort } from '../../scripts/services.ts';
 import { type Kind, MAINS } from '../support/processes.ts';
@@ -112,8 +112,8 @@ test.concurrent.each(settings.filter(([name]) => name.endsWith('wrong Redis pass
 
 test('an uncaught error is logged without its payload', async () => {
   const script = (thrown: string) => `
-    import { createLifecycle } from './src/platform/lifecycle.ts';
-    import { createLogger } from './src/platform/logger.ts';
+    import { createLifecycle } from './src/process/lifecycle.ts';
+    import { createLogger } from './src/process/logger.ts';
     createLifecycle(createLogger({ name: 'x', level: 'info' }), { deadlineMs: 1000 }).listenToProcess();
     ${thrown}`;
   for (const thrown of [

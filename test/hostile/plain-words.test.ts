@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
 import * as z from 'zod';
 import { OPERATIONS } from '../../src/operator-api/operations.ts';
-import { ConfigError, readConfig } from '../../src/platform/config.ts';
-import { check } from '../../src/platform/validation.ts';
+import { ConfigError, readConfig } from '../../src/process/config.ts';
+import { check } from '../../src/process/validation.ts';
 import { anAssistant, aTurn, type ErrorBody } from '../support/builders.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { useStack } from '../support/stack.ts';

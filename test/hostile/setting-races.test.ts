@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { beforeAll, expect, test } from 'vitest';
-import { createVault } from '../../src/platform/vault.ts';
-import { readConfig } from '../../src/platform/config.ts';
+import { createVault } from '../../src/process/vault.ts';
+import { readConfig } from '../../src/process/config.ts';
 import { anAssistant, anEntry, aTurn } from '../support/builders.ts';
 import { anOperator, openOperatorClient, type OperatorClient } from '../support/operator-client.ts';
 import { useStack } from '../support/stack.ts';

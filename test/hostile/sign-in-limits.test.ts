@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
-import { networkOf } from '../../src/platform/http.ts';
+import { networkOf } from '../../src/http/http.ts';
 import { openOperatorClient, PASSWORD } from '../support/operator-client.ts';
 import { problemOf } from '../support/problem.ts';
 import { useStack } from '../support/stack.ts';

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { createGroupMisses, type Embedding } from '../../src/insights/group-misses.ts';
 import { MAX_GROUPS } from '../../src/insights/misses.ts';
 import type { missOperations } from '../../src/operator-api/misses.ts';
-import { newId } from '../../src/platform/ids.ts';
+import { newId } from '../../src/process/ids.ts';
 import { anAssistant, anEntry } from '../support/builders.ts';
 import { anEmbedder, vectorOf } from '../support/embedder.ts';
 import { eventually } from '../support/eventually.ts';

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
-import { inChunks } from '../../src/platform/mongo-batches.ts';
+import { inChunks } from '../../src/mongo/batches.ts';
 import { anAssistant, aTurn, type TestAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
 import { followInbox, type LiveStream } from '../support/live-stream.ts';

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { newRecord } from '../../src/deliveries/claims.ts';
 import { type Exchange, neverSent, type Outcome } from '../../src/deliveries/delivery.ts';
 import { createReadFigures, overviewOperations } from '../../src/operator-api/overview.ts';
-import { createLogger } from '../../src/platform/logger.ts';
+import { createLogger } from '../../src/process/logger.ts';
 import { bucketOf } from '../../src/insights/figures.ts';
 import { anAssistant } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';

@@ -1,6 +1,6 @@
 import mongoose from 'mongoose';
 import { expect, inject, onTestFinished, test } from 'vitest';
-import { followServerClock, serverNow } from '../../src/platform/clock.ts';
+import { followServerClock, serverNow } from '../../src/process/clock.ts';
 import { openRelay, through } from '../support/relay.ts';
 
 const HELD_MS = 2_000;

@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { ConfigError, readConfig } from '../../src/platform/config.ts';
-import { explainFailure } from '../../src/platform/process.ts';
-import { DELIVERY_DEADLINE_MS, TIMING, type Timing, timingProblems } from '../../src/platform/timing.ts';
+import { ConfigError, readConfig } from '../../src/process/config.ts';
+import { explainFailure } from '../../src/process/process.ts';
+import { DELIVERY_DEADLINE_MS, TIMING, type Timing, timingProblems } from '../../src/process/timing.ts';
 
 const defaults = readConfig({});
 

@@ -3,7 +3,7 @@ import type { RequestListener, ServerResponse } from 'node:http';
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, onTestFinished, test } from 'vitest';
-import { closeWebServer, createWebServer, listen, type ReadLimits } from '../../src/platform/web-server.ts';
+import { closeWebServer, createWebServer, listen, type ReadLimits } from '../../src/http/web-server.ts';
 import { eventually } from '../support/eventually.ts';
 
 /** More than the buffers of the operating system hold. */

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { newId } from '../../src/platform/ids.ts';
+import { newId } from '../../src/process/ids.ts';
 import { createVectorReader } from '../../workers/reply/vectors/reader.ts';
 import { scan, type VectorEntry } from '../../workers/reply/vectors/similarity.ts';
 import { anEntry } from '../support/builders.ts';

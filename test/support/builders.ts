@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { AssistantInput } from '../../src/assistants/assistant.ts';
 import type { KnowledgeInput } from '../../src/assistants/knowledge-input.ts';
-import type { ErrorBody as WireError } from '../../src/platform/errors.ts';
+import type { ErrorBody as WireError } from '../../src/process/errors.ts';
 import type { PublicOperation } from '../../src/assistants/operation.ts';
 import { chatConversationOperations } from '../../src/chat-api/conversation-operations.ts';
 import { chatTurnOperations } from '../../src/chat-api/turn-operations.ts';

@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { conversationModels, initialState, type StoredConversation } from '../../src/conversations/conversation.ts';
 import { newOutboxEvent } from '../../src/conversations/announce.ts';
-import { serverDate } from '../../src/platform/clock.ts';
-import { createBatcher } from '../../src/platform/batch.ts';
-import { conversationKeyOf, newPrefixedId } from '../../src/platform/ids.ts';
-import { collectionOf, DURABLE, updateMany } from '../../src/platform/mongo.ts';
+import { serverDate } from '../../src/process/clock.ts';
+import { createBatcher } from '../../src/process/batch.ts';
+import { conversationKeyOf, newPrefixedId } from '../../src/process/ids.ts';
+import { collectionOf, DURABLE, updateMany } from '../../src/mongo/mongo.ts';
 import type { Service } from '../../src/service.ts';
 
 export type Fed = { eventId: string; key: string; content: string; committedAt: number };

@@ -53,7 +53,7 @@ export const FAULTS: Record<string, Fault[]> = {
   ],
   'batch not tried apart': [
     {
-      file: 'src/platform/batch.ts',
+      file: 'src/process/batch.ts',
       from: 'if (batch.length === 1 || isShared(cause)) {',
       to: 'if (batch.length > 0 || isShared(cause)) {',
       noticedBy: 'test/platform/batch.test.ts',
@@ -91,7 +91,7 @@ export const FAULTS: Record<string, Fault[]> = {
   ],
   'a body has no limit': [
     {
-      file: 'src/platform/json-body.ts',
+      file: 'src/http/json-body.ts',
       from: 'if (size + chunk.length > limitBytes) return refuse(tooLarge(limitBytes));',
       to: '',
       noticedBy: 'test/chat/bodies.test.ts',

@@ -1,7 +1,7 @@
 import { inject, onTestFinished } from 'vitest';
-import { type Config, readConfig } from '../../src/platform/config.ts';
-import { createLifecycle, type Lifecycle } from '../../src/platform/lifecycle.ts';
-import { createLogger, type Logger } from '../../src/platform/logger.ts';
+import { type Config, readConfig } from '../../src/process/config.ts';
+import { createLifecycle, type Lifecycle } from '../../src/process/lifecycle.ts';
+import { createLogger, type Logger } from '../../src/process/logger.ts';
 import { openRelay, type Relay, type RelayOptions, through } from './relay.ts';
 import type { Stack } from './stack.ts';
 

@@ -1,7 +1,7 @@
 /** A reply worker in a separate process, with a slow fake embedder. A test kills it. */
-import { readConfig } from '../../src/platform/config.ts';
-import { createLifecycle } from '../../src/platform/lifecycle.ts';
-import { createLogger } from '../../src/platform/logger.ts';
+import { readConfig } from '../../src/process/config.ts';
+import { createLifecycle } from '../../src/process/lifecycle.ts';
+import { createLogger } from '../../src/process/logger.ts';
 import { openReplyWorker } from '../../workers/reply/worker.ts';
 import { anEmbedder } from './embedder.ts';
 

@@ -1,11 +1,11 @@
 import { Writable } from 'node:stream';
 import { afterAll, beforeAll, inject } from 'vitest';
 import { openApi } from '../../src/api.ts';
-import { readConfig } from '../../src/platform/config.ts';
-import { newToken } from '../../src/platform/ids.ts';
-import { createLifecycle, type Lifecycle } from '../../src/platform/lifecycle.ts';
-import { createLogger, type Logger } from '../../src/platform/logger.ts';
-import type { Timing } from '../../src/platform/timing.ts';
+import { readConfig } from '../../src/process/config.ts';
+import { newToken } from '../../src/process/ids.ts';
+import { createLifecycle, type Lifecycle } from '../../src/process/lifecycle.ts';
+import { createLogger, type Logger } from '../../src/process/logger.ts';
+import type { Timing } from '../../src/process/timing.ts';
 import type { Service } from '../../src/service.ts';
 import { openDeliveryWorker } from '../../workers/delivery/worker.ts';
 import type { SenderOptions } from '../../workers/delivery/send.ts';

@@ -3,7 +3,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import type { AssistantEngine } from '../../workers/reply/engines/engine.ts';
 import type { StoredConversation } from '../../src/conversations/conversation.ts';
-import { conversationKeyOf } from '../../src/platform/ids.ts';
+import { conversationKeyOf } from '../../src/process/ids.ts';
 import { anAssistant } from '../support/builders.ts';
 import { openReceiver } from '../support/receiver.ts';
 import { useStack } from '../support/stack.ts';

@@ -1,15 +1,15 @@
 import { LOOK_AHEAD, type Outbox, pendingOf } from '../../src/deliveries/outbox.ts';
 import type { DeliveryStore } from '../../src/deliveries/store.ts';
-import type { Slot, Slots } from '../../src/platform/slots.ts';
-import type { Timing } from '../../src/platform/timing.ts';
+import type { Slot, Slots } from '../../src/process/slots.ts';
+import type { Timing } from '../../src/process/timing.ts';
 import { type EndpointStore, isPaused, type StoredEndpoint } from '../../src/webhooks/endpoint-store.ts';
 import type { OutboxEvent } from '../../src/conversations/conversation.ts';
 import { claimOf, createEndUndeliverable, undeliverableOf } from '../../src/deliveries/undeliverable.ts';
 import type { Claim } from '../../src/deliveries/claims.ts';
 import { type ErrorKind, isFinal, neverSent, type StoredDelivery } from '../../src/deliveries/delivery.ts';
-import { serverNow } from '../../src/platform/clock.ts';
-import type { Logger } from '../../src/platform/logger.ts';
-import { isMongoUnavailable } from '../../src/platform/mongo-failures.ts';
+import { serverNow } from '../../src/process/clock.ts';
+import type { Logger } from '../../src/process/logger.ts';
+import { isMongoUnavailable } from '../../src/mongo/failures.ts';
 import type { ReportEventWait } from '../../src/service-metrics.ts';
 import type { DeliveryBreaker, Dispatch, Target } from './dispatch.ts';
 

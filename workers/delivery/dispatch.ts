@@ -1,15 +1,15 @@
-import { type Breaker, type BreakerOptions, createBreaker } from '../../src/platform/breaker.ts';
+import { type Breaker, type BreakerOptions, createBreaker } from '../../src/process/breaker.ts';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Claim } from '../../src/deliveries/claims.ts';
 import type { ErrorKind, Exchange } from '../../src/deliveries/delivery.ts';
 import type { EndpointStore, StoredEndpoint } from '../../src/webhooks/endpoint-store.ts';
 import { signEvent } from '../../src/webhooks/signature.ts';
 import type { DeliveryStore } from '../../src/deliveries/store.ts';
-import { serverNow } from '../../src/platform/clock.ts';
-import type { Logger } from '../../src/platform/logger.ts';
-import { isMongoUnavailable } from '../../src/platform/mongo-failures.ts';
-import type { Slot } from '../../src/platform/slots.ts';
-import type { Timing } from '../../src/platform/timing.ts';
+import { serverNow } from '../../src/process/clock.ts';
+import type { Logger } from '../../src/process/logger.ts';
+import { isMongoUnavailable } from '../../src/mongo/failures.ts';
+import type { Slot } from '../../src/process/slots.ts';
+import type { Timing } from '../../src/process/timing.ts';
 import type { CountDelivery } from '../../src/service-metrics.ts';
 import type { Sender, SendResult } from './send.ts';
 

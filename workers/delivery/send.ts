@@ -1,5 +1,5 @@
 import type { Dispatcher } from 'undici';
-import { serverNow } from '../../src/platform/clock.ts';
+import { serverNow } from '../../src/process/clock.ts';
 import { performance } from 'node:perf_hooks';
 import { checkEndpointUrl, guardedLookup, type Resolve } from '../../src/webhooks/address-guard.ts';
 import {
@@ -21,7 +21,7 @@ import {
   TOO_LATE,
 } from './exchange.ts';
 import { createSecureContext } from 'node:tls';
-import { TIMING } from '../../src/platform/timing.ts';
+import { TIMING } from '../../src/process/timing.ts';
 import type { Header } from '../../src/deliveries/delivery.ts';
 
 /**

@@ -1,11 +1,11 @@
 import type { PendingTurn, TurnRef } from '../../src/conversations/conversation.ts';
 import type { ConversationStore } from '../../src/conversations/store.ts';
 import type { AnswerableConversation } from '../../src/conversations/commit.ts';
-import { type EndedTurn, endTurn, type TurnEnd } from '../../src/turns/end-turn.ts';
+import { type EndedTurn, endTurn, type TurnEnd } from './end-turn.ts';
 import type { TurnLeases } from '../../src/turns/leases.ts';
-import { serverDate, serverNow } from '../../src/platform/clock.ts';
-import type { Logger } from '../../src/platform/logger.ts';
-import { isMongoUnavailable } from '../../src/platform/mongo-failures.ts';
+import { serverDate, serverNow } from '../../src/process/clock.ts';
+import type { Logger } from '../../src/process/logger.ts';
+import { isMongoUnavailable } from '../../src/mongo/failures.ts';
 import type { CountTurn } from '../../src/service-metrics.ts';
 import type { TurnQueue } from '../../src/turns/queue.ts';
 import type { Publish } from '../../src/turns/replies.ts';

@@ -1,10 +1,10 @@
 import { MAX_SUGGESTED_ACTIONS, SuggestedAction } from '../../src/assistants/suggested-action.ts';
 import type { Assistant } from '../../src/assistants/assistant.ts';
 import { closedText, nextOpening } from '../../src/assistants/opening-hours.ts';
-import type { Answer, HandoffReason, TurnEnd } from '../../src/turns/end-turn.ts';
+import type { Answer, HandoffReason, TurnEnd } from './end-turn.ts';
 import type { PendingTurn, StoredConversation } from '../../src/conversations/conversation.ts';
 import type { EngineReply } from './engines/engine.ts';
-import { serverDate } from '../../src/platform/clock.ts';
+import { serverDate } from '../../src/process/clock.ts';
 import { apologyText, holdingText } from './engines/texts.ts';
 
 /**

@@ -1,5 +1,5 @@
-import type { Logger } from '../../src/platform/logger.ts';
-import { createSlots } from '../../src/platform/slots.ts';
+import type { Logger } from '../../src/process/logger.ts';
+import { createSlots } from '../../src/process/slots.ts';
 
 type ProviderTurn = {
   assistantId: string;

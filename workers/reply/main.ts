@@ -1,9 +1,9 @@
-import { describeConfig, readConfig } from '../../src/platform/config.ts';
-import { secretsIn } from '../../src/platform/credentials.ts';
-import { createLifecycle, requireNode } from '../../src/platform/lifecycle.ts';
-import { createLogger } from '../../src/platform/logger.ts';
-import { startProcess } from '../../src/platform/process.ts';
-import { watchStalls } from '../../src/platform/stalls.ts';
+import { describeConfig, readConfig } from '../../src/process/config.ts';
+import { secretsIn } from '../../src/process/credentials.ts';
+import { createLifecycle, requireNode } from '../../src/process/lifecycle.ts';
+import { createLogger } from '../../src/process/logger.ts';
+import { startProcess } from '../../src/process/process.ts';
+import { watchStalls } from '../../src/process/stalls.ts';
 
 requireNode();
 await startProcess(async () => {

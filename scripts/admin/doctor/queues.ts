@@ -1,5 +1,5 @@
 import type { Queue } from 'bullmq';
-import { oldestWaitingAt } from '../../../src/platform/queue.ts';
+import { oldestWaitingAt } from '../../../src/redis/queue.ts';
 import type { Opened } from '../stores.ts';
 
 /** The number of workers of a queue. Null if Redis does not list its clients, as some hosted services do not. */

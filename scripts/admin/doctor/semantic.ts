@@ -1,4 +1,4 @@
-import { createLogger } from '../../../src/platform/logger.ts';
+import { createLogger } from '../../../src/process/logger.ts';
 import { openEmbedder } from '../../../workers/reply/embedder/embedder.ts';
 import type { CommandContext } from '../session.ts';
 

@@ -1,8 +1,8 @@
 import type { StoredConversation } from '../../../src/conversations/conversation.ts';
 import type { StoredDelivery } from '../../../src/deliveries/delivery.ts';
-import { VaultError } from '../../../src/platform/vault.ts';
+import { VaultError } from '../../../src/process/vault.ts';
 import type { Opened } from '../stores.ts';
-import { TIMING } from '../../../src/platform/timing.ts';
+import { TIMING } from '../../../src/process/timing.ts';
 
 /** Work older than this counts as stuck, because sweeps find lost work within seconds. */
 const HEAD_STUCK_MS = 10_000;

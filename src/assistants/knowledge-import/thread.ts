@@ -1,5 +1,5 @@
 import { parentPort, workerData } from 'node:worker_threads';
-import { ApiError } from '../../platform/errors.ts';
+import { ApiError } from '../../process/errors.ts';
 import { type KnowledgeFormat, parseKnowledge } from '../knowledge-import.ts';
 import type { Part } from '../knowledge-reading.ts';
 

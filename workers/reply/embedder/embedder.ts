@@ -1,6 +1,6 @@
-import type { Config } from '../../../src/platform/config.ts';
-import { withDeadline } from '../../../src/platform/deadline.ts';
-import type { Logger } from '../../../src/platform/logger.ts';
+import type { Config } from '../../../src/process/config.ts';
+import { withDeadline } from '../../../src/process/deadline.ts';
+import type { Logger } from '../../../src/process/logger.ts';
 import type { CountEmbedding } from '../../../src/service-metrics.ts';
 import { openProviderAgent } from '../engines/openai/completion.ts';
 import {

@@ -1,7 +1,7 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Logger } from '../../../src/platform/logger.ts';
+import type { Logger } from '../../../src/process/logger.ts';
 import { type ModelBackend, ModelError, type OpenModel, type ModelStatus, type EmbeddedKind } from './backend.ts';
 import { ModelMessage, type ModelRequest } from './model-message.ts';
 import { normalised } from './vector.ts';

@@ -1,7 +1,7 @@
 import { type Dispatcher, request } from 'undici';
 import * as z from 'zod';
 import { withoutSlashes } from '../../../src/assistants/engine-settings.ts';
-import { withDeadline } from '../../../src/platform/deadline.ts';
+import { withDeadline } from '../../../src/process/deadline.ts';
 import { checkEndpointUrl } from '../../../src/webhooks/address-guard.ts';
 import { type ModelBackend, ModelError, type OpenModel, TextsRefused } from './backend.ts';
 import { normalised } from './vector.ts';

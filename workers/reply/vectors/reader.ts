@@ -1,9 +1,9 @@
 import type { Assistant } from '../../../src/assistants/assistant.ts';
 import { parseTextKey, type TextKind } from '../../../src/assistants/knowledge-texts.ts';
 import type { EntryVectors, VectorStore } from '../../../src/assistants/knowledge-vectors.ts';
-import type { Logger } from '../../../src/platform/logger.ts';
-import { createSlices } from '../../../src/platform/slices.ts';
-import { createSlots } from '../../../src/platform/slots.ts';
+import type { Logger } from '../../../src/process/logger.ts';
+import { createSlices } from '../../../src/process/slices.ts';
+import { createSlots } from '../../../src/process/slots.ts';
 import {
   measureSimilarity,
   scan,

@@ -1,6 +1,6 @@
 import type { Assistant } from '../../../src/assistants/assistant.ts';
-import { withDeadline } from '../../../src/platform/deadline.ts';
-import type { Logger } from '../../../src/platform/logger.ts';
+import { withDeadline } from '../../../src/process/deadline.ts';
+import type { Logger } from '../../../src/process/logger.ts';
 import type { Embedder } from '../embedder/embedder.ts';
 import type { VectorsOf } from './reader.ts';
 import type { Similarities, SimilarityOptions } from './similarity.ts';

@@ -2,9 +2,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { parseTextKey, textKeyOf, textsHash } from '../../../src/assistants/knowledge-texts.ts';
 import type { EntryTexts, EntryVectors, VectorStore } from '../../../src/assistants/knowledge-vectors.ts';
 import type { SemanticState, VectorLease } from '../../../src/assistants/semantic-state.ts';
-import { withDeadline } from '../../../src/platform/deadline.ts';
-import { newToken } from '../../../src/platform/ids.ts';
-import type { Logger } from '../../../src/platform/logger.ts';
+import { withDeadline } from '../../../src/process/deadline.ts';
+import { newToken } from '../../../src/process/ids.ts';
+import type { Logger } from '../../../src/process/logger.ts';
 import type { Embedder } from '../embedder/embedder.ts';
 import { batchesOf, type Plan, planWork, type WorkItem } from './plan.ts';
 

@@ -1,11 +1,11 @@
 import { REGISTER_EVERY_MS } from '../../../src/assistants/embedders.ts';
 import { KNOWLEDGE_QUEUE, KnowledgeJob } from '../../../src/assistants/knowledge-queue.ts';
-import { withDeadline } from '../../../src/platform/deadline.ts';
-import { newToken } from '../../../src/platform/ids.ts';
-import type { Config } from '../../../src/platform/config.ts';
-import type { Lifecycle } from '../../../src/platform/lifecycle.ts';
-import type { Logger } from '../../../src/platform/logger.ts';
-import { startSweeper } from '../../../src/platform/sweeper.ts';
+import { withDeadline } from '../../../src/process/deadline.ts';
+import { newToken } from '../../../src/process/ids.ts';
+import type { Config } from '../../../src/process/config.ts';
+import type { Lifecycle } from '../../../src/process/lifecycle.ts';
+import type { Logger } from '../../../src/process/logger.ts';
+import { startSweeper } from '../../../src/process/sweeper.ts';
 import type { Service } from '../../../src/service.ts';
 import { openQueueWorkers } from '../../../src/worker-process.ts';
 import type { Embedder } from '../embedder/embedder.ts';

@@ -2,7 +2,7 @@ import { isIP } from 'node:net';
 import { createParser } from 'eventsource-parser';
 import { Agent, buildConnector, type Dispatcher, request } from 'undici';
 import * as z from 'zod';
-import { withDeadline } from '../../../../src/platform/deadline.ts';
+import { withDeadline } from '../../../../src/process/deadline.ts';
 import { AddressRefused, guardedLookup, isAllowedPeer } from '../../../../src/webhooks/address-guard.ts';
 
 const CONNECT_MS = 3_000;

@@ -2,14 +2,14 @@ import { createHash } from 'node:crypto';
 import type { Dispatcher } from 'undici';
 import * as z from 'zod';
 import type { ProviderSettings } from '../../../../src/assistants/engine-settings.ts';
-import type { Breaker } from '../../../../src/platform/breaker.ts';
+import type { Breaker } from '../../../../src/process/breaker.ts';
 import { checkEndpointUrl } from '../../../../src/webhooks/address-guard.ts';
 import type { AssistantEngine, EngineReply, EngineEntry, TurnContext } from '../engine.ts';
 import { type Completion, completeInTime, ProviderError } from './completion.ts';
 import { allowedLinksOf } from './links.ts';
 import { buildMessages, countTokensOf } from './prompt.ts';
 import { createReplyFilter } from './reply-filter.ts';
-import { TIMING } from '../../../../src/platform/timing.ts';
+import { TIMING } from '../../../../src/process/timing.ts';
 
 const HISTORY_ENTRIES = 20;
 /** Statuses that are caused by the request itself, so the breaker does not count them as failures of the provider. */

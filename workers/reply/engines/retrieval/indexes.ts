@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache';
-import { createSlices } from '../../../../src/platform/slices.ts';
-import { createSlots } from '../../../../src/platform/slots.ts';
+import { createSlices } from '../../../../src/process/slices.ts';
+import { createSlots } from '../../../../src/process/slots.ts';
 import type { AssistantProfile } from '../engine.ts';
 import { buildIndexInSteps, countWordings, type KnowledgeIndex } from './knowledge-index.ts';
 

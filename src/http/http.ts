@@ -3,12 +3,12 @@ import { isIPv6 } from 'node:net';
 import type { ErrorRequestHandler, Request, RequestHandler, Response } from 'express';
 import helmet from 'helmet';
 import * as z from 'zod';
-import { ApiError, MAX_DETAILS, notFound, unavailable } from './errors.ts';
-import { logHint } from './hints.ts';
-import { newId } from './ids.ts';
-import type { Logger } from './logger.ts';
-import { isMongoUnavailable } from './mongo-failures.ts';
-import { detailOf } from './validation.ts';
+import { ApiError, MAX_DETAILS, notFound, unavailable } from '../process/errors.ts';
+import { logHint } from '../process/hints.ts';
+import { newId } from '../process/ids.ts';
+import type { Logger } from '../process/logger.ts';
+import { isMongoUnavailable } from '../mongo/failures.ts';
+import { detailOf } from '../process/validation.ts';
 
 type Source = string | ((req: IncomingMessage, res: ServerResponse) => string);
 type Allowed = Record<'styleSrc' | 'baseUri' | 'formAction', Source[]> &

@@ -2,10 +2,10 @@ import { pipeline } from 'node:stream/promises';
 import { MIMEType, promisify } from 'node:util';
 import { brotliDecompress, gunzip, inflate } from 'node:zlib';
 import type { Request, RequestHandler, Response } from 'express';
-import { ApiError, unavailable } from './errors.ts';
+import { ApiError, unavailable } from '../process/errors.ts';
 import { createByteShares, holderOf } from './shares.ts';
-import { createSlices } from './slices.ts';
-import { createSlots } from './slots.ts';
+import { createSlices } from '../process/slices.ts';
+import { createSlots } from '../process/slots.ts';
 
 /** A piece of JSON is sent when it has about this many characters. */
 const PIECE = 64 * 1024;
@@ -41,9 +41,9 @@ export async function* toJson(
 
 /**
  * Sends JSON as it is made, without ever holding all of it. A failure before the first piece is still an error response.
- * Ends without an error if the caller leaves.
+ * Ends without an error if the caller leaves, which also ends the reads of `signal`.
  */
-export const sendJson = async (res: Response, pieces: AsyncGenerator<string>): Promise<void> => {
+export const sendJson = async (res: Response, pieces: AsyncGenerator<string>, signal?: AbortSignal): Promise<void> => {
   const first = await pieces.next();
   async function* all(): AsyncGenerator<string> {
     if (!first.done) yield first.value;
@@ -51,7 +51,8 @@ export const sendJson = async (res: Response, pieces: AsyncGenerator<string>): P
   }
   res.type('json');
   await pipeline(all(), res).catch((cause: unknown) => {
-    if ((cause as { code?: unknown } | null)?.code !== 'ERR_STREAM_PREMATURE_CLOSE') throw cause;
+    const left = (cause as { code?: unknown } | null)?.code === 'ERR_STREAM_PREMATURE_CLOSE';
+    if (!left && !signal?.aborted) throw cause;
   });
 };
 

@@ -1,9 +1,9 @@
-import type { SuggestedAction } from '../assistants/suggested-action.ts';
-import { serverDate } from '../platform/clock.ts';
-import { newId } from '../platform/ids.ts';
-import type { Entry, Holding, Message, StoredConversation, PendingTurn } from '../conversations/conversation.ts';
-import { handoffMessage } from '../conversations/transitions.ts';
-import type { AnswerableConversation, TurnCommit } from '../conversations/commit.ts';
+import type { SuggestedAction } from '../../src/assistants/suggested-action.ts';
+import { serverDate } from '../../src/process/clock.ts';
+import { newId } from '../../src/process/ids.ts';
+import type { Entry, Holding, Message, StoredConversation, PendingTurn } from '../../src/conversations/conversation.ts';
+import { handoffMessage } from '../../src/conversations/transitions.ts';
+import type { AnswerableConversation, TurnCommit } from '../../src/conversations/commit.ts';
 
 export type HandoffReason = 'user_requested' | 'low_confidence' | 'engine_error';
 

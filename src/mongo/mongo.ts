@@ -1,10 +1,10 @@
 import mongoose, { type ClientSession, type Connection, type Model, type mongo } from 'mongoose';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type BatchOptions, createBatcher, type ItemFailure } from './batch.ts';
-import { followServerClock } from './clock.ts';
-import type { Logger } from './logger.ts';
-import { failOnEndedConnections } from './mongo-ended-connections.ts';
-import { isMongoUnavailable, OutcomeUnknown } from './mongo-failures.ts';
+import { type BatchOptions, createBatcher, type ItemFailure } from '../process/batch.ts';
+import { followServerClock } from '../process/clock.ts';
+import type { Logger } from '../process/logger.ts';
+import { failOnEndedConnections } from './ended-connections.ts';
+import { isMongoUnavailable, OutcomeUnknown } from './failures.ts';
 
 /** The write concern of every write that decides something: a majority must have the write in its journal. */
 export const DURABLE = { w: 'majority', j: true } as const;

@@ -1,8 +1,8 @@
 import type { Request, Response } from 'express';
 import { networkOf } from './http.ts';
-import { withDeadline } from './deadline.ts';
-import { unavailable } from './errors.ts';
-import { createSlots, type Slot, type Slots } from './slots.ts';
+import { withDeadline } from '../process/deadline.ts';
+import { unavailable } from '../process/errors.ts';
+import { createSlots, type Slot, type Slots } from '../process/slots.ts';
 
 /**
  * Names who answers for the bytes of a request: the API key, the channel or the operator that access has found, and

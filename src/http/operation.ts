@@ -1,10 +1,10 @@
 import type { Request, RequestHandler, Response, Router } from 'express';
 import type * as z from 'zod';
-import type { ErrorCode } from './errors.ts';
+import type { ErrorCode } from '../process/errors.ts';
 import { methodNotAllowed } from './http.ts';
 import { jsonBody, toJson } from './json-body.ts';
 import { takeRoomForBody } from './shares.ts';
-import { validate } from './validation.ts';
+import { validate } from '../process/validation.ts';
 
 /** An additional response. With `code`, the response is an error and has the headers of that error. */
 export type OtherAnswer = {

@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Cluster, Redis } from 'ioredis';
-import { withDeadline } from './deadline.ts';
-import type { Logger } from './logger.ts';
-import { clusterAddressOf, type RedisRole, SILENT_AFTER_MS } from './redis-address.ts';
-import { CLUSTER_FAILING_FAST, connectMasters, createCluster } from './redis-cluster.ts';
-import { watchSilence } from './redis-silence.ts';
-import { createSingle, FAILING_FAST } from './redis-single.ts';
+import { withDeadline } from '../process/deadline.ts';
+import type { Logger } from '../process/logger.ts';
+import { clusterAddressOf, type RedisRole, SILENT_AFTER_MS } from './address.ts';
+import { CLUSTER_FAILING_FAST, connectMasters, createCluster } from './cluster.ts';
+import { watchSilence } from './silence.ts';
+import { createSingle, FAILING_FAST } from './single.ts';
 
 /** One connection, or a client of a cluster. */
 export type RedisClient = Redis | Cluster;

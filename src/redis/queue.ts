@@ -1,10 +1,10 @@
 import { type JobsOptions, Queue } from 'bullmq';
-import { serverNow } from './clock.ts';
-import { withDeadline } from './deadline.ts';
-import { logHint } from './hints.ts';
-import type { Logger } from './logger.ts';
+import { serverNow } from '../process/clock.ts';
+import { withDeadline } from '../process/deadline.ts';
+import { logHint } from '../process/hints.ts';
+import type { Logger } from '../process/logger.ts';
 import type { RedisClient } from './redis.ts';
-import type { Partitions } from './redis-partitions.ts';
+import type { Partitions } from './partitions.ts';
 
 /** Jobs are tried once. Some finished jobs are kept for inspection. */
 const JOB_OPTIONS: JobsOptions = { attempts: 1, removeOnComplete: { count: 200 }, removeOnFail: { count: 2000 } };

@@ -1,12 +1,12 @@
 import { createServer, type RequestListener, type Server, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Duplex } from 'node:stream';
-import { ApiError, type ErrorCode, notFound } from './errors.ts';
-import { newId } from './ids.ts';
+import { ApiError, type ErrorCode, notFound } from '../process/errors.ts';
+import { newId } from '../process/ids.ts';
 import { readFileSync } from 'node:fs';
 import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Config } from './config.ts';
+import type { Config } from '../process/config.ts';
 
 /** How long the client can read the answer before the connection is destroyed. */
 const LINGER_MS = 1_000;

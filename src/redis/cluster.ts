@@ -1,13 +1,7 @@
 import { Cluster, type ClusterNode, type ClusterOptions, type Redis } from 'ioredis';
-import {
-  BLOCKED_FOR_MS,
-  type ClusterAddress,
-  type RedisRole,
-  retryStrategy,
-  SILENT_AFTER_MS,
-} from './redis-address.ts';
-import { corkWrites } from './redis-cork.ts';
-import { watchSilence } from './redis-silence.ts';
+import { BLOCKED_FOR_MS, type ClusterAddress, type RedisRole, retryStrategy, SILENT_AFTER_MS } from './address.ts';
+import { corkWrites } from './cork.ts';
+import { watchSilence } from './silence.ts';
 
 const SLOTS_REFRESH_MS = 1_000;
 

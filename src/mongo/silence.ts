@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
-import { unavailable } from './errors.ts';
-import { failureBeforeWriting } from './mongo-failures.ts';
+import { unavailable } from '../process/errors.ts';
+import { failureBeforeWriting } from './failures.ts';
 
 const CHECK_EVERY_MS = 250;
 const PING_EVERY_MS = 1_000;

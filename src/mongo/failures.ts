@@ -1,6 +1,6 @@
 import mongoose from 'mongoose';
-import { ItemFailure } from './batch.ts';
-import { unavailable } from './errors.ts';
+import { ItemFailure } from '../process/batch.ts';
+import { unavailable } from '../process/errors.ts';
 
 export const DUPLICATE_KEY = 11000;
 

@@ -1,11 +1,11 @@
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Connection } from 'mongoose';
-import { type ApiError, notFound, unavailable } from './errors.ts';
-import { newId } from './ids.ts';
-import { withDeadline } from './deadline.ts';
-import type { Metrics } from './metrics.ts';
-import { pingRedis, type RedisClient } from './redis.ts';
+import { type ApiError, notFound, unavailable } from '../process/errors.ts';
+import { newId } from '../process/ids.ts';
+import { withDeadline } from '../process/deadline.ts';
+import type { Metrics } from '../process/metrics.ts';
+import { pingRedis, type RedisClient } from '../redis/redis.ts';
 
 const ANSWER_WITHIN_MS = 1_000;
 

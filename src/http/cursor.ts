@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { invalid } from './errors.ts';
+import { invalid } from '../process/errors.ts';
 
 /** The cursor parameter of a query, in base64url. `decode` checks that the list has made this cursor. */
 export const cursor = z

@@ -7,9 +7,9 @@ import {
   type RedisRole,
   retryStrategy,
   sentinelOptionsOf,
-} from './redis-address.ts';
-import { corkWrites } from './redis-cork.ts';
-import { watchSilence } from './redis-silence.ts';
+} from './address.ts';
+import { corkWrites } from './cork.ts';
+import { watchSilence } from './silence.ts';
 
 export const FAILING_FAST = { enableOfflineQueue: false, maxRetriesPerRequest: 0 } as const;
 const OPTIONS = {
