@@ -185,6 +185,7 @@ const conflictsIn = async (batches: Entries, signal: AbortSignal): Promise<Knowl
   const found = new Map<string, KnowledgeConflict>();
   let compared = 0;
   for (const one of phrasings) {
+    if (slices.isOver()) await rest();
     const keys = rarest(one);
     for (const other of new Set(keys.flatMap((word) => phrasingsByWord.get(word) ?? []))) {
       if (slices.isOver()) await rest();

@@ -95,12 +95,12 @@ export type Indexed = Pick<Model<unknown>, 'collection'> & { schema: Pick<mongoo
  * than any other command.
  */
 export const buildIndexes = async (models: Indexed[]): Promise<void> => {
-  const build = ({ collection, schema }: Indexed) =>
-    schema.indexes().map(([fields, options]) => {
-      const own = { ...options, socketTimeoutMS: 0 } as mongo.CreateIndexesOptions; // the driver honours it, although its types do not list it
-      return collection.createIndex(fields as mongo.IndexSpecification, own);
-    });
-  await Promise.all(models.flatMap(build));
+  const build = async ({ collection, schema }: Indexed): Promise<void> => {
+    const indexes = schema.indexes().map(([key, options]) => ({ ...options, key }) as mongo.IndexDescription);
+    const options = { socketTimeoutMS: 0 } as mongo.CreateIndexesOptions; // the driver honours it, although its types do not list it
+    if (indexes.length > 0) await collection.createIndexes(indexes, options);
+  };
+  await Promise.all(models.map(build));
 };
 
 /**

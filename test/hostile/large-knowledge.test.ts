@@ -5,7 +5,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { findSemanticStatus } from '../../src/assistants/semantic-state.ts';
 import { anAssistant, anEntry } from '../support/builders.ts';
 import { eventually } from '../support/eventually.ts';
-import { watchLoop, workedMs } from '../support/loop.ts';
+import { type Step, watchLoop, workedMs } from '../support/loop.ts';
 import { anOperator } from '../support/operator-client.ts';
 import { watchNeighbour } from '../support/neighbour.ts';
 import { startRealProcess } from '../support/processes.ts';
@@ -33,7 +33,7 @@ test('while one of 7,000 entries is edited, turns are answered, and the edit is 
   const { entryId = '' } = first ?? {};
   expect(await ask('I look for thing 5')).toContain('Thing 5 is');
 
-  const stalls: number[] = [];
+  const stalls: Step[] = [];
   const worked: number[] = [];
   for (let edit = 0; edit < EDITS; edit += 1) {
     const name = `new${edit}x`;
@@ -44,11 +44,12 @@ test('while one of 7,000 entries is edited, turns are answered, and the edit is 
       expect((await neighbour.chat({ session_id: randomUUID(), message: 'hello' })).status).toBe(200);
       await pause(50);
     }
-    stalls.push(await stopWatching());
+    stalls.push(stopWatching());
     worked.push(workedMs() - begun);
   }
 
-  expect(Math.min(...stalls)).toBeLessThan(atPace(50));
+  const [shortest] = stalls.toSorted((one, other) => one.ms - other.ms);
+  expect(shortest?.ms, shortest?.name).toBeLessThan(atPace(50));
   expect(Math.min(...worked)).toBeLessThan(atPace(2_000));
 });
 
@@ -127,11 +128,11 @@ test('a search, a list and a comparison of 10 MB of knowledge leave the loop fre
       found.conflicts = await read.conflicts();
     },
   );
-  const longest = await stopWatching();
+  const { ms, name } = stopWatching();
 
   expect(found).toEqual({ search: 1, conflicts: expect.any(Number) });
   expect(statuses).toEqual([200]);
-  expect(longest).toBeLessThan(atPace(100));
+  expect(ms, name).toBeLessThan(atPace(100));
   expect(await read.list()).toBe(2_500); // not watched: the test itself parses it in one step
 });
 

@@ -68,7 +68,8 @@ test.each(PATHS)('%s of 12 MB hold up nobody', async (_of, path, name) => {
   const answer = await fetch(`${stack.url}/operator/v1${path()}`, { headers: { Authorization: `Bearer ${bearer}` } });
   const bytes = Buffer.from(await answer.arrayBuffer());
 
-  expect(await stop()).toBeLessThan(atPace(25));
+  const longest = stop();
+  expect(longest.ms, longest.name).toBeLessThan(atPace(25));
   const body = JSON.parse(bytes.toString()) as Record<string, { content: string }[]>;
   expect(body[name]).toHaveLength(MANY);
   expect(body[name]?.every(({ content }) => content === LONG)).toBe(true);

@@ -27,9 +27,10 @@ export const startRealProcess = async (
   kind: Kind,
   env: Record<string, string>,
   port?: number,
+  nodeArgs: string[] = [],
 ): Promise<RealProcess> => {
   const listen = port ?? (await freePort());
-  const child = spawn(process.execPath, [MAINS[kind]], {
+  const child = spawn(process.execPath, [...nodeArgs, MAINS[kind]], {
     env: {
       ...process.env,
       LOG_LEVEL: 'warn',
