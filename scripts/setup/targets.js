@@ -35,11 +35,10 @@ export const targetsIn = (root) => {
     // Without arguments, all tests run. If tests are named, they ask the set-up themselves for the services that they
     // need (scripts/services/installed.ts).
     test: {
-      needs: (args) => (args.length === 0 ? BROWSER : CODE),
+      needs: (args) => (args.length === 0 ? BROWSER : args[0] === '--quick' ? ALL : CODE),
       verbose: true,
-      commands: (args) =>
-        args.length === 0 ? [VITEST] : [[...VITEST, ...args.flatMap((arg) => (arg === '--unit' ? UNIT : arg))]],
-      beside: (args) => (args.length === 0 ? [...TYPES, FORMAT, RULES] : []),
+      commands: (args) => (args.length === 0 ? [VITEST] : [[...VITEST, ...args.flatMap((arg) => LANES[arg] ?? arg)]]),
+      beside: (args) => (args.length === 0 ? [...TYPES, FORMAT, RULES] : args[0] === '--quick' ? TYPES : []),
     },
     planted: { needs: BROWSER, verbose: true, commands: () => [node('scripts/planted.ts')] },
     lint: {
@@ -106,7 +105,10 @@ export const targetsIn = (root) => {
   };
 };
 
-const UNIT = ['--project', 'unit'];
+const LANES = {
+  '--unit': ['--project', 'unit'],
+  '--quick': ['--project', 'unit', '--project', 'service'],
+};
 
 /** The target of a command line and its remaining arguments. Undefined if no target has that name. */
 export const findTarget = (targets, [name, ...args]) => {

@@ -7,33 +7,33 @@ const LONGEST = [
   'turns/faults',
   'admin/admin',
   'admin/delivery',
-  'hostile/large-imports',
+  'operators/large-imports',
   'dashboard/dashboard',
   'live/faults',
-  'hostile/silent-stop',
-  'hostile/log-canary',
+  'process/silent-stop',
+  'process/log-canary',
   'semantic/knowledge-vectors-workers',
   'semantic/understanding',
-  'hostile/silent-start',
-  'hostile/roll-back',
+  'process/silent-start',
+  'mongo/roll-back',
   'docs/reference',
   'semantic/knowledge-vectors-page',
   'dashboard/safety',
   'turns/order',
   'insights/projection',
   'operators/overview',
-  'hostile/long-work',
+  'operators/long-work',
   'live/live',
   'live/presence',
-  'hostile/slow-providers',
-  'hostile/silent-workers',
-  'hostile/silent-stores',
-  'hostile/setting-races',
+  'assistant/slow-providers',
+  'process/silent-workers',
+  'process/silent-stores',
+  'operators/setting-races',
   'conversations/unknown-outcome',
 ];
 
 const rankOf = ({ moduleId }: TestSpecification): number => {
-  const rank = LONGEST.findIndex((name) => moduleId.endsWith(`/test/${name}.test.ts`));
+  const rank = LONGEST.findIndex((name) => moduleId.includes(`/test/${name}.`));
   return rank === -1 ? LONGEST.length : rank;
 };
 

@@ -56,7 +56,7 @@ export const FAULTS: Record<string, Fault[]> = {
       file: 'src/process/batch.ts',
       from: 'if (batch.length === 1 || isShared(cause)) {',
       to: 'if (batch.length > 0 || isShared(cause)) {',
-      noticedBy: 'test/platform/batch.test.ts',
+      noticedBy: 'test/process/batch.unit.test.ts',
     },
   ],
   'commit split in two': [
@@ -102,7 +102,7 @@ export const FAULTS: Record<string, Fault[]> = {
       file: 'src/conversations/history.ts',
       from: 'if (messages.length === limit || (messages.length > 0 && bytes > HISTORY_MAX_BYTES)) return false;',
       to: 'if (messages.length === limit) return false;',
-      noticedBy: 'test/hostile/bytes.test.ts',
+      noticedBy: 'test/http/bytes.process.test.ts',
     },
   ],
   'a read token writes': [
@@ -134,7 +134,7 @@ export const FAULTS: Record<string, Fault[]> = {
       file: 'src/webhooks/signature.ts',
       from: '.update(`${timestamp}.`)',
       to: '',
-      noticedBy: 'test/webhooks/signature.test.ts',
+      noticedBy: 'test/webhooks/signature.unit.test.ts',
     },
   ],
   'a pause is ignored': [
