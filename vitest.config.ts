@@ -1,5 +1,4 @@
 import { availableParallelism } from 'node:os';
-import { join } from 'node:path';
 import { defineConfig } from 'vitest/config';
 import { LongestFirst } from './test/support/longest-first.ts';
 import { plantFault } from './test/support/planted.ts';
@@ -11,9 +10,6 @@ if (Number(process.versions.node.split('.')[0]) < NODE_NEEDED) {
     `Node ${NODE_NEEDED} or later is needed, this is ${process.versions.node}. "npm test" brings its own.`,
   );
 }
-
-// Processes that tests start load their code faster from here.
-process.env.NODE_COMPILE_CACHE ??= join(import.meta.dirname, '.local/compiled');
 
 const inLane = (lane: string): string => `{test,packages}/**/*.${lane}.test.ts`;
 const SERVICES = ['test/support/global-setup.ts'];

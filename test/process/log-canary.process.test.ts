@@ -182,7 +182,7 @@ test('the safe fields are kept: kind, code, message, place and cause', () => {
   expect(told).toMatchObject({
     type: 'TypeError',
     message: "Cannot read properties of undefined (reading 'seq')",
-    stack: expect.stringContaining('log-canary.test.ts'),
+    stack: expect.stringContaining('log-canary.process.test.ts'),
     cause: { type: 'Error', message: 'connect ECONNREFUSED 127.0.0.1:6379', code: 'ECONNREFUSED' },
   });
 });
