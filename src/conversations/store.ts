@@ -9,6 +9,7 @@ import { createAnnounce, type ReceiversOf } from './announce.ts';
 import { type AnswerableConversation, createCommit, createCompact } from './commit.ts';
 import {
   conversationModels,
+  type FieldsOf,
   type FindDelivered,
   type PendingTurn,
   type RecentTurn,
@@ -45,7 +46,7 @@ const FOR_ANSWER = {
   seq: 1,
   storedTo: 1,
   waiting: 1,
-} as const;
+} as const satisfies FieldsOf<AnswerableConversation>;
 
 /** The conversation of a turn, without its texts. */
 export type TurnConversation = Pick<
