@@ -1,11 +1,11 @@
 import type { Connection } from 'mongoose';
 import { createKnowledgeQueue, KNOWLEDGE_QUEUE, type KnowledgeJob } from './assistants/knowledge-queue.ts';
 import { createAssistantStore } from './assistants/store.ts';
+import { createOutboxStore } from './conversations/outbox.ts';
 import { createConversationStore } from './conversations/store.ts';
 import { createEndpointStore } from './webhooks/endpoint-store.ts';
 import { createInsights } from './insights/store.ts';
 import { createDeliveryQueue, DELIVERIES_QUEUE, type WakeUpJob } from './deliveries/queue.ts';
-import { createOutboxStore } from './deliveries/outbox.ts';
 import { createDeliveryStore } from './deliveries/store.ts';
 import { createWakeStreams } from './deliveries/sweep.ts';
 import { createReadAssignees, createTakeBy } from './inbox/assignees.ts';
@@ -102,11 +102,6 @@ export const openService = async ({ config, logger, lifecycle, redisRole, ...opt
 
   const createStores = (connection: Connection) => {
     const assistants = createAssistantStore({ connection, vault, onKnowledgeChanged: knowledgeQueue.wake });
-    const deliveries = createDeliveryStore({
-      connection,
-      ...deliveryOptions,
-      listEndpointIds: endpoints.listEndpointIds,
-    });
     const idempotencyKeys = createIdempotencyKeys(connection);
     const inboxRecords = createInboxRecords(connection);
     const insights = createInsights(connection);
@@ -126,6 +121,12 @@ export const openService = async ({ config, logger, lifecycle, redisRole, ...opt
       takeBy: createTakeBy({ findAssistant: assistants.findAssistant, readAssignees: createReadAssignees(operators) }),
       orUnavailable: mongoWatch.orUnavailable,
       draining,
+    });
+    const deliveries = createDeliveryStore({
+      connection,
+      ...deliveryOptions,
+      conversations,
+      listEndpointIds: endpoints.listEndpointIds,
     });
     return { assistants, deliveries, conversations, idempotencyKeys, inboxRecords, insights, operators };
   };

@@ -18,6 +18,7 @@ import { type Announce, newOutboxEvent, type ReceiversOf } from './announce.ts';
 import {
   type ChannelName,
   conversationModels,
+  CONVERSATIONS,
   type FindDelivered,
   initialState,
   MAX_PENDING,
@@ -192,7 +193,7 @@ export const createResolveDuplicate = ({ connection, findDelivered, history }: D
    * error looks as if nothing was written, although the first try may be stored.
    */
   const compareAndSet = async (q: Record<string, unknown>, u: UpdateStatement['u']): Promise<boolean> => {
-    const { n, writeErrors = [] } = await updateMany(connection, 'conversations', [{ q, u }]);
+    const { n, writeErrors = [] } = await updateMany(connection, CONVERSATIONS, [{ q, u }]);
     if (writeErrors[0]) throw toItemFailure(writeErrors[0]).cause;
     return n === 1;
   };
@@ -351,7 +352,7 @@ export const createAccept = ({ connection, resolveDuplicate, announce }: AcceptD
     async (items) => {
       const { writeErrors = [] } = await updateMany(
         connection,
-        'conversations',
+        CONVERSATIONS,
         items.map(({ turn, receiversOf }) => acceptStatement(turn, receiversOf)),
       ).catch((cause: unknown) => {
         // If the primary stepped down between two statements of the batch, some turns may be stored. So the outcome of

@@ -6,6 +6,7 @@ import type { ConversationEvent } from '../webhooks/event.ts';
 import { type Announce, newOutboxEvent, type ReceiversOf, sentEvents } from './announce.ts';
 import {
   conversationModels,
+  CONVERSATIONS,
   type Entry,
   type FindDelivered,
   MAX_PENDING,
@@ -220,7 +221,7 @@ export const createCommit = ({ connection, pages, compact, announce }: Dependenc
     async (items) => {
       const { n, writeErrors = [] } = await updateMany(
         connection,
-        'conversations',
+        CONVERSATIONS,
         items.map(({ statement }) => statement),
       );
       if (n === items.length) return items.map(() => true);

@@ -208,14 +208,17 @@ type Handling = {
  */
 export type StoredConversation = Identity & State & Escalation & Turns & Texts & Deliveries & Handling;
 
-/** The projection that reads these fields. `_id` is always read. A field that it forgets does not compile. */
-export type FieldsOf<Read> = Record<Exclude<keyof Read, '_id'>, 1>;
+/** The projection that reads these fields. A field that it forgets does not compile. `_id` is always read. */
+export type FieldsOf<Read> = Record<Exclude<keyof Read, '_id'>, 1> & { _id?: 1 };
+
+/** The collection. Only this folder reads and writes it; live updates watch its changes. */
+export const CONVERSATIONS = 'conversations';
 
 // The schema is not strict, because the store writes documents with its own updates. The types above describe the
 // documents.
 const conversationSchema = new Schema<StoredConversation>(
   { _id: { type: String, required: true } },
-  { collection: 'conversations', versionKey: false, strict: false },
+  { collection: CONVERSATIONS, versionKey: false, strict: false },
 );
 conversationSchema.index(
   { headSince: 1 },

@@ -16,6 +16,9 @@ const PURGED_WITHIN_MS = 1_000;
 /** Records that a conversation was erased, so that late writes to it are deleted too. Contains no text. */
 type StoredTombstone = { _id: string; assistantId?: string; erasedAt: Date; purgeAt: Date; purgesLeft: number };
 
+/** The collection, whose inserts tell live updates of erasures. */
+export const TOMBSTONES = 'tombstones';
+
 const tombstoneSchema = new Schema<StoredTombstone>(
   {
     _id: { type: String, required: true },
@@ -24,7 +27,7 @@ const tombstoneSchema = new Schema<StoredTombstone>(
     purgeAt: { type: Date, required: true },
     purgesLeft: { type: Number, required: true },
   },
-  { collection: 'tombstones', versionKey: false },
+  { collection: TOMBSTONES, versionKey: false },
 );
 tombstoneSchema.index({ purgeAt: 1 });
 

@@ -32,7 +32,7 @@ export const pageRange = (conversationId: string, { from, to }: { from: number; 
   _id: { $gte: pageIdOf(conversationId, pageOf(from)), $lte: pageIdOf(conversationId, pageOf(to)) },
 });
 
-export const numbersOf = (texts: StoredConversation['texts']): number[] =>
+export const numbersOf = (texts: Record<string, unknown>): number[] =>
   Object.keys(texts)
     .map(Number)
     .toSorted((a, b) => a - b);

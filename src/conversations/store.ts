@@ -1,7 +1,7 @@
 import type { Connection, mongo } from 'mongoose';
-import { serverDate } from '../process/clock.ts';
+import { serverDate, serverNow } from '../process/clock.ts';
 import { isUuid, prefixRange, type Uuid } from '../process/ids.ts';
-import { collectionOf, createReader } from '../mongo/mongo.ts';
+import { collectionOf, createReader, updateMany } from '../mongo/mongo.ts';
 import { inChunks } from '../mongo/batches.ts';
 import type { OrUnavailable } from '../mongo/silence.ts';
 import { createAccept, createResolveDuplicate } from './accept.ts';
@@ -9,6 +9,7 @@ import { createAnnounce, type ReceiversOf } from './announce.ts';
 import { type AnswerableConversation, createCommit, createCompact } from './commit.ts';
 import {
   conversationModels,
+  CONVERSATIONS,
   type FieldsOf,
   type FindDelivered,
   type PendingTurn,
@@ -18,8 +19,11 @@ import {
 } from './conversation.ts';
 import { createErasure, type EraseElsewhere } from './erasure.ts';
 import { createChangeConversation } from './change-conversation.ts';
+import { createChangedConversations } from './changed-since.ts';
 import { createHistory } from './history.ts';
+import { createInboxStore } from './inbox.ts';
 import { createMessagePages } from './message-pages.ts';
+import { createOutboxStore } from './outbox.ts';
 import { createTransitions, type TakeBy } from './transitions.ts';
 
 const LIST_MAX = 100;
@@ -72,6 +76,11 @@ const forTurn = (turnId: Uuid) => ({
   headId: { $first: '$waiting.turnId' },
 });
 type TurnCandidate = TurnConversation & Partial<Pick<StoredConversation, 'waiting' | 'recent'>> & { headId?: string };
+
+export type ConversationOwner = Pick<StoredConversation, 'assistantId' | 'channel' | 'sessionId'>;
+
+/** The head of a session's pending turns, and when a job for it was last added. */
+type StaleHead = TurnRef & { headSince: Date; queuedAt: Date };
 
 export type ConversationHead = Pick<StoredConversation, '_id' | 'conversationId' | 'seq'>;
 
@@ -130,6 +139,9 @@ export const createConversationStore = (dependencies: Dependencies) => {
   return {
     models: [model, messageModel, ...erasure.models],
     history,
+    outbox: createOutboxStore(connection),
+    changed: createChangedConversations(connection),
+    inbox: createInboxStore(connection),
     accept: createAccept({
       connection,
       resolveDuplicate: createResolveDuplicate({ connection, findDelivered, history }),
@@ -145,6 +157,15 @@ export const createConversationStore = (dependencies: Dependencies) => {
     purgeAgain: erasure.purgeAgain,
 
     findById,
+
+    /** The assistant, channel and session of a conversation, without its messages. A malformed id gives null. */
+    findOwner: async (conversationId: string): Promise<ConversationOwner | null> => {
+      if (!isUuid(conversationId)) return null;
+      return conversations.findOne<ConversationOwner>(
+        { _id: prefixRange(conversationId), conversationId },
+        { projection: { assistantId: 1, channel: 1, sessionId: 1 } },
+      );
+    },
 
     /** A conversation without its texts, for a caller who waits. A malformed id gives null, like an unknown id. */
     findHead: async (conversationId: string, assistantId: string): Promise<ConversationHead | null> => {
@@ -164,6 +185,60 @@ export const createConversationStore = (dependencies: Dependencies) => {
     /** True if the turn is pending. Reads are batched. */
     isPending: async ({ key, turnId }: TurnRef): Promise<boolean> =>
       (await readPending(key))?.waiting.some((turn) => turn.turnId === turnId) ?? false,
+
+    /** Finds heads that have waited longer than `olderThanMs`, by MongoDB's clock. Their job may be lost. */
+    findStaleHeads: async (olderThanMs: number, limit: number): Promise<StaleHead[]> => {
+      const older = (path: string | object) => ({ $lt: [path, { $subtract: ['$$NOW', olderThanMs] }] });
+      const rows = await conversations
+        .find(
+          {
+            'waiting.0': { $exists: true },
+            // The range finds the heads in the index, and `$$NOW` decides.
+            headSince: { $lt: new Date(serverNow() - olderThanMs) },
+            $expr: { $and: [older('$headSince'), older({ $arrayElemAt: ['$waiting.acceptedAt', 0] })] },
+          },
+          { projection: { conversationId: 1, headSince: 1, 'waiting.turnId': 1, 'waiting.acceptedAt': 1 } },
+        )
+        .hint('waiting_heads')
+        .limit(limit)
+        .toArray();
+      return rows.flatMap(({ _id: key, headSince, waiting: [head] }) =>
+        head
+          ? [{ key, turnId: head.turnId, headSince, queuedAt: new Date(Math.max(+headSince, +head.acceptedAt)) }]
+          : [],
+      );
+    },
+
+    /**
+     * Records that a job is being added for these heads. If several sweeps record this concurrently, only one of them
+     * changes the document.
+     */
+    renewHeads: async (heads: StaleHead[]): Promise<void> => {
+      if (heads.length === 0) return;
+      await updateMany(
+        connection,
+        CONVERSATIONS,
+        heads.map(({ key, turnId, headSince }) => ({
+          q: { _id: key, 'waiting.0.turnId': turnId, headSince },
+          u: { $currentDate: { headSince: true } },
+        })),
+      );
+    },
+
+    /** Heads that were accepted before this time, however often a sweep has restored their job. */
+    findHeadsAcceptedBefore: async (at: Date, limit: number): Promise<(TurnRef & { acceptedAt: Date })[]> => {
+      const rows = await conversations
+        .find(
+          { 'waiting.0': { $exists: true }, 'waiting.0.acceptedAt': { $lt: at } },
+          { projection: { 'waiting.turnId': 1, 'waiting.acceptedAt': 1 } },
+        )
+        .hint('waiting_heads')
+        .limit(limit)
+        .toArray();
+      return rows.flatMap(({ _id: key, waiting: [head] }) =>
+        head ? [{ key, turnId: head.turnId, acceptedAt: head.acceptedAt }] : [],
+      );
+    },
 
     /** Finds a turn, pending or finished. Null if the turn's id is malformed, or the turn is unknown or erased. */
     findTurn: async (turnId: string, assistantId?: string): Promise<FoundTurn | null> => {

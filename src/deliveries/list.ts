@@ -10,7 +10,7 @@ import { deliveryIdOf, type FinalOutcome, IN_FLIGHT, type Outcome, type StoredDe
 import { EVENT_KINDS, type EventKind } from '../webhooks/event.ts';
 import { type DeliveryListRow, type ListedDelivery, toDeliveryRow, WITHOUT_TEXTS } from './view.ts';
 import type { OutboxEvent } from '../conversations/conversation.ts';
-import { type Outbox, type OutboxStore, pendingOf } from './outbox.ts';
+import { type Outbox, type OutboxStore, pendingOf } from '../conversations/outbox.ts';
 
 export const LIST_MAX = 200;
 const LIST_DEFAULT = 50;

@@ -1,4 +1,4 @@
-import type { Connection, mongo } from 'mongoose';
+import type { mongo } from 'mongoose';
 import { composeBody, EVENT_KINDS } from '../webhooks/event.ts';
 import {
   deliveryModel,
@@ -10,8 +10,8 @@ import {
   type StoredDelivery,
 } from './delivery.ts';
 import type { OutboxEvent } from '../conversations/conversation.ts';
-import { createHistory } from '../conversations/history.ts';
-import { createOutboxStore, type Outbox } from './outbox.ts';
+import type { Outbox } from '../conversations/outbox.ts';
+import type { ConversationStore } from '../conversations/store.ts';
 import { serverDate } from '../process/clock.ts';
 import { collectionOf, DURABLE } from '../mongo/mongo.ts';
 import { inBatches } from '../mongo/batches.ts';
@@ -48,26 +48,29 @@ const createCertificateExpiry =
  * Composes the body of a pending event. The texts of a sent message are read from the history, because the outbox does
  * not hold them. Null if the message is gone, because its conversation was erased.
  */
-const createComposeBody = (connection: Connection) => {
-  const history = createHistory(connection);
-  return async (outbox: Outbox, event: OutboxEvent): Promise<string | null> => {
+const createComposeBody =
+  ({ history }: Pick<ConversationStore, 'history'>) =>
+  async (outbox: Outbox, event: OutboxEvent): Promise<string | null> => {
     if (event.event !== 'message.sent') return composeBody(event, outbox);
     const { seq, message_id: messageId } = event.payload;
     const message = await history.findMessage(outbox, { seq, messageId });
     return message && composeBody(event, outbox, message);
   };
-};
 
 const TEXTS = { body: 1, responseBody: 1, responseHeaders: 1 } as const;
 
 /** The records of all deliveries. A claim is the insert of a record, so only one process can win a claim. */
 export const createDeliveryStore = ({
   listEndpointIds,
+  conversations,
   ...recording
-}: ClaimOptions & { listEndpointIds: (assistantId: string) => Promise<string[]> }) => {
+}: ClaimOptions & {
+  listEndpointIds: (assistantId: string) => Promise<string[]>;
+  conversations: Pick<ConversationStore, 'history' | 'outbox'>;
+}) => {
   const model = deliveryModel(recording.connection);
   const deliveries = collectionOf<StoredDelivery>(model);
-  const outbox = createOutboxStore(recording.connection);
+  const { outbox } = conversations;
   const listRecords = createRecordList(deliveries);
 
   /** The outcomes of these deliveries by id. Ids without a record are left out. */
@@ -84,8 +87,7 @@ export const createDeliveryStore = ({
     models: [model],
     ...createClaims(recording),
     ...createTestsAndResends(recording),
-    outbox,
-    composeBody: createComposeBody(recording.connection),
+    composeBody: createComposeBody(conversations),
 
     readByIds: async (ids: string[]): Promise<Map<string, StoredDelivery>> => {
       const rows = await deliveries.find({ _id: { $in: ids } }).toArray();

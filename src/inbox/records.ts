@@ -81,7 +81,7 @@ export const createListEvents =
   async (conversation: StoredConversation) => {
     const { _id: key, assistantId, conversationId, seq } = conversation;
     // The outbox is read before the records. So an event that is claimed between the two reads is found in both.
-    const outbox = await deliveries.outbox.read(key);
+    const outbox = await conversations.outbox.read(key);
     const from = { seq: Math.max(0, seq - LIST_MAX), index: Number.MAX_SAFE_INTEGER, waitingAfter: null };
     const records = await deliveries.listRecords({ assistantId, conversationId, limit: LIST_MAX });
     const messages: MessageStub[] = [];

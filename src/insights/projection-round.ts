@@ -2,11 +2,12 @@ import { performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
 import { type Connection, Schema } from 'mongoose';
+import type { ChangedConversation, ChangedConversations, ChangePosition } from '../conversations/changed-since.ts';
 import { serverDate, serverNow } from '../process/clock.ts';
 import { isDuplicateKey } from '../mongo/failures.ts';
 import { type Lease, leaseIn } from '../mongo/batches.ts';
 import { collectionOf } from '../mongo/mongo.ts';
-import type { ChangedConversation, ChangedConversations, ChangePosition, Project } from './project.ts';
+import type { Project } from './project.ts';
 
 /** How long a leader stays the leader without a round. After this time another worker continues. */
 const LEASE_MS = 10_000;

@@ -1,7 +1,8 @@
 import type { Connection } from 'mongoose';
+import type { ChangedConversations } from '../conversations/changed-since.ts';
 import type { Logger } from '../process/logger.ts';
 import { collectionOf } from '../mongo/mongo.ts';
-import { createChangedConversations, createProject } from './project.ts';
+import { createProject } from './project.ts';
 import { createConversationSearch, type ProjectedConversation, searchModel } from './conversation-search.ts';
 import { createDeliveryFigures } from './delivery-figures.ts';
 import { serverDate } from '../process/clock.ts';
@@ -47,17 +48,18 @@ export const createInsights = (connection: Connection) => {
     /** The projection of this process. `round` does nothing while another process is the leader. */
     openProjection: ({
       token,
+      changed,
       logger,
       embedding,
       ...rest
     }: {
       token: string;
+      changed: ChangedConversations;
       embedding: Embedding;
       listAssistantIds: () => Promise<string[]>;
       draining: AbortSignal;
       logger: Logger;
     }) => {
-      const changed = createChangedConversations(connection);
       const project = createProject({
         connection,
         changed,

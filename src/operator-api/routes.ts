@@ -60,7 +60,6 @@ import { turnRoutes } from './turns.ts';
 type ResourceAccessDependencies = {
   assistants: AssistantStore;
   conversations: ConversationStore;
-  inbox: Inbox;
   cannedReplies: CannedReplies;
   endpoints: EndpointStore;
   deliveries: DeliveryStore;
@@ -73,10 +72,10 @@ type ResourceAccessDependencies = {
  * playground conversation can see it.
  */
 const createResourceAccess = (dependencies: ResourceAccessDependencies) => {
-  const { assistants, conversations, inbox, cannedReplies, endpoints, deliveries, orUnavailable } = dependencies;
+  const { assistants, conversations, cannedReplies, endpoints, deliveries, orUnavailable } = dependencies;
 
   const ofConversation = async (id: string, operatorId: string | null): Promise<string | null> => {
-    const owner = await inbox.findOwner(id);
+    const owner = await conversations.findOwner(id);
     if (!owner) return null;
     const isOwn = operatorId !== null && isPlaygroundOf(operatorId, owner);
     return owner.channel !== 'playground' || isOwn ? owner.assistantId : null;

@@ -1,4 +1,4 @@
-import { LOOK_AHEAD, type Outbox, pendingOf } from '../../src/deliveries/outbox.ts';
+import { LOOK_AHEAD, type Outbox, type OutboxStore, pendingOf } from '../../src/conversations/outbox.ts';
 import type { DeliveryStore } from '../../src/deliveries/store.ts';
 import type { Slot, Slots } from '../../src/process/slots.ts';
 import type { Timing } from '../../src/process/timing.ts';
@@ -21,7 +21,7 @@ type Reading = OutboxReading & { endpoint: StoredEndpoint | null };
 
 type Dependencies = {
   endpoints: Pick<EndpointStore, 'readForSending'>;
-  outboxes: DeliveryStore['outbox'];
+  outboxes: Pick<OutboxStore, 'read'>;
   isFresh: (reading: { at: number }) => boolean;
 };
 
@@ -63,6 +63,7 @@ const createReadings = ({ endpoints, outboxes, isFresh }: Dependencies) => {
 };
 
 type DeliverDependencies = {
+  conversations: { outbox: OutboxStore };
   endpoints: EndpointStore;
   deliveries: DeliveryStore;
   dispatch: Dispatch;
@@ -90,10 +91,15 @@ type ForQueued = { at: number; endpoint: StoredEndpoint | null; slot: Slot };
  * (docs/contract.md, At most once).
  */
 export const createDeliver = (dependencies: DeliverDependencies) => {
-  const { endpoints, deliveries, dispatch, breaker, slots, eventMaxAgeMs, timing, reportEventWait, logger } =
-    dependencies;
-  const { outbox: outboxes } = deliveries;
-  const endUndeliverable = createEndUndeliverable({ deliveries, eventMaxAgeMs, onEnded: dispatch.logEnd });
+  const { conversations, endpoints, deliveries, dispatch, breaker, slots } = dependencies;
+  const { eventMaxAgeMs, timing, reportEventWait, logger } = dependencies;
+  const { outbox: outboxes } = conversations;
+  const endUndeliverable = createEndUndeliverable({
+    conversations,
+    deliveries,
+    eventMaxAgeMs,
+    onEnded: dispatch.logEnd,
+  });
 
   const isFresh = ({ at }: { at: number }): boolean => performance.now() - at < timing.readFreshMs;
   const { read, readAfter, readInSlot } = createReadings({ endpoints, outboxes, isFresh });

@@ -1,11 +1,4 @@
 import type { Connection } from 'mongoose';
-import {
-  BACKLOG_MAX,
-  conversationModels,
-  OUTBOX_INDEXES,
-  type OutboxEvent,
-  type StoredConversation,
-} from '../conversations/conversation.ts';
 import { serverNow } from '../process/clock.ts';
 import { isUuid, prefixRange } from '../process/ids.ts';
 import {
@@ -18,13 +11,28 @@ import {
   type UpdateStatement,
 } from '../mongo/mongo.ts';
 import { exceededTimeLimit } from '../mongo/failures.ts';
+import {
+  BACKLOG_MAX,
+  conversationModels,
+  CONVERSATIONS,
+  type FieldsOf,
+  OUTBOX_INDEXES,
+  type OutboxEvent,
+  type StoredConversation,
+} from './conversation.ts';
 
 /** The fields of a conversation that deliveries need. `outbox` contains the pending events in order. */
 export type Outbox = Pick<
   StoredConversation,
   '_id' | 'conversationId' | 'assistantId' | 'sessionId' | 'channel' | 'outbox'
 >;
-const OUTBOX_FIELDS = { conversationId: 1, assistantId: 1, sessionId: 1, channel: 1, outbox: 1 };
+const OUTBOX_FIELDS = {
+  conversationId: 1,
+  assistantId: 1,
+  sessionId: 1,
+  channel: 1,
+  outbox: 1,
+} satisfies FieldsOf<Outbox>;
 
 /** The part of an event that is needed to choose the next event. */
 export type EventStub = Pick<OutboxEvent, 'eventId' | 'at' | 'endpoints'>;
@@ -123,7 +131,7 @@ const LISTED_AT_ONCE = 10;
 /** Events without their payloads: an outbox may hold hundreds of long texts, and a list reads a thousand outboxes. */
 const LIST_FIELDS = { conversationId: 1, assistantId: 1, outbox: { eventId: 1, event: 1, at: 1, endpoints: 1 } };
 
-/** Reads and writes the part of a conversation's document that deliveries use. */
+/** The events of conversations that wait to be delivered: the part of the document that deliveries use. */
 export const createOutboxStore = (connection: Connection) => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
@@ -138,14 +146,14 @@ export const createOutboxStore = (connection: Connection) => {
   const pullAndRead = async (item: Pull): Promise<Outbox | null> => {
     const [statement, ...others] = pullStatements(item);
     if (!statement || others.length > 0) return null;
-    return updateAndRead<Outbox>(connection, 'conversations', { ...statement, fields: NEXT_FIELDS });
+    return updateAndRead<Outbox>(connection, CONVERSATIONS, { ...statement, fields: NEXT_FIELDS });
   };
 
   const pull = createStoreBatcher<Pull, Outbox | null>(async (items) => {
     const [first] = items;
     const pulled = first && items.length === 1 ? await pullAndRead(first) : null;
     if (pulled) return [pulled];
-    await updateMany(connection, 'conversations', items.flatMap(pullStatements));
+    await updateMany(connection, CONVERSATIONS, items.flatMap(pullStatements));
     return Promise.all(items.map(({ key }) => readNext(key)));
   });
 
