@@ -47,7 +47,26 @@ const oldestFirst = (a: ChangedConversation, b: ChangedConversation): number =>
   a.updatedAt.getTime() - b.updatedAt.getTime() || (a._id < b._id ? -1 : 1);
 
 /** Reads what has changed in the conversations, for the projection, which never writes to them. */
-export const createChangedConversations = (connection: Connection) => {
+export type ChangedConversations = {
+  /** Conversations that changed after this position, oldest change first. Only an index is read. */
+  listAfter: (assistantIds: string[], position: ChangePosition, limit: number) => Promise<ChangedConversation[]>;
+
+  /** Conversations of one assistant that changed before this position, latest change first. */
+  listBefore: (assistantId: string, position: ChangePosition, limit: number) => Promise<ChangedConversation[]>;
+
+  read: (keys: string[]) => Promise<ReadConversation[]>;
+
+  /**
+   * The entries after `seq`, in order, and the last number up to which they are complete. Messages move from the
+   * document to the pages, so the document must be read before.
+   */
+  readEntries: (conversation: ReadConversation, after: number) => Promise<{ entries: Entry[]; upTo: number }>;
+
+  /** Which of these conversations no longer exist, because they were erased. */
+  findErased: (read: Pick<ReadConversation, '_id' | 'conversationId'>[]) => Promise<string[]>;
+};
+
+export const createChangedConversations = (connection: Connection): ChangedConversations => {
   const models = conversationModels(connection);
   const conversations = collectionOf<StoredConversation>(models.conversations);
   const pages = collectionOf<StoredPage>(models.messages);
@@ -60,12 +79,7 @@ export const createChangedConversations = (connection: Connection) => {
       .toArray();
 
   return {
-    /** Conversations that changed after this position, oldest change first. Only an index is read. */
-    listAfter: async (
-      assistantIds: string[],
-      { at, id }: ChangePosition,
-      limit: number,
-    ): Promise<ChangedConversation[]> => {
+    listAfter: async (assistantIds, { at, id }, limit) => {
       const after = { updatedAt: { $gte: at }, $or: [{ updatedAt: { $gt: at } }, { updatedAt: at, _id: { $gt: id } }] };
       const found = await mapAtMost(LISTS_AT_ONCE, inChunks(assistantIds), (some) =>
         list({ assistantId: { $in: some }, ...after }, 1, limit),
@@ -73,8 +87,7 @@ export const createChangedConversations = (connection: Connection) => {
       return found.flat().toSorted(oldestFirst).slice(0, limit);
     },
 
-    /** Conversations of one assistant that changed before this position, latest change first. */
-    listBefore: (assistantId: string, { at, id }: ChangePosition, limit: number): Promise<ChangedConversation[]> =>
+    listBefore: (assistantId, { at, id }, limit) =>
       list(
         {
           assistantId,
@@ -85,17 +98,9 @@ export const createChangedConversations = (connection: Connection) => {
         limit,
       ),
 
-    read: (keys: string[]): Promise<ReadConversation[]> =>
-      conversations.find<ReadConversation>({ _id: { $in: keys } }, { projection: READ }).toArray(),
+    read: (keys) => conversations.find<ReadConversation>({ _id: { $in: keys } }, { projection: READ }).toArray(),
 
-    /**
-     * The entries after `seq`, in order, and the last number up to which they are complete. Messages move from the
-     * document to the pages, so the document must be read before.
-     */
-    readEntries: async (
-      { conversationId, texts, seq: last }: ReadConversation,
-      after: number,
-    ): Promise<{ entries: Entry[]; upTo: number }> => {
+    readEntries: async ({ conversationId, texts, seq: last }, after) => {
       const upTo = Math.min(last, after + NUMBERS_AT_ONCE);
       const bySeq = new Map<number, Message[]>();
       const inDocument = Object.keys(texts).map(Number);
@@ -114,8 +119,7 @@ export const createChangedConversations = (connection: Connection) => {
       return { entries, upTo };
     },
 
-    /** Which of these conversations no longer exist, because they were erased. */
-    findErased: async (read: Pick<ReadConversation, '_id' | 'conversationId'>[]): Promise<string[]> => {
+    findErased: async (read) => {
       const rows = await conversations
         .find({ _id: { $in: read.map(({ _id }) => _id) } }, { projection: { conversationId: 1 } })
         .toArray();
@@ -124,5 +128,3 @@ export const createChangedConversations = (connection: Connection) => {
     },
   };
 };
-
-export type ChangedConversations = ReturnType<typeof createChangedConversations>;

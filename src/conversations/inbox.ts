@@ -231,7 +231,36 @@ type Update = Pick<mongo.UpdateFilter<StoredConversation>, '$set' | '$unset'>;
  * operators see does not change `updatedAt`: callers list conversations by it, and nothing that a caller can see has
  * changed.
  */
-export const createInboxStore = (connection: Connection) => {
+export type InboxStore = {
+  /** Lists conversations of these groups, the latest change first. */
+  list: (groups: RowGroup[], filter: RowFilter & { limit: number }, searched?: SearchedRow) => Promise<RowPage>;
+
+  /** Those of these conversations that are in one of the groups and match the filter. */
+  findAmong: (keys: string[], groups: RowGroup[], filter: Omit<RowFilter, 'after'>) => Promise<ConversationRow[]>;
+
+  /**
+   * Reads the rows of these keys, as far as they belong to these assistants. A document can have a megabyte of texts,
+   * of which a row needs a line. An answer of MongoDB has at most 16 MB, and only one of them is in memory.
+   */
+  readRows: (keys: string[], assistantIds: string[] | null) => AsyncIterable<ConversationRow>;
+
+  /** Assigns the conversation to an operator. It then counts as taken. False if there is no such conversation. */
+  assign: (conversationId: string, operatorId: string) => Promise<boolean>;
+
+  /** Marks that the notes have changed, for live updates. False if there is no such conversation. */
+  markNoted: (conversationId: string) => Promise<boolean>;
+
+  /** Snoozes the conversation, or ends its snooze. Null if there is no such conversation. */
+  snooze: (conversationId: string, snooze: { until: Date; at: Date } | null) => Promise<StoredConversation | null>;
+
+  /** The number of the last final message. Null if there is no such conversation. */
+  findLastSeq: (conversationId: string) => Promise<number | null>;
+
+  /** Counts conversations that changed at or after `since`, by status. */
+  countStatuses: (assistantId: string, since: Date) => Promise<Partial<Record<Status, number>>>;
+};
+
+export const createInboxStore = (connection: Connection): InboxStore => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
   /** Null if there is no such conversation. */
@@ -245,12 +274,7 @@ export const createInboxStore = (connection: Connection) => {
       : null;
 
   return {
-    /** Lists conversations of these groups, the latest change first. */
-    list: async (
-      groups: RowGroup[],
-      filter: RowFilter & { limit: number },
-      searched?: SearchedRow,
-    ): Promise<RowPage> => {
+    list: async (groups, filter, searched) => {
       const shared = [...conditionsOf(filter), ...(searched ? searchedFilters(searched) : [])];
       const found = await mapAtMost(FINDS_AT_ONCE, groups.flatMap(queriesOf), (query) =>
         conversations
@@ -265,8 +289,7 @@ export const createInboxStore = (connection: Connection) => {
       return { conversations: page, next: last ? { at: last.updatedAt, id: last._id } : null };
     },
 
-    /** Those of these conversations that are in one of the groups and match the filter. */
-    findAmong: (keys: string[], groups: RowGroup[], filter: Omit<RowFilter, 'after'>): Promise<ConversationRow[]> => {
+    findAmong: (keys, groups, filter) => {
       const inGroup = groups.map(
         (group): Query => ({ $and: [{ assistantId: { $in: group.assistantIds } }, ...assigneeFilters(group)] }),
       );
@@ -274,29 +297,21 @@ export const createInboxStore = (connection: Connection) => {
       return conversations.find<ConversationRow>(query, optionsOf(filter)).toArray();
     },
 
-    /**
-     * Reads the rows of these keys, as far as they belong to these assistants. A document can have a megabyte of texts,
-     * of which a row needs a line. An answer of MongoDB has at most 16 MB, and only one of them is in memory.
-     */
-    readRows: (keys: string[], assistantIds: string[] | null): AsyncIterable<ConversationRow> =>
+    readRows: (keys, assistantIds) =>
       conversations.find<ConversationRow>(
         { _id: { $in: keys }, channel: NO_PLAYGROUND, ...(assistantIds && { assistantId: { $in: assistantIds } }) },
         { projection: ROW_FIELDS, batchSize: keys.length },
       ),
 
-    /** Assigns the conversation to an operator. It then counts as taken. False if there is no such conversation. */
-    assign: async (conversationId: string, operatorId: string): Promise<boolean> =>
+    assign: async (conversationId, operatorId) =>
       (await change(conversationId, {
         $set: { assigneeId: operatorId },
         $unset: { takeBy: 1, remindedAt: 1 },
       })) !== null,
 
-    /** Marks that the notes have changed, for live updates. False if there is no such conversation. */
-    markNoted: async (conversationId: string): Promise<boolean> =>
-      (await change(conversationId, { $set: { notedAt: serverDate() } })) !== null,
+    markNoted: async (conversationId) => (await change(conversationId, { $set: { notedAt: serverDate() } })) !== null,
 
-    /** Snoozes the conversation, or ends its snooze. Null if there is no such conversation. */
-    snooze: (conversationId: string, snooze: { until: Date; at: Date } | null): Promise<StoredConversation | null> =>
+    snooze: (conversationId, snooze) =>
       change(
         conversationId,
         snooze
@@ -304,15 +319,13 @@ export const createInboxStore = (connection: Connection) => {
           : { $unset: { snoozedUntil: 1, snoozedAt: 1 } },
       ),
 
-    /** The number of the last final message. Null if there is no such conversation. */
-    findLastSeq: async (conversationId: string): Promise<number | null> => {
+    findLastSeq: async (conversationId) => {
       if (!isUuid(conversationId)) return null;
       const filter = { _id: prefixRange(conversationId), conversationId };
       return (await conversations.findOne(filter, { projection: { seq: 1 } }))?.seq ?? null;
     },
 
-    /** Counts conversations that changed at or after `since`, by status. */
-    countStatuses: async (assistantId: string, since: Date): Promise<Partial<Record<Status, number>>> => {
+    countStatuses: async (assistantId, since) => {
       const rows = await conversations
         .aggregate<{ _id: Status; count: number }>(
           [
@@ -326,5 +339,3 @@ export const createInboxStore = (connection: Connection) => {
     },
   };
 };
-
-export type InboxStore = ReturnType<typeof createInboxStore>;

@@ -132,7 +132,47 @@ const LISTED_AT_ONCE = 10;
 const LIST_FIELDS = { conversationId: 1, assistantId: 1, outbox: { eventId: 1, event: 1, at: 1, endpoints: 1 } };
 
 /** The events of conversations that wait to be delivered: the part of the document that deliveries use. */
-export const createOutboxStore = (connection: Connection) => {
+export type OutboxStore = {
+  read: (key: string) => Promise<Outbox | null>;
+
+  /**
+   * Removes ended events from their stream. Call this only after MongoDB has acknowledged their outcomes. Returns the
+   * beginning of the changed outbox, so that the caller can choose the next event. With `readWhole`, returns the
+   * whole changed outbox.
+   */
+  pullEnded: (
+    outbox: Outbox,
+    endpointId: string,
+    ended: OutboxEvent[],
+    options?: { readWhole?: boolean },
+  ) => Promise<Outbox | null>;
+
+  /**
+   * Conversations with a pending event older than `olderThanMs` by MongoDB's clock. `exclude` lists endpoints whose
+   * streams are suspended. A conversation whose events are all for these endpoints is neither found nor read, however
+   * many there are: the index begins with the endpoint.
+   */
+  findStale: (wanted: FindStale) => Promise<StaleOutbox[]>;
+
+  /** Conversations with pending events for this endpoint. */
+  findKeysOf: (endpointId: string, limit: number) => Promise<string[]>;
+
+  /**
+   * The outboxes with pending events for these endpoints, or those of one conversation. They are read only as far as
+   * the caller goes on.
+   */
+  listPending: (of: { endpointIds: string[] } | { conversationId: string }, limit: number) => AsyncIterable<Outbox>;
+
+  /**
+   * The number of pending events in the first `limit` conversations. An event counts once for each of its endpoints.
+   */
+  countPending: (endpointIds: string[], limit: number) => Promise<number>;
+
+  /** The outbox in which this event is pending for this endpoint. */
+  findPending: (eventId: string, endpointId: string) => Promise<Outbox | null>;
+};
+
+export const createOutboxStore = (connection: Connection): OutboxStore => {
   const conversations = collectionOf<StoredConversation>(conversationModels(connection).conversations);
 
   /** The outbox of a conversation, or null if the conversation is gone. Reads are batched. */
@@ -162,27 +202,12 @@ export const createOutboxStore = (connection: Connection) => {
   return {
     read,
 
-    /**
-     * Removes ended events from their stream. Call this only after MongoDB has acknowledged their outcomes. Returns the
-     * beginning of the changed outbox, so that the caller can choose the next event. With `readWhole`, returns the
-     * whole changed outbox.
-     */
-    pullEnded: async (
-      { _id: key, conversationId }: Outbox,
-      endpointId: string,
-      ended: OutboxEvent[],
-      { readWhole = false }: { readWhole?: boolean } = {},
-    ): Promise<Outbox | null> => {
+    pullEnded: async ({ _id: key, conversationId }, endpointId, ended, { readWhole = false } = {}) => {
       const after = await pull({ key, conversationId, endpointId, ended });
       return after && (readWhole || mayHideNext(after, endpointId)) ? read(key) : after;
     },
 
-    /**
-     * Conversations with a pending event older than `olderThanMs` by MongoDB's clock. `exclude` lists endpoints whose
-     * streams are suspended. A conversation whose events are all for these endpoints is neither found nor read, however
-     * many there are: the index begins with the endpoint.
-     */
-    findStale: async ({ olderThanMs, exclude, limit, expiredMs }: FindStale): Promise<StaleOutbox[]> => {
+    findStale: async ({ olderThanMs, exclude, limit, expiredMs }) => {
       const now = serverNow();
       const olderThan = (ms: number) => ({ ...HAS_EVENTS, 'outbox.0.at': { $lt: new Date(now - ms) } });
       const find = (filter: object, hint: string) =>
@@ -202,8 +227,7 @@ export const createOutboxStore = (connection: Connection) => {
       return [...new Map(rows.flat().map((row) => [row._id, row as unknown as StaleOutbox])).values()];
     },
 
-    /** Conversations with pending events for this endpoint. */
-    findKeysOf: async (endpointId: string, limit: number): Promise<string[]> => {
+    findKeysOf: async (endpointId, limit) => {
       const rows = await conversations
         .find(findOfEndpoints([endpointId]), { projection: { _id: 1 } })
         .hint(OUTBOX_INDEXES.byEndpoint)
@@ -212,11 +236,7 @@ export const createOutboxStore = (connection: Connection) => {
       return rows.map(({ _id }) => _id);
     },
 
-    /**
-     * The outboxes with pending events for these endpoints, or those of one conversation. They are read only as far as
-     * the caller goes on.
-     */
-    listPending: (of: { endpointIds: string[] } | { conversationId: string }, limit: number): AsyncIterable<Outbox> => {
+    listPending: (of, limit) => {
       const options = { projection: LIST_FIELDS, batchSize: LISTED_AT_ONCE, ...timeLimit(LIST_WITHIN_MS) };
       if ('endpointIds' in of)
         return conversations
@@ -229,10 +249,7 @@ export const createOutboxStore = (connection: Connection) => {
       return conversations.find<Outbox>(range, options);
     },
 
-    /**
-     * The number of pending events in the first `limit` conversations. An event counts once for each of its endpoints.
-     */
-    countPending: async (endpointIds: string[], limit: number): Promise<number> => {
+    countPending: async (endpointIds, limit) => {
       const size = {
         $reduce: { input: '$outbox', initialValue: 0, in: { $add: ['$$value', { $size: '$$this.endpoints' }] } },
       };
@@ -247,8 +264,7 @@ export const createOutboxStore = (connection: Connection) => {
       return rows[0]?.count ?? 0;
     },
 
-    /** The outbox in which this event is pending for this endpoint. */
-    findPending: async (eventId: string, endpointId: string): Promise<Outbox | null> => {
+    findPending: async (eventId, endpointId) => {
       const rows = await conversations
         .find(
           { ...findOfEndpoints([endpointId]), 'outbox.eventId': eventId },
@@ -266,5 +282,3 @@ export const createOutboxStore = (connection: Connection) => {
     },
   };
 };
-
-export type OutboxStore = ReturnType<typeof createOutboxStore>;

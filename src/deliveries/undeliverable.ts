@@ -75,12 +75,14 @@ type Dependencies = {
  * ended is inserted. An event that a worker is sending is not changed. The endpoint must have been read after the
  * outbox, because ending is final. Returns the changed outbox, or null if nothing was ended.
  */
+export type EndUndeliverable = (
+  read: { outbox: Outbox; endpoint: StoredEndpoint | null },
+  endpointId: string,
+) => Promise<Outbox | null>;
+
 export const createEndUndeliverable =
-  ({ conversations, deliveries, eventMaxAgeMs, onEnded }: Dependencies) =>
-  async (
-    { outbox, endpoint }: { outbox: Outbox; endpoint: StoredEndpoint | null },
-    endpointId: string,
-  ): Promise<Outbox | null> => {
+  ({ conversations, deliveries, eventMaxAgeMs, onEnded }: Dependencies): EndUndeliverable =>
+  async ({ outbox, endpoint }, endpointId) => {
     const to = { endpointId, url: endpoint?.url ?? '' };
     const undeliverable = undeliverableOf(pendingOf(outbox, endpointId), { endpoint, eventMaxAgeMs });
     const results = await Promise.all(
@@ -98,5 +100,3 @@ export const createEndUndeliverable =
     // The next events are probably undeliverable too, so the whole outbox is read.
     return conversations.outbox.pullEnded(outbox, endpointId, ended, { readWhole: true });
   };
-
-export type EndUndeliverable = ReturnType<typeof createEndUndeliverable>;

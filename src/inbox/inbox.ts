@@ -1,4 +1,4 @@
-import type { StoredConversation } from '../conversations/conversation.ts';
+import type { Message, StoredConversation } from '../conversations/conversation.ts';
 import {
   type ConversationRow,
   type RowFilter,
@@ -24,12 +24,14 @@ const snippetOf = (content: string): string =>
     .slice(0, SNIPPET_CODE_POINTS)
     .join('');
 
+type LastMessage = Pick<Message, 'role' | 'content' | 'createdAt'> & { pending: boolean };
+
 /** The newest message: of the last pending turn, or of the last number. Null if there is none. */
-const lastMessageOf = ({ waiting, texts }: Pick<ConversationRow, 'waiting' | 'texts'>) => {
+const lastMessageOf = ({ waiting, texts }: Pick<ConversationRow, 'waiting' | 'texts'>): LastMessage | null => {
   const pending = waiting.findLast(({ seq }) => seq === undefined);
   if (pending) {
     const { message, acceptedAt } = pending;
-    return { role: 'user' as const, content: snippetOf(message), createdAt: acceptedAt, pending: true };
+    return { role: 'user', content: snippetOf(message), createdAt: acceptedAt, pending: true };
   }
   const message = texts[String(numbersOf(texts).at(-1))]?.at(-1);
   if (!message) return null;
@@ -38,10 +40,19 @@ const lastMessageOf = ({ waiting, texts }: Pick<ConversationRow, 'waiting' | 'te
 };
 
 /** The parts of a conversation that only operators see, in its row and beside its messages. */
+type Handling = {
+  /** The operator who has it. Null if its assignee may not use the assistant any more. */
+  assigneeId: string | null;
+  waitingSince: Date | null;
+  snoozedUntil: Date | null;
+  takeBy: Date | null;
+  remindedAt: Date | null;
+};
+
 const handlingOf = (
   conversation: Omit<ConversationRow, 'texts'>,
   { assignees, now }: { assignees: Assignees; now: Date },
-) => ({
+): Handling => ({
   assigneeId: assignees.find(conversation.assigneeId, conversation.assistantId)?.operatorId ?? null,
   waitingSince: conversation.waitingSince ?? null,
   snoozedUntil: snoozedUntilOf(conversation, now),
@@ -50,10 +61,32 @@ const handlingOf = (
 });
 
 /** A conversation as one row of the inbox. */
+export type InboxRow = Pick<
+  ConversationRow,
+  | 'conversationId'
+  | 'assistantId'
+  | 'sessionId'
+  | 'channel'
+  | 'language'
+  | 'status'
+  | 'tags'
+  | 'leadScore'
+  | 'createdAt'
+  | 'updatedAt'
+  | 'escalatedAt'
+  | 'escalationReason'
+  | 'seq'
+> &
+  Handling & {
+    /** How far the operator has read, or null. */
+    readSeq: number | null;
+    last: LastMessage | null;
+  };
+
 export const toInboxRow = (
   conversation: ConversationRow,
   context: { assignees: Assignees; now: Date; readSeq: number | null },
-) => ({
+): InboxRow => ({
   conversationId: conversation.conversationId,
   assistantId: conversation.assistantId,
   sessionId: conversation.sessionId,
@@ -71,8 +104,6 @@ export const toInboxRow = (
   readSeq: context.readSeq,
   last: lastMessageOf(conversation),
 });
-
-export type InboxRow = ReturnType<typeof toInboxRow>;
 
 /**
  * How many conversations a search finds at once. If the other filters leave too few of them, more are found. After the
@@ -112,11 +143,13 @@ const groupsOf = ({ assistantIds, assignee }: InboxFilter, assignees: Assignees 
 };
 
 /** Lists conversations of some assistants, the latest change first. */
+export type ListInbox = (filter: InboxFilter) => Promise<RowPage>;
+
 export const createInboxList = (
   { inbox }: Pick<ConversationStore, 'inbox'>,
   readAssignees: ReadAssignees,
   findByWords: FindByWords,
-) => {
+): ListInbox => {
   const readGroups = async (filter: InboxFilter): Promise<RowGroup[]> =>
     groupsOf(filter, filter.assignee === undefined ? null : await readAssignees());
 
@@ -174,7 +207,7 @@ export const createInboxList = (
     return page && page.conversations.length > 0 ? page : listFound(filter);
   };
 
-  return async ({ search, ...filter }: InboxFilter): Promise<RowPage> => {
+  return async ({ search, ...filter }) => {
     if (search === undefined) return inbox.list(await readGroups(filter), filter);
     return listSearched({ ...filter, search }).catch((cause: unknown) => {
       if (!exceededTimeLimit(cause)) throw cause;
@@ -193,7 +226,33 @@ type Dependencies = {
 };
 
 /** The conversations as operators see and handle them. */
-export const createInbox = ({ conversations, operators, records, findByWords }: Dependencies) => {
+export type Inbox = {
+  list: ListInbox;
+  readAssignees: ReadAssignees;
+
+  /** Assigns the conversation to an operator, or to nobody. An assigned conversation counts as taken. */
+  assign: (
+    conversation: Pick<StoredConversation, 'conversationId' | 'assistantId'>,
+    operatorId: string | null,
+  ) => Promise<void>;
+
+  /** Marks that the notes have changed, for live updates. */
+  markNoted: (conversationId: string) => Promise<void>;
+
+  /** Hides the conversation until a time or until the visitor writes. Null ends the snooze. */
+  snooze: (conversationId: string, until: Date | null) => Promise<Date | null>;
+
+  /** Stores how far an operator has read, at most up to the last message. The position never goes back. */
+  markRead: (conversationId: string, operatorId: string, seq: number) => Promise<number>;
+
+  /** Turns conversations into rows. Without an operator, the rows have no read position. */
+  toRows: (some: ConversationRow[], operatorId: string | null) => Promise<InboxRow[]>;
+
+  /** What operators see beside the messages and notes of a conversation. */
+  readDetails: (conversation: StoredConversation, operatorId: string) => Promise<Handling & Pick<InboxRow, 'readSeq'>>;
+};
+
+export const createInbox = ({ conversations, operators, records, findByWords }: Dependencies): Inbox => {
   const { inbox, transitions } = conversations;
   const readAssignees = createReadAssignees(operators);
   const { readPositions } = records;
@@ -202,11 +261,7 @@ export const createInbox = ({ conversations, operators, records, findByWords }: 
     list: createInboxList(conversations, readAssignees, findByWords),
     readAssignees,
 
-    /** Assigns the conversation to an operator, or to nobody. An assigned conversation counts as taken. */
-    assign: async (
-      { conversationId, assistantId }: Pick<StoredConversation, 'conversationId' | 'assistantId'>,
-      operatorId: string | null,
-    ): Promise<void> => {
+    assign: async ({ conversationId, assistantId }, operatorId) => {
       if (operatorId === null) {
         await transitions.unassign({ conversationId, assistantId });
         return;
@@ -217,13 +272,11 @@ export const createInbox = ({ conversations, operators, records, findByWords }: 
       if (!(await inbox.assign(conversationId, operatorId))) throw notFound();
     },
 
-    /** Marks that the notes have changed, for live updates. */
-    markNoted: async (conversationId: string): Promise<void> => {
+    markNoted: async (conversationId) => {
       if (!(await inbox.markNoted(conversationId))) throw notFound();
     },
 
-    /** Hides the conversation until a time or until the visitor writes. Null ends the snooze. */
-    snooze: async (conversationId: string, until: Date | null): Promise<Date | null> => {
+    snooze: async (conversationId, until) => {
       const now = serverDate();
       if (until !== null && (until <= now || until.getTime() > now.getTime() + SNOOZE_MAX_MS))
         throw invalid('until', 'out_of_range', 'must be in the future, and within a year');
@@ -232,15 +285,13 @@ export const createInbox = ({ conversations, operators, records, findByWords }: 
       return snoozedUntilOf(changed, now);
     },
 
-    /** Stores how far an operator has read, at most up to the last message. The position never goes back. */
-    markRead: async (conversationId: string, operatorId: string, seq: number): Promise<number> => {
+    markRead: async (conversationId, operatorId, seq) => {
       const last = await inbox.findLastSeq(conversationId);
       if (last === null) throw notFound();
       return readPositions.advance(conversationId, operatorId, Math.min(seq, last));
     },
 
-    /** Turns conversations into rows. Without an operator, the rows have no read position. */
-    toRows: async (some: ConversationRow[], operatorId: string | null): Promise<InboxRow[]> => {
+    toRows: async (some, operatorId) => {
       const ids = some.map(({ conversationId }) => conversationId);
       const [assignees, positions] = await Promise.all([
         readAssignees(),
@@ -250,8 +301,7 @@ export const createInbox = ({ conversations, operators, records, findByWords }: 
       return some.map((one) => toInboxRow(one, { assignees, now, readSeq: positions.get(one.conversationId) ?? null }));
     },
 
-    /** What operators see beside the messages and notes of a conversation. */
-    readDetails: async (conversation: StoredConversation, operatorId: string) => {
+    readDetails: async (conversation, operatorId) => {
       const { conversationId } = conversation;
       const [assignees, positions] = await Promise.all([
         readAssignees(),
@@ -264,5 +314,3 @@ export const createInbox = ({ conversations, operators, records, findByWords }: 
     },
   };
 };
-
-export type Inbox = ReturnType<typeof createInbox>;

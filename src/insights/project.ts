@@ -123,7 +123,16 @@ type Dependencies = {
  * one transaction. The transaction is guarded by the last projected `seq` of each conversation, so each message counts
  * exactly once, even if two workers project at the same time.
  */
-export const createProject = ({ connection, changed, figures, pendingMisses, erase, logger }: Dependencies) => {
+export type Project = (keys: string[]) => Promise<Projected>;
+
+export const createProject = ({
+  connection,
+  changed,
+  figures,
+  pendingMisses,
+  erase,
+  logger,
+}: Dependencies): Project => {
   const rows = collectionOf<ProjectedConversation>(searchModel(connection));
   const hours = collectionOf(figures.model);
 
@@ -164,7 +173,7 @@ export const createProject = ({ connection, changed, figures, pendingMisses, era
     return failed;
   };
 
-  return async (keys: string[]): Promise<Projected> => {
+  return async (keys) => {
     const reads = (await changed.read(keys)).filter(({ channel }) => channel !== 'playground');
     const stored = await rows.find({ _id: { $in: reads.map(({ conversationId }) => conversationId) } }).toArray();
     const known = new Map(stored.map((row) => [row._id, row]));
@@ -199,5 +208,3 @@ export const createProject = ({ connection, changed, figures, pendingMisses, era
     };
   };
 };
-
-export type Project = ReturnType<typeof createProject>;

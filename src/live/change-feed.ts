@@ -189,7 +189,20 @@ const merge = (batches: Omit<Changes, 'position'>[], position: string): Changes 
  * The latest changes of this process, so that a browser that reconnects soon needs no read of the change stream.
  * Bounded: the oldest changes are dropped first.
  */
-export const createRecentChanges = (start: string) => {
+export type RecentChanges = {
+  /** The position of the latest batch. */
+  newest: () => string;
+
+  /** Changes after this position are all known. */
+  oldest: () => string;
+
+  add: (changes: Changes) => void;
+
+  /** All changes after the position. The position must not be before `oldest`. */
+  since: (position: string) => Changes;
+};
+
+export const createRecentChanges = (start: string): RecentChanges => {
   const batches: Changes[] = [];
   let kept = 0;
   let [oldest, newest] = [start, start];
@@ -197,12 +210,10 @@ export const createRecentChanges = (start: string) => {
   const sizeOf = ({ keys, erased, reload }: Changes): number => keys.length + erased.length + Number(reload);
 
   return {
-    /** The position of the latest batch. */
-    newest: (): string => newest,
-    /** Changes after this position are all known. */
-    oldest: (): string => oldest,
+    newest: () => newest,
+    oldest: () => oldest,
 
-    add: (changes: Changes): void => {
+    add: (changes) => {
       newest = changes.position;
       if (sizeOf(changes) === 0) return;
       batches.push(changes);
@@ -215,16 +226,13 @@ export const createRecentChanges = (start: string) => {
       }
     },
 
-    /** All changes after the position. The position must not be before `oldest`. */
-    since: (position: string): Changes =>
+    since: (position) =>
       merge(
         batches.filter((batch) => batch.position > position),
         newest,
       ),
   };
 };
-
-export type RecentChanges = ReturnType<typeof createRecentChanges>;
 
 /** A browser that missed more conversations than this loads its lists again instead. */
 export const MISSED_MAX = 2_000;

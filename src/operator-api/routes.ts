@@ -71,7 +71,9 @@ type ResourceAccessDependencies = {
  * assistant that the caller may not use gives 404, like a resource that does not exist. Only the operator of a
  * playground conversation can see it.
  */
-const createResourceAccess = (dependencies: ResourceAccessDependencies) => {
+type ResourceAccess = (operation: Operation) => RequestHandler;
+
+const createResourceAccess = (dependencies: ResourceAccessDependencies): ResourceAccess => {
   const { assistants, conversations, cannedReplies, endpoints, deliveries, orUnavailable } = dependencies;
 
   const ofConversation = async (id: string, operatorId: string | null): Promise<string | null> => {
@@ -96,7 +98,7 @@ const createResourceAccess = (dependencies: ResourceAccessDependencies) => {
     },
   };
 
-  return ({ audience, resource }: Operation): RequestHandler =>
+  return ({ audience, resource }) =>
     async ({ params: { id } }, res, next) => {
       const operator = operatorOf(res);
       // Owners and unlimited tokens may use every assistant.
@@ -107,8 +109,6 @@ const createResourceAccess = (dependencies: ResourceAccessDependencies) => {
       next();
     };
 };
-
-type ResourceAccess = ReturnType<typeof createResourceAccess>;
 
 export const OPERATOR_PREFIX = '/operator/v1';
 

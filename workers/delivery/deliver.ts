@@ -90,7 +90,24 @@ type ForQueued = { at: number; endpoint: StoredEndpoint | null; slot: Slot };
  * has ended. An event is sent only by the process that claimed it, and nothing repeats a send after its claim
  * (docs/contract.md, At most once).
  */
-export const createDeliver = (dependencies: DeliverDependencies) => {
+export type Deliver = {
+  /**
+   * Sends a stream's events until none can be sent. If the outbox has already been read, pass it as `given` to save a
+   * read. Returns the start time of the last read, because every event stored before that time has been seen.
+   */
+  deliverStream: (key: string, endpointId: string, given: GivenReading) => Promise<number>;
+
+  /**
+   * Ends the events above the stream's size limit. It runs while an event is being sent, because a send may take
+   * long.
+   */
+  trimStream: (reading: OutboxReading, endpointId: string) => Promise<void>;
+
+  /** Delivers a test or a resend. Both ignore the order of the stream and its pauses. */
+  deliverQueued: (deliveryId: string) => Promise<void>;
+};
+
+export const createDeliver = (dependencies: DeliverDependencies): Deliver => {
   const { conversations, endpoints, deliveries, dispatch, breaker, slots } = dependencies;
   const { eventMaxAgeMs, timing, reportEventWait, logger } = dependencies;
   const { outbox: outboxes } = conversations;
@@ -259,11 +276,7 @@ export const createDeliver = (dependencies: DeliverDependencies) => {
   };
 
   return {
-    /**
-     * Sends a stream's events until none can be sent. If the outbox has already been read, pass it as `given` to save a
-     * read. Returns the start time of the last read, because every event stored before that time has been seen.
-     */
-    deliverStream: async (key: string, endpointId: string, given: GivenReading): Promise<number> => {
+    deliverStream: async (key, endpointId, given) => {
       let at = given.reading?.at ?? performance.now();
       let reading = await open(key, endpointId, given);
       while (reading) {
@@ -274,16 +287,11 @@ export const createDeliver = (dependencies: DeliverDependencies) => {
       return at;
     },
 
-    /**
-     * Ends the events above the stream's size limit. It runs while an event is being sent, because a send may take
-     * long.
-     */
-    trimStream: async ({ outbox }: OutboxReading, endpointId: string): Promise<void> => {
+    trimStream: async ({ outbox }, endpointId) => {
       await endUndeliverable({ outbox, endpoint: await endpoints.readForSending(endpointId) }, endpointId);
     },
 
-    /** Delivers a test or a resend. Both ignore the order of the stream and its pauses. */
-    deliverQueued: async (deliveryId: string): Promise<void> => {
+    deliverQueued: async (deliveryId) => {
       const queued = (await deliveries.readByIds([deliveryId])).get(deliveryId);
       const slot = queued?.outcome === 'queued' ? await slots.acquire(queued.endpointId) : null;
       if (!queued || !slot) return;
@@ -298,5 +306,3 @@ export const createDeliver = (dependencies: DeliverDependencies) => {
     },
   };
 };
-
-export type Deliver = ReturnType<typeof createDeliver>;
